@@ -1,0 +1,105 @@
+//! The stored form of a message: our own JSON, versioned, readable for ever.
+//!
+//! A stored message is one JSON object, `{"v":1,"role":…,"parts":[…]}`. The version says how to
+//! read it; version 1 is the only one so far, and every later release reads it. The message's
+//! [`id`](crate::Message::id) is not part of it: stores keep it as the row's key.
+//!
+//! ```
+//! use tower_chat_core::{Message, format};
+//! let stored = format::encode(&Message::user("hi"));
+//! assert_eq!(stored, r#"{"v":1,"role":"user","parts":[{"text":{"text":"hi"}}]}"#);
+//! assert_eq!(format::decode(&stored)?, Message::user("hi"));
+//! # Ok::<(), format::FormatError>(())
+//! ```
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{Message, Part, Role};
+
+/// The version that [`encode`] writes.
+pub const VERSION: u32 = 1;
+
+/// A stored message cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum FormatError {
+    /// It was written by a newer release.
+    #[error("the message has format version {version}; this release reads up to {VERSION}")]
+    Newer {
+        /// The version it says it has.
+        version: u32,
+    },
+    /// It is damaged, or was never one of ours.
+    #[error("not a stored message")]
+    Malformed(#[source] serde_json::Error),
+}
+
+#[derive(Serialize)]
+struct Stored<'a> {
+    v: u32,
+    role: Role,
+    parts: &'a [Part],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    author: Option<&'a str>,
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    metadata: &'a Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Loaded {
+    v: u32,
+    role: Role,
+    parts: Vec<Part>,
+    author: Option<String>,
+    #[serde(default)]
+    metadata: Map<String, Value>,
+}
+
+#[derive(Deserialize)]
+struct Version {
+    v: u32,
+}
+
+/// The stored form of a message, without its id.
+///
+/// # Panics
+///
+/// Never: every message has a JSON form, since all map keys in it are strings.
+pub fn encode(message: &Message) -> String {
+    let stored = Stored {
+        v: VERSION,
+        role: message.role,
+        parts: &message.parts,
+        author: message.author.as_deref(),
+        metadata: &message.metadata,
+    };
+    #[allow(clippy::expect_used, reason = "all map keys are strings and nothing else can fail")]
+    serde_json::to_string(&stored).expect("a message has a JSON form")
+}
+
+/// The message of a stored form; its id is left empty.
+///
+/// # Errors
+///
+/// [`FormatError`], if a newer release wrote it or it is damaged.
+pub fn decode(stored: &str) -> Result<Message, FormatError> {
+    let loaded: Loaded =
+        serde_json::from_str(stored).map_err(|error| match serde_json::from_str(stored) {
+            Ok(Version { v }) if v > VERSION => FormatError::Newer { version: v },
+            Ok(_) | Err(_) => FormatError::Malformed(error),
+        })?;
+    if loaded.v > VERSION {
+        return Err(FormatError::Newer { version: loaded.v });
+    }
+    Ok(loaded.into())
+}
+
+impl From<Loaded> for Message {
+    fn from(loaded: Loaded) -> Self {
+        let mut message = Self::new(loaded.role, loaded.parts);
+        message.author = loaded.author;
+        message.metadata = loaded.metadata;
+        message
+    }
+}

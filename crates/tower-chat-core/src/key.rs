@@ -1,0 +1,170 @@
+//! Names of conversations, runs and messages.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+/// Names one conversation inside one scope (a tenant or a user).
+///
+/// No operation crosses a scope. Both halves are opaque text: separators, quotes and empty
+/// strings carry no meaning, and two keys are equal only if both halves are equal byte for byte.
+///
+/// ```
+/// use tower_chat_core::ConversationKey;
+/// let key = ConversationKey::new("tenant-7", "order-1234");
+/// assert_eq!((key.scope(), key.id()), ("tenant-7", "order-1234"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ConversationKey {
+    scope: Arc<str>,
+    id: Arc<str>,
+}
+
+impl ConversationKey {
+    /// A key from its two halves.
+    pub fn new(scope: impl Into<Arc<str>>, id: impl Into<Arc<str>>) -> Self {
+        Self { scope: scope.into(), id: id.into() }
+    }
+
+    /// The tenant or user the conversation belongs to.
+    pub fn scope(&self) -> &str {
+        &self.scope
+    }
+
+    /// The conversation's name inside its scope.
+    pub fn id(&self) -> &str {
+        &self.id
+    }
+}
+
+impl fmt::Display for ConversationKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.scope, self.id)
+    }
+}
+
+/// Names one run: everything done for one input, up to the final answer.
+///
+/// A UUID version 7 (RFC 9562). A cloned request keeps its run id, so that a retry above the run
+/// is the same run.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct RunId(Uuid);
+
+impl RunId {
+    /// A new, unique run id.
+    #[allow(clippy::new_without_default, reason = "a default that differs at every call surprises")]
+    pub fn new() -> Self {
+        Self(Uuid::now_v7())
+    }
+
+    /// The sixteen bytes, as stores keep them.
+    pub fn to_bytes(self) -> [u8; 16] {
+        self.0.into_bytes()
+    }
+
+    /// The run id with these sixteen bytes.
+    pub fn from_bytes(bytes: [u8; 16]) -> Self {
+        Self(Uuid::from_bytes(bytes))
+    }
+
+    /// The random half of the id (the last eight bytes, big endian).
+    pub fn random_half(self) -> u64 {
+        self.0.as_u64_pair().1
+    }
+}
+
+impl fmt::Debug for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RunId({})", self.0)
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The text is not a run id.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not a run or message id: {text:?}")]
+pub struct ParseIdError {
+    text: String,
+}
+
+impl FromStr for RunId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        Uuid::parse_str(text).map(Self).map_err(|_| ParseIdError { text: text.to_owned() })
+    }
+}
+
+/// Names one message: the run that added it and its place among the messages of that run.
+///
+/// Assigned when a run takes a message in, and stored with it. Ids that providers give are never
+/// used as keys: they are missing, empty or repeated in real traffic.
+///
+/// ```
+/// use tower_chat_core::{MessageId, RunId};
+/// let id = MessageId { run: RunId::new(), index: 3 };
+/// assert_eq!(id.to_string().parse(), Ok(id));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct MessageId {
+    /// The run that added the message.
+    pub run: RunId,
+    /// The message's place among all messages the run added, from 0.
+    pub index: u32,
+}
+
+impl fmt::Debug for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MessageId({self})")
+    }
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}.{}", self.run, self.index)
+    }
+}
+
+impl FromStr for MessageId {
+    type Err = ParseIdError;
+
+    fn from_str(text: &str) -> Result<Self, ParseIdError> {
+        text.split_once('.')
+            .and_then(|(run, index)| {
+                Some(Self { run: run.parse().ok()?, index: index.parse().ok()? })
+            })
+            .ok_or_else(|| ParseIdError { text: text.to_owned() })
+    }
+}
+
+impl From<MessageId> for String {
+    fn from(id: MessageId) -> Self {
+        id.to_string()
+    }
+}
+
+impl TryFrom<String> for MessageId {
+    type Error = ParseIdError;
+
+    fn try_from(text: String) -> Result<Self, ParseIdError> {
+        text.parse()
+    }
+}
+
+/// The request extension that says which conversation a request belongs to, and which run it is.
+///
+/// [`ChatRequest::in_conversation`](crate::ChatRequest::in_conversation) puts it there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conversation {
+    /// The conversation the run reads and extends.
+    pub key: ConversationKey,
+    /// The run; minted once, kept by every clone of the request.
+    pub run: RunId,
+}

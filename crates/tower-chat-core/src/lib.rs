@@ -1,0 +1,43 @@
+//! The vocabulary of `tower-chat`: messages, requests, responses, and the [`HistoryStore`] trait.
+//!
+//! Store authors and leaf authors need only this crate. Everybody else uses `tower-chat`, which
+//! re-exports it.
+//!
+//! [`HistoryStore`]: store::HistoryStore
+
+mod conversation_id;
+pub mod format;
+mod key;
+mod memory_store;
+mod message;
+mod messages;
+mod native;
+mod options;
+mod part;
+mod request;
+mod response;
+mod run_handle;
+pub mod store;
+
+/// Any error, as tower services pass them on.
+pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
+
+pub use self::{
+    conversation_id::ConversationId,
+    key::{Conversation, ConversationKey, MessageId, ParseIdError, RunId},
+    memory_store::MemoryStore,
+    message::{Message, Role},
+    messages::Messages,
+    native::{Native, RawJson},
+    options::{ChatOptions, ToolChoice, ToolDefinition},
+    part::{
+        ApprovalRequest, ApprovalResponse, ErrorPart, Media, MediaSource, Part, Reasoning, Text,
+        ToolCall, ToolResult,
+    },
+    request::{ChatRequest, SentinelAtLeaf},
+    response::{
+        Answer, ChatResponse, ChatUpdate, Finish, FinishReason, Saved, ToolCallDelta,
+        TruncatedStream, Usage,
+    },
+    run_handle::RunHandle,
+};

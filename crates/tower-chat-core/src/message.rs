@@ -1,0 +1,95 @@
+//! One entry of a conversation.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::{MessageId, Part, ToolCall, ToolResult};
+
+/// Who speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Role {
+    /// Whoever set the conversation up.
+    System,
+    /// The newer name for [`Role::System`] on some wires; kept apart so that nothing is lost.
+    Developer,
+    /// The person, or the program acting for one.
+    User,
+    /// The model.
+    Assistant,
+    /// The tools: a message of tool results.
+    Tool,
+}
+
+/// One entry of a conversation.
+///
+/// ```
+/// use tower_chat_core::{Message, Role};
+/// let message = Message::user("Where is my order?");
+/// assert_eq!((message.role, message.text().as_str()), (Role::User, "Where is my order?"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What is said, in order. A message without any part is one whose content was absent.
+    pub parts: Vec<Part>,
+    /// The speaker's name, where several share a role.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub author: Option<String>,
+    /// Its name in the store; set by the run that adds the message, never by a provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<MessageId>,
+    /// Anything else to keep with it. Not sent to models.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    pub metadata: Map<String, Value>,
+}
+
+impl Message {
+    /// A message of these parts.
+    pub fn new(role: Role, parts: Vec<Part>) -> Self {
+        Self { role, parts, author: None, id: None, metadata: Map::new() }
+    }
+
+    /// A system message with one text.
+    pub fn system(text: impl Into<String>) -> Self {
+        Self::new(Role::System, vec![Part::text(text)])
+    }
+
+    /// A user message with one text.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::new(Role::User, vec![Part::text(text)])
+    }
+
+    /// An assistant message with one text.
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self::new(Role::Assistant, vec![Part::text(text)])
+    }
+
+    /// An assistant message that asks for tools.
+    pub fn tool_calls(calls: impl IntoIterator<Item = ToolCall>) -> Self {
+        Self::new(Role::Assistant, calls.into_iter().map(Part::ToolCall).collect())
+    }
+
+    /// A tool message that answers calls.
+    pub fn tool_results(results: impl IntoIterator<Item = ToolResult>) -> Self {
+        Self::new(Role::Tool, results.into_iter().map(Part::ToolResult).collect())
+    }
+
+    /// The text of all text parts, joined without a separator.
+    pub fn text(&self) -> String {
+        self.parts.iter().filter_map(Part::as_text).collect()
+    }
+
+    /// The tool calls that are owed a result: all but those the provider ran itself.
+    pub fn calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.parts.iter().filter_map(Part::as_tool_call).filter(|call| !call.provider_executed)
+    }
+
+    /// The tool results in it.
+    pub fn results(&self) -> impl Iterator<Item = &ToolResult> {
+        self.parts.iter().filter_map(Part::as_tool_result)
+    }
+}

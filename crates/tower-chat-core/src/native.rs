@@ -1,0 +1,97 @@
+//! A provider's own JSON, kept byte for byte.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+/// A provider's own item, replayed verbatim to the wire it came from and ignored by every other.
+///
+/// Reasoning ids, encrypted reasoning, thought signatures and redacted thinking live here.
+///
+/// ```
+/// use tower_chat_core::{Native, RawJson};
+/// let item: RawJson = r#"{"type":"reasoning", "id":"rs_1"}"#.parse()?;
+/// let native = Native::new("openai-responses", item);
+/// assert_eq!(native.item.get(), r#"{"type":"reasoning", "id":"rs_1"}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Native {
+    /// The wire format the item belongs to, such as `anthropic` or `openai-responses`.
+    pub wire: Arc<str>,
+    /// The item as the provider sent it.
+    pub item: RawJson,
+}
+
+impl Native {
+    /// An item of the named wire.
+    pub fn new(wire: impl Into<Arc<str>>, item: RawJson) -> Self {
+        Self { wire: wire.into(), item }
+    }
+}
+
+/// One JSON value kept as the text it arrived in: number forms, key order and white space included.
+///
+/// Equality is equality of bytes.
+#[derive(Clone)]
+pub struct RawJson(Arc<RawValue>);
+
+impl RawJson {
+    /// The value's text.
+    pub fn get(&self) -> &str {
+        self.0.get()
+    }
+
+    /// Parses the value.
+    ///
+    /// # Errors
+    ///
+    /// If the value does not have the shape of `T`.
+    pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        serde_json::from_str(self.get())
+    }
+
+    /// The JSON form of a value.
+    ///
+    /// # Errors
+    ///
+    /// If the value has no JSON form, such as a map whose keys are not strings.
+    pub fn from_value(value: &impl Serialize) -> Result<Self, serde_json::Error> {
+        serde_json::value::to_raw_value(value).map(|raw| Self(raw.into()))
+    }
+}
+
+impl std::str::FromStr for RawJson {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Self, serde_json::Error> {
+        RawValue::from_string(text.to_owned()).map(|raw| Self(raw.into()))
+    }
+}
+
+impl PartialEq for RawJson {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl Eq for RawJson {}
+
+impl std::fmt::Debug for RawJson {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.get())
+    }
+}
+
+impl Serialize for RawJson {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.as_ref().serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for RawJson {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Box::<RawValue>::deserialize(deserializer).map(|raw| Self(raw.into()))
+    }
+}

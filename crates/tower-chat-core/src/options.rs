@@ -1,0 +1,91 @@
+//! How the model is asked, apart from the messages.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What a request asks of the model besides its messages.
+///
+/// Sent with each service call and never stored. Fields left at `None` are left to the provider.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct ChatOptions {
+    /// The model's name, where the leaf serves several.
+    pub model: Option<String>,
+    /// Instructions for this request alone; unlike a system message they are never stored.
+    pub instructions: Option<String>,
+    /// The tools the model may ask for.
+    pub tools: Vec<ToolDefinition>,
+    /// Whether the model must use one.
+    pub tool_choice: Option<ToolChoice>,
+    /// Sampling temperature.
+    pub temperature: Option<f64>,
+    /// Nucleus sampling.
+    pub top_p: Option<f64>,
+    /// The most tokens the answer may have.
+    pub max_output_tokens: Option<u64>,
+    /// Ask for the answer as a stream. A leaf that cannot stream answers whole.
+    pub stream: bool,
+    /// Let the service work in the background and answer later, by continuation token.
+    pub background: bool,
+    /// Go on with a background answer: the token of an earlier [`Finish`](crate::Finish).
+    pub continuation: Option<String>,
+    /// Options only this provider knows, passed on as they are.
+    pub extra: Map<String, Value>,
+}
+
+impl ChatOptions {
+    /// Whether the service produces this answer apart from the call: such an answer is persisted
+    /// at the end of the run in every mode, and no history is put before it.
+    pub fn is_background(&self) -> bool {
+        self.background || self.continuation.is_some()
+    }
+}
+
+/// What the model is told about a tool.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToolDefinition {
+    /// The name the model calls it by.
+    pub name: String,
+    /// What it does, in words for the model.
+    pub description: String,
+    /// JSON Schema of its arguments.
+    pub parameters: Value,
+    /// Its calls wait for somebody's consent.
+    #[serde(default)]
+    pub needs_approval: bool,
+}
+
+impl ToolDefinition {
+    /// A tool that may run without consent.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            parameters,
+            needs_approval: false,
+        }
+    }
+
+    /// Makes every call of the tool wait for consent.
+    #[must_use]
+    pub fn needs_approval(mut self) -> Self {
+        self.needs_approval = true;
+        self
+    }
+}
+
+/// Whether and which tool the model must use.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ToolChoice {
+    /// As the model likes.
+    Auto,
+    /// No tool.
+    None,
+    /// At least one tool.
+    Required,
+    /// This tool.
+    Tool(String),
+}

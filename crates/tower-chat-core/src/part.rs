@@ -1,0 +1,318 @@
+//! What a message is made of.
+
+use serde::{Deserialize, Serialize};
+
+use crate::Native;
+
+/// One piece of a message.
+///
+/// The serde form is externally tagged (`{"text":{"text":"hi"}}`) so that [`Native`] items keep
+/// their bytes; see [`format`](crate::format) for the stored form.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Part {
+    /// Plain text.
+    Text(Text),
+    /// What the model thought before it answered.
+    Reasoning(Reasoning),
+    /// What the model asked for.
+    ToolCall(ToolCall),
+    /// What a tool answered.
+    ToolResult(ToolResult),
+    /// A tool call that waits for somebody's consent; it is no [`ToolCall`] until it is answered.
+    ApprovalRequest(ApprovalRequest),
+    /// Somebody's answer to an [`ApprovalRequest`].
+    ApprovalResponse(ApprovalResponse),
+    /// An image, a sound or a file.
+    Media(Media),
+    /// An error that the provider reported inside its answer.
+    Error(ErrorPart),
+    /// A provider's item that has no other part.
+    Native(Native),
+}
+
+impl Part {
+    /// A text part.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text(Text::new(text))
+    }
+
+    /// The text of a text part.
+    pub fn as_text(&self) -> Option<&str> {
+        match self {
+            Self::Text(text) => Some(&text.text),
+            _ => None,
+        }
+    }
+
+    /// The tool call of a tool-call part.
+    pub fn as_tool_call(&self) -> Option<&ToolCall> {
+        match self {
+            Self::ToolCall(call) => Some(call),
+            _ => None,
+        }
+    }
+
+    /// The tool result of a tool-result part.
+    pub fn as_tool_result(&self) -> Option<&ToolResult> {
+        match self {
+            Self::ToolResult(result) => Some(result),
+            _ => None,
+        }
+    }
+}
+
+macro_rules! into_part {
+    ($($name:ident),*) => { $(
+        impl From<$name> for Part {
+            fn from(part: $name) -> Self {
+                Self::$name(part)
+            }
+        }
+    )* };
+}
+into_part!(Text, Reasoning, ToolCall, ToolResult, ApprovalRequest, ApprovalResponse, Media, Native);
+
+impl From<ErrorPart> for Part {
+    fn from(part: ErrorPart) -> Self {
+        Self::Error(part)
+    }
+}
+
+/// Plain text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Text {
+    /// The text, as it came.
+    pub text: String,
+    /// The provider's item for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
+}
+
+impl Text {
+    /// A text part with no native item.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), native: None }
+    }
+}
+
+/// What the model thought: a readable summary where there is one, and the provider's item.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Reasoning {
+    /// The readable part; empty where the provider shows none.
+    pub text: String,
+    /// The provider's item: ids, signatures, encrypted content.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
+}
+
+impl Reasoning {
+    /// Reasoning with no native item.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into(), native: None }
+    }
+}
+
+/// What the model asked for.
+///
+/// ```
+/// use tower_chat_core::ToolCall;
+/// let call = ToolCall::new("call_1", "weather", r#"{"city": "Pa"#);
+/// assert_eq!(call.arguments, r#"{"city": "Pa"#); // kept, although it is cut off
+/// assert!(call.parse_arguments::<serde_json::Value>().is_err());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToolCall {
+    /// The provider's id, as it came: absent, empty and repeated ids all occur.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The tool's name.
+    pub name: String,
+    /// The arguments' text byte for byte, malformed or cut-off JSON included.
+    pub arguments: String,
+    /// The provider ran this tool itself; no result is owed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub provider_executed: bool,
+    /// The provider's item for the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
+}
+
+impl ToolCall {
+    /// A call with an id.
+    pub fn new(
+        id: impl Into<String>,
+        name: impl Into<String>,
+        arguments: impl Into<String>,
+    ) -> Self {
+        Self { id: Some(id.into()), ..Self::without_id(name, arguments) }
+    }
+
+    /// A call from a provider that sends no ids.
+    pub fn without_id(name: impl Into<String>, arguments: impl Into<String>) -> Self {
+        Self {
+            id: None,
+            name: name.into(),
+            arguments: arguments.into(),
+            provider_executed: false,
+            native: None,
+        }
+    }
+
+    /// Parses the arguments; empty arguments parse as `{}`, as providers send them for tools
+    /// without parameters.
+    ///
+    /// # Errors
+    ///
+    /// If the text is not JSON, or does not have the shape of `T`.
+    pub fn parse_arguments<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        let text = self.arguments.as_str();
+        serde_json::from_str(if text.trim().is_empty() { "{}" } else { text })
+    }
+}
+
+/// What a tool answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ToolResult {
+    /// The id of the call it answers, where the call has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call_id: Option<String>,
+    /// The tool's name, where it is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The answer: [`Text`], [`Media`] or native parts.
+    pub content: Vec<Part>,
+    /// The tool failed; the content says how.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_error: bool,
+    /// The provider's item for the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
+}
+
+impl ToolResult {
+    /// A text result for the call with this id.
+    pub fn new(call_id: impl Into<String>, text: impl Into<String>) -> Self {
+        Self {
+            call_id: Some(call_id.into()),
+            name: None,
+            content: vec![Part::text(text)],
+            is_error: false,
+            native: None,
+        }
+    }
+
+    /// A text result that says the tool failed.
+    pub fn error(call_id: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::new(call_id, text) }
+    }
+
+    /// The text of all text parts of the content.
+    pub fn text(&self) -> String {
+        self.content.iter().filter_map(Part::as_text).collect()
+    }
+}
+
+/// A tool call that waits for consent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ApprovalRequest {
+    /// Names the request; unique in its conversation, and what the response repeats.
+    pub id: String,
+    /// The call that waits.
+    pub call: ToolCall,
+    /// This call's tool needs consent; `false` for its siblings in the same batch, which wait too.
+    pub required: bool,
+}
+
+impl ApprovalRequest {
+    /// A request for consent to a call.
+    pub fn new(id: impl Into<String>, call: ToolCall, required: bool) -> Self {
+        Self { id: id.into(), call, required }
+    }
+
+    /// The answer that lets the call run.
+    pub fn approve(&self) -> ApprovalResponse {
+        ApprovalResponse { request_id: self.id.clone(), approved: true, reason: None }
+    }
+
+    /// The answer that refuses it. The model is told, with the reason.
+    pub fn reject(&self, reason: impl Into<String>) -> ApprovalResponse {
+        ApprovalResponse {
+            request_id: self.id.clone(),
+            approved: false,
+            reason: Some(reason.into()),
+        }
+    }
+}
+
+/// Somebody's answer to an [`ApprovalRequest`].
+///
+/// It names the request and carries no call: what runs is always the call that was stored.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ApprovalResponse {
+    /// The request it answers.
+    pub request_id: String,
+    /// Whether the call may run.
+    pub approved: bool,
+    /// Why not, in words for the model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// An image, a sound or a file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Media {
+    /// The IANA media type, such as `image/png`.
+    pub media_type: String,
+    /// Where the bytes are.
+    pub source: MediaSource,
+    /// The provider's item for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
+}
+
+impl Media {
+    /// Media with no native item.
+    pub fn new(media_type: impl Into<String>, source: MediaSource) -> Self {
+        Self { media_type: media_type.into(), source, native: None }
+    }
+}
+
+/// Where the bytes of a [`Media`] part are.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum MediaSource {
+    /// Behind an address.
+    Url(String),
+    /// Here, in base64 (RFC 4648), the form in which every provider takes them.
+    Base64(String),
+    /// With the provider, under this file id.
+    File(String),
+}
+
+/// An error that the provider reported inside its answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct ErrorPart {
+    /// What went wrong, in the provider's words.
+    pub message: String,
+    /// The provider's code for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<String>,
+}
+
+impl ErrorPart {
+    /// An error with no code.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into(), code: None }
+    }
+}

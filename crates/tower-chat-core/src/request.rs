@@ -1,0 +1,136 @@
+//! What goes to the model.
+
+use std::sync::Arc;
+
+use crate::{
+    ChatOptions, Conversation, ConversationId, ConversationKey, Message, Messages, RunHandle, RunId,
+};
+
+/// One request to a chat model, and to every layer above it.
+///
+/// The messages are an immutable history followed by this request's own; cloning the request and
+/// prepending a history of any length cost the same as for a short one.
+///
+/// ```
+/// use tower_chat_core::{ChatRequest, ConversationKey};
+/// let request = ChatRequest::user("Where is my order?")
+///     .in_conversation(ConversationKey::new("alice", "support"));
+/// assert_eq!(request.messages.len(), 1);
+/// ```
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct ChatRequest {
+    /// History first, then what is new.
+    pub messages: Messages,
+    /// Where this request's own messages begin; everything before is history that was prepended.
+    pub new_from: usize,
+    /// How the model is asked.
+    pub options: Arc<ChatOptions>,
+    /// Who keeps the history; `None` where nobody below does.
+    pub conversation_id: Option<ConversationId>,
+    /// What layers say to each other: the conversation, the run, and whatever users add.
+    pub extensions: http::Extensions,
+}
+
+impl ChatRequest {
+    /// A request with these messages, all of them its own.
+    pub fn new(messages: impl Into<Messages>) -> Self {
+        Self { messages: messages.into(), ..Self::default() }
+    }
+
+    /// A request with one user message.
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::new(Message::user(text))
+    }
+
+    /// Says which conversation the request belongs to, and starts a run of its own in it.
+    ///
+    /// The run id is minted here, so a clone of the request is the same run: sent again after a
+    /// failure, it resumes what is stored instead of storing its input twice.
+    #[must_use]
+    pub fn in_conversation(self, key: ConversationKey) -> Self {
+        self.in_run(Conversation { key, run: RunId::new() })
+    }
+
+    /// Like [`in_conversation`](Self::in_conversation), for a run whose id the caller chose.
+    #[must_use]
+    pub fn in_run(mut self, conversation: Conversation) -> Self {
+        self.extensions.insert(conversation);
+        self
+    }
+
+    /// Asks for the answer as a stream.
+    #[must_use]
+    pub fn streamed(mut self) -> Self {
+        Arc::make_mut(&mut self.options).stream = true;
+        self
+    }
+
+    /// Replaces the options.
+    #[must_use]
+    pub fn with_options(mut self, options: impl Into<Arc<ChatOptions>>) -> Self {
+        self.options = options.into();
+        self
+    }
+
+    /// Continues a conversation whose history the service keeps under this id.
+    #[must_use]
+    pub fn with_service_id(mut self, id: impl Into<Arc<str>>) -> Self {
+        self.conversation_id = Some(ConversationId::Service(id.into()));
+        self
+    }
+
+    /// Adds an extension for the layers below.
+    #[must_use]
+    pub fn with_extension<T: Clone + Send + Sync + 'static>(mut self, extension: T) -> Self {
+        self.extensions.insert(extension);
+        self
+    }
+
+    /// The conversation the request belongs to, if it was said.
+    pub fn conversation(&self) -> Option<&Conversation> {
+        self.extensions.get()
+    }
+
+    /// The handle by which messages can be queued for this run while it is under way.
+    ///
+    /// All clones of the request share it, from the first call of this method on.
+    pub fn run_handle(&mut self) -> RunHandle {
+        self.extensions.get_or_insert_with(RunHandle::new).clone()
+    }
+
+    /// This request's own messages, without the history before them.
+    pub fn new_messages(&self) -> Messages {
+        self.messages.skip(self.new_from)
+    }
+
+    /// Puts a history before the messages. O(log n) in the length of both.
+    pub fn prepend(&mut self, history: &Messages) {
+        let own = std::mem::replace(&mut self.messages, history.clone());
+        self.messages.append(&own);
+        self.new_from += history.len();
+    }
+
+    /// The service's conversation id, for a leaf to send.
+    ///
+    /// # Errors
+    ///
+    /// If the request carries the sentinel [`ConversationId::LocalHistory`]: the stack promises a
+    /// local history, but no layer between the tool loop and the leaf keeps one. Every leaf calls
+    /// this before it sends anything.
+    pub fn service_id(&self) -> Result<Option<&Arc<str>>, SentinelAtLeaf> {
+        match &self.conversation_id {
+            None => Ok(None),
+            Some(ConversationId::Service(id)) => Ok(Some(id)),
+            Some(ConversationId::LocalHistory) => Err(SentinelAtLeaf),
+        }
+    }
+}
+
+/// A request reached a leaf with the sentinel on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the request promises a local history but none was put before it: \
+     add PerServiceCallPersistence between the tool loop and the leaf"
+)]
+pub struct SentinelAtLeaf;

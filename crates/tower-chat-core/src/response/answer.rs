@@ -1,0 +1,65 @@
+//! A whole answer, and the fold that makes one from updates.
+
+use std::sync::Arc;
+
+use crate::{ApprovalRequest, ChatUpdate, Finish, Message, Part, Role, ToolCall};
+
+/// A whole answer: every message it added, in order, and its end.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Answer {
+    /// What was added: the model's messages, and from a tool loop the results and queued messages.
+    pub messages: Vec<Arc<Message>>,
+    /// Why it ended, what it cost, what was saved.
+    pub finish: Finish,
+}
+
+impl Answer {
+    /// The text of the last message of the model; empty where it said nothing.
+    pub fn text(&self) -> String {
+        self.messages
+            .iter()
+            .rev()
+            .find(|message| message.role == Role::Assistant)
+            .map(|message| message.text())
+            .unwrap_or_default()
+    }
+
+    /// All tool calls of all messages that are owed a result, in order, answered or not.
+    pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.messages.iter().flat_map(|message| message.calls())
+    }
+
+    /// The calls that wait for consent.
+    pub fn approval_requests(&self) -> impl Iterator<Item = &ApprovalRequest> {
+        self.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
+            Part::ApprovalRequest(request) => Some(request),
+            _ => None,
+        })
+    }
+}
+
+/// Makes an [`Answer`] of the updates of a response.
+#[derive(Debug, Default)]
+pub(super) struct Fold {
+    messages: Vec<Arc<Message>>,
+    finish: Option<Finish>,
+}
+
+impl Fold {
+    /// Takes one update; deltas are a preview and carry nothing of their own.
+    pub(super) fn push(&mut self, update: ChatUpdate) {
+        match update {
+            ChatUpdate::TextDelta(_)
+            | ChatUpdate::ReasoningDelta(_)
+            | ChatUpdate::ToolCallDelta(_) => {}
+            ChatUpdate::Message(message) => self.messages.push(message),
+            ChatUpdate::Finish(finish) => self.finish = Some(finish),
+        }
+    }
+
+    /// The answer, or `None` if its end never came.
+    pub(super) fn finish(self) -> Option<Answer> {
+        Some(Answer { messages: self.messages, finish: self.finish? })
+    }
+}

@@ -1,0 +1,117 @@
+//! The end of an answer.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::ConversationId;
+
+/// The end of an answer: why it ended, what it cost, and what became of it.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Finish {
+    /// Why the model stopped, as the provider said it. Not reliable: providers say `stop`, or
+    /// nothing, although there are tool calls.
+    pub reason: Option<FinishReason>,
+    /// What the answer cost; summed over the service calls of a run.
+    pub usage: Usage,
+    /// Who keeps the history.
+    pub conversation_id: Option<ConversationId>,
+    /// The token by which a background answer goes on.
+    pub continuation: Option<String>,
+    /// The model that answered.
+    pub model: Option<String>,
+    /// What became of the messages in the history store; `None` where no layer keeps one.
+    pub saved: Option<Saved>,
+    /// Anything else the provider said about the answer as a whole.
+    pub metadata: Map<String, Value>,
+}
+
+impl Finish {
+    /// An end with a reason and nothing else.
+    pub fn new(reason: FinishReason) -> Self {
+        Self { reason: Some(reason), ..Self::default() }
+    }
+
+    /// An ordinary end.
+    pub fn stop() -> Self {
+        Self::new(FinishReason::Stop)
+    }
+
+    /// Adds what the answer cost.
+    #[must_use]
+    pub fn with_usage(mut self, usage: Usage) -> Self {
+        self.usage = usage;
+        self
+    }
+
+    /// Adds the id under which the service keeps the history.
+    #[must_use]
+    pub fn with_service_id(mut self, id: impl Into<std::sync::Arc<str>>) -> Self {
+        self.conversation_id = Some(ConversationId::Service(id.into()));
+        self
+    }
+}
+
+/// Why a model stopped.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum FinishReason {
+    /// It was done.
+    Stop,
+    /// It reached a token limit; a tool call may be cut off.
+    Length,
+    /// It asks for tools.
+    ToolCalls,
+    /// A filter stopped it.
+    ContentFilter,
+    /// Anything else, in the provider's words.
+    Other(String),
+}
+
+/// Tokens counted by the provider.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Usage {
+    /// Tokens read.
+    pub input_tokens: u64,
+    /// Tokens read that came from the provider's cache; part of `input_tokens`.
+    pub cached_input_tokens: u64,
+    /// Tokens written.
+    pub output_tokens: u64,
+    /// Tokens written as reasoning; part of `output_tokens`.
+    pub reasoning_tokens: u64,
+}
+
+impl Usage {
+    /// Tokens read and written.
+    pub fn new(input_tokens: u64, output_tokens: u64) -> Self {
+        Self { input_tokens, output_tokens, ..Self::default() }
+    }
+}
+
+impl std::ops::AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input_tokens += other.input_tokens;
+        self.cached_input_tokens += other.cached_input_tokens;
+        self.output_tokens += other.output_tokens;
+        self.reasoning_tokens += other.reasoning_tokens;
+    }
+}
+
+/// What became of a run's messages in the history store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Saved {
+    /// Messages of the run that are durable.
+    pub messages: usize,
+    /// Messages that wait in the store's outbox because a write failed and the policy is to go on.
+    pub unsaved: usize,
+}
+
+impl Saved {
+    /// Counts of durable and waiting messages.
+    pub fn new(messages: usize, unsaved: usize) -> Self {
+        Self { messages, unsaved }
+    }
+}

@@ -1,0 +1,156 @@
+//! What comes back from the model: one type for whole and streamed answers.
+
+mod answer;
+mod assembler;
+mod finish;
+mod update;
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use futures_core::{Stream, stream::BoxStream};
+
+pub use self::{
+    answer::Answer,
+    assembler::TruncatedStream,
+    finish::{Finish, FinishReason, Saved, Usage},
+    update::{ChatUpdate, ToolCallDelta},
+};
+use self::{answer::Fold, assembler::Assembled};
+use crate::{BoxError, Message};
+
+/// A model's answer: a stream of [`ChatUpdate`]s that ends with [`ChatUpdate::Finish`].
+///
+/// Whole and streamed answers are one type, as a body is in HTTP. Every response keeps one shape,
+/// however it was made: deltas, then the [`Message`](ChatUpdate::Message) they add up to, for each
+/// message; then `Finish`, once; then the end. A leaf's stream that stops without `Finish` yields
+/// [`TruncatedStream`] as its last item: a cut-off answer is an error, never a short answer.
+///
+/// Dropping a response cancels whatever has not happened yet.
+///
+/// ```
+/// # futures_util::FutureExt::now_or_never(async {
+/// use tower_chat_core::{ChatResponse, Finish, Message};
+/// let response = ChatResponse::whole([Message::assistant("hello")], Finish::stop());
+/// let answer = response.collect().await?;
+/// assert_eq!(answer.text(), "hello");
+/// # Ok::<(), tower_chat_core::BoxError>(())
+/// # }).unwrap().unwrap();
+/// ```
+pub struct ChatResponse(Body);
+
+enum Body {
+    Whole { messages: VecDeque<Arc<Message>>, finish: Option<Box<Finish>> },
+    Stream(BoxStream<'static, Result<ChatUpdate, BoxError>>),
+}
+
+impl ChatResponse {
+    /// An answer that is all there. Costs no more than the messages themselves.
+    pub fn whole<M: Into<Arc<Message>>>(
+        messages: impl IntoIterator<Item = M>,
+        finish: Finish,
+    ) -> Self {
+        Self(Body::Whole {
+            messages: messages.into_iter().map(Into::into).collect(),
+            finish: Some(Box::new(finish)),
+        })
+    }
+
+    /// A leaf's stream of updates.
+    ///
+    /// Deltas that are not followed by their message are assembled into one; what comes after
+    /// `Finish` is dropped; a stream that ends without it yields [`TruncatedStream`]; after an
+    /// error nothing more comes.
+    pub fn stream(
+        updates: impl Stream<Item = Result<ChatUpdate, BoxError>> + Send + 'static,
+    ) -> Self {
+        Self(Body::Stream(Box::pin(Assembled::new(updates))))
+    }
+
+    /// A stream that a layer made out of another response and that keeps its shape already.
+    ///
+    /// Unlike [`stream`](Self::stream) it adds no work per update. The shape is the one this type
+    /// documents; a stream that breaks it confuses the layers above, but cannot lose an answer.
+    pub fn forward(
+        updates: impl Stream<Item = Result<ChatUpdate, BoxError>> + Send + 'static,
+    ) -> Self {
+        Self(Body::Stream(Box::pin(updates)))
+    }
+
+    /// The answer, if it is all there and nothing of it was taken; else the response unchanged.
+    ///
+    /// Layers use it to spare whole answers the cost of a stream.
+    ///
+    /// # Errors
+    ///
+    /// The response itself, if it is a stream.
+    pub fn try_into_answer(self) -> Result<Answer, Self> {
+        match self.0 {
+            Body::Whole { messages, finish: Some(finish) } => {
+                Ok(Answer { messages: messages.into(), finish: *finish })
+            }
+            body => Err(Self(body)),
+        }
+    }
+
+    /// The whole answer, once it has come.
+    ///
+    /// # Errors
+    ///
+    /// Whatever the service or a layer reported inside the stream, and [`TruncatedStream`].
+    pub async fn collect(mut self) -> Result<Answer, BoxError> {
+        let mut fold = match self.try_into_answer() {
+            Ok(answer) => return Ok(answer),
+            Err(response) => {
+                self = response;
+                Fold::default()
+            }
+        };
+        while let Some(update) = std::future::poll_fn(|cx| Pin::new(&mut self).poll_next(cx)).await
+        {
+            fold.push(update?);
+        }
+        fold.finish().ok_or_else(|| TruncatedStream::new().into())
+    }
+}
+
+impl From<Answer> for ChatResponse {
+    fn from(answer: Answer) -> Self {
+        Self::whole(answer.messages, answer.finish)
+    }
+}
+
+impl Stream for ChatResponse {
+    type Item = Result<ChatUpdate, BoxError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        match &mut self.0 {
+            Body::Whole { messages, finish } => Poll::Ready(match messages.pop_front() {
+                Some(message) => Some(Ok(ChatUpdate::Message(message))),
+                None => finish.take().map(|finish| Ok(ChatUpdate::Finish(*finish))),
+            }),
+            Body::Stream(updates) => {
+                let update = ready!(updates.as_mut().poll_next(cx));
+                Poll::Ready(update)
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ChatResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Body::Whole { messages, finish } => f
+                .debug_struct("ChatResponse")
+                .field("messages", messages)
+                .field("finish", finish)
+                .finish(),
+            Body::Stream(_) => f.write_str("ChatResponse(stream)"),
+        }
+    }
+}

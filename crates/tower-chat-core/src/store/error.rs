@@ -1,0 +1,101 @@
+//! What can go wrong in a store.
+
+use super::Revision;
+use crate::{BoxError, ConversationKey, format::FormatError};
+
+/// A store could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StoreError {
+    /// The conversation is not at the revision that a write expects.
+    #[error(transparent)]
+    Conflict(#[from] Box<Conflict>),
+    /// The store was closed and takes no more writes.
+    #[error("the history store is closed and takes no more writes")]
+    Closed,
+    /// The store can be read but not written, such as a file on a read-only disk.
+    #[error("the history store is read-only")]
+    ReadOnly,
+    /// A stored message cannot be decoded.
+    #[error("message {sequence} of conversation {key} cannot be read")]
+    Undecodable {
+        /// The conversation.
+        key: ConversationKey,
+        /// The message's number in it, from 1.
+        sequence: u64,
+        /// What is wrong with it.
+        source: FormatError,
+    },
+    /// The store's data are damaged.
+    #[error("the history store is damaged: {reason}")]
+    Corrupt {
+        /// What was found.
+        reason: String,
+    },
+    /// Anything the backend reports.
+    #[error("the history store failed to {action}")]
+    Backend {
+        /// What was being done.
+        action: &'static str,
+        /// The same may succeed when it is tried again.
+        retryable: bool,
+        /// The backend's error.
+        source: BoxError,
+    },
+}
+
+impl StoreError {
+    /// An error of the backend.
+    pub fn backend(action: &'static str, retryable: bool, source: impl Into<BoxError>) -> Self {
+        Self::Backend { action, retryable, source: source.into() }
+    }
+
+    /// Whether the same operation may succeed when it is tried again unchanged.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Backend { retryable, .. } => *retryable,
+            Self::Conflict(_)
+            | Self::Closed
+            | Self::ReadOnly
+            | Self::Undecodable { .. }
+            | Self::Corrupt { .. } => false,
+        }
+    }
+}
+
+/// Somebody else has written to the conversation since it was loaded.
+///
+/// Nothing of the refused write is stored. Load the conversation again before going on.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "conversation {key} was changed by another run: expected message {} to be its last, found {}",
+    expected.sequence,
+    found.sequence
+)]
+#[non_exhaustive]
+pub struct Conflict {
+    /// The conversation.
+    pub key: ConversationKey,
+    /// The revision the write expected.
+    pub expected: Revision,
+    /// The revision the conversation has.
+    pub found: Revision,
+}
+
+impl Conflict {
+    /// A conflict between two revisions.
+    pub fn new(key: ConversationKey, expected: Revision, found: Revision) -> Self {
+        Self { key, expected, found }
+    }
+}
+
+/// A submission stopped at a write that failed.
+#[derive(Debug, thiserror::Error)]
+#[error("write {} of the submission failed", completed + 1)]
+pub struct AppendError {
+    /// How many writes of the submission are durable; the next one failed, and those after it
+    /// were not tried.
+    pub completed: usize,
+    /// Why it failed.
+    pub source: StoreError,
+}

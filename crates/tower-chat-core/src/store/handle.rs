@@ -1,0 +1,108 @@
+//! A store's identity and its outbox.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::Write;
+use crate::ConversationKey;
+
+/// What identifies a store among its clones, with the outbox of writes that it could not take.
+///
+/// A write that fails under a policy of going on is kept here, in memory, until the next write to
+/// its conversation submits both, in order. Loads through the layers see what is in it. It is
+/// bounded by a number of messages.
+///
+/// ```
+/// use tower_chat_core::store::StoreHandle;
+/// let handle = StoreHandle::new();
+/// assert!(handle.is_same_store(&handle.clone()));
+/// assert!(!handle.is_same_store(&StoreHandle::new()));
+/// ```
+#[derive(Debug, Clone)]
+pub struct StoreHandle(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    limit: usize,
+    outbox: Mutex<Outbox>,
+}
+
+#[derive(Debug, Default)]
+struct Outbox {
+    writes: HashMap<ConversationKey, Vec<Write>>,
+    messages: usize,
+}
+
+/// The outbox of unsaved writes has no room for more.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{limit} messages wait to be stored already, as many as the outbox may hold")]
+#[non_exhaustive]
+pub struct OutboxFull {
+    /// How many messages it may hold.
+    pub limit: usize,
+}
+
+impl StoreHandle {
+    /// A new identity whose outbox holds up to 10,000 messages.
+    pub fn new() -> Self {
+        Self::with_outbox_limit(10_000)
+    }
+
+    /// A new identity whose outbox holds up to `limit` messages.
+    pub fn with_outbox_limit(limit: usize) -> Self {
+        Self(Arc::new(Shared { limit, outbox: Mutex::default() }))
+    }
+
+    /// Whether both belong to the same store.
+    pub fn is_same_store(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    /// Keeps writes that could not be stored, after those kept already for their conversation.
+    ///
+    /// # Errors
+    ///
+    /// [`OutboxFull`], with nothing kept.
+    pub fn keep_unsaved(&self, writes: &[Write]) -> Result<(), OutboxFull> {
+        let mut outbox = self.outbox();
+        let messages: usize = writes.iter().map(|write| write.messages().len()).sum();
+        if outbox.messages + messages > self.0.limit {
+            return Err(OutboxFull { limit: self.0.limit });
+        }
+        outbox.messages += messages;
+        for write in writes {
+            outbox.writes.entry(write.key().clone()).or_default().push(write.clone());
+        }
+        Ok(())
+    }
+
+    /// The unsaved writes of a conversation, oldest first; they stay in the outbox.
+    pub fn unsaved(&self, key: &ConversationKey) -> Vec<Write> {
+        self.outbox().writes.get(key).cloned().unwrap_or_default()
+    }
+
+    /// Takes the unsaved writes of a conversation out, to submit them again.
+    pub fn take_unsaved(&self, key: &ConversationKey) -> Vec<Write> {
+        let mut outbox = self.outbox();
+        let writes = outbox.writes.remove(key).unwrap_or_default();
+        outbox.messages -= writes.iter().map(|write| write.messages().len()).sum::<usize>();
+        writes
+    }
+
+    /// The conversations that have unsaved writes.
+    pub fn unsaved_conversations(&self) -> Vec<ConversationKey> {
+        self.outbox().writes.keys().cloned().collect()
+    }
+
+    fn outbox(&self) -> MutexGuard<'_, Outbox> {
+        self.0.outbox.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Default for StoreHandle {
+    fn default() -> Self {
+        Self::new()
+    }
+}

@@ -1,0 +1,104 @@
+//! What comes out of a store.
+
+use std::{
+    any::Any,
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::{Revision, ServiceIdChange, Write};
+use crate::Messages;
+
+/// A conversation without its messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Head {
+    /// What a write must expect.
+    pub revision: Revision,
+    /// The id under which the service keeps the history, if it does.
+    pub service_id: Option<Arc<str>>,
+}
+
+impl Head {
+    /// The head of a conversation at a revision, kept here alone.
+    pub fn new(revision: Revision) -> Self {
+        Self { revision, service_id: None }
+    }
+
+    /// Adds the service's id.
+    #[must_use]
+    pub fn with_service_id(mut self, id: Option<Arc<str>>) -> Self {
+        self.service_id = id;
+        self
+    }
+}
+
+/// A conversation with all its messages, oldest first.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct History {
+    /// Revision and service id.
+    pub head: Head,
+    /// Every message, with its [`id`](crate::Message::id) set.
+    pub messages: Messages,
+    /// What readers found out about the messages, kept for the next reader.
+    pub memo: HistoryMemo,
+}
+
+impl History {
+    /// The history of a conversation that was never written.
+    pub fn empty() -> Self {
+        Self::new(Head::new(Revision::ABSENT), Messages::new())
+    }
+
+    /// A history with nothing known about it.
+    pub fn new(head: Head, messages: Messages) -> Self {
+        Self { head, messages, memo: HistoryMemo::default() }
+    }
+
+    /// Adds the memo that belongs to the messages.
+    #[must_use]
+    pub fn with_memo(mut self, memo: HistoryMemo) -> Self {
+        self.memo = memo;
+        self
+    }
+
+    /// The history as it will be once a write is stored.
+    pub fn apply(&mut self, write: &Write) {
+        self.messages.extend(write.messages().iter().cloned());
+        self.head.revision = write.result();
+        match write.service_id() {
+            Some(ServiceIdChange::Set(id)) => self.head.service_id = Some(id.clone()),
+            Some(ServiceIdChange::Clear) => self.head.service_id = None,
+            None => {}
+        }
+    }
+}
+
+/// Something derived from a history, kept beside it so that the next reader need not derive it
+/// again.
+///
+/// A store that keeps histories in memory keeps one memo per incarnation of a conversation and
+/// returns it with every load; others return a fresh one. Appending leaves a memo in place: what
+/// is in it says itself which messages it covers.
+#[derive(Clone, Default)]
+pub struct HistoryMemo(Arc<Mutex<Option<Arc<dyn Any + Send + Sync>>>>);
+
+impl HistoryMemo {
+    /// What was kept, if it has this type.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        kept?.downcast().ok()
+    }
+
+    /// Keeps a value in place of the last.
+    pub fn set<T: Any + Send + Sync>(&self, value: T) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(value));
+    }
+}
+
+impl fmt::Debug for HistoryMemo {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HistoryMemo")
+    }
+}

@@ -1,0 +1,156 @@
+//! The store of histories: one small, object-safe trait, and what goes in and out of it.
+
+mod error;
+mod handle;
+mod history;
+mod revision;
+mod slot;
+mod ticket;
+mod write;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+pub use self::{
+    error::{AppendError, Conflict, StoreError},
+    handle::{OutboxFull, StoreHandle},
+    history::{Head, History, HistoryMemo},
+    revision::Revision,
+    slot::Slot,
+    ticket::Ticket,
+    write::{ServiceIdChange, Write, WriteId},
+};
+use crate::ConversationKey;
+
+/// Keeps the messages of conversations, in order, for ever.
+///
+/// What every store promises:
+///
+/// - a [`Write`] is atomic: all of it is stored, or nothing; what was acknowledged is durable, as
+///   far as the store's documentation says;
+/// - a write is stored only if the conversation's [`Revision`] is the one it expects, compared
+///   inside the transaction; otherwise it is a [`Conflict`];
+/// - a write whose [`WriteId`] is stored already at its place is acknowledged again and stores
+///   nothing, so it can be repeated after a failure that left the outcome open;
+/// - [`append`](Self::append) is a submission: once it has returned, the store owns the writes,
+///   whether or not anyone awaits the ticket. It may be called where nothing can be awaited;
+/// - a load that begins after a submission to the same conversation sees it;
+/// - messages come back in the order in which they were appended, whatever the clock said;
+/// - nothing crosses a scope.
+///
+/// Clones of a store's handle are the same store: see [`handle`](Self::handle).
+///
+/// Every async method may be dropped at any await; it changes nothing then.
+#[async_trait]
+pub trait HistoryStore: Send + Sync + 'static {
+    /// What identifies this store, and holds the writes it could not take yet. A store makes one
+    /// when it is opened and shares it among its clones.
+    fn handle(&self) -> &StoreHandle;
+
+    /// The conversation's revision and service id, without its messages. A conversation that was
+    /// never written has [`Revision::ABSENT`].
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError>;
+
+    /// The whole conversation. One that was never written is empty.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read, or holds a message it cannot decode.
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError>;
+
+    /// Waits for a place in the store's bounded queue. Done before the model is called, so that a
+    /// slow store holds callers back instead of letting unsaved answers pile up.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Closed`], if the store takes no more writes.
+    async fn reserve(&self) -> Result<Slot, StoreError>;
+
+    /// Submits writes, in order; the store stops at the first that fails.
+    ///
+    /// The returned [`Ticket`] resolves when they are durable. Dropping it cancels nothing.
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket;
+
+    /// Deletes the conversation with everything that belongs to it; says whether there was one.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be written.
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError>;
+
+    /// Up to `limit` conversations of a scope, in the byte order of their ids, from the first id
+    /// greater than `after` on.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError>;
+
+    /// Waits until everything submitted so far is durable or has failed.
+    ///
+    /// # Errors
+    ///
+    /// If the store's writer is gone.
+    async fn flush(&self) -> Result<(), StoreError>;
+
+    /// Finishes everything submitted so far, then refuses new writes. Reading goes on.
+    ///
+    /// # Errors
+    ///
+    /// If the store's writer is gone.
+    async fn close(&self) -> Result<(), StoreError>;
+}
+
+#[async_trait]
+impl<S: HistoryStore + ?Sized> HistoryStore for Arc<S> {
+    fn handle(&self) -> &StoreHandle {
+        (**self).handle()
+    }
+
+    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        (**self).head(key).await
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        (**self).load(key).await
+    }
+
+    async fn reserve(&self) -> Result<Slot, StoreError> {
+        (**self).reserve().await
+    }
+
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
+        (**self).append(slot, writes)
+    }
+
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        (**self).delete(key).await
+    }
+
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        (**self).list(scope, after, limit).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        (**self).flush().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        (**self).close().await
+    }
+}

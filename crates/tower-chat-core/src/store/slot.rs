@@ -1,0 +1,46 @@
+//! A place in a store's queue.
+
+use std::fmt;
+
+/// A place in a store's bounded queue, from [`HistoryStore::reserve`](super::HistoryStore::reserve).
+///
+/// Dropping it gives the place back. It travels with the writes it was reserved for, so the place
+/// is taken until they are durable.
+pub struct Slot {
+    place: Option<Box<dyn Send>>,
+    may_block: bool,
+}
+
+impl Slot {
+    /// A place in a store without a bound.
+    pub fn unbounded() -> Self {
+        Self { place: None, may_block: true }
+    }
+
+    /// A place that is free again when `guard` is dropped, such as a semaphore permit.
+    pub fn guarded(guard: impl Send + 'static) -> Self {
+        Self { place: Some(Box::new(guard)), may_block: true }
+    }
+
+    /// Says that the caller must not be kept waiting, as in `Drop`: the store hands the writes to
+    /// its own task or thread even where the caller's would do.
+    #[must_use]
+    pub fn without_blocking(mut self) -> Self {
+        self.may_block = false;
+        self
+    }
+
+    /// Whether the store may do the writes on the caller's thread.
+    pub fn may_block(&self) -> bool {
+        self.may_block
+    }
+}
+
+impl fmt::Debug for Slot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Slot")
+            .field("bounded", &self.place.is_some())
+            .field("may_block", &self.may_block)
+            .finish()
+    }
+}

@@ -1,0 +1,50 @@
+//! The outcome of a submission.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tokio::sync::oneshot;
+
+use super::{AppendError, Revision, StoreError};
+
+/// Resolves when the writes of one submission are durable, or one of them has failed.
+///
+/// The store owns the writes whether or not the ticket is awaited; dropping it cancels nothing.
+#[derive(Debug)]
+pub struct Ticket(State);
+
+#[derive(Debug)]
+enum State {
+    Done(Option<Result<Revision, AppendError>>),
+    Waiting(oneshot::Receiver<Result<Revision, AppendError>>),
+}
+
+impl Ticket {
+    /// The outcome of writes that are done already.
+    pub fn done(outcome: Result<Revision, AppendError>) -> Self {
+        Self(State::Done(Some(outcome)))
+    }
+
+    /// The outcome of writes that a task or thread works on. A sender that is dropped without an
+    /// outcome is reported as [`StoreError::Closed`].
+    pub fn waiting(outcome: oneshot::Receiver<Result<Revision, AppendError>>) -> Self {
+        Self(State::Waiting(outcome))
+    }
+}
+
+impl Future for Ticket {
+    type Output = Result<Revision, AppendError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let gone = || Err(AppendError { completed: 0, source: StoreError::Closed });
+        match &mut self.0 {
+            State::Done(outcome) => Poll::Ready(outcome.take().unwrap_or_else(gone)),
+            State::Waiting(receiver) => {
+                Pin::new(receiver).poll(cx).map(|outcome| outcome.unwrap_or_else(|_| gone()))
+            }
+        }
+    }
+}

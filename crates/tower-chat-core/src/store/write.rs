@@ -1,0 +1,107 @@
+//! One atomic append.
+
+use std::sync::Arc;
+
+use super::Revision;
+use crate::{ConversationKey, Message, MessageId, RunId};
+
+/// Names a write, so that repeating it stores nothing twice.
+///
+/// It is the id of the write's first message, and so is stored with the messages themselves.
+pub type WriteId = MessageId;
+
+/// One atomic append to one conversation.
+///
+/// The messages are numbered on from [`id`](Self::id): each one's [`Message::id`] is set when the
+/// write is made, so what a store keeps and what a caller holds carry the same ids.
+///
+/// ```
+/// use tower_chat_core::{ConversationKey, Message, MessageId, RunId, store::{Revision, Write}};
+/// let id = MessageId { run: RunId::new(), index: 0 };
+/// let key = ConversationKey::new("alice", "support");
+/// let write = Write::new(key, id, Revision::ABSENT, [Message::user("hi").into()]);
+/// assert_eq!(write.messages()[0].id, Some(id));
+/// assert_eq!(write.result().sequence, 1);
+/// ```
+#[derive(Debug, Clone)]
+pub struct Write {
+    key: ConversationKey,
+    id: WriteId,
+    expected: Revision,
+    messages: Vec<Arc<Message>>,
+    service_id: Option<ServiceIdChange>,
+}
+
+/// What a write does to the conversation's service id.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServiceIdChange {
+    /// The service now keeps the history under this id.
+    Set(Arc<str>),
+    /// The service does not keep it any more.
+    Clear,
+}
+
+impl Write {
+    /// A write that appends messages after the expected revision. `id` becomes the id of the
+    /// first message, and the others count on from it.
+    pub fn new(
+        key: ConversationKey,
+        id: WriteId,
+        expected: Revision,
+        messages: impl IntoIterator<Item = Arc<Message>>,
+    ) -> Self {
+        let ids = (id.index..).map(|index| MessageId { run: id.run, index });
+        let messages =
+            messages.into_iter().zip(ids).map(|(message, id)| with_id(message, id)).collect();
+        Self { key, id, expected, messages, service_id: None }
+    }
+
+    /// Also changes the conversation's service id.
+    #[must_use]
+    pub fn with_service_id(mut self, change: ServiceIdChange) -> Self {
+        self.service_id = Some(change);
+        self
+    }
+
+    /// The conversation.
+    pub fn key(&self) -> &ConversationKey {
+        &self.key
+    }
+
+    /// The write's name.
+    pub fn id(&self) -> WriteId {
+        self.id
+    }
+
+    /// The run that writes.
+    pub fn run(&self) -> RunId {
+        self.id.run
+    }
+
+    /// The revision the conversation must have.
+    pub fn expected(&self) -> Revision {
+        self.expected
+    }
+
+    /// The revision it has afterwards.
+    pub fn result(&self) -> Revision {
+        self.expected.after(self.id.run, self.messages.len())
+    }
+
+    /// What is appended.
+    pub fn messages(&self) -> &[Arc<Message>] {
+        &self.messages
+    }
+
+    /// What becomes of the service id, if anything.
+    pub fn service_id(&self) -> Option<&ServiceIdChange> {
+        self.service_id.as_ref()
+    }
+}
+
+fn with_id(mut message: Arc<Message>, id: MessageId) -> Arc<Message> {
+    if message.id != Some(id) {
+        Arc::make_mut(&mut message).id = Some(id);
+    }
+    message
+}

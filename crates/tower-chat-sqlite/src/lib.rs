@@ -1,0 +1,1 @@
+//! A tower-chat history store in one SQLite file.

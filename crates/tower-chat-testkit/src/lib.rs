@@ -1,0 +1,1 @@
+//! Test doubles for tower-chat: scripted leaf, failing store, store contract, transcript player.

@@ -1,0 +1,1 @@
+//! Provider wire formats of tower-chat messages as JSON.

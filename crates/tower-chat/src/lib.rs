@@ -1,0 +1,1 @@
+//! Tower layers that make LLM conversations durable and always valid to replay.
