@@ -1,0 +1,253 @@
+//! Replay: what the model is shown of what is stored.
+//!
+//! The record is complete and append-only; the replay is a pure projection of it, and always valid:
+//!
+//! 1. **order**: a row that holds calls and their results is split into one message per kind;
+//! 2. **pairing**: every call stands in front of its result; dangling calls, orphan results and
+//!    duplicates are repaired; calls that wait for approval are left out until they are answered.
+//!
+//! Calls and results are paired by occurrence within their round, never by id alone: real traffic
+//! has calls without ids, with empty ids, and with ids that come back later.
+
+mod call_ids;
+mod order;
+mod policy;
+mod round;
+
+use std::sync::Arc;
+
+use tower_chat_core::{ApprovalRequest, Message, Messages, Part, Role, ToolResult};
+
+use self::{
+    call_ids::Place,
+    order::{Ordered, in_order},
+    policy::Strictness,
+    round::{Round, Unanswered},
+};
+pub use self::{call_ids::effective_call_ids, policy::DanglingCalls};
+
+/// A fold over the messages of a conversation, oldest first, whose [`view`](Self::view) is what a
+/// provider accepts.
+///
+/// The fold only ever adds at the end, so it can be kept beside a history and continued: the cost
+/// of a message does not depend on how many came before it.
+///
+/// ```
+/// use std::sync::Arc;
+/// use tower_chat::{replay::{DanglingCalls, Replay}, core::{Message, ToolCall}};
+/// let mut replay = Replay::new(DanglingCalls::Drop);
+/// replay.push(&Arc::new(Message::user("hi")));
+/// replay.push(&Arc::new(Message::tool_calls([ToolCall::new("c1", "look", "{}")])));
+/// assert_eq!(replay.view().len(), 1); // the call was never answered
+/// ```
+#[derive(Debug, Clone)]
+pub struct Replay {
+    strictness: Strictness,
+    closed: Messages,
+    open: Option<Round>,
+    unanswered: Vec<Unanswered>,
+    pushed: usize,
+    position: usize,
+    dangling: Option<DanglingCallError>,
+}
+
+/// A stored tool call has no stored result, and the policy is to fail.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the stored call of tool {tool:?} (id {call_id}) has no result: \
+     give its result as input, or choose another policy for dangling calls"
+)]
+#[non_exhaustive]
+pub struct DanglingCallError {
+    /// The tool that was called.
+    pub tool: String,
+    /// The call's id, as replays show it.
+    pub call_id: String,
+}
+
+impl Replay {
+    /// A replay of a stored history, from its first message on.
+    pub fn new(dangling: DanglingCalls) -> Self {
+        Self::with_strictness(Strictness::Repair(dangling))
+    }
+
+    /// A replay of messages whose other half may be stored below: it fills in ids and resolves
+    /// approvals, but leaves dangling calls and orphan results alone.
+    pub fn lenient() -> Self {
+        Self::with_strictness(Strictness::Lenient)
+    }
+
+    fn with_strictness(strictness: Strictness) -> Self {
+        Self {
+            strictness,
+            closed: Messages::new(),
+            open: None,
+            unanswered: Vec::new(),
+            pushed: 0,
+            position: 0,
+            dangling: None,
+        }
+    }
+
+    /// Takes the next message.
+    pub fn push(&mut self, message: &Arc<Message>) {
+        self.pushed += 1;
+        match in_order(message) {
+            Ordered::Unchanged => self.push_ordered(message),
+            Ordered::Split(messages) => {
+                messages.iter().for_each(|message| self.push_ordered(message));
+            }
+        }
+    }
+
+    /// Takes all messages of a sequence from a position on.
+    pub fn push_from(&mut self, messages: &Messages, from: usize) {
+        messages.iter_from(from).for_each(|message| self.push(message));
+    }
+
+    /// How many messages were taken.
+    pub fn pushed(&self) -> usize {
+        self.pushed
+    }
+
+    /// What a provider accepts of the messages so far.
+    pub fn view(&self) -> Messages {
+        if self.open.is_none() {
+            return self.closed.clone();
+        }
+        let mut ended = self.clone();
+        ended.close_round();
+        ended.closed
+    }
+
+    /// The dangling call that the policy [`DanglingCalls::Fail`] objects to, if the messages
+    /// ended here.
+    ///
+    /// # Errors
+    ///
+    /// The first dangling call.
+    pub fn check(&self) -> Result<(), DanglingCallError> {
+        let mut ended = self.clone();
+        ended.close_round();
+        ended.dangling.map_or(Ok(()), Err)
+    }
+
+    /// The approval requests that nobody has answered yet, oldest first; those of one message are
+    /// one batch.
+    pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
+        let open = self.open.iter().flat_map(Round::unanswered);
+        let mut batches: Vec<(usize, Vec<ApprovalRequest>)> = Vec::new();
+        for Unanswered { position, approval, .. } in self.unanswered.iter().cloned().chain(open) {
+            let Some(request) = approval else { continue };
+            match batches.last_mut() {
+                Some((last, batch)) if *last == position => batch.push(request),
+                _ => batches.push((position, vec![request])),
+            }
+        }
+        batches.into_iter().map(|(_, batch)| batch).collect()
+    }
+
+    /// Splits off what is still open: `self` keeps what is closed, and the returned replay starts
+    /// with the open round and everything that may still be answered.
+    ///
+    /// The view of the first followed by that of the second is the view of the whole.
+    #[must_use]
+    pub fn split_open(&mut self) -> Self {
+        Self {
+            strictness: self.strictness,
+            closed: Messages::new(),
+            open: self.open.take(),
+            unanswered: std::mem::take(&mut self.unanswered),
+            pushed: self.pushed,
+            position: self.position,
+            dangling: self.dangling.take(),
+        }
+    }
+
+    fn push_ordered(&mut self, message: &Arc<Message>) {
+        let position = self.position;
+        self.position += 1;
+        if message.role == Role::Tool {
+            match &mut self.open {
+                Some(round) => {
+                    round.push_results(message);
+                    if round.is_answered_in_order() {
+                        self.close_round();
+                    }
+                }
+                None => self.push_late_results(message.results().cloned().collect(), message),
+            }
+            return;
+        }
+        if message.parts.iter().any(|part| matches!(part, Part::ApprovalResponse(_))) {
+            self.push_approvals(message);
+            return;
+        }
+        self.close_round();
+        if Round::opens_with(message) {
+            self.open = Some(Round::new(message.clone(), position));
+        } else {
+            self.closed.push(message.clone());
+        }
+    }
+
+    /// Answers to approval requests leave the replay; what stands beside them is shown after the
+    /// results of the round they belong to.
+    fn push_approvals(&mut self, message: &Arc<Message>) {
+        let mut rest = (**message).clone();
+        rest.parts.retain(|part| !matches!(part, Part::ApprovalResponse(_)));
+        let rest = (!rest.parts.is_empty()).then(|| Arc::new(rest));
+        match &mut self.open {
+            Some(round) => round.follow_with(rest),
+            None => self.closed.extend(rest),
+        }
+    }
+
+    fn close_round(&mut self) {
+        let Some(round) = self.open.take() else { return };
+        let closed = round.close(self.strictness);
+        self.closed.extend(closed.messages);
+        if let (Strictness::Repair(DanglingCalls::Fail), None) = (self.strictness, &self.dangling) {
+            self.dangling = closed
+                .unanswered
+                .iter()
+                .find_map(Unanswered::dangling)
+                .map(|(tool, call_id)| DanglingCallError { tool, call_id });
+        }
+        self.unanswered.extend(closed.unanswered);
+        if let Some((results, message)) = closed.leftover {
+            self.push_late_results(results, &message);
+        }
+        self.closed.extend(closed.following);
+    }
+
+    /// Results that answer no call of the open round: they may answer one that was left out
+    /// before, which then stands again right in front of its result.
+    fn push_late_results(&mut self, results: Vec<ToolResult>, message: &Arc<Message>) {
+        let mut calls = Vec::new();
+        let mut answers = Vec::new();
+        let mut orphans = Vec::new();
+        for result in results {
+            let index = self.unanswered.iter().rposition(|call| call.is_answered_by(&result));
+            match index.map(|index| self.unanswered.remove(index)) {
+                Some(unanswered) => {
+                    answers.push(Part::ToolResult(unanswered.answer(result)));
+                    calls.push(Part::ToolCall(unanswered.into_call()));
+                }
+                None => orphans.push(Part::ToolResult(result)),
+            }
+        }
+        if !calls.is_empty() {
+            self.closed.push(Message::new(Role::Assistant, calls));
+            self.closed.push(Message::new(Role::Tool, answers));
+        }
+        if self.strictness == Strictness::Lenient && !orphans.is_empty() {
+            let mut message = (**message).clone();
+            message.parts = orphans;
+            self.closed.push(message);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! Step 1: one kind of thing per message.
+//!
+//! A row of an older system may hold a whole turn: text, calls, their results and the final text.
+//! It is split into assistant messages with calls, tool messages with results, and what follows.
+
+use std::sync::Arc;
+
+use tower_chat_core::{Message, Part, Role};
+
+/// The message as one or more messages of which each holds either results or anything else.
+///
+/// A message that is in order already comes back as it is, at no cost.
+pub(super) fn in_order(message: &Arc<Message>) -> Ordered {
+    let role = message.role;
+    let is_in_order = match role {
+        Role::Tool => true,
+        _ => !message.parts.iter().any(|part| is_foreign_result(message, part)),
+    };
+    if is_in_order {
+        return Ordered::Unchanged;
+    }
+    let mut pieces: Vec<Message> = Vec::new();
+    for part in &message.parts {
+        let piece_role = if is_foreign_result(message, part) { Role::Tool } else { role };
+        match pieces.last_mut() {
+            Some(piece) if piece.role == piece_role => piece.parts.push(part.clone()),
+            _ => {
+                let mut piece = Message::new(piece_role, vec![part.clone()]);
+                piece.author.clone_from(&message.author);
+                // Only one message may have the id.
+                piece.id = if pieces.is_empty() { message.id } else { None };
+                pieces.push(piece);
+            }
+        }
+    }
+    if role == Role::User {
+        // Results answer what stands before the message, so they come before its own words.
+        pieces.sort_by_key(|piece| piece.role != Role::Tool);
+    }
+    Ordered::Split(pieces.into_iter().map(Arc::new).collect())
+}
+
+pub(super) enum Ordered {
+    Unchanged,
+    Split(Vec<Arc<Message>>),
+}
+
+/// A result that belongs in a tool message: any, but for those of tools the provider ran itself,
+/// which stand inside its own message.
+fn is_foreign_result(message: &Message, part: &Part) -> bool {
+    let Part::ToolResult(result) = part else { return false };
+    let calls = message.parts.iter().filter_map(Part::as_tool_call);
+    !calls.filter(|call| call.provider_executed).any(|call| call.id == result.call_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use tower_chat_core::{ToolCall, ToolResult};
+
+    use super::*;
+
+    fn split(message: Message) -> Vec<Message> {
+        match in_order(&Arc::new(message.clone())) {
+            Ordered::Unchanged => vec![message],
+            Ordered::Split(pieces) => pieces.iter().map(|piece| (**piece).clone()).collect(),
+        }
+    }
+
+    #[test]
+    fn an_aggregate_row_becomes_call_result_and_text() {
+        let row = Message::new(
+            Role::Assistant,
+            vec![
+                Part::text("Let me look."),
+                ToolCall::new("c1", "look", "{}").into(),
+                ToolResult::new("c1", "found").into(),
+                Part::text("There it is."),
+            ],
+        );
+        let roles: Vec<Role> = split(row).iter().map(|message| message.role).collect();
+        assert_eq!(roles, [Role::Assistant, Role::Tool, Role::Assistant]);
+    }
+
+    #[test]
+    fn results_in_a_user_message_come_before_its_words() {
+        let row = Message::new(
+            Role::User,
+            vec![Part::text("and now?"), ToolResult::new("c1", "found").into()],
+        );
+        let roles: Vec<Role> = split(row).iter().map(|message| message.role).collect();
+        assert_eq!(roles, [Role::Tool, Role::User]);
+    }
+
+    #[test]
+    fn a_result_of_the_providers_own_tool_stays_where_it_is() {
+        let mut call = ToolCall::new("ws_1", "web_search", "{}");
+        call.provider_executed = true;
+        let message = Message::new(
+            Role::Assistant,
+            vec![call.into(), ToolResult::new("ws_1", "pages").into(), Part::text("Found.")],
+        );
+        assert_eq!(split(message.clone()), [message]);
+    }
+}

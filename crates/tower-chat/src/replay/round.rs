@@ -1,0 +1,262 @@
+//! Step 2: one assistant message with calls, and the results that answer them.
+
+use std::sync::Arc;
+
+use tower_chat_core::{ApprovalRequest, Message, Part, Role, ToolCall, ToolResult};
+
+use super::{DanglingCalls, Place, call_ids::effective_call_id, policy::Strictness};
+
+/// A round that may still get results.
+#[derive(Debug, Clone)]
+pub(super) struct Round {
+    message: Arc<Message>,
+    position: usize,
+    results: Vec<Arc<Message>>,
+    following: Vec<Arc<Message>>,
+}
+
+/// A call that was left out because nothing answered it.
+#[derive(Debug, Clone)]
+pub(super) struct Unanswered {
+    /// Where its message stood; the same for all calls of a batch.
+    pub(super) position: usize,
+    pub(super) call: ToolCall,
+    /// The request for consent that it waits for, if it does.
+    pub(super) approval: Option<ApprovalRequest>,
+    /// The id by which results name it.
+    id: String,
+}
+
+/// What a round comes to when nothing more can belong to it.
+#[derive(Debug)]
+pub(super) struct Closed {
+    pub(super) messages: Vec<Arc<Message>>,
+    pub(super) unanswered: Vec<Unanswered>,
+    /// Results that answer none of its calls, with the message they came in.
+    pub(super) leftover: Option<(Vec<ToolResult>, Arc<Message>)>,
+    pub(super) following: Vec<Arc<Message>>,
+}
+
+impl Round {
+    /// Whether a message owes results.
+    pub(super) fn opens_with(message: &Message) -> bool {
+        message.parts.iter().any(|part| owed_call(part).is_some())
+    }
+
+    pub(super) fn new(message: Arc<Message>, position: usize) -> Self {
+        Self { message, position, results: Vec::new(), following: Vec::new() }
+    }
+
+    pub(super) fn push_results(&mut self, message: &Arc<Message>) {
+        self.results.push(message.clone());
+    }
+
+    /// Shows a message after the round's results.
+    pub(super) fn follow_with(&mut self, message: Option<Arc<Message>>) {
+        self.following.extend(message);
+    }
+
+    /// Whether the round stands as a provider wants it already: each call with an id of its own
+    /// and answered once, in order. Nothing has to be copied then.
+    pub(super) fn is_answered_in_order(&self) -> bool {
+        if !self.following.is_empty() {
+            return false;
+        }
+        let mut results = self.results.iter().flat_map(|message| &message.parts);
+        let all_answered = self.message.parts.iter().all(|part| match part {
+            Part::ApprovalRequest(_) => false,
+            Part::ToolCall(call) if !call.provider_executed => match results.next() {
+                Some(Part::ToolResult(result)) => {
+                    call.id.as_deref().is_some_and(|id| !id.is_empty()) && result.call_id == call.id
+                }
+                _ => false,
+            },
+            _ => true,
+        });
+        all_answered && results.next().is_none()
+    }
+
+    /// The calls that nothing answers so far.
+    pub(super) fn unanswered(&self) -> Vec<Unanswered> {
+        self.pair()
+            .0
+            .into_iter()
+            .filter(|(_, result)| result.is_none())
+            .map(|(call, _)| call)
+            .collect()
+    }
+
+    pub(super) fn close(self, strictness: Strictness) -> Closed {
+        if self.is_answered_in_order() {
+            let mut messages = vec![self.message];
+            messages.extend(self.results);
+            return Closed {
+                messages,
+                unanswered: Vec::new(),
+                leftover: None,
+                following: self.following,
+            };
+        }
+        let (calls, leftover) = self.pair();
+        let mut unanswered = Vec::new();
+        let mut results = Vec::new();
+        let mut calls = calls.into_iter();
+        let mut message = (*self.message).clone();
+        let mut dropped_a_call = false;
+        message.parts.retain_mut(|part| {
+            if owed_call(part).is_none() {
+                return true;
+            }
+            let Some((call, result)) = calls.next() else { return true };
+            let keep = match (result, call.is_pending_approval(), strictness) {
+                (Some(result), _, _) => {
+                    results.push(Part::ToolResult(call.answer(result)));
+                    true
+                }
+                (None, false, Strictness::Lenient) => true,
+                (None, false, Strictness::Repair(DanglingCalls::Interrupted)) => {
+                    results.push(Part::ToolResult(call.interrupted()));
+                    true
+                }
+                (None, _, _) => {
+                    unanswered.push(call.clone());
+                    false
+                }
+            };
+            if keep {
+                *part = Part::ToolCall(call.into_call());
+            } else {
+                dropped_a_call = true;
+            }
+            keep
+        });
+        if dropped_a_call {
+            drop_trailing_reasoning(&mut message.parts);
+        }
+        let mut messages = Vec::new();
+        if has_content(&message) || !dropped_a_call {
+            messages.push(Arc::new(message));
+        }
+        if !results.is_empty() {
+            messages.push(Arc::new(self.results_message(results)));
+        }
+        let leftover = match self.results.last() {
+            Some(message) if !leftover.is_empty() => Some((leftover, message.clone())),
+            _ => None,
+        };
+        Closed { messages, unanswered, leftover, following: self.following }
+    }
+
+    /// Each call of the round with its result, in call order, and the results of no call.
+    fn pair(&self) -> (Vec<(Unanswered, Option<ToolResult>)>, Vec<ToolResult>) {
+        let place = Place::of(&self.message, self.position);
+        let mut calls: Vec<(Unanswered, Option<ToolResult>)> = self
+            .message
+            .parts
+            .iter()
+            .filter_map(|part| Some((part, owed_call(part)?)))
+            .enumerate()
+            .map(|(index, (part, call))| {
+                let id = effective_call_id(call, place, index);
+                let approval = match part {
+                    Part::ApprovalRequest(request) => Some(request.clone()),
+                    _ => None,
+                };
+                (Unanswered { position: self.position, call: call.clone(), approval, id }, None)
+            })
+            .collect();
+        let mut leftover = Vec::new();
+        for result in self.results.iter().flat_map(|message| message.results()) {
+            let named = |call: &Unanswered| call.is_answered_by(result);
+            let is_known = calls.iter().any(|(call, _)| named(call));
+            let free = calls.iter_mut().find(|(call, answer)| {
+                answer.is_none()
+                    && if is_known { named(call) } else { call.may_be_answered_by(result) }
+            });
+            match free {
+                Some((_, answer)) => *answer = Some(result.clone()),
+                // A second result for a call says nothing new.
+                None if is_known => {}
+                None => leftover.push(result.clone()),
+            }
+        }
+        (calls, leftover)
+    }
+
+    /// One tool message with all results, under the name of the first that brought one.
+    fn results_message(&self, results: Vec<Part>) -> Message {
+        let mut message = match self.results.first() {
+            Some(first) => (**first).clone(),
+            None => Message::new(Role::Tool, Vec::new()),
+        };
+        message.parts = results;
+        message
+    }
+}
+
+impl Unanswered {
+    /// Whether a result names this call.
+    pub(super) fn is_answered_by(&self, result: &ToolResult) -> bool {
+        result.call_id.as_deref().is_some_and(|id| !id.is_empty() && id == self.id)
+    }
+
+    /// Whether a result that names no call of its round may be this call's, by its place: one of
+    /// the two came without an id, and the names do not speak against it.
+    fn may_be_answered_by(&self, result: &ToolResult) -> bool {
+        let is_empty = |id: &Option<String>| id.as_deref().unwrap_or_default().is_empty();
+        let names_agree = result.name.as_ref().is_none_or(|name| *name == self.call.name);
+        (is_empty(&self.call.id) || is_empty(&result.call_id)) && names_agree
+    }
+
+    /// The result, naming the call as the replay shows it.
+    pub(super) fn answer(&self, mut result: ToolResult) -> ToolResult {
+        result.call_id = Some(self.id.clone());
+        result
+    }
+
+    /// The call, named as its result names it.
+    pub(super) fn into_call(self) -> ToolCall {
+        let mut call = self.call;
+        call.id = Some(self.id);
+        call
+    }
+
+    /// The tool and the id of a call that is dangling: not one that waits for approval.
+    pub(super) fn dangling(&self) -> Option<(String, String)> {
+        (!self.is_pending_approval()).then(|| (self.call.name.clone(), self.id.clone()))
+    }
+
+    fn is_pending_approval(&self) -> bool {
+        self.approval.is_some()
+    }
+
+    fn interrupted(&self) -> ToolResult {
+        let mut result = ToolResult::error(&self.id, INTERRUPTED);
+        result.name = Some(self.call.name.clone());
+        result
+    }
+}
+
+/// What the model is told of a call whose outcome is unknown.
+pub(super) const INTERRUPTED: &str =
+    "The call was interrupted. It may or may not have taken effect; its result is unknown.";
+
+/// The call of a part that owes, or will owe, a result.
+fn owed_call(part: &Part) -> Option<&ToolCall> {
+    match part {
+        Part::ToolCall(call) if !call.provider_executed => Some(call),
+        Part::ApprovalRequest(request) => Some(&request.call),
+        _ => None,
+    }
+}
+
+/// Reasoning belongs to the part after it; where that was dropped, it goes too.
+fn drop_trailing_reasoning(parts: &mut Vec<Part>) {
+    while matches!(parts.last(), Some(Part::Reasoning(_) | Part::Native(_))) {
+        parts.pop();
+    }
+}
+
+fn has_content(message: &Message) -> bool {
+    message.parts.iter().any(|part| part.as_text() != Some(""))
+}
