@@ -1,6 +1,21 @@
 //! Tower layers that make LLM conversations durable and always valid to replay.
 
 pub mod approval;
+mod ending;
+mod error;
+mod future;
+mod per_run;
+mod per_service_call;
+mod policy;
 pub mod replay;
+pub mod run;
 
 pub use tower_chat_core as core;
+
+pub use self::{
+    error::{NotStored, PersistenceError},
+    future::ResponseFuture,
+    per_run::{PerRunPersistence, PerRunPersistenceService},
+    per_service_call::{PerServiceCallPersistence, PerServiceCallPersistenceService},
+    policy::{ConflictPolicy, MissingPersister, PersistenceMode, PersistencePolicy, StoreFailure},
+};

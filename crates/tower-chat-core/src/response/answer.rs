@@ -15,6 +15,11 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// An answer of these messages, with its end.
+    pub fn new(messages: Vec<Arc<Message>>, finish: Finish) -> Self {
+        Self { messages, finish }
+    }
+
     /// The text of the last message of the model; empty where it said nothing.
     pub fn text(&self) -> String {
         self.messages

@@ -13,18 +13,12 @@ use super::{ChatUpdate, ToolCallDelta};
 use crate::{BoxError, Message, Part, Reasoning, Role, ToolCall};
 
 /// The answer's stream ended before its end was announced.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, thiserror::Error)]
 #[error("the answer was cut off after {} bytes of text: its stream ended without a finish", text.len())]
 #[non_exhaustive]
 pub struct TruncatedStream {
     /// The text of the message that was under way.
     pub text: String,
-}
-
-impl TruncatedStream {
-    pub(super) fn new() -> Self {
-        Self { text: String::new() }
-    }
 }
 
 /// The message that deltas add up to so far.

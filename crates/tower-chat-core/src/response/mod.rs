@@ -115,7 +115,7 @@ impl ChatResponse {
         {
             fold.push(update?);
         }
-        fold.finish().ok_or_else(|| TruncatedStream::new().into())
+        fold.finish().ok_or_else(|| TruncatedStream::default().into())
     }
 }
 

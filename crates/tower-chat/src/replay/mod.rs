@@ -16,7 +16,7 @@ mod round;
 
 use std::sync::Arc;
 
-use tower_chat_core::{ApprovalRequest, Message, Messages, Part, Role, ToolResult};
+use tower_chat_core::{ApprovalRequest, Message, Messages, Part, Role, ToolResult, store::History};
 
 use self::{
     call_ids::Place,
@@ -77,6 +77,23 @@ impl Replay {
         Self::with_strictness(Strictness::Lenient)
     }
 
+    /// The replay of a stored history. Where the store keeps histories in memory, only the
+    /// messages since the last replay are looked at.
+    pub(crate) fn of_history(history: &History, dangling: DanglingCalls) -> Self {
+        let strictness = Strictness::Repair(dangling);
+        let known = history.memo.get::<Self>().filter(|known| {
+            known.strictness == strictness && known.pushed <= history.messages.len()
+        });
+        let mut replay = match known {
+            Some(known) if known.pushed == history.messages.len() => return (*known).clone(),
+            Some(known) => (*known).clone(),
+            None => Self::with_strictness(strictness),
+        };
+        replay.push_from(&history.messages, replay.pushed);
+        history.memo.set(replay.clone());
+        replay
+    }
+
     fn with_strictness(strictness: Strictness) -> Self {
         Self {
             strictness,
@@ -105,6 +122,11 @@ impl Replay {
         messages.iter_from(from).for_each(|message| self.push(message));
     }
 
+    /// Whether there is nothing to show, and nothing that could still be answered.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.closed.is_empty() && self.open.is_none() && self.unanswered.is_empty()
+    }
+
     /// How many messages were taken.
     pub fn pushed(&self) -> usize {
         self.pushed
@@ -127,6 +149,9 @@ impl Replay {
     ///
     /// The first dangling call.
     pub fn check(&self) -> Result<(), DanglingCallError> {
+        if self.strictness != Strictness::Repair(DanglingCalls::Fail) {
+            return Ok(());
+        }
         let mut ended = self.clone();
         ended.close_round();
         ended.dangling.map_or(Ok(()), Err)

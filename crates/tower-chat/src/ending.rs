@@ -1,0 +1,125 @@
+//! What a persistence layer does at the end of a response, whole or streamed.
+
+use std::{collections::VecDeque, future::Future, sync::Arc};
+
+use futures_util::{StreamExt, stream};
+use tower_chat_core::{Answer, BoxError, ChatResponse, ChatUpdate, Message, Role, TruncatedStream};
+
+use crate::PersistenceError;
+
+/// The end of a response, as a persistence layer sees it. Dropping it means that the caller went
+/// away first.
+pub(crate) trait Ending: Send + 'static {
+    /// Whether messages are shown while the answer is still coming. If not, they come with its
+    /// end, once they are durable. If so, a message that may be the last is held back until more
+    /// follows: a caller who stops reading at it must not lose it.
+    const SHOWS_MESSAGES: bool;
+
+    /// The answer has come. Whatever is to be stored is submitted before the first await.
+    fn complete(
+        self,
+        answer: Answer,
+    ) -> impl Future<Output = Result<Answer, PersistenceError>> + Send;
+
+    /// The service failed.
+    fn fail(self) -> impl Future<Output = ()> + Send;
+}
+
+/// The response with the ending put between its last update and its caller.
+pub(crate) async fn with_ending(
+    response: Result<ChatResponse, BoxError>,
+    ending: impl Ending,
+) -> Result<ChatResponse, BoxError> {
+    match response.map(ChatResponse::try_into_answer) {
+        Ok(Ok(answer)) => Ok(ending.complete(answer).await?.into()),
+        Ok(Err(response)) => Ok(streamed(response, ending)),
+        Err(error) => {
+            ending.fail().await;
+            Err(error)
+        }
+    }
+}
+
+struct Streamed<E> {
+    response: ChatResponse,
+    /// Taken at the end of the response, whatever it is.
+    ending: Option<E>,
+    messages: Vec<Arc<Message>>,
+    /// How many of the messages the caller was shown.
+    shown: usize,
+    ready: VecDeque<ChatUpdate>,
+}
+
+fn streamed(response: ChatResponse, ending: impl Ending) -> ChatResponse {
+    let state = Streamed {
+        response,
+        ending: Some(ending),
+        messages: Vec::new(),
+        shown: 0,
+        ready: VecDeque::new(),
+    };
+    ChatResponse::forward(stream::unfold(state, |mut state| async move {
+        let update = state.next().await?;
+        Some((update, state))
+    }))
+}
+
+impl<E: Ending> Streamed<E> {
+    async fn next(&mut self) -> Option<Result<ChatUpdate, BoxError>> {
+        loop {
+            if let Some(update) = self.ready.pop_front() {
+                return Some(Ok(update));
+            }
+            self.ending.as_ref()?;
+            match self.response.next().await {
+                Some(Ok(ChatUpdate::Message(message))) => {
+                    let may_be_last = may_be_last(&message);
+                    self.more_follows();
+                    self.messages.push(message);
+                    if !may_be_last {
+                        self.more_follows();
+                    }
+                }
+                Some(Ok(ChatUpdate::Finish(finish))) => {
+                    let messages = std::mem::take(&mut self.messages);
+                    match self.ending.take()?.complete(Answer::new(messages, finish)).await {
+                        Ok(answer) => {
+                            self.messages = answer.messages;
+                            self.show_messages();
+                            self.ready.push_back(ChatUpdate::Finish(answer.finish));
+                        }
+                        Err(error) => return Some(Err(error.into())),
+                    }
+                }
+                Some(Ok(delta)) => {
+                    self.more_follows();
+                    self.ready.push_back(delta);
+                }
+                Some(Err(error)) => return self.failed(error).await,
+                None => return self.failed(TruncatedStream::default().into()).await,
+            }
+        }
+    }
+
+    fn show_messages(&mut self) {
+        let unseen = self.messages.iter().skip(self.shown).cloned().map(ChatUpdate::Message);
+        self.ready.extend(unseen);
+        self.shown = self.messages.len();
+    }
+
+    fn more_follows(&mut self) {
+        if E::SHOWS_MESSAGES {
+            self.show_messages();
+        }
+    }
+
+    async fn failed(&mut self, error: BoxError) -> Option<Result<ChatUpdate, BoxError>> {
+        self.ending.take()?.fail().await;
+        Some(Err(error))
+    }
+}
+
+/// A message of the model that asks for nothing is the answer, unless something follows it.
+fn may_be_last(message: &Message) -> bool {
+    message.role == Role::Assistant && message.calls().next().is_none()
+}

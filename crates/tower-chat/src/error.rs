@@ -1,0 +1,184 @@
+//! What the persistence layers report.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    Answer, ConversationKey, Message,
+    store::{Conflict, StoreError},
+};
+
+use crate::replay::DanglingCallError;
+
+/// A persistence layer could not do its work.
+///
+/// Layers report it as a boxed error; find it again with `downcast_ref`. Where the model had
+/// already answered, the error carries the answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PersistenceError {
+    /// The request does not say which conversation it belongs to.
+    #[error(
+        "{layer} got a request without a conversation: \
+         give it one with ChatRequest::in_conversation"
+    )]
+    NoConversation {
+        /// The layer that needs one.
+        layer: &'static str,
+    },
+    /// The stored history could not be read. The model was not called.
+    #[error("the history of conversation {key} could not be loaded")]
+    NotLoaded {
+        /// The conversation.
+        key: ConversationKey,
+        /// Why.
+        source: StoreError,
+    },
+    /// Something could not be stored.
+    #[error(transparent)]
+    NotStored(Box<NotStored>),
+    /// The service keeps the history itself, and so does a store.
+    #[error(
+        "the service keeps conversation {key} itself, under id {service_id:?}, but a history \
+         store is configured too: remove one of them, or choose another ConflictPolicy"
+    )]
+    ServiceKeepsHistory {
+        /// The conversation.
+        key: ConversationKey,
+        /// The id the service returned.
+        service_id: Arc<str>,
+        /// What the service answered; nothing of it was stored.
+        answer: Box<Answer>,
+    },
+    /// The request names another service conversation than the one that is remembered.
+    #[error(
+        "conversation {key} is kept by the service under id {remembered:?}, \
+         but the request names {requested:?}"
+    )]
+    ServiceIdMismatch {
+        /// The conversation.
+        key: ConversationKey,
+        /// The id in the store.
+        remembered: Arc<str>,
+        /// The id on the request.
+        requested: Arc<str>,
+    },
+    /// The service returned no id for a conversation that it keeps.
+    #[error(
+        "conversation {key} is kept by the service under id {service_id:?}, \
+         but its answer names no conversation"
+    )]
+    ServiceIdMissing {
+        /// The conversation.
+        key: ConversationKey,
+        /// The id the request carried.
+        service_id: Arc<str>,
+        /// What the service answered; nothing of it was stored.
+        answer: Box<Answer>,
+    },
+    /// The mode needs a layer that is not in the stack.
+    #[error(
+        "nothing of this run of conversation {key} is stored: put PerServiceCallPersistence \
+         between the tool loop and the leaf"
+    )]
+    PersisterMissing {
+        /// The conversation.
+        key: ConversationKey,
+    },
+    /// The mode needs the layer above the tool loop.
+    #[error("{mode} persistence of conversation {key} needs PerRunPersistence above the tool loop")]
+    RunMissing {
+        /// The conversation.
+        key: ConversationKey,
+        /// The mode that was asked for.
+        mode: &'static str,
+    },
+    /// Two layers of one kind are in the stack; both would store everything.
+    #[error("the stack holds {layer} twice: remove one")]
+    LayerTwice {
+        /// The layer.
+        layer: &'static str,
+    },
+    /// The layers above and below the tool loop were given different stores.
+    #[error("the layers of one stack use different stores for conversation {key}")]
+    DifferentStores {
+        /// The conversation.
+        key: ConversationKey,
+    },
+    /// The tool loop sent messages again that are stored already, without their ids.
+    #[error(
+        "the tool loop sent stored messages of conversation {key} again, without their ids: \
+         a loop over PerServiceCallPersistence sends only what is new, or keeps Message::id"
+    )]
+    HistorySentAgain {
+        /// The conversation.
+        key: ConversationKey,
+    },
+    /// A tool started a run on a conversation whose own run is waiting for that tool.
+    #[error("a tool started a run on conversation {key}, whose own run is waiting for it")]
+    NestedInItself {
+        /// The conversation.
+        key: ConversationKey,
+    },
+    /// A request goes on with a background answer and brings messages too.
+    #[error("a request with a continuation token takes no messages, but has {messages}")]
+    MessagesWithContinuation {
+        /// How many it has.
+        messages: usize,
+    },
+    /// A stored call has no result, and the policy is to fail.
+    #[error("the history of conversation {key} cannot be replayed")]
+    Dangling {
+        /// The conversation.
+        key: ConversationKey,
+        /// The call.
+        source: DanglingCallError,
+    },
+}
+
+/// A write failed, and the policy is not to go on; or another run changed the conversation.
+#[derive(Debug, thiserror::Error)]
+#[error("{} messages of conversation {key} were not stored", unsaved.len())]
+#[non_exhaustive]
+pub struct NotStored {
+    /// The conversation.
+    pub key: ConversationKey,
+    /// Why.
+    pub source: StoreError,
+    /// The messages that are in no store: those of the failed write and, if earlier ones of the
+    /// conversation were waiting in the outbox, theirs too.
+    pub unsaved: Vec<Arc<Message>>,
+    /// The answer that the caller would have got.
+    pub answer: Option<Answer>,
+}
+
+impl NotStored {
+    /// The conflict with another run, if that is why.
+    pub fn conflict(&self) -> Option<&Conflict> {
+        match &self.source {
+            StoreError::Conflict(conflict) => Some(conflict),
+            _ => None,
+        }
+    }
+}
+
+impl PersistenceError {
+    /// Whether sending the same request again may succeed.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::NotLoaded { source, .. } => source.is_retryable(),
+            Self::NotStored(not_stored) => not_stored.source.is_retryable(),
+            _ => false,
+        }
+    }
+
+    /// What the model had answered, where it had.
+    pub fn answer(&self) -> Option<&Answer> {
+        match self {
+            Self::NotStored(not_stored) => not_stored.answer.as_ref(),
+            Self::ServiceKeepsHistory { answer, .. } | Self::ServiceIdMissing { answer, .. } => {
+                Some(answer)
+            }
+            _ => None,
+        }
+    }
+}

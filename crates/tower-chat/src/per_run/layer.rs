@@ -1,0 +1,82 @@
+//! The layer.
+
+use std::{fmt, sync::Arc};
+
+use tower_chat_core::store::HistoryStore;
+use tower_layer::Layer;
+
+use super::PerRunPersistenceService;
+use crate::{PersistenceMode, PersistencePolicy};
+
+/// Begins a run for every request, and in per-run mode writes it at its end.
+///
+/// It loads the history once, puts a [`Run`](crate::run::Run) in the request's extensions, and by
+/// [`PersistenceMode`]:
+///
+/// - **per run**: puts the history before the input, buffers what the run adds, leaves out tool
+///   results at its end, and appends everything at once when the answer is complete. A run that
+///   fails, is cancelled or is dropped leaves the store untouched.
+/// - **per service call**: leaves reading and writing to
+///   [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) below the tool loop, and
+///   checks that there is one.
+///
+/// The mode of one request can be chosen by a request extension of type [`PersistenceMode`].
+///
+/// A request must name its conversation with
+/// [`in_conversation`](crate::core::ChatRequest::in_conversation). The same request sent again is
+/// the same run: if its answer is stored, it is returned and the model is not called; otherwise
+/// the run goes on from what is stored.
+///
+/// ```
+/// use tower::{Layer, ServiceBuilder};
+/// use tower_chat::{PerRunPersistence, PersistenceMode, core::MemoryStore};
+/// let layer = PerRunPersistence::new(MemoryStore::new()).mode(PersistenceMode::PerServiceCall);
+/// ```
+#[derive(Clone)]
+pub struct PerRunPersistence {
+    pub(super) store: Arc<dyn HistoryStore>,
+    pub(super) mode: PersistenceMode,
+    pub(super) policy: PersistencePolicy,
+}
+
+impl PerRunPersistence {
+    /// Persists runs in a store, in per-run mode.
+    pub fn new(store: impl HistoryStore) -> Self {
+        Self {
+            store: Arc::new(store),
+            mode: PersistenceMode::default(),
+            policy: PersistencePolicy::default(),
+        }
+    }
+
+    /// Chooses when messages become durable.
+    #[must_use]
+    pub fn mode(mut self, mode: PersistenceMode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Makes the other choices, for this layer and the one below the tool loop.
+    #[must_use]
+    pub fn policy(mut self, policy: PersistencePolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+}
+
+impl fmt::Debug for PerRunPersistence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerRunPersistence")
+            .field("mode", &self.mode)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S> Layer<S> for PerRunPersistence {
+    type Service = PerRunPersistenceService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        PerRunPersistenceService::new(inner, self.clone())
+    }
+}

@@ -1,0 +1,73 @@
+//! The layer.
+
+use std::{fmt, sync::Arc};
+
+use tower_chat_core::store::HistoryStore;
+use tower_layer::Layer;
+
+use super::PerServiceCallPersistenceService;
+use crate::PersistencePolicy;
+
+/// Persists every service call: the history goes before the request, what was new and what was
+/// answered go into the store in one append, and the sentinel goes on the response.
+///
+/// What is in the store, wherever a call stops:
+///
+/// | what happens | what is stored of this call |
+/// |---|---|
+/// | the answer is complete | its inputs and the answer, before the caller sees the end |
+/// | the service fails | nothing, but for results of tools that have run (by policy) |
+/// | the future or stream is dropped, for whatever reason | its inputs |
+/// | the process is killed | nothing, or all of it |
+///
+/// Earlier service calls of the run stay in every case.
+///
+/// The sentinel ([`ConversationId::LocalHistory`](crate::core::ConversationId::LocalHistory))
+/// tells the tool loop to send only what is new. A loop that sends the whole run again is
+/// recognised by the ids of its messages.
+///
+/// Under [`PerRunPersistence`](crate::PerRunPersistence) the layer follows that run's mode and
+/// policy. By itself, under somebody else's tool loop, it needs a conversation on the request and
+/// loads the history for every service call.
+///
+/// ```
+/// use tower::ServiceBuilder;
+/// use tower_chat::{PerServiceCallPersistence, core::MemoryStore};
+/// let layer = PerServiceCallPersistence::new(MemoryStore::new());
+/// ```
+#[derive(Clone)]
+pub struct PerServiceCallPersistence {
+    pub(super) store: Arc<dyn HistoryStore>,
+    pub(super) policy: PersistencePolicy,
+}
+
+impl PerServiceCallPersistence {
+    /// Persists service calls in a store.
+    pub fn new(store: impl HistoryStore) -> Self {
+        Self { store: Arc::new(store), policy: PersistencePolicy::default() }
+    }
+
+    /// Makes the other choices, where the layer works by itself; under `PerRunPersistence` that
+    /// layer's policy holds.
+    #[must_use]
+    pub fn policy(mut self, policy: PersistencePolicy) -> Self {
+        self.policy = policy;
+        self
+    }
+}
+
+impl fmt::Debug for PerServiceCallPersistence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerServiceCallPersistence")
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S> Layer<S> for PerServiceCallPersistence {
+    type Service = PerServiceCallPersistenceService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        PerServiceCallPersistenceService::new(inner, self.clone())
+    }
+}

@@ -1,0 +1,21 @@
+//! The layer under the tool loop: it makes every service call durable.
+//!
+//! # Where it stands
+//!
+//! ```text
+//! PerRunPersistence
+//!   ToolLoop
+//!     PerServiceCallPersistence    right: sees every service call
+//!       retry, timeout, cache
+//!         leaf
+//! ```
+//!
+//! Above the tool loop it would see the run as one service call and lose every round of a run
+//! that fails; the tool loop refuses to run there. Layers that call the leaf several times (retry,
+//! hedge) belong below it: an attempt that failed is then never stored. A timeout below it is an
+//! error of the service; one above it is a caller who went away.
+
+mod layer;
+mod service;
+
+pub use self::{layer::PerServiceCallPersistence, service::PerServiceCallPersistenceService};

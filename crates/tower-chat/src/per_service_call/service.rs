@@ -1,0 +1,124 @@
+//! The service.
+
+use std::task::{Context, Poll};
+
+use tower_chat_core::{Answer, BoxError, ChatRequest, ChatResponse, ConversationId};
+use tower_service::Service;
+
+use super::PerServiceCallPersistence;
+use crate::{
+    PersistenceError, PersistenceMode, ResponseFuture,
+    ending::{Ending, with_ending},
+    run::{OpenCall, PersisterAbove, Run, StartedCall},
+};
+
+/// The service that [`PerServiceCallPersistence`] makes.
+#[derive(Debug, Clone)]
+pub struct PerServiceCallPersistenceService<S> {
+    inner: S,
+    layer: PerServiceCallPersistence,
+}
+
+impl<S> PerServiceCallPersistenceService<S> {
+    pub(super) fn new(inner: S, layer: PerServiceCallPersistence) -> Self {
+        Self { inner, layer }
+    }
+}
+
+impl<S> Service<ChatRequest> for PerServiceCallPersistenceService<S>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    type Response = ChatResponse;
+    type Error = BoxError;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: ChatRequest) -> ResponseFuture {
+        let next = self.inner.clone();
+        let ready = std::mem::replace(&mut self.inner, next);
+        ResponseFuture::new(per_service_call(ready, request, self.layer.clone()))
+    }
+}
+
+async fn per_service_call<S>(
+    mut service: S,
+    mut request: ChatRequest,
+    layer: PerServiceCallPersistence,
+) -> Result<ChatResponse, BoxError>
+where
+    S: Service<ChatRequest, Response = ChatResponse>,
+    S::Error: Into<BoxError>,
+{
+    if request.extensions.get::<PersisterAbove>().is_some() {
+        return Err(PersistenceError::LayerTwice { layer: LAYER }.into());
+    }
+    let run = match request.extensions.get::<Run>() {
+        Some(run) => run.clone(),
+        None => {
+            let run = lone_run(&layer, &request).await?;
+            if let Some(answer) = run.repeated_answer(&request) {
+                return Ok(answer.into());
+            }
+            run
+        }
+    };
+    if !run.store().handle().is_same_store(layer.store.handle()) {
+        return Err(PersistenceError::DifferentStores { key: run.key().clone() }.into());
+    }
+    run.report_persister();
+    if run.is_written_at_end(&request) {
+        if request.conversation_id == Some(ConversationId::LocalHistory) {
+            request.conversation_id = None;
+        }
+        request.extensions.insert(PersisterAbove);
+        return service.call(request).await.map_err(Into::into);
+    }
+    match run.start_call(&request)? {
+        StartedCall::Answered(call) => Ok(call.durable().await?.into()),
+        StartedCall::Call(mut call) => {
+            call.reserve().await?;
+            let response = service.call(call.leaf_request(request)).await.map_err(Into::into);
+            with_ending(response, CallEnding(call)).await
+        }
+    }
+}
+
+const LAYER: &str = "PerServiceCallPersistence";
+
+/// A run of one service call, where no layer above the tool loop has begun one.
+async fn lone_run(
+    layer: &PerServiceCallPersistence,
+    request: &ChatRequest,
+) -> Result<Run, PersistenceError> {
+    let Some(conversation) = request.conversation().cloned() else {
+        return Err(PersistenceError::NoConversation { layer: LAYER });
+    };
+    match request.extensions.get::<PersistenceMode>() {
+        Some(PersistenceMode::PerRun) => {
+            Err(PersistenceError::RunMissing { key: conversation.key, mode: "per-run" })
+        }
+        Some(PersistenceMode::PerServiceCall) | None => {
+            Run::begin_alone(&layer.store, layer.policy, conversation, request).await
+        }
+    }
+}
+
+struct CallEnding(Box<OpenCall>);
+
+impl Ending for CallEnding {
+    const SHOWS_MESSAGES: bool = false;
+
+    async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
+        self.0.complete(answer)?.durable().await
+    }
+
+    async fn fail(self) {
+        self.0.fail().await;
+    }
+}

@@ -1,0 +1,136 @@
+//! When and how a run is persisted, and what happens where that fails.
+
+use crate::replay::DanglingCalls;
+
+/// When the messages of a run become durable.
+///
+/// Chosen for a stack by its layers or its builder, and for one request by a request extension of
+/// this type.
+///
+/// | | a run that fails | a process that is killed |
+/// |---|---|---|
+/// | [`PerRun`](Self::PerRun) | leaves no trace | loses the run under way |
+/// | [`PerServiceCall`](Self::PerServiceCall) | keeps the service calls that succeeded | keeps the same |
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum PersistenceMode {
+    /// The run is buffered and appended at its end, at once or not at all. Tool results at its
+    /// end that no service call has seen are left out.
+    #[default]
+    PerRun,
+    /// Every service call that succeeds is appended, with what was new in it, before its caller
+    /// sees the end of the response.
+    PerServiceCall,
+}
+
+/// What happens when a service returns a conversation id of its own although a history store is
+/// configured: everything would be kept twice.
+///
+/// All three are on by default and looked at in this order. With `throw` off and `clear` off the
+/// store is kept as a record that is only written, and the service's id is adopted.
+///
+/// A conversation that is already kept by the service (the request or the store names its id)
+/// is no conflict; whether its messages are recorded too follows `clear` alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConflictPolicy {
+    /// Log a warning.
+    pub warn: bool,
+    /// Fail the call, before anything of it is written.
+    pub throw: bool,
+    /// Stop recording this conversation, and adopt the service's id.
+    pub clear: bool,
+}
+
+impl Default for ConflictPolicy {
+    fn default() -> Self {
+        Self { warn: true, throw: true, clear: true }
+    }
+}
+
+/// What happens when the store fails to take a write.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreFailure {
+    /// Log it, keep the write in the store handle's outbox, submit it again with the next write
+    /// to its conversation, and report it in [`Finish::saved`](crate::core::Finish::saved).
+    #[default]
+    Continue,
+    /// Fail the call with [`PersistenceError::NotStored`](crate::PersistenceError::NotStored),
+    /// which carries the answer.
+    FailCall,
+}
+
+/// What happens when the mode is [`PersistenceMode::PerServiceCall`] and no
+/// `PerServiceCallPersistence` has reported to the run after its first service call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MissingPersister {
+    /// Log a warning; nothing of the run is stored.
+    #[default]
+    Warn,
+    /// Fail the run.
+    Fail,
+}
+
+/// All choices about persistence apart from its mode. The defaults suit most users.
+///
+/// ```
+/// use tower_chat::{PersistencePolicy, StoreFailure};
+/// let policy = PersistencePolicy::default().on_store_failure(StoreFailure::FailCall);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PersistencePolicy {
+    pub(crate) conflict: ConflictPolicy,
+    pub(crate) store_failure: StoreFailure,
+    pub(crate) missing_persister: MissingPersister,
+    pub(crate) dangling_calls: DanglingCalls,
+    pub(crate) keep_trailing_results: bool,
+    pub(crate) forget_results_of_failed_call: bool,
+}
+
+impl PersistencePolicy {
+    /// What to do when the service keeps the history itself.
+    #[must_use]
+    pub fn on_conflict(mut self, policy: ConflictPolicy) -> Self {
+        self.conflict = policy;
+        self
+    }
+
+    /// What to do when a write fails.
+    #[must_use]
+    pub fn on_store_failure(mut self, policy: StoreFailure) -> Self {
+        self.store_failure = policy;
+        self
+    }
+
+    /// What to do when the layer that should write is not there.
+    #[must_use]
+    pub fn on_missing_persister(mut self, policy: MissingPersister) -> Self {
+        self.missing_persister = policy;
+        self
+    }
+
+    /// What to do with stored calls that have no stored result.
+    #[must_use]
+    pub fn dangling_calls(mut self, policy: DanglingCalls) -> Self {
+        self.dangling_calls = policy;
+        self
+    }
+
+    /// Per-run mode: also store tool results at the end of a run that no service call has seen.
+    /// Off by default, so that both modes store the same.
+    #[must_use]
+    pub fn keep_trailing_results(mut self, keep: bool) -> Self {
+        self.keep_trailing_results = keep;
+        self
+    }
+
+    /// Per-service-call mode: when a service call fails, still store the results of tools that
+    /// have run before it. On by default, so that a retry need not run them again.
+    #[must_use]
+    pub fn keep_results_of_failed_call(mut self, keep: bool) -> Self {
+        self.forget_results_of_failed_call = !keep;
+        self
+    }
+}

@@ -1,0 +1,234 @@
+//! How a run begins: what is loaded, and what the request's own messages are.
+
+use std::sync::{Arc, Mutex, atomic::AtomicBool};
+
+use tower_chat_core::{
+    Answer, ChatRequest, Conversation, ConversationId, ConversationKey, Finish, Message, Messages,
+    Role,
+    store::{Head, History, HistoryStore, Revision, StoreError, Write},
+};
+
+use super::{
+    Run, ServiceCall, Shared, State, answers_approvals,
+    service_id::{Recording, agreed_service_id},
+};
+use crate::{PersistenceError, PersistenceMode, PersistencePolicy, replay::Replay};
+
+impl Run {
+    /// Loads what the run needs and makes the run. The model has not been called yet, so a store
+    /// that cannot be read costs nothing.
+    pub(crate) async fn begin(
+        store: &Arc<dyn HistoryStore>,
+        policy: PersistencePolicy,
+        mode: PersistenceMode,
+        conversation: Conversation,
+        request: &ChatRequest,
+    ) -> Result<Self, PersistenceError> {
+        let own = own_messages(request);
+        if request.options.continuation.is_some() && !own.is_empty() {
+            return Err(PersistenceError::MessagesWithContinuation { messages: own.len() });
+        }
+        let key = &conversation.key;
+        let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
+        let head = load_head(store, key).await.map_err(not_loaded)?;
+        let requested = request.conversation_id.as_ref().and_then(ConversationId::service_id);
+        let service_id = agreed_service_id(key, head.service_id.clone(), requested)?;
+
+        let is_kept_here = service_id.is_none() && !request.options.is_background();
+        let needs_history = is_kept_here || answers_approvals(&own);
+        let (history, replay) = if needs_history && head.revision != Revision::ABSENT {
+            let (stored, unsaved) = load_history(store, key).await.map_err(not_loaded)?;
+            replay_of(stored, &unsaved, policy)
+        } else {
+            (History::new(head, Messages::new()), Replay::new(policy.dangling_calls))
+        };
+
+        let recording = match service_id {
+            Some(_) => Recording::of_service_kept(policy.conflict),
+            None => Recording::History,
+        };
+        let state = State {
+            added: added_before(&history.messages, &conversation),
+            history: history.messages,
+            replay,
+            revision: history.head.revision,
+            service_id,
+            recording,
+            unsaved: 0,
+            last_call: None,
+            open_replay: None,
+        };
+        Ok(Self(Arc::new(Shared {
+            conversation,
+            mode,
+            policy,
+            store: store.clone(),
+            persister_reported: AtomicBool::new(false),
+            persister_missed: AtomicBool::new(false),
+            is_alone: false,
+            state: Mutex::new(state),
+        })))
+    }
+
+    /// A run of one service call, for a persister with no layer above the tool loop.
+    pub(crate) async fn begin_alone(
+        store: &Arc<dyn HistoryStore>,
+        policy: PersistencePolicy,
+        conversation: Conversation,
+        request: &ChatRequest,
+    ) -> Result<Self, PersistenceError> {
+        let mut run =
+            Self::begin(store, policy, PersistenceMode::PerServiceCall, conversation, request)
+                .await?;
+        if let Some(shared) = Arc::get_mut(&mut run.0) {
+            shared.is_alone = true;
+        }
+        Ok(run)
+    }
+
+    /// What the run had answered, if it is stored whole already: a request that is sent again
+    /// after its answer was lost gets the same one.
+    pub(crate) fn stored_answer(&self, request: &ChatRequest) -> Option<Answer> {
+        let input = own_messages(request).len();
+        let state = self.state();
+        let last = state.added.last()?;
+        let is_final = last.role == Role::Assistant && last.calls().next().is_none();
+        if !is_final && self.persists_below() {
+            return None;
+        }
+        let messages = state.added.get(input..)?.to_vec();
+        drop(state);
+        let mut finish = Finish::default();
+        finish.saved = Some(self.saved());
+        Some(Answer::new(messages, finish))
+    }
+
+    /// The stored answer, for a request that a persister without a run above it sees again: a
+    /// tool loop of somebody else's numbers no service calls, so the whole input must be the same.
+    pub(crate) fn repeated_answer(&self, request: &ChatRequest) -> Option<Answer> {
+        let own = own_messages(request);
+        let is_numbered = request.extensions.get::<ServiceCall>().is_some();
+        let state = self.state();
+        let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
+            own.role == added.role && own.parts == added.parts && own.role != Role::Tool
+        };
+        let is_repeated = !is_numbered
+            && !own.is_empty()
+            && own.len() < state.added.len()
+            && own.iter().zip(&state.added).all(is_same);
+        drop(state);
+        if is_repeated { self.stored_answer(request) } else { None }
+    }
+
+    /// The request as the tool loop gets it, and the run's input as it will be stored: numbered,
+    /// and empty if it is stored already.
+    pub(crate) fn open_request(
+        &self,
+        mut request: ChatRequest,
+    ) -> (ChatRequest, Vec<Arc<Message>>) {
+        let mut state = self.state();
+        let is_resumed = !state.added.is_empty();
+        let own: Vec<Arc<Message>> = match is_resumed {
+            true => Vec::new(),
+            false => self.number(0, own_messages(&request)),
+        };
+        let mut messages = request.messages.take(request.new_from);
+        request.new_from = messages.len();
+        request.conversation_id = state.service_id.clone().map(ConversationId::Service);
+        let approves = answers_approvals(&own);
+        if !self.is_written_at_end(&request) {
+            if approves && state.service_id.is_none() {
+                request.conversation_id = Some(ConversationId::LocalHistory);
+            }
+            messages.extend(own.iter().cloned());
+        } else if state.service_id.is_some() {
+            messages.extend(own.iter().cloned());
+        } else {
+            let mut closed = state.replay.clone();
+            let mut open = closed.split_open();
+            let history = closed.view();
+            request.new_from += history.len();
+            let above = std::mem::replace(&mut messages, history);
+            if !above.is_empty() {
+                // What a layer above put first stays first.
+                messages = {
+                    let mut all = above;
+                    all.append(&messages);
+                    all
+                };
+            }
+            if approves {
+                messages.extend(own.iter().cloned());
+                state.open_replay = Some(open);
+            } else if open.is_empty() {
+                messages.extend(own.iter().cloned());
+            } else {
+                own.iter().for_each(|message| open.push(message));
+                messages.append(&open.view());
+            }
+        }
+        request.messages = messages;
+        request.extensions.insert(self.clone());
+        drop(state);
+        (request, own)
+    }
+}
+
+/// The request's own messages, without what a layer above put before them.
+pub(super) fn own_messages(request: &ChatRequest) -> Vec<Arc<Message>> {
+    request.messages.iter_from(request.new_from).cloned().collect()
+}
+
+/// The messages of this run that are stored already, because it is sent again.
+fn added_before(history: &Messages, conversation: &Conversation) -> Vec<Arc<Message>> {
+    let is_ours = |message: &&Arc<Message>| message.id.is_some_and(|id| id.run == conversation.run);
+    let mut added: Vec<_> = history.iter().rev().take_while(is_ours).cloned().collect();
+    added.reverse();
+    added
+}
+
+/// The conversation's head as it will be once the outbox is empty.
+async fn load_head(
+    store: &Arc<dyn HistoryStore>,
+    key: &ConversationKey,
+) -> Result<Head, StoreError> {
+    let mut history = History::new(store.head(key).await?, Messages::new());
+    for write in store.handle().unsaved(key) {
+        if write.expected() == history.head.revision {
+            history.apply(&write);
+        }
+    }
+    Ok(history.head)
+}
+
+/// The stored history, and the writes in the outbox that come after it.
+pub(crate) async fn load_history(
+    store: &Arc<dyn HistoryStore>,
+    key: &ConversationKey,
+) -> Result<(History, Vec<Write>), StoreError> {
+    let history = store.load(key).await?;
+    let mut revision = history.head.revision;
+    let mut unsaved = store.handle().unsaved(key);
+    unsaved.retain(|write| {
+        let follows = write.expected() == revision;
+        if follows {
+            revision = write.result();
+        }
+        follows
+    });
+    Ok((history, unsaved))
+}
+
+/// A history with its unsaved writes, and the replay of both.
+fn replay_of(
+    mut history: History,
+    unsaved: &[Write],
+    policy: PersistencePolicy,
+) -> (History, Replay) {
+    let mut replay = Replay::of_history(&history, policy.dangling_calls);
+    for write in unsaved {
+        write.messages().iter().for_each(|message| replay.push(message));
+        history.apply(write);
+    }
+    (history, replay)
+}

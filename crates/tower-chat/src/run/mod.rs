@@ -1,0 +1,206 @@
+//! The run: the one writer of everything a request adds to its conversation.
+//!
+//! `PerRunPersistence` begins a [`Run`] and puts it in the request's extensions; the tool loop and
+//! `PerServiceCallPersistence` find it there. It holds what was loaded, what was added since, and
+//! the revision that the next write must expect, so the history is read once per run and never
+//! again.
+
+mod begin;
+mod finish;
+mod service_call;
+mod service_id;
+mod submission;
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use tower_chat_core::{
+    ApprovalRequest, ChatRequest, Conversation, ConversationKey, Message, MessageId, Messages,
+    Part, RunId, Saved,
+    store::{HistoryStore, Revision},
+};
+
+use self::submission::Submission;
+pub(crate) use self::{
+    finish::OpenRun,
+    service_call::{OpenCall, StartedCall, strip_sentinel},
+};
+use self::{service_call::CallRecord, service_id::Recording};
+use crate::{
+    MissingPersister, PersistenceError, PersistenceMode, PersistencePolicy, replay::Replay,
+};
+
+/// A run under way: a request extension that the layers of one stack share.
+///
+/// Clones are the same run.
+#[derive(Clone)]
+pub struct Run(Arc<Shared>);
+
+struct Shared {
+    conversation: Conversation,
+    mode: PersistenceMode,
+    policy: PersistencePolicy,
+    store: Arc<dyn HistoryStore>,
+    /// No layer above the tool loop has begun the run.
+    is_alone: bool,
+    persister_reported: AtomicBool,
+    persister_missed: AtomicBool,
+    state: Mutex<State>,
+}
+
+/// What is known of the conversation and of this run's part in it.
+struct State {
+    /// The stored history that was loaded; empty where the service keeps it.
+    history: Messages,
+    /// The replay of the history and of what this run has added since.
+    replay: Replay,
+    /// What the next write must expect.
+    revision: Revision,
+    /// The id under which the service keeps the history, if it does.
+    service_id: Option<Arc<str>>,
+    recording: Recording,
+    /// What this run has submitted to the store, in order; a message's place is its index.
+    added: Vec<Arc<Message>>,
+    /// Messages that wait in the store's outbox.
+    unsaved: usize,
+    last_call: Option<CallRecord>,
+    open_replay: Option<Replay>,
+}
+
+/// The number of a service call within its run, from 0: a request extension that a tool loop sets.
+///
+/// A retry between the loop and the persister sends the same number again, and what is durable
+/// already is not stored twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServiceCall {
+    /// How many service calls of the run came before.
+    pub ordinal: u32,
+}
+
+/// A request extension that says a `PerServiceCallPersistence` has handled the request already.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PersisterAbove;
+
+impl Run {
+    /// The run's id.
+    pub fn id(&self) -> RunId {
+        self.0.conversation.run
+    }
+
+    /// The conversation it extends.
+    pub fn key(&self) -> &ConversationKey {
+        &self.0.conversation.key
+    }
+
+    /// When its messages become durable.
+    pub fn mode(&self) -> PersistenceMode {
+        self.0.mode
+    }
+
+    /// Whether history is put before each service call below the tool loop, so that the loop
+    /// sends only what is new.
+    pub fn persists_below(&self) -> bool {
+        self.0.mode == PersistenceMode::PerServiceCall
+    }
+
+    /// Whether the run is appended at its end: in per-run mode, and for answers that the service
+    /// makes in the background.
+    pub(crate) fn is_written_at_end(&self, request: &ChatRequest) -> bool {
+        !self.persists_below() || (request.options.is_background() && !self.0.is_alone)
+    }
+
+    /// The stored approval requests that nobody has answered yet, a batch per message.
+    pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
+        self.state().replay.pending_approvals()
+    }
+
+    /// The open end of the stored history, where the input answers approval requests in it: a
+    /// tool loop pushes its own messages to it and sends the view.
+    pub(crate) fn open_replay(&self) -> Option<Replay> {
+        self.state().open_replay.clone()
+    }
+
+    /// Checks, once a service call was made, that the layer which should store it is there.
+    ///
+    /// # Errors
+    ///
+    /// [`PersistenceError::PersisterMissing`] under [`MissingPersister::Fail`]; otherwise it is
+    /// logged, once a run.
+    pub fn check_persister(&self) -> Result<(), PersistenceError> {
+        if !self.persists_below() || self.0.persister_reported.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let missing = PersistenceError::PersisterMissing { key: self.key().clone() };
+        match self.0.policy.missing_persister {
+            MissingPersister::Fail => Err(missing),
+            MissingPersister::Warn => {
+                if !self.0.persister_missed.swap(true, Ordering::AcqRel) {
+                    tracing::warn!(conversation = %self.key(), "{missing}");
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Notes that a persister below the tool loop is at work.
+    pub(crate) fn report_persister(&self) {
+        self.0.persister_reported.store(true, Ordering::Release);
+    }
+
+    /// What became of the run's messages so far.
+    pub(crate) fn saved(&self) -> Saved {
+        let state = self.state();
+        Saved::new(state.added.len().saturating_sub(state.unsaved), state.unsaved)
+    }
+
+    pub(crate) fn store(&self) -> &Arc<dyn HistoryStore> {
+        &self.0.store
+    }
+
+    pub(crate) fn policy(&self) -> &PersistencePolicy {
+        &self.0.policy
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives messages their ids, counting on from a place.
+    fn number(
+        &self,
+        first: usize,
+        messages: impl IntoIterator<Item = Arc<Message>>,
+    ) -> Vec<Arc<Message>> {
+        let run = self.id();
+        let number = |(place, mut message): (usize, Arc<Message>)| {
+            let id = MessageId { run, index: u32::try_from(place).unwrap_or(u32::MAX) };
+            if message.id != Some(id) {
+                Arc::make_mut(&mut message).id = Some(id);
+            }
+            message
+        };
+        (first..).zip(messages).map(number).collect()
+    }
+}
+
+impl fmt::Debug for Run {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Run")
+            .field("conversation", &self.0.conversation)
+            .field("mode", &self.0.mode)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether somebody answers an approval request in these messages.
+pub(crate) fn answers_approvals<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> bool {
+    messages
+        .into_iter()
+        .flat_map(|message| &message.parts)
+        .any(|part| matches!(part, Part::ApprovalResponse(_)))
+}

@@ -1,0 +1,373 @@
+//! One service call of a run: what is new in it, and what of it is stored in each outcome.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    Answer, ChatOptions, ChatRequest, ConversationId, Message, MessageId, Messages, Role,
+    store::{Slot, StoreError, Write},
+};
+
+use super::{
+    PersisterAbove, Run, ServiceCall, State, Submission, begin::own_messages, service_id::Adopted,
+    submission::FailedSubmission,
+};
+use crate::{
+    NotStored, PersistenceError, StoreFailure, approval::request_approvals, replay::Replay,
+};
+
+/// A service call that was begun: it is stored if it completes, and its inputs are stored if it is
+/// dropped before.
+pub(crate) struct OpenCall {
+    run: Run,
+    ordinal: Option<u32>,
+    /// What is new in the call, numbered.
+    inputs: Vec<Arc<Message>>,
+    /// The replay of everything up to and with the inputs.
+    replay: Replay,
+    options: Arc<ChatOptions>,
+    slot: Option<Result<Slot, StoreError>>,
+}
+
+/// Whether a service call has to be made.
+pub(crate) enum StartedCall {
+    /// It has.
+    Call(Box<OpenCall>),
+    /// The same call was answered before; its answer is submitted again, which stores nothing
+    /// twice.
+    Answered(Box<StoredCall>),
+}
+
+/// An answer whose messages were submitted.
+pub(crate) struct StoredCall {
+    run: Run,
+    answer: Answer,
+    submission: Submission,
+}
+
+/// The last service call of a run, for a retry that sends it again.
+pub(super) struct CallRecord {
+    ordinal: u32,
+    outcome: CallOutcome,
+}
+
+enum CallOutcome {
+    /// Its answer and everything before it was submitted.
+    Answered { answer: Box<Answer>, write: Option<Box<Write>> },
+    /// It was dropped; its inputs were submitted.
+    Dropped,
+    /// The service failed; results of tools among its inputs were submitted.
+    Failed,
+}
+
+impl Run {
+    /// Finds out what is new in a service call.
+    ///
+    /// # Errors
+    ///
+    /// If the tool loop sent stored messages again and they cannot be told from new ones, or if a
+    /// dangling call may not be replayed.
+    pub(crate) fn start_call(
+        &self,
+        request: &ChatRequest,
+    ) -> Result<StartedCall, PersistenceError> {
+        let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
+        let mut state = self.state();
+        let mut own = self.unsent(&state, request)?;
+        if let (Some(ordinal), Some(record)) = (ordinal, &state.last_call)
+            && record.ordinal == ordinal
+        {
+            match &record.outcome {
+                CallOutcome::Answered { answer, write } => {
+                    let (answer, write) = ((**answer).clone(), write.as_deref().cloned());
+                    drop(state);
+                    return Ok(StartedCall::Answered(Box::new(self.submit_again(answer, write))));
+                }
+                CallOutcome::Dropped => own.clear(),
+                CallOutcome::Failed => own.retain(|message| message.role != Role::Tool),
+            }
+        } else if ordinal == Some(0) && !state.added.is_empty() && state.last_call.is_none() {
+            // The run is resumed: its input is stored.
+            own.clear();
+        }
+        let inputs = self.number(state.added.len(), own);
+        state.open_replay = None;
+        let mut replay = state.replay.clone();
+        drop(state);
+        inputs.iter().for_each(|message| replay.push(message));
+        replay
+            .check()
+            .map_err(|source| PersistenceError::Dangling { key: self.key().clone(), source })?;
+        Ok(StartedCall::Call(Box::new(OpenCall {
+            run: self.clone(),
+            ordinal,
+            inputs,
+            replay,
+            options: request.options.clone(),
+            slot: None,
+        })))
+    }
+
+    /// The messages of a request that are not stored yet.
+    fn unsent(
+        &self,
+        state: &State,
+        request: &ChatRequest,
+    ) -> Result<Vec<Arc<Message>>, PersistenceError> {
+        let own = own_messages(request);
+        let is_stored = |message: &Arc<Message>| is_stored(state, self, message);
+        let new_from = own.iter().rposition(is_stored).map_or(0, |last| last + 1);
+        let own = own.get(new_from..).unwrap_or_default();
+        let is_later_call = !state.added.is_empty();
+        if is_later_call
+            && own.iter().any(|message| message.role == Role::Assistant && message.id.is_none())
+        {
+            return Err(PersistenceError::HistorySentAgain { key: self.key().clone() });
+        }
+        Ok(own.to_vec())
+    }
+
+    fn submit_again(&self, answer: Answer, write: Option<Write>) -> StoredCall {
+        let submission = match write {
+            Some(write) => {
+                let slot = Ok(Slot::unbounded());
+                Submission::submit(self.store(), self.policy().store_failure, slot, write)
+            }
+            None => Submission::nothing(),
+        };
+        StoredCall { run: self.clone(), answer, submission }
+    }
+
+    /// Takes messages into the run and submits them; returns the write, if there is something to
+    /// write.
+    pub(super) fn submit(
+        &self,
+        state: &mut State,
+        slot: Result<Slot, StoreError>,
+        messages: Vec<Arc<Message>>,
+        adopted: Option<Adopted>,
+    ) -> (Submission, Option<Write>) {
+        let change = match adopted {
+            Some(Adopted { recording, service_id, change }) => {
+                let is_known = state.service_id == service_id;
+                state.recording = recording;
+                state.service_id = service_id;
+                change.filter(|_| !is_known)
+            }
+            None => None,
+        };
+        let answers = state.recording != super::Recording::History
+            && !state.replay.pending_approvals().is_empty();
+        let messages = state.recording.select(messages, answers);
+        if messages.is_empty() && change.is_none() {
+            return (Submission::nothing(), None);
+        }
+        let index = u32::try_from(state.added.len()).unwrap_or(u32::MAX);
+        let id = MessageId { run: self.id(), index };
+        let mut write = Write::new(self.key().clone(), id, state.revision, messages);
+        if let Some(change) = change {
+            write = write.with_service_id(change);
+        }
+        state.revision = write.result();
+        state.added.extend(write.messages().iter().cloned());
+        let submission =
+            Submission::submit(self.store(), self.policy().store_failure, slot, write.clone());
+        (submission, Some(write))
+    }
+}
+
+impl OpenCall {
+    /// Waits for a place in the store's queue, before the model is paid.
+    ///
+    /// # Errors
+    ///
+    /// If the store takes no more writes and the policy is to fail.
+    pub(crate) async fn reserve(&mut self) -> Result<(), PersistenceError> {
+        self.slot = Some(self.run.reserve().await?);
+        Ok(())
+    }
+
+    /// The request for the leaf: history first, and no trace of these layers.
+    pub(crate) fn leaf_request(&self, mut request: ChatRequest) -> ChatRequest {
+        let service_id = self.run.state().service_id.clone();
+        let prefix = request.messages.take(request.new_from);
+        let messages = match &service_id {
+            Some(_) => {
+                let mut own = Replay::lenient();
+                self.inputs.iter().for_each(|message| own.push(message));
+                request.new_from = 0;
+                own.view()
+            }
+            None => {
+                let view = self.replay.view();
+                request.new_from = view.len().saturating_sub(self.inputs.len());
+                view
+            }
+        };
+        request.messages = joined(prefix, messages);
+        request.conversation_id = service_id.map(ConversationId::Service);
+        request.extensions.insert(PersisterAbove);
+        request
+    }
+
+    /// The service has answered: submits inputs and answer together.
+    ///
+    /// # Errors
+    ///
+    /// If the answer's conversation id does not fit, by policy; nothing is written then.
+    pub(crate) fn complete(mut self, mut answer: Answer) -> Result<StoredCall, PersistenceError> {
+        let run = self.run.clone();
+        let slot = self.take_slot();
+        let inputs = std::mem::take(&mut self.inputs);
+        let mut state = run.state();
+        let (service_id, recording) = (state.service_id.clone(), state.recording);
+        let adopted = run.adopt_service_id(service_id.as_ref(), recording, &answer)?;
+        let first = state.added.len() + inputs.len();
+        answer.messages = run
+            .number(first, std::mem::take(&mut answer.messages))
+            .into_iter()
+            .map(|message| request_approvals(message, &self.options.tools))
+            .collect();
+        if adopted.service_id.is_none() && !self.options.is_background() {
+            answer.finish.conversation_id = Some(ConversationId::LocalHistory);
+        }
+        let mut messages = inputs;
+        messages.extend(answer.messages.iter().cloned());
+        let (submission, write) = run.submit(&mut state, slot, messages, Some(adopted));
+        let replay = &mut self.replay;
+        answer.messages.iter().for_each(|message| replay.push(message));
+        state.replay = replay.clone();
+        if let Some(ordinal) = self.ordinal {
+            let outcome = CallOutcome::Answered {
+                answer: Box::new(answer.clone()),
+                write: write.map(Box::new),
+            };
+            state.last_call = Some(CallRecord { ordinal, outcome });
+        }
+        drop(state);
+        Ok(StoredCall { run, answer, submission })
+    }
+
+    /// The service has failed: submits the results of tools that have run, by policy, and waits.
+    pub(crate) async fn fail(mut self) {
+        let slot = self.take_slot();
+        let mut inputs = std::mem::take(&mut self.inputs);
+        inputs.retain(|message| message.role == Role::Tool);
+        if self.run.policy().forget_results_of_failed_call {
+            inputs.clear();
+        }
+        let submission = self.submit_inputs(slot, inputs, CallOutcome::Failed);
+        if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
+            tracing::error!(
+                conversation = %self.run.key(),
+                error = &source as &dyn std::error::Error,
+                "tool results of a failed service call could not be stored"
+            );
+        }
+    }
+
+    /// The place in the queue, once; without it dropping the call stores nothing.
+    fn take_slot(&mut self) -> Result<Slot, StoreError> {
+        self.slot.take().unwrap_or(Err(StoreError::Closed))
+    }
+
+    fn submit_inputs(
+        &mut self,
+        slot: Result<Slot, StoreError>,
+        inputs: Vec<Arc<Message>>,
+        outcome: CallOutcome,
+    ) -> Submission {
+        let mut state = self.run.state();
+        if let Some(ordinal) = self.ordinal {
+            state.last_call = Some(CallRecord { ordinal, outcome });
+        }
+        if inputs.is_empty() {
+            return Submission::nothing();
+        }
+        let submission = self.run.submit(&mut state, slot, inputs.clone(), None).0;
+        inputs.iter().for_each(|message| state.replay.push(message));
+        submission
+    }
+}
+
+impl Drop for OpenCall {
+    /// The caller has gone away before the end of the answer: the inputs are stored, whatever
+    /// the cause was. Nothing can be awaited here, so the store's own task does it.
+    fn drop(&mut self) {
+        let Some(slot) = self.slot.take() else { return };
+        let inputs = std::mem::take(&mut self.inputs);
+        let slot = slot.map(Slot::without_blocking);
+        drop(self.submit_inputs(slot, inputs, CallOutcome::Dropped));
+    }
+}
+
+impl StoredCall {
+    /// Waits until the answer is durable, or its failure is dealt with.
+    ///
+    /// # Errors
+    ///
+    /// [`PersistenceError::NotStored`], with the answer.
+    pub(crate) async fn durable(self) -> Result<Answer, PersistenceError> {
+        let Self { run, mut answer, submission } = self;
+        match submission.outcome().await {
+            Ok(unsaved) => {
+                run.state().unsaved = unsaved;
+                answer.finish.saved = Some(run.saved());
+                Ok(answer)
+            }
+            Err(failed) => Err(run.not_stored(failed, Some(answer))),
+        }
+    }
+}
+
+impl Run {
+    /// A place in the store's queue. Under [`StoreFailure::Continue`] the failure to get one is
+    /// the outcome of the write it was for.
+    pub(super) async fn reserve(&self) -> Result<Result<Slot, StoreError>, PersistenceError> {
+        match (self.store().reserve().await, self.policy().store_failure) {
+            (Err(source), StoreFailure::FailCall) => {
+                Err(self.not_stored(FailedSubmission { source, unsaved: Vec::new() }, None))
+            }
+            (slot, _) => Ok(slot),
+        }
+    }
+
+    pub(super) fn not_stored(
+        &self,
+        failed: FailedSubmission,
+        mut answer: Option<Answer>,
+    ) -> PersistenceError {
+        if let Some(answer) = &mut answer {
+            strip_sentinel(answer);
+        }
+        let FailedSubmission { source, unsaved } = failed;
+        let key = self.key().clone();
+        PersistenceError::NotStored(Box::new(NotStored { key, source, unsaved, answer }))
+    }
+}
+
+/// The sentinel is for the tool loop alone.
+pub(crate) fn strip_sentinel(answer: &mut Answer) {
+    if answer.finish.conversation_id == Some(ConversationId::LocalHistory) {
+        answer.finish.conversation_id = None;
+    }
+}
+
+fn joined(prefix: Messages, messages: Messages) -> Messages {
+    if prefix.is_empty() {
+        return messages;
+    }
+    let mut all = prefix;
+    all.append(&messages);
+    all
+}
+
+/// Whether a message that came with an id is stored: the id names a message of this run with the
+/// same content, or one of the loaded history.
+fn is_stored(state: &State, run: &Run, message: &Arc<Message>) -> bool {
+    let Some(id) = message.id else { return false };
+    if id.run == run.id() {
+        let added = usize::try_from(id.index).ok().and_then(|index| state.added.get(index));
+        return added.is_some_and(|added| Arc::ptr_eq(added, message) || added == message);
+    }
+    state.history.iter().rev().any(|stored| stored.id == Some(id))
+}

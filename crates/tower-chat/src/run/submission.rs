@@ -1,0 +1,121 @@
+//! A write on its way into the store, and what becomes of it if it fails.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use tower_chat_core::{
+    Message,
+    store::{AppendError, HistoryStore, Slot, StoreError, Ticket, Write},
+};
+
+use crate::StoreFailure;
+
+/// Writes that were submitted, together with those that waited in the outbox before them.
+///
+/// The store owns them from the moment this exists. Dropping it changes nothing in the store; a
+/// failure is then still noticed, logged, and kept in the outbox if the policy says so.
+pub(crate) struct Submission(Option<Pending>);
+
+struct Pending {
+    ticket: Ticket,
+    writes: Vec<Write>,
+    store: Arc<dyn HistoryStore>,
+    policy: StoreFailure,
+}
+
+/// A submission that failed for good.
+pub(crate) struct FailedSubmission {
+    pub(crate) source: StoreError,
+    pub(crate) unsaved: Vec<Arc<Message>>,
+}
+
+impl Submission {
+    /// Nothing to write.
+    pub(crate) fn nothing() -> Self {
+        Self(None)
+    }
+
+    /// Submits a write after the unsaved ones of its conversation. Where no slot could be had,
+    /// that is the write's outcome.
+    pub(crate) fn submit(
+        store: &Arc<dyn HistoryStore>,
+        policy: StoreFailure,
+        slot: Result<Slot, StoreError>,
+        write: Write,
+    ) -> Self {
+        let mut writes = store.handle().take_unsaved(write.key());
+        writes.push(write);
+        let ticket = match slot {
+            Ok(slot) => store.append(slot, writes.clone()),
+            Err(source) => Ticket::done(Err(AppendError { completed: 0, source })),
+        };
+        Self(Some(Pending { ticket, writes, store: store.clone(), policy }))
+    }
+
+    /// Waits for the writes; returns how many messages of the conversation wait in the outbox.
+    pub(crate) async fn outcome(mut self) -> Result<usize, FailedSubmission> {
+        let Some(pending) = &mut self.0 else { return Ok(0) };
+        let outcome = (&mut pending.ticket).await;
+        let Some(pending) = self.0.take() else { return Ok(0) };
+        match outcome {
+            Ok(_) => Ok(0),
+            Err(error) => pending.failed(error),
+        }
+    }
+}
+
+impl Pending {
+    fn failed(mut self, error: AppendError) -> Result<usize, FailedSubmission> {
+        let AppendError { completed, source } = error;
+        self.writes.drain(..completed.min(self.writes.len()));
+        let is_conflict = matches!(source, StoreError::Conflict(_));
+        let kept = self.policy == StoreFailure::Continue
+            && !is_conflict
+            && self.store.handle().keep_unsaved(&self.writes).is_ok();
+        let unsaved = self.writes.iter().flat_map(|write| write.messages().iter().cloned());
+        if !kept {
+            return Err(FailedSubmission { source, unsaved: unsaved.collect() });
+        }
+        let unsaved = unsaved.count();
+        let key = self.writes.first().map(|write| write.key().to_string()).unwrap_or_default();
+        tracing::warn!(
+            conversation = %key,
+            error = &source as &dyn std::error::Error,
+            "the history store failed: {unsaved} messages wait in its outbox for the next write"
+        );
+        Ok(unsaved)
+    }
+}
+
+impl Drop for Submission {
+    /// Somebody has to look at the outcome, or a failed write would vanish with the future that
+    /// waited for it.
+    fn drop(&mut self) {
+        let Some(mut pending) = self.0.take() else { return };
+        if let Some(outcome) = (&mut pending.ticket).now_or_never() {
+            return outcome.err().map_or((), |error| log_lost(pending.failed(error)));
+        }
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => {
+                let watched = Self(Some(pending));
+                runtime.spawn(async move { log_lost(watched.outcome().await) });
+            }
+            // No one can wait here. The outbox submits them again; what is durable by then is
+            // recognised by its write id.
+            Err(_) if pending.policy == StoreFailure::Continue => {
+                let _ = pending.store.handle().keep_unsaved(&pending.writes);
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+fn log_lost(outcome: Result<usize, FailedSubmission>) {
+    if let Err(FailedSubmission { source, unsaved }) = outcome {
+        tracing::error!(
+            error = &source as &dyn std::error::Error,
+            "{} messages of a dropped call could not be stored",
+            unsaved.len()
+        );
+    }
+}
