@@ -1,5 +1,7 @@
 //! Reading and writing single messages of OpenAI Chat Completions.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+
 use serde_json::{Value, json};
 use tower_chat_core::{
     ApprovalRequest, ErrorPart, Media, MediaSource, Message, Native, Part, Reasoning, Role,
