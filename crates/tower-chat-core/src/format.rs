@@ -89,10 +89,11 @@ pub fn decode(stored: &str) -> Result<Message, FormatError> {
             Ok(Version { v }) if v > VERSION => FormatError::Newer { version: v },
             Ok(_) | Err(_) => FormatError::Malformed(error),
         })?;
-    if loaded.v > VERSION {
-        return Err(FormatError::Newer { version: loaded.v });
+    match loaded.v {
+        1..=VERSION => Ok(loaded.into()),
+        0 => Err(FormatError::Malformed(serde::de::Error::custom("there is no version 0"))),
+        version => Err(FormatError::Newer { version }),
     }
-    Ok(loaded.into())
 }
 
 impl From<Loaded> for Message {

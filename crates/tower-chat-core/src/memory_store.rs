@@ -80,8 +80,12 @@ fn conflict(write: &Write, found: Revision) -> StoreError {
     Box::new(Conflict::new(write.key().clone(), write.expected(), found)).into()
 }
 
-/// Whether the messages of a write stand in the history already, at the place it expects.
+/// Whether the messages of a write stand in the history already, at the place it expects. A write
+/// without messages is stored if nothing came after it.
 fn is_stored(history: &History, write: &Write) -> bool {
+    if write.messages().is_empty() {
+        return history.head.revision == write.result();
+    }
     let place = usize::try_from(write.expected().sequence).unwrap_or(usize::MAX);
     history.head.revision.incarnation == write.result().incarnation
         && history.messages.get(place).is_some_and(|message| message.id == Some(write.id()))

@@ -1,1 +1,12 @@
 //! Provider wire formats of tower-chat messages as JSON.
+//!
+//! One module per wire, each a pair of pure functions: JSON to [`Message`](tower_chat_core::Message)
+//! and back. Nothing here talks to a network; leaf clients and transcript tools build on it.
+//!
+//! - [`openai_chat`]: the messages of OpenAI Chat Completions, and of everything compatible with it.
+
+mod error;
+mod fields;
+pub mod openai_chat;
+
+pub use self::error::WireError;

@@ -1,7 +1,7 @@
 //! Gives every leaf's stream the one shape that [`ChatResponse`](super::ChatResponse) documents.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeMap, VecDeque},
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
@@ -26,7 +26,7 @@ pub struct TruncatedStream {
 struct Draft {
     reasoning: String,
     text: String,
-    calls: Vec<ToolCall>,
+    calls: BTreeMap<usize, ToolCall>,
 }
 
 impl Draft {
@@ -35,11 +35,8 @@ impl Draft {
     }
 
     fn push_call(&mut self, delta: &ToolCallDelta) {
-        while self.calls.len() <= delta.index {
-            self.calls.push(ToolCall::without_id("", ""));
-        }
-        let Some(call) = self.calls.get_mut(delta.index) else { return };
-        if call.id.as_deref().unwrap_or_default().is_empty() {
+        let call = self.calls.entry(delta.index).or_insert_with(|| ToolCall::without_id("", ""));
+        if call.id.as_deref().unwrap_or_default().is_empty() && delta.id.is_some() {
             call.id.clone_from(&delta.id);
         }
         if let (true, Some(name)) = (call.name.is_empty(), &delta.name) {
@@ -56,19 +53,9 @@ impl Draft {
         if !self.text.is_empty() {
             parts.push(Part::text(self.text));
         }
-        parts.extend(self.calls.into_iter().map(Part::ToolCall));
+        parts.extend(self.calls.into_values().map(Part::ToolCall));
         Message::new(Role::Assistant, parts)
     }
-}
-
-/// The most tool calls one message may be assembled of; a delta beyond it is a provider's error.
-const MAX_CALLS: usize = 4096;
-
-/// A delta names a call so far off that no answer can have that many.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the answer's stream names tool call number {index}, of at most {MAX_CALLS}")]
-struct CallIndexTooLarge {
-    index: usize,
 }
 
 /// A leaf's stream in the documented shape.
@@ -85,13 +72,10 @@ impl Assembled {
         Self { updates: Some(Box::pin(updates)), draft: Draft::default(), ready: VecDeque::new() }
     }
 
-    fn accept(&mut self, update: ChatUpdate) -> Result<(), BoxError> {
+    fn accept(&mut self, update: ChatUpdate) {
         match &update {
             ChatUpdate::TextDelta(text) => self.draft.text.push_str(text),
             ChatUpdate::ReasoningDelta(text) => self.draft.reasoning.push_str(text),
-            ChatUpdate::ToolCallDelta(delta) if delta.index >= MAX_CALLS => {
-                return Err(CallIndexTooLarge { index: delta.index }.into());
-            }
             ChatUpdate::ToolCallDelta(delta) => self.draft.push_call(delta),
             ChatUpdate::Message(_) => self.draft = Draft::default(),
             ChatUpdate::Finish(_) => {
@@ -103,7 +87,6 @@ impl Assembled {
             }
         }
         self.ready.push_back(update);
-        Ok(())
     }
 }
 
@@ -116,18 +99,19 @@ impl Stream for Assembled {
                 return Poll::Ready(Some(Ok(update)));
             }
             let Some(updates) = &mut self.updates else { return Poll::Ready(None) };
-            let result = match ready!(updates.as_mut().poll_next(cx)) {
-                Some(Ok(update)) => self.accept(update),
-                Some(Err(error)) => Err(error),
+            let error = match ready!(updates.as_mut().poll_next(cx)) {
+                Some(Ok(update)) => {
+                    self.accept(update);
+                    continue;
+                }
+                Some(Err(error)) => error,
                 None => {
                     let text = std::mem::take(&mut self.draft.text);
-                    Err(TruncatedStream { text }.into())
+                    TruncatedStream { text }.into()
                 }
             };
-            if let Err(error) = result {
-                self.updates = None;
-                return Poll::Ready(Some(Err(error)));
-            }
+            self.updates = None;
+            return Poll::Ready(Some(Err(error)));
         }
     }
 }

@@ -28,7 +28,7 @@ pub enum ChatUpdate {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ToolCallDelta {
-    /// Which call of the message, from 0.
+    /// Which call of the message. Gaps do not matter: some services count other items too.
     pub index: usize,
     /// The call's id.
     pub id: Option<String>,

@@ -12,7 +12,7 @@ use crate::ConversationKey;
 ///
 /// A write that fails under a policy of going on is kept here, in memory, until the next write to
 /// its conversation submits both, in order. Loads through the layers see what is in it. It is
-/// bounded by a number of messages.
+/// bounded by a number of messages, in which a write without any counts as one.
 ///
 /// ```
 /// use tower_chat_core::store::StoreHandle;
@@ -67,7 +67,7 @@ impl StoreHandle {
     /// [`OutboxFull`], with nothing kept.
     pub fn keep_unsaved(&self, writes: &[Write]) -> Result<(), OutboxFull> {
         let mut outbox = self.outbox();
-        let messages: usize = writes.iter().map(|write| write.messages().len()).sum();
+        let messages: usize = writes.iter().map(room).sum();
         if outbox.messages + messages > self.0.limit {
             return Err(OutboxFull { limit: self.0.limit });
         }
@@ -87,7 +87,7 @@ impl StoreHandle {
     pub fn take_unsaved(&self, key: &ConversationKey) -> Vec<Write> {
         let mut outbox = self.outbox();
         let writes = outbox.writes.remove(key).unwrap_or_default();
-        outbox.messages -= writes.iter().map(|write| write.messages().len()).sum::<usize>();
+        outbox.messages -= writes.iter().map(room).sum::<usize>();
         writes
     }
 
@@ -99,6 +99,11 @@ impl StoreHandle {
     fn outbox(&self) -> MutexGuard<'_, Outbox> {
         self.0.outbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How much of the limit a write takes up.
+fn room(write: &Write) -> usize {
+    write.messages().len().max(1)
 }
 
 impl Default for StoreHandle {

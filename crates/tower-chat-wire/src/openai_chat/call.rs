@@ -1,0 +1,145 @@
+//! Tool calls: `tool_calls`, and the `function_call` of 2023.
+
+use tower_chat_core::{RawJson, ToolCall};
+
+use super::WIRE;
+use crate::{
+    WireError,
+    fields::{Fields, as_text, raw},
+};
+
+const LEGACY: &str = "function_call";
+
+/// The two kinds of call, each an object under its own name, with the field of its arguments.
+const KINDS: [(&str, &str); 2] = [("function", "arguments"), ("custom", "input")];
+
+/// Takes the calls out of a message's fields. A list without any stays there.
+pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError> {
+    let mut calls = Vec::new();
+    if !fields.is_null("tool_calls")
+        && let Some(list) = fields.get("tool_calls")
+    {
+        let items: Vec<RawJson> = list.parse().map_err(|source| WireError::Json {
+            what: "the field tool_calls",
+            expected: "a JSON list",
+            source,
+        })?;
+        for item in &items {
+            calls.push(parse(item)?);
+        }
+        if !items.is_empty() {
+            fields.take("tool_calls");
+        }
+    }
+    if !fields.is_null(LEGACY)
+        && let Some(item) = fields.take(LEGACY)
+    {
+        calls.push(parse_legacy(&item)?);
+    }
+    Ok(calls)
+}
+
+/// Puts the calls into a message's fields.
+pub(super) fn render_all(calls: &[&ToolCall], fields: &mut Fields) {
+    let mut list = Vec::new();
+    let mut legacy = None;
+    for call in calls {
+        let native = Fields::of_native(call.native.as_ref(), WIRE);
+        match native.as_ref().and_then(legacy_rest) {
+            Some(rest) if legacy.is_none() => legacy = Some(with_call(rest, "arguments", call)),
+            Some(_) => list.push(render(None, call)),
+            None => list.push(render(native, call)),
+        }
+    }
+    if !list.is_empty() {
+        fields.set("tool_calls", raw(&list));
+    }
+    if let Some(legacy) = legacy {
+        fields.set(LEGACY, raw(&legacy));
+    }
+}
+
+fn parse(item: &RawJson) -> Result<ToolCall, WireError> {
+    let mut fields = Fields::parse(item.get(), "a tool call")?;
+    let id = fields.take_text("id");
+    let (kind, arguments, inner) = KINDS
+        .into_iter()
+        .find_map(|(kind, arguments)| Some((kind, arguments, fields.take(kind)?)))
+        .ok_or(WireError::Field {
+            what: "a tool call",
+            field: "function",
+            expected: "a JSON object",
+        })?;
+    let mut inner = Fields::parse(inner.get(), "the function of a tool call")?;
+    let mut call = take_call(&mut inner, arguments)?;
+    call.id = id;
+    let is_plain = kind == "function"
+        && inner.is_empty()
+        && fields.len() == 1
+        && fields.is_text("type", "function");
+    if !is_plain {
+        fields.set(kind, raw(&inner));
+        call.native = Some(fields.into_native(WIRE));
+    }
+    Ok(call)
+}
+
+fn parse_legacy(item: &RawJson) -> Result<ToolCall, WireError> {
+    let mut inner = Fields::parse(item.get(), "the field function_call")?;
+    let mut call = take_call(&mut inner, "arguments")?;
+    let mut fields = Fields::default();
+    fields.set(LEGACY, raw(&inner));
+    call.native = Some(fields.into_native(WIRE));
+    Ok(call)
+}
+
+/// Takes name and arguments out. Arguments that are no text leave a `null`, and so do arguments
+/// that are not there, whose text is empty.
+fn take_call(inner: &mut Fields, arguments: &str) -> Result<ToolCall, WireError> {
+    let name = inner.take_text("name").ok_or(WireError::Field {
+        what: "a tool call",
+        field: "name",
+        expected: "a text",
+    })?;
+    let value = inner.take(arguments);
+    let text = value.as_ref().and_then(as_text);
+    if text.is_none() {
+        inner.set(arguments, raw(&()));
+    }
+    let text = text.or_else(|| value.map(|value| value.get().to_owned())).unwrap_or_default();
+    Ok(ToolCall::without_id(name, text))
+}
+
+fn render(native: Option<Fields>, call: &ToolCall) -> Fields {
+    let mut fields = native.unwrap_or_else(|| {
+        let mut fields = Fields::default();
+        fields.set("type", raw("function"));
+        fields
+    });
+    let (kind, arguments) =
+        KINDS.into_iter().find(|(kind, _)| fields.contains(kind)).unwrap_or(KINDS[0]);
+    let inner = fields.get(kind).and_then(|inner| inner.parse().ok()).unwrap_or_default();
+    fields.set(kind, raw(&with_call(inner, arguments, call)));
+    fields.set_text("id", call.id.as_deref());
+    fields
+}
+
+/// Puts name and arguments in, the arguments in the form in which they came.
+fn with_call(mut inner: Fields, arguments: &str, call: &ToolCall) -> Fields {
+    inner.set("name", raw(&call.name));
+    let was_text = !inner.is_null(arguments);
+    match call.arguments.parse::<RawJson>() {
+        Ok(value) if !was_text => inner.set(arguments, value),
+        Err(_) if !was_text && call.arguments.is_empty() => drop(inner.take(arguments)),
+        Ok(_) | Err(_) => inner.set(arguments, raw(&call.arguments)),
+    }
+    inner
+}
+
+/// The rest of a `function_call`; an item of `tool_calls` always has one of the other kinds.
+fn legacy_rest(native: &Fields) -> Option<Fields> {
+    if KINDS.iter().any(|(kind, _)| native.contains(kind)) {
+        return None;
+    }
+    native.get(LEGACY)?.parse().ok()
+}

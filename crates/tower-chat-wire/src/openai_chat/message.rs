@@ -1,0 +1,172 @@
+//! A whole message.
+
+use tower_chat_core::{Message, Native, Part, RawJson, Reasoning, Role, ToolCall, ToolResult};
+
+use super::{Audience, WIRE, call, content, result};
+use crate::{
+    WireError,
+    fields::{Fields, raw},
+};
+
+/// The fields in which compatible services put readable reasoning.
+const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
+
+/// Reads one message, from the JSON object of it.
+///
+/// # Errors
+///
+/// [`WireError`], if it is no JSON object, has an unknown role, or a content or a call of which
+/// nothing can be made.
+pub fn parse_message(json: &str) -> Result<Message, WireError> {
+    let mut fields = Fields::parse(json, "a message")?;
+    let role = fields.text("role").ok_or(WireError::Field {
+        what: "a message",
+        field: "role",
+        expected: "a text",
+    })?;
+    if matches!(role.as_str(), "tool" | "function") {
+        return Ok(Message::tool_results([result::parse(fields)?]));
+    }
+    let role: Role = raw(&role).parse().map_err(|_| WireError::UnknownRole { role })?;
+    let author = fields.take_text("name");
+    let mut parts: Vec<Part> = REASONING
+        .into_iter()
+        .filter_map(|field| Some(reasoning(field, fields.take_text(field)?)))
+        .collect();
+    parts.extend(content::parse(&mut fields)?);
+    let calls = call::parse_all(&mut fields)?;
+    if !is_plain(role, &fields, &parts) {
+        parts.insert(0, Part::Native(fields.into_native(WIRE)));
+    }
+    parts.extend(calls.into_iter().map(Part::ToolCall));
+    let mut message = Message::new(role, parts);
+    message.author = author;
+    Ok(message)
+}
+
+/// Reads the messages of a JSON list, as a request body has it under `messages`.
+///
+/// # Errors
+///
+/// [`WireError::InMessage`], naming the first message that cannot be read; [`WireError::Json`], if
+/// it is no list.
+///
+/// ```
+/// use tower_chat_wire::openai_chat::parse_messages;
+/// let messages = parse_messages(r#"[{"role":"user","content":"hi"}]"#)?;
+/// assert_eq!(messages, [tower_chat_core::Message::user("hi")]);
+/// # Ok::<(), tower_chat_wire::WireError>(())
+/// ```
+pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
+    let items: Vec<RawJson> = serde_json::from_str(json).map_err(|source| WireError::Json {
+        what: "the messages",
+        expected: "a JSON list",
+        source,
+    })?;
+    let messages = items.iter().enumerate().map(|(index, item)| {
+        parse_message(item.get())
+            .map_err(|source| WireError::InMessage { index, source: source.into() })
+    });
+    messages.collect()
+}
+
+/// Writes a message: one JSON object as a rule, several for several tool results, none for a
+/// message of which the wire can say nothing.
+pub fn render_message(message: &Message, audience: Audience) -> Vec<RawJson> {
+    let results = owed_results(message).map(|owed| result::render(owed, audience));
+    let results = results.map(|fields| raw(&fields));
+    let body = render_body(message).map(|fields| raw(&fields));
+    if message.role == Role::Assistant {
+        body.into_iter().chain(results).collect()
+    } else {
+        results.chain(body).collect()
+    }
+}
+
+/// Writes messages one after the other, as [`render_message`] does each.
+pub fn render_messages<'a>(
+    messages: impl IntoIterator<Item = &'a Message>,
+    audience: Audience,
+) -> Vec<RawJson> {
+    messages.into_iter().flat_map(|message| render_message(message, audience)).collect()
+}
+
+/// Whether a message with only these fields left over needs no native item: without one it is
+/// written with the content of its parts, or an assistant's `null`.
+fn is_plain(role: Role, rest: &Fields, parts: &[Part]) -> bool {
+    if parts.iter().any(content::is_content) {
+        rest.len() == 1
+    } else {
+        role == Role::Assistant && rest.len() == 2 && rest.is_null("content")
+    }
+}
+
+fn reasoning(field: &str, text: String) -> Part {
+    let mut item = Fields::default();
+    item.set(field, raw(&()));
+    let mut reasoning = Reasoning::new(text);
+    reasoning.native = Some(item.into_native(WIRE));
+    Part::Reasoning(reasoning)
+}
+
+/// The message without its tool results, or `None` if nothing is left of it.
+fn render_body(message: &Message) -> Option<Fields> {
+    if message.role == Role::Tool {
+        return None;
+    }
+    let shells: Vec<Fields> = message.parts.iter().filter_map(shell).collect();
+    let calls: Vec<&ToolCall> = message.calls().collect();
+    let content = content::render(&message.parts);
+    let mut fields = Fields::default();
+    message.parts.iter().for_each(|part| render_reasoning(part, &mut fields));
+    let says_something =
+        content.is_some() || !calls.is_empty() || !shells.is_empty() || !fields.is_empty();
+    if !says_something && !message.parts.is_empty() {
+        return None;
+    }
+    if shells.is_empty() {
+        let nothing = if message.role == Role::Assistant { raw(&()) } else { raw("") };
+        fields.set("content", nothing);
+    }
+    shells.into_iter().for_each(|shell| fields.extend(shell));
+    fields.set("role", raw(&message.role));
+    fields.set_text("name", message.author.as_deref());
+    if let Some(content) = content {
+        fields.set("content", content);
+    }
+    call::render_all(&calls, &mut fields);
+    Some(fields)
+}
+
+/// Reasoning that came in a field of this wire goes back there.
+fn render_reasoning(part: &Part, fields: &mut Fields) {
+    let Part::Reasoning(reasoning) = part else { return };
+    let Some(item) = Fields::of_native(reasoning.native.as_ref(), WIRE) else { return };
+    for field in REASONING.into_iter().filter(|field| item.contains(field)) {
+        fields.set(field, raw(&reasoning.text));
+    }
+}
+
+/// The fields of a message that its native item keeps.
+fn shell(part: &Part) -> Option<Fields> {
+    let Part::Native(native) = part else { return None };
+    is_shell(native).then(|| Fields::of_native(Some(native), WIRE)).flatten()
+}
+
+/// Whether a native item belongs to a whole message; only such an item has a role.
+pub(super) fn is_shell(native: &Native) -> bool {
+    Fields::of_native(Some(native), WIRE).is_some_and(|fields| fields.contains("role"))
+}
+
+/// The results that this wire can carry: those of calls that the caller ran.
+fn owed_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
+    let by_provider: Vec<&ToolCall> = message
+        .parts
+        .iter()
+        .filter_map(Part::as_tool_call)
+        .filter(|call| call.provider_executed)
+        .collect();
+    message.results().filter(move |result| {
+        !by_provider.iter().any(|call| call.id.is_some() && call.id == result.call_id)
+    })
+}

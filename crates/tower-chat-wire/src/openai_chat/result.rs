@@ -1,0 +1,54 @@
+//! Tool results: messages with the role `tool`, and the `function` of 2023.
+
+use tower_chat_core::ToolResult;
+
+use super::{Audience, WIRE, content};
+use crate::{
+    WireError,
+    fields::{Fields, raw},
+};
+
+/// Our own field for an error, for which the wire has none.
+const ERROR: &str = "x_error";
+
+/// The result that a tool message carries.
+pub(super) fn parse(mut fields: Fields) -> Result<ToolResult, WireError> {
+    let mut result = ToolResult::new("", "");
+    result.call_id = fields.take_text("tool_call_id");
+    result.name = fields.take_text("name");
+    result.content = content::parse(&mut fields)?;
+    result.is_error = fields.get(ERROR).is_some_and(|value| value.get() == "true");
+    if result.is_error {
+        fields.take(ERROR);
+    }
+    let is_plain =
+        fields.len() == 1 && fields.is_text("role", "tool") && !result.content.is_empty();
+    if !is_plain {
+        result.native = Some(fields.into_native(WIRE));
+    }
+    Ok(result)
+}
+
+/// The tool message of a result.
+pub(super) fn render(result: &ToolResult, audience: Audience) -> Fields {
+    let native = Fields::of_native(result.native.as_ref(), WIRE);
+    let mut fields = native.unwrap_or_else(|| {
+        let mut fields = Fields::default();
+        fields.set("content", raw(""));
+        fields.set("role", raw("tool"));
+        fields
+    });
+    fields.set_text("tool_call_id", result.call_id.as_deref());
+    fields.set_text("name", result.name.as_deref());
+    if let Some(content) = content::render(&result.content) {
+        fields.set("content", content);
+    } else if !result.content.is_empty() {
+        fields.set("content", raw(""));
+    }
+    match audience {
+        Audience::Model => drop(fields.take(ERROR)),
+        Audience::Transcript if result.is_error => fields.set(ERROR, raw(&true)),
+        Audience::Transcript => {}
+    }
+    fields
+}

@@ -1,0 +1,117 @@
+//! Every recorded message, read and written again, is an equal JSON value.
+//!
+//! The recorded data lie in the folder that `TOWER_CHAT_DATA` names; without it the tests say that
+//! they are skipped.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+
+use std::{fs, path::PathBuf};
+
+use serde_json::Value;
+use tower_chat_core::{Message, Part, format};
+use tower_chat_wire::openai_chat::{Audience, parse_message, render_message};
+
+const TRANSCRIPTS: [&str; 5] = ["tau_bench", "tau2", "openhands", "swe_agent", "toolbench_legacy"];
+
+fn recorded_messages() -> Option<Vec<(String, Value)>> {
+    let Some(data) = std::env::var_os("TOWER_CHAT_DATA").map(PathBuf::from) else {
+        eprintln!("skipped: TOWER_CHAT_DATA names no folder of recorded data");
+        return None;
+    };
+    let mut files = vec![(data.join("oracle/accepted_openai-chat.jsonl"), "/request/messages")];
+    for folder in TRANSCRIPTS {
+        let entries = fs::read_dir(data.join(folder)).unwrap();
+        let paths = entries.map(|entry| entry.unwrap().path());
+        let lines = paths.filter(|path| path.extension().is_some_and(|name| name == "jsonl"));
+        files.extend(lines.map(|path| (path, "/messages")));
+    }
+    let mut found = Vec::new();
+    for (path, pointer) in files {
+        for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+            let line: Value = serde_json::from_str(line).unwrap();
+            for (index, message) in
+                line.pointer(pointer).unwrap().as_array().unwrap().iter().enumerate()
+            {
+                let place = format!("{}:{}#{index}", path.display(), number + 1);
+                found.push((place, message.clone()));
+            }
+        }
+    }
+    Some(found)
+}
+
+fn rendered(message: &Message) -> Vec<Value> {
+    let json = render_message(message, Audience::Transcript);
+    json.iter().map(|json| json.parse().unwrap()).collect()
+}
+
+#[test]
+fn a_recorded_message_is_written_as_it_was_read() {
+    let Some(recorded) = recorded_messages() else { return };
+    assert!(recorded.len() > 4_000, "only {} messages found", recorded.len());
+    for (place, json) in &recorded {
+        let message = parse_message(&json.to_string()).expect(place);
+        assert_eq!(rendered(&message), std::slice::from_ref(json), "{place}");
+        let stored = format::decode(&format::encode(&message)).expect(place);
+        assert_eq!(rendered(&stored), std::slice::from_ref(json), "{place}, after it was stored");
+    }
+}
+
+#[test]
+fn text_names_arguments_and_ids_are_not_hidden_in_native_items() {
+    let Some(recorded) = recorded_messages() else { return };
+    for (place, json) in &recorded {
+        let message = parse_message(&json.to_string()).expect(place);
+        let calls: Vec<_> = message.calls().collect();
+        let expected = json["tool_calls"].as_array().into_iter().flatten();
+        let expected: Vec<&Value> = expected.collect();
+        assert_eq!(calls.len(), expected.len() + usize::from(json["function_call"].is_object()));
+        for (call, expected) in calls.iter().zip(expected) {
+            assert_eq!(call.id.as_deref(), expected["id"].as_str(), "{place}");
+            assert_eq!(Some(call.name.as_str()), expected["function"]["name"].as_str(), "{place}");
+            let arguments = expected["function"]["arguments"].as_str();
+            assert_eq!(Some(call.arguments.as_str()), arguments, "{place}");
+        }
+        let result = message.results().next();
+        if let Some(text) = json["content"].as_str() {
+            let found = result.map_or_else(|| message.text(), |result| result.text());
+            assert_eq!(found, text, "{place}");
+        }
+        if let Some(result) = result {
+            assert_eq!(result.call_id.as_deref(), json["tool_call_id"].as_str(), "{place}");
+            assert_eq!(result.is_error, json["x_error"] == true, "{place}");
+        }
+    }
+}
+
+#[test]
+fn an_ordinary_message_needs_no_native_item() {
+    let Some(recorded) = recorded_messages() else { return };
+    let mut ordinary = 0;
+    for (place, json) in &recorded {
+        let fields = json.as_object().unwrap();
+        let known = ["role", "content", "name", "tool_call_id", "x_error", "tool_calls"];
+        let calls = json["tool_calls"].as_array().into_iter().flatten();
+        let is_ordinary = fields.keys().all(|field| known.contains(&field.as_str()))
+            && (json["content"].is_string() || json["role"] == "assistant")
+            && !json["content"].is_array()
+            && fields.contains_key("content")
+            && json["role"] != "function"
+            && calls.into_iter().all(|call| {
+                call["type"] == "function"
+                    && call
+                        .as_object()
+                        .unwrap()
+                        .keys()
+                        .all(|field| field != "index" && field != "cache_control")
+            });
+        if is_ordinary {
+            ordinary += 1;
+            let message = parse_message(&json.to_string()).expect(place);
+            let stored = format::encode(&message);
+            assert!(!stored.contains(r#""wire":"openai-chat""#), "{place}: {stored}");
+            assert!(!message.parts.iter().any(|part| matches!(part, Part::Native(_))), "{place}");
+        }
+    }
+    assert!(ordinary > 3_000, "only {ordinary}");
+}
