@@ -2,5 +2,7 @@
 
 pub mod approval;
 pub mod replay;
+pub mod tool;
+pub mod tool_loop;
 
 pub use tower_chat_core as core;

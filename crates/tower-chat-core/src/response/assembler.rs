@@ -22,7 +22,9 @@ pub struct TruncatedStream {
 }
 
 impl TruncatedStream {
-    pub(super) fn new() -> Self {
+    /// The error of a layer whose inner response ended so, when it had nothing under way.
+    #[allow(clippy::new_without_default, reason = "no error is the default")]
+    pub fn new() -> Self {
         Self { text: String::new() }
     }
 }
