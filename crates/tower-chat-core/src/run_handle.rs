@@ -41,6 +41,12 @@ impl RunHandle {
         self.lock().drain(..).collect()
     }
 
+    /// Puts messages that were taken, but reached nobody, back before everything queued since.
+    pub fn put_back(&self, messages: Vec<Message>) {
+        let mut queue = self.lock();
+        messages.into_iter().rev().for_each(|message| queue.push_front(message));
+    }
+
     /// Whether something is queued.
     pub fn has_queued(&self) -> bool {
         !self.lock().is_empty()

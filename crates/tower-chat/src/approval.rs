@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{ApprovalRequest, Message, Part, ToolDefinition};
+use tower_chat_core::{ApprovalRequest, Message, Part, ToolCall, ToolDefinition};
 
 /// The message with all its calls turned into approval requests, if any of the called tools needs
 /// consent; else the message as it is.
@@ -19,26 +19,84 @@ use tower_chat_core::{ApprovalRequest, Message, Part, ToolDefinition};
 /// assert_eq!(waiting.calls().count(), 0);
 /// ```
 pub fn request_approvals(message: Arc<Message>, tools: &[ToolDefinition]) -> Arc<Message> {
-    let needs_approval =
-        |name: &str| tools.iter().any(|tool| tool.needs_approval && tool.name == name);
-    if !message.calls().any(|call| needs_approval(&call.name)) {
-        return message;
+    let needs_approval = needs_approval(tools);
+    if message.calls().any(|call| needs_approval(&call.name)) {
+        ask_for_all(message, &[], needs_approval)
+    } else {
+        message
     }
+}
+
+/// Like [`request_approvals`] for all messages of one response, whose calls are one batch: if one
+/// needs consent, the calls of all messages wait. Calls that the response itself answers stay.
+pub fn request_approvals_of(
+    messages: Vec<Arc<Message>>,
+    tools: &[ToolDefinition],
+) -> Vec<Arc<Message>> {
+    let needs_approval = needs_approval(tools);
+    let answered: Vec<String> = messages
+        .iter()
+        .flat_map(|message| message.results())
+        .filter_map(|result| result.call_id.clone())
+        .collect();
+    let must_ask = messages
+        .iter()
+        .flat_map(|message| message.calls())
+        .any(|call| needs_approval(&call.name) && !is_answered(call, &answered));
+    if !must_ask {
+        return messages;
+    }
+    let ask = |message: Arc<Message>| {
+        if message.calls().next().is_some() {
+            ask_for_all(message, &answered, &needs_approval)
+        } else {
+            message
+        }
+    };
+    messages.into_iter().map(ask).collect()
+}
+
+/// The id by which the result of a call that waits for consent names it: the same that
+/// [`effective_call_ids`](crate::replay::effective_call_ids) gave the call before it waited.
+pub(crate) fn waiting_call_id(request: &ApprovalRequest) -> String {
+    match request.call.id.as_deref() {
+        Some(id) if !id.is_empty() => id.to_owned(),
+        _ => format!("call{}", request.id.strip_prefix(ID_PREFIX).unwrap_or(&request.id)),
+    }
+}
+
+const ID_PREFIX: &str = "approval";
+
+fn needs_approval(tools: &[ToolDefinition]) -> impl Fn(&str) -> bool {
+    |name| tools.iter().any(|tool| tool.needs_approval && tool.name == name)
+}
+
+fn is_answered(call: &ToolCall, answered: &[String]) -> bool {
+    call.id.as_ref().is_some_and(|id| answered.contains(id))
+}
+
+fn ask_for_all(
+    message: Arc<Message>,
+    answered: &[String],
+    needs_approval: impl Fn(&str) -> bool,
+) -> Arc<Message> {
     let prefix = match message.id {
-        Some(id) => format!("approval_{:016x}_{}", id.run.random_half(), id.index),
-        None => "approval".to_owned(),
+        Some(id) => format!("{ID_PREFIX}_{:016x}_{}", id.run.random_half(), id.index),
+        None => ID_PREFIX.to_owned(),
     };
     let mut message = Arc::unwrap_or_clone(message);
     let mut index = 0;
     for part in &mut message.parts {
-        if let Part::ToolCall(call) = part
-            && !call.provider_executed
-        {
+        let Part::ToolCall(call) = part else { continue };
+        if call.provider_executed {
+            continue;
+        }
+        if !is_answered(call, answered) {
             let required = needs_approval(&call.name);
             let request = ApprovalRequest::new(format!("{prefix}_{index}"), call.clone(), required);
             *part = Part::ApprovalRequest(request);
-            index += 1;
         }
+        index += 1;
     }
     Arc::new(message)
 }

@@ -9,6 +9,8 @@ mod per_service_call;
 mod policy;
 pub mod replay;
 pub mod run;
+pub mod tool;
+pub mod tool_loop;
 
 pub use tower_chat_core as core;
 

@@ -21,7 +21,7 @@ pub struct TruncatedStream {
     pub text: String,
 }
 
-/// The message that deltas add up to so far.
+// The message that deltas add up to so far.
 #[derive(Debug, Default)]
 struct Draft {
     reasoning: String,

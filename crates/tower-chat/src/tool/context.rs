@@ -1,0 +1,130 @@
+//! What a tool knows about the call it answers.
+
+use std::{fmt, sync::Arc};
+
+use serde::Deserialize;
+use tower_chat_core::{
+    ChatRequest, Conversation, ConversationKey, Message, RunHandle, RunId, ToolCall,
+};
+
+use super::RunAncestry;
+
+/// What a tool knows about the call it answers, and how it talks to the run around it.
+#[derive(Clone)]
+pub struct ToolContext {
+    run: Arc<RunContext>,
+    call: ToolCall,
+    call_id: String,
+    round_index: usize,
+    sequence_index: usize,
+}
+
+/// What all calls of a run share.
+pub(crate) struct RunContext {
+    pub(crate) run: RunId,
+    pub(crate) handle: RunHandle,
+    pub(crate) extensions: http::Extensions,
+}
+
+impl RunContext {
+    pub(crate) fn conversation(&self) -> Option<&ConversationKey> {
+        self.extensions.get::<Conversation>().map(|conversation| &conversation.key)
+    }
+}
+
+impl ToolContext {
+    pub(crate) fn new(
+        run: Arc<RunContext>,
+        call: ToolCall,
+        call_id: String,
+        round_index: usize,
+        sequence_index: usize,
+    ) -> Self {
+        Self { run, call, call_id, round_index, sequence_index }
+    }
+
+    /// The call as the model made it.
+    pub fn call(&self) -> &ToolCall {
+        &self.call
+    }
+
+    /// The id that the call and its result carry in what the model is shown: the provider's, or a
+    /// generated one where the provider gave none. Not unique: some providers repeat their ids.
+    pub fn call_id(&self) -> &str {
+        &self.call_id
+    }
+
+    /// The arguments' text, as the model wrote it.
+    pub fn arguments(&self) -> &str {
+        &self.call.arguments
+    }
+
+    /// Parses the arguments; empty text parses as `{}`.
+    ///
+    /// # Errors
+    ///
+    /// If the text is not JSON, or does not have the shape of `T`.
+    pub fn parse_arguments<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
+        self.call.parse_arguments()
+    }
+
+    /// The run. One without a conversation has an id too, for this run alone.
+    pub fn run(&self) -> RunId {
+        self.run.run
+    }
+
+    /// The conversation the run belongs to, if the request said.
+    pub fn conversation(&self) -> Option<&ConversationKey> {
+        self.run.conversation()
+    }
+
+    /// Which batch of the run this is, from 0; calls approved before the first service call are a
+    /// batch too.
+    pub fn round_index(&self) -> usize {
+        self.round_index
+    }
+
+    /// The call's place in its batch, from 0.
+    pub fn sequence_index(&self) -> usize {
+        self.sequence_index
+    }
+
+    /// What callers and layers put on the run's request: credentials, tenants, trace ids.
+    pub fn extensions(&self) -> &http::Extensions {
+        &self.run.extensions
+    }
+
+    /// Adds a message for the run's next service call.
+    pub fn queue(&self, message: Message) {
+        self.run.handle.queue(message);
+    }
+
+    /// The handle by which messages can be queued after the tool has returned.
+    pub fn run_handle(&self) -> &RunHandle {
+        &self.run.handle
+    }
+
+    /// Marks a request as a run inside this run, so that one on this conversation, or on an
+    /// ancestor's, is refused instead of writing into the middle of this round.
+    #[must_use]
+    pub fn nest(&self, mut request: ChatRequest) -> ChatRequest {
+        let mut ancestry = self.run.extensions.get::<RunAncestry>().cloned().unwrap_or_default();
+        if let Some(key) = self.conversation() {
+            ancestry = ancestry.inside(key.clone());
+        }
+        request.extensions.insert(ancestry);
+        request
+    }
+}
+
+impl fmt::Debug for ToolContext {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolContext")
+            .field("run", &self.run.run)
+            .field("call", &self.call)
+            .field("call_id", &self.call_id)
+            .field("round_index", &self.round_index)
+            .field("sequence_index", &self.sequence_index)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,98 @@
+//! Tools: what the model may ask for, and the sets they come in.
+//!
+//! A [`Tool`] is a definition and an async function. A plain closure is enough:
+//!
+//! ```
+//! use serde_json::json;
+//! use tower_chat::{core::ToolDefinition, tool::{Tools, tool_fn}};
+//! let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+//! let weather = tool_fn(
+//!     ToolDefinition::new("weather", "The weather in a city.", parameters),
+//!     |context| async move {
+//!         let arguments: serde_json::Value = context.parse_arguments()?;
+//!         Ok(format!("Rain in {}.", arguments["city"].as_str().unwrap_or("nowhere")))
+//!     },
+//! );
+//! let tools = Tools::new().with(weather);
+//! assert_eq!(tools.len(), 1);
+//! ```
+
+mod context;
+mod function;
+mod nesting;
+mod output;
+mod set;
+mod shared;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tower_chat_core::{BoxError, ToolDefinition};
+
+pub(crate) use self::context::RunContext;
+pub use self::{
+    context::ToolContext,
+    function::{FnTool, TypedFnTool, tool_fn, typed_tool_fn},
+    nesting::{NestedInAncestor, RunAncestry},
+    output::ToolOutput,
+    set::{DuplicateTool, Tools},
+    shared::{SharedTools, ToolSource},
+};
+
+/// Something the model may ask to be run.
+///
+/// The future may be dropped at any await: when the run is cancelled, so are its tools. A panic is
+/// an error result for the model, like a returned error.
+///
+/// ```
+/// use tower_chat::{core::{BoxError, ToolDefinition}, tool::{Tool, ToolContext, ToolOutput}};
+///
+/// struct Clock(ToolDefinition);
+///
+/// #[async_trait::async_trait]
+/// impl Tool for Clock {
+///     fn definition(&self) -> &ToolDefinition {
+///         &self.0
+///     }
+///
+///     async fn call(&self, _: ToolContext) -> Result<ToolOutput, BoxError> {
+///         Ok("Five past twelve.".into())
+///     }
+/// }
+/// ```
+#[async_trait]
+pub trait Tool: Send + Sync + 'static {
+    /// What the model is told about it. Its name is what the model calls it by.
+    fn definition(&self) -> &ToolDefinition;
+
+    /// Runs it for one call.
+    ///
+    /// # Errors
+    ///
+    /// An error becomes an error result that says no more than that the tool failed, unless
+    /// [`ToolLoop::include_error_details`](crate::tool_loop::ToolLoop::include_error_details) is set. To
+    /// choose the words the model is shown, return [`ToolOutput::error`].
+    async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError>;
+}
+
+#[async_trait]
+impl<T: Tool + ?Sized> Tool for Arc<T> {
+    fn definition(&self) -> &ToolDefinition {
+        (**self).definition()
+    }
+
+    async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError> {
+        (**self).call(context).await
+    }
+}
+
+#[async_trait]
+impl<T: Tool + ?Sized> Tool for Box<T> {
+    fn definition(&self) -> &ToolDefinition {
+        (**self).definition()
+    }
+
+    async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError> {
+        (**self).call(context).await
+    }
+}

@@ -1,0 +1,122 @@
+//! What a tool gives back.
+
+use serde_json::Value;
+use tower_chat_core::{Media, Part};
+
+/// What a tool gives back for one call.
+///
+/// Text converts as it is; a JSON string converts to its text and any other JSON value to compact
+/// JSON; `()` converts to a short text that says the tool is done, since some providers refuse an
+/// empty result.
+///
+/// ```
+/// use serde_json::json;
+/// use tower_chat::tool::ToolOutput;
+/// assert_eq!(ToolOutput::from(json!("plain")).text(), "plain");
+/// assert_eq!(ToolOutput::from(json!({"a": [1, 2]})).text(), r#"{"a":[1,2]}"#);
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ToolOutput {
+    /// The answer: text, media or native parts.
+    pub content: Vec<Part>,
+    /// The tool failed; the content says how, in exactly the words the model will see.
+    pub is_error: bool,
+    /// End the run after this batch: the results go to the caller, not to the model.
+    pub terminate: bool,
+}
+
+impl ToolOutput {
+    /// An output of these parts.
+    pub fn new(content: Vec<Part>) -> Self {
+        Self { content, is_error: false, terminate: false }
+    }
+
+    /// An error result with exactly this text.
+    pub fn error(text: impl Into<String>) -> Self {
+        Self { is_error: true, ..Self::new(vec![Part::text(text)]) }
+    }
+
+    /// Ends the run after this batch. In a serial batch the calls after this one are not run and
+    /// get no result.
+    #[must_use]
+    pub fn terminate(mut self) -> Self {
+        self.terminate = true;
+        self
+    }
+
+    /// The text of all text parts.
+    pub fn text(&self) -> String {
+        self.content.iter().filter_map(Part::as_text).collect()
+    }
+}
+
+impl From<String> for ToolOutput {
+    fn from(text: String) -> Self {
+        Self::new(vec![Part::text(text)])
+    }
+}
+
+impl From<&str> for ToolOutput {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<Value> for ToolOutput {
+    fn from(value: Value) -> Self {
+        match value {
+            Value::String(text) => text.into(),
+            value => value.to_string().into(),
+        }
+    }
+}
+
+impl From<()> for ToolOutput {
+    fn from((): ()) -> Self {
+        "Done.".into()
+    }
+}
+
+impl From<Part> for ToolOutput {
+    fn from(part: Part) -> Self {
+        Self::new(vec![part])
+    }
+}
+
+impl From<Media> for ToolOutput {
+    fn from(media: Media) -> Self {
+        Part::Media(media).into()
+    }
+}
+
+impl From<Vec<Part>> for ToolOutput {
+    fn from(content: Vec<Part>) -> Self {
+        Self::new(content)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn texts_stay_as_they_are_even_when_empty() {
+        assert_eq!(ToolOutput::from("").content, [Part::text("")]);
+        assert_eq!(ToolOutput::from("a \"b\"\n").text(), "a \"b\"\n");
+        assert_eq!(ToolOutput::from(json!("a \"b\"\n")).text(), "a \"b\"\n");
+    }
+
+    #[test]
+    fn values_become_compact_json() {
+        assert_eq!(ToolOutput::from(json!([1, null, "x"])).text(), r#"[1,null,"x"]"#);
+        assert_eq!(ToolOutput::from(json!(null)).text(), "null");
+    }
+
+    #[test]
+    fn nothing_is_said_in_words() {
+        assert!(!ToolOutput::from(()).text().is_empty());
+    }
+}

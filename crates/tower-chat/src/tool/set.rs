@@ -1,0 +1,191 @@
+//! A set of tools.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use tower_chat_core::ToolDefinition;
+
+use super::Tool;
+
+/// A set of tools, in the order in which the model is told about them. Cloning it is O(1).
+///
+/// Besides tools that run here it holds definitions that are only declared: a call of one of those
+/// goes back to the caller. Names are unique: [`with`](Self::with) replaces the tool of the same
+/// name, in its place, and [`try_with`](Self::try_with) refuses it.
+#[derive(Clone, Default)]
+pub struct Tools(Arc<Set>);
+
+#[derive(Clone, Default)]
+struct Set {
+    definitions: Vec<ToolDefinition>,
+    /// Beside each definition; `None` for one that is only declared.
+    tools: Vec<Option<Arc<dyn Tool>>>,
+    places: HashMap<String, usize>,
+    needs_approval: bool,
+}
+
+impl Tools {
+    /// No tools.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a tool, in place of the one with its name if there is one.
+    #[must_use]
+    pub fn with(self, tool: impl Tool) -> Self {
+        let definition = tool.definition().clone();
+        self.put(definition, Some(Arc::new(tool)))
+    }
+
+    /// Adds a tool.
+    ///
+    /// # Errors
+    ///
+    /// [`DuplicateTool`], if the set has one of that name. Use it for tools that come from
+    /// elsewhere, such as several MCP servers, where one must not take another's place.
+    pub fn try_with(self, tool: impl Tool) -> Result<Self, DuplicateTool> {
+        let name = &tool.definition().name;
+        if self.get(name).is_some() {
+            return Err(DuplicateTool { name: name.clone() });
+        }
+        Ok(self.with(tool))
+    }
+
+    /// Declares a tool that somebody else runs: its calls, and those beside them in the same
+    /// answer, go back to the caller unexecuted.
+    #[must_use]
+    pub fn declare(self, definition: ToolDefinition) -> Self {
+        self.put(definition, None)
+    }
+
+    /// How many there are, declared ones included.
+    pub fn len(&self) -> usize {
+        self.0.definitions.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.0.definitions.is_empty()
+    }
+
+    /// What the model is told, in order.
+    pub fn definitions(&self) -> &[ToolDefinition] {
+        &self.0.definitions
+    }
+
+    /// The definition of the tool with this name, declared or not.
+    pub fn get(&self, name: &str) -> Option<&ToolDefinition> {
+        self.place(name).and_then(|place| self.0.definitions.get(place))
+    }
+
+    /// The tool with this name, if it runs here.
+    pub fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
+        self.place(name).and_then(|place| self.0.tools.get(place)?.as_ref())
+    }
+
+    /// Whether a tool of the set needs approval.
+    pub fn any_needs_approval(&self) -> bool {
+        self.0.needs_approval
+    }
+
+    /// Whether both are the same set, not merely an equal one.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+
+    fn place(&self, name: &str) -> Option<usize> {
+        self.0.places.get(name).copied()
+    }
+
+    fn put(mut self, definition: ToolDefinition, tool: Option<Arc<dyn Tool>>) -> Self {
+        let set = Arc::make_mut(&mut self.0);
+        let place = *set.places.entry(definition.name.clone()).or_insert(set.definitions.len());
+        if let (Some(old), Some(old_tool)) =
+            (set.definitions.get_mut(place), set.tools.get_mut(place))
+        {
+            *old = definition;
+            *old_tool = tool;
+        } else {
+            set.definitions.push(definition);
+            set.tools.push(tool);
+        }
+        set.needs_approval = set.definitions.iter().any(|definition| definition.needs_approval);
+        self
+    }
+}
+
+impl<T: Tool> FromIterator<T> for Tools {
+    fn from_iter<I: IntoIterator<Item = T>>(tools: I) -> Self {
+        tools.into_iter().fold(Self::new(), Self::with)
+    }
+}
+
+impl<T: Tool> Extend<T> for Tools {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, tools: I) {
+        *self = tools.into_iter().fold(std::mem::take(self), Self::with);
+    }
+}
+
+impl<T: Tool, const N: usize> From<[T; N]> for Tools {
+    fn from(tools: [T; N]) -> Self {
+        tools.into_iter().collect()
+    }
+}
+
+impl fmt::Debug for Tools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.definitions().iter().map(|tool| &tool.name)).finish()
+    }
+}
+
+/// A set of tools has one of that name already.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is a tool named {name:?} already: rename one, or replace it with `Tools::with`")]
+#[non_exhaustive]
+pub struct DuplicateTool {
+    /// The name.
+    pub name: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::tool::tool_fn;
+
+    fn tool(name: &str, description: &str) -> impl Tool + use<> {
+        tool_fn(ToolDefinition::new(name, description, json!({})), |_| async { Ok("") })
+    }
+
+    #[test]
+    fn the_last_tool_of_a_name_wins_and_keeps_the_place() {
+        let tools = Tools::new().with(tool("a", "1")).with(tool("b", "2")).with(tool("a", "3"));
+        let seen: Vec<_> = tools.definitions().iter().map(|t| t.description.as_str()).collect();
+        assert_eq!(seen, ["3", "2"]);
+    }
+
+    #[test]
+    fn a_duplicate_is_refused_where_asked() {
+        let tools = Tools::from([tool("a", "1")]);
+        let error = tools.try_with(tool("a", "2")).unwrap_err();
+        assert_eq!(error.name, "a");
+    }
+
+    #[test]
+    fn a_declared_tool_has_a_definition_and_nothing_to_run() {
+        let tools =
+            Tools::new().with(tool("a", "1")).declare(ToolDefinition::new("b", "2", json!({})));
+        assert!(tools.tool("a").is_some() && tools.tool("b").is_none());
+        assert_eq!(tools.get("b").map(|t| t.description.as_str()), Some("2"));
+        assert_eq!(tools.get("c"), None);
+    }
+
+    #[test]
+    fn a_clone_does_not_see_later_tools() {
+        let before = Tools::from([tool("a", "1")]);
+        let definition = ToolDefinition::new("b", "2", json!({})).needs_approval();
+        let after = before.clone().declare(definition);
+        assert_eq!((before.len(), after.len()), (1, 2));
+        assert_eq!((before.any_needs_approval(), after.any_needs_approval()), (false, true));
+    }
+}

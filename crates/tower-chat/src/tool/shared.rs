@@ -1,0 +1,67 @@
+//! Sets of tools that change while runs are under way.
+
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use super::Tools;
+
+/// Where a tool loop takes its tools from. It asks again before each service call.
+///
+/// [`Tools`] is the source that never changes, [`SharedTools`] one that can be changed from
+/// anywhere. Returning the same set (a clone) costs nothing; a set built anew for each call costs
+/// the copying of its definitions.
+pub trait ToolSource: Send + Sync + 'static {
+    /// The tools as they are now.
+    fn tools(&self) -> Tools;
+}
+
+impl ToolSource for Tools {
+    fn tools(&self) -> Tools {
+        self.clone()
+    }
+}
+
+impl<T: ToolSource + ?Sized> ToolSource for Arc<T> {
+    fn tools(&self) -> Tools {
+        (**self).tools()
+    }
+}
+
+/// A set of tools that all clones share and that can be changed at any time.
+///
+/// A change is seen from the next service call on; the calls of an answer that is under way run
+/// with the tools its model was told about.
+#[derive(Clone, Default)]
+pub struct SharedTools(Arc<RwLock<Tools>>);
+
+impl SharedTools {
+    /// Starts with these tools.
+    pub fn new(tools: Tools) -> Self {
+        Self(Arc::new(RwLock::new(tools)))
+    }
+
+    /// Replaces the set.
+    pub fn set(&self, tools: Tools) {
+        self.update(|_| tools);
+    }
+
+    /// Replaces the set by one made of it. The function must not use this handle.
+    pub fn update(&self, change: impl FnOnce(Tools) -> Tools) {
+        let mut tools = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        *tools = change(tools.clone());
+    }
+}
+
+impl ToolSource for SharedTools {
+    fn tools(&self) -> Tools {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl fmt::Debug for SharedTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tools().fmt(f)
+    }
+}

@@ -1,0 +1,184 @@
+//! Which calls of a response are run, and how.
+
+use std::sync::Arc;
+
+use tower_chat_core::{Message, Role, ToolCall, ToolDefinition};
+
+use super::settings::UnknownTools;
+use crate::{
+    replay::effective_call_ids,
+    tool::{Tool, Tools},
+};
+
+/// A call that gets a result in this batch.
+pub(super) struct PlannedCall {
+    pub(super) call: ToolCall,
+    /// The id by which the result names it.
+    pub(super) id: String,
+    pub(super) action: Action,
+}
+
+/// Where a call's result comes from.
+pub(super) enum Action {
+    Run(Arc<dyn Tool>),
+    Refuse(Refusal),
+}
+
+/// Why a call is not run, although it gets a result.
+pub(super) enum Refusal {
+    UnknownTool,
+    Rejected { reason: Option<String> },
+    OverBudget { budget: usize },
+}
+
+/// What becomes of a response's calls.
+pub(super) enum Plan {
+    /// There are none: the answer is final.
+    Answer,
+    /// They go back to the caller.
+    Return,
+    /// They wait for consent.
+    Ask,
+    /// They get their results here.
+    Run(Vec<PlannedCall>),
+}
+
+/// Decides what becomes of the calls of all messages of a response.
+pub(super) fn plan(
+    messages: &[Arc<Message>],
+    tools: &Tools,
+    callers_tools: &[ToolDefinition],
+    unknown_tools: UnknownTools,
+) -> Plan {
+    let calls = owed_calls(messages);
+    if calls.is_empty() {
+        return Plan::Answer;
+    }
+    let is_declared = |name: &str| {
+        tools.tool(name).is_none()
+            && (tools.get(name).is_some() || callers_tools.iter().any(|tool| tool.name == name))
+    };
+    let is_unknown = |name: &str| tools.tool(name).is_none() && !is_declared(name);
+    let needs_approval = |name: &str| tools.get(name).is_some_and(|tool| tool.needs_approval);
+    let any = |is: &dyn Fn(&str) -> bool| calls.iter().any(|(call, _)| is(&call.name));
+    if any(&is_declared) || (unknown_tools == UnknownTools::Return && any(&is_unknown)) {
+        return Plan::Return;
+    }
+    if any(&needs_approval) {
+        return Plan::Ask;
+    }
+    Plan::Run(calls.into_iter().map(|(call, id)| PlannedCall::run(call, id, tools)).collect())
+}
+
+impl PlannedCall {
+    /// A call that is run, if its tool is known.
+    pub(super) fn run(call: ToolCall, id: String, tools: &Tools) -> Self {
+        let action = match tools.tool(&call.name) {
+            Some(tool) => Action::Run(tool.clone()),
+            None => Action::Refuse(Refusal::UnknownTool),
+        };
+        Self { call, id, action }
+    }
+
+    /// A call that somebody refused.
+    pub(super) fn rejected(call: ToolCall, id: String, reason: Option<String>) -> Self {
+        Self { call, id, action: Action::Refuse(Refusal::Rejected { reason }) }
+    }
+}
+
+/// Takes the calls to run off the budget, and refuses those it does not cover.
+pub(super) fn charge(calls: &mut [PlannedCall], spent: &mut usize, budget: Option<usize>) {
+    let Some(budget) = budget else { return };
+    for call in calls {
+        if let Action::Run(_) = call.action {
+            if *spent < budget {
+                *spent += 1;
+            } else {
+                call.action = Action::Refuse(Refusal::OverBudget { budget });
+            }
+        }
+    }
+}
+
+/// The calls that nothing in the response itself answers, each with the id its result will name.
+fn owed_calls(messages: &[Arc<Message>]) -> Vec<(ToolCall, String)> {
+    if messages.iter().all(|message| message.calls().next().is_none()) {
+        return Vec::new();
+    }
+    let mut calls: Vec<(ToolCall, String)> = messages
+        .iter()
+        .flat_map(|message| message.calls().cloned().zip(effective_call_ids(message)))
+        .collect();
+    for message in messages {
+        for result in message.results() {
+            let place = match result.call_id.as_deref() {
+                Some(id) if !id.is_empty() => calls.iter().position(|(_, owed)| owed == id),
+                // Beside calls a result without an id may be of a tool the provider ran itself.
+                _ if message.role == Role::Tool => calls.iter().position(|(call, _)| {
+                    result.name.as_ref().is_none_or(|name| *name == call.name)
+                }),
+                _ => None,
+            };
+            if let Some(place) = place {
+                calls.remove(place);
+            }
+        }
+    }
+    calls
+}
+
+#[cfg(test)]
+mod tests {
+    use tower_chat_core::{MessageId, Part, RunId, ToolResult};
+
+    use super::*;
+
+    fn owed(messages: impl IntoIterator<Item = Message>) -> Vec<String> {
+        let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
+        owed_calls(&messages).into_iter().map(|(_, id)| id).collect()
+    }
+
+    fn calls(ids: &[&str]) -> Message {
+        Message::tool_calls(ids.iter().map(|id| ToolCall::new(*id, "look", "{}")))
+    }
+
+    #[test]
+    fn the_calls_of_all_messages_are_collected_in_order() {
+        assert_eq!(
+            owed([calls(&["1", "2"]), Message::assistant("x"), calls(&["3"])]),
+            ["1", "2", "3"]
+        );
+    }
+
+    #[test]
+    fn a_call_answered_inside_the_response_is_not_owed() {
+        let answer = Message::tool_results([ToolResult::new("1", "found")]);
+        assert_eq!(owed([calls(&["1", "2"]), answer]), ["2"]);
+        let mut both = calls(&["1", "2"]);
+        both.parts.push(Part::ToolResult(ToolResult::new("2", "found")));
+        assert_eq!(owed([both]), ["1"]);
+    }
+
+    #[test]
+    fn one_result_answers_one_of_two_calls_with_the_same_id() {
+        let answer = Message::tool_results([ToolResult::new("1", "found")]);
+        assert_eq!(owed([calls(&["1", "1"]), answer]), ["1"]);
+    }
+
+    #[test]
+    fn a_result_without_an_id_answers_by_its_place() {
+        let mut result = ToolResult::new("", "found");
+        result.call_id = None;
+        let mut message = calls(&["", ""]);
+        message.id = Some(MessageId { run: RunId::new(), index: 1 });
+        let ids = effective_call_ids(&message);
+        assert_eq!(owed([message, Message::tool_results([result])]), [ids[1].clone()]);
+    }
+
+    #[test]
+    fn calls_the_provider_ran_itself_are_not_owed() {
+        let mut call = ToolCall::new("1", "search", "{}");
+        call.provider_executed = true;
+        assert!(owed([Message::tool_calls([call])]).is_empty());
+    }
+}

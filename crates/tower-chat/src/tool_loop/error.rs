@@ -1,0 +1,129 @@
+//! What can go wrong in the loop itself.
+
+use std::{any::Any, fmt};
+
+use tower_chat_core::{BoxError, ConversationKey};
+
+/// A run failed in the tool loop. The loop's service returns it as a [`BoxError`].
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ToolLoopError {
+    /// Too many rounds in a row had a failing tool.
+    #[error("{}", consecutive_failures(*rounds, failures, conversation.as_ref()))]
+    ConsecutiveFailures {
+        /// How many rounds failed in a row.
+        rounds: usize,
+        /// Every failure of those rounds, oldest first.
+        failures: Vec<ToolFailure>,
+        /// The conversation, if the request had one.
+        conversation: Option<ConversationKey>,
+    },
+    /// A batch of approval requests was answered only in part; nothing was run.
+    #[error(
+        "no answer to the approval requests {ids:?}{}, which belong to a batch that was answered \
+         in part: answer all requests of a batch in one request",
+        of_conversation(conversation.as_ref())
+    )]
+    ApprovalMissing {
+        /// The requests without an answer.
+        ids: Vec<String>,
+        /// The conversation, if the request had one.
+        conversation: Option<ConversationKey>,
+    },
+    /// A `PerServiceCallPersistence` stands above the loop.
+    #[error(
+        "PerServiceCallPersistence stands above the tool loop{}, where it would take a whole run \
+         for one service call: put it between the tool loop and the leaf",
+        of_conversation(conversation.as_ref())
+    )]
+    PersisterAbove {
+        /// The conversation, if the request had one.
+        conversation: Option<ConversationKey>,
+    },
+}
+
+impl ToolLoopError {
+    /// Whether the same request may succeed if it is sent again: only where the tools may behave
+    /// differently the next time.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::ConsecutiveFailures { .. } => true,
+            Self::ApprovalMissing { .. } | Self::PersisterAbove { .. } => false,
+        }
+    }
+}
+
+/// One failed execution of a tool.
+#[derive(Debug, thiserror::Error)]
+#[error("tool {tool:?} failed in round {round_index} (call {call_id})")]
+#[non_exhaustive]
+pub struct ToolFailure {
+    /// The tool's name.
+    pub tool: String,
+    /// The id of the call, as the model is shown it.
+    pub call_id: String,
+    /// The round, from 0.
+    pub round_index: usize,
+    /// What the tool returned: its error, its panic as [`ToolPanicked`], or the text of its error
+    /// result.
+    #[source]
+    pub source: BoxError,
+}
+
+/// A tool panicked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the tool panicked: {message}")]
+#[non_exhaustive]
+pub struct ToolPanicked {
+    /// The panic's message.
+    pub message: String,
+}
+
+impl ToolPanicked {
+    pub(super) fn new(payload: &(dyn Any + Send)) -> Self {
+        let message = payload
+            .downcast_ref::<&str>()
+            .map(|text| (*text).to_owned())
+            .or_else(|| payload.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no message".to_owned());
+        Self { message }
+    }
+}
+
+/// A loop cannot be limited to no rounds at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a tool loop needs at least one round: leave the loop out to run no tools")]
+#[non_exhaustive]
+pub struct ZeroRounds;
+
+/// An error with everything it says about its causes, on one line.
+pub(super) struct Chain<'a>(pub(super) &'a (dyn std::error::Error + 'a));
+
+impl fmt::Display for Chain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)?;
+        let mut source = self.0.source();
+        while let Some(error) = source {
+            write!(f, ": {error}")?;
+            source = error.source();
+        }
+        Ok(())
+    }
+}
+
+fn consecutive_failures(
+    rounds: usize,
+    failures: &[ToolFailure],
+    conversation: Option<&ConversationKey>,
+) -> String {
+    let failures: Vec<String> = failures.iter().map(|failure| Chain(failure).to_string()).collect();
+    format!(
+        "a tool failed in each of {rounds} rounds in a row{}: {}",
+        of_conversation(conversation),
+        failures.join("; ")
+    )
+}
+
+fn of_conversation(conversation: Option<&ConversationKey>) -> String {
+    conversation.map(|key| format!(" (conversation {key})")).unwrap_or_default()
+}

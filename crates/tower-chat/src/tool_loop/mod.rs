@@ -1,0 +1,68 @@
+//! The tool loop: calls the model, runs the tools it asks for, and calls it again.
+//!
+//! # Where it stands in a stack
+//!
+//! ```text
+//! PerRunPersistence           above: opens and closes the run
+//!   ToolLoop
+//!     PerServiceCallPersistence    below: sees every service call
+//!       retry, timeout, cache, ...      below: bound one service call each
+//!         leaf
+//! ```
+//!
+//! What goes wrong in another order:
+//!
+//! - `PerServiceCallPersistence` above the loop would see a whole run as one service call, and a
+//!   crash would lose all of it. The loop refuses such a request with
+//!   [`ToolLoopError::PersisterAbove`].
+//! - `PerRunPersistence` below the loop would take every service call for a run of its own: the
+//!   results of a round would be stored as a new input, and a failed run would leave half a round.
+//! - A retry above the loop runs the tools again that have run already. Put it below, around each
+//!   service call; above, only a request with a conversation resumes instead of repeating.
+//! - tower's `Timeout` above the loop bounds a whole run up to the head of its answer, tools
+//!   included; below, it bounds one service call.
+//! - A second loop below the loop runs the calls first; the outer one finds them answered.
+//!
+//! A layer between the loop and the leaf that is bounded (`ConcurrencyLimit`, `Buffer`) works: each
+//! service call waits for its own readiness, and none is held while tools run, so a tool may call
+//! the same service.
+//!
+//! # What the loop sends
+//!
+//! Without persistence below, each service call carries the whole history. Once a response carries
+//! a [`ConversationId`](tower_chat_core::ConversationId), somebody below keeps the history, and the
+//! next call carries only what is new: the results, and what was queued. If a later response
+//! carries none, the whole history is sent again. The sentinel `LocalHistory` goes no further
+//! than the loop, in either direction.
+//!
+//! # What it returns
+//!
+//! Every message the run added, in order: the model's messages, the results of each batch as one
+//! message, and messages that were queued while the run was under way. Answers of a streamed
+//! request pass through live. The one [`Finish`](tower_chat_core::Finish) at the end is that of
+//! the last service call, with the usage of all.
+//!
+//! Dropping the response, or the future of it, cancels whatever has not happened yet, running
+//! tools included: nothing is detached.
+
+mod approvals;
+mod batch;
+mod error;
+mod execute;
+mod future;
+mod layer;
+mod options;
+mod rounds;
+mod service;
+mod service_call;
+mod settings;
+mod transcript;
+
+pub use self::{
+    error::{ToolFailure, ToolLoopError, ToolPanicked, ZeroRounds},
+    future::ResponseFuture,
+    layer::ToolLoop,
+    service::ToolLoopService,
+    service_call::ServiceCall,
+    settings::UnknownTools,
+};

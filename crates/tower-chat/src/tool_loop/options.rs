@@ -1,0 +1,148 @@
+//! The options of each service call: the caller's, with the tools of the set declared.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tower_chat_core::{ChatOptions, ToolChoice, ToolDefinition};
+
+use crate::tool::Tools;
+
+/// The options of a run's service calls.
+pub(super) struct CallOptions {
+    caller: Arc<ChatOptions>,
+    declared: Option<Declared>,
+    cache: Arc<OptionsCache>,
+}
+
+/// What was made last, for the next run: copying definitions costs more than all else.
+#[derive(Default)]
+pub(super) struct OptionsCache(Mutex<Option<Declared>>);
+
+#[derive(Clone)]
+struct Declared {
+    caller: Arc<ChatOptions>,
+    tools: Tools,
+    options: Arc<ChatOptions>,
+}
+
+impl CallOptions {
+    pub(super) fn new(caller: Arc<ChatOptions>, cache: Arc<OptionsCache>) -> Self {
+        Self { caller, declared: None, cache }
+    }
+
+    /// The tools the caller declared.
+    pub(super) fn callers_tools(&self) -> &[ToolDefinition] {
+        &self.caller.tools
+    }
+
+    /// The caller's options with these tools declared.
+    pub(super) fn with_tools(&mut self, tools: &Tools) -> Arc<ChatOptions> {
+        if tools.is_empty() {
+            return self.caller.clone();
+        }
+        let is_current = |declared: &&Declared| declared.tools.is_same(tools);
+        if let Some(declared) = self.declared.as_ref().filter(is_current) {
+            return declared.options.clone();
+        }
+        let declared = self.cache.get(&self.caller, tools);
+        self.declared.insert(declared).options.clone()
+    }
+
+    /// The caller's options with no tools at all.
+    pub(super) fn without_tools(&self) -> Arc<ChatOptions> {
+        let mut options = self.caller.clone();
+        if !options.tools.is_empty() || options.tool_choice.is_some() {
+            let options = Arc::make_mut(&mut options);
+            options.tools.clear();
+            options.tool_choice = None;
+        }
+        options
+    }
+
+    /// Forgets what was meant for the first service call alone: a demand to use a tool would never
+    /// let the model answer, and a continuation is the first answer's.
+    pub(super) fn after_first_call(&mut self) {
+        let demands_tool =
+            matches!(self.caller.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_)));
+        if !demands_tool && self.caller.continuation.is_none() {
+            return;
+        }
+        let caller = Arc::make_mut(&mut self.caller);
+        caller.continuation = None;
+        if demands_tool {
+            caller.tool_choice = None;
+        }
+        self.declared = None;
+    }
+}
+
+impl OptionsCache {
+    fn get(&self, caller: &Arc<ChatOptions>, tools: &Tools) -> Declared {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(declared) = &*kept
+            && declared.tools.is_same(tools)
+            && declared.caller == *caller
+        {
+            return declared.clone();
+        }
+        let declared = Declared {
+            caller: caller.clone(),
+            tools: tools.clone(),
+            options: Arc::new(declare(caller, tools)),
+        };
+        kept.insert(declared).clone()
+    }
+}
+
+/// The caller's own declarations first, as far as the set has no tool of the name.
+fn declare(caller: &ChatOptions, tools: &Tools) -> ChatOptions {
+    let mut options = caller.clone();
+    options.tools.retain(|declared| tools.get(&declared.name).is_none());
+    options.tools.extend_from_slice(tools.definitions());
+    options
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn definition(name: &str, description: &str) -> ToolDefinition {
+        ToolDefinition::new(name, description, json!({}))
+    }
+
+    fn names(options: &ChatOptions) -> Vec<(&str, &str)> {
+        options.tools.iter().map(|t| (t.name.as_str(), t.description.as_str())).collect()
+    }
+
+    #[test]
+    fn the_set_wins_over_the_callers_declaration_of_a_name() {
+        let mut caller = ChatOptions::default();
+        caller.tools = vec![definition("a", "caller"), definition("b", "caller")];
+        let mut options = CallOptions::new(Arc::new(caller), Arc::default());
+        let tools = Tools::new().declare(definition("a", "set"));
+        assert_eq!(names(&options.with_tools(&tools)), [("b", "caller"), ("a", "set")]);
+    }
+
+    #[test]
+    fn equal_options_and_the_same_set_share_what_was_made() {
+        let cache = Arc::new(OptionsCache::default());
+        let tools = Tools::new().declare(definition("a", "1"));
+        let made = || CallOptions::new(Arc::default(), cache.clone()).with_tools(&tools);
+        assert!(Arc::ptr_eq(&made(), &made()));
+        let mut changed = ChatOptions::default();
+        changed.temperature = Some(0.5);
+        let made_of_changed = CallOptions::new(Arc::new(changed), cache.clone()).with_tools(&tools);
+        assert_eq!(made_of_changed.temperature, Some(0.5));
+        assert_eq!(made().temperature, None);
+    }
+
+    #[test]
+    fn a_changed_set_is_declared_anew() {
+        let mut options = CallOptions::new(Arc::default(), Arc::default());
+        let tools = Tools::new().declare(definition("a", "1"));
+        assert_eq!(names(&options.with_tools(&tools)), [("a", "1")]);
+        let tools = tools.declare(definition("b", "2"));
+        assert_eq!(names(&options.with_tools(&tools)), [("a", "1"), ("b", "2")]);
+    }
+}

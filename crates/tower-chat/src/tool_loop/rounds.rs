@@ -1,0 +1,420 @@
+//! One run of the loop: service call, tools, service call, tools, ..., answer.
+
+use std::{collections::VecDeque, future::poll_fn, sync::Arc};
+
+use futures_util::{StreamExt, stream};
+use tower_chat_core::{
+    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, Finish, Message,
+    RunId, TruncatedStream, Usage,
+};
+use tower_service::Service;
+
+use super::{
+    ServiceCall, ToolFailure, ToolLoopError, approvals,
+    batch::{self, Plan, PlannedCall},
+    execute::{Executor, Outcomes},
+    options::CallOptions,
+    settings::Settings,
+    transcript::{Outgoing, Transcript, without_sentinel},
+};
+use crate::{
+    approval::request_approvals_of,
+    replay::Replay,
+    tool::{RunContext, Tools},
+};
+
+/// Runs one request. The service is ready for the first service call.
+pub(super) async fn run<S>(
+    ready: S,
+    settings: Arc<Settings>,
+    request: ChatRequest,
+) -> Result<ChatResponse, BoxError>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    let streamed = request.options.stream;
+    let mut rounds = Rounds::new(ready, settings, request)?;
+    if !streamed {
+        return rounds.collect().await;
+    }
+    rounds.head().await?;
+    if rounds.is_complete() {
+        return rounds.collect().await;
+    }
+    let updates = stream::unfold(Box::new(rounds), |mut rounds| async move {
+        let update = rounds.next().await?;
+        Some((update, rounds))
+    });
+    Ok(ChatResponse::forward(updates))
+}
+
+/// A run under way: a source of updates that advances when it has none left to give.
+struct Rounds<S> {
+    service: S,
+    /// The service has promised to take the next call.
+    is_ready: bool,
+    settings: Arc<Settings>,
+    options: CallOptions,
+    context: Arc<RunContext>,
+    transcript: Transcript,
+    /// The tools that the model was told about last.
+    tools: Tools,
+    phase: Phase,
+    /// What the caller has not been given yet.
+    updates: VecDeque<ChatUpdate>,
+    outcomes: Outcomes,
+    tally: Tally,
+}
+
+/// What happens next.
+enum Phase {
+    Calling,
+    Reading(Reading),
+    Running { calls: Vec<PlannedCall>, finish: Finish },
+    Finishing(Finish),
+    Ended,
+}
+
+/// A response that is still coming.
+struct Reading {
+    response: ChatResponse,
+    messages: Vec<Arc<Message>>,
+    /// Queued messages that the call carried.
+    queued: Vec<Message>,
+    /// Nothing more is given on until the end: its calls may have to wait for consent, all of them
+    /// or none.
+    is_held: bool,
+}
+
+/// What is counted over a run.
+#[derive(Default)]
+struct Tally {
+    service_calls: u32,
+    usage: Usage,
+    /// Batches so far, approved ones included.
+    batches: usize,
+    /// Rounds so far, as the limit counts them.
+    rounds: usize,
+    tool_calls: usize,
+    failing_rounds: usize,
+    failures: Vec<ToolFailure>,
+}
+
+impl<S> Rounds<S>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    fn new(
+        ready: S,
+        settings: Arc<Settings>,
+        mut request: ChatRequest,
+    ) -> Result<Self, ToolLoopError> {
+        let handle = request.run_handle();
+        let conversation = request.conversation();
+        let run = conversation.map_or_else(RunId::new, |conversation| conversation.run);
+        let transcript = Transcript::whole(&request, run, Replay::lenient());
+        let tools = settings.source.tools();
+        let approved = approved(&request, &transcript, &tools)?;
+        let mut tally = Tally::default();
+        let phase = if approved.is_empty() {
+            Phase::Calling
+        } else {
+            tally.charged(approved, settings.call_budget, Finish::default())
+        };
+        Ok(Self {
+            service: ready,
+            is_ready: true,
+            options: CallOptions::new(request.options, settings.options.clone()),
+            settings,
+            context: Arc::new(RunContext { run, handle, extensions: request.extensions }),
+            transcript,
+            tools,
+            phase,
+            updates: VecDeque::new(),
+            outcomes: Outcomes::default(),
+            tally,
+        })
+    }
+
+    /// The whole answer, once the run is complete.
+    async fn collect(mut self) -> Result<ChatResponse, BoxError> {
+        let mut messages = Vec::new();
+        while let Some(update) = self.next().await {
+            match update? {
+                ChatUpdate::Message(message) => messages.push(message),
+                ChatUpdate::Finish(finish) => return Ok(ChatResponse::whole(messages, finish)),
+                _ => {}
+            }
+        }
+        Err(TruncatedStream::default().into())
+    }
+
+    /// Advances until the first service call has answered, or the run ended without one.
+    async fn head(&mut self) -> Result<(), BoxError> {
+        while self.tally.service_calls == 0 && !self.is_complete() {
+            self.advance().await?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is left to be waited for.
+    fn is_complete(&self) -> bool {
+        matches!(self.phase, Phase::Finishing(_) | Phase::Ended)
+    }
+
+    async fn next(&mut self) -> Option<Result<ChatUpdate, BoxError>> {
+        loop {
+            if !matches!(self.phase, Phase::Reading(Reading { is_held: true, .. }))
+                && let Some(update) = self.updates.pop_front()
+            {
+                return Some(Ok(update));
+            }
+            match std::mem::replace(&mut self.phase, Phase::Ended) {
+                Phase::Ended => return None,
+                Phase::Finishing(finish) => return Some(Ok(ChatUpdate::Finish(finish))),
+                phase => {
+                    self.phase = phase;
+                    if let Err(error) = self.advance().await {
+                        return Some(Err(error));
+                    }
+                }
+            }
+        }
+    }
+
+    /// One step; a step that fails ends the run.
+    async fn advance(&mut self) -> Result<(), BoxError> {
+        match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Calling => self.call().await,
+            Phase::Reading(reading) => self.read(reading).await,
+            Phase::Running { calls, finish } => self.run_tools(calls, finish).await,
+            phase @ (Phase::Finishing(_) | Phase::Ended) => {
+                self.phase = phase;
+                Ok(())
+            }
+        }
+    }
+
+    async fn call(&mut self) -> Result<(), BoxError> {
+        if !std::mem::take(&mut self.is_ready) {
+            poll_fn(|cx| self.service.poll_ready(cx)).await.map_err(Into::into)?;
+        }
+        let queued = self.take_queued();
+        let request = self.next_request();
+        let response = match self.service.call(request).await.map_err(Into::into) {
+            Ok(response) => response,
+            Err(error) => {
+                self.context.handle.put_back(queued);
+                return Err(error);
+            }
+        };
+        self.options.after_first_call();
+        match response.try_into_answer() {
+            Ok(Answer { messages, finish, .. }) => {
+                let messages = messages
+                    .into_iter()
+                    .map(|message| self.transcript.number(message))
+                    .inspect(|message| self.updates.push_back(ChatUpdate::Message(message.clone())))
+                    .collect();
+                self.answered(messages, finish);
+            }
+            Err(response) => {
+                let messages = Vec::new();
+                self.phase = Phase::Reading(Reading { response, messages, queued, is_held: false });
+            }
+        }
+        Ok(())
+    }
+
+    fn take_queued(&mut self) -> Vec<Message> {
+        let queued = self.context.handle.take_queued();
+        for message in &queued {
+            self.add(message.clone());
+        }
+        queued
+    }
+
+    /// Adds a message that did not come from the model.
+    fn add(&mut self, message: Message) {
+        let message = self.transcript.number(Arc::new(message));
+        self.transcript.push_unsent(&message);
+        self.updates.push_back(ChatUpdate::Message(message));
+    }
+
+    fn next_request(&mut self) -> ChatRequest {
+        self.tools = self.settings.source.tools();
+        let options = if self.is_last_call() {
+            self.options.without_tools()
+        } else {
+            self.options.with_tools(&self.tools)
+        };
+        let Outgoing { messages, new_from, conversation_id } = self.transcript.outgoing();
+        let mut request = ChatRequest::new(messages).with_options(options);
+        request.new_from = new_from;
+        request.conversation_id = conversation_id;
+        request.extensions = self.context.extensions.clone();
+        request.extensions.insert(ServiceCall { ordinal: self.tally.service_calls });
+        self.tally.service_calls += 1;
+        request
+    }
+
+    /// Whether all rounds are used up, so that the model must answer without tools.
+    fn is_last_call(&self) -> bool {
+        self.settings.max_rounds.is_some_and(|most| self.tally.rounds >= most.get())
+    }
+
+    async fn read(&mut self, mut reading: Reading) -> Result<(), BoxError> {
+        let update = match reading.response.next().await {
+            Some(Ok(update)) => update,
+            ended => {
+                self.context.handle.put_back(reading.queued);
+                return Err(match ended {
+                    Some(Err(error)) => error,
+                    _ => TruncatedStream::default().into(),
+                });
+            }
+        };
+        match update {
+            ChatUpdate::Finish(finish) => {
+                self.answered(reading.messages, finish);
+                return Ok(());
+            }
+            ChatUpdate::Message(message) => {
+                let message = self.transcript.number(message);
+                let has_calls = message.calls().next().is_some();
+                reading.is_held |= has_calls && self.tools.any_needs_approval();
+                reading.messages.push(message.clone());
+                self.updates.push_back(ChatUpdate::Message(message));
+            }
+            delta => self.updates.push_back(delta),
+        }
+        self.phase = Phase::Reading(reading);
+        Ok(())
+    }
+
+    /// Decides what follows a complete response.
+    fn answered(&mut self, messages: Vec<Arc<Message>>, mut finish: Finish) {
+        self.tally.usage += finish.usage;
+        finish.usage = self.tally.usage;
+        self.transcript.answered(finish.conversation_id.clone());
+        finish.conversation_id = without_sentinel(finish.conversation_id);
+        for message in &messages {
+            self.transcript.push_sent(message);
+        }
+        let plan = batch::plan(
+            &messages,
+            &self.tools,
+            self.options.callers_tools(),
+            self.settings.unknown_tools,
+        );
+        self.phase = match plan {
+            Plan::Answer if self.context.handle.has_queued() => Phase::Calling,
+            Plan::Run(calls) if !self.is_last_call() => {
+                self.tally.rounds += 1;
+                self.tally.charged(calls, self.settings.call_budget, finish)
+            }
+            Plan::Answer | Plan::Return | Plan::Run(_) => Phase::Finishing(finish),
+            Plan::Ask => {
+                self.ask(messages);
+                Phase::Finishing(finish)
+            }
+        };
+    }
+
+    /// Gives the response on with its calls as requests for consent.
+    fn ask(&mut self, messages: Vec<Arc<Message>>) {
+        let asking = request_approvals_of(messages, self.tools.definitions());
+        // The response's messages are the last there are, and those with calls were held back.
+        let given = self.updates.iter_mut().rev().filter_map(|update| match update {
+            ChatUpdate::Message(message) => Some(message),
+            _ => None,
+        });
+        for (given, asking) in given.zip(asking.into_iter().rev()) {
+            *given = asking;
+        }
+    }
+
+    async fn run_tools(&mut self, calls: Vec<PlannedCall>, finish: Finish) -> Result<(), BoxError> {
+        if std::mem::take(&mut self.is_ready) {
+            // A tool may call the same service; the place this clone holds must not be missing.
+            self.service = self.service.clone();
+        }
+        let executor = Executor {
+            settings: self.settings.clone(),
+            context: self.context.clone(),
+            round_index: self.tally.batches,
+        };
+        self.tally.batches += 1;
+        executor.execute(calls, &mut self.outcomes).await;
+        let failures = self.outcomes.take_failures();
+        self.tally.failed(
+            failures,
+            self.settings.max_failing_rounds,
+            self.context.conversation(),
+        )?;
+        let terminate = self.outcomes.terminate();
+        if let Some(message) = self.outcomes.take_message() {
+            self.add(message);
+        }
+        self.phase = if terminate { Phase::Finishing(finish) } else { Phase::Calling };
+        Ok(())
+    }
+}
+
+impl Tally {
+    /// Takes a batch of calls off the budget.
+    fn charged(
+        &mut self,
+        mut calls: Vec<PlannedCall>,
+        budget: Option<usize>,
+        finish: Finish,
+    ) -> Phase {
+        batch::charge(&mut calls, &mut self.tool_calls, budget);
+        Phase::Running { calls, finish }
+    }
+
+    /// Takes note of the failures of a batch, and fails the run where there are too many in a row.
+    fn failed(
+        &mut self,
+        failures: Vec<ToolFailure>,
+        most: Option<usize>,
+        conversation: Option<&ConversationKey>,
+    ) -> Result<(), ToolLoopError> {
+        let Some(most) = most else { return Ok(()) };
+        if failures.is_empty() {
+            self.failing_rounds = 0;
+            self.failures.clear();
+            return Ok(());
+        }
+        self.failing_rounds += 1;
+        self.failures.extend(failures);
+        if self.failing_rounds <= most {
+            return Ok(());
+        }
+        Err(ToolLoopError::ConsecutiveFailures {
+            rounds: self.failing_rounds,
+            failures: std::mem::take(&mut self.failures),
+            conversation: conversation.cloned(),
+        })
+    }
+}
+
+/// The waiting calls that the request's own messages answer.
+fn approved(
+    request: &ChatRequest,
+    transcript: &Transcript,
+    tools: &Tools,
+) -> Result<Vec<PlannedCall>, ToolLoopError> {
+    let answers = approvals::answers(request.messages.iter_from(request.new_from));
+    if answers.is_empty() {
+        return Ok(Vec::new());
+    }
+    approvals::decide(transcript.pending_approvals(), answers, tools).map_err(|ids| {
+        let conversation = request.conversation().map(|conversation| conversation.key.clone());
+        ToolLoopError::ApprovalMissing { ids, conversation }
+    })
+}

@@ -1,0 +1,55 @@
+//! The service the layer makes.
+
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
+use tower_service::Service;
+
+use super::{future::ResponseFuture, rounds, settings::Settings};
+
+/// What [`ToolLoop`](super::ToolLoop) makes of a service.
+///
+/// Its errors are those of the inner service, and
+/// [`ToolLoopError`](super::ToolLoopError), as [`BoxError`]s.
+#[derive(Clone)]
+pub struct ToolLoopService<S> {
+    inner: S,
+    settings: Arc<Settings>,
+}
+
+impl<S> ToolLoopService<S> {
+    pub(super) fn new(inner: S, settings: Arc<Settings>) -> Self {
+        Self { inner, settings }
+    }
+}
+
+impl<S> Service<ChatRequest> for ToolLoopService<S>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    type Response = ChatResponse;
+    type Error = BoxError;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: ChatRequest) -> ResponseFuture {
+        let fresh = self.inner.clone();
+        let ready = std::mem::replace(&mut self.inner, fresh);
+        ResponseFuture::new(rounds::run(ready, self.settings.clone(), request))
+    }
+}
+
+impl<S: fmt::Debug> fmt::Debug for ToolLoopService<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ToolLoopService").field("inner", &self.inner).finish_non_exhaustive()
+    }
+}

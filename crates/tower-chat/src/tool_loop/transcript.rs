@@ -1,0 +1,118 @@
+//! What the run has said so far, and what of it the next service call must carry.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    ApprovalRequest, ChatRequest, ConversationId, Message, MessageId, Messages, RunId,
+};
+
+use crate::replay::Replay;
+
+/// The messages of a run as the loop sends them.
+pub(super) struct Transcript {
+    run: RunId,
+    next_index: u32,
+    history: Option<WholeHistory>,
+    /// What no service call has carried yet.
+    unsent: Messages,
+    /// Where the run's own messages begin in `unsent`.
+    unsent_from: usize,
+    only_unsent: bool,
+    conversation_id: Option<ConversationId>,
+}
+
+/// Everything, for a service that keeps no history itself.
+struct WholeHistory {
+    prefix: Messages,
+    replay: Replay,
+}
+
+/// The messages of one service call.
+pub(super) struct Outgoing {
+    pub(super) messages: Messages,
+    pub(super) new_from: usize,
+    pub(super) conversation_id: Option<ConversationId>,
+}
+
+impl Transcript {
+    /// The transcript of a run whose service calls carry the whole history until somebody below
+    /// says that he keeps it. The replay stands where the request's own messages begin.
+    pub(super) fn whole(request: &ChatRequest, run: RunId, mut replay: Replay) -> Self {
+        replay.push_from(&request.messages, request.new_from);
+        let prefix = request.messages.take(request.new_from);
+        let history = Some(WholeHistory { prefix, replay });
+        Self { history, only_unsent: false, ..Self::only_unsent(request, run) }
+    }
+
+    /// The transcript of a run whose history a layer below keeps and puts before each call.
+    pub(super) fn only_unsent(request: &ChatRequest, run: RunId) -> Self {
+        let own = request.messages.len().saturating_sub(request.new_from);
+        Self {
+            run,
+            next_index: u32::try_from(own).unwrap_or(u32::MAX),
+            history: None,
+            unsent: request.messages.clone(),
+            unsent_from: request.new_from,
+            only_unsent: true,
+            conversation_id: without_sentinel(request.conversation_id.clone()),
+        }
+    }
+
+    /// Gives a message its place in the run, unless it has one: a persister below gives its own.
+    pub(super) fn number(&mut self, mut message: Arc<Message>) -> Arc<Message> {
+        match message.id {
+            Some(id) if id.run == self.run => self.next_index = id.index.saturating_add(1),
+            Some(_) => {}
+            None => {
+                let id = MessageId { run: self.run, index: self.next_index };
+                self.next_index = self.next_index.saturating_add(1);
+                Arc::make_mut(&mut message).id = Some(id);
+            }
+        }
+        message
+    }
+
+    /// Takes a message that the next service call must carry.
+    pub(super) fn push_unsent(&mut self, message: &Arc<Message>) {
+        self.unsent.push(message.clone());
+        self.push_sent(message);
+    }
+
+    /// Takes a message that came from below.
+    pub(super) fn push_sent(&mut self, message: &Arc<Message>) {
+        if let Some(history) = &mut self.history {
+            history.replay.push(message);
+        }
+    }
+
+    /// The approval requests among the messages that wait for an answer, in batches.
+    pub(super) fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
+        self.history.as_ref().map(|history| history.replay.pending_approvals()).unwrap_or_default()
+    }
+
+    /// Takes note of who keeps the history, as a response says.
+    pub(super) fn answered(&mut self, conversation_id: Option<ConversationId>) {
+        self.only_unsent = self.history.is_none() || conversation_id.is_some();
+        self.conversation_id = without_sentinel(conversation_id);
+    }
+
+    /// What the next service call carries.
+    pub(super) fn outgoing(&mut self) -> Outgoing {
+        let unsent = std::mem::take(&mut self.unsent);
+        let unsent_from = std::mem::take(&mut self.unsent_from);
+        let conversation_id = self.conversation_id.clone();
+        match &self.history {
+            Some(WholeHistory { prefix, replay }) if !self.only_unsent => {
+                let mut messages = prefix.clone();
+                messages.append(&replay.view());
+                Outgoing { messages, new_from: prefix.len(), conversation_id }
+            }
+            Some(_) | None => Outgoing { messages: unsent, new_from: unsent_from, conversation_id },
+        }
+    }
+}
+
+/// The sentinel is for the loop alone.
+pub(super) fn without_sentinel(id: Option<ConversationId>) -> Option<ConversationId> {
+    id.filter(|id| id.service_id().is_some())
+}
