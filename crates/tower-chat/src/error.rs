@@ -113,12 +113,6 @@ pub enum PersistenceError {
         /// The conversation.
         key: ConversationKey,
     },
-    /// A tool started a run on a conversation whose own run is waiting for that tool.
-    #[error("a tool started a run on conversation {key}, whose own run is waiting for it")]
-    NestedInItself {
-        /// The conversation.
-        key: ConversationKey,
-    },
     /// A request goes on with a background answer and brings messages too.
     #[error("a request with a continuation token takes no messages, but has {messages}")]
     MessagesWithContinuation {

@@ -21,6 +21,10 @@ impl ResponseFuture {
     ) -> Self {
         Self(Box::pin(future))
     }
+
+    pub(crate) fn from_boxed(future: BoxFuture<'static, Result<ChatResponse, BoxError>>) -> Self {
+        Self(future)
+    }
 }
 
 impl Future for ResponseFuture {

@@ -6,6 +6,7 @@ mod error;
 mod future;
 mod per_run;
 mod per_service_call;
+mod pipeline;
 mod policy;
 pub mod replay;
 pub mod run;
@@ -19,5 +20,8 @@ pub use self::{
     future::ResponseFuture,
     per_run::{PerRunPersistence, PerRunPersistenceService},
     per_service_call::{PerServiceCallPersistence, PerServiceCallPersistenceService},
+    pipeline::{BuildError, ChatPipeline, ChatPipelineBuilder, DeadlineExceeded},
     policy::{ConflictPolicy, MissingPersister, PersistenceMode, PersistencePolicy, StoreFailure},
+    tool::{Tool, ToolContext, ToolOutput, ToolSource, Tools, tool_fn},
+    tool_loop::{ToolLoop, ToolLoopError},
 };

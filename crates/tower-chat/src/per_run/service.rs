@@ -10,6 +10,7 @@ use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
     run::{OpenRun, Run, strip_sentinel},
+    tool::RunAncestry,
 };
 
 /// The service that [`PerRunPersistence`] makes.
@@ -62,6 +63,7 @@ where
     let Some(conversation) = request.conversation().cloned() else {
         return Err(PersistenceError::NoConversation { layer: LAYER }.into());
     };
+    RunAncestry::check(&request)?;
     let mode = request.extensions.get::<PersistenceMode>().copied().unwrap_or(layer.mode);
     let run = Run::begin(&layer.store, layer.policy, mode, conversation, &request).await?;
     if let Some(answer) = run.stored_answer(&request) {

@@ -10,6 +10,7 @@ use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
     run::{OpenCall, PersisterAbove, Run, StartedCall},
+    tool::RunAncestry,
 };
 
 /// The service that [`PerServiceCallPersistence`] makes.
@@ -61,6 +62,7 @@ where
     let run = match request.extensions.get::<Run>() {
         Some(run) => run.clone(),
         None => {
+            RunAncestry::check(&request)?;
             let run = lone_run(&layer, &request).await?;
             if let Some(answer) = run.repeated_answer(&request) {
                 return Ok(answer.into());

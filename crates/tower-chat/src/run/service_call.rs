@@ -12,7 +12,7 @@ use super::{
     submission::FailedSubmission,
 };
 use crate::{
-    NotStored, PersistenceError, StoreFailure, approval::request_approvals, replay::Replay,
+    NotStored, PersistenceError, StoreFailure, approval::request_approvals_of, replay::Replay,
 };
 
 /// A service call that was begun: it is stored if it completes, and its inputs are stored if it is
@@ -222,11 +222,8 @@ impl OpenCall {
         let (service_id, recording) = (state.service_id.clone(), state.recording);
         let adopted = run.adopt_service_id(service_id.as_ref(), recording, &answer)?;
         let first = state.added.len() + inputs.len();
-        answer.messages = run
-            .number(first, std::mem::take(&mut answer.messages))
-            .into_iter()
-            .map(|message| request_approvals(message, &self.options.tools))
-            .collect();
+        let messages = run.number(first, std::mem::take(&mut answer.messages));
+        answer.messages = request_approvals_of(messages, &self.options.tools);
         if adopted.service_id.is_none() && !self.options.is_background() {
             answer.finish.conversation_id = Some(ConversationId::LocalHistory);
         }

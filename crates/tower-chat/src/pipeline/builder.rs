@@ -1,0 +1,211 @@
+//! Puts the layers where they belong, and refuses what cannot work.
+
+use std::{any::type_name, fmt, sync::Arc, time::Duration};
+
+use tower::util::BoxCloneSyncService;
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse, store::HistoryStore};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::{BuildError, ChatPipeline, deadline::Deadline};
+use crate::{
+    PerRunPersistence, PerRunPersistenceService, PerServiceCallPersistence,
+    PerServiceCallPersistenceService, PersistenceMode, PersistencePolicy, ToolLoop, ToolSource,
+    Tools,
+};
+
+/// Collects what a [`ChatPipeline`] is made of.
+///
+/// The layers, from the outside in: deadline, `PerRunPersistence`, `ToolLoop`,
+/// `PerServiceCallPersistence`, the client.
+///
+/// | `use_client_as_is` | mode | what is built |
+/// |---|---|---|
+/// | no | per run | tool loop; the run is appended at its end |
+/// | no | per service call | tool loop; the layer under it appends each service call |
+/// | yes | per run | nothing inside the client is touched; the run is appended at its end |
+/// | yes | per service call | the client's own stack must hold `PerServiceCallPersistence`; if it does not report itself the run warns, or fails ([`MissingPersister`](crate::MissingPersister)) |
+///
+/// Without a store the pipeline keeps no history.
+#[must_use = "a builder does nothing until it is built"]
+pub struct ChatPipelineBuilder<S> {
+    client: S,
+    tools: Option<Arc<dyn ToolSource>>,
+    tool_loop: Option<ToolLoop>,
+    no_tool_loop: bool,
+    client_as_is: bool,
+    store: Option<Arc<dyn HistoryStore>>,
+    mode: Option<PersistenceMode>,
+    policy: Option<PersistencePolicy>,
+    deadline: Option<Duration>,
+}
+
+impl<S> ChatPipelineBuilder<S> {
+    pub(super) fn new(client: S) -> Self {
+        Self {
+            client,
+            tools: None,
+            tool_loop: None,
+            no_tool_loop: false,
+            client_as_is: false,
+            store: None,
+            mode: None,
+            policy: None,
+            deadline: None,
+        }
+    }
+
+    /// The tools the model may ask for, with the tool loop's defaults.
+    pub fn tools(mut self, tools: impl ToolSource) -> Self {
+        self.tools = Some(Arc::new(tools));
+        self
+    }
+
+    /// A tool loop with settings of its own, in place of [`tools`](Self::tools).
+    pub fn tool_loop(mut self, tool_loop: ToolLoop) -> Self {
+        self.tool_loop = Some(tool_loop);
+        self
+    }
+
+    /// No tool loop: tool calls go back to the caller as they come.
+    pub fn without_tool_loop(mut self) -> Self {
+        self.no_tool_loop = true;
+        self
+    }
+
+    /// Keeps the history of conversations in a store.
+    pub fn history(mut self, store: impl HistoryStore) -> Self {
+        self.store = Some(Arc::new(store));
+        self
+    }
+
+    /// When messages become durable. A request extension of the same type chooses for one request.
+    pub fn persistence(mut self, mode: PersistenceMode) -> Self {
+        self.mode = Some(mode);
+        self
+    }
+
+    /// All other choices about persistence.
+    pub fn policy(mut self, policy: PersistencePolicy) -> Self {
+        self.policy = Some(policy);
+        self
+    }
+
+    /// Takes the client with a tool loop and a `PerServiceCallPersistence` of its own, and adds
+    /// nothing between it and the run.
+    pub fn use_client_as_is(mut self, as_is: bool) -> Self {
+        self.client_as_is = as_is;
+        self
+    }
+
+    /// Bounds the whole answer, streamed ones to their end. At the deadline the run is dropped,
+    /// and stored as for a caller who goes away.
+    pub fn deadline(mut self, after: Duration) -> Self {
+        self.deadline = Some(after);
+        self
+    }
+}
+
+impl<S> ChatPipelineBuilder<S>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    /// Builds the pipeline.
+    ///
+    /// A second persister is recognised by the client's type. One that hides in a boxed client is
+    /// found by its first call instead.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`], where the configuration contradicts itself.
+    pub fn build(self) -> Result<ChatPipeline, BuildError> {
+        self.check()?;
+        let Self { client, tools, tool_loop, no_tool_loop, client_as_is, .. } = self;
+        let tool_loop = match (no_tool_loop, tool_loop, tools) {
+            (true, _, _) => None,
+            (false, Some(tool_loop), _) => Some(tool_loop),
+            (false, None, Some(tools)) => Some(ToolLoop::new(tools)),
+            (false, None, None) => Some(ToolLoop::new(Tools::new())),
+        };
+        let tool_loop = tool_loop.filter(|_| !client_as_is);
+        let Some(store) = self.store else {
+            return Ok(finish(maybe(tool_loop, client), self.deadline));
+        };
+        let above = PerRunPersistence::new(store.clone())
+            .mode(self.mode.unwrap_or_default())
+            .policy(self.policy.unwrap_or_default());
+        if client_as_is {
+            return Ok(finish(above.layer(client), self.deadline));
+        }
+        let below = PerServiceCallPersistence::new(store).layer(client);
+        Ok(finish(above.layer(maybe(tool_loop, below)), self.deadline))
+    }
+
+    fn check(&self) -> Result<(), BuildError> {
+        let has_tools = self.tools.is_some() || self.tool_loop.is_some();
+        if has_tools && self.client_as_is {
+            return Err(BuildError::ToolsForClientAsIs);
+        }
+        if has_tools && self.no_tool_loop {
+            return Err(BuildError::ToolsWithoutLoop);
+        }
+        if self.store.is_none() && (self.mode.is_some() || self.policy.is_some()) {
+            return Err(BuildError::NoStore);
+        }
+        if self.store.is_some() && holds::<S, PerRunPersistenceService<()>>() {
+            return Err(BuildError::PersisterTwice { layer: "PerRunPersistence" });
+        }
+        let adds_persister = self.store.is_some() && !self.client_as_is;
+        if adds_persister && holds::<S, PerServiceCallPersistenceService<()>>() {
+            return Err(BuildError::PersisterTwice { layer: "PerServiceCallPersistence" });
+        }
+        Ok(())
+    }
+}
+
+/// Whether a service's type is, or wraps, a service of the same generic type as `Wanted`.
+fn holds<S, Wanted>() -> bool {
+    let wanted = type_name::<Wanted>();
+    let wanted = wanted.split_once('<').map_or(wanted, |(name, _)| name);
+    type_name::<S>().contains(wanted)
+}
+
+fn maybe<S>(
+    tool_loop: Option<ToolLoop>,
+    inner: S,
+) -> BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    match tool_loop {
+        Some(tool_loop) => BoxCloneSyncService::new(tool_loop.layer(inner)),
+        None => BoxCloneSyncService::new(tower::ServiceExt::map_err(inner, Into::into)),
+    }
+}
+
+fn finish<S>(service: S, deadline: Option<Duration>) -> ChatPipeline
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    let service = tower::ServiceExt::map_err(service, Into::into);
+    ChatPipeline(match deadline {
+        Some(after) => BoxCloneSyncService::new(Deadline::new(service, after)),
+        None => BoxCloneSyncService::new(service),
+    })
+}
+
+impl<S> fmt::Debug for ChatPipelineBuilder<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChatPipelineBuilder")
+            .field("client_as_is", &self.client_as_is)
+            .field("mode", &self.mode)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,28 @@
+//! What cannot be built.
+
+/// A pipeline's configuration contradicts itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The client is used as it is, so nothing could call the tools.
+    #[error(
+        "tools were given, but the client is used as it is and gets no tool loop: \
+         put ToolLoop into the client's own stack, or drop use_client_as_is"
+    )]
+    ToolsForClientAsIs,
+    /// There is no tool loop that could call the tools.
+    #[error("tools were given, but the pipeline has no tool loop: drop without_tool_loop")]
+    ToolsWithoutLoop,
+    /// Nothing can be persisted without a store.
+    #[error("a persistence mode or policy was chosen, but no store: add history(store)")]
+    NoStore,
+    /// The client has a layer already that the pipeline would add again.
+    #[error(
+        "the client's own stack holds {layer} already, and everything would be stored twice: \
+         remove it there, or use the client as it is"
+    )]
+    PersisterTwice {
+        /// The layer.
+        layer: &'static str,
+    },
+}

@@ -1,0 +1,68 @@
+//! The whole stack from one builder.
+
+mod builder;
+mod deadline;
+mod error;
+
+use std::{
+    fmt,
+    task::{Context, Poll},
+};
+
+use tower::util::BoxCloneSyncService;
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
+use tower_service::Service;
+
+pub use self::{builder::ChatPipelineBuilder, deadline::DeadlineExceeded, error::BuildError};
+use crate::ResponseFuture;
+
+/// A client with its tool loop and its history, ready to be called.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use tower::{Service, ServiceExt, service_fn};
+/// use tower_chat::{ChatPipeline, core::*};
+/// let leaf = service_fn(|request: ChatRequest| async move {
+///     let seen = request.messages.len();
+///     Ok::<_, BoxError>(ChatResponse::whole([Message::assistant(format!("{seen}"))], Finish::stop()))
+/// });
+/// let mut client = ChatPipeline::builder(leaf).history(MemoryStore::new()).build()?;
+/// let key = ConversationKey::new("alice", "support");
+/// for seen in ["1", "3"] {
+///     let request = ChatRequest::user("hello").in_conversation(key.clone());
+///     let answer = client.ready().await?.call(request).await?.collect().await?;
+///     assert_eq!(answer.text(), seen);
+/// }
+/// # Ok::<(), BoxError>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct ChatPipeline(BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>);
+
+impl ChatPipeline {
+    /// Builds a pipeline over a client: a leaf, or a leaf below ordinary tower layers (retry,
+    /// timeout, cache).
+    pub fn builder<S>(client: S) -> ChatPipelineBuilder<S> {
+        ChatPipelineBuilder::new(client)
+    }
+}
+
+impl Service<ChatRequest> for ChatPipeline {
+    type Response = ChatResponse;
+    type Error = BoxError;
+    type Future = ResponseFuture;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: ChatRequest) -> ResponseFuture {
+        ResponseFuture::from_boxed(self.0.call(request))
+    }
+}
+
+impl fmt::Debug for ChatPipeline {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ChatPipeline")
+    }
+}
