@@ -124,6 +124,9 @@ async fn a_ticket_tells_the_outcome_or_that_the_store_is_gone() {
     drop(sender);
     let error = Ticket::waiting(receiver).await.expect_err("nobody is left");
     assert!(matches!(error.source, StoreError::Closed));
+    let inner = Ticket::done(Ok(revision));
+    let watched = Ticket::watching(async { inner.await.map(|found| found.after(RunId::new(), 1)) });
+    assert_eq!(watched.await.expect("done").sequence, 3);
 }
 
 #[test]

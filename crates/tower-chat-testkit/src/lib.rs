@@ -1,1 +1,20 @@
-//! Test doubles for tower-chat: scripted leaf, failing store, store contract, transcript player.
+//! Test doubles for tower-chat.
+//!
+//! - [`ScriptedLeaf`] is a model that answers from a script and remembers what it was sent;
+//! - [`FaultyStore`] makes any store fail, or hold its writes, on command;
+//! - [`store_contract!`] tests everything that [`HistoryStore`](tower_chat_core::store::HistoryStore)
+//!   promises, with one line in the crate of a store.
+//!
+//! None of them sleeps or looks at a clock: a [`Gate`] says when something has been reached, and
+//! decides when it goes on.
+
+mod faulty_store;
+mod gate;
+mod scripted_leaf;
+pub mod store_contract;
+
+pub use self::{
+    faulty_store::FaultyStore,
+    gate::Gate,
+    scripted_leaf::{LeafError, ScriptedLeaf, Step},
+};

@@ -1,11 +1,13 @@
 //! The outcome of a submission.
 
 use std::{
+    fmt,
     future::Future,
     pin::Pin,
     task::{Context, Poll},
 };
 
+use futures_core::future::BoxFuture;
 use tokio::sync::oneshot;
 
 use super::{AppendError, Revision, StoreError};
@@ -13,13 +15,12 @@ use super::{AppendError, Revision, StoreError};
 /// Resolves when the writes of one submission are durable, or one of them has failed.
 ///
 /// The store owns the writes whether or not the ticket is awaited; dropping it cancels nothing.
-#[derive(Debug)]
 pub struct Ticket(State);
 
-#[derive(Debug)]
 enum State {
     Done(Option<Result<Revision, AppendError>>),
     Waiting(oneshot::Receiver<Result<Revision, AppendError>>),
+    Watching(BoxFuture<'static, Result<Revision, AppendError>>),
 }
 
 impl Ticket {
@@ -33,6 +34,15 @@ impl Ticket {
     pub fn waiting(outcome: oneshot::Receiver<Result<Revision, AppendError>>) -> Self {
         Self(State::Waiting(outcome))
     }
+
+    /// The outcome that a future tells, for a store that puts something around another's ticket.
+    ///
+    /// The future only watches: nobody may ever poll it, and the writes go on all the same.
+    pub fn watching(
+        outcome: impl Future<Output = Result<Revision, AppendError>> + Send + 'static,
+    ) -> Self {
+        Self(State::Watching(Box::pin(outcome)))
+    }
 }
 
 impl Future for Ticket {
@@ -45,6 +55,16 @@ impl Future for Ticket {
             State::Waiting(receiver) => {
                 Pin::new(receiver).poll(cx).map(|outcome| outcome.unwrap_or_else(|_| gone()))
             }
+            State::Watching(outcome) => outcome.as_mut().poll(cx),
+        }
+    }
+}
+
+impl fmt::Debug for Ticket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            State::Done(outcome) => f.debug_tuple("Ticket").field(outcome).finish(),
+            State::Waiting(_) | State::Watching(_) => f.write_str("Ticket(waiting)"),
         }
     }
 }

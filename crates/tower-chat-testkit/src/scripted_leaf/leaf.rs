@@ -1,0 +1,147 @@
+//! The leaf itself.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+};
+
+use futures_util::future::BoxFuture;
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
+use tower_service::Service;
+
+use super::{
+    LeafError, Step,
+    step::Reply,
+    updates::{of_answer, stream},
+};
+use crate::Gate;
+
+/// A model that answers each call with the next [`Step`] of a script, and keeps every request.
+///
+/// Clones share script and requests. It is as strict as a real leaf: a request that carries the
+/// sentinel is refused, and so is a call on a clone that was not polled to readiness; neither uses
+/// up a step. A call beyond the script fails with [`LeafError::Exhausted`].
+///
+/// An answer comes whole or as a stream, as the request's options say, unless its step forces one;
+/// an answer that is interrupted always is a stream. A stream has deltas, then the message, for
+/// each message, then the finish.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use tower_chat_core::ChatRequest;
+/// use tower_chat_testkit::{ScriptedLeaf, Step};
+/// use tower_service::Service;
+/// let mut leaf = ScriptedLeaf::new([Step::text("hello")]);
+/// std::future::poll_fn(|cx| leaf.poll_ready(cx)).await?;
+/// let answer = leaf.call(ChatRequest::user("hi")).await?.collect().await?;
+/// assert_eq!(answer.text(), "hello");
+/// assert_eq!(leaf.requests()[0].messages.len(), 1);
+/// # Ok::<(), tower_chat_core::BoxError>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug)]
+pub struct ScriptedLeaf {
+    shared: Arc<Shared>,
+    ready: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    script: Mutex<Script>,
+    arrivals: Gate,
+}
+
+#[derive(Debug)]
+struct Script {
+    steps: VecDeque<Step>,
+    requests: Vec<ChatRequest>,
+}
+
+impl ScriptedLeaf {
+    /// A leaf that takes one step for each call.
+    pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
+        let script = Script { steps: steps.into_iter().collect(), requests: Vec::new() };
+        let shared = Shared { script: Mutex::new(script), arrivals: Gate::closed() };
+        Self { shared: Arc::new(shared), ready: false }
+    }
+
+    /// Adds a step at the end of the script.
+    pub fn push(&self, step: Step) {
+        self.script().steps.push_back(step);
+    }
+
+    /// Every request that was sent, refused ones too, oldest first.
+    pub fn requests(&self) -> Vec<ChatRequest> {
+        self.script().requests.clone()
+    }
+
+    /// How many steps no call has taken yet.
+    pub fn remaining(&self) -> usize {
+        self.script().steps.len()
+    }
+
+    /// Waits until `count` calls have arrived, counted from the first.
+    pub async fn called(&self, count: usize) {
+        self.shared.arrivals.reached(count).await;
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.shared.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Keeps the request and takes the step that answers it.
+    fn take_step(&self, request: &ChatRequest, was_ready: bool) -> Result<Step, BoxError> {
+        let mut script = self.script();
+        script.requests.push(request.clone());
+        let call = script.requests.len();
+        if !was_ready {
+            return Err(LeafError::NotReady { call }.into());
+        }
+        request.service_id()?;
+        Ok(script.steps.pop_front().ok_or(LeafError::Exhausted { call })?)
+    }
+}
+
+impl Clone for ScriptedLeaf {
+    /// Another handle on the same script, not ready yet, as tower demands.
+    fn clone(&self) -> Self {
+        Self { shared: self.shared.clone(), ready: false }
+    }
+}
+
+impl Service<ChatRequest> for ScriptedLeaf {
+    type Response = ChatResponse;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<ChatResponse, BoxError>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.ready = true;
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: ChatRequest) -> Self::Future {
+        let was_ready = std::mem::take(&mut self.ready);
+        let step = self.take_step(&request, was_ready);
+        self.shared.arrivals.arrive();
+        Box::pin(async move { respond(step?.resolve(&request), request.options.stream).await })
+    }
+}
+
+async fn respond(step: Step, wants_stream: bool) -> Result<ChatResponse, BoxError> {
+    let Step { reply, streamed, gate, interruption } = step;
+    if let Some(gate) = gate {
+        gate.pass().await;
+    }
+    match reply {
+        Reply::Answer(messages, finish) => {
+            if interruption.is_none() && !streamed.unwrap_or(wants_stream) {
+                return Ok(ChatResponse::whole(messages, *finish));
+            }
+            Ok(ChatResponse::stream(stream(of_answer(messages, *finish), interruption)))
+        }
+        Reply::Updates(updates) => Ok(ChatResponse::stream(stream(updates, interruption))),
+        Reply::Error(error) => Err(error),
+        Reply::Hang | Reply::Respond(_) => std::future::pending().await,
+    }
+}

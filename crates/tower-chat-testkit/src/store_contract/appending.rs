@@ -1,0 +1,217 @@
+//! What a write stores, and when it stores nothing.
+
+use std::str::FromStr;
+
+use tower_chat_core::{
+    ApprovalRequest, ErrorPart, Media, MediaSource, Message, MessageId, Native, Part, RawJson,
+    Reasoning, Role, RunId, Text, ToolCall, ToolResult,
+    store::{Revision, ServiceIdChange, Write},
+};
+
+use super::{
+    Store,
+    fixture::{conflict, key, refused, revision, stored, submit, texts, write, write_messages},
+};
+
+/// A conversation that was never written has no messages, no service id and no revision.
+pub async fn an_unknown_conversation_is_absent_and_empty(store: Store) {
+    assert_eq!(revision(&store, &key("unknown")).await, Revision::ABSENT);
+    let history = store.load(&key("unknown")).await.expect("a history");
+    assert!(history.messages.is_empty());
+    assert_eq!(history.head.service_id, None);
+    assert!(!store.delete(&key("unknown")).await.expect("an answer"));
+    assert_eq!(store.list("scope", None, 10).await.expect("a list"), []);
+}
+
+/// Messages come back in the order in which they were appended, over several writes and runs.
+pub async fn what_is_appended_comes_back_in_order(store: Store) {
+    let key = key("order");
+    let first = stored(&store, write(&key, Revision::ABSENT, &["1", "2"])).await;
+    assert_eq!(revision(&store, &key).await, first);
+    let second = stored(&store, write(&key, first, &["3"])).await;
+    let third = submit(
+        &store,
+        vec![
+            write(&key, second, &["4", "5"]),
+            write(&key, Revision { sequence: 5, ..second }, &["6"]),
+        ],
+    );
+    let third = third.await.expect("both writes are stored");
+    assert_eq!(third, Revision { sequence: 6, ..first }, "the incarnation stays");
+    assert_eq!(texts(&store, &key).await, ["1", "2", "3", "4", "5", "6"]);
+    assert_eq!(revision(&store, &key).await, third);
+}
+
+/// A loaded message has the id that its write gave it.
+pub async fn loaded_messages_carry_their_ids(store: Store) {
+    let key = key("ids");
+    let (run, other) = (RunId::new(), RunId::new());
+    let messages = |texts: &[&str]| texts.iter().map(|text| Message::user(*text).into()).collect();
+    let messages: [Vec<_>; 2] = [messages(&["a", "b"]), messages(&["c"])];
+    let [first, second] = messages;
+    let first = Write::new(key.clone(), MessageId { run, index: 5 }, Revision::ABSENT, first);
+    let after = stored(&store, first).await;
+    let second = Write::new(key.clone(), MessageId { run: other, index: 0 }, after, second);
+    stored(&store, second).await;
+    let history = store.load(&key).await.expect("a history");
+    let ids: Vec<_> = history.messages.iter().filter_map(|message| message.id).collect();
+    assert_eq!(ids, [(run, 5), (run, 6), (other, 0)].map(|(run, index)| MessageId { run, index }));
+}
+
+/// Every kind of part comes back equal, native items and arguments to the byte.
+pub async fn messages_come_back_as_they_were(store: Store) {
+    let item = RawJson::from_str(r#"{ "z":1.50, "a":1E+2, "a":[ ], "e":"\u00e9\/" }"#);
+    let native = Native::new("some-wire", item.expect("an item"));
+    let mut text = Text::new("\"quotes\" 'single' \0 \u{1F600} \r\n\t \\ %s ?1 $1");
+    text.native = Some(native.clone());
+    let mut reasoning = Reasoning::new("");
+    reasoning.native = Some(native.clone());
+    let mut call = ToolCall::new("", "weather", "{\"city\": \"Pa\0");
+    call.native = Some(native.clone());
+    let mut result = ToolResult::error("", "no such city");
+    result.name = Some("weather".to_owned());
+    let approval = ApprovalRequest::new("a1", ToolCall::without_id("pay", ""), true);
+    let media = Media::new("image/png", MediaSource::Base64("AAAA".to_owned()));
+    let mut named = Message::user("");
+    named.author = Some("alice".to_owned());
+    named.metadata.insert("key".to_owned(), true.into());
+    let messages = [
+        Message::system("be brief"),
+        Message::new(Role::Developer, vec![]),
+        named,
+        Message::new(
+            Role::Assistant,
+            vec![reasoning.into(), text.into(), call.into(), Part::Native(native)],
+        ),
+        Message::tool_results([result]),
+        Message::new(Role::Assistant, vec![approval.clone().into(), ErrorPart::new("x").into()]),
+        Message::new(Role::User, vec![approval.reject("no").into(), media.into()]),
+    ];
+    let key = key("parts");
+    let write = write_messages(&key, Revision::ABSENT, messages);
+    stored(&store, write.clone()).await;
+    let loaded = store.load(&key).await.expect("a history").messages;
+    assert_eq!(loaded.len(), write.messages().len());
+    for (loaded, written) in loaded.iter().zip(write.messages()) {
+        assert_eq!(loaded, written);
+    }
+}
+
+/// A write whose expected revision is not the conversation's is refused whole, and the conflict
+/// says which revision was found.
+pub async fn a_write_at_another_revision_is_a_conflict_and_stores_nothing(store: Store) {
+    let (key, unknown) = (key("conflict"), key("conflict of nothing"));
+    let current = stored(&store, write(&key, Revision::ABSENT, &["1", "2"])).await;
+    for expected in [
+        Revision::ABSENT,
+        Revision { sequence: 1, ..current },
+        Revision { sequence: 3, ..current },
+        Revision { sequence: 0, ..current },
+        Revision { incarnation: current.incarnation ^ 1, ..current },
+        Revision { incarnation: 0, ..current },
+    ] {
+        let conflict = refused(&store, write(&key, expected, &["x", "y"])).await;
+        assert_eq!(conflict.found, current, "expecting {expected:?}");
+        let empty = write(&key, expected, &[]);
+        let empty = empty.with_service_id(ServiceIdChange::Set("other".into()));
+        assert_eq!(refused(&store, empty).await.found, current, "expecting {expected:?}");
+    }
+    assert_eq!(refused(&store, write(&unknown, current, &["x"])).await.found, Revision::ABSENT);
+    assert_eq!(texts(&store, &key).await, ["1", "2"]);
+    assert_eq!(store.head(&key).await.expect("a head").service_id, None);
+    assert_eq!(revision(&store, &unknown).await, Revision::ABSENT);
+    assert_eq!(store.list("scope", None, 10).await.expect("a list"), [key]);
+}
+
+/// A write that is stored already is acknowledged again, at once or later, and changes nothing.
+pub async fn a_repeated_write_stores_nothing_twice(store: Store) {
+    let key = key("repeat");
+    let first = write(&key, Revision::ABSENT, &["1", "2"])
+        .with_service_id(ServiceIdChange::Set("old".into()));
+    stored(&store, first.clone()).await;
+    stored(&store, first.clone()).await;
+    let second =
+        write(&key, first.result(), &["3"]).with_service_id(ServiceIdChange::Set("new".into()));
+    let repeated = submit(&store, vec![second.clone(), second.clone()]).await;
+    assert_eq!(repeated.expect("acknowledged"), second.result());
+    assert_eq!(stored(&store, first).await.sequence, 2);
+    assert_eq!(texts(&store, &key).await, ["1", "2", "3"]);
+    let head = store.head(&key).await.expect("a head");
+    assert_eq!((head.revision, head.service_id.as_deref()), (second.result(), Some("new")));
+}
+
+/// Writes are told apart by their ids, never by what is in them.
+pub async fn equal_messages_of_different_writes_are_all_stored(store: Store) {
+    let key = key("equal");
+    let mut expected = Revision::ABSENT;
+    for _ in 0..3 {
+        expected = stored(&store, write(&key, expected, &["same", "same"])).await;
+    }
+    assert_eq!(texts(&store, &key).await, ["same"; 6]);
+}
+
+/// The writes before one that fails are durable, and those after it are not tried.
+pub async fn a_submission_stops_at_the_first_write_that_fails(store: Store) {
+    let (key, other) = (key("several"), key("other"));
+    let first = write(&key, Revision::ABSENT, &["1"]);
+    let second = write(&key, first.result(), &["2"]);
+    let wrong = write(&key, first.result(), &["x"]);
+    let late = write(&other, Revision::ABSENT, &["late"]);
+    let error = submit(&store, vec![first, second, wrong, late]).await.expect_err("a conflict");
+    assert_eq!(error.completed, 2);
+    assert_eq!(conflict(error).found.sequence, 2);
+    assert_eq!(texts(&store, &key).await, ["1", "2"]);
+    assert_eq!(revision(&store, &other).await, Revision::ABSENT);
+}
+
+/// The service id changes with the write that says so, and with no other.
+pub async fn a_service_id_is_set_kept_and_cleared(store: Store) {
+    let key = key("service id");
+    let service_id = async || store.head(&key).await.expect("a head").service_id;
+    let set = |id: &str| ServiceIdChange::Set(id.into());
+    let mut at =
+        stored(&store, write(&key, Revision::ABSENT, &["1"]).with_service_id(set("conv '1'\0")))
+            .await;
+    assert_eq!(service_id().await.as_deref(), Some("conv '1'\0"));
+    at = stored(&store, write(&key, at, &["2"])).await;
+    assert_eq!(service_id().await.as_deref(), Some("conv '1'\0"));
+    at = stored(&store, write(&key, at, &["3"]).with_service_id(set("conv_2"))).await;
+    assert_eq!(service_id().await.as_deref(), Some("conv_2"));
+    at = stored(&store, write(&key, at, &[]).with_service_id(set(""))).await;
+    assert_eq!(service_id().await.as_deref(), Some(""));
+    at = stored(&store, write(&key, at, &[]).with_service_id(ServiceIdChange::Clear)).await;
+    assert_eq!(service_id().await, None);
+    assert_eq!(revision(&store, &key).await, at);
+    assert_eq!(texts(&store, &key).await, ["1", "2", "3"]);
+}
+
+/// A write may have no messages: it can set a service id, and the conversation exists then.
+pub async fn a_write_without_messages_makes_a_conversation(store: Store) {
+    let key = key("empty");
+    let empty =
+        write(&key, Revision::ABSENT, &[]).with_service_id(ServiceIdChange::Set("conv_1".into()));
+    let at = stored(&store, empty.clone()).await;
+    assert_ne!(at, Revision::ABSENT);
+    assert_eq!(revision(&store, &key).await, at);
+    stored(&store, empty).await;
+    assert_eq!(refused(&store, write(&key, Revision::ABSENT, &["x"])).await.found, at);
+    assert_eq!(store.list("scope", None, 10).await.expect("a list"), std::slice::from_ref(&key));
+    stored(&store, write(&key, at, &["1"])).await;
+    assert_eq!(texts(&store, &key).await, ["1"]);
+    let head = store.head(&key).await.expect("a head");
+    assert_eq!(head.service_id.as_deref(), Some("conv_1"));
+}
+
+/// Nothing is cut off, however long: a message of 4 MB, and 2,000 messages in one write.
+pub async fn large_messages_and_writes_are_stored(store: Store) {
+    let key = key("large");
+    let text = "0123456789abcde\u{e9}".repeat(256 * 1024);
+    let at = stored(&store, write(&key, Revision::ABSENT, &[&text])).await;
+    let numbers: Vec<String> = (0..2_000).map(|number| number.to_string()).collect();
+    let numbers: Vec<&str> = numbers.iter().map(String::as_str).collect();
+    stored(&store, write(&key, at, &numbers)).await;
+    let loaded = texts(&store, &key).await;
+    assert_eq!(loaded.len(), 2_001);
+    assert!(loaded[0] == text, "the long text came back changed");
+    assert_eq!(loaded[1..], numbers);
+}

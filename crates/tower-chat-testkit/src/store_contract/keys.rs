@@ -1,0 +1,123 @@
+//! Which conversation is which.
+
+use tower_chat_core::{ConversationKey, store::Revision};
+
+use super::{
+    Store,
+    fixture::{stored, texts, write},
+};
+
+/// Halves of keys that a careless store confuses when it joins, quotes, cuts or compares them.
+fn look_alikes() -> Vec<String> {
+    let long = "x".repeat(10 * 1024);
+    let mut halves: Vec<String> = [
+        "",
+        "a",
+        "A",
+        "a ",
+        " a",
+        "a/b",
+        "b",
+        "a/",
+        "/b",
+        "a:b",
+        "a|b",
+        "a\0",
+        "\0",
+        "a\0b",
+        "'",
+        "''",
+        "\"",
+        "' OR '1'='1",
+        "a'; DROP TABLE messages; --",
+        "%",
+        "_",
+        "a%",
+        "\\",
+        "\u{e9}",
+        "e\u{301}",
+        "\u{1F600}",
+        "1",
+        "01",
+        "1.0",
+        "null",
+        "\n",
+    ]
+    .into_iter()
+    .map(str::to_owned)
+    .collect();
+    halves.extend([format!("{long}1"), format!("{long}2"), long]);
+    halves
+}
+
+/// Two keys are the same only if both halves are the same, byte for byte; nothing crosses a scope.
+pub async fn keys_that_look_alike_are_different_conversations(store: Store) {
+    let halves = look_alikes();
+    let mut keys = Vec::new();
+    for half in &halves {
+        for (scope, id) in [(half.as_str(), "a"), ("a", half), (half, half), (half, "a/b")] {
+            let key = ConversationKey::new(scope, id);
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+    }
+    for (number, key) in keys.iter().enumerate() {
+        stored(&store, write(key, Revision::ABSENT, &[&number.to_string()])).await;
+    }
+    for (number, key) in keys.iter().enumerate() {
+        assert_eq!(texts(&store, key).await, [number.to_string()], "{key:?}");
+    }
+    for scope in &halves {
+        let mut expected: Vec<_> = keys.iter().filter(|key| key.scope() == scope).collect();
+        expected.sort_by_key(|key| key.id().as_bytes());
+        let listed = store.list(scope, None, keys.len()).await.expect("a list");
+        assert_eq!(listed.iter().collect::<Vec<_>>(), expected, "scope {scope:?}");
+    }
+    let (gone, kept) = keys.split_at(keys.len() / 2);
+    for key in gone {
+        assert!(store.delete(key).await.expect("deleted"), "{key:?}");
+    }
+    for key in gone {
+        assert_eq!(texts(&store, key).await, Vec::<String>::new(), "{key:?}");
+    }
+    for (number, key) in kept.iter().enumerate() {
+        assert_eq!(texts(&store, key).await, [(gone.len() + number).to_string()], "{key:?}");
+    }
+}
+
+/// A list starts after an id, which need not exist, in byte order, and ends at its limit.
+pub async fn conversations_are_listed_in_the_byte_order_of_their_ids(store: Store) {
+    let mut ids = vec!["", "10", "9", "B", "a", "a\0", "a\0b", "aa", "\u{e9}", "\u{1F600}", "z"];
+    for id in ids.iter().rev() {
+        let key = ConversationKey::new("mine", *id);
+        stored(&store, write(&key, Revision::ABSENT, &["x"])).await;
+    }
+    let other = ConversationKey::new("min", "zz");
+    stored(&store, write(&other, Revision::ABSENT, &["x"])).await;
+    ids.sort_unstable();
+
+    let list = async |after: Option<&str>, limit: usize| {
+        let keys = store.list("mine", after, limit).await.expect("a list");
+        assert!(keys.iter().all(|key| key.scope() == "mine"));
+        keys.iter().map(|key| key.id().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(list(None, 100).await, ids);
+    assert_eq!(list(None, ids.len()).await, ids);
+    assert_eq!(list(None, 3).await, ids[..3]);
+    assert_eq!(list(None, 0).await, Vec::<String>::new());
+    assert_eq!(list(Some(""), 100).await, ids[1..]);
+    assert_eq!(list(Some("a"), 2).await, ["a\0", "a\0b"]);
+    assert_eq!(list(Some("AAA"), 1).await, ["B"], "an id that does not exist");
+    assert_eq!(list(Some("\u{10FFFF}"), 100).await, Vec::<String>::new());
+    let mut paged: Vec<String> = Vec::new();
+    loop {
+        let page = list(paged.last().map(String::as_str), 2).await;
+        if page.is_empty() {
+            break;
+        }
+        paged.extend(page);
+    }
+    assert_eq!(paged, ids);
+    assert_eq!(store.list("nobody", None, 100).await.expect("a list"), []);
+}

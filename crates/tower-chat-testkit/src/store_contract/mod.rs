@@ -1,0 +1,154 @@
+//! Everything that a [`HistoryStore`] promises, as tests.
+//!
+//! One line in the crate of a store runs them all, on a runtime of one thread and on one of
+//! several:
+//!
+//! ```
+//! mod contract {
+//!     tower_chat_testkit::store_contract!(tower_chat_core::MemoryStore::new());
+//! }
+//! # fn main() {}
+//! ```
+//!
+//! The expression opens a new, empty store; it may `await`. What has to live as long as the store,
+//! such as a temporary folder, is bound before it:
+//!
+//! ```
+//! # struct Folder;
+//! # impl Folder { fn new() -> Self { Self } }
+//! # async fn open(_: &Folder) -> tower_chat_core::MemoryStore { Default::default() }
+//! mod contract {
+//!     # use super::{Folder, open};
+//!     tower_chat_testkit::store_contract!(let folder = Folder::new(); open(&folder).await);
+//! }
+//! # fn main() {}
+//! ```
+//!
+//! Each promise is a function here as well, for a store that needs a setting of its own.
+//!
+//! [`HistoryStore`]: tower_chat_core::store::HistoryStore
+
+#![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+
+mod appending;
+mod fixture;
+mod keys;
+mod lifecycle;
+mod races;
+
+use std::{future::Future, sync::Arc};
+
+use tokio::runtime::Builder;
+use tower_chat_core::store::HistoryStore;
+
+pub use self::{appending::*, keys::*, lifecycle::*, races::*};
+
+/// The store under test, as the promises take it.
+pub type Store = Arc<dyn HistoryStore>;
+
+/// Which runtime a promise is tested on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runtime {
+    /// One thread, which the test itself runs on.
+    OneThread,
+    /// Four threads beside the test's own.
+    SeveralThreads,
+}
+
+/// Tests one promise against a store that `open` opens, on a runtime of its own.
+///
+/// The second thing that `open` gives is dropped last.
+///
+/// # Panics
+///
+/// If the promise is broken.
+pub fn check<S, Guard, Open, Promise>(
+    runtime: Runtime,
+    open: impl FnOnce() -> Open,
+    promise: impl FnOnce(Store) -> Promise + Send + 'static,
+) where
+    S: HistoryStore,
+    Open: Future<Output = (S, Guard)>,
+    Promise: Future<Output = ()> + Send + 'static,
+{
+    let mut builder = match runtime {
+        Runtime::OneThread => Builder::new_current_thread(),
+        Runtime::SeveralThreads => Builder::new_multi_thread(),
+    };
+    let runtime = builder.worker_threads(4).enable_all().build().expect("a runtime");
+    let guard = runtime.block_on(async {
+        let (store, guard) = open().await;
+        let store: Store = Arc::new(store);
+        match tokio::spawn(promise(store)).await {
+            Ok(()) => guard,
+            Err(failure) => std::panic::resume_unwind(failure.into_panic()),
+        }
+    });
+    drop(runtime);
+    drop(guard);
+}
+
+/// Tests everything that a store promises; see [the module](mod@crate::store_contract).
+#[macro_export]
+macro_rules! store_contract {
+    (let $guard:ident = $setup:expr; $open:expr $(,)?) => {
+        $crate::__store_contract! { ($guard, $setup, $open)
+            an_unknown_conversation_is_absent_and_empty
+            what_is_appended_comes_back_in_order
+            loaded_messages_carry_their_ids
+            messages_come_back_as_they_were
+            a_write_at_another_revision_is_a_conflict_and_stores_nothing
+            a_repeated_write_stores_nothing_twice
+            equal_messages_of_different_writes_are_all_stored
+            a_submission_stops_at_the_first_write_that_fails
+            a_service_id_is_set_kept_and_cleared
+            a_write_without_messages_makes_a_conversation
+            large_messages_and_writes_are_stored
+            a_load_sees_what_was_submitted_before_it
+            submissions_are_stored_in_the_order_they_were_made
+            a_dropped_ticket_cancels_nothing
+            writes_can_be_submitted_where_nothing_can_be_awaited
+            flush_waits_for_everything_submitted
+            a_closed_store_keeps_what_it_has_and_takes_nothing_more
+            slots_that_are_dropped_are_free_again
+            reads_that_are_dropped_leave_no_trace
+            a_deleted_conversation_is_gone_and_its_key_can_be_used_again
+            keys_that_look_alike_are_different_conversations
+            conversations_are_listed_in_the_byte_order_of_their_ids
+            of_concurrent_writers_to_one_conversation_exactly_one_wins
+            writers_to_different_conversations_do_not_disturb_each_other
+            readers_never_see_part_of_a_write
+        }
+    };
+    ($open:expr $(,)?) => {
+        $crate::store_contract! { let _guard = (); $open }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __store_contract {
+    ($setting:tt $($promise:ident)*) => { $(
+        mod $promise {
+            #[allow(unused_imports, reason = "the expression may need them")]
+            use super::*;
+
+            $crate::__store_contract! { @test $setting $promise OneThread on_one_thread }
+            $crate::__store_contract! { @test $setting $promise SeveralThreads on_several_threads }
+        }
+    )* };
+    (@test ($guard:ident, $setup:expr, $open:expr) $promise:ident $runtime:ident $name:ident) => {
+        #[test]
+        fn $name() {
+            $crate::store_contract::check(
+                $crate::store_contract::Runtime::$runtime,
+                || async {
+                    let $guard = $setup;
+                    let store = $open;
+                    (store, $guard)
+                },
+                $crate::store_contract::$promise,
+            );
+        }
+    };
+}

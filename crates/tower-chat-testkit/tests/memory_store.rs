@@ -1,0 +1,13 @@
+//! The store in memory keeps every promise of a store; so does one that fails on command, while
+//! nothing is ordered.
+
+mod memory {
+    tower_chat_testkit::store_contract!(tower_chat_core::MemoryStore::new());
+}
+
+mod faulty {
+    use tower_chat_core::MemoryStore;
+    use tower_chat_testkit::FaultyStore;
+
+    tower_chat_testkit::store_contract!(let inner = MemoryStore::new(); FaultyStore::new(inner.clone()));
+}
