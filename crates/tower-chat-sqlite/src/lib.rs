@@ -60,3 +60,6 @@ pub use self::{
     options::{Durability, SqliteOptions},
     store::{SqliteStore, Statistics},
 };
+
+#[cfg(test)]
+mod tests;

@@ -136,6 +136,11 @@ impl WriteQueue {
         self.writer().release();
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_led(&self) -> bool {
+        self.state().led
+    }
+
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
