@@ -1,1 +1,65 @@
 //! A tower-chat history store in one SQLite file.
+//!
+//! [`SqliteStore`] is a [`HistoryStore`](tower_chat_core::store::HistoryStore): open it once,
+//! clone it freely.
+//!
+//! ```
+//! # let folder = tempfile::tempdir().unwrap();
+//! # let path = folder.path().join("chat.db");
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! use tower_chat_core::{ConversationKey, Message, MessageId, RunId};
+//! use tower_chat_core::store::{HistoryStore, Revision, Write};
+//! use tower_chat_sqlite::SqliteStore;
+//!
+//! let store = SqliteStore::open(path).await?;
+//! let key = ConversationKey::new("alice", "support");
+//! let id = MessageId { run: RunId::new(), index: 0 };
+//! let write = Write::new(key.clone(), id, Revision::ABSENT, [Message::user("hi").into()]);
+//!
+//! let slot = store.reserve().await?;
+//! store.append(slot, vec![write]).await?;
+//! assert_eq!(store.load(&key).await?.messages.len(), 1);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # }).unwrap();
+//! ```
+//!
+//! # What is durable, and when
+//!
+//! The file is in WAL mode. With [`Durability::Full`], the default, a write that was acknowledged
+//! survives the loss of power; with [`Durability::Normal`] it survives the end of the process.
+//! Writes that wait at the same time share one transaction and one sync of the disk; a caller
+//! that finds the store idle does its own write, without waking another thread.
+//!
+//! # Several processes
+//!
+//! Any number of processes on one machine may use one file. A process that finds it locked waits
+//! for five seconds, then reports an error that is retryable. The file may not be on a network
+//! file system.
+//!
+//! # Deleting
+//!
+//! What is deleted is overwritten in the file. The write-ahead log (`-wal`) still holds it until
+//! it is reused; [`SqliteStore::checkpoint`] empties it at once.
+
+mod append;
+mod failure;
+mod file;
+mod open_error;
+mod options;
+mod place;
+mod queue;
+mod read;
+mod readers;
+mod schema;
+mod store;
+mod submission;
+mod writer;
+
+pub use self::{
+    open_error::OpenError,
+    options::{Durability, SqliteOptions},
+    store::{SqliteStore, Statistics},
+};
+
+#[cfg(test)]
+mod tests;

@@ -54,6 +54,15 @@ fn look_alikes() -> Vec<String> {
 pub async fn keys_that_look_alike_are_different_conversations(store: Store) {
     let halves = look_alikes();
     let mut keys = Vec::new();
+    for separator in ["", "/", ":", "|", ".", " ", "\0", "\n", "'", "\u{1F}"] {
+        // Joined with the separator, the first two are one text, and so are the other two.
+        keys.push(ConversationKey::new("x", format!("y{separator}z")));
+        keys.push(ConversationKey::new(format!("x{separator}y"), "z"));
+        keys.push(ConversationKey::new(format!("v{separator}"), "w"));
+        keys.push(ConversationKey::new("v", format!("{separator}w")));
+    }
+    keys.sort();
+    keys.dedup();
     for half in &halves {
         for (scope, id) in [(half.as_str(), "a"), ("a", half), (half, half), (half, "a/b")] {
             let key = ConversationKey::new(scope, id);

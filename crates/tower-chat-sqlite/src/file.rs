@@ -1,0 +1,242 @@
+//! The file of a store: what it is, and connections to it.
+
+use std::{
+    fs::File,
+    io::{ErrorKind, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::{
+    Durability, OpenError, SqliteOptions,
+    failure::Failure,
+    schema::{self, Content},
+};
+
+/// The length of a database's header.
+const HEADER: usize = 100;
+
+/// How long to wait for another process that holds the file.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A store's file that was looked at and found to be ours.
+#[derive(Debug, Clone)]
+pub(crate) struct StoreFile {
+    path: Arc<Path>,
+    durability: Durability,
+}
+
+impl StoreFile {
+    /// Makes sure that there is an up-to-date store at the path, making or migrating one where the
+    /// options allow it. Returns a connection to it, for writing unless the options say read-only.
+    pub(crate) fn open(
+        path: &Path,
+        options: &SqliteOptions,
+    ) -> Result<(Self, Connection), OpenError> {
+        let io = |source: std::io::Error| OpenError::Io {
+            path: path.to_path_buf(),
+            source: source.into(),
+        };
+        // An absolute path: SQLite gives some relative names a meaning of their own, and readers
+        // are opened later, when the working folder may be another.
+        let file = Self {
+            path: std::path::absolute(path).map_err(io)?.into(),
+            durability: options.durability,
+        };
+        match file.size_on_disk()? {
+            Some(size) if size > 0 => file.check_header(options)?,
+            found => {
+                if options.read_only || (found.is_none() && !options.create) {
+                    return Err(OpenError::Missing { path: file.path_buf() });
+                }
+            }
+        }
+        let connection = if options.read_only {
+            file.open_checked_reader()?
+        } else {
+            file.open_current_writer(options.create)?
+        };
+        Ok((file, connection))
+    }
+
+    pub(crate) fn failure(&self, error: rusqlite::Error) -> Failure {
+        Failure::new(&self.path, error)
+    }
+
+    /// A connection for reading.
+    pub(crate) fn reader(&self) -> rusqlite::Result<Connection> {
+        let connection = self.connect(OpenFlags::SQLITE_OPEN_READ_ONLY)?;
+        connection.busy_timeout(PATIENCE)?;
+        Ok(connection)
+    }
+
+    /// A connection for writing.
+    pub(crate) fn writer(&self) -> rusqlite::Result<Connection> {
+        self.writer_with(OpenFlags::SQLITE_OPEN_READ_WRITE)
+    }
+
+    fn connect(&self, flags: OpenFlags) -> rusqlite::Result<Connection> {
+        // No mutex inside SQLite: a connection is only ever used by one thread at a time.
+        Connection::open_with_flags(&self.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
+    }
+
+    fn writer_with(&self, flags: OpenFlags) -> rusqlite::Result<Connection> {
+        let connection = self.connect(flags)?;
+        connection.busy_timeout(PATIENCE)?;
+        let synchronous = match self.durability {
+            Durability::Full => "FULL",
+            Durability::Normal => "NORMAL",
+        };
+        connection.pragma_update(None, "synchronous", synchronous)?;
+        // The pragma answers with the new value.
+        connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
+        Ok(connection)
+    }
+
+    fn path_buf(&self) -> PathBuf {
+        self.path.to_path_buf()
+    }
+
+    /// The size of the file, or `None` if there is none.
+    fn size_on_disk(&self) -> Result<Option<u64>, OpenError> {
+        match std::fs::metadata(&self.path) {
+            Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
+            Ok(_) => Err(OpenError::NotADatabase { path: self.path_buf() }),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                match self.path.parent().map(std::fs::metadata) {
+                    Some(Ok(folder)) if folder.is_dir() => Ok(None),
+                    _ => Err(OpenError::NoFolder { path: self.path_buf() }),
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::NotADirectory => {
+                Err(OpenError::NoFolder { path: self.path_buf() })
+            }
+            Err(error) => Err(OpenError::Io { path: self.path_buf(), source: error.into() }),
+        }
+    }
+
+    /// Refuses a file that is not ours before SQLite has a chance to touch it, or to put its own
+    /// files beside it.
+    fn check_header(&self, options: &SqliteOptions) -> Result<(), OpenError> {
+        let mut header = [0; HEADER + 5];
+        let read = File::open(&self.path).and_then(|mut file| file.read_exact(&mut header));
+        match read {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
+                return Err(OpenError::NotADatabase { path: self.path_buf() });
+            }
+            Err(error) => {
+                return Err(OpenError::Io { path: self.path_buf(), source: error.into() });
+            }
+        }
+        if !header.starts_with(b"SQLite format 3\0") {
+            return Err(OpenError::NotADatabase { path: self.path_buf() });
+        }
+        // The application id is at 68, four bytes, big endian
+        // (https://sqlite.org/fileformat.html, 1.3).
+        let [.., a, b, c, d] = header.first_chunk::<72>().copied().unwrap_or([0; 72]);
+        // The root of the schema table follows: a leaf (13) of no cells has no tables (1.6).
+        let has_no_tables = matches!(header, [.., 13, _, _, 0, 0]);
+        match i64::from(u32::from_be_bytes([a, b, c, d])) {
+            schema::APPLICATION_ID => Ok(()),
+            // Perhaps nothing was ever made in it; what the header does not say, SQLite does.
+            0 if has_no_tables => {
+                let content = self.reader().and_then(|reader| schema::content(&reader));
+                match content.map_err(|error| self.failure(error).open_error())? {
+                    Content::Empty if options.read_only => {
+                        Err(OpenError::Missing { path: self.path_buf() })
+                    }
+                    Content::Empty | Content::Store { .. } => Ok(()),
+                    Content::Foreign => Err(OpenError::NotOurs { path: self.path_buf() }),
+                }
+            }
+            _ => Err(OpenError::NotOurs { path: self.path_buf() }),
+        }
+    }
+
+    fn open_checked_reader(&self) -> Result<Connection, OpenError> {
+        let failed = |error| self.failure(error).open_error();
+        let connection = self.reader().map_err(failed)?;
+        self.check_content(schema::content(&connection).map_err(failed)?)?;
+        self.check_tables(&connection)?;
+        Ok(connection)
+    }
+
+    fn open_current_writer(&self, create: bool) -> Result<Connection, OpenError> {
+        let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
+        flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match self.try_open_current_writer(flags) {
+                // Changing to WAL mode does not wait for other connections by itself.
+                Err(OpenError::Locked { .. }) if Instant::now() < deadline => {
+                    thread::sleep(Duration::from_millis(5));
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
+    fn try_open_current_writer(&self, flags: OpenFlags) -> Result<Connection, OpenError> {
+        let failed = |error| self.failure(error).open_error();
+        let mut connection = self.writer_with(flags).map_err(failed)?;
+        if connection.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
+            return Err(OpenError::ReadOnly { path: self.path_buf() });
+        }
+        let mut content = schema::content(&connection).map_err(failed)?;
+        let is_behind = match content {
+            Content::Empty => true,
+            Content::Store { version } => version < schema::VERSION,
+            Content::Foreign => false,
+        };
+        if is_behind {
+            // The tables are made before the change to WAL mode, so that a file is ours by its
+            // header, or empty, at every moment.
+            content = schema::migrate(&mut connection).map_err(failed)?;
+        }
+        self.check_content(content)?;
+        let mode: String = connection
+            .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+            .map_err(failed)?;
+        if mode != "wal" {
+            let source = format!("its file system does not allow WAL mode (got {mode:?})").into();
+            return Err(OpenError::Io { path: self.path_buf(), source });
+        }
+        self.check_tables(&connection)?;
+        Ok(connection)
+    }
+
+    fn check_content(&self, content: Content) -> Result<(), OpenError> {
+        let path = self.path_buf();
+        let supported = schema::VERSION;
+        match content {
+            Content::Store { version } if version > supported => {
+                Err(OpenError::Newer { path, version, supported })
+            }
+            Content::Store { version } if version < supported => {
+                Err(OpenError::Older { path, version, supported })
+            }
+            Content::Store { .. } => Ok(()),
+            Content::Empty => Err(OpenError::Missing { path }),
+            Content::Foreign => Err(OpenError::NotOurs { path }),
+        }
+    }
+
+    /// Touches both tables, so that a damaged file is found now.
+    fn check_tables(&self, connection: &Connection) -> Result<(), OpenError> {
+        let sql = "SELECT (SELECT max(id) FROM conversations), (SELECT max(place) FROM messages)";
+        connection.query_row(sql, [], |_| Ok(())).map_err(|error| {
+            let is_missing = error.sqlite_error_code() == Some(ErrorCode::Unknown);
+            let failure = self.failure(error);
+            if is_missing {
+                OpenError::Corrupt { path: self.path_buf(), source: failure.into() }
+            } else {
+                failure.open_error()
+            }
+        })
+    }
+}

@@ -1,0 +1,137 @@
+//! Why a store cannot be opened.
+
+use std::path::PathBuf;
+
+use tower_chat_core::BoxError;
+
+/// A store could not be opened. The file is left as it was.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// There is no file, and none was to be made.
+    #[error(
+        "there is no conversation store at `{}`: check the path, or allow creating it",
+        path.display()
+    )]
+    Missing {
+        /// The store's path.
+        path: PathBuf,
+    },
+    /// The folder in which the file is, or is to be, does not exist.
+    #[error("the folder of `{}` does not exist: make it first, or check the path", path.display())]
+    NoFolder {
+        /// The store's path.
+        path: PathBuf,
+    },
+    /// What is there is no SQLite database.
+    #[error(
+        "`{}` is not a SQLite database: give another path, or move the file away",
+        path.display()
+    )]
+    NotADatabase {
+        /// The store's path.
+        path: PathBuf,
+    },
+    /// It is a SQLite database of some other program.
+    #[error(
+        "`{}` is a SQLite database, but not a conversation store: give the store a file of its own",
+        path.display()
+    )]
+    NotOurs {
+        /// The store's path.
+        path: PathBuf,
+    },
+    /// A newer release wrote it.
+    #[error(
+        "`{}` has schema version {version}, and this release knows versions up to {supported}: \
+         open it with the newer release that wrote it",
+        path.display()
+    )]
+    Newer {
+        /// The store's path.
+        path: PathBuf,
+        /// The version it has.
+        version: i64,
+        /// The newest version that can be opened.
+        supported: i64,
+    },
+    /// An older release wrote it, and it cannot be brought up to date because it was opened
+    /// read-only.
+    #[error(
+        "`{}` has schema version {version} and must be brought up to version {supported}: \
+         open it once for writing",
+        path.display()
+    )]
+    Older {
+        /// The store's path.
+        path: PathBuf,
+        /// The version it has.
+        version: i64,
+        /// The version it needs.
+        supported: i64,
+    },
+    /// The file, or the folder that must hold its write-ahead log, cannot be written.
+    #[error(
+        "`{}` or its folder cannot be written: change the permissions, or open it read-only",
+        path.display()
+    )]
+    ReadOnly {
+        /// The store's path.
+        path: PathBuf,
+    },
+    /// The file is damaged.
+    #[error(
+        "`{}` is damaged: restore it from a backup, or save what can be read with \
+         `sqlite3 FILE .recover`",
+        path.display()
+    )]
+    Corrupt {
+        /// The store's path.
+        path: PathBuf,
+        /// What SQLite found.
+        source: BoxError,
+    },
+    /// Another process holds the file.
+    #[error("`{}` is locked by another process: try again when it is done", path.display())]
+    Locked {
+        /// The store's path.
+        path: PathBuf,
+        /// SQLite's error.
+        source: BoxError,
+    },
+    /// A setting is out of its range.
+    #[error("the option `{option}` cannot be {value}: it must be at least 1 and no absurd number")]
+    InvalidOption {
+        /// The setting.
+        option: &'static str,
+        /// The value it was given.
+        value: usize,
+    },
+    /// Anything else that the file system, SQLite or the runtime reports.
+    #[error("`{}` cannot be opened: see the cause", path.display())]
+    Io {
+        /// The store's path.
+        path: PathBuf,
+        /// The cause.
+        source: BoxError,
+    },
+}
+
+impl OpenError {
+    /// Whether opening may succeed when it is tried again unchanged.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Locked { .. } => true,
+            Self::Missing { .. }
+            | Self::NoFolder { .. }
+            | Self::NotADatabase { .. }
+            | Self::NotOurs { .. }
+            | Self::Newer { .. }
+            | Self::Older { .. }
+            | Self::ReadOnly { .. }
+            | Self::Corrupt { .. }
+            | Self::InvalidOption { .. }
+            | Self::Io { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! How a store is opened.
+
+use std::path::Path;
+
+use tokio::sync::Semaphore;
+
+use crate::{OpenError, SqliteStore};
+
+/// What an acknowledged write survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum Durability {
+    /// The loss of power: every commit waits until the disk has the write (`synchronous=FULL`).
+    /// On macOS the drive's own cache is not waited for.
+    #[default]
+    Full,
+    /// The end of the process, however it ends. The loss of power may undo the last writes, newest
+    /// first; the file stays sound (`synchronous=NORMAL`).
+    Normal,
+}
+
+/// Settings with which to open a [`SqliteStore`].
+///
+/// ```no_run
+/// # async fn open() -> Result<(), tower_chat_sqlite::OpenError> {
+/// use tower_chat_sqlite::{Durability, SqliteStore};
+/// let store = SqliteStore::options()
+///     .durability(Durability::Normal)
+///     .queue_capacity(64)
+///     .open("chat.db")
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct SqliteOptions {
+    pub(crate) durability: Durability,
+    pub(crate) queue_capacity: usize,
+    pub(crate) readers: usize,
+    pub(crate) create: bool,
+    pub(crate) read_only: bool,
+    pub(crate) append_on_caller: bool,
+}
+
+impl SqliteOptions {
+    /// The defaults: full durability, 1024 places in the queue, 4 readers; a missing file is made.
+    pub fn new() -> Self {
+        Self {
+            durability: Durability::Full,
+            queue_capacity: 1024,
+            readers: 4,
+            create: true,
+            read_only: false,
+            append_on_caller: true,
+        }
+    }
+
+    /// What an acknowledged write survives.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// How many submissions may be reserved or under way at the same time, at least 1; more wait
+    /// in [`reserve`](tower_chat_core::store::HistoryStore::reserve).
+    #[must_use]
+    pub fn queue_capacity(mut self, submissions: usize) -> Self {
+        self.queue_capacity = submissions;
+        self
+    }
+
+    /// How many conversations can be read at the same time, at least 1. Each takes a connection,
+    /// opened when it is first needed, and a thread of tokio's blocking pool while it reads.
+    #[must_use]
+    pub fn readers(mut self, readers: usize) -> Self {
+        self.readers = readers;
+        self
+    }
+
+    /// Whether a missing file is made; otherwise it is [`OpenError::Missing`].
+    #[must_use]
+    pub fn create(mut self, create: bool) -> Self {
+        self.create = create;
+        self
+    }
+
+    /// Whether the store is only read. Every write then fails with
+    /// [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly), and nothing is made.
+    #[must_use]
+    pub fn read_only(mut self, read_only: bool) -> Self {
+        self.read_only = read_only;
+        self
+    }
+
+    /// Whether a caller on a multi-thread runtime does its own write where nobody else is writing
+    /// (the default): that saves waking the writer thread. It uses tokio's `block_in_place`, which
+    /// panics inside a `LocalSet`; the panic is caught and the writer thread takes over, but under
+    /// `panic = "abort"` a program that appends from `spawn_local` should turn this off.
+    #[must_use]
+    pub fn append_on_caller(mut self, append_on_caller: bool) -> Self {
+        self.append_on_caller = append_on_caller;
+        self
+    }
+
+    /// Opens the store at a path. Must be called on a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; a file that is not a store is left as it is.
+    pub async fn open(self, path: impl AsRef<Path>) -> Result<SqliteStore, OpenError> {
+        let allowed = 1..=Semaphore::MAX_PERMITS;
+        for (option, value) in [("queue_capacity", self.queue_capacity), ("readers", self.readers)]
+        {
+            if !allowed.contains(&value) {
+                return Err(OpenError::InvalidOption { option, value });
+            }
+        }
+        SqliteStore::open_with(path.as_ref(), self).await
+    }
+}
+
+impl Default for SqliteOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}

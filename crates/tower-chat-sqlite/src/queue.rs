@@ -1,0 +1,296 @@
+//! The queue of writes: who does them, and in what order.
+
+use std::{
+    collections::VecDeque,
+    mem,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    runtime::{Handle, RuntimeFlavor},
+    sync::oneshot,
+    task,
+};
+use tower_chat_core::ConversationKey;
+
+use crate::{
+    file::PATIENCE,
+    submission::Submission,
+    writer::{Busy, Writer},
+};
+
+/// Submissions in order, and the writer that does them.
+///
+/// Whoever leads does one group of submissions: a caller its own, if nobody else leads or waits;
+/// the writer thread all that wait. Who leads is decided under the mutex of the state.
+#[derive(Debug)]
+pub(crate) struct WriteQueue {
+    state: Mutex<State>,
+    /// Tells the writer thread that there is something to do.
+    wake: Condvar,
+    writer: Mutex<Writer>,
+    append_on_caller: bool,
+    commits: AtomicU64,
+    writes: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Submission>,
+    /// Somebody does a group at the moment.
+    led: bool,
+    /// How many submissions were finished, ever.
+    finished: u64,
+    /// What the submissions after those change: first of the group under way, then of the waiting.
+    unfinished: VecDeque<Vec<ConversationKey>>,
+    barriers: Vec<Barrier>,
+    /// No more is taken.
+    closed: bool,
+    /// The writer thread ends when nothing is left.
+    retiring: bool,
+}
+
+/// Somebody who waits until so many submissions are finished.
+#[derive(Debug)]
+struct Barrier {
+    until: u64,
+    passed: oneshot::Sender<()>,
+}
+
+impl WriteQueue {
+    pub(crate) fn new(writer: Writer, append_on_caller: bool) -> Self {
+        Self {
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            writer: Mutex::new(writer),
+            append_on_caller,
+            commits: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+        }
+    }
+
+    /// Takes a submission: does it at once, or leaves it to the writer thread.
+    pub(crate) fn submit(&self, mut submission: Submission) {
+        let may_lead = self.append_on_caller && submission.may_block() && may_block_here();
+        let mut state = self.state();
+        if state.closed {
+            drop(state);
+            submission.refuse();
+            return submission.resolve();
+        }
+        state.unfinished.push_back(submission.keys());
+        if may_lead && !state.led && state.waiting.is_empty() {
+            state.led = true;
+            drop(state);
+            self.lead_alone(submission);
+        } else {
+            state.waiting.push_back(submission);
+            // A leader wakes the thread when it is done.
+            if !state.led {
+                self.wake.notify_one();
+            }
+        }
+    }
+
+    /// Something to wait for until everything submitted so far is finished, or everything that
+    /// changes one conversation. `None` if there is no such thing.
+    pub(crate) fn barrier(&self, key: Option<&ConversationKey>) -> Option<oneshot::Receiver<()>> {
+        let mut state = self.state();
+        let last = match key {
+            None => state.unfinished.len().checked_sub(1)?,
+            Some(key) => state.unfinished.iter().rposition(|keys| keys.contains(key))?,
+        };
+        let (passed, receiver) = oneshot::channel();
+        let until = state.finished + last as u64 + 1;
+        state.barriers.push(Barrier { until, passed });
+        Some(receiver)
+    }
+
+    /// Takes no more submissions.
+    pub(crate) fn close(&self) {
+        self.state().closed = true;
+    }
+
+    /// Takes no more submissions, and ends the writer thread when it has done those that wait.
+    pub(crate) fn retire(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        state.retiring = true;
+        self.wake.notify_one();
+    }
+
+    /// The writer thread.
+    pub(crate) fn serve(&self) {
+        let _gone = Gone(self);
+        while let Some((lead, mut group)) = self.next_group() {
+            match self.write(&mut group, PATIENCE) {
+                Ok(()) => lead.finish(group),
+                Err(Busy) => lead.give_back(group),
+            }
+        }
+        self.writer().release();
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_led(&self) -> bool {
+        self.state().led
+    }
+
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn writes(&self) -> u64 {
+        self.writes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
+        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for submissions and takes the lead over all that wait. `None` to end.
+    fn next_group(&self) -> Option<(Lead<'_>, Vec<Submission>)> {
+        let mut state = self.state();
+        loop {
+            if !state.led {
+                if !state.waiting.is_empty() {
+                    state.led = true;
+                    let group: Vec<_> = mem::take(&mut state.waiting).into();
+                    return Some((Lead { queue: self, submissions: group.len() }, group));
+                }
+                if state.retiring {
+                    return None;
+                }
+            }
+            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The caller does its own submission; if another process holds the file, the writer thread
+    /// does it before all others.
+    fn lead_alone(&self, submission: Submission) {
+        let lead = Lead { queue: self, submissions: 1 };
+        let mut group = vec![submission];
+        let done = block_in_place(|| self.write(&mut group, Duration::ZERO).is_ok());
+        if done == Some(true) {
+            return lead.finish(group);
+        }
+        lead.give_back(group);
+    }
+
+    fn write(&self, group: &mut [Submission], patience: Duration) -> Result<(), Busy> {
+        let mut writer = self.writer();
+        let outcome = writer.write(group, patience);
+        let stored: usize = group.iter().map(Submission::stored).sum();
+        self.commits.store(writer.commits(), Ordering::Relaxed);
+        self.writes.fetch_add(stored as u64, Ordering::Relaxed);
+        outcome
+    }
+}
+
+/// The right to do a group of submissions. It ends even if doing them panics.
+struct Lead<'a> {
+    queue: &'a WriteQueue,
+    submissions: usize,
+}
+
+impl Lead<'_> {
+    /// Ends the lead and tells everybody who waits for the group.
+    fn finish(self, group: Vec<Submission>) {
+        // First, so that whoever is told finds the queue free.
+        drop(self);
+        for submission in group {
+            submission.resolve();
+        }
+    }
+
+    /// Ends the lead with nothing done; the group comes before all that wait.
+    fn give_back(mut self, group: Vec<Submission>) {
+        self.submissions = 0;
+        let mut state = self.queue.state();
+        for submission in group.into_iter().rev() {
+            state.waiting.push_front(submission);
+        }
+    }
+}
+
+impl Drop for Lead<'_> {
+    fn drop(&mut self) {
+        let mut state = self.queue.state();
+        state.led = false;
+        state.finished += self.submissions as u64;
+        state.unfinished.drain(..self.submissions);
+        let finished = state.finished;
+        let passed: Vec<_> =
+            state.barriers.extract_if(.., |barrier| barrier.until <= finished).collect();
+        if !state.waiting.is_empty() || state.retiring {
+            self.queue.wake.notify_one();
+        }
+        drop(state);
+        for barrier in passed {
+            // Whoever waited may have given up.
+            let _ = barrier.passed.send(());
+        }
+    }
+}
+
+/// However the writer thread ends, nobody waits for it in vain.
+struct Gone<'a>(&'a WriteQueue);
+
+impl Drop for Gone<'_> {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.closed = true;
+        let waiting = mem::take(&mut state.waiting);
+        let unfinished = state.unfinished.len() - waiting.len();
+        state.unfinished.truncate(unfinished);
+        state.barriers.clear();
+        drop(state);
+        for mut submission in waiting {
+            submission.refuse();
+            submission.resolve();
+        }
+    }
+}
+
+thread_local! {
+    /// tokio refused to let this thread block.
+    static REFUSED: AtomicBool = const { AtomicBool::new(false) };
+}
+
+/// Whether the calling thread may be blocked: on a multi-thread runtime others take over its
+/// tasks.
+fn may_block_here() -> bool {
+    let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
+    matches!(flavor, Ok(RuntimeFlavor::MultiThread))
+        && !REFUSED.with(|refused| refused.load(Ordering::Relaxed))
+}
+
+/// Runs something that blocks on the calling thread. `None` if tokio does not allow it, with
+/// nothing run: inside a `LocalSet`, which cannot be found out beforehand.
+fn block_in_place<T>(body: impl FnOnce() -> T) -> Option<T> {
+    // Outside of a task no other task waits for this thread.
+    if task::try_id().is_none() {
+        return Some(body());
+    }
+    let mut body = Some(body);
+    let outcome =
+        catch_unwind(AssertUnwindSafe(|| task::block_in_place(|| body.take().map(|body| body()))));
+    match outcome {
+        Ok(outcome) => outcome,
+        Err(_) if body.is_some() => {
+            REFUSED.with(|refused| refused.store(true, Ordering::Relaxed));
+            None
+        }
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}

@@ -1,0 +1,86 @@
+//! The connections that read.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rusqlite::Connection;
+use tokio::{runtime::Handle, sync::Semaphore};
+use tower_chat_core::{BoxError, store::StoreError};
+
+use crate::{file::StoreFile, read::NotRead};
+
+/// A bounded pool of connections, each opened when it is first needed.
+#[derive(Debug)]
+pub(crate) struct Readers {
+    file: StoreFile,
+    places: Arc<Semaphore>,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub(crate) fn new(file: StoreFile, limit: usize, first: Option<Connection>) -> Self {
+        let idle = Mutex::new(first.into_iter().collect());
+        Self { file, places: Arc::new(Semaphore::new(limit)), idle }
+    }
+
+    /// Reads on a thread that may block.
+    pub(crate) async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        action: &'static str,
+        read: impl FnOnce(&Connection) -> Result<T, NotRead> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let failed = |source: BoxError| StoreError::backend(action, false, source);
+        let place = self.places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let runtime = Handle::try_current().map_err(|error| failed(error.into()))?;
+        let readers = self.clone();
+        let reading = runtime.spawn_blocking(move || {
+            // Until the connection is idle again, also where nobody waits any more.
+            let _place = place;
+            readers.read_here(action, read)
+        });
+        reading.await.map_err(|_| failed(RuntimeGone.into()))?
+    }
+
+    /// Closes the connections that nobody uses at the moment.
+    pub(crate) fn release(&self) {
+        self.idle().clear();
+    }
+
+    pub(crate) fn file(&self) -> &StoreFile {
+        &self.file
+    }
+
+    fn read_here<T>(
+        &self,
+        action: &'static str,
+        read: impl FnOnce(&Connection) -> Result<T, NotRead>,
+    ) -> Result<T, StoreError> {
+        let failed = |error| self.file.failure(error).store_error(action);
+        let idle = self.idle().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => self.file.reader().map_err(failed)?,
+        };
+        match read(&connection) {
+            Ok(value) => {
+                self.idle().push(connection);
+                Ok(value)
+            }
+            Err(NotRead::Damaged(error)) => {
+                self.idle().push(connection);
+                Err(error)
+            }
+            // The connection is given up: the next reader starts with a fresh one.
+            Err(NotRead::Failed(error)) => Err(failed(error)),
+        }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Vec<Connection>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the reading task did not finish: the tokio runtime is shutting down, or the task panicked"
+)]
+struct RuntimeGone;

@@ -1,0 +1,277 @@
+//! The store.
+
+use std::{
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    thread::{self, JoinHandle},
+};
+
+use async_trait::async_trait;
+use tokio::{runtime::Handle, sync::Semaphore};
+use tower_chat_core::{
+    BoxError, ConversationKey,
+    store::{
+        AppendError, Head, History, HistoryStore, Slot, StoreError, StoreHandle, Ticket, Write,
+    },
+};
+
+use crate::{
+    OpenError, SqliteOptions,
+    file::{PATIENCE, StoreFile},
+    queue::WriteQueue,
+    read::{self, NotRead},
+    readers::Readers,
+    submission::Submission,
+    writer::Writer,
+};
+
+/// Keeps conversations in one SQLite file.
+///
+/// Clones are handles of the same store. When the last is dropped, writes that were submitted are
+/// done first; that may block for as long as they take. To wait without blocking,
+/// [`close`](HistoryStore::close) the store before.
+///
+/// Its async methods must be called on a tokio runtime.
+#[derive(Debug, Clone)]
+pub struct SqliteStore(Arc<Shared>);
+
+/// How much a store has written since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Statistics {
+    /// Transactions committed. Under load one holds the writes of many submissions.
+    pub commits: u64,
+    /// Writes acknowledged.
+    pub writes: u64,
+}
+
+#[derive(Debug)]
+struct Shared {
+    handle: StoreHandle,
+    readers: Arc<Readers>,
+    /// `None` in a store that was opened read-only.
+    writing: Option<Writing>,
+}
+
+#[derive(Debug)]
+struct Writing {
+    queue: Arc<WriteQueue>,
+    slots: Arc<Semaphore>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl SqliteStore {
+    /// Opens the store at a path with the default options, making it if there is none. Must be
+    /// called on a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`]; a file that is not a store is left as it is.
+    pub async fn open(path: impl AsRef<Path>) -> Result<Self, OpenError> {
+        SqliteOptions::new().open(path).await
+    }
+
+    /// Options with which to open a store.
+    pub fn options() -> SqliteOptions {
+        SqliteOptions::new()
+    }
+
+    pub(crate) async fn open_with(path: &Path, options: SqliteOptions) -> Result<Self, OpenError> {
+        let path = path.to_path_buf();
+        let failed = {
+            let path = path.clone();
+            move |source| OpenError::Io { path, source }
+        };
+        let runtime = match Handle::try_current() {
+            Ok(runtime) => runtime,
+            Err(error) => return Err(failed(error.into())),
+        };
+        let opened = runtime.spawn_blocking(move || Self::open_here(&path, &options)).await;
+        opened.unwrap_or_else(|error| Err(failed(error.into())))
+    }
+
+    fn open_here(path: &Path, options: &SqliteOptions) -> Result<Self, OpenError> {
+        let (file, connection) = StoreFile::open(path, options)?;
+        let (reader, writing) = if options.read_only {
+            (Some(connection), None)
+        } else {
+            let writer = Writer::new(file.clone(), connection);
+            let writing = Writing::start(writer, options)
+                .map_err(|error| OpenError::Io { path: path.into(), source: error.into() })?;
+            (None, Some(writing))
+        };
+        let readers = Arc::new(Readers::new(file, options.readers, reader));
+        Ok(Self(Arc::new(Shared { handle: StoreHandle::new(), readers, writing })))
+    }
+
+    /// All scopes that have conversations, in byte order.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub async fn scopes(&self) -> Result<Vec<String>, StoreError> {
+        self.settle(None).await?;
+        self.0.readers.read("list the scopes", read::scopes).await
+    }
+
+    /// Moves everything from the write-ahead log into the file and empties the log, so that
+    /// nothing deleted is left on the disk. Otherwise there is no need to call it.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be written; retryable, if a reader or another process was in the way.
+    pub async fn checkpoint(&self) -> Result<(), StoreError> {
+        self.writing()?;
+        self.settle(None).await?;
+        let file = self.0.readers.file().clone();
+        let checkpoint = move |_: &rusqlite::Connection| {
+            let writer = file.writer()?;
+            writer.busy_timeout(PATIENCE)?;
+            let is_busy: bool =
+                writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
+            if is_busy {
+                let busy = StoreError::backend(CHECKPOINT, true, CheckpointBusy);
+                return Err(NotRead::Damaged(busy));
+            }
+            Ok(())
+        };
+        self.0.readers.read(CHECKPOINT, checkpoint).await
+    }
+
+    /// How much this store has written since it was opened.
+    pub fn statistics(&self) -> Statistics {
+        self.0.writing.as_ref().map_or(Statistics { commits: 0, writes: 0 }, |writing| Statistics {
+            commits: writing.queue.commits(),
+            writes: writing.queue.writes(),
+        })
+    }
+
+    #[cfg(test)]
+    pub(crate) fn queue(&self) -> &Arc<WriteQueue> {
+        &self.0.writing.as_ref().unwrap().queue
+    }
+
+    fn writing(&self) -> Result<&Writing, StoreError> {
+        self.0.writing.as_ref().ok_or(StoreError::ReadOnly)
+    }
+
+    /// Waits until everything submitted so far is finished, or everything for one conversation.
+    async fn settle(&self, key: Option<&ConversationKey>) -> Result<(), StoreError> {
+        let barrier = self.0.writing.as_ref().and_then(|writing| writing.queue.barrier(key));
+        match barrier {
+            Some(barrier) => barrier.await.map_err(|_| StoreError::Closed),
+            None => Ok(()),
+        }
+    }
+}
+
+const CHECKPOINT: &str = "empty the write-ahead log";
+
+#[derive(Debug, thiserror::Error)]
+#[error("somebody was reading or writing all the time: try again")]
+struct CheckpointBusy;
+
+#[async_trait]
+impl HistoryStore for SqliteStore {
+    fn handle(&self) -> &StoreHandle {
+        &self.0.handle
+    }
+
+    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        self.settle(Some(key)).await?;
+        let key = key.clone();
+        let head = move |connection: &_| read::head(connection, &key);
+        self.0.readers.read("read the head of a conversation", head).await
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        self.settle(Some(key)).await?;
+        let key = key.clone();
+        let history = move |connection: &_| read::history(connection, &key);
+        self.0.readers.read("load a conversation", history).await
+    }
+
+    async fn reserve(&self) -> Result<Slot, StoreError> {
+        let slots = &self.writing()?.slots;
+        let permit = slots.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        Ok(Slot::guarded(permit))
+    }
+
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
+        match self.writing() {
+            Ok(writing) => {
+                let (submission, outcome) = Submission::append(slot, writes);
+                writing.queue.submit(submission);
+                Ticket::waiting(outcome)
+            }
+            Err(source) => Ticket::done(Err(AppendError { completed: 0, source })),
+        }
+    }
+
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        let slot = self.reserve().await?;
+        let (submission, outcome) = Submission::delete(slot.without_blocking(), key.clone());
+        self.writing()?.queue.submit(submission);
+        outcome.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        self.settle(None).await?;
+        let (scope, after) = (scope.to_owned(), after.map(str::to_owned));
+        let list = move |connection: &_| read::list(connection, &scope, after.as_deref(), limit);
+        self.0.readers.read("list conversations", list).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.settle(None).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        let Some(writing) = &self.0.writing else { return Ok(()) };
+        writing.slots.close();
+        writing.queue.close();
+        self.settle(None).await?;
+        writing.queue.retire();
+        // The last connection that closes folds the write-ahead log into the file.
+        self.0.readers.release();
+        let Some(thread) = writing.take_thread() else { return Ok(()) };
+        let failed = |source: BoxError| StoreError::backend("close", false, source);
+        let runtime = Handle::try_current().map_err(|error| failed(error.into()))?;
+        // A thread that panicked has told those who waited for it.
+        let ended = runtime.spawn_blocking(move || drop(thread.join()));
+        ended.await.map_err(|error| failed(error.into()))
+    }
+}
+
+impl Writing {
+    fn start(writer: Writer, options: &SqliteOptions) -> std::io::Result<Self> {
+        let queue = Arc::new(WriteQueue::new(writer, options.append_on_caller));
+        let serving = queue.clone();
+        let thread = thread::Builder::new()
+            .name("tower-chat-sqlite".to_owned())
+            .spawn(move || serving.serve())?;
+        let slots = Arc::new(Semaphore::new(options.queue_capacity));
+        Ok(Self { queue, slots, thread: Mutex::new(Some(thread)) })
+    }
+
+    fn take_thread(&self) -> Option<JoinHandle<()>> {
+        self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.readers.release();
+        let Some(writing) = &self.writing else { return };
+        writing.queue.retire();
+        if let Some(thread) = writing.take_thread() {
+            // A thread that panicked has told those who waited for it.
+            drop(thread.join());
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! What waits in the queue, and how it is answered.
+
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+use tower_chat_core::{
+    ConversationKey,
+    store::{AppendError, Revision, Slot, StoreError, Write},
+};
+
+use crate::{
+    append::{self, EncodedWrite, NotStored},
+    failure::Failure,
+};
+
+/// One entry of the queue: an append or a deletion, with the place it takes and who is told.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    slot: Slot,
+    work: Work,
+}
+
+#[derive(Debug)]
+enum Work {
+    Append(Append),
+    Delete(Delete),
+}
+
+#[derive(Debug)]
+struct Append {
+    writes: Vec<EncodedWrite>,
+    stored: usize,
+    outcome: Result<Revision, AppendError>,
+    reply: oneshot::Sender<Result<Revision, AppendError>>,
+}
+
+#[derive(Debug)]
+struct Delete {
+    key: ConversationKey,
+    outcome: Result<bool, StoreError>,
+    reply: oneshot::Sender<Result<bool, StoreError>>,
+}
+
+/// Whether a submission has more to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    Step,
+    Done,
+}
+
+impl Submission {
+    pub(crate) fn append(
+        slot: Slot,
+        writes: Vec<Write>,
+    ) -> (Self, oneshot::Receiver<Result<Revision, AppendError>>) {
+        let (reply, outcome) = oneshot::channel();
+        let writes = writes.into_iter().map(EncodedWrite::new).collect();
+        let append = Append { writes, stored: 0, outcome: Ok(Revision::ABSENT), reply };
+        (Self { slot, work: Work::Append(append) }, outcome)
+    }
+
+    pub(crate) fn delete(
+        slot: Slot,
+        key: ConversationKey,
+    ) -> (Self, oneshot::Receiver<Result<bool, StoreError>>) {
+        let (reply, outcome) = oneshot::channel();
+        let delete = Delete { key, outcome: Ok(false), reply };
+        (Self { slot, work: Work::Delete(delete) }, outcome)
+    }
+
+    pub(crate) fn may_block(&self) -> bool {
+        self.slot.may_block()
+    }
+
+    /// The conversations it changes.
+    pub(crate) fn keys(&self) -> Vec<ConversationKey> {
+        match &self.work {
+            Work::Append(append) => append.writes.iter().map(|write| write.key().clone()).collect(),
+            Work::Delete(delete) => vec![delete.key.clone()],
+        }
+    }
+
+    /// How many writes it stored.
+    pub(crate) fn stored(&self) -> usize {
+        match &self.work {
+            Work::Append(append) => append.stored,
+            Work::Delete(_) => 0,
+        }
+    }
+
+    /// Whether all it does is one write.
+    pub(crate) fn is_single(&self) -> bool {
+        match &self.work {
+            Work::Append(append) => append.writes.len() <= 1,
+            Work::Delete(_) => true,
+        }
+    }
+
+    /// Does its next write inside a transaction. After an error the transaction must be rolled
+    /// back, and the submission either [started over](Self::start_over) or [failed](Self::fail).
+    pub(crate) fn step(&mut self, connection: &Connection) -> rusqlite::Result<Next> {
+        match &mut self.work {
+            Work::Append(append) => append.step(connection),
+            // Nobody is told, so nothing need be done: the caller gave up.
+            Work::Delete(delete) if delete.reply.is_closed() => Ok(Next::Done),
+            Work::Delete(delete) => {
+                delete.outcome = Ok(append::delete(connection, &delete.key)?);
+                Ok(Next::Done)
+            }
+        }
+    }
+
+    /// Forgets what it did, after a rollback.
+    pub(crate) fn start_over(&mut self) {
+        match &mut self.work {
+            Work::Append(append) => {
+                append.stored = 0;
+                append.outcome = Ok(Revision::ABSENT);
+            }
+            Work::Delete(delete) => delete.outcome = Ok(false),
+        }
+    }
+
+    /// Ends it with SQLite's error after this many writes that are durable.
+    pub(crate) fn fail(&mut self, completed: usize, failure: &Failure) {
+        match &mut self.work {
+            Work::Append(append) => {
+                let source = failure.store_error("append to a conversation");
+                append.stored = completed;
+                append.outcome = Err(AppendError { completed, source });
+            }
+            Work::Delete(delete) => {
+                delete.outcome = Err(failure.store_error("delete a conversation"));
+            }
+        }
+    }
+
+    /// Ends it because the store takes no more writes.
+    pub(crate) fn refuse(&mut self) {
+        match &mut self.work {
+            Work::Append(append) => {
+                append.outcome = Err(AppendError { completed: 0, source: StoreError::Closed });
+            }
+            Work::Delete(delete) => delete.outcome = Err(StoreError::Closed),
+        }
+    }
+
+    /// Gives its place in the queue back and tells whoever waits.
+    pub(crate) fn resolve(self) {
+        drop(self.slot);
+        // Nobody need be waiting.
+        match self.work {
+            Work::Append(append) => drop(append.reply.send(append.outcome)),
+            Work::Delete(delete) => drop(delete.reply.send(delete.outcome)),
+        }
+    }
+}
+
+impl Append {
+    fn step(&mut self, connection: &Connection) -> rusqlite::Result<Next> {
+        let Some(write) = self.writes.get(self.stored) else { return Ok(Next::Done) };
+        match write.store(connection) {
+            Ok(revision) => {
+                self.stored += 1;
+                self.outcome = Ok(revision);
+                Ok(if self.stored < self.writes.len() { Next::Step } else { Next::Done })
+            }
+            Err(NotStored::Refused(source)) => {
+                self.outcome = Err(AppendError { completed: self.stored, source });
+                Ok(Next::Done)
+            }
+            Err(NotStored::Failed(error)) => Err(error),
+        }
+    }
+}

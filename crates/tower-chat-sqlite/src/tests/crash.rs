@@ -1,0 +1,190 @@
+//! A process that ends before or after any statement leaves all of a write, or nothing.
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use rusqlite::{
+    Connection,
+    trace::{TraceEvent, TraceEventCodes},
+};
+use tower_chat_core::store::{HistoryStore, Revision, ServiceIdChange, Slot, Write};
+
+use super::{first, key, run, texts, write};
+use crate::{
+    SqliteStore,
+    schema::{self, Content},
+};
+
+const PATH: &str = "TOWER_CHAT_SQLITE_CRASH_PATH";
+const AT: &str = "TOWER_CHAT_SQLITE_CRASH_AT";
+
+/// Aborts the process at the n-th moment before or after a statement.
+fn abort_at(connection: &mut Connection, at: usize) {
+    let seen = AtomicUsize::new(0);
+    let events = TraceEventCodes::SQLITE_TRACE_STMT | TraceEventCodes::SQLITE_TRACE_PROFILE;
+    let hook = move |_: TraceEvent<'_>| {
+        if seen.fetch_add(1, Ordering::Relaxed) == at {
+            std::process::abort();
+        }
+    };
+    connection.trace_v2(events, Some(hook)).unwrap();
+}
+
+/// Runs a test of this binary as the child that aborts; says whether it went to its end.
+fn child_survives(test: &str, path: &Path, at: usize) -> bool {
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--ignored", "--test-threads=1"])
+        .env(PATH, path)
+        .env(AT, at.to_string())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .unwrap();
+    // A failed test ends with an exit code, an abort with a signal.
+    assert_ne!(status.code(), Some(101), "the child failed by itself");
+    status.success()
+}
+
+/// Path and moment, in the child; `None` where the test is run by hand.
+fn child() -> Option<(PathBuf, usize)> {
+    Some((std::env::var_os(PATH)?.into(), std::env::var(AT).ok()?.parse().unwrap()))
+}
+
+/// Two writes to a conversation that has one message, and one to a new conversation.
+fn submission() -> Vec<Write> {
+    let before = first("old", &["one"]).result();
+    let two = write("old", run(2), before, &["two", "three"])
+        .with_service_id(ServiceIdChange::Set("service".into()));
+    let four = write("old", run(2), two.result(), &["four"]);
+    vec![two, four, first("new", &["hello", "again"])]
+}
+
+async fn crash_in_append(test: &str) {
+    let mut at = 0;
+    let mut left_nothing = 0;
+    let mut left_everything = 0;
+    loop {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chat.db");
+        let store = SqliteStore::open(&path).await.unwrap();
+        store.append(Slot::unbounded(), vec![first("old", &["one"])]).await.unwrap();
+        drop(store);
+
+        let survived = child_survives(test, &path, at);
+
+        let store = SqliteStore::open(&path).await.unwrap();
+        let old = texts(&store, &key("old")).await;
+        let new = texts(&store, &key("new")).await;
+        match (old.len(), new.len()) {
+            (1, 0) => left_nothing += 1,
+            (4, 2) => left_everything += 1,
+            half => panic!("aborted at {at}, the store holds {half:?} messages"),
+        }
+        store.append(Slot::unbounded(), submission()).await.unwrap();
+        assert_eq!(texts(&store, &key("old")).await, ["one", "two", "three", "four"]);
+        assert_eq!(texts(&store, &key("new")).await, ["hello", "again"]);
+        let head = store.head(&key("old")).await.unwrap();
+        assert_eq!(head.service_id.as_deref(), Some("service"));
+        if survived {
+            break;
+        }
+        at += 1;
+    }
+    // BEGIN, three lookups, six inserts and an update, COMMIT: each has a before and an after.
+    assert!(at >= 24, "only {at} moments were tried");
+    assert!(left_nothing >= 23, "{left_nothing}");
+    // After COMMIT, and the child that went to its end.
+    assert_eq!(left_everything, 2);
+}
+
+#[tokio::test]
+async fn an_append_by_its_caller_is_whole_or_absent_after_an_abort_at_any_statement() {
+    crash_in_append("tests::crash::child_appends_itself").await;
+}
+
+#[tokio::test]
+async fn an_append_by_the_writer_thread_is_whole_or_absent_after_an_abort_at_any_statement() {
+    crash_in_append("tests::crash::child_submits_to_the_thread").await;
+}
+
+async fn append_until_abort(slot: Slot) {
+    let Some((path, at)) = child() else { return };
+    let store = SqliteStore::open(path).await.unwrap();
+    abort_at(store.queue().writer().connection_mut(), at);
+    store.append(slot, submission()).await.unwrap();
+    // The end of the connection is no statement of the append.
+    std::process::exit(0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "the child of another test"]
+async fn child_appends_itself() {
+    append_until_abort(Slot::unbounded()).await;
+}
+
+#[tokio::test]
+#[ignore = "the child of another test"]
+async fn child_submits_to_the_thread() {
+    append_until_abort(Slot::unbounded().without_blocking()).await;
+}
+
+#[tokio::test]
+async fn a_file_whose_making_was_aborted_at_any_statement_opens() {
+    let mut at = 0;
+    loop {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("chat.db");
+        let survived = child_survives("tests::crash::child_makes_the_file", &path, at);
+        let store = SqliteStore::open(&path).await.unwrap();
+        store.append(Slot::unbounded(), vec![first("new", &["hello"])]).await.unwrap();
+        if survived {
+            break;
+        }
+        at += 1;
+    }
+    assert!(at >= 12, "only {at} moments were tried");
+}
+
+#[test]
+#[ignore = "the child of another test"]
+fn child_makes_the_file() {
+    let Some((path, at)) = child() else { return };
+    let mut connection = Connection::open(path).unwrap();
+    abort_at(&mut connection, at);
+    let made = schema::migrate(&mut connection).unwrap();
+    assert_eq!(made, Content::Store { version: schema::VERSION });
+    std::process::exit(0);
+}
+
+#[tokio::test]
+async fn a_repeated_write_is_acknowledged_at_its_place_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
+    let append = |write| store.append(Slot::unbounded(), vec![write]);
+    let one = first("c", &["one"]);
+    let two = write("c", run(2), one.result(), &["two"]);
+    append(one.clone()).await.unwrap();
+    append(two.clone()).await.unwrap();
+    assert_eq!(append(one.clone()).await.unwrap(), one.result());
+    let counted = Arc::new(AtomicUsize::new(0));
+    let rows = counted.clone();
+    store
+        .queue()
+        .writer()
+        .connection_mut()
+        .update_hook(Some(move |_, _: &str, _: &str, _| {
+            rows.fetch_add(1, Ordering::Relaxed);
+        }))
+        .unwrap();
+    assert_eq!(append(two.clone()).await.unwrap(), two.result());
+    assert_eq!(counted.load(Ordering::Relaxed), 0, "a repeated write wrote rows");
+    let moved = write("c", run(2), Revision { sequence: 0, ..two.expected() }, &["two"]);
+    append(moved).await.unwrap_err();
+    assert_eq!(texts(&store, &key("c")).await, ["one", "two"]);
+}

@@ -1,0 +1,244 @@
+//! What SQLite refuses is a typed error; nothing is half-stored, and the store can be used again.
+
+use std::time::Duration;
+
+use tower_chat_core::{
+    Message, MessageId,
+    store::{AppendError, HistoryStore, Revision, ServiceIdChange, Slot, StoreError, Write},
+};
+
+use super::{Fixture, first, hold_the_lead, is_open, key, run, unbounded, write};
+use crate::submission::Submission;
+
+fn is_retryable(error: &AppendError) -> bool {
+    matches!(error.source, StoreError::Backend { retryable: true, .. })
+}
+
+fn source_text(error: &AppendError) -> String {
+    let source = std::error::Error::source(&error.source);
+    source.map(ToString::to_string).unwrap_or_default()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_is_retryable_and_leaves_the_store_usable() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let one = first("c", &["one"]);
+    store.append(Slot::unbounded(), vec![one.clone()]).await.unwrap();
+    let set_limit = |pages: &str| {
+        let writer = &mut store.queue().writer();
+        let sql = format!("PRAGMA max_page_count = {pages}");
+        writer.connection_mut().query_row(&sql, [], |_| Ok(())).unwrap();
+    };
+    set_limit("1"); // SQLite takes it as "no more than there are"
+    let large = write("c", run(2), one.result(), &["two", &"x".repeat(100_000)]);
+    let error = store.append(Slot::unbounded(), vec![large.clone()]).await.unwrap_err();
+    assert!(is_retryable(&error), "{error:?}");
+    assert!(source_text(&error).contains("make room"), "{error:?}");
+    assert_eq!(fixture.texts(&key("c")).await, ["one"]);
+    set_limit("1000000");
+    store.append(Slot::unbounded(), vec![large]).await.unwrap();
+    assert_eq!(fixture.texts(&key("c")).await.len(), 3);
+    assert!(fixture.is_sound());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_permission_to_write_is_read_only_until_it_is_back() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let set = |value: &str| {
+        let writer = &mut store.queue().writer();
+        writer.connection_mut().pragma_update(None, "query_only", value).unwrap();
+    };
+    set("ON");
+    let one = first("c", &["one"]);
+    let error = store.append(Slot::unbounded(), vec![one.clone()]).await.unwrap_err();
+    assert!(matches!(error.source, StoreError::ReadOnly), "{error:?}");
+    set("OFF");
+    store.append(Slot::unbounded(), vec![one]).await.unwrap();
+    assert_eq!(fixture.texts(&key("c")).await, ["one"]);
+}
+
+#[tokio::test]
+async fn a_failed_commit_acknowledges_nothing_of_its_group() {
+    let fixture = Fixture::new().await;
+    let refuse = |refuse: Option<fn() -> bool>| {
+        fixture.store.queue().writer().connection_mut().commit_hook(refuse).unwrap();
+    };
+    refuse(Some(|| true));
+    let store = &fixture.store;
+    let one = first("a", &["one"]);
+    let rival = write("a", run(9), Revision::ABSENT, &["rival"]);
+    let held = hold_the_lead(store).await;
+    // Within the group the second conflicts, but with something that is never stored.
+    let tickets = [vec![one.clone(), first("b", &["b"])], vec![rival]]
+        .map(|writes| store.append(unbounded(), writes));
+    drop(held);
+    for ticket in tickets {
+        let error = ticket.await.unwrap_err();
+        assert_eq!(error.completed, 0);
+        assert!(matches!(error.source, StoreError::Backend { .. }), "{error:?}");
+    }
+    refuse(None);
+    for id in ["a", "b", "z"] {
+        assert_eq!(fixture.store.head(&key(id)).await.unwrap().revision, Revision::ABSENT);
+    }
+    assert_eq!(fixture.store.statistics().writes, 0);
+    fixture.submit(vec![one]).await.await.unwrap();
+    assert_eq!(fixture.texts(&key("a")).await, ["one"]);
+}
+
+#[tokio::test]
+async fn a_write_that_sqlite_refuses_does_not_hurt_the_others_of_its_group() {
+    let fixture = Fixture::new().await;
+    fixture
+        .other()
+        .execute_batch(
+            "CREATE TRIGGER refuse BEFORE INSERT ON messages WHEN NEW.body LIKE '%poison%'
+             BEGIN SELECT RAISE(ABORT, 'refused by a trigger'); END",
+        )
+        .unwrap();
+    let store = &fixture.store;
+    let a = first("a", &["one"]);
+    let a_after = write("a", run(1), a.result(), &["two", "poison"]);
+    let held = hold_the_lead(store).await;
+    let good = store.append(unbounded(), vec![first("b", &["b"])]);
+    let bad = store.append(unbounded(), vec![a.clone(), a_after, first("d", &["never tried"])]);
+    let late = store.append(unbounded(), vec![first("c", &["c"])]);
+    drop(held);
+    good.await.unwrap();
+    late.await.unwrap();
+    let error = bad.await.unwrap_err();
+    assert_eq!(error.completed, 1);
+    assert!(matches!(error.source, StoreError::Backend { retryable: false, .. }), "{error:?}");
+    assert_eq!(fixture.texts(&key("a")).await, ["one"]);
+    assert_eq!(fixture.texts(&key("b")).await, ["b"]);
+    assert_eq!(fixture.texts(&key("c")).await, ["c"]);
+    assert!(fixture.texts(&key("d")).await.is_empty());
+    assert_eq!(store.statistics().writes, 4);
+}
+
+#[tokio::test]
+async fn a_conflict_does_not_hurt_the_others_of_its_group() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let held = hold_the_lead(store).await;
+    let one = store.append(unbounded(), vec![first("a", &["one"])]);
+    let write = write("a", run(9), Revision::ABSENT, &["rival"]);
+    let rival = store.append(unbounded(), vec![write, first("d", &["not tried"])]);
+    let other = store.append(unbounded(), vec![first("b", &["b"])]);
+    drop(held);
+    one.await.unwrap();
+    other.await.unwrap();
+    let error = rival.await.unwrap_err();
+    assert!(matches!(&error.source, StoreError::Conflict(conflict)
+        if conflict.found == first("a", &["one"]).result()));
+    assert_eq!(fixture.texts(&key("a")).await, ["one"]);
+    assert!(fixture.texts(&key("d")).await.is_empty());
+    assert_eq!(store.statistics().commits, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_finds_the_file_locked_leaves_its_write_to_the_thread() {
+    let fixture = Fixture::new().await;
+    let other = fixture.other();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let one = first("c", &["one"]);
+    let two = write("c", run(1), one.result(), &["two"]);
+    let mut ticket = fixture.store.append(Slot::unbounded(), vec![one]);
+    let mut later = fixture.store.append(Slot::unbounded(), vec![two]);
+    assert!(is_open(&mut ticket) && is_open(&mut later));
+    other.execute_batch("COMMIT").unwrap();
+    ticket.await.unwrap();
+    later.await.unwrap();
+    assert_eq!(fixture.texts(&key("c")).await, ["one", "two"]);
+}
+
+#[tokio::test]
+async fn a_file_that_stays_locked_is_a_retryable_error() {
+    let fixture = Fixture::new().await;
+    let other = fixture.other();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let (submission, outcome) = Submission::append(unbounded(), vec![first("c", &["one"])]);
+    let mut group = [submission];
+    let patience = Duration::from_millis(1);
+    fixture.store.queue().writer().write(&mut group, patience).unwrap();
+    group.into_iter().for_each(Submission::resolve);
+    let error = outcome.await.unwrap().unwrap_err();
+    assert!(is_retryable(&error), "{error:?}");
+    assert!(source_text(&error).contains("another process"), "{error:?}");
+    other.execute_batch("COMMIT").unwrap();
+    fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_writer_that_lost_its_connection_opens_another() {
+    let fixture = Fixture::new().await;
+    fixture.store.queue().writer().release();
+    fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
+    assert_eq!(fixture.texts(&key("c")).await, ["one"]);
+}
+
+#[tokio::test]
+async fn a_conversation_without_room_is_an_error_and_not_a_wrong_row() {
+    let fixture = Fixture::new().await;
+    let one = first("c", &["one"]);
+    fixture.submit(vec![one.clone()]).await.await.unwrap();
+    let last = u64::from(u32::MAX);
+    fixture
+        .other()
+        .execute("UPDATE messages SET place = (place >> 32 << 32) + ?1", [last.cast_signed()])
+        .unwrap();
+    let expected = Revision { sequence: last, ..one.result() };
+    let more = Write::new(
+        key("c"),
+        MessageId { run: run(2), index: 0 },
+        expected,
+        [Message::user("more").into()],
+    );
+    let error = fixture.submit(vec![more]).await.await.unwrap_err();
+    assert!(matches!(error.source, StoreError::Backend { retryable: false, .. }), "{error:?}");
+    let change = Write::new(key("c"), MessageId { run: run(2), index: 0 }, expected, [])
+        .with_service_id(ServiceIdChange::Set("s".into()));
+    fixture.submit(vec![change]).await.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_row_that_cannot_be_decoded_is_named() {
+    let fixture = Fixture::new().await;
+    fixture.submit(vec![first("c", &["one", "two", "three"])]).await.await.unwrap();
+    let bodies =
+        ["'{\"v\":1,\"role\":\"user\"}'", "'{\"v\":99}'", "'no JSON'", "CAST(x'7bff7d' AS TEXT)"];
+    for body in bodies {
+        let sql = format!("UPDATE messages SET body = {body} WHERE place & 4294967295 = 2");
+        fixture.other().execute(&sql, []).unwrap();
+        let error = fixture.store.load(&key("c")).await.unwrap_err();
+        assert!(
+            matches!(&error, StoreError::Undecodable { key: found, sequence: 2, .. }
+                if *found == key("c")),
+            "{body}: {error:?}"
+        );
+    }
+    fixture.other().execute("DELETE FROM messages WHERE place & 4294967295 = 2", []).unwrap();
+    let error = fixture.store.load(&key("c")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+    // Reading goes on with the other conversations.
+    fixture.submit(vec![first("d", &["d"])]).await.await.unwrap();
+    assert_eq!(fixture.texts(&key("d")).await, ["d"]);
+}
+
+#[tokio::test]
+async fn a_damaged_page_is_reported_as_damage() {
+    let fixture = Fixture::new().await;
+    let large = "x".repeat(3_000);
+    let texts = vec![large.as_str(); 20];
+    fixture.submit(vec![first("c", &texts)]).await.await.unwrap();
+    fixture.store.close().await.unwrap();
+    let path = fixture.folder.path().join("chat.db");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The pages after those of the schema and the conversations.
+    bytes[4 * 4096..].fill(0xa5);
+    std::fs::write(&path, bytes).unwrap();
+    let error = fixture.store.load(&key("c")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+}

@@ -1,0 +1,169 @@
+//! Who does a write: its caller, or the writer thread.
+
+use std::{
+    sync::{Arc, Mutex},
+    thread::{self, ThreadId},
+};
+
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
+use tokio::task::LocalSet;
+use tower_chat_core::store::{HistoryStore, Revision, Slot, Write};
+
+use super::{Fixture, first, hold_the_lead, key, run, unbounded, write};
+use crate::SqliteStore;
+
+type Threads = Arc<Mutex<Vec<ThreadId>>>;
+
+/// Records the thread of every transaction.
+fn record_threads(store: &SqliteStore) -> Threads {
+    let threads = Threads::default();
+    let seen = threads.clone();
+    let hook = move |event: TraceEvent<'_>| {
+        if let TraceEvent::Stmt(_, "BEGIN IMMEDIATE") = event {
+            seen.lock().unwrap().push(thread::current().id());
+        }
+    };
+    let writer = &mut store.queue().writer();
+    writer.connection_mut().trace_v2(TraceEventCodes::SQLITE_TRACE_STMT, Some(hook)).unwrap();
+    threads
+}
+
+/// Whether an append is done by the thread that calls.
+async fn is_done_by_caller(store: &SqliteStore, slot: Slot) -> bool {
+    let threads = record_threads(store);
+    let before = store.statistics().writes;
+    let write = first(&before.to_string(), &["text"]);
+    let ticket = store.append(slot, vec![write]);
+    let caller = thread::current().id();
+    ticket.await.unwrap();
+    let threads = threads.lock().unwrap();
+    assert_eq!(threads.len(), 1);
+    threads[0] == caller
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_uncontended_caller_on_a_multi_thread_runtime_does_its_own_write() {
+    let fixture = Fixture::new().await;
+    assert!(is_done_by_caller(&fixture.store, Slot::unbounded()).await, "in block_on");
+    let store = fixture.store.clone();
+    let task = async move { is_done_by_caller(&store, Slot::unbounded()).await };
+    assert!(tokio::spawn(task).await.unwrap(), "in a task");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_that_must_not_block_leaves_its_write_to_the_thread() {
+    let fixture = Fixture::new().await;
+    assert!(!is_done_by_caller(&fixture.store, unbounded()).await);
+}
+
+#[tokio::test]
+async fn on_a_current_thread_runtime_the_thread_writes() {
+    let fixture = Fixture::new().await;
+    assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_told_so_leaves_every_write_to_the_thread() {
+    let fixture = Fixture::with(SqliteStore::options().append_on_caller(false)).await;
+    assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
+}
+
+#[test]
+fn inside_a_local_set_the_thread_writes() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let fixture = Fixture::new().await;
+        tokio::task::spawn_local(async move {
+            assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
+            // tokio is not asked again: it would panic each time.
+            assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
+        })
+        .await
+        .unwrap();
+    });
+}
+
+#[test]
+fn outside_of_a_runtime_the_thread_writes() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    let fixture = runtime.block_on(Fixture::new());
+    let threads = record_threads(&fixture.store);
+    let ticket = fixture.store.append(Slot::unbounded(), vec![first("c", &["one"])]);
+    runtime.block_on(ticket).unwrap();
+    assert_ne!(threads.lock().unwrap()[0], thread::current().id());
+}
+
+struct AppendsInDrop(SqliteStore, Option<Write>);
+
+impl Drop for AppendsInDrop {
+    fn drop(&mut self) {
+        let slot = Slot::unbounded().without_blocking();
+        drop(self.0.append(slot, self.1.take().into_iter().collect()));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_submitted_in_drop_is_stored() {
+    let fixture = Fixture::new().await;
+    let threads = record_threads(&fixture.store);
+    let caller = thread::current().id();
+    drop(AppendsInDrop(fixture.store.clone(), Some(first("c", &["last words"]))));
+    assert_eq!(fixture.texts(&key("c")).await, ["last words"]);
+    assert_ne!(threads.lock().unwrap()[0], caller);
+}
+
+#[tokio::test]
+async fn writes_that_wait_share_a_commit_and_keep_their_order() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let mut tickets = Vec::new();
+    let (mut a, mut b) = (Revision::ABSENT, Revision::ABSENT);
+    let held = hold_the_lead(store).await;
+    for number in 0..10 {
+        let text = number.to_string();
+        let (to_a, to_b) = (write("a", run(1), a, &[&text]), write("b", run(2), b, &[&text]));
+        (a, b) = (to_a.result(), to_b.result());
+        tickets.push(store.append(unbounded(), vec![to_a]));
+        tickets.push(store.append(unbounded(), vec![to_b]));
+    }
+    drop(held);
+    for ticket in tickets {
+        ticket.await.unwrap();
+    }
+    let statistics = store.statistics();
+    assert_eq!((statistics.commits, statistics.writes), (2, 21));
+    let expected: Vec<_> = (0..10).map(|number| number.to_string()).collect();
+    assert_eq!(fixture.texts(&key("a")).await, expected);
+    assert_eq!(fixture.texts(&key("b")).await, expected);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn many_callers_at_once_lose_nothing() {
+    let fixture = Fixture::new().await;
+    let tasks: Vec<_> = (0..16)
+        .map(|number: u8| {
+            let store = fixture.store.clone();
+            tokio::spawn(async move {
+                let mut revision = Revision::ABSENT;
+                for text in ["one", "two", "three", "four", "five"] {
+                    let slot = store.reserve().await.unwrap();
+                    let write = write(&number.to_string(), run(number + 1), revision, &[text]);
+                    revision = store.append(slot, vec![write]).await.unwrap();
+                    assert_eq!(
+                        store.head(&key(&number.to_string())).await.unwrap().revision,
+                        revision
+                    );
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    for number in 0..16 {
+        let texts = fixture.texts(&key(&number.to_string())).await;
+        assert_eq!(texts, ["one", "two", "three", "four", "five"]);
+    }
+    assert_eq!(fixture.store.statistics().writes, 80);
+    assert!(fixture.store.statistics().commits <= 80);
+}

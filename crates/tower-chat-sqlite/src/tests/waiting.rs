@@ -1,0 +1,139 @@
+//! Who waits for what: loads for writes, callers for places, handles for their end.
+
+use std::thread;
+
+use futures_util::FutureExt;
+use tower_chat_core::store::{HistoryStore, Revision, StoreError};
+
+use super::{Fixture, Held, first, is_open, key, run, texts, unbounded, write};
+use crate::{SqliteStore, submission::Submission};
+
+#[tokio::test]
+async fn reading_a_conversation_waits_for_its_own_writes_alone() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    fixture.submit(vec![first("other", &["other"])]).await.await.unwrap();
+    let one = first("c", &["one"]);
+    let two = write("c", run(1), one.result(), &["two"]);
+    let key_c = key("c");
+    let mut load = store.load(&key_c);
+    let mut list = store.list("tests", None, 10);
+    let mut flush = store.flush();
+    let held = Held::new(store);
+    drop(store.append(unbounded(), vec![one]));
+    drop(store.append(unbounded(), vec![two]));
+    assert!((&mut load).now_or_never().is_none());
+    assert!((&mut list).now_or_never().is_none());
+    assert!((&mut flush).now_or_never().is_none());
+    // Another conversation is read while the writer is held.
+    assert_eq!(fixture.texts(&key("other")).await, ["other"]);
+    drop(held);
+    assert_eq!(load.await.unwrap().messages.len(), 2);
+    assert_eq!(list.await.unwrap().len(), 2);
+    flush.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_place_in_the_queue_is_taken_until_the_write_is_durable() {
+    let fixture = Fixture::with(SqliteStore::options().queue_capacity(1)).await;
+    let store = &fixture.store;
+    let slot = store.reserve().await.unwrap();
+    assert!(store.reserve().now_or_never().is_none(), "the only place is reserved");
+    drop(slot);
+    let held = Held::new(store);
+    let mut ticket = fixture.submit(vec![first("c", &["one"])]).await;
+    let mut reserve = store.reserve();
+    assert!((&mut reserve).now_or_never().is_none(), "the only place is in use");
+    assert!(is_open(&mut ticket));
+    drop(held);
+    reserve.await.unwrap();
+    ticket.await.unwrap();
+}
+
+#[tokio::test]
+async fn a_dropped_ticket_cancels_nothing() {
+    let fixture = Fixture::new().await;
+    let held = Held::new(&fixture.store);
+    drop(fixture.submit(vec![first("c", &["one"])]).await);
+    drop(held);
+    fixture.store.flush().await.unwrap();
+    let stored: i64 =
+        fixture.other().query_row("SELECT count(*) FROM messages", [], |row| row.get(0)).unwrap();
+    assert_eq!(stored, 1);
+}
+
+#[tokio::test]
+async fn dropping_the_last_handle_finishes_what_was_submitted() {
+    let Fixture { folder, store } = Fixture::new().await;
+    let held = Held::new(&store);
+    drop(store.append(unbounded(), vec![first("c", &["one"])]));
+    drop(store.append(unbounded(), vec![first("d", &["two"])]));
+    let dropping = thread::spawn(move || drop(store));
+    drop(held);
+    dropping.join().unwrap();
+    let path = folder.path().join("chat.db");
+    assert!(!folder.path().join("chat.db-wal").exists(), "the log is folded into the file");
+    let store = SqliteStore::open(path).await.unwrap();
+    assert_eq!(texts(&store, &key("c")).await, ["one"]);
+    assert_eq!(texts(&store, &key("d")).await, ["two"]);
+}
+
+#[tokio::test]
+async fn closing_finishes_what_was_submitted_and_refuses_the_rest() {
+    let fixture = Fixture::new().await;
+    let store = &fixture.store;
+    let late = store.reserve().await.unwrap();
+    let held = Held::new(store);
+    let early = fixture.submit(vec![first("c", &["one"])]).await;
+    let mut close = store.close();
+    assert!((&mut close).now_or_never().is_none());
+    let error = store.append(late, vec![first("d", &["late"])]).await.unwrap_err();
+    assert!(matches!(error.source, StoreError::Closed) && error.completed == 0);
+    drop(held);
+    close.await.unwrap();
+    early.await.unwrap();
+    assert!(matches!(store.reserve().await, Err(StoreError::Closed)));
+    assert!(matches!(store.delete(&key("c")).await, Err(StoreError::Closed)));
+    assert!(!fixture.folder.path().join("chat.db-wal").exists(), "the log is folded into the file");
+    // Reading goes on, and closing again is nothing.
+    assert_eq!(fixture.texts(&key("c")).await, ["one"]);
+    assert_eq!(store.head(&key("d")).await.unwrap().revision, Revision::ABSENT);
+    store.flush().await.unwrap();
+    store.close().await.unwrap();
+}
+
+#[tokio::test]
+async fn deleting_waits_for_the_writes_before_it() {
+    let fixture = Fixture::new().await;
+    let held = Held::new(&fixture.store);
+    drop(fixture.submit(vec![first("c", &["one"])]).await);
+    let key_c = key("c");
+    let mut delete = fixture.store.delete(&key_c);
+    assert!((&mut delete).now_or_never().is_none());
+    drop(held);
+    assert!(delete.await.unwrap());
+    assert_eq!(fixture.store.head(&key("c")).await.unwrap().revision, Revision::ABSENT);
+}
+
+#[tokio::test]
+async fn a_deletion_that_its_caller_gave_up_is_not_done() {
+    let fixture = Fixture::new().await;
+    fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
+    let held = Held::new(&fixture.store);
+    assert!(fixture.store.delete(&key("c")).now_or_never().is_none());
+    drop(held);
+    fixture.store.flush().await.unwrap();
+    assert_eq!(fixture.texts(&key("c")).await, ["one"]);
+}
+
+#[tokio::test]
+async fn a_writer_thread_that_is_gone_keeps_nobody_waiting() {
+    let fixture = Fixture::new().await;
+    let queue = fixture.store.queue();
+    queue.retire();
+    let (submission, outcome) = Submission::append(unbounded(), vec![first("c", &["one"])]);
+    queue.submit(submission);
+    let error = outcome.await.unwrap().unwrap_err();
+    assert!(matches!(error.source, StoreError::Closed));
+    fixture.store.flush().await.unwrap();
+}

@@ -1,0 +1,155 @@
+//! The connection that writes, and the transactions on it.
+
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use crate::{
+    failure::Failure,
+    file::StoreFile,
+    submission::{Next, Submission},
+};
+
+/// Owns the connection that writes.
+#[derive(Debug)]
+pub(crate) struct Writer {
+    file: StoreFile,
+    /// `None` after a rollback failed, until the next transaction opens another.
+    connection: Option<Connection>,
+    /// How many transactions were committed.
+    commits: u64,
+}
+
+/// Another process holds the file; nothing was begun.
+#[derive(Debug)]
+pub(crate) struct Busy;
+
+/// Where a transaction stopped; it is rolled back.
+enum Stopped {
+    BeforeBegin(Failure),
+    AtStatement(Failure),
+    AtCommit(Failure),
+}
+
+impl Writer {
+    pub(crate) fn new(file: StoreFile, connection: Connection) -> Self {
+        Self { file, connection: Some(connection), commits: 0 }
+    }
+
+    pub(crate) fn commits(&self) -> u64 {
+        self.commits
+    }
+
+    /// Closes the connection; the next write opens another.
+    pub(crate) fn release(&mut self) {
+        self.connection = None;
+    }
+
+    #[cfg(test)]
+    pub(crate) fn connection_mut(&mut self) -> &mut Connection {
+        self.connection.as_mut().unwrap()
+    }
+
+    /// Does a group of submissions in one transaction and leaves its outcome in each.
+    ///
+    /// # Errors
+    ///
+    /// [`Busy`], only where `patience` is zero.
+    pub(crate) fn write(
+        &mut self,
+        group: &mut [Submission],
+        patience: Duration,
+    ) -> Result<(), Busy> {
+        match self.transaction(patience, |connection| {
+            for submission in &mut *group {
+                while submission.step(connection)? == Next::Step {}
+            }
+            Ok(())
+        }) {
+            Ok(()) => {}
+            Err(Stopped::BeforeBegin(failure)) if failure.is_busy() && patience.is_zero() => {
+                return Err(Busy);
+            }
+            // One of the group failed: find out which, by doing every write on its own.
+            Err(Stopped::AtStatement(_)) if !is_single(group) => {
+                self.write_one_by_one(group, patience);
+            }
+            Err(
+                Stopped::BeforeBegin(failure)
+                | Stopped::AtStatement(failure)
+                | Stopped::AtCommit(failure),
+            ) => {
+                for submission in group {
+                    submission.fail(0, &failure);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_one_by_one(&mut self, group: &mut [Submission], patience: Duration) {
+        for submission in group {
+            submission.start_over();
+            loop {
+                let completed = submission.stored();
+                let mut next = Next::Done;
+                let step = |connection: &Connection| {
+                    next = submission.step(connection)?;
+                    Ok(())
+                };
+                match self.transaction(patience, step) {
+                    Ok(()) if next == Next::Step => {}
+                    Ok(()) => break,
+                    Err(
+                        Stopped::BeforeBegin(failure)
+                        | Stopped::AtStatement(failure)
+                        | Stopped::AtCommit(failure),
+                    ) => {
+                        submission.fail(completed, &failure);
+                        break;
+                    }
+                }
+            }
+        }
+    }
+
+    fn transaction(
+        &mut self,
+        patience: Duration,
+        body: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+    ) -> Result<(), Stopped> {
+        let failure = |error| self.file.failure(error);
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            gone => {
+                let connection = self.file.writer().map_err(failure);
+                gone.insert(connection.map_err(Stopped::BeforeBegin)?)
+            }
+        };
+        let outcome = begin(connection, patience)
+            .map_err(|error| Stopped::BeforeBegin(failure(error)))
+            .and_then(|()| body(connection).map_err(|error| Stopped::AtStatement(failure(error))))
+            .and_then(|()| {
+                run(connection, "COMMIT").map_err(|error| Stopped::AtCommit(failure(error)))
+            });
+        if outcome.is_ok() {
+            self.commits += 1;
+        } else if !connection.is_autocommit() && run(connection, "ROLLBACK").is_err() {
+            self.connection = None;
+        }
+        outcome
+    }
+}
+
+fn is_single(group: &[Submission]) -> bool {
+    matches!(group, [only] if only.is_single())
+}
+
+fn begin(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+    connection.busy_timeout(patience)?;
+    run(connection, "BEGIN IMMEDIATE")
+}
+
+fn run(connection: &Connection, sql: &str) -> rusqlite::Result<()> {
+    connection.prepare_cached(sql)?.execute([]).map(drop)
+}

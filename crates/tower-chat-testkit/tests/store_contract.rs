@@ -1,0 +1,235 @@
+//! The contract notices stores that break it.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+
+use async_trait::async_trait;
+use tower_chat_core::{
+    ConversationKey, MemoryStore, Message, Messages,
+    store::{
+        AppendError, Head, History, HistoryStore, Revision, Slot, StoreError, StoreHandle, Ticket,
+        Write,
+    },
+};
+use tower_chat_testkit::store_contract::{self, Runtime};
+
+/// What a store does wrong.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Fault {
+    Nothing,
+    JoinsScopeAndId,
+    FoldsCase,
+    LosesIds,
+    WritesAtAnyRevision,
+    StoresRepeatsAgain,
+    DropsEqualMessages,
+    GoesOnAfterAFailure,
+    WritesWhenTheTicketIsAwaited,
+    ForgetsTheServiceId,
+    WritesAfterClose,
+    ListsBackwards,
+    ListsAfterInclusively,
+    SplitsWrites,
+    ReturnsMessagesBackwards,
+}
+
+struct Broken {
+    inner: MemoryStore,
+    fault: Fault,
+}
+
+impl Broken {
+    fn key(&self, key: &ConversationKey) -> ConversationKey {
+        match self.fault {
+            Fault::JoinsScopeAndId => ConversationKey::new("", key.to_string()),
+            Fault::FoldsCase => ConversationKey::new(key.scope(), key.id().to_lowercase()),
+            _ => key.clone(),
+        }
+    }
+
+    fn append_one(&self, write: &Write) -> Ticket {
+        let slot = Slot::unbounded();
+        let key = self.key(write.key());
+        let again = |expected: Revision, messages: Vec<_>, id| {
+            let made = Write::new(key.clone(), id, expected, messages);
+            match write.service_id() {
+                Some(change) if self.fault != Fault::ForgetsTheServiceId => {
+                    made.with_service_id(change.clone())
+                }
+                _ => made,
+            }
+        };
+        let found = || {
+            let head = futures_util::FutureExt::now_or_never(self.inner.head(&key));
+            head.expect("at once").expect("a head").revision
+        };
+        let mut messages = write.messages().to_vec();
+        match self.fault {
+            Fault::WritesAtAnyRevision => {
+                self.inner.append(slot, vec![again(found(), messages, write.id())])
+            }
+            Fault::StoresRepeatsAgain if found().sequence > write.expected().sequence => {
+                let found = found();
+                drop(self.inner.append(slot, vec![again(found, messages, write.id())]));
+                Ticket::done(Ok(write.result()))
+            }
+            Fault::DropsEqualMessages => {
+                messages.dedup_by(|left, right| left.parts == right.parts);
+                self.inner.append(slot, vec![again(write.expected(), messages, write.id())])
+            }
+            _ => self.inner.append(slot, vec![again(write.expected(), messages, write.id())]),
+        }
+    }
+
+    fn append_now(&self, writes: &[Write]) -> Ticket {
+        let mut outcome = Ok(Revision::ABSENT);
+        for (completed, write) in writes.iter().enumerate() {
+            let ticket = self.append_one(write);
+            let done = futures_util::FutureExt::now_or_never(ticket).expect("at once");
+            let failed = done.is_err();
+            outcome = done.map_err(|error| AppendError { completed, ..error });
+            if failed && self.fault != Fault::GoesOnAfterAFailure {
+                break;
+            }
+        }
+        Ticket::done(outcome)
+    }
+}
+
+#[async_trait]
+impl HistoryStore for Broken {
+    fn handle(&self) -> &StoreHandle {
+        self.inner.handle()
+    }
+
+    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        self.inner.head(&self.key(key)).await
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        let mut history = self.inner.load(&self.key(key)).await?;
+        match self.fault {
+            Fault::LosesIds => {
+                let without = |message: &Message| {
+                    let mut message = message.clone();
+                    message.id = None;
+                    message
+                };
+                history.messages = history.messages.iter().map(|m| without(m)).collect();
+            }
+            Fault::ReturnsMessagesBackwards => {
+                history.messages = history.messages.iter().rev().cloned().collect::<Messages>();
+            }
+            _ => {}
+        }
+        Ok(history)
+    }
+
+    async fn reserve(&self) -> Result<Slot, StoreError> {
+        self.inner.reserve().await
+    }
+
+    fn append(&self, _slot: Slot, writes: Vec<Write>) -> Ticket {
+        match self.fault {
+            Fault::WritesWhenTheTicketIsAwaited => {
+                let inner = Self { inner: self.inner.clone(), fault: Fault::Nothing };
+                Ticket::watching(async move { inner.append_now(&writes).await })
+            }
+            Fault::SplitsWrites => {
+                let inner = self.inner.clone();
+                Ticket::watching(async move {
+                    let mut outcome = Ok(Revision::ABSENT);
+                    for write in &writes {
+                        let mut expected = write.expected();
+                        for message in write.messages().iter().cloned() {
+                            let id = message.id.expect("an id");
+                            let part = Write::new(write.key().clone(), id, expected, [message]);
+                            expected = part.result();
+                            outcome = inner.append(Slot::unbounded(), vec![part]).await;
+                            tokio::task::yield_now().await;
+                        }
+                    }
+                    outcome
+                })
+            }
+            _ => self.append_now(&writes),
+        }
+    }
+
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        self.inner.delete(&self.key(key)).await
+    }
+
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        let mut keys = self.inner.list(scope, after, usize::MAX).await?;
+        if let (Fault::ListsAfterInclusively, Some(after)) = (self.fault, after) {
+            keys.insert(0, ConversationKey::new(scope, after));
+        }
+        if self.fault == Fault::ListsBackwards {
+            keys.reverse();
+        }
+        keys.truncate(limit);
+        Ok(keys)
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.inner.flush().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        match self.fault {
+            Fault::WritesAfterClose => Ok(()),
+            _ => self.inner.close().await,
+        }
+    }
+}
+
+macro_rules! noticed {
+    ($($test:ident: $fault:ident breaks $promise:ident;)*) => { $(
+        #[test]
+        #[should_panic]
+        fn $test() {
+            store_contract::check(
+                Runtime::OneThread,
+                || async { (Broken { inner: MemoryStore::new(), fault: Fault::$fault }, ()) },
+                store_contract::$promise,
+            );
+        }
+    )* };
+}
+
+noticed! {
+    joined_keys: JoinsScopeAndId breaks keys_that_look_alike_are_different_conversations;
+    folded_keys: FoldsCase breaks keys_that_look_alike_are_different_conversations;
+    lost_ids: LosesIds breaks loaded_messages_carry_their_ids;
+    ignored_revisions: WritesAtAnyRevision
+        breaks a_write_at_another_revision_is_a_conflict_and_stores_nothing;
+    two_winners: WritesAtAnyRevision
+        breaks of_concurrent_writers_to_one_conversation_exactly_one_wins;
+    repeats: StoresRepeatsAgain breaks a_repeated_write_stores_nothing_twice;
+    equal_messages: DropsEqualMessages breaks equal_messages_of_different_writes_are_all_stored;
+    later_writes: GoesOnAfterAFailure breaks a_submission_stops_at_the_first_write_that_fails;
+    lazy_writes: WritesWhenTheTicketIsAwaited breaks a_dropped_ticket_cancels_nothing;
+    late_writes: WritesWhenTheTicketIsAwaited breaks a_load_sees_what_was_submitted_before_it;
+    service_ids: ForgetsTheServiceId breaks a_service_id_is_set_kept_and_cleared;
+    closed_stores: WritesAfterClose breaks a_closed_store_keeps_what_it_has_and_takes_nothing_more;
+    list_order: ListsBackwards
+        breaks conversations_are_listed_in_the_byte_order_of_their_ids;
+    list_start: ListsAfterInclusively
+        breaks conversations_are_listed_in_the_byte_order_of_their_ids;
+    split_writes: SplitsWrites breaks readers_never_see_part_of_a_write;
+    order: ReturnsMessagesBackwards breaks what_is_appended_comes_back_in_order;
+}
+
+mod without_a_fault {
+    use super::{Broken, Fault, MemoryStore};
+
+    tower_chat_testkit::store_contract!(Broken {
+        inner: MemoryStore::new(),
+        fault: Fault::Nothing
+    });
+}
