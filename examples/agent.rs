@@ -1,0 +1,75 @@
+//! An agent with two tools and a history in SQLite. Run it twice: the second time it remembers.
+//!
+//! ```text
+//! cargo run -p tower-chat-examples --bin agent [DATABASE] [QUESTION]
+//! ```
+//!
+//! The model is a stand-in that needs no key: it asks for both tools, then answers with what they
+//! said. Put a real client in its place and nothing else changes.
+
+use serde_json::json;
+use tower::{Service, ServiceExt, service_fn};
+use tower_chat::{
+    ChatPipeline, PersistenceMode, Tools,
+    core::{
+        BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, Message, Role, ToolCall,
+        ToolDefinition, store::HistoryStore,
+    },
+    tool_fn,
+};
+use tower_chat_sqlite::SqliteStore;
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let mut arguments = std::env::args().skip(1);
+    let database = arguments.next().unwrap_or_else(|| "agent.db".to_owned());
+    let question = arguments.next().unwrap_or_else(|| "What should I wear in Paris?".to_owned());
+
+    let store = SqliteStore::open(&database).await?;
+    let key = ConversationKey::new("alice", "wardrobe");
+    println!("remembered {} messages", store.load(&key).await?.messages.len());
+
+    let mut agent = ChatPipeline::builder(service_fn(stand_in_model))
+        .tools(Tools::new().with(weather()).with(wardrobe()))
+        .history(store.clone())
+        .persistence(PersistenceMode::PerServiceCall)
+        .build()?;
+
+    let request = ChatRequest::user(question).in_conversation(key);
+    let answer = agent.ready().await?.call(request).await?.collect().await?;
+    println!("{}", answer.text());
+    store.close().await?;
+    Ok(())
+}
+
+fn weather() -> impl tower_chat::Tool {
+    let parameters = json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    let definition = ToolDefinition::new("weather", "The weather in a city.", parameters);
+    tool_fn(definition, |call| async move {
+        let arguments: serde_json::Value = call.parse_arguments()?;
+        Ok(format!("Rain in {}.", arguments["city"].as_str().unwrap_or("an unknown city")))
+    })
+}
+
+fn wardrobe() -> impl tower_chat::Tool {
+    let definition = ToolDefinition::new("wardrobe", "What hangs in the wardrobe.", json!({}));
+    tool_fn(definition, |_| async { Ok("A coat and a straw hat.") })
+}
+
+/// Asks for both tools, then repeats what they said.
+async fn stand_in_model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
+    request.service_id()?; // every leaf refuses the sentinel
+    let results = request.messages.last().filter(|message| message.role == Role::Tool);
+    let message = match results {
+        None => Message::tool_calls([
+            ToolCall::new("call_1", "weather", r#"{"city": "Paris"}"#),
+            ToolCall::new("call_2", "wardrobe", "{}"),
+        ]),
+        Some(results) => {
+            let facts: Vec<String> = results.results().map(|result| result.text()).collect();
+            let asked = request.messages.iter().filter(|m| m.role == Role::User).count();
+            Message::assistant(format!("{} (You have asked {asked} times.)", facts.join(" ")))
+        }
+    };
+    Ok(ChatResponse::whole([message], Finish::stop()))
+}

@@ -1,0 +1,55 @@
+//! The same stack by hand, among ordinary tower layers, with a streamed answer.
+//!
+//! ```text
+//! cargo run -p tower-chat-examples --bin tower_stack
+//! ```
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use serde_json::json;
+use tower::{Service, ServiceBuilder, ServiceExt};
+use tower_chat::{
+    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolLoop, Tools,
+    core::{
+        BoxError, ChatRequest, ChatUpdate, ConversationKey, MemoryStore, Message, ToolCall,
+        ToolDefinition,
+    },
+    tool_fn,
+};
+use tower_chat_testkit::{ScriptedLeaf, Step};
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let leaf = ScriptedLeaf::new([
+        Step::message(Message::tool_calls([ToolCall::new("call_1", "order", r#"{"number": 7}"#)])),
+        Step::text("Order 7 is on its way."),
+    ]);
+    let order = tool_fn(
+        ToolDefinition::new("order", "Where an order is.", json!({"type": "object"})),
+        |_| async { Ok("on its way") },
+    );
+
+    let store = MemoryStore::new();
+    let mut client = ServiceBuilder::new()
+        .concurrency_limit(8)
+        .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
+        .layer(ToolLoop::new(Tools::new().with(order)))
+        .layer(PerServiceCallPersistence::new(store))
+        .timeout(Duration::from_secs(60)) // below the persister: an error of the service
+        .service(leaf);
+
+    let request = ChatRequest::user("Where is order 7?")
+        .in_conversation(ConversationKey::new("alice", "support"))
+        .streamed();
+    let mut response = client.ready().await?.call(request).await?;
+    while let Some(update) = response.next().await {
+        match update? {
+            ChatUpdate::TextDelta(text) => println!("… {text:?}"),
+            ChatUpdate::Message(message) => println!("{:?}: {:?}", message.role, message.parts),
+            ChatUpdate::Finish(finish) => println!("saved: {:?}", finish.saved),
+            _ => {}
+        }
+    }
+    Ok(())
+}
