@@ -82,7 +82,7 @@ impl ChatResponse {
         Self(Body::Stream(Box::pin(updates)))
     }
 
-    /// The answer, if it is all there and nothing of it was taken; else the response unchanged.
+    /// The answer, or what was not taken of it yet, if it is all there; else the response unchanged.
     ///
     /// Layers use it to spare whole answers the cost of a stream.
     ///

@@ -25,7 +25,7 @@ use crate::ConversationKey;
 
 /// Keeps the messages of conversations, in order, for ever.
 ///
-/// What every store promises:
+/// What every store promises (`store_contract!` in `tower-chat-testkit` tests it all):
 ///
 /// - a [`Write`] is atomic: all of it is stored, or nothing; what was acknowledged is durable, as
 ///   far as the store's documentation says;
@@ -33,8 +33,11 @@ use crate::ConversationKey;
 ///   inside the transaction; otherwise it is a [`Conflict`];
 /// - a write whose [`WriteId`] is stored already at its place is acknowledged again and stores
 ///   nothing, so it can be repeated after a failure that left the outcome open;
+/// - a write may have no messages: it can set the service id of a conversation, and makes one that
+///   did not exist. Having no id in the store, its repeat is acknowledged while nothing came after;
 /// - [`append`](Self::append) is a submission: once it has returned, the store owns the writes,
-///   whether or not anyone awaits the ticket. It may be called where nothing can be awaited;
+///   whether or not anyone awaits the ticket. It may be called where nothing can be awaited, such
+///   as in `Drop` on a thread outside of the runtime;
 /// - a load that begins after a submission to the same conversation sees it;
 /// - messages come back in the order in which they were appended, whatever the clock said;
 /// - nothing crosses a scope.
@@ -96,7 +99,7 @@ pub trait HistoryStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<ConversationKey>, StoreError>;
 
-    /// Waits until everything submitted so far is durable or has failed.
+    /// Waits until everything submitted so far is durable or has failed, and its tickets say so.
     ///
     /// # Errors
     ///
