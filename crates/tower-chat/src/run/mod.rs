@@ -10,6 +10,7 @@ mod finish;
 mod service_call;
 mod service_id;
 mod submission;
+mod unsent;
 
 use std::{
     fmt,

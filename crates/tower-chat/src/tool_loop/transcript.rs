@@ -85,14 +85,31 @@ impl Transcript {
         }
     }
 
-    /// The approval requests among the messages that wait for an answer, in batches.
-    pub(super) fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
-        self.history.as_ref().map(|history| history.replay.pending_approvals()).unwrap_or_default()
+    /// The approval requests that wait for an answer among the request's own messages, and in the
+    /// open end of the history before them, in batches.
+    pub(super) fn pending_approvals(&self, request: &ChatRequest) -> Vec<Vec<ApprovalRequest>> {
+        if let Some(history) = &self.history {
+            return history.replay.pending_approvals();
+        }
+        let mut own = Replay::lenient();
+        own.push_from(&request.messages, request.new_from);
+        own.pending_approvals()
+    }
+
+    /// Whether a layer below keeps the history and puts it before each call.
+    pub(super) fn is_kept_below(&self) -> bool {
+        self.history.is_none()
+    }
+
+    /// Takes everything that no service call has carried yet, without a layer's prefix.
+    pub(super) fn take_unsent(&mut self) -> Messages {
+        let unsent = std::mem::take(&mut self.unsent);
+        unsent.skip(std::mem::take(&mut self.unsent_from))
     }
 
     /// Takes note of who keeps the history, as a response says.
     pub(super) fn answered(&mut self, conversation_id: Option<ConversationId>) {
-        self.only_unsent = self.history.is_none() || conversation_id.is_some();
+        self.only_unsent = self.is_kept_below() || conversation_id.is_some();
         self.conversation_id = without_sentinel(conversation_id);
     }
 

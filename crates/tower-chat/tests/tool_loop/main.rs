@@ -6,6 +6,7 @@ mod approvals;
 mod cancellation;
 mod failures;
 mod history;
+mod persistence;
 mod queue;
 mod readiness;
 mod rounds;

@@ -230,7 +230,7 @@ async fn each_service_call_carries_its_number_and_the_requests_extensions() {
     let request = ChatRequest::user("hi").with_extension(Tenant(7));
     ask(&over(echo()), &script, request).await.unwrap();
     for (ordinal, request) in script.requests().iter().enumerate() {
-        let call = request.extensions.get::<tower_chat::tool_loop::ServiceCall>().unwrap();
+        let call = request.extensions.get::<tower_chat::run::ServiceCall>().unwrap();
         assert_eq!(call.ordinal as usize, ordinal);
         assert_eq!(request.extensions.get(), Some(&Tenant(7)));
     }
