@@ -99,7 +99,9 @@ async fn a_missing_folder_is_said() {
 #[tokio::test]
 async fn what_is_no_database_is_left_alone() {
     let (folder, path) = folder();
-    for content in ["x".to_owned(), "no database ".repeat(1000), "\0".repeat(4096)] {
+    for content in
+        ["x".to_owned(), "xyz".to_owned(), "no database ".repeat(1000), "\0".repeat(4096)]
+    {
         fs::write(&path, content).unwrap();
         let error = refused(&folder, &path).await;
         assert!(matches!(error, OpenError::NotADatabase { .. }), "{error:?}");

@@ -3,9 +3,13 @@
 
 mod common;
 
-use std::process::{Command, Stdio};
+use std::{
+    process::{Command, Stdio},
+    time::Duration,
+};
 
 use common::{append, key, texts, write};
+use rusqlite::{Connection, ErrorCode};
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{HistoryStore, Revision, StoreError},
@@ -121,4 +125,33 @@ async fn of_two_conflicting_writes_from_two_stores_one_wins() {
         assert!(matches!(outcome.1.source, StoreError::Conflict(_)), "{:?}", outcome.1);
         assert_eq!(texts(&right, &key).await, [outcome.0]);
     }
+}
+
+/// A file that is opened and closed by other means than SQLite's loses all locks that the process
+/// has on it (https://sqlite.org/howtocorrupt.html, 2.2).
+#[tokio::test]
+async fn opening_a_file_leaves_the_locks_of_this_process_on_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chat.db");
+    drop(SqliteStore::open(&path).await.unwrap());
+    let connection = Connection::open(&path).unwrap();
+    connection.execute_batch("PRAGMA journal_mode = DELETE; BEGIN IMMEDIATE").unwrap();
+    drop(SqliteStore::options().read_only(true).open(&path).await.unwrap());
+    let status = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "child_finds_the_file_locked", "--ignored"])
+        .env(PATH, &path)
+        .stdout(Stdio::null())
+        .status();
+    assert!(status.unwrap().success(), "the lock was lost");
+    connection.execute_batch("COMMIT").unwrap();
+}
+
+#[test]
+#[ignore = "the child of another test"]
+fn child_finds_the_file_locked() {
+    let Some(path) = std::env::var_os(PATH) else { return };
+    let connection = Connection::open(path).unwrap();
+    connection.busy_timeout(Duration::ZERO).unwrap();
+    let error = connection.execute_batch("BEGIN IMMEDIATE").unwrap_err();
+    assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
 }
