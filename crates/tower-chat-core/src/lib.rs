@@ -18,6 +18,7 @@ mod request;
 mod response;
 mod run_handle;
 pub mod store;
+mod tool_invocation;
 
 /// Any error, as tower services pass them on.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
@@ -40,4 +41,5 @@ pub use self::{
         TruncatedStream, Usage,
     },
     run_handle::RunHandle,
+    tool_invocation::{ParseToolStatusError, ToolInvocation, ToolStatus},
 };

@@ -88,6 +88,16 @@ impl Message {
         self.parts.iter().filter_map(Part::as_tool_call).filter(|call| !call.provider_executed)
     }
 
+    /// Every tool call that is, or will be, owed a result: those of [`calls`](Self::calls), and
+    /// those that wait for approval. A call's place in its batch counts them all.
+    pub fn asked_calls(&self) -> impl Iterator<Item = &ToolCall> {
+        self.parts.iter().filter_map(|part| match part {
+            Part::ToolCall(call) if !call.provider_executed => Some(call),
+            Part::ApprovalRequest(request) => Some(&request.call),
+            _ => None,
+        })
+    }
+
     /// The tool results in it.
     pub fn results(&self) -> impl Iterator<Item = &ToolResult> {
         self.parts.iter().filter_map(Part::as_tool_result)

@@ -3,9 +3,11 @@
 mod error;
 mod handle;
 mod history;
+mod invocations;
 mod revision;
 mod slot;
 mod ticket;
+mod tool_record;
 mod write;
 
 use std::sync::Arc;
@@ -16,9 +18,11 @@ pub use self::{
     error::{AppendError, Conflict, StoreError},
     handle::{OutboxFull, StoreHandle},
     history::{Head, History, HistoryMemo},
+    invocations::{InvocationQuery, Invocations, ToolTotals, UnreadableInvocation},
     revision::Revision,
     slot::Slot,
     ticket::Ticket,
+    tool_record::{CallPlace, RecordedResult, ToolRecord, UnresolvedRecord},
     write::{ServiceIdChange, Write, WriteId},
 };
 use crate::ConversationKey;
@@ -99,6 +103,23 @@ pub trait HistoryStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<ConversationKey>, StoreError>;
 
+    /// The tool calls that fit a query, in the order of conversation, message and place. A row
+    /// that cannot be read is reported beside those that can. However many messages a query
+    /// names, it is one question to the backend; one that asks for nothing is none.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError>;
+
+    /// Counts the tool calls that fit a query, per tool, in the byte order of their names. A
+    /// query's limit does not count here.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError>;
+
     /// Waits until everything submitted so far is durable or has failed, and its tickets say so.
     ///
     /// # Errors
@@ -147,6 +168,14 @@ impl<S: HistoryStore + ?Sized> HistoryStore for Arc<S> {
         limit: usize,
     ) -> Result<Vec<ConversationKey>, StoreError> {
         (**self).list(scope, after, limit).await
+    }
+
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        (**self).invocations(query).await
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        (**self).tool_totals(query).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

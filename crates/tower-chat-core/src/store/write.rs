@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::Revision;
+use super::{Revision, ToolRecord};
 use crate::{ConversationKey, Message, MessageId, RunId};
 
 /// Names a write, so that repeating it stores nothing twice.
@@ -29,6 +29,7 @@ pub struct Write {
     id: WriteId,
     expected: Revision,
     messages: Vec<Arc<Message>>,
+    tools: Vec<ToolRecord>,
     service_id: Option<ServiceIdChange>,
 }
 
@@ -53,7 +54,15 @@ impl Write {
         let ids = (id.index..).map(|index| MessageId { run: id.run, index });
         let messages =
             messages.into_iter().zip(ids).map(|(message, id)| with_id(message, id)).collect();
-        Self { key, id, expected, messages, service_id: None }
+        Self { key, id, expected, messages, tools: Vec::new(), service_id: None }
+    }
+
+    /// Also puts rows into the record of tool calls, each in place of what was known of its call.
+    /// A row of a call in a message that the conversation does not hold afterwards is no row.
+    #[must_use]
+    pub fn with_tools(mut self, tools: Vec<ToolRecord>) -> Self {
+        self.tools = tools;
+        self
     }
 
     /// Also changes the conversation's service id.
@@ -91,6 +100,11 @@ impl Write {
     /// What is appended.
     pub fn messages(&self) -> &[Arc<Message>] {
         &self.messages
+    }
+
+    /// What is now known of tool calls, in these messages or earlier ones.
+    pub fn tools(&self) -> &[ToolRecord] {
+        &self.tools
     }
 
     /// What becomes of the service id, if anything.

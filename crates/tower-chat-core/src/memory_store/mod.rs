@@ -1,5 +1,7 @@
 //! A store in memory.
 
+mod stored;
+
 use std::{
     collections::BTreeMap,
     ops::Bound,
@@ -11,11 +13,13 @@ use std::{
 
 use async_trait::async_trait;
 
+use self::stored::{Stored, asked_for};
 use crate::{
     ConversationKey,
     store::{
-        AppendError, Conflict, Head, History, HistoryStore, Revision, Slot, StoreError,
-        StoreHandle, Ticket, Write,
+        AppendError, CallPlace, Conflict, Head, History, HistoryStore, InvocationQuery,
+        Invocations, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals,
+        UnreadableInvocation, Write,
     },
 };
 
@@ -40,7 +44,7 @@ pub struct MemoryStore(Arc<Shared>);
 struct Shared {
     handle: StoreHandle,
     closed: AtomicBool,
-    conversations: Mutex<BTreeMap<ConversationKey, History>>,
+    conversations: Mutex<BTreeMap<ConversationKey, Stored>>,
 }
 
 impl MemoryStore {
@@ -49,7 +53,7 @@ impl MemoryStore {
         Self::default()
     }
 
-    fn conversations(&self) -> MutexGuard<'_, BTreeMap<ConversationKey, History>> {
+    fn conversations(&self) -> MutexGuard<'_, BTreeMap<ConversationKey, Stored>> {
         self.0.conversations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -58,19 +62,19 @@ impl MemoryStore {
             return Err(StoreError::Closed);
         }
         let mut conversations = self.conversations();
-        let Some(history) = conversations.get_mut(write.key()) else {
+        let Some(stored) = conversations.get_mut(write.key()) else {
             if write.expected() != Revision::ABSENT {
                 return Err(conflict(write, Revision::ABSENT));
             }
-            let mut history = History::empty();
-            history.apply(write);
-            conversations.insert(write.key().clone(), history);
+            let mut stored = Stored::new();
+            stored.apply(write);
+            conversations.insert(write.key().clone(), stored);
             return Ok(write.result());
         };
-        if history.head.revision == write.expected() {
-            history.apply(write);
-        } else if !is_stored(history, write) {
-            return Err(conflict(write, history.head.revision));
+        if stored.history.head.revision == write.expected() {
+            stored.apply(write);
+        } else if !is_stored(&stored.history, write) {
+            return Err(conflict(write, stored.history.head.revision));
         }
         Ok(write.result())
     }
@@ -99,12 +103,13 @@ impl HistoryStore for MemoryStore {
 
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let conversations = self.conversations();
-        let head = conversations.get(key).map(|history| history.head.clone());
+        let head = conversations.get(key).map(|stored| stored.history.head.clone());
         Ok(head.unwrap_or_else(|| Head::new(Revision::ABSENT)))
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
-        Ok(self.conversations().get(key).cloned().unwrap_or_else(History::empty))
+        let conversations = self.conversations();
+        Ok(conversations.get(key).map_or_else(History::empty, |stored| stored.history.clone()))
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
@@ -143,6 +148,41 @@ impl HistoryStore for MemoryStore {
         };
         let keys = conversations.range((start, Bound::Unbounded)).map(|(key, _)| key);
         Ok(keys.take_while(|key| key.scope() == scope).take(limit).cloned().collect())
+    }
+
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        let mut invocations = Invocations::default();
+        if query.asks_for_nothing() {
+            return Ok(invocations);
+        }
+        let conversations = self.conversations();
+        let rows = asked_for(&conversations, query).take(query.limit.unwrap_or(usize::MAX));
+        for (key, stored, record) in rows {
+            match record.resolve(|sequence| stored.message(sequence)) {
+                Ok(invocation) => invocations.found.push((key.clone(), invocation)),
+                Err(error) => {
+                    let CallPlace { sequence, index } = record.call;
+                    let reason = error.to_string();
+                    invocations.unreadable.push(UnreadableInvocation::new(
+                        key.clone(),
+                        sequence,
+                        index,
+                        reason,
+                    ));
+                }
+            }
+        }
+        Ok(invocations)
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        let conversations = self.conversations();
+        let mut totals: BTreeMap<&str, ToolTotals> = BTreeMap::new();
+        for (_, _, record) in asked_for(&conversations, query) {
+            let tool = totals.entry(&record.name).or_insert_with(|| ToolTotals::new(&record.name));
+            tool.count(record.status, record.started_at, record.finished_at);
+        }
+        Ok(totals.into_values().collect())
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

@@ -1,0 +1,129 @@
+//! What a write says of tool calls.
+
+use std::{sync::Arc, time::SystemTime};
+
+use crate::{Message, ToolInvocation, ToolResult, ToolStatus};
+
+/// What a write says of one tool call: a row of the record, put in place of what was known of the
+/// call before.
+///
+/// Call and result stand in messages; the record refers to them and copies neither. A result that
+/// is in no message, because it was left out of the history, is in the record itself.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ToolRecord {
+    /// The call.
+    pub call: CallPlace,
+    /// Which of its turn's rounds the call belongs to, from 0.
+    pub round_index: u32,
+    /// The id by which the model knows the call.
+    pub call_id: String,
+    /// The tool's name.
+    pub name: String,
+    /// How it went.
+    pub status: ToolStatus,
+    /// Where its result is.
+    pub result: RecordedResult,
+    /// What went wrong, in words for people.
+    pub error: Option<String>,
+    /// When the tool was started, to the millisecond.
+    pub started_at: Option<SystemTime>,
+    /// When it had finished, to the millisecond.
+    pub finished_at: Option<SystemTime>,
+}
+
+/// Names a tool call, or a result, by where it stands; the ids that providers give are no keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct CallPlace {
+    /// The number of the message in its conversation, from 1.
+    pub sequence: u64,
+    /// Its place among the calls (or the results) of that message, from 0.
+    pub index: u32,
+}
+
+/// Where the result of a tool call is.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum RecordedResult {
+    /// Nowhere.
+    None,
+    /// In a message of the conversation.
+    InMessage(CallPlace),
+    /// In the record alone.
+    Apart(Box<ToolResult>),
+}
+
+impl ToolRecord {
+    /// The record of a call of which nothing else is known yet.
+    pub fn pending(
+        call: CallPlace,
+        round_index: u32,
+        call_id: impl Into<String>,
+        name: impl Into<String>,
+    ) -> Self {
+        Self {
+            call,
+            round_index,
+            call_id: call_id.into(),
+            name: name.into(),
+            status: ToolStatus::Pending,
+            result: RecordedResult::None,
+            error: None,
+            started_at: None,
+            finished_at: None,
+        }
+    }
+}
+
+/// Why a row of the record says nothing: what it refers to is not there.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UnresolvedRecord {
+    /// No such message, or it has no such call.
+    #[error("message {} holds no call {}", .0.sequence, .0.index)]
+    NoCall(CallPlace),
+    /// No such message, or it has no such result.
+    #[error("message {} holds no result {}", .0.sequence, .0.index)]
+    NoResult(CallPlace),
+}
+
+impl ToolRecord {
+    /// The whole of what is known of the call, with what its messages hold. `message` finds a
+    /// message of the conversation by its number.
+    ///
+    /// # Errors
+    ///
+    /// [`UnresolvedRecord`], if the call or its result is not where the row says.
+    pub fn resolve(
+        &self,
+        message: impl Fn(u64) -> Option<Arc<Message>>,
+    ) -> Result<ToolInvocation, UnresolvedRecord> {
+        let no_call = UnresolvedRecord::NoCall(self.call);
+        let asking = message(self.call.sequence).ok_or_else(|| no_call.clone())?;
+        let call =
+            asking.asked_calls().nth(self.call.index as usize).ok_or_else(|| no_call.clone())?;
+        let result = match &self.result {
+            RecordedResult::None => None,
+            RecordedResult::Apart(result) => Some((**result).clone()),
+            RecordedResult::InMessage(place) => {
+                let found = message(place.sequence)
+                    .and_then(|message| message.results().nth(place.index as usize).cloned());
+                Some(found.ok_or(UnresolvedRecord::NoResult(*place))?)
+            }
+        };
+        Ok(ToolInvocation {
+            message: asking.id.ok_or(no_call)?,
+            sequence: self.call.sequence,
+            round_index: self.round_index,
+            sequence_index: self.call.index,
+            call_id: self.call_id.clone(),
+            name: self.name.clone(),
+            arguments: call.arguments.clone(),
+            status: self.status,
+            result,
+            error: self.error.clone(),
+            started_at: self.started_at,
+            finished_at: self.finished_at,
+        })
+    }
+}
