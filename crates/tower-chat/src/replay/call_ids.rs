@@ -3,7 +3,7 @@
 use tower_chat_core::{Message, ToolCall};
 
 /// The ids by which the tool calls of a message are answered, in the order of
-/// [`Message::calls`].
+/// [`Message::asked_calls`].
 ///
 /// A call keeps the id it came with. One that came with none, or with an empty one, gets an id
 /// made of the message's place, so that every replay shows the same id on the call and its
@@ -11,7 +11,8 @@ use tower_chat_core::{Message, ToolCall};
 /// OpenAI's Chat Completions API takes.
 pub fn effective_call_ids(message: &Message) -> Vec<String> {
     let place = Place::of(message, 0);
-    message.calls().enumerate().map(|(index, call)| effective_call_id(call, place, index)).collect()
+    let calls = message.asked_calls().enumerate();
+    calls.map(|(index, call)| effective_call_id(call, place, index)).collect()
 }
 
 /// Where a message stands: by its id, or by its position where it has none yet.

@@ -51,6 +51,14 @@ pub struct Replay {
     dangling: Option<DanglingCallError>,
 }
 
+/// A call that was asked for, with the id by which its result names it.
+#[derive(Debug, Clone)]
+pub(crate) struct AskedCall {
+    /// The message that holds it, and its place among the calls of that message.
+    pub(crate) place: (MessageId, usize),
+    pub(crate) call: ToolCall,
+}
+
 /// A stored tool call has no stored result, and the policy is to fail.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -172,6 +180,26 @@ impl Replay {
         batches.into_iter().map(|(_, batch)| batch).collect()
     }
 
+    /// The open calls that the results of a message answer, result by result.
+    pub(crate) fn calls_answered_by(&self, message: &Message) -> Vec<Option<AskedCall>> {
+        let mut round: Vec<Unanswered> = self.open.iter().flat_map(Round::unanswered).collect();
+        let mut earlier = self.unanswered.clone();
+        let mut asked = |result: &ToolResult| {
+            let named = round.iter().position(|call| call.is_answered_by(result));
+            let placed = || round.iter().position(|call| call.may_be_answered_by(result));
+            let call = match named.or_else(placed) {
+                Some(index) => round.remove(index),
+                None => {
+                    let index = earlier.iter().rposition(|call| call.is_answered_by(result))?;
+                    earlier.remove(index)
+                }
+            };
+            let place = call.place?;
+            Some(AskedCall { place, call: call.into_call() })
+        };
+        message.results().map(&mut asked).collect()
+    }
+
     /// Splits off what is still open: `self` keeps what is closed, and the returned replay starts
     /// with the open round and everything that may still be answered.
     ///
@@ -192,6 +220,10 @@ impl Replay {
     fn push_ordered(&mut self, message: &Arc<Message>) {
         let position = self.position;
         self.position += 1;
+        if message.parts.is_empty() && matches!(message.role, Role::Assistant | Role::Tool) {
+            // All it held was not to be stored.
+            return;
+        }
         if message.role == Role::Tool {
             match &mut self.open {
                 Some(round) => {

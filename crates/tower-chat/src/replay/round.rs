@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{ApprovalRequest, Message, Part, Role, ToolCall, ToolResult};
+use tower_chat_core::{ApprovalRequest, Message, MessageId, Part, Role, ToolCall, ToolResult};
 
 use super::{DanglingCalls, Place, call_ids::effective_call_id, policy::Strictness};
 
@@ -20,6 +20,8 @@ pub(super) struct Round {
 pub(super) struct Unanswered {
     /// Where its message stood; the same for all calls of a batch.
     pub(super) position: usize,
+    /// The message that holds the call, and the call's place in it.
+    pub(super) place: Option<(MessageId, usize)>,
     pub(super) call: ToolCall,
     /// The request for consent that it waits for, if it does.
     pub(super) approval: Option<ApprovalRequest>,
@@ -162,7 +164,14 @@ impl Round {
                     Part::ApprovalRequest(request) => Some(request.clone()),
                     _ => None,
                 };
-                (Unanswered { position: self.position, call: call.clone(), approval, id }, None)
+                let unanswered = Unanswered {
+                    position: self.position,
+                    place: self.message.id.map(|message| (message, index)),
+                    call: call.clone(),
+                    approval,
+                    id,
+                };
+                (unanswered, None)
             })
             .collect();
         let mut leftover = Vec::new();
@@ -202,7 +211,7 @@ impl Unanswered {
 
     /// Whether a result that names no call of its round may be this call's, by its place: one of
     /// the two came without an id, and the names do not speak against it.
-    fn may_be_answered_by(&self, result: &ToolResult) -> bool {
+    pub(super) fn may_be_answered_by(&self, result: &ToolResult) -> bool {
         let is_empty = |id: &Option<String>| id.as_deref().unwrap_or_default().is_empty();
         let names_agree = result.name.as_ref().is_none_or(|name| *name == self.call.name);
         (is_empty(&self.call.id) || is_empty(&result.call_id)) && names_agree

@@ -21,6 +21,7 @@ mod context;
 mod function;
 mod nesting;
 mod output;
+mod persist;
 mod set;
 mod shared;
 
@@ -29,12 +30,13 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tower_chat_core::{BoxError, ToolDefinition};
 
-pub(crate) use self::context::RunContext;
+pub(crate) use self::{context::RunContext, persist::redaction};
 pub use self::{
     context::ToolContext,
     function::{FnTool, TypedFnTool, tool_fn, typed_tool_fn},
     nesting::{NestedInAncestor, RunAncestry},
     output::ToolOutput,
+    persist::{PersistWith, Retention, StoredCall, persist_with},
     set::{DuplicateTool, Tools},
     shared::{SharedTools, ToolSource},
 };
@@ -73,6 +75,19 @@ pub trait Tool: Send + Sync + 'static {
     /// [`ToolLoop::include_error_details`](crate::tool_loop::ToolLoop::include_error_details) is set. To
     /// choose the words the model is shown, return [`ToolOutput::error`].
     async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError>;
+
+    /// Decides what of a call is stored. By default everything is, as it is.
+    ///
+    /// It is asked when the model's answer is stored, without a result, and again when the result
+    /// is. It must be quick and must not block: it runs while the write is put together.
+    ///
+    /// # Errors
+    ///
+    /// An error, like a panic, stores nothing of the call; the run goes on with the raw values.
+    fn persist(&self, call: &mut StoredCall<'_>) -> Result<Retention, BoxError> {
+        let _ = call;
+        Ok(Retention::Keep)
+    }
 }
 
 #[async_trait]
@@ -84,6 +99,10 @@ impl<T: Tool + ?Sized> Tool for Arc<T> {
     async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError> {
         (**self).call(context).await
     }
+
+    fn persist(&self, call: &mut StoredCall<'_>) -> Result<Retention, BoxError> {
+        (**self).persist(call)
+    }
 }
 
 #[async_trait]
@@ -94,5 +113,9 @@ impl<T: Tool + ?Sized> Tool for Box<T> {
 
     async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError> {
         (**self).call(context).await
+    }
+
+    fn persist(&self, call: &mut StoredCall<'_>) -> Result<Retention, BoxError> {
+        (**self).persist(call)
     }
 }

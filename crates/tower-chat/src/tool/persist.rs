@@ -1,0 +1,173 @@
+//! What of a tool's calls is stored.
+
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use async_trait::async_trait;
+use tower_chat_core::{BoxError, Part, ToolCall, ToolDefinition, ToolResult};
+
+use super::{Tool, ToolContext, ToolOutput};
+
+/// A call on its way into the store: what a tool's [`persist`](Tool::persist) hook may change.
+///
+/// The hook sees it twice: without a result when the model's answer is stored, and with its result
+/// when that is. What it changes is what the message log and the record hold; the run under way
+/// goes on with the raw values.
+#[derive(Debug)]
+pub struct StoredCall<'a> {
+    call: &'a ToolCall,
+    result: Option<&'a ToolResult>,
+    error: Option<&'a str>,
+    new_arguments: Option<String>,
+    new_result: Option<ToolResult>,
+    new_error: Option<Option<String>>,
+}
+
+/// Whether a call is stored at all.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Retention {
+    /// As the hook left it.
+    Keep,
+    /// Neither the call nor its result.
+    Forget,
+}
+
+impl<'a> StoredCall<'a> {
+    pub(crate) fn new(
+        call: &'a ToolCall,
+        result: Option<&'a ToolResult>,
+        error: Option<&'a str>,
+    ) -> Self {
+        Self { call, result, error, new_arguments: None, new_result: None, new_error: None }
+    }
+
+    /// The call as the model made it.
+    pub fn call(&self) -> &ToolCall {
+        self.call
+    }
+
+    /// What the tool answered; `None` while it has not been run.
+    pub fn result(&self) -> Option<&ToolResult> {
+        self.new_result.as_ref().or(self.result)
+    }
+
+    /// What went wrong, in words for people; the record keeps it.
+    pub fn error(&self) -> Option<&str> {
+        match &self.new_error {
+            Some(error) => error.as_deref(),
+            None => self.error,
+        }
+    }
+
+    /// Stores other arguments. The provider's own form of the call is not stored then.
+    pub fn redact_arguments(&mut self, arguments: impl Into<String>) {
+        self.new_arguments = Some(arguments.into());
+    }
+
+    /// Stores another text as the result, if there is one. Whether the tool failed stays as it
+    /// was; the provider's own form of the result is not stored.
+    pub fn redact_result(&mut self, text: impl Into<String>) {
+        let Some(mut result) = self.result().cloned() else { return };
+        result.content = vec![Part::text(text)];
+        result.native = None;
+        self.new_result = Some(result);
+    }
+
+    /// Records other words for what went wrong, or none.
+    pub fn redact_error(&mut self, error: Option<String>) {
+        self.new_error = Some(error);
+    }
+}
+
+/// What a hook has decided; `None` in a field leaves it as it is.
+#[derive(Debug, Default)]
+pub(crate) struct Redaction {
+    pub(crate) arguments: Option<String>,
+    pub(crate) result: Option<ToolResult>,
+    pub(crate) error: Option<Option<String>>,
+}
+
+/// Asks a tool what of a call may be stored; `None` for nothing. A hook that fails, or panics,
+/// stores nothing: what it was to hide must not be.
+pub(crate) fn redaction(
+    tool: Option<&dyn Tool>,
+    call: &ToolCall,
+    result: Option<&ToolResult>,
+    error: Option<&str>,
+) -> Option<Redaction> {
+    let Some(tool) = tool else { return Some(Redaction::default()) };
+    let mut stored = StoredCall::new(call, result, error);
+    let outcome = catch_unwind(AssertUnwindSafe(|| tool.persist(&mut stored)));
+    let failure = match outcome {
+        Ok(Ok(Retention::Keep)) => {
+            return Some(Redaction {
+                arguments: stored.new_arguments,
+                result: stored.new_result,
+                error: stored.new_error,
+            });
+        }
+        Ok(Ok(Retention::Forget)) => return None,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it panicked".to_owned(),
+    };
+    tracing::error!(
+        tool = %call.name,
+        "the persist hook failed, so nothing of the call is stored: {failure}"
+    );
+    None
+}
+
+/// A tool with a [`persist`](Tool::persist) hook made of a closure.
+///
+/// ```
+/// use tower_chat::{core::ToolDefinition, tool::{Retention, Tools, persist_with, tool_fn}};
+/// let definition = ToolDefinition::new("pay", "Pays.", serde_json::json!({}));
+/// let pay = tool_fn(definition, |_| async { Ok("paid with card 4111 1111 1111 1111") });
+/// let pay = persist_with(pay, |call| {
+///     call.redact_arguments("{}");
+///     call.redact_result("paid");
+///     Ok(Retention::Keep)
+/// });
+/// let tools = Tools::new().with(pay);
+/// ```
+pub fn persist_with<T, F>(tool: T, hook: F) -> PersistWith<T, F>
+where
+    T: Tool,
+    F: Fn(&mut StoredCall<'_>) -> Result<Retention, BoxError> + Send + Sync + 'static,
+{
+    PersistWith { tool, hook }
+}
+
+/// A tool made by [`persist_with`].
+#[derive(Clone)]
+pub struct PersistWith<T, F> {
+    tool: T,
+    hook: F,
+}
+
+#[async_trait]
+impl<T, F> Tool for PersistWith<T, F>
+where
+    T: Tool,
+    F: Fn(&mut StoredCall<'_>) -> Result<Retention, BoxError> + Send + Sync + 'static,
+{
+    fn definition(&self) -> &ToolDefinition {
+        self.tool.definition()
+    }
+
+    async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError> {
+        self.tool.call(context).await
+    }
+
+    fn persist(&self, call: &mut StoredCall<'_>) -> Result<Retention, BoxError> {
+        (self.hook)(call)
+    }
+}
+
+impl<T: fmt::Debug, F> fmt::Debug for PersistWith<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PersistWith").field("tool", &self.tool).finish_non_exhaustive()
+    }
+}
