@@ -66,6 +66,7 @@ impl Run {
             persister_reported: AtomicBool::new(false),
             persister_missed: AtomicBool::new(false),
             is_alone: false,
+            is_background: request.options.is_background(),
             state: Mutex::new(state),
         })))
     }
@@ -136,7 +137,7 @@ impl Run {
         request.new_from = messages.len();
         request.conversation_id = state.service_id.clone().map(ConversationId::Service);
         let approves = answers_approvals(&own);
-        if !self.is_written_at_end(&request) {
+        if !self.is_written_at_end() {
             if approves && state.service_id.is_none() {
                 request.conversation_id = Some(ConversationId::LocalHistory);
             }

@@ -14,7 +14,7 @@ impl Run {
     /// the run is appended at its end, since then there is no end to append, and where no
     /// persister has stored the calls.
     pub(crate) fn submit_unsent(&self, messages: impl IntoIterator<Item = Arc<Message>>) {
-        if !self.persists_below() || self.0.persister_missed.load(Ordering::Acquire) {
+        if self.is_written_at_end() || self.0.persister_missed.load(Ordering::Acquire) {
             return;
         }
         let mut state = self.state();
