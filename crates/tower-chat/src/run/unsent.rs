@@ -10,11 +10,11 @@ impl Run {
     /// Submits what a tool loop had ready for a service call that it will not make: the results
     /// of tools that have run, and before the first call the input too.
     ///
-    /// A submission, so that it can be made where nothing can be awaited. It does nothing where
-    /// the run is appended at its end, since then there is no end to append, and where no
-    /// persister has stored the calls.
+    /// A submission, so that it can be made where nothing can be awaited. Only for a run whose
+    /// persister is below the loop; it does nothing where that was missed, since then nobody has
+    /// stored the calls.
     pub(crate) fn submit_unsent(&self, messages: impl IntoIterator<Item = Arc<Message>>) {
-        if self.is_written_at_end() || self.0.persister_missed.load(Ordering::Acquire) {
+        if self.0.persister_missed.load(Ordering::Acquire) {
             return;
         }
         let mut state = self.state();

@@ -2,7 +2,10 @@
 
 use std::{
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use futures_util::{FutureExt, StreamExt, future::poll_immediate};
@@ -132,6 +135,38 @@ async fn results_of_the_round_that_fails_the_run_are_stored_when_the_error_is_se
         assert!(error.is::<ToolLoopError>());
         assert_eq!(stored(&store).await[2..], ["!The tool failed. =2"]);
     }
+}
+
+#[tokio::test]
+async fn a_loop_tried_twice_in_one_run_shows_the_model_what_later_runs_will_see() {
+    let store = MemoryStore::new();
+    let tries = Arc::new(AtomicUsize::new(0));
+    let unsteady = tool_fn(definition("t"), move |_| {
+        let output = match tries.fetch_add(1, Ordering::Relaxed) {
+            0 => ToolOutput::error("busy"),
+            _ => ToolOutput::from("fine"),
+        };
+        async { Ok(output) }
+    });
+    let script = Script::new([calls([("t", "")]), Message::assistant("done")]);
+    let inner = ServiceBuilder::new()
+        .layer(over(unsteady).max_failing_rounds(0))
+        .layer(PerServiceCallPersistence::new(store.clone()))
+        .service(script.clone());
+    let twice = tower::service_fn(move |request: ChatRequest| {
+        let inner = inner.clone();
+        async move {
+            inner.clone().oneshot(request.clone()).await.unwrap_err();
+            inner.oneshot(request).await
+        }
+    });
+    let mode = PersistenceMode::PerServiceCall;
+    let service = PerRunPersistence::new(store.clone()).mode(mode).layer(twice);
+    service.oneshot(user("hi")).await.unwrap();
+    let live = script.texts(1);
+    let next = Script::new(["next"]);
+    answer(&store, mode, &over(echo()), &next, user("and?")).await.unwrap();
+    assert_eq!(next.texts(0)[..live.len()], live);
 }
 
 #[tokio::test]
