@@ -122,10 +122,14 @@ impl Run {
 
     /// The request as the tool loop gets it, and the run's input as it will be stored: numbered,
     /// and empty if it is stored already.
+    ///
+    /// # Errors
+    ///
+    /// If the history goes before the input here, and a dangling call may not be replayed.
     pub(crate) fn open_request(
         &self,
         mut request: ChatRequest,
-    ) -> (ChatRequest, Vec<Arc<Message>>) {
+    ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
         let mut state = self.state();
         let is_resumed = !state.added.is_empty();
         let own: Vec<Arc<Message>> = match is_resumed {
@@ -144,6 +148,7 @@ impl Run {
         } else if state.service_id.is_some() {
             messages.extend(own.iter().cloned());
         } else {
+            self.replay_with(&state, &own)?;
             let mut closed = state.replay.clone();
             let mut open = closed.split_open();
             let history = closed.view();
@@ -170,7 +175,24 @@ impl Run {
         request.messages = messages;
         request.extensions.insert(self.clone());
         drop(state);
-        (request, own)
+        Ok((request, own))
+    }
+
+    /// The replay of everything up to and with these inputs.
+    ///
+    /// # Errors
+    ///
+    /// If a dangling call may not be replayed; one that an input answers is not dangling.
+    pub(super) fn replay_with(
+        &self,
+        state: &State,
+        inputs: &[Arc<Message>],
+    ) -> Result<Replay, PersistenceError> {
+        let mut replay = state.replay.clone();
+        inputs.iter().for_each(|message| replay.push(message));
+        let dangling = |source| PersistenceError::Dangling { key: self.key().clone(), source };
+        replay.check().map_err(dangling)?;
+        Ok(replay)
     }
 }
 

@@ -91,12 +91,8 @@ impl Run {
         }
         let inputs = self.number(state.added.len(), own);
         state.open_replay = None;
-        let mut replay = state.replay.clone();
+        let replay = self.replay_with(&state, &inputs)?;
         drop(state);
-        inputs.iter().for_each(|message| replay.push(message));
-        replay
-            .check()
-            .map_err(|source| PersistenceError::Dangling { key: self.key().clone(), source })?;
         Ok(StartedCall::Call(Box::new(OpenCall {
             run: self.clone(),
             ordinal,
