@@ -1,10 +1,13 @@
 //! How a run begins: what is loaded, and what the request's own messages are.
 
-use std::sync::{Arc, Mutex, atomic::AtomicBool};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, atomic::AtomicBool},
+};
 
 use tower_chat_core::{
-    Answer, ChatRequest, Conversation, ConversationId, ConversationKey, Finish, Message, Messages,
-    Role,
+    Answer, ChatRequest, Conversation, ConversationId, ConversationKey, Finish, Message, MessageId,
+    Messages, Role, RunId,
     store::{Head, History, HistoryStore, Revision, StoreError, Write},
 };
 
@@ -89,8 +92,8 @@ impl Run {
     /// What the run had answered, if it is stored whole already: a request that is sent again
     /// after its answer was lost gets the same one.
     pub(crate) fn stored_answer(&self, request: &ChatRequest) -> Option<Answer> {
-        let input = own_messages(request).len();
         let state = self.state();
+        let input = state.input(self.id(), request).len();
         let last = state.added.last()?;
         let is_final = last.role == Role::Assistant && last.calls().next().is_none();
         if !is_final && self.persists_below() {
@@ -134,7 +137,7 @@ impl Run {
         let is_resumed = !state.added.is_empty();
         let own: Vec<Arc<Message>> = match is_resumed {
             true => Vec::new(),
-            false => self.number(0, own_messages(&request)),
+            false => self.number(0, state.input(self.id(), &request)),
         };
         let mut messages = request.messages.take(request.new_from);
         request.new_from = messages.len();
@@ -193,6 +196,23 @@ impl Run {
         let dangling = |source| PersistenceError::Dangling { key: self.key().clone(), source };
         replay.check().map_err(dangling)?;
         Ok(replay)
+    }
+}
+
+impl State {
+    /// What the run adds before its first service call: the request's own messages, but for those
+    /// that a caller took from the stored history and sends again.
+    fn input(&self, run: RunId, request: &ChatRequest) -> Vec<Arc<Message>> {
+        let mut own = own_messages(request);
+        let is_of_other_run = |message: &Arc<Message>| message.id.is_some_and(|id| id.run != run);
+        if own.iter().any(is_of_other_run) {
+            let stored: HashSet<MessageId> =
+                self.history.iter().filter_map(|message| message.id).collect();
+            own.retain(|message| {
+                !(is_of_other_run(message) && message.id.is_some_and(|id| stored.contains(&id)))
+            });
+        }
+        own
     }
 }
 
