@@ -60,6 +60,7 @@ impl Run {
             unsaved: 0,
             last_call: None,
             open_replay: None,
+            above: Messages::new(),
         };
         Ok(Self(Arc::new(Shared {
             conversation,
@@ -144,6 +145,7 @@ impl Run {
         request.conversation_id = state.service_id.clone().map(ConversationId::Service);
         let approves = answers_approvals(&own);
         if !self.is_written_at_end(&request) {
+            state.above = messages.clone();
             if approves && state.service_id.is_none() {
                 request.conversation_id = Some(ConversationId::LocalHistory);
             }

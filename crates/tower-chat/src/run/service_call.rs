@@ -184,18 +184,24 @@ impl OpenCall {
 
     /// The request for the leaf: history first, and no trace of these layers.
     pub(crate) fn leaf_request(&self, mut request: ChatRequest) -> ChatRequest {
-        let service_id = self.run.state().service_id.clone();
-        let prefix = request.messages.take(request.new_from);
+        let state = self.run.state();
+        let service_id = state.service_id.clone();
+        let mut prefix = request.messages.take(request.new_from);
+        if prefix.is_empty() && service_id.is_none() {
+            prefix = state.above.clone();
+        }
+        drop(state);
         let messages = match &service_id {
             Some(_) => {
                 let mut own = Replay::lenient();
                 self.inputs.iter().for_each(|message| own.push(message));
-                request.new_from = 0;
+                request.new_from = prefix.len();
                 own.view()
             }
             None => {
                 let view = self.replay.view();
-                request.new_from = view.len().saturating_sub(self.inputs.len());
+                request.new_from =
+                    (prefix.len() + view.len()).saturating_sub(self.inputs.len());
                 view
             }
         };
