@@ -200,8 +200,7 @@ impl OpenCall {
             }
             None => {
                 let view = self.replay.view();
-                request.new_from =
-                    (prefix.len() + view.len()).saturating_sub(self.inputs.len());
+                request.new_from = (prefix.len() + view.len()).saturating_sub(self.inputs.len());
                 view
             }
         };
