@@ -70,7 +70,7 @@ where
         return Ok(answer.into());
     }
     let is_written_here = run.is_written_at_end();
-    let (request, input) = run.open_request(request);
+    let (request, input) = run.open_request(request)?;
     let open = match is_written_here {
         true => Some(OpenRun::reserve(run.clone(), input).await?),
         false => None,

@@ -74,6 +74,9 @@ struct State {
     unsaved: usize,
     last_call: Option<CallRecord>,
     open_replay: Option<Replay>,
+    /// What a layer above put before the run's input: it stays first in every service call,
+    /// although the tool loop sends it only once.
+    above: Messages,
 }
 
 /// The number of a service call within its run, from 0: a request extension that a tool loop sets.
