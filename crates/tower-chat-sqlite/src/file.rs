@@ -187,11 +187,16 @@ impl StoreFile {
 
     fn try_open_current_writer(&self, flags: OpenFlags) -> Result<Connection, OpenError> {
         let failed = |error| self.failure(error).open_error();
-        let mut connection = self.writer_with(flags).map_err(failed)?;
+        // The folder is there, as is the file if it is not to be made: it may not be written.
+        let failed_to_write = |error: rusqlite::Error| match error.sqlite_error_code() {
+            Some(ErrorCode::CannotOpen) => OpenError::ReadOnly { path: self.path_buf() },
+            _ => failed(error),
+        };
+        let mut connection = self.writer_with(flags).map_err(failed_to_write)?;
         if connection.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
             return Err(OpenError::ReadOnly { path: self.path_buf() });
         }
-        let mut content = schema::content(&connection).map_err(failed)?;
+        let mut content = schema::content(&connection).map_err(failed_to_write)?;
         let is_behind = match content {
             Content::Empty => true,
             Content::Store { version } => version < schema::VERSION,
@@ -200,12 +205,12 @@ impl StoreFile {
         if is_behind {
             // The tables are made before the change to WAL mode, so that a file is ours by its
             // header, or empty, at every moment.
-            content = schema::migrate(&mut connection).map_err(failed)?;
+            content = schema::migrate(&mut connection).map_err(failed_to_write)?;
         }
         self.check_content(content)?;
         let mode: String = connection
             .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
-            .map_err(failed)?;
+            .map_err(failed_to_write)?;
         if mode != "wal" {
             let source = format!("its file system does not allow WAL mode (got {mode:?})").into();
             return Err(OpenError::Io { path: self.path_buf(), source });

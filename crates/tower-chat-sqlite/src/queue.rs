@@ -142,6 +142,11 @@ impl WriteQueue {
         self.state().led
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state().closed
+    }
+
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }

@@ -201,20 +201,37 @@ async fn a_store_opened_read_only_is_read_and_never_written() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_file_that_may_not_be_written_is_read_only() {
+async fn what_may_not_be_written_is_read_only() {
     use std::os::unix::fs::PermissionsExt;
 
-    let (_folder, path) = folder();
+    let allow = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let (folder, path) = folder();
     make(&path).await;
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    allow(&path, 0o444);
     if fs::OpenOptions::new().write(true).open(&path).is_ok() {
         eprintln!("skipped: this user may write every file");
         return;
     }
     let error = SqliteStore::open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::ReadOnly { .. }), "{error:?}");
+    assert!(matches!(error, OpenError::ReadOnly { .. }), "a file: {error:?}");
     let store = SqliteStore::options().read_only(true).open(&path).await.unwrap();
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
+    drop(store);
+    allow(&path, 0o644);
+    for name in ["chat.db-wal", "chat.db-shm"] {
+        let _ = fs::remove_file(folder.path().join(name));
+    }
+    allow(folder.path(), 0o555);
+    let made = SqliteStore::open(folder.path().join("new.db")).await;
+    let opened = SqliteStore::open(&path).await;
+    let read = SqliteStore::options().read_only(true).open(&path).await;
+    allow(folder.path(), 0o755);
+    for outcome in [made, opened, read] {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, OpenError::ReadOnly { .. }), "a folder: {error:?}");
+    }
 }
 
 #[tokio::test]

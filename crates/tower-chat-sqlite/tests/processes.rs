@@ -155,3 +155,61 @@ fn child_finds_the_file_locked() {
     let error = connection.execute_batch("BEGIN IMMEDIATE").unwrap_err();
     assert_eq!(error.sqlite_error_code(), Some(ErrorCode::DatabaseBusy));
 }
+
+/// The system refuses to let the log grow: a real failure in the middle of writing.
+#[cfg(unix)]
+#[tokio::test]
+async fn a_file_that_may_not_grow_keeps_what_was_acknowledged() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chat.db");
+    drop(SqliteStore::open(&path).await.unwrap());
+    let output = Command::new("sh")
+        // In blocks of 512 bytes; the signal is ignored so that writing fails instead.
+        .args(["-c", "trap '' XFSZ; ulimit -f 400; exec \"$0\" \"$@\""])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "child_appends_until_the_file_may_not_grow", "--ignored", "--nocapture"])
+        .env(PATH, &path)
+        .env(NAME, "limited")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let output = String::from_utf8(output.stdout).unwrap();
+    let acknowledged: usize = output
+        .lines()
+        .find_map(|line| line.split_once("acknowledged="))
+        .and_then(|(_, number)| number.parse().ok())
+        .unwrap();
+    let store = SqliteStore::open(&path).await.unwrap();
+    let history = store.load(&key("limited")).await.unwrap();
+    assert_eq!(history.messages.len(), acknowledged);
+    let check = Connection::open(&path).unwrap();
+    let check: String = check.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
+    assert_eq!(check, "ok");
+    let more = write(&key("limited"), RunId::new(), history.head.revision, &["more"]);
+    append(&store, vec![more]).await.unwrap();
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "the child of another test"]
+async fn child_appends_until_the_file_may_not_grow() {
+    let Some((store, key, _)) = child().await else { return };
+    let (run, mut revision) = (RunId::new(), Revision::ABSENT);
+    let text = "x".repeat(20_000);
+    let error = loop {
+        let write = write(&key, run, revision, &[&text]);
+        match append(&store, vec![write]).await {
+            Ok(after) => revision = after,
+            Err(error) => break error,
+        }
+    };
+    assert!(error.source.is_retryable(), "{error:?}");
+    assert!(revision.sequence > 0);
+    // The store goes on: it reads, and writes what fits.
+    assert_eq!(store.load(&key).await.unwrap().head.revision, revision);
+    let small = write(&key, run, revision, &["small"]);
+    if let Ok(after) = append(&store, vec![small]).await {
+        revision = after;
+    }
+    println!("\nacknowledged={}", revision.sequence);
+}

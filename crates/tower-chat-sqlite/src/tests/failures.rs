@@ -1,7 +1,14 @@
 //! What SQLite refuses is a typed error; nothing is half-stored, and the store can be used again.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use tower_chat_core::{
     Message, MessageId,
     store::{AppendError, HistoryStore, Revision, ServiceIdChange, Slot, StoreError, Write},
@@ -241,4 +248,41 @@ async fn a_damaged_page_is_reported_as_damage() {
     std::fs::write(&path, bytes).unwrap();
     let error = fixture.store.load(&key("c")).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn writes_tried_one_by_one_do_not_each_wait_for_a_locked_file() {
+    let fixture = Fixture::new().await;
+    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON messages WHEN NEW.body LIKE '%poison%'
+                  BEGIN SELECT RAISE(ABORT, 'refused by a trigger'); END";
+    fixture.other().execute_batch(refuse).unwrap();
+    let other = fixture.other();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let counted = begun.clone();
+    // When the group is rolled back, another process takes the file.
+    let hook = move |event: TraceEvent<'_>| match event {
+        TraceEvent::Stmt(_, "BEGIN IMMEDIATE") => {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        TraceEvent::Profile(statement, _) if statement.sql() == "ROLLBACK" => {
+            other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        }
+        _ => {}
+    };
+    let events = TraceEventCodes::SQLITE_TRACE_STMT | TraceEventCodes::SQLITE_TRACE_PROFILE;
+    let (mut group, outcomes): (Vec<_>, Vec<_>) = ["a", "b", "c"]
+        .map(|id| Submission::append(unbounded(), vec![first(id, &["one", "poison"])]))
+        .into_iter()
+        .unzip();
+    {
+        let writer = &mut fixture.store.queue().writer();
+        writer.connection_mut().trace_v2(events, Some(hook)).unwrap();
+        writer.write(&mut group, Duration::from_millis(1)).unwrap();
+    }
+    group.into_iter().for_each(Submission::resolve);
+    for outcome in outcomes {
+        let error = outcome.await.unwrap().unwrap_err();
+        assert!(error.completed == 0 && is_retryable(&error), "{error:?}");
+    }
+    assert_eq!(begun.load(Ordering::Relaxed), 2, "the group, and the first of it");
 }

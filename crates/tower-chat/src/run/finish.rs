@@ -7,7 +7,7 @@ use tower_chat_core::{
     store::{Slot, StoreError},
 };
 
-use super::Run;
+use super::{Run, service_call::ToStore, submission::FailedSubmission};
 use crate::PersistenceError;
 
 /// A run that is written at its end.
@@ -50,10 +50,12 @@ impl OpenRun {
             answer.messages = run.number(first, std::mem::take(&mut answer.messages));
             let mut messages = input;
             messages.extend(answer.messages.iter().cloned());
-            if !run.policy().keep_trailing_results {
-                trim_trailing_results(&mut messages);
-            }
-            run.submit(&mut state, slot, messages, Some(adopted)).0
+            let left_out = if run.policy().keep_trailing_results {
+                Vec::new()
+            } else {
+                take_trailing_results(&mut messages)
+            };
+            run.submit(&mut state, slot, ToStore { messages, left_out, adopted: Some(adopted) }).0
         };
         match submission.outcome().await {
             Ok(unsaved) => {
@@ -65,17 +67,52 @@ impl OpenRun {
     }
 }
 
-/// Drops the results at the end that answer calls of this run: no service call has seen them, and
-/// per-service-call persistence would not have stored them either.
+impl Run {
+    /// A run whose service calls are stored below the tool loop has its final answer: results at
+    /// its end, which no service call has seen, go into the record alone. That they could not be
+    /// stored is logged and no more, since everything the model was paid for is.
+    pub(crate) async fn record_left_out(&self, answer: &Answer) {
+        let submission = {
+            let mut state = self.state();
+            let is_stored = |message: &Arc<Message>| {
+                let index = message.id.filter(|id| id.run == self.id()).map(|id| id.index);
+                index.is_none_or(|index| (index as usize) < state.added.len())
+            };
+            let trailing = answer.messages.iter().rev().take_while(|message| is_results(message));
+            let mut left_out: Vec<_> = trailing.filter(|m| !is_stored(m)).cloned().collect();
+            if left_out.is_empty() {
+                return;
+            }
+            left_out.reverse();
+            let slot = Ok(Slot::unbounded());
+            self.submit(&mut state, slot, ToStore { left_out, ..ToStore::default() }).0
+        };
+        if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
+            tracing::error!(
+                conversation = %self.key(),
+                error = &source as &dyn std::error::Error,
+                "tool results at the end of a run could not be recorded"
+            );
+        }
+    }
+}
+
+/// Takes out the results at the end that answer calls of this run: no service call has seen them,
+/// and per-service-call persistence would not have stored them either.
 ///
 /// Results of approved calls stay: their calls were stored by an earlier run, and would wait for
 /// approval again.
-fn trim_trailing_results(messages: &mut Vec<Arc<Message>>) {
-    let is_results = |message: &Arc<Message>| message.role == Role::Tool;
+fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     let trailing = messages.iter().rev().take_while(|message| is_results(message)).count();
     let kept = messages.len() - trailing;
     let asked = messages.get(..kept).and_then(<[_]>::last);
     if asked.is_some_and(|message| message.calls().next().is_some()) {
-        messages.truncate(kept);
+        messages.split_off(kept)
+    } else {
+        Vec::new()
     }
+}
+
+fn is_results(message: &Arc<Message>) -> bool {
+    message.role == Role::Tool
 }

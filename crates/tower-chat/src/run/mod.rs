@@ -7,6 +7,7 @@
 
 mod begin;
 mod finish;
+mod record;
 mod service_call;
 mod service_id;
 mod submission;
@@ -21,8 +22,8 @@ use std::{
 };
 
 use tower_chat_core::{
-    ApprovalRequest, ChatRequest, Conversation, ConversationKey, Message, MessageId, Messages,
-    Part, RunId, Saved,
+    ApprovalRequest, Conversation, ConversationKey, Message, MessageId, Messages, Part, RunId,
+    Saved,
     store::{HistoryStore, Revision},
 };
 
@@ -31,9 +32,10 @@ pub(crate) use self::{
     finish::OpenRun,
     service_call::{OpenCall, StartedCall, strip_sentinel},
 };
-use self::{service_call::CallRecord, service_id::Recording};
+use self::{record::Recorder, service_call::CallRecord, service_id::Recording};
+pub(crate) use self::record::ToolReport;
 use crate::{
-    MissingPersister, PersistenceError, PersistenceMode, PersistencePolicy, replay::Replay,
+    MissingPersister, PersistenceError, PersistenceMode, PersistencePolicy, Tools, replay::Replay,
 };
 
 /// A run under way: a request extension that the layers of one stack share.
@@ -49,6 +51,9 @@ struct Shared {
     store: Arc<dyn HistoryStore>,
     /// No layer above the tool loop has begun the run.
     is_alone: bool,
+    /// Its first answer is one that the service makes in the background. Decided once: later
+    /// service calls of the run carry no continuation any more.
+    is_background: bool,
     persister_reported: AtomicBool,
     persister_missed: AtomicBool,
     state: Mutex<State>,
@@ -71,6 +76,10 @@ struct State {
     unsaved: usize,
     last_call: Option<CallRecord>,
     open_replay: Option<Replay>,
+    recorder: Recorder,
+    /// What a layer above put before the run's input: it stays first in every service call,
+    /// although the tool loop sends it only once.
+    above: Messages,
 }
 
 /// The number of a service call within its run, from 0: a request extension that a tool loop sets.
@@ -111,8 +120,8 @@ impl Run {
 
     /// Whether the run is appended at its end: in per-run mode, and for answers that the service
     /// makes in the background.
-    pub(crate) fn is_written_at_end(&self, request: &ChatRequest) -> bool {
-        !self.persists_below() || (request.options.is_background() && !self.0.is_alone)
+    pub(crate) fn is_written_at_end(&self) -> bool {
+        !self.persists_below() || (self.0.is_background && !self.0.is_alone)
     }
 
     /// The stored approval requests that nobody has answered yet, a batch per message.
@@ -151,6 +160,19 @@ impl Run {
     /// Notes that a persister below the tool loop is at work.
     pub(crate) fn report_persister(&self) {
         self.0.persister_reported.store(true, Ordering::Release);
+    }
+
+    /// Takes note of the tools of the next service call, for their hooks.
+    pub(crate) fn use_tools(&self, tools: &Tools) {
+        let mut state = self.state();
+        if !state.recorder.tools.as_ref().is_some_and(|known| known.is_same(tools)) {
+            state.recorder.tools = Some(tools.clone());
+        }
+    }
+
+    /// Takes note of what a tool loop knows of the results in a message, in their order.
+    pub(crate) fn report_tools(&self, message: MessageId, reports: Vec<ToolReport>) {
+        self.state().recorder.reports.insert(message, reports);
     }
 
     /// What became of the run's messages so far.

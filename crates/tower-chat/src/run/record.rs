@@ -61,7 +61,7 @@ impl State {
     /// record holds them itself.
     pub(super) fn compose(
         &mut self,
-        messages: Vec<Arc<Message>>,
+        messages: &[Arc<Message>],
         left_out: &[Arc<Message>],
         truncation: Truncation,
     ) -> Composed {
@@ -71,7 +71,7 @@ impl State {
             })
         };
         if !messages.iter().chain(left_out).any(has_tools) {
-            return Composed { messages, records: Vec::new() };
+            return Composed { messages: messages.to_vec(), records: Vec::new() };
         }
         let mut records = Records { rows: Vec::new(), truncation };
         let mut replay = self.replay.clone();
@@ -79,8 +79,8 @@ impl State {
         let stored = (first..)
             .zip(messages)
             .map(|(sequence, message)| {
-                let stored = self.store(&message, Some(sequence), &replay, &mut records);
-                replay.push(&message);
+                let stored = self.store(message, Some(sequence), &replay, &mut records);
+                replay.push(message);
                 stored
             })
             .collect();

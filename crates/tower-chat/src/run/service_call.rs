@@ -8,8 +8,8 @@ use tower_chat_core::{
 };
 
 use super::{
-    PersisterAbove, Run, ServiceCall, State, Submission, begin::own_messages, service_id::Adopted,
-    submission::FailedSubmission,
+    PersisterAbove, Run, ServiceCall, State, Submission, begin::own_messages, record::Composed,
+    service_id::Adopted, submission::FailedSubmission,
 };
 use crate::{
     NotStored, PersistenceError, StoreFailure, approval::request_approvals_of, replay::Replay,
@@ -48,6 +48,22 @@ pub(crate) struct StoredCall {
 pub(super) struct CallRecord {
     ordinal: u32,
     outcome: CallOutcome,
+}
+
+/// What goes into one write.
+#[derive(Default)]
+pub(super) struct ToStore {
+    pub(super) messages: Vec<Arc<Message>>,
+    /// Results that no service call has seen.
+    pub(super) left_out: Vec<Arc<Message>>,
+    /// Who keeps the history from now on, where an answer said so.
+    pub(super) adopted: Option<Adopted>,
+}
+
+impl ToStore {
+    pub(super) fn messages(messages: Vec<Arc<Message>>) -> Self {
+        Self { messages, ..Self::default() }
+    }
 }
 
 enum CallOutcome {
@@ -91,12 +107,8 @@ impl Run {
         }
         let inputs = self.number(state.added.len(), own);
         state.open_replay = None;
-        let mut replay = state.replay.clone();
+        let replay = self.replay_with(&state, &inputs)?;
         drop(state);
-        inputs.iter().for_each(|message| replay.push(message));
-        replay
-            .check()
-            .map_err(|source| PersistenceError::Dangling { key: self.key().clone(), source })?;
         Ok(StartedCall::Call(Box::new(OpenCall {
             run: self.clone(),
             ordinal,
@@ -138,13 +150,12 @@ impl Run {
     }
 
     /// Takes messages into the run and submits them; returns the write, if there is something to
-    /// write.
+    /// write. Results that are left out of the history go into the record alone.
     pub(super) fn submit(
         &self,
         state: &mut State,
         slot: Result<Slot, StoreError>,
-        messages: Vec<Arc<Message>>,
-        adopted: Option<Adopted>,
+        ToStore { messages, left_out, adopted }: ToStore,
     ) -> (Submission, Option<Write>) {
         let change = match adopted {
             Some(Adopted { recording, service_id, change }) => {
@@ -158,17 +169,20 @@ impl Run {
         let answers = state.recording != super::Recording::History
             && !state.replay.pending_approvals().is_empty();
         let messages = state.recording.select(messages, answers);
-        if messages.is_empty() && change.is_none() {
+        let Composed { messages: stored, records } =
+            state.compose(&messages, &left_out, self.policy().truncation);
+        if stored.is_empty() && records.is_empty() && change.is_none() {
             return (Submission::nothing(), None);
         }
         let index = u32::try_from(state.added.len()).unwrap_or(u32::MAX);
         let id = MessageId { run: self.id(), index };
-        let mut write = Write::new(self.key().clone(), id, state.revision, messages);
+        let write = Write::new(self.key().clone(), id, state.revision, stored);
+        let mut write = write.with_tools(records);
         if let Some(change) = change {
             write = write.with_service_id(change);
         }
         state.revision = write.result();
-        state.added.extend(write.messages().iter().cloned());
+        state.added.extend(messages);
         let submission =
             Submission::submit(self.store(), self.policy().store_failure, slot, write.clone());
         (submission, Some(write))
@@ -188,18 +202,23 @@ impl OpenCall {
 
     /// The request for the leaf: history first, and no trace of these layers.
     pub(crate) fn leaf_request(&self, mut request: ChatRequest) -> ChatRequest {
-        let service_id = self.run.state().service_id.clone();
-        let prefix = request.messages.take(request.new_from);
+        let state = self.run.state();
+        let service_id = state.service_id.clone();
+        let mut prefix = request.messages.take(request.new_from);
+        if prefix.is_empty() && service_id.is_none() {
+            prefix = state.above.clone();
+        }
+        drop(state);
         let messages = match &service_id {
             Some(_) => {
                 let mut own = Replay::lenient();
                 self.inputs.iter().for_each(|message| own.push(message));
-                request.new_from = 0;
+                request.new_from = prefix.len();
                 own.view()
             }
             None => {
                 let view = self.replay.view();
-                request.new_from = view.len().saturating_sub(self.inputs.len());
+                request.new_from = (prefix.len() + view.len()).saturating_sub(self.inputs.len());
                 view
             }
         };
@@ -229,7 +248,8 @@ impl OpenCall {
         }
         let mut messages = inputs;
         messages.extend(answer.messages.iter().cloned());
-        let (submission, write) = run.submit(&mut state, slot, messages, Some(adopted));
+        let to_store = ToStore { messages, left_out: Vec::new(), adopted: Some(adopted) };
+        let (submission, write) = run.submit(&mut state, slot, to_store);
         let replay = &mut self.replay;
         answer.messages.iter().for_each(|message| replay.push(message));
         state.replay = replay.clone();
@@ -280,7 +300,7 @@ impl OpenCall {
         if inputs.is_empty() {
             return Submission::nothing();
         }
-        let submission = self.run.submit(&mut state, slot, inputs.clone(), None).0;
+        let submission = self.run.submit(&mut state, slot, ToStore::messages(inputs.clone())).0;
         inputs.iter().for_each(|message| state.replay.push(message));
         submission
     }

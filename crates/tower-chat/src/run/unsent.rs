@@ -4,17 +4,17 @@ use std::sync::{Arc, atomic::Ordering};
 
 use tower_chat_core::{Message, store::Slot};
 
-use super::Run;
+use super::{Run, service_call::ToStore};
 
 impl Run {
     /// Submits what a tool loop had ready for a service call that it will not make: the results
     /// of tools that have run, and before the first call the input too.
     ///
-    /// A submission, so that it can be made where nothing can be awaited. It does nothing where
-    /// the run is appended at its end, since then there is no end to append, and where no
-    /// persister has stored the calls.
+    /// A submission, so that it can be made where nothing can be awaited. Only for a run whose
+    /// persister is below the loop; it does nothing where that was missed, since then nobody has
+    /// stored the calls.
     pub(crate) fn submit_unsent(&self, messages: impl IntoIterator<Item = Arc<Message>>) {
-        if !self.persists_below() || self.0.persister_missed.load(Ordering::Acquire) {
+        if self.0.persister_missed.load(Ordering::Acquire) {
             return;
         }
         let mut state = self.state();
@@ -23,7 +23,7 @@ impl Run {
             return;
         }
         let slot = Ok(Slot::unbounded().without_blocking());
-        let submission = self.submit(&mut state, slot, messages.clone(), None).0;
+        let submission = self.submit(&mut state, slot, ToStore::messages(messages.clone())).0;
         messages.iter().for_each(|message| state.replay.push(message));
         drop(state);
         drop(submission);

@@ -54,6 +54,7 @@ mod options;
 mod rounds;
 mod service;
 mod settings;
+mod tally;
 mod transcript;
 
 pub use self::{

@@ -5,16 +5,17 @@ use std::{collections::VecDeque, future::poll_fn, sync::Arc};
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, Finish, Message,
-    RunId, TruncatedStream, Usage,
+    RunId, TruncatedStream,
 };
 use tower_service::Service;
 
 use super::{
-    ToolFailure, ToolLoopError, approvals,
+    ToolLoopError, approvals,
     batch::{self, Plan, PlannedCall},
     execute::{Executor, Outcomes},
     options::CallOptions,
     settings::Settings,
+    tally::Tally,
     transcript::{Outgoing, Transcript, without_sentinel},
 };
 use crate::{
@@ -92,20 +93,6 @@ struct Reading {
     is_held: bool,
 }
 
-/// What is counted over a run.
-#[derive(Default)]
-struct Tally {
-    service_calls: u32,
-    usage: Usage,
-    /// Batches so far, approved ones included.
-    batches: usize,
-    /// Rounds so far, as the limit counts them.
-    rounds: usize,
-    tool_calls: usize,
-    failing_rounds: usize,
-    failures: Vec<ToolFailure>,
-}
-
 impl<S> Rounds<S>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
@@ -125,9 +112,7 @@ where
         let run_id = conversation.map_or_else(RunId::new, |conversation| conversation.run);
         let run = request.extensions.get::<Run>().cloned();
         let transcript = match &run {
-            Some(run) if !run.is_written_at_end(&request) => {
-                Transcript::only_unsent(&request, run_id)
-            }
+            Some(run) if !run.is_written_at_end() => Transcript::only_unsent(&request, run_id),
             Some(run) => {
                 let replay = run.open_replay().unwrap_or_else(Replay::lenient);
                 Transcript::whole(&request, run_id, replay)
@@ -140,7 +125,8 @@ where
         let phase = if approved.is_empty() {
             Phase::Calling
         } else {
-            tally.charged(approved, settings.call_budget, Finish::default())
+            let calls = tally.charged(approved, settings.call_budget);
+            Phase::Running { calls, finish: Finish::default() }
         };
         Ok(Self {
             service: ready,
@@ -199,6 +185,7 @@ where
                     self.phase = phase;
                     if let Err(error) = self.advance().await {
                         self.submit_finished();
+                        self.updates.clear();
                         return Some(Err(error));
                     }
                 }
@@ -262,10 +249,11 @@ where
     }
 
     fn next_request(&mut self) -> ChatRequest {
-        self.tools = self.settings.source.tools();
         let options = if self.is_last_call() {
+            self.tools = Tools::new();
             self.options.without_tools()
         } else {
+            self.tools = self.settings.source.tools();
             self.options.with_tools(&self.tools)
         };
         self.has_unsent_results = false;
@@ -332,7 +320,8 @@ where
             Plan::Answer if self.context.handle.has_queued() => Phase::Calling,
             Plan::Run(calls) if !self.is_last_call() => {
                 self.tally.rounds += 1;
-                self.tally.charged(calls, self.settings.call_budget, finish)
+                let calls = self.tally.charged(calls, self.settings.call_budget);
+                Phase::Running { calls, finish }
             }
             Plan::Answer | Plan::Return | Plan::Run(_) => Phase::Finishing(finish),
             Plan::Ask => {
@@ -422,44 +411,6 @@ impl<S> Drop for Rounds<S> {
     /// Whatever ended the run, tools that have finished are not run again for it.
     fn drop(&mut self) {
         self.submit_finished();
-    }
-}
-
-impl Tally {
-    /// Takes a batch of calls off the budget.
-    fn charged(
-        &mut self,
-        mut calls: Vec<PlannedCall>,
-        budget: Option<usize>,
-        finish: Finish,
-    ) -> Phase {
-        batch::charge(&mut calls, &mut self.tool_calls, budget);
-        Phase::Running { calls, finish }
-    }
-
-    /// Takes note of the failures of a batch, and fails the run where there are too many in a row.
-    fn failed(
-        &mut self,
-        failures: Vec<ToolFailure>,
-        most: Option<usize>,
-        conversation: Option<&ConversationKey>,
-    ) -> Result<(), ToolLoopError> {
-        let Some(most) = most else { return Ok(()) };
-        if failures.is_empty() {
-            self.failing_rounds = 0;
-            self.failures.clear();
-            return Ok(());
-        }
-        self.failing_rounds += 1;
-        self.failures.extend(failures);
-        if self.failing_rounds <= most {
-            return Ok(());
-        }
-        Err(ToolLoopError::ConsecutiveFailures {
-            rounds: self.failing_rounds,
-            failures: std::mem::take(&mut self.failures),
-            conversation: conversation.cloned(),
-        })
     }
 }
 

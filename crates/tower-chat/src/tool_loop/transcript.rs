@@ -46,10 +46,9 @@ impl Transcript {
 
     /// The transcript of a run whose history a layer below keeps and puts before each call.
     pub(super) fn only_unsent(request: &ChatRequest, run: RunId) -> Self {
-        let own = request.messages.len().saturating_sub(request.new_from);
         Self {
             run,
-            next_index: u32::try_from(own).unwrap_or(u32::MAX),
+            next_index: next_index(request, run),
             history: None,
             unsent: request.messages.clone(),
             unsent_from: request.new_from,
@@ -125,6 +124,18 @@ impl Transcript {
                 Outgoing { messages, new_from: prefix.len(), conversation_id }
             }
             Some(_) | None => Outgoing { messages: unsent, new_from: unsent_from, conversation_id },
+        }
+    }
+}
+
+/// The place of the run's next message: after those of the run in the request that have one, else
+/// after the request's own.
+fn next_index(request: &ChatRequest, run: RunId) -> u32 {
+    match request.messages.last().and_then(|last| last.id) {
+        Some(last) if last.run == run => last.index.saturating_add(1),
+        Some(_) | None => {
+            let own = request.messages.len().saturating_sub(request.new_from);
+            u32::try_from(own).unwrap_or(u32::MAX)
         }
     }
 }

@@ -92,6 +92,30 @@ async fn a_call_answered_inside_the_response_is_not_asked_for() {
         let script = Script::new([Reply::from(vec![calls([("look", "1")]), answered, second])]);
         let answer = ask(&tools(&Log::default()), &script, request).await.unwrap();
         assert_eq!(texts(&answer.messages), ["look(1)", "=already", "?pay"]);
+
+        let answered = Message::tool_results([ToolResult::new("c0", "paid below")]);
+        let script = Script::new([
+            Reply::from(vec![
+                calls([("pay", "1")]),
+                answered,
+                Message::tool_calls([ToolCall::new("c9", "look", "2")]),
+            ]),
+            "done".into(),
+        ]);
+        let log = Log::default();
+        let request = ChatRequest::user("hi");
+        ask(&tools(&log), &script, request).await.unwrap();
+        assert_eq!(log.take(), ["2"]);
+    }
+}
+
+#[tokio::test]
+async fn calls_of_the_last_service_call_come_back_as_calls_and_not_as_requests() {
+    for request in both(&ChatRequest::user("hi")) {
+        let script = Script::new([calls([("look", "1")]), calls([("pay", "2")])]);
+        let tool_loop = tools(&Log::default()).max_rounds(1).unwrap();
+        let answer = ask(&tool_loop, &script, request).await.unwrap();
+        assert_eq!(texts(&answer.messages), ["look(1)", "=ran 1", "pay(2)"]);
     }
 }
 
@@ -167,7 +191,7 @@ async fn forged_and_mismatched_answers_do_nothing() {
 async fn the_first_of_two_answers_counts_and_the_call_runs_once() {
     let (messages, requests) = asked(calls([("pay", "1")])).await;
     let (log, script) = (Log::default(), Script::new(["done"]));
-    let own = responses([requests[0].approve(), requests[0].reject("no"), requests[0].approve()]);
+    let own = responses([requests[0].approve(), requests[0].approve(), requests[0].reject("no")]);
     go_on(&log, &script, messages, own, false).await.unwrap();
     assert_eq!(log.take(), ["1"]);
     assert_eq!(script.texts(0), ["hi", "pay(1)", "=ran 1"]);

@@ -147,6 +147,20 @@ async fn a_round_without_a_failure_starts_the_count_anew() {
 }
 
 #[tokio::test]
+async fn the_error_holds_the_failures_of_the_rounds_in_a_row_alone() {
+    let (bad, good) = (calls([("bad", "")]), calls([("echo", "")]));
+    let script = Script::new([bad.clone(), good, bad.clone(), bad]);
+    let tools = Tools::new().with(failing("bad")).with(echo());
+    let tool_loop = ToolLoop::new(tools).max_failing_rounds(1);
+    let error = ask(&tool_loop, &script, ChatRequest::user("hi")).await.unwrap_err();
+    let Some(ToolLoopError::ConsecutiveFailures { failures, .. }) = error.downcast_ref() else {
+        panic!("another error: {error}")
+    };
+    let rounds: Vec<usize> = failures.iter().map(|failure| failure.round_index).collect();
+    assert_eq!(rounds, [2, 3]);
+}
+
+#[tokio::test]
 async fn error_results_in_the_tools_own_words_count_as_failures() {
     let script = Script::new(vec![calls([("bad", "")]); 3]);
     let tool_loop = over(constant("bad", ToolOutput::error("no"))).max_failing_rounds(0);

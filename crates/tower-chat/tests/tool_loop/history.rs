@@ -141,6 +141,19 @@ async fn every_message_of_a_run_is_numbered_after_the_requests_own() {
 }
 
 #[tokio::test]
+async fn a_run_that_goes_on_counts_on_from_its_messages_in_the_request() {
+    let mut request =
+        ChatRequest::new(Messages::new()).in_conversation(ConversationKey::new("s", "c"));
+    let run = request.conversation().unwrap().run;
+    let mut stored = Message::user("hi");
+    stored.id = Some(MessageId { run, index: 4 });
+    request.prepend(&stored.into());
+    let script = Script::new(["done"]);
+    let answer = ask(&over(echo()), &script, request).await.unwrap();
+    assert_eq!(answer.messages[0].id, Some(MessageId { run, index: 5 }));
+}
+
+#[tokio::test]
 async fn ids_given_below_for_this_run_are_kept_and_counted_on() {
     for request in both(&ChatRequest::user("hi").in_conversation(ConversationKey::new("s", "c"))) {
         let run = request.conversation().unwrap().run;

@@ -2,7 +2,10 @@
 
 use std::{
     pin::{Pin, pin},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use futures_util::{FutureExt, StreamExt, future::poll_immediate};
@@ -11,8 +14,8 @@ use tower_chat::{
     MissingPersister, PerRunPersistence, PerServiceCallPersistence, PersistenceError,
     PersistenceMode, PersistencePolicy,
     core::{
-        Answer, ApprovalRequest, BoxError, ChatRequest, ChatResponse, ConversationKey, MemoryStore,
-        Message, Part, Role, ToolCall, store::HistoryStore,
+        Answer, ApprovalRequest, BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey,
+        MemoryStore, Message, Messages, Part, Role, ToolCall, store::HistoryStore,
     },
     tool::{Tool, ToolContext, ToolOutput, Tools, tool_fn},
     tool_loop::{ToolLoop, ToolLoopError},
@@ -135,6 +138,38 @@ async fn results_of_the_round_that_fails_the_run_are_stored_when_the_error_is_se
 }
 
 #[tokio::test]
+async fn a_loop_tried_twice_in_one_run_shows_the_model_what_later_runs_will_see() {
+    let store = MemoryStore::new();
+    let tries = Arc::new(AtomicUsize::new(0));
+    let unsteady = tool_fn(definition("t"), move |_| {
+        let output = match tries.fetch_add(1, Ordering::Relaxed) {
+            0 => ToolOutput::error("busy"),
+            _ => ToolOutput::from("fine"),
+        };
+        async { Ok(output) }
+    });
+    let script = Script::new([calls([("t", "")]), Message::assistant("done")]);
+    let inner = ServiceBuilder::new()
+        .layer(over(unsteady).max_failing_rounds(0))
+        .layer(PerServiceCallPersistence::new(store.clone()))
+        .service(script.clone());
+    let twice = tower::service_fn(move |request: ChatRequest| {
+        let inner = inner.clone();
+        async move {
+            inner.clone().oneshot(request.clone()).await.unwrap_err();
+            inner.oneshot(request).await
+        }
+    });
+    let mode = PersistenceMode::PerServiceCall;
+    let service = PerRunPersistence::new(store.clone()).mode(mode).layer(twice);
+    service.oneshot(user("hi")).await.unwrap();
+    let live = script.texts(1);
+    let next = Script::new(["next"]);
+    answer(&store, mode, &over(echo()), &next, user("and?")).await.unwrap();
+    assert_eq!(next.texts(0)[..live.len()], live);
+}
+
+#[tokio::test]
 async fn results_of_a_failed_service_call_are_stored_once() {
     for request in both(&user("hi")) {
         let store = MemoryStore::new();
@@ -239,6 +274,76 @@ async fn an_approved_call_that_ends_the_run_is_not_asked_for_again() {
         let next = Script::new(["done"]);
         answer(&store, mode, &tool_loop, &next, approving(&asked)).await.unwrap();
         assert_eq!(next.texts(0), ["hi", "stop()", "=stopped"], "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_an_approved_call_did_is_not_lost_with_the_run_that_fails_after_it() {
+    let mode = PersistenceMode::PerServiceCall;
+    for streamed in [false, true] {
+        let (store, log) = (MemoryStore::new(), Log::default());
+        let pay = payment(&log);
+        let script = Script::new([calls([("pay", "1")]).into(), Reply::error("down")]);
+        let asked = answer(&store, mode, &pay, &script, user("hi")).await.unwrap();
+        let approval = match streamed {
+            true => approving(&asked).streamed(),
+            false => approving(&asked),
+        };
+        answer(&store, mode, &pay, &script, approval).await.unwrap_err();
+        assert_eq!(log.take(), ["1"]);
+        let next = Script::new(["done"]);
+        answer(&store, mode, &pay, &next, approving(&asked)).await.unwrap();
+        assert!(log.take().is_empty());
+        assert_eq!(next.texts(0), ["hi", "pay(1)", "=ran 1"]);
+    }
+}
+
+#[tokio::test]
+async fn what_an_approved_call_did_is_not_lost_with_the_run_that_is_dropped_before_a_service_call()
+{
+    let mode = PersistenceMode::PerServiceCall;
+    let (store, log) = (MemoryStore::new(), Log::default());
+    let tools = Tools::new().with(log.tool(definition("pay").needs_approval())).with(hanging());
+    let tool_loop = ToolLoop::new(tools);
+    let script = Script::new([calls([("pay", "1"), ("hang", "2")])]);
+    let asked = answer(&store, mode, &tool_loop, &script, user("hi")).await.unwrap();
+    let mut approval = approving(&asked);
+    let mut own = (**approval.messages.get(0).unwrap()).clone();
+    own.parts.push(Part::text("go"));
+    approval.messages = own.into();
+    assert!(stack(&store, mode, &tool_loop, &script).oneshot(approval).now_or_never().is_none());
+    assert_eq!(log.take(), ["1"]);
+    let next = Script::new(["done"]);
+    answer(&store, mode, &tool_loop, &next, user("and?")).await.unwrap();
+    assert_eq!(next.texts(0), ["hi", "pay(1)", "=ran 1", "go", "and?"]);
+}
+
+/// The second half of an answer made in the background: it may ask for tools, too.
+fn continued() -> ChatRequest {
+    let mut options = ChatOptions::default();
+    options.continuation = Some("token".to_owned());
+    ChatRequest::new(Messages::new()).in_conversation(key()).with_options(options)
+}
+
+#[tokio::test]
+async fn a_continued_answer_that_asks_for_tools_is_stored_once() {
+    for mode in MODES {
+        let store = MemoryStore::new();
+        let script = Script::new([calls([("echo", "1")]), Message::assistant("done")]);
+        answer(&store, mode, &over(echo()), &script, continued()).await.unwrap();
+        assert_eq!(stored(&store).await, ["echo(1)", "=1", "done"], "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_continued_answer_that_is_dropped_stores_nothing() {
+    for mode in MODES {
+        let store = MemoryStore::new();
+        let script = Script::new([calls([("echo", "1"), ("hang", "2")])]);
+        let tool_loop = ToolLoop::new(Tools::new().with(echo()).with(hanging()));
+        let service = stack(&store, mode, &tool_loop, &script);
+        assert!(service.oneshot(continued()).now_or_never().is_none());
+        assert!(stored(&store).await.is_empty(), "{mode:?}");
     }
 }
 

@@ -247,6 +247,21 @@ async fn a_failing_service_call_fails_the_run_with_its_own_error() {
 }
 
 #[tokio::test]
+async fn a_loop_over_a_loop_finds_the_calls_answered() {
+    for request in both(&ChatRequest::user("hi")) {
+        let log = Log::default();
+        let script = Script::new([calls([("log", "1")]), Message::assistant("done")]);
+        let tool_loop = over(log.tool(definition("log")));
+        let twice =
+            tower::Layer::layer(&tool_loop, tower::Layer::layer(&tool_loop, script.clone()));
+        let response = tower::ServiceExt::oneshot(twice, request).await.unwrap();
+        let answer = response.collect().await.unwrap();
+        assert_eq!(texts(&answer.messages), ["log(1)", "=ran 1", "done"]);
+        assert_eq!((log.take().len(), script.calls()), (1, 2));
+    }
+}
+
+#[tokio::test]
 async fn a_tool_knows_its_call_its_place_and_the_request() -> Result<(), BoxError> {
     #[derive(Clone)]
     struct Tenant(&'static str);

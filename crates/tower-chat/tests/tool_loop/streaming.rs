@@ -121,6 +121,26 @@ async fn an_error_inside_ends_the_stream_with_it() {
 }
 
 #[tokio::test]
+async fn after_an_error_nothing_more_comes() {
+    let waiting = definition("wait").needs_approval();
+    let tools = Tools::new().with(echo()).with(failing("bad")).with(Log::default().tool(waiting));
+    let tool_loop = ToolLoop::new(tools).max_failing_rounds(0);
+    for broken in [
+        // The call is held back, because it may have to wait for consent.
+        Reply::from(calls([("echo", "1")])).failing_with("down"),
+        // The batch has results, but its failure ends the run.
+        Reply::from(calls([("bad", "1"), ("echo", "2")])),
+    ] {
+        let script = Script::new([broken]);
+        let request = ChatRequest::user("hi").streamed();
+        let response = respond(&tool_loop, &script, request).await.unwrap();
+        let updates: Vec<Update> = StreamExt::collect(response).await;
+        let first_error = updates.iter().position(Result::is_err);
+        assert_eq!(first_error, Some(updates.len() - 1), "{updates:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_stream_without_an_end_is_an_error_and_its_calls_are_not_run() {
     let log = Log::default();
     let script = Script::new([Reply::from(calls([("log", "1")])).cut_off()]);

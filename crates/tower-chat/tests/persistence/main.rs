@@ -1,0 +1,6 @@
+//! What the persistence layers promise, whole and streamed: who stores what, when, and what is in
+//! the store wherever a run stops.
+
+mod common;
+mod per_run;
+mod per_service_call;
