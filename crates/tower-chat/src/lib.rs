@@ -1,6 +1,7 @@
 //! Tower layers that make LLM conversations durable and always valid to replay.
 
 pub mod approval;
+mod clock;
 mod ending;
 mod error;
 mod future;
@@ -16,6 +17,7 @@ pub mod tool_loop;
 pub use tower_chat_core as core;
 
 pub use self::{
+    clock::Clock,
     error::{NotStored, PersistenceError},
     future::ResponseFuture,
     per_run::{PerRunPersistence, PerRunPersistenceService},

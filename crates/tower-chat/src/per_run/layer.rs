@@ -1,12 +1,12 @@
 //! The layer.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use tower_chat_core::store::HistoryStore;
 use tower_layer::Layer;
 
 use super::PerRunPersistenceService;
-use crate::{PersistenceMode, PersistencePolicy};
+use crate::{Clock, PersistenceMode, PersistencePolicy, run::Settings};
 
 /// Begins a run for every request, and in per-run mode writes it at its end.
 ///
@@ -34,19 +34,14 @@ use crate::{PersistenceMode, PersistencePolicy};
 /// ```
 #[derive(Clone)]
 pub struct PerRunPersistence {
-    pub(super) store: Arc<dyn HistoryStore>,
+    pub(super) settings: Settings,
     pub(super) mode: PersistenceMode,
-    pub(super) policy: PersistencePolicy,
 }
 
 impl PerRunPersistence {
     /// Persists runs in a store, in per-run mode.
     pub fn new(store: impl HistoryStore) -> Self {
-        Self {
-            store: Arc::new(store),
-            mode: PersistenceMode::default(),
-            policy: PersistencePolicy::default(),
-        }
+        Self { settings: Settings::new(store), mode: PersistenceMode::default() }
     }
 
     /// Chooses when messages become durable.
@@ -59,7 +54,14 @@ impl PerRunPersistence {
     /// Makes the other choices, for this layer and the one below the tool loop.
     #[must_use]
     pub fn policy(mut self, policy: PersistencePolicy) -> Self {
-        self.policy = policy;
+        self.settings.policy = policy;
+        self
+    }
+
+    /// Takes the time from another clock than the system's.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.settings.clock = clock;
         self
     }
 }
@@ -68,7 +70,7 @@ impl fmt::Debug for PerRunPersistence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PerRunPersistence")
             .field("mode", &self.mode)
-            .field("policy", &self.policy)
+            .field("policy", &self.settings.policy)
             .finish_non_exhaustive()
     }
 }

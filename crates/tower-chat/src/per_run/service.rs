@@ -65,7 +65,7 @@ where
     };
     RunAncestry::check(&request)?;
     let mode = request.extensions.get::<PersistenceMode>().copied().unwrap_or(layer.mode);
-    let run = Run::begin(&layer.store, layer.policy, mode, conversation, &request).await?;
+    let run = Run::begin(&layer.settings, mode, conversation, &request).await?;
     if let Some(answer) = run.stored_answer(&request) {
         return Ok(answer.into());
     }

@@ -1,12 +1,12 @@
 //! The layer.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use tower_chat_core::store::HistoryStore;
 use tower_layer::Layer;
 
 use super::PerServiceCallPersistenceService;
-use crate::PersistencePolicy;
+use crate::{Clock, PersistencePolicy, run::Settings};
 
 /// Persists every service call: the history goes before the request, what was new and what was
 /// answered go into the store in one append, and the sentinel goes on the response.
@@ -37,21 +37,27 @@ use crate::PersistencePolicy;
 /// ```
 #[derive(Clone)]
 pub struct PerServiceCallPersistence {
-    pub(super) store: Arc<dyn HistoryStore>,
-    pub(super) policy: PersistencePolicy,
+    pub(super) settings: Settings,
 }
 
 impl PerServiceCallPersistence {
     /// Persists service calls in a store.
     pub fn new(store: impl HistoryStore) -> Self {
-        Self { store: Arc::new(store), policy: PersistencePolicy::default() }
+        Self { settings: Settings::new(store) }
     }
 
     /// Makes the other choices, where the layer works by itself; under `PerRunPersistence` that
     /// layer's policy holds.
     #[must_use]
     pub fn policy(mut self, policy: PersistencePolicy) -> Self {
-        self.policy = policy;
+        self.settings.policy = policy;
+        self
+    }
+
+    /// Takes the time from another clock than the system's.
+    #[must_use]
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.settings.clock = clock;
         self
     }
 }
@@ -59,7 +65,7 @@ impl PerServiceCallPersistence {
 impl fmt::Debug for PerServiceCallPersistence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PerServiceCallPersistence")
-            .field("policy", &self.policy)
+            .field("policy", &self.settings.policy)
             .finish_non_exhaustive()
     }
 }

@@ -70,7 +70,7 @@ where
             run
         }
     };
-    if !run.store().handle().is_same_store(layer.store.handle()) {
+    if !run.store().handle().is_same_store(layer.settings.store.handle()) {
         return Err(PersistenceError::DifferentStores { key: run.key().clone() }.into());
     }
     run.report_persister();
@@ -106,7 +106,7 @@ async fn lone_run(
             Err(PersistenceError::RunMissing { key: conversation.key, mode: "per-run" })
         }
         Some(PersistenceMode::PerServiceCall) | None => {
-            Run::begin_alone(&layer.store, layer.policy, conversation, request).await
+            Run::begin_alone(&layer.settings, conversation, request).await
         }
     }
 }

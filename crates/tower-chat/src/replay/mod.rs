@@ -16,7 +16,9 @@ mod round;
 
 use std::sync::Arc;
 
-use tower_chat_core::{ApprovalRequest, Message, Messages, Part, Role, ToolResult, store::History};
+use tower_chat_core::{
+    ApprovalRequest, Message, MessageId, Messages, Part, Role, ToolCall, ToolResult, store::History,
+};
 
 use self::{
     call_ids::Place,

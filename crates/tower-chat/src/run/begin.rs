@@ -16,14 +16,31 @@ use super::{
     record::Recorder,
     service_id::{Recording, agreed_service_id},
 };
-use crate::{PersistenceError, PersistenceMode, PersistencePolicy, replay::Replay};
+use crate::{Clock, PersistenceError, PersistenceMode, PersistencePolicy, replay::Replay};
+
+/// What a persistence layer was configured with, and gives each of its runs.
+#[derive(Clone)]
+pub(crate) struct Settings {
+    pub(crate) store: Arc<dyn HistoryStore>,
+    pub(crate) policy: PersistencePolicy,
+    pub(crate) clock: Clock,
+}
+
+impl Settings {
+    pub(crate) fn new(store: impl HistoryStore) -> Self {
+        Self {
+            store: Arc::new(store),
+            policy: PersistencePolicy::default(),
+            clock: Clock::default(),
+        }
+    }
+}
 
 impl Run {
     /// Loads what the run needs and makes the run. The model has not been called yet, so a store
     /// that cannot be read costs nothing.
     pub(crate) async fn begin(
-        store: &Arc<dyn HistoryStore>,
-        policy: PersistencePolicy,
+        Settings { store, policy, clock }: &Settings,
         mode: PersistenceMode,
         conversation: Conversation,
         request: &ChatRequest,
@@ -67,10 +84,11 @@ impl Run {
         Ok(Self(Arc::new(Shared {
             conversation,
             mode,
-            policy,
+            policy: policy.clone(),
             store: store.clone(),
             persister_reported: AtomicBool::new(false),
             persister_missed: AtomicBool::new(false),
+            clock: clock.clone(),
             is_alone: false,
             is_background: request.options.is_background(),
             state: Mutex::new(state),
@@ -79,14 +97,12 @@ impl Run {
 
     /// A run of one service call, for a persister with no layer above the tool loop.
     pub(crate) async fn begin_alone(
-        store: &Arc<dyn HistoryStore>,
-        policy: PersistencePolicy,
+        settings: &Settings,
         conversation: Conversation,
         request: &ChatRequest,
     ) -> Result<Self, PersistenceError> {
-        let mut run =
-            Self::begin(store, policy, PersistenceMode::PerServiceCall, conversation, request)
-                .await?;
+        let mode = PersistenceMode::PerServiceCall;
+        let mut run = Self::begin(settings, mode, conversation, request).await?;
         if let Some(shared) = Arc::get_mut(&mut run.0) {
             shared.is_alone = true;
         }
@@ -278,7 +294,7 @@ pub(crate) async fn load_history(
 fn replay_of(
     mut history: History,
     unsaved: &[Write],
-    policy: PersistencePolicy,
+    policy: &PersistencePolicy,
 ) -> (History, Replay) {
     let mut replay = Replay::of_history(&history, policy.dangling_calls);
     for write in unsaved {

@@ -28,14 +28,15 @@ use tower_chat_core::{
 };
 
 use self::submission::Submission;
+pub(crate) use self::{begin::Settings, record::ToolReport};
 pub(crate) use self::{
     finish::OpenRun,
     service_call::{OpenCall, StartedCall, strip_sentinel},
 };
 use self::{record::Recorder, service_call::CallRecord, service_id::Recording};
-pub(crate) use self::record::ToolReport;
 use crate::{
-    MissingPersister, PersistenceError, PersistenceMode, PersistencePolicy, Tools, replay::Replay,
+    Clock, MissingPersister, PersistenceError, PersistenceMode, PersistencePolicy, Tools,
+    replay::Replay,
 };
 
 /// A run under way: a request extension that the layers of one stack share.
@@ -49,6 +50,7 @@ struct Shared {
     mode: PersistenceMode,
     policy: PersistencePolicy,
     store: Arc<dyn HistoryStore>,
+    clock: Clock,
     /// No layer above the tool loop has begun the run.
     is_alone: bool,
     /// Its first answer is one that the service makes in the background. Decided once: later
@@ -160,6 +162,10 @@ impl Run {
     /// Notes that a persister below the tool loop is at work.
     pub(crate) fn report_persister(&self) {
         self.0.persister_reported.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.0.clock.clone()
     }
 
     /// Takes note of the tools of the next service call, for their hooks.

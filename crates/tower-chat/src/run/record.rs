@@ -9,7 +9,7 @@ use tower_chat_core::{
 
 use super::State;
 use crate::{
-    replay::{AskedCall, Replay, Truncation, effective_call_ids},
+    replay::{AskedCall, Replay, effective_call_ids},
     tool::{Redaction, Tools, redaction},
 };
 
@@ -20,6 +20,13 @@ pub(crate) struct ToolReport {
     pub(crate) error: Option<String>,
     pub(crate) started_at: Option<SystemTime>,
     pub(crate) finished_at: Option<SystemTime>,
+}
+
+impl ToolReport {
+    /// The report of a call whose tool was not run, or of which nothing more is known.
+    pub(crate) fn not_run(status: ToolStatus) -> Self {
+        Self { status, error: None, started_at: None, finished_at: None }
+    }
 }
 
 /// What the record needs to know between the writes of a run.
@@ -171,9 +178,9 @@ impl State {
                 kept.push(None);
                 continue;
             };
-            let changed = redaction.result.map(|result| {
-                records.truncation.apply_to(&result).unwrap_or(result)
-            });
+            let changed = redaction
+                .result
+                .map(|result| records.truncation.apply_to(&result).unwrap_or(result));
             let changed = changed.or_else(|| records.truncation.apply_to(result));
             let recorded = match sequence {
                 Some(sequence) => RecordedResult::InMessage(CallPlace { sequence, index: next }),
@@ -283,4 +290,12 @@ fn redact_results(message: &mut Arc<Message>, kept: Vec<Option<Option<ToolResult
             }
         }
     });
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Truncation;
+impl Truncation {
+    fn apply_to(&self, _: &ToolResult) -> Option<ToolResult> {
+        None
+    }
 }

@@ -170,7 +170,7 @@ impl Run {
             && !state.replay.pending_approvals().is_empty();
         let messages = state.recording.select(messages, answers);
         let Composed { messages: stored, records } =
-            state.compose(&messages, &left_out, self.policy().truncation);
+            state.compose(&messages, &left_out, super::record::Truncation);
         if stored.is_empty() && records.is_empty() && change.is_none() {
             return (Submission::nothing(), None);
         }

@@ -8,6 +8,7 @@ use tower_chat_core::{
 };
 
 use super::RunAncestry;
+use crate::Clock;
 
 /// What a tool knows about the call it answers, and how it talks to the run around it.
 #[derive(Clone)]
@@ -24,6 +25,7 @@ pub(crate) struct RunContext {
     pub(crate) run: RunId,
     pub(crate) handle: RunHandle,
     pub(crate) extensions: http::Extensions,
+    pub(crate) clock: Clock,
 }
 
 impl RunContext {

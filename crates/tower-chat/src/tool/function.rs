@@ -100,7 +100,8 @@ where
         match context.parse_arguments() {
             Ok(arguments) => (self.function)(arguments, context).await.map(Into::into),
             Err(error) => {
-                Ok(ToolOutput::error(format!("The arguments do not fit the tool: {error}.")))
+                let text = format!("The arguments do not fit the tool: {error}.");
+                Ok(ToolOutput::rejected_arguments(text))
             }
         }
     }

@@ -30,7 +30,11 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tower_chat_core::{BoxError, ToolDefinition};
 
-pub(crate) use self::{context::RunContext, output::ResultName, persist::{Redaction, redaction}};
+pub(crate) use self::{
+    context::RunContext,
+    output::ResultName,
+    persist::{Redaction, redaction},
+};
 pub use self::{
     context::ToolContext,
     function::{FnTool, TypedFnTool, tool_fn, typed_tool_fn},

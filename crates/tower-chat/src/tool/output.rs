@@ -27,6 +27,8 @@ pub struct ToolOutput {
     /// The provider's item for the result.
     pub native: Option<Native>,
     pub(crate) name: ResultName,
+    /// The tool was not run, because the arguments are not what it takes.
+    pub(crate) rejects_arguments: bool,
 }
 
 /// The name that a result carries.
@@ -48,12 +50,19 @@ impl ToolOutput {
             terminate: false,
             native: None,
             name: ResultName::default(),
+            rejects_arguments: false,
         }
     }
 
     /// An error result with exactly this text.
     pub fn error(text: impl Into<String>) -> Self {
         Self { is_error: true, ..Self::new(vec![Part::text(text)]) }
+    }
+
+    /// An error result that says the arguments are not what the tool takes; it was not run, and
+    /// the record says so.
+    pub fn rejected_arguments(text: impl Into<String>) -> Self {
+        Self { rejects_arguments: true, ..Self::error(text) }
     }
 
     /// Ends the run after this batch. In a serial batch the calls after this one are not run and

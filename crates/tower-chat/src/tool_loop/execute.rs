@@ -3,14 +3,17 @@
 use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
-use tower_chat_core::{BoxError, Message, ToolResult};
+use tower_chat_core::{BoxError, Message, ToolResult, ToolStatus};
 
 use super::{
     batch::{Action, PlannedCall, Refusal},
     error::{Chain, ToolFailure, ToolPanicked},
     settings::Settings,
 };
-use crate::tool::{ResultName, RunContext, Tool, ToolContext, ToolOutput};
+use crate::{
+    run::ToolReport,
+    tool::{ResultName, RunContext, Tool, ToolContext, ToolOutput},
+};
 
 /// Runs the calls of one batch.
 pub(super) struct Executor {
@@ -24,7 +27,7 @@ pub(super) struct Executor {
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
     /// Each result with its call's place in the batch, in the order in which they came.
-    results: Vec<(usize, ToolResult)>,
+    results: Vec<(usize, ToolResult, ToolReport)>,
     failures: Vec<ToolFailure>,
     terminate: bool,
 }
@@ -32,6 +35,7 @@ pub(super) struct Outcomes {
 /// What one call came to.
 struct Outcome {
     result: ToolResult,
+    report: ToolReport,
     failure: Option<ToolFailure>,
     terminate: bool,
 }
@@ -65,16 +69,25 @@ impl Executor {
         match action {
             Action::Refuse(refusal) => {
                 let output = refusal.output(&tool_name);
-                Outcome { result: result(id, tool_name, output), failure: None, terminate: false }
+                let report = ToolReport::not_run(refusal.status());
+                let result = result(id, tool_name, output);
+                Outcome { result, report, failure: None, terminate: false }
             }
             Action::Run(tool) => {
                 let context = self.context.clone();
                 let context =
                     ToolContext::new(context, call, id.clone(), self.round_index, sequence_index);
-                match run_caught(tool, context).await {
+                let started_at = self.context.clock.now();
+                let answer = run_caught(tool, context).await;
+                let mut outcome = match answer {
                     Ok(output) => self.answered(id, tool_name, output),
                     Err(error) => self.failed(id, tool_name, error),
+                };
+                if outcome.report.status != ToolStatus::RejectedArguments {
+                    outcome.report.started_at = Some(started_at);
+                    outcome.report.finished_at = Some(self.context.clock.now());
                 }
+                outcome
             }
         }
     }
@@ -83,10 +96,18 @@ impl Executor {
         let failure =
             output.is_error.then(|| self.failure(&id, &tool, BoxError::from(output.text())));
         let terminate = output.terminate;
-        Outcome { result: result(id, tool, output), failure, terminate }
+        let mut report = ToolReport::not_run(match (output.is_error, output.rejects_arguments) {
+            (_, true) => ToolStatus::RejectedArguments,
+            (true, false) => ToolStatus::Error,
+            (false, false) => ToolStatus::Ok,
+        });
+        report.error = failure.as_ref().map(|failure| failure.source.to_string());
+        Outcome { result: result(id, tool, output), report, failure, terminate }
     }
 
     fn failed(&self, id: String, tool: String, error: BoxError) -> Outcome {
+        let mut report = ToolReport::not_run(ToolStatus::Error);
+        report.error = Some(Chain(&*error).to_string());
         let text = if self.settings.include_error_details {
             format!("The tool failed: {}", Chain(&*error))
         } else {
@@ -94,7 +115,7 @@ impl Executor {
         };
         let failure = self.failure(&id, &tool, error);
         let result = result(id, tool, ToolOutput::error(text));
-        Outcome { result, failure: Some(failure), terminate: false }
+        Outcome { result, report, failure: Some(failure), terminate: false }
     }
 
     fn failure(&self, id: &str, tool: &str, source: BoxError) -> ToolFailure {
@@ -109,8 +130,8 @@ impl Executor {
 
 impl Outcomes {
     fn add(&mut self, sequence_index: usize, outcome: Outcome) {
-        let Outcome { result, failure, terminate } = outcome;
-        self.results.push((sequence_index, result));
+        let Outcome { result, report, failure, terminate } = outcome;
+        self.results.push((sequence_index, result, report));
         self.failures.extend(failure);
         self.terminate |= terminate;
     }
@@ -125,16 +146,29 @@ impl Outcomes {
         std::mem::take(&mut self.failures)
     }
 
-    /// One message with all results so far, in call order; `None` if there are none.
-    pub(super) fn take_message(&mut self) -> Option<Message> {
-        let mut results = std::mem::take(&mut self.results);
-        results.sort_by_key(|(sequence_index, _)| *sequence_index);
-        (!results.is_empty())
-            .then(|| Message::tool_results(results.into_iter().map(|(_, result)| result)))
+    /// One message with all results so far, in call order, and what is known of each besides;
+    /// `None` if there are none.
+    pub(super) fn take_message(&mut self) -> Option<(Message, Vec<ToolReport>)> {
+        let mut outcomes = std::mem::take(&mut self.results);
+        if outcomes.is_empty() {
+            return None;
+        }
+        outcomes.sort_by_key(|(sequence_index, ..)| *sequence_index);
+        let (results, reports): (Vec<_>, Vec<_>) =
+            outcomes.into_iter().map(|(_, result, report)| (result, report)).unzip();
+        Some((Message::tool_results(results), reports))
     }
 }
 
 impl Refusal {
+    fn status(&self) -> ToolStatus {
+        match self {
+            Self::UnknownTool => ToolStatus::UnknownTool,
+            Self::Rejected { .. } => ToolStatus::RejectedByApproval,
+            Self::OverBudget { .. } => ToolStatus::SkippedBudget,
+        }
+    }
+
     fn output(&self, tool: &str) -> ToolOutput {
         match self {
             Self::UnknownTool => ToolOutput::error(format!("There is no tool named {tool:?}.")),

@@ -5,7 +5,7 @@ use std::{collections::VecDeque, future::poll_fn, sync::Arc};
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, Finish, Message,
-    RunId, TruncatedStream,
+    MessageId, RunId, TruncatedStream,
 };
 use tower_service::Service;
 
@@ -133,7 +133,12 @@ where
             is_ready: true,
             options: CallOptions::new(request.options, settings.options.clone()),
             settings,
-            context: Arc::new(RunContext { run: run_id, handle, extensions: request.extensions }),
+            context: Arc::new(RunContext {
+                run: run_id,
+                handle,
+                extensions: request.extensions,
+                clock: run.as_ref().map(Run::clock).unwrap_or_default(),
+            }),
             run,
             transcript,
             tools,
@@ -256,6 +261,9 @@ where
             self.tools = self.settings.source.tools();
             self.options.with_tools(&self.tools)
         };
+        if let Some(run) = &self.run {
+            run.use_tools(&self.settings.source.tools());
+        }
         self.has_unsent_results = false;
         let Outgoing { messages, new_from, conversation_id } = self.transcript.outgoing();
         let mut request = ChatRequest::new(messages).with_options(options);
@@ -381,16 +389,20 @@ where
 
 impl<S> Rounds<S> {
     /// Adds a message that did not come from the model.
-    fn add(&mut self, message: Message) {
+    fn add(&mut self, message: Message) -> Option<MessageId> {
         let message = self.transcript.number(Arc::new(message));
         self.transcript.push_unsent(&message);
+        let id = message.id;
         self.updates.push_back(ChatUpdate::Message(message));
+        id
     }
 
     fn add_results(&mut self) {
-        if let Some(message) = self.outcomes.take_message() {
-            self.has_unsent_results = true;
-            self.add(message);
+        let Some((message, reports)) = self.outcomes.take_message() else { return };
+        self.has_unsent_results = true;
+        let id = self.add(message);
+        if let (Some(run), Some(id)) = (&self.run, id) {
+            run.report_tools(id, reports);
         }
     }
 
