@@ -6,13 +6,14 @@ use tower_chat_core::{
     store::{Conflict, Revision, ServiceIdChange, StoreError, Write},
 };
 
-use crate::place;
+use crate::{place, tool_row};
 
-/// A write with its messages in their stored form.
+/// A write with its messages, and the results that are in none, in their stored form.
 #[derive(Debug)]
 pub(crate) struct EncodedWrite {
     write: Write,
     bodies: Vec<String>,
+    results: Vec<Option<String>>,
 }
 
 /// Why a write was not stored.
@@ -33,7 +34,8 @@ impl From<rusqlite::Error> for NotStored {
 impl EncodedWrite {
     pub(crate) fn new(write: Write) -> Self {
         let bodies = write.messages().iter().map(|message| format::encode(message)).collect();
-        Self { write, bodies }
+        let results = write.tools().iter().map(tool_row::result_apart).collect();
+        Self { write, bodies, results }
     }
 
     pub(crate) fn key(&self) -> &ConversationKey {
@@ -58,12 +60,17 @@ impl EncodedWrite {
             None => insert_conversation(connection, self.key(), result.incarnation)?,
         };
         self.insert_messages(connection, number, places)?;
+        self.put_tool_rows(connection, number)?;
         self.change_service_id(connection, number)?;
         Ok(result)
     }
 
-    /// Whether the write's first message stands in the conversation at the place it expects.
+    /// Whether the write's first message stands in the conversation at the place it expects. A
+    /// write without messages is stored if nothing came after it.
     fn is_stored(&self, connection: &Connection, found: Found) -> rusqlite::Result<bool> {
+        if self.bodies.is_empty() {
+            return Ok(found.revision == self.write.result());
+        }
         let expected = self.write.expected();
         let place = expected
             .sequence
@@ -117,6 +124,15 @@ impl EncodedWrite {
         Ok(())
     }
 
+    fn put_tool_rows(&self, connection: &Connection, number: i64) -> rusqlite::Result<()> {
+        let held = 1..=self.write.result().sequence;
+        let rows = self.write.tools().iter().zip(&self.results);
+        for (record, result) in rows.filter(|(record, _)| held.contains(&record.call.sequence)) {
+            tool_row::put(connection, number, record, result.as_deref())?;
+        }
+        Ok(())
+    }
+
     fn change_service_id(&self, connection: &Connection, number: i64) -> rusqlite::Result<()> {
         let id = match self.write.service_id() {
             Some(ServiceIdChange::Set(id)) => Some(&**id),
@@ -133,7 +149,8 @@ impl EncodedWrite {
     }
 }
 
-/// Deletes a conversation with all its messages; says whether there was one.
+/// Deletes a conversation with all its messages, and its tool rows by the schema's trigger; says
+/// whether there was one.
 pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> rusqlite::Result<bool> {
     let Some(found) = find(connection, key)? else { return Ok(false) };
     let (first, last) = place::range(found.number);

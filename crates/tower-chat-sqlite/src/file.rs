@@ -235,9 +235,10 @@ impl StoreFile {
         }
     }
 
-    /// Touches both tables, so that a damaged file is found now.
+    /// Touches all tables, so that a damaged file is found now.
     fn check_tables(&self, connection: &Connection) -> Result<(), OpenError> {
-        let sql = "SELECT (SELECT max(id) FROM conversations), (SELECT max(place) FROM messages)";
+        let sql = "SELECT (SELECT max(id) FROM conversations), (SELECT max(place) FROM messages),
+            (SELECT max(place) FROM tool_invocations)";
         connection.query_row(sql, [], |_| Ok(())).map_err(|error| {
             let is_missing = error.sqlite_error_code() == Some(ErrorCode::Unknown);
             let failure = self.failure(error);

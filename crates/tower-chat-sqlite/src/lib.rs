@@ -44,6 +44,8 @@
 mod append;
 mod failure;
 mod file;
+mod invocations;
+mod milliseconds;
 mod open_error;
 mod options;
 mod place;
@@ -53,6 +55,8 @@ mod readers;
 mod schema;
 mod store;
 mod submission;
+mod tool_row;
+mod tool_totals;
 mod writer;
 
 pub use self::{

@@ -23,6 +23,11 @@ pub(crate) fn range(conversation: i64) -> (i64, i64) {
     (first, first | i64::from(u32::MAX))
 }
 
+/// The number of the conversation that the message with this key belongs to.
+pub(crate) fn conversation(place: i64) -> i64 {
+    place >> BITS
+}
+
 /// The sequence of the message with this key.
 pub(crate) fn sequence(place: i64) -> u64 {
     place.cast_unsigned() & LAST_SEQUENCE

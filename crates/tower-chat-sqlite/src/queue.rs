@@ -210,13 +210,13 @@ struct Lead<'a> {
 }
 
 impl Lead<'_> {
-    /// Ends the lead and tells everybody who waits for the group.
+    /// Tells everybody who waits for the group, and ends the lead.
     fn finish(self, group: Vec<Submission>) {
-        // First, so that whoever is told finds the queue free.
-        drop(self);
+        // First, so that after a barrier every ticket before it has its outcome.
         for submission in group {
             submission.resolve();
         }
+        drop(self);
     }
 
     /// Ends the lead with nothing done; the group comes before all that wait.

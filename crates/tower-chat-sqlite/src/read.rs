@@ -66,7 +66,10 @@ pub(crate) fn history(connection: &Connection, key: &ConversationKey) -> Result<
             );
             return Err(NotRead::Damaged(StoreError::Corrupt { reason }));
         }
-        messages.push(Arc::new(message(row, key, sequence)?));
+        let message = message(row)?.map_err(|source| {
+            NotRead::Damaged(StoreError::Undecodable { key: key.clone(), sequence, source })
+        })?;
+        messages.push(Arc::new(message));
     }
     let revision = Revision { incarnation, sequence: messages.len() as u64 };
     let head = Head::new(revision).with_service_id(service_id);
@@ -123,24 +126,26 @@ fn conversation(
         .optional()
 }
 
-fn message(row: &Row<'_>, key: &ConversationKey, sequence: u64) -> Result<Message, NotRead> {
-    let undecodable =
-        |source| NotRead::Damaged(StoreError::Undecodable { key: key.clone(), sequence, source });
-    let not_ours = |what| undecodable(FormatError::Malformed(serde_json::Error::custom(what)));
-    let run: [u8; 16] = match row.get_ref(1)? {
-        ValueRef::Blob(run) => {
-            run.try_into().map_err(|_| not_ours("its run id is not 16 bytes"))?
-        }
-        _ => return Err(not_ours("its run id is not 16 bytes")),
+/// The message of a row of place, run, place in its run, and body.
+pub(crate) fn message(row: &Row<'_>) -> rusqlite::Result<Result<Message, FormatError>> {
+    let not_ours = |what| Ok(Err(FormatError::Malformed(serde_json::Error::custom(what))));
+    let ValueRef::Blob(run) = row.get_ref(1)? else {
+        return not_ours("its run id is no bytes");
     };
-    let index = row.get(2).map_err(|_| not_ours("its place in its run is no small number"))?;
-    let body = match row.get_ref(3)? {
-        ValueRef::Text(body) => {
-            std::str::from_utf8(body).map_err(|_| not_ours("its text is not UTF-8"))?
-        }
-        _ => return Err(not_ours("it is not text")),
+    let Ok(run) = <[u8; 16]>::try_from(run) else {
+        return not_ours("its run id is not 16 bytes");
     };
-    let mut message = format::decode(body).map_err(undecodable)?;
-    message.id = Some(MessageId { run: RunId::from_bytes(run), index });
-    Ok(message)
+    let Ok(index) = row.get(2) else {
+        return not_ours("its place in its run is no small number");
+    };
+    let ValueRef::Text(body) = row.get_ref(3)? else {
+        return not_ours("it is not text");
+    };
+    let Ok(body) = std::str::from_utf8(body) else {
+        return not_ours("its text is not UTF-8");
+    };
+    Ok(format::decode(body).map(|mut message| {
+        message.id = Some(MessageId { run: RunId::from_bytes(run), index });
+        message
+    }))
 }

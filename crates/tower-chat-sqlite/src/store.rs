@@ -11,17 +11,20 @@ use tokio::{runtime::Handle, sync::Semaphore};
 use tower_chat_core::{
     BoxError, ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, Slot, StoreError, StoreHandle, Ticket, Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Slot, StoreError,
+        StoreHandle, Ticket, ToolTotals, Write,
     },
 };
 
 use crate::{
     OpenError, SqliteOptions,
     file::{PATIENCE, StoreFile},
+    invocations,
     queue::WriteQueue,
     read::{self, NotRead},
     readers::Readers,
     submission::Submission,
+    tool_totals,
     writer::Writer,
 };
 
@@ -225,6 +228,26 @@ impl HistoryStore for SqliteStore {
         let (scope, after) = (scope.to_owned(), after.map(str::to_owned));
         let list = move |connection: &_| read::list(connection, &scope, after.as_deref(), limit);
         self.0.readers.read("list conversations", list).await
+    }
+
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        if query.asks_for_nothing() {
+            return Ok(Invocations::default());
+        }
+        self.settle(invocations::conversation(query).as_ref()).await?;
+        let query = query.clone();
+        let found = move |connection: &_| invocations::invocations(connection, &query);
+        self.0.readers.read("read the record of tool calls", found).await
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        if query.sequences.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(Vec::new());
+        }
+        self.settle(invocations::conversation(query).as_ref()).await?;
+        let query = query.clone();
+        let totals = move |connection: &_| tool_totals::tool_totals(connection, &query);
+        self.0.readers.read("count tool calls", totals).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

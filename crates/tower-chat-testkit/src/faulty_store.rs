@@ -11,7 +11,8 @@ use tokio::sync::{oneshot, watch};
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, Slot, StoreError, StoreHandle, Ticket, Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Slot, StoreError,
+        StoreHandle, Ticket, ToolTotals, Write,
     },
 };
 
@@ -51,6 +52,7 @@ struct Orders {
     loads: Asked,
     heads: Asked,
     reserves: Asked,
+    queries: Asked,
     appends: usize,
     writes: Vec<Write>,
     append_faults: VecDeque<AppendFault>,
@@ -114,6 +116,11 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.orders().reserves.faults.push_back(error);
     }
 
+    /// Fails a question to the record of tool calls, for calls or for totals.
+    pub fn fail_next_query(&self, error: StoreError) {
+        self.orders().queries.faults.push_back(error);
+    }
+
     /// Fails a submission with nothing of it stored.
     pub fn fail_next_append(&self, error: StoreError) {
         self.fail_next_append_at(0, error);
@@ -142,6 +149,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         orders.loads.faults.clear();
         orders.heads.faults.clear();
         orders.reserves.faults.clear();
+        orders.queries.faults.clear();
         orders.append_faults.clear();
         orders.append_fault_always = None;
     }
@@ -187,6 +195,11 @@ impl<S: HistoryStore> FaultyStore<S> {
     /// How many reservations were asked for.
     pub fn reserves(&self) -> usize {
         self.orders().reserves.count
+    }
+
+    /// How many questions were put to the record of tool calls, for calls or for totals.
+    pub fn queries(&self) -> usize {
+        self.orders().queries.count
     }
 
     /// How many submissions were made.
@@ -254,6 +267,7 @@ impl fmt::Debug for Orders {
             .field("loads", &self.loads)
             .field("heads", &self.heads)
             .field("reserves", &self.reserves)
+            .field("queries", &self.queries)
             .field("appends", &self.appends)
             .field("append_faults", &self.append_faults)
             .field("holding", &self.holding)
@@ -326,6 +340,18 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         self.inner.list(scope, after, limit).await
     }
 
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        self.orders().queries.next()?;
+        self.released(|held| may_concern(query, held)).await;
+        self.inner.invocations(query).await
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        self.orders().queries.next()?;
+        self.released(|held| may_concern(query, held)).await;
+        self.inner.tool_totals(query).await
+    }
+
     async fn flush(&self) -> Result<(), StoreError> {
         self.released(|_| true).await;
         self.inner.flush().await
@@ -335,4 +361,9 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         self.released(|_| true).await;
         self.inner.close().await
     }
+}
+
+/// Whether a query may ask for calls of a conversation.
+fn may_concern(query: &InvocationQuery, key: &ConversationKey) -> bool {
+    query.scope == key.scope() && query.conversation.as_ref().is_none_or(|id| id == key.id())
 }

@@ -5,7 +5,7 @@
 use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId,
-    store::{AppendError, HistoryStore, Revision, StoreError, Write},
+    store::{AppendError, HistoryStore, InvocationQuery, Revision, StoreError, Write},
 };
 use tower_chat_testkit::{FaultyStore, Gate};
 
@@ -53,6 +53,36 @@ async fn each_kind_of_reading_fails_as_often_as_ordered() {
     assert!(matches!(store.reserve().await, Err(StoreError::Closed)));
     assert!(store.reserve().await.is_ok());
     assert_eq!((store.loads(), store.heads(), store.reserves()), (3, 2, 2));
+}
+
+#[tokio::test]
+async fn a_question_to_the_record_fails_and_waits_as_ordered() {
+    let store = store();
+    let query = InvocationQuery::of(&key("a"));
+    store.fail_next_query(error());
+    store.fail_next_query(StoreError::ReadOnly);
+    assert!(store.invocations(&query).await.unwrap_err().is_retryable());
+    assert!(matches!(store.tool_totals(&query).await, Err(StoreError::ReadOnly)));
+    store.fail_next_query(error());
+    store.heal();
+    assert!(store.invocations(&query).await.is_ok());
+    assert!(store.tool_totals(&query).await.is_ok());
+    assert_eq!(store.queries(), 4);
+
+    store.hold_appends();
+    let slot = store.reserve().await.unwrap();
+    let ticket = store.append(slot, vec![write(&key("a"), Revision::ABSENT)]);
+    let (other, scope) = (InvocationQuery::of(&key("b")), InvocationQuery::in_scope("alice"));
+    for query in [&query, &scope] {
+        assert!(store.invocations(query).now_or_never().is_none(), "it sees what was submitted");
+        assert!(store.tool_totals(query).now_or_never().is_none());
+    }
+    for query in [&other, &InvocationQuery::in_scope("bob")] {
+        assert!(store.invocations(query).now_or_never().is_some());
+    }
+    store.release_appends();
+    ticket.await.unwrap();
+    assert!(store.tool_totals(&scope).now_or_never().is_some());
 }
 
 #[tokio::test]

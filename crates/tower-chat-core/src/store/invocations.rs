@@ -172,7 +172,8 @@ impl ToolTotals {
         self.errors += u64::from(status == ToolStatus::Error);
         self.open += u64::from(status.is_open());
         if let (Some(started), Some(finished)) = (started_at, finished_at) {
-            self.duration += finished.duration_since(started).unwrap_or_default();
+            let taken = finished.duration_since(started).unwrap_or_default();
+            self.duration = self.duration.saturating_add(taken);
         }
     }
 }

@@ -41,9 +41,8 @@ pub struct CallPlace {
     pub index: u32,
 }
 
-/// Where the result of a tool call is.
+/// Where the result of a tool call is. Every store keeps every variant, so there will be no others.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub enum RecordedResult {
     /// Nowhere.
     None,

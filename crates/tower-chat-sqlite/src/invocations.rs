@@ -1,0 +1,202 @@
+//! Questions to the record of tool calls.
+
+use std::{collections::HashMap, sync::Arc};
+
+use rusqlite::{Connection, Row, types::Value};
+use tower_chat_core::{
+    ConversationKey, Message,
+    store::{
+        CallPlace, InvocationQuery, Invocations, RecordedResult, ToolRecord, UnreadableInvocation,
+    },
+};
+
+use crate::{
+    place,
+    read::{self, NotRead},
+    tool_row,
+};
+
+/// The conversation of a query, if it names one.
+pub(crate) fn conversation(query: &InvocationQuery) -> Option<ConversationKey> {
+    let id = query.conversation.as_deref()?;
+    Some(ConversationKey::new(&*query.scope, id))
+}
+
+/// The part of a statement that finds the rows a query asks for, as `t`, with their
+/// conversations, as `c`: `FROM` and `WHERE`.
+pub(crate) struct Filter {
+    pub(crate) sql: String,
+    pub(crate) values: Vec<Value>,
+}
+
+impl Filter {
+    pub(crate) fn new(query: &InvocationQuery) -> Self {
+        let mut filter = Self { sql: String::new(), values: Vec::new() };
+        // The order of the joins is given: a conversation's rows are found by their places, and
+        // come in the order in which they are asked for.
+        match &query.sequences {
+            None => filter.add(
+                "FROM conversations c CROSS JOIN tool_invocations t
+                 ON t.place BETWEEN c.id << 32 AND (c.id << 32) + 4294967295",
+                [],
+            ),
+            Some(sequences) => filter.add(
+                "FROM conversations c CROSS JOIN json_each(?) message CROSS JOIN tool_invocations t
+                 ON t.place = (c.id << 32) + message.value",
+                [list(sequences).into()],
+            ),
+        }
+        filter.add(" WHERE c.scope = ?", [query.scope.clone().into()]);
+        if let Some(conversation) = &query.conversation {
+            filter.add(" AND c.conversation = ?", [conversation.clone().into()]);
+        }
+        if let Some(tool) = &query.tool {
+            filter.add(" AND t.name = ?", [tool.clone().into()]);
+        }
+        if let Some(status) = query.status {
+            filter.add(" AND t.status = ?", [status.as_str().to_owned().into()]);
+        }
+        if let Some(range) = &query.started {
+            let bounds = [range.start, range.end].map(crate::milliseconds::bound).map(Value::from);
+            filter.add(" AND t.started >= ? AND t.started < ?", bounds);
+        }
+        filter
+    }
+
+    fn add<const COUNT: usize>(&mut self, sql: &str, values: [Value; COUNT]) {
+        self.sql.push_str(sql);
+        self.values.extend(values);
+    }
+}
+
+/// Each number that a message can have once, as a JSON array.
+fn list(sequences: &[u64]) -> String {
+    let mut numbers: Vec<u64> = sequences
+        .iter()
+        .copied()
+        .filter(|sequence| (1..=place::LAST_SEQUENCE).contains(sequence))
+        .collect();
+    numbers.sort_unstable();
+    numbers.dedup();
+    let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    format!("[{}]", numbers.join(","))
+}
+
+/// The calls that a query asks for, in one statement: the messages they refer to, each once, and
+/// the rows. It reads no other message.
+pub(crate) fn invocations(
+    connection: &Connection,
+    query: &InvocationQuery,
+) -> Result<Invocations, NotRead> {
+    let Filter { sql, mut values } = Filter::new(query);
+    let sql = format!(
+        "WITH asked AS MATERIALIZED (
+             SELECT c.conversation, t.*,
+                 CASE WHEN t.result_sequence BETWEEN 1 AND 4294967295
+                 THEN (t.place >> 32 << 32) + t.result_sequence END AS result_place
+             {sql}
+             ORDER BY c.conversation, t.place, t.call_index LIMIT ?
+         )
+         SELECT place, NULL, NULL, NULL, conversation, {columns} FROM asked
+         UNION ALL
+         SELECT place, run, run_index, body, NULL, {nothing} FROM messages
+         WHERE place IN (SELECT place FROM asked UNION SELECT result_place FROM asked)",
+        columns = tool_row::COLUMNS,
+        nothing = ["NULL"; 11].join(", "),
+    );
+    let limit = query.limit.map_or(-1, |limit| i64::try_from(limit).unwrap_or(i64::MAX));
+    values.push(limit.into());
+    let mut statement = connection.prepare_cached(&sql)?;
+    let mut rows = statement.query(rusqlite::params_from_iter(values))?;
+    let mut messages = Messages::default();
+    let mut asked = Vec::new();
+    while let Some(row) = rows.next()? {
+        match row.get::<_, Option<Arc<str>>>(CONVERSATION)? {
+            None => messages.take(row)?,
+            Some(conversation) => asked.push(Asked::read(row, &query.scope, conversation)?),
+        }
+    }
+    // SQL promises no order of the two halves, nor within them.
+    asked.sort_by(|left, right| left.order().cmp(&right.order()));
+    let mut invocations = Invocations::default();
+    for Asked { key, place, index, record } in asked {
+        let found = record.and_then(|record| {
+            messages.check(place, &record)?;
+            let found = record.resolve(|sequence| messages.find(place, sequence));
+            found.map_err(|error| error.to_string())
+        });
+        match found {
+            Ok(invocation) => invocations.found.push((key, invocation)),
+            Err(reason) => {
+                let sequence = place::sequence(place);
+                let unreadable = UnreadableInvocation::new(key, sequence, index, reason);
+                invocations.unreadable.push(unreadable);
+            }
+        }
+    }
+    Ok(invocations)
+}
+
+const CONVERSATION: usize = 4;
+
+/// A row that is asked for.
+struct Asked {
+    key: ConversationKey,
+    place: i64,
+    index: u32,
+    record: Result<ToolRecord, String>,
+}
+
+impl Asked {
+    fn read(row: &Row<'_>, scope: &str, conversation: Arc<str>) -> rusqlite::Result<Self> {
+        let place = row.get(0)?;
+        let first = CONVERSATION + 1;
+        Ok(Self {
+            key: ConversationKey::new(scope, conversation),
+            place,
+            // A number that no call can have is reported with the rest of the row.
+            index: row.get(first).unwrap_or(u32::MAX),
+            record: tool_row::read(row, first, place::sequence(place)),
+        })
+    }
+
+    fn order(&self) -> (&str, i64, u32) {
+        (self.key.id(), self.place, self.index)
+    }
+}
+
+/// The messages that rows refer to, by their places.
+#[derive(Default)]
+struct Messages(HashMap<i64, Result<Arc<Message>, String>>);
+
+impl Messages {
+    fn take(&mut self, row: &Row<'_>) -> rusqlite::Result<()> {
+        let message = read::message(row)?.map(Arc::new).map_err(|error| error.to_string());
+        self.0.insert(row.get(0)?, message);
+        Ok(())
+    }
+
+    /// A message of the same conversation as that at `place`.
+    fn find(&self, place: i64, sequence: u64) -> Option<Arc<Message>> {
+        self.0.get(&in_conversation_of(place, sequence)?)?.as_ref().ok().cloned()
+    }
+
+    /// Says why, if a message that a row refers to cannot be decoded.
+    fn check(&self, place: i64, record: &ToolRecord) -> Result<(), String> {
+        let in_message = match record.result {
+            RecordedResult::InMessage(CallPlace { sequence, .. }) => Some(sequence),
+            RecordedResult::None | RecordedResult::Apart(_) => None,
+        };
+        for sequence in [Some(record.call.sequence), in_message].into_iter().flatten() {
+            let message = in_conversation_of(place, sequence).and_then(|place| self.0.get(&place));
+            if let Some(Err(reason)) = message {
+                return Err(format!("message {sequence}: {reason}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn in_conversation_of(place: i64, sequence: u64) -> Option<i64> {
+    place::of_message(place::conversation(place), sequence)
+}

@@ -1,0 +1,121 @@
+//! A row of the record of tool calls: how it is written, and read.
+
+use std::time::SystemTime;
+
+use rusqlite::{Connection, Row, named_params, types::FromSql};
+use tower_chat_core::{
+    ParseToolStatusError, ToolResult,
+    store::{CallPlace, RecordedResult, ToolRecord},
+};
+
+use crate::{milliseconds, place};
+
+/// The columns of a row from the call's index on, in the order in which [`read`] takes them.
+pub(crate) const COLUMNS: &str = "call_index, round_index, call_id, name, status, \
+    result_sequence, result_index, result, error, started, finished";
+
+/// The stored form of a result that no message holds.
+///
+/// # Panics
+///
+/// Never: every result has a JSON form, since all map keys in it are strings.
+pub(crate) fn result_apart(record: &ToolRecord) -> Option<String> {
+    match &record.result {
+        RecordedResult::None | RecordedResult::InMessage(_) => None,
+        RecordedResult::Apart(result) =>
+        {
+            #[allow(clippy::expect_used, reason = "all map keys are strings")]
+            Some(serde_json::to_string(result).expect("a result has a JSON form"))
+        }
+    }
+}
+
+/// Writes a row in place of the one there is of the same call. `result` is its
+/// [`result_apart`].
+pub(crate) fn put(
+    connection: &Connection,
+    conversation: i64,
+    record: &ToolRecord,
+    result: Option<&str>,
+) -> rusqlite::Result<()> {
+    let in_message = match record.result {
+        RecordedResult::InMessage(place) => Some(place),
+        RecordedResult::None | RecordedResult::Apart(_) => None,
+    };
+    connection
+        .prepare_cached(
+            "REPLACE INTO tool_invocations VALUES (:place, :call_index, :round_index, :call_id,
+                :name, :status, :result_sequence, :result_index, :result, :error, :started,
+                :finished)",
+        )?
+        .execute(named_params! {
+            ":place": place::of_message(conversation, record.call.sequence),
+            ":call_index": record.call.index,
+            ":round_index": record.round_index,
+            ":call_id": record.call_id,
+            ":name": record.name,
+            ":status": record.status.as_str(),
+            // No message has a number that is too large for the column.
+            ":result_sequence": in_message
+                .map(|place| i64::try_from(place.sequence).unwrap_or(i64::MAX)),
+            ":result_index": in_message.map(|place| place.index),
+            ":result": result,
+            ":error": record.error,
+            ":started": record.started_at.map(milliseconds::of),
+            ":finished": record.finished_at.map(milliseconds::of),
+        })?;
+    Ok(())
+}
+
+/// Reads a row of a call in the message with this number; its [`COLUMNS`] begin at `first`.
+///
+/// # Errors
+///
+/// What is wrong with the row.
+pub(crate) fn read(row: &Row<'_>, first: usize, sequence: u64) -> Result<ToolRecord, String> {
+    let call = CallPlace { sequence, index: column(row, first)? };
+    let round_index = column(row, first + 1)?;
+    let call_id: String = column(row, first + 2)?;
+    let name: String = column(row, first + 3)?;
+    let mut record = ToolRecord::pending(call, round_index, call_id, name);
+    let status: String = column(row, first + 4)?;
+    record.status = status.parse().map_err(|error: ParseToolStatusError| error.to_string())?;
+    record.result = result(row, first + 5)?;
+    record.error = column(row, first + 8)?;
+    record.started_at = time(row, first + 9)?;
+    record.finished_at = time(row, first + 10)?;
+    Ok(record)
+}
+
+fn result(row: &Row<'_>, first: usize) -> Result<RecordedResult, String> {
+    let sequence: Option<i64> = column(row, first)?;
+    let index: Option<u32> = column(row, first + 1)?;
+    let apart: Option<String> = column(row, first + 2)?;
+    match (sequence, index, apart) {
+        (None, None, None) => Ok(RecordedResult::None),
+        (Some(sequence), Some(index), None) => {
+            let sequence = u64::try_from(sequence)
+                .map_err(|_| format!("its result cannot be in message {sequence}"))?;
+            Ok(RecordedResult::InMessage(CallPlace { sequence, index }))
+        }
+        (None, None, Some(json)) => {
+            let result: ToolResult = serde_json::from_str(&json)
+                .map_err(|error| format!("its result is no stored result: {error}"))?;
+            Ok(RecordedResult::Apart(Box::new(result)))
+        }
+        (Some(_), _, _) | (_, Some(_), _) => Err("it does not say where its result is".to_owned()),
+    }
+}
+
+fn time(row: &Row<'_>, index: usize) -> Result<Option<SystemTime>, String> {
+    let Some(stored) = column(row, index)? else { return Ok(None) };
+    let time = milliseconds::time(stored).ok_or_else(|| format!("there is no time {stored}"))?;
+    Ok(Some(time))
+}
+
+fn column<T: FromSql>(row: &Row<'_>, index: usize) -> Result<T, String> {
+    row.get(index).map_err(|error| {
+        let name = row.as_ref().column_name(index).unwrap_or("row");
+        format!("its {name} is damaged: {error}")
+    })
+}
