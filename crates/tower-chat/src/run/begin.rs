@@ -189,9 +189,9 @@ impl Run {
             if approves {
                 messages.extend(own.iter().cloned());
                 state.open_replay = Some(open);
-            } else if open.is_empty() {
-                messages.extend(own.iter().cloned());
             } else {
+                // As in per-service-call mode, so that both send the same: a result that answers
+                // nothing is refused by providers.
                 own.iter().for_each(|message| open.push(message));
                 messages.append(&open.view());
             }
