@@ -84,7 +84,7 @@ impl Run {
         Ok(Self(Arc::new(Shared {
             conversation,
             mode,
-            policy: policy.clone(),
+            policy: *policy,
             store: store.clone(),
             persister_reported: AtomicBool::new(false),
             persister_missed: AtomicBool::new(false),

@@ -1,0 +1,113 @@
+//! What a tool's `persist` hook lets be stored.
+
+use tower_chat::{
+    ToolLoop, Tools,
+    core::format,
+    tool::{Retention, StoredCall, persist_with, tool_fn},
+};
+use tower_chat_testkit::Step;
+
+use super::*;
+
+type Hook = fn(&mut StoredCall<'_>) -> Result<Retention, BoxError>;
+
+fn agent(mode: PersistenceMode, hook: Hook) -> Agent {
+    let pay = tool_fn(definition("pay"), |_| async { Ok("card 4111") });
+    let tools = Tools::new().with(persist_with(pay, hook));
+    let script = vec![calls([("pay", "c1")]), Step::text("paid"), Step::text("again")];
+    Agent::new(mode, ToolLoop::new(tools), script)
+}
+
+/// Everything the store holds of the conversation.
+async fn everything(agent: &Agent) -> String {
+    let mut all: String =
+        agent.stored().await.iter().map(|message| format::encode(message)).collect();
+    all.push_str(&format!("{:?}", agent.record().await));
+    all
+}
+
+#[tokio::test]
+async fn what_is_redacted_is_nowhere_in_the_store_and_the_run_goes_on_with_the_raw_values() {
+    for mode in BOTH_MODES {
+        let agent = agent(mode, |call| {
+            call.redact_arguments("{}");
+            call.redact_result("redacted");
+            Ok(Retention::Keep)
+        });
+        agent.ask("hi").await.unwrap();
+        let all = everything(&agent).await;
+        assert!(!all.contains("4111") && !all.contains("secret"), "{mode:?} {all}");
+        let live = agent.leaf.requests()[1].messages.last().unwrap().clone();
+        assert_eq!(live.results().next().unwrap().text(), "card 4111");
+        let call = agent.leaf.requests()[1].messages.get(1).unwrap().clone();
+        assert!(call.calls().next().unwrap().arguments.contains("secret"));
+
+        agent.ask("and now?").await.unwrap();
+        let replayed = &agent.leaf.requests()[2].messages;
+        assert_eq!(replayed.get(2).unwrap().results().next().unwrap().text(), "redacted");
+        assert_eq!(replayed.get(1).unwrap().calls().next().unwrap().arguments, "{}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_to_be_forgotten_leaves_neither_call_nor_result_nor_row() {
+    for mode in BOTH_MODES {
+        let agent = agent(mode, |_| Ok(Retention::Forget));
+        let answer = agent.ask("hi").await.unwrap();
+        assert_eq!(answer.text(), "paid");
+        assert_eq!(agent.record().await, [], "{mode:?}");
+        let all = everything(&agent).await;
+        assert!(!all.contains("4111") && !all.contains("pay\""), "{mode:?} {all}");
+        agent.ask("and now?").await.unwrap();
+        let replayed = &agent.leaf.requests()[2].messages;
+        let texts: Vec<String> = replayed.iter().map(|message| message.text()).collect();
+        assert_eq!(texts, ["hi", "paid", "and now?"], "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_fails_or_panics_stores_nothing_raw_and_fails_nothing() {
+    let failing: Hook = |_| Err("no policy".into());
+    let panicking: Hook = |_| panic!("no policy");
+    for hook in [failing, panicking] {
+        for mode in BOTH_MODES {
+            let agent = agent(mode, hook);
+            assert_eq!(agent.ask("hi").await.unwrap().text(), "paid");
+            let live = agent.leaf.requests()[1].messages.last().unwrap().clone();
+            assert_eq!(live.results().next().unwrap().text(), "card 4111");
+            assert!(!everything(&agent).await.contains("4111"), "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn errors_can_be_redacted_too() {
+    for mode in BOTH_MODES {
+        let fail = tool_fn(definition("pay"), |_| async {
+            Err::<tower_chat::ToolOutput, _>("card 4111 refused".into())
+        });
+        let fail = persist_with(fail, |call| {
+            call.redact_error(None);
+            Ok(Retention::Keep)
+        });
+        let script = vec![calls([("pay", "c1")]), Step::text("sorry")];
+        let agent = Agent::new(mode, ToolLoop::new(Tools::new().with(fail)), script);
+        agent.ask("hi").await.unwrap();
+        assert!(!everything(&agent).await.contains("4111"), "{mode:?}");
+        assert_eq!(agent.record().await[0].status, tower_chat::core::ToolStatus::Error);
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_forgets_the_outcome_alone_leaves_a_call_that_replay_drops() {
+    for mode in BOTH_MODES {
+        let agent = agent(mode, |call| {
+            Ok(if call.result().is_some() { Retention::Forget } else { Retention::Keep })
+        });
+        agent.ask("hi").await.unwrap();
+        assert!(!everything(&agent).await.contains("4111"), "{mode:?}");
+        agent.ask("and now?").await.unwrap();
+        let replayed = &agent.leaf.requests()[2].messages;
+        assert!(replayed.iter().all(|message| message.calls().next().is_none()), "{mode:?}");
+    }
+}

@@ -1,0 +1,118 @@
+//! What the record of tool calls says of runs, and what their tools let be stored.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![allow(unreachable_pub, reason = "nothing outside uses these tests")]
+
+mod hooks;
+mod rows;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use tower::{Service, ServiceExt};
+use tower_chat::{
+    ChatPipeline, Clock, PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolLoop,
+    Tools,
+    core::{
+        Answer, BoxError, ChatRequest, ConversationKey, MemoryStore, Message, ToolCall,
+        ToolDefinition, ToolInvocation,
+        store::{HistoryStore, InvocationQuery},
+    },
+};
+use tower_chat_testkit::{ScriptedLeaf, Step};
+
+const BOTH_MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
+
+fn key() -> ConversationKey {
+    ConversationKey::new("alice", "support")
+}
+
+fn definition(name: &str) -> ToolDefinition {
+    ToolDefinition::new(name, name, serde_json::json!({"type": "object"}))
+}
+
+/// A step that calls tools: `(name, id)` each.
+fn calls<const N: usize>(calls: [(&str, &str); N]) -> Step {
+    Step::message(Message::tool_calls(
+        calls.map(|(name, id)| ToolCall::new(id, name, r#"{"secret": 7}"#)),
+    ))
+}
+
+/// A clock that is one second later at every look.
+fn ticking() -> Clock {
+    let seconds = Arc::new(AtomicU64::new(0));
+    Clock::new(move || at(seconds.fetch_add(1, Ordering::Relaxed)))
+}
+
+fn at(second: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(second)
+}
+
+struct Agent {
+    store: MemoryStore,
+    leaf: ScriptedLeaf,
+    client: tower::util::BoxCloneSyncService<ChatRequest, tower_chat::core::ChatResponse, BoxError>,
+}
+
+impl Agent {
+    fn new(mode: PersistenceMode, tool_loop: ToolLoop, script: Vec<Step>) -> Self {
+        let store = MemoryStore::new();
+        let leaf = ScriptedLeaf::new(script);
+        let client = tower::ServiceBuilder::new()
+            .layer(PerRunPersistence::new(store.clone()).mode(mode).clock(ticking()))
+            .layer(tool_loop)
+            .layer(PerServiceCallPersistence::new(store.clone()))
+            .service(leaf.clone());
+        Self { store, leaf, client: tower::util::BoxCloneSyncService::new(client) }
+    }
+
+    async fn send(&self, request: ChatRequest) -> Result<Answer, BoxError> {
+        let request = request.in_conversation(key());
+        self.client.clone().ready().await?.call(request).await?.collect().await
+    }
+
+    async fn ask(&self, text: &str) -> Result<Answer, BoxError> {
+        self.send(ChatRequest::user(text)).await
+    }
+
+    async fn record(&self) -> Vec<ToolInvocation> {
+        record(&self.store).await
+    }
+
+    async fn stored(&self) -> Vec<Arc<Message>> {
+        self.store.load(&key()).await.unwrap().messages.iter().cloned().collect()
+    }
+}
+
+async fn record(store: &MemoryStore) -> Vec<ToolInvocation> {
+    let invocations = store.invocations(&InvocationQuery::of(&key())).await.unwrap();
+    assert_eq!(invocations.unreadable, []);
+    invocations.found.into_iter().map(|(_, invocation)| invocation).collect()
+}
+
+/// `name status result` of every call.
+fn short(record: &[ToolInvocation]) -> Vec<String> {
+    let row = |call: &ToolInvocation| {
+        let result = call.result.as_ref().map_or("-".to_owned(), |result| result.text());
+        format!("{} {} {result}", call.name, call.status)
+    };
+    record.iter().map(row).collect()
+}
+
+#[tokio::test]
+async fn a_pipeline_without_a_tool_loop_records_calls_as_pending() {
+    let store = MemoryStore::new();
+    let mut client = ChatPipeline::builder(ScriptedLeaf::new([calls([("look", "c1")])]))
+        .without_tool_loop()
+        .history(store.clone())
+        .build()
+        .unwrap();
+    let request = ChatRequest::user("hi").in_conversation(key());
+    client.ready().await.unwrap().call(request).await.unwrap();
+    assert_eq!(short(&record(&store).await), ["look pending -"]);
+}

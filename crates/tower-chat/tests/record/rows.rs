@@ -1,0 +1,149 @@
+//! One row a call, in both modes the same.
+
+use tower_chat::{
+    ToolLoop, Tools,
+    core::{ChatRequest, Message, Part, Role, ToolStatus},
+    tool::{ToolOutput, tool_fn, typed_tool_fn},
+};
+use tower_chat_testkit::Step;
+
+use super::*;
+
+fn look() -> Tools {
+    Tools::new().with(tool_fn(definition("look"), |_| async { Ok("looked") }))
+}
+
+#[tokio::test]
+async fn a_call_that_was_answered_has_its_result_its_place_and_its_times() {
+    for mode in BOTH_MODES {
+        let script = vec![
+            calls([("look", "c1"), ("look", "c2")]),
+            calls([("look", "c3")]),
+            Step::text("done"),
+        ];
+        let agent = Agent::new(mode, ToolLoop::new(look()), script);
+        agent.ask("hi").await.unwrap();
+        let record = agent.record().await;
+        let places: Vec<_> = record
+            .iter()
+            .map(|call| {
+                (call.sequence, call.round_index, call.sequence_index, call.call_id.as_str())
+            })
+            .collect();
+        assert_eq!(places, [(2, 0, 0, "c1"), (2, 0, 1, "c2"), (4, 1, 0, "c3")], "{mode:?}");
+        assert!(record.iter().all(|call| call.status == ToolStatus::Ok));
+        assert!(record.iter().all(|call| call.result.as_ref().unwrap().text() == "looked"));
+        assert!(record.iter().all(|call| call.arguments == r#"{"secret": 7}"#));
+        let times: Vec<_> = record.iter().map(|call| (call.started_at, call.finished_at)).collect();
+        assert!(times.iter().all(|(started, finished)| started.unwrap() < finished.unwrap()));
+        assert!(times[0].1 < times[1].0 && times[1].1 < times[2].0, "{times:?}");
+    }
+}
+
+#[tokio::test]
+async fn rounds_are_counted_anew_in_every_turn() {
+    for mode in BOTH_MODES {
+        let script = vec![
+            calls([("look", "c1")]),
+            Step::text("done"),
+            calls([("look", "c1")]),
+            calls([("look", "c1")]),
+            Step::text("done"),
+        ];
+        let agent = Agent::new(mode, ToolLoop::new(look()), script);
+        agent.ask("one").await.unwrap();
+        agent.ask("two").await.unwrap();
+        let rounds: Vec<_> = agent.record().await.iter().map(|call| call.round_index).collect();
+        assert_eq!(rounds, [0, 0, 1], "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn calls_that_were_not_run_have_rows_that_say_why() {
+    #[derive(serde::Deserialize)]
+    #[allow(dead_code, reason = "only its shape matters")]
+    struct City {
+        city: String,
+    }
+    for mode in BOTH_MODES {
+        let tools = look()
+            .with(tool_fn(definition("fail"), |_| async {
+                Err::<ToolOutput, _>("disk on fire".into())
+            }))
+            .with(typed_tool_fn(definition("weather"), |_: City, _| async { Ok("rain") }));
+        let script = vec![
+            calls([("fail", "1"), ("nobody", "2"), ("weather", "3"), ("look", "4")]),
+            Step::text("done"),
+        ];
+        let agent = Agent::new(mode, ToolLoop::new(tools).call_budget(Some(2)), script);
+        agent.ask("hi").await.unwrap();
+        let record = agent.record().await;
+        let statuses: Vec<_> = record.iter().map(|call| call.status).collect();
+        assert_eq!(
+            statuses,
+            [
+                ToolStatus::Error,
+                ToolStatus::UnknownTool,
+                ToolStatus::RejectedArguments,
+                ToolStatus::SkippedBudget,
+            ],
+            "{mode:?}"
+        );
+        assert!(record[0].error.as_ref().unwrap().contains("disk on fire"));
+        assert!(!record[0].result.as_ref().unwrap().text().contains("disk on fire"));
+        assert!(record[1].started_at.is_none() && record[3].started_at.is_none());
+    }
+}
+
+#[tokio::test]
+async fn results_that_end_the_run_are_in_the_record_alone() {
+    for mode in BOTH_MODES {
+        let tools = look().with(tool_fn(definition("stop"), |_| async {
+            Ok(ToolOutput::from("stopped").terminate())
+        }));
+        let script = vec![calls([("look", "c1"), ("stop", "c2"), ("look", "c3")])];
+        let agent = Agent::new(mode, ToolLoop::new(tools), script);
+        agent.ask("hi").await.unwrap();
+        let roles: Vec<Role> = agent.stored().await.iter().map(|message| message.role).collect();
+        assert_eq!(roles, [Role::User, Role::Assistant], "{mode:?}");
+        assert_eq!(
+            short(&agent.record().await),
+            ["look ok looked", "stop ok stopped", "look pending -"],
+            "{mode:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_approval_is_recorded_as_that_and_then_as_what_it_came_to() {
+    for (approve, after) in [(true, "pay ok paid"), (false, "pay rejected_by_approval")] {
+        for mode in BOTH_MODES {
+            let pay = tool_fn(definition("pay").needs_approval(), |_| async { Ok("paid") });
+            let script = vec![calls([("pay", "c1")]), Step::text("done")];
+            let agent = Agent::new(mode, ToolLoop::new(Tools::new().with(pay)), script);
+            let answer = agent.ask("hi").await.unwrap();
+            assert_eq!(short(&agent.record().await), ["pay pending_approval -"], "{mode:?}");
+            let request = answer.approval_requests().next().unwrap();
+            let response = if approve { request.approve() } else { request.reject("no") };
+            let message = Message::new(Role::User, vec![Part::ApprovalResponse(response)]);
+            agent.send(ChatRequest::new(message)).await.unwrap();
+            let record = short(&agent.record().await);
+            assert_eq!(record.len(), 1, "{record:?}");
+            assert!(record[0].starts_with(after), "{mode:?} {record:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_result_that_the_caller_brings_updates_the_row_of_its_call() {
+    for mode in BOTH_MODES {
+        let tools = Tools::new().declare(definition("ask"));
+        let script = vec![calls([("ask", "c1")]), Step::text("done")];
+        let agent = Agent::new(mode, ToolLoop::new(tools), script);
+        agent.ask("hi").await.unwrap();
+        assert_eq!(short(&agent.record().await), ["ask pending -"]);
+        let result = tower_chat::core::ToolResult::new("c1", "forty-two");
+        agent.send(ChatRequest::new(Message::tool_results([result]))).await.unwrap();
+        assert_eq!(short(&agent.record().await), ["ask ok forty-two"], "{mode:?}");
+    }
+}
