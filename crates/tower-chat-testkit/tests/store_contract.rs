@@ -6,8 +6,8 @@ use async_trait::async_trait;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, Messages,
     store::{
-        AppendError, Head, History, HistoryStore, Revision, Slot, StoreError, StoreHandle, Ticket,
-        Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, RecordedResult,
+        Revision, Slot, StoreError, StoreHandle, Ticket, ToolRecord, ToolTotals, Write,
     },
 };
 use tower_chat_testkit::store_contract::{self, Runtime};
@@ -30,6 +30,26 @@ enum Fault {
     ListsAfterInclusively,
     SplitsWrites,
     ReturnsMessagesBackwards,
+    ForgetsRows,
+    RecordsRefusedWrites,
+    KeepsTheFirstRow,
+    RecordsRepeats,
+    LosesResultsApart,
+    LosesRowsWithoutMessages,
+    DeletesNothing,
+    CutsTimesToSeconds,
+    AsksAnyScope,
+    IgnoresTheTool,
+    IgnoresTheStatus,
+    IgnoresTheTime,
+    IgnoresTheLimit,
+    TakesAnEmptyListForAll,
+    FindsBackwards,
+    FindsFifty,
+    HidesWhatCannotBeRead,
+    FailsOnWhatCannotBeRead,
+    CountsUpToTheLimit,
+    CountsOpenCallsAsErrors,
 }
 
 struct Broken {
@@ -51,6 +71,7 @@ impl Broken {
         let key = self.key(write.key());
         let again = |expected: Revision, messages: Vec<_>, id| {
             let made = Write::new(key.clone(), id, expected, messages);
+            let made = made.with_tools(self.rows(write));
             match write.service_id() {
                 Some(change) if self.fault != Fault::ForgetsTheServiceId => {
                     made.with_service_id(change.clone())
@@ -63,7 +84,27 @@ impl Broken {
             head.expect("at once").expect("a head").revision
         };
         let mut messages = write.messages().to_vec();
+        let record_again = |rows: Vec<ToolRecord>| {
+            let found = found();
+            if found != Revision::ABSENT {
+                let rows = Write::new(key.clone(), write.id(), found, []).with_tools(rows);
+                drop(self.inner.append(Slot::unbounded(), vec![rows]));
+            }
+        };
         match self.fault {
+            Fault::RecordsRefusedWrites if found() != write.expected() => {
+                let is_repeat = found().sequence >= write.result().sequence
+                    && found().incarnation == write.result().incarnation;
+                if !is_repeat {
+                    record_again(write.tools().to_vec());
+                }
+                self.inner.append(slot, vec![write.clone()])
+            }
+            Fault::RecordsRepeats => {
+                let ticket = self.inner.append(slot, vec![write.clone()]);
+                record_again(write.tools().to_vec());
+                ticket
+            }
             Fault::WritesAtAnyRevision => {
                 self.inner.append(slot, vec![again(found(), messages, write.id())])
             }
@@ -78,6 +119,53 @@ impl Broken {
             }
             _ => self.inner.append(slot, vec![again(write.expected(), messages, write.id())]),
         }
+    }
+
+    /// The rows of a write, as the fault has them.
+    fn rows(&self, write: &Write) -> Vec<ToolRecord> {
+        let mut rows = write.tools().to_vec();
+        let query = InvocationQuery::of(&self.key(write.key()));
+        match self.fault {
+            Fault::ForgetsRows => rows.clear(),
+            Fault::LosesRowsWithoutMessages if write.messages().is_empty() => rows.clear(),
+            Fault::KeepsTheFirstRow => {
+                let known = futures_util::FutureExt::now_or_never(self.inner.invocations(&query));
+                let known = known.unwrap().unwrap().found;
+                let is_known = |row: &ToolRecord| {
+                    known.iter().any(|(_, call)| {
+                        (call.sequence, call.sequence_index) == (row.call.sequence, row.call.index)
+                    })
+                };
+                rows.retain(|row| !is_known(row));
+            }
+            Fault::LosesResultsApart => {
+                for row in &mut rows {
+                    if matches!(row.result, RecordedResult::Apart(_)) {
+                        row.result = RecordedResult::None;
+                    }
+                }
+            }
+            _ => {}
+        }
+        rows
+    }
+
+    /// A query, as the fault has it.
+    fn query(&self, query: &InvocationQuery) -> InvocationQuery {
+        let mut query = query.clone();
+        match self.fault {
+            Fault::AsksAnyScope => query.scope = query.scope.trim().to_lowercase(),
+            Fault::IgnoresTheTool => query.tool = None,
+            Fault::IgnoresTheStatus => query.status = None,
+            Fault::IgnoresTheTime => query.started = None,
+            Fault::IgnoresTheLimit => query.limit = None,
+            Fault::TakesAnEmptyListForAll => {
+                query.sequences = query.sequences.filter(|list| !list.is_empty());
+            }
+            Fault::FindsFifty => query.limit = Some(query.limit.map_or(50, |limit| limit.min(50))),
+            _ => {}
+        }
+        query
     }
 
     fn append_now(&self, writes: &[Write]) -> Ticket {
@@ -156,7 +244,48 @@ impl HistoryStore for Broken {
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        if self.fault == Fault::DeletesNothing {
+            return Ok(true);
+        }
         self.inner.delete(&self.key(key)).await
+    }
+
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        let mut answer = self.inner.invocations(&self.query(query)).await?;
+        match self.fault {
+            Fault::FindsBackwards => answer.found.reverse(),
+            Fault::HidesWhatCannotBeRead => answer.unreadable.clear(),
+            Fault::FailsOnWhatCannotBeRead => {
+                if let Some(row) = answer.unreadable.pop() {
+                    return Err(StoreError::backend("read a row", false, row));
+                }
+            }
+            Fault::CutsTimesToSeconds => {
+                for (_, call) in &mut answer.found {
+                    call.started_at = call.started_at.map(|time| {
+                        let since = time.duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+                        std::time::UNIX_EPOCH + std::time::Duration::from_secs(since.as_secs())
+                    });
+                }
+            }
+            _ => {}
+        }
+        Ok(answer)
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        let mut totals = self.inner.tool_totals(&self.query(query)).await?;
+        match self.fault {
+            Fault::CountsUpToTheLimit => {
+                let limit = query.limit.map_or(u64::MAX, |limit| limit as u64);
+                totals.iter_mut().for_each(|tool| tool.calls = tool.calls.min(limit));
+            }
+            Fault::CountsOpenCallsAsErrors => {
+                totals.iter_mut().for_each(|tool| tool.errors += tool.open);
+            }
+            _ => {}
+        }
+        Ok(totals)
     }
 
     async fn list(
@@ -223,6 +352,29 @@ noticed! {
         breaks conversations_are_listed_in_the_byte_order_of_their_ids;
     split_writes: SplitsWrites breaks readers_never_see_part_of_a_write;
     order: ReturnsMessagesBackwards breaks what_is_appended_comes_back_in_order;
+    no_record: ForgetsRows breaks a_tool_call_is_recorded_with_the_write_of_its_message;
+    split_rows: SplitsWrites breaks readers_see_messages_and_rows_of_a_write_together;
+    refused_rows: RecordsRefusedWrites breaks a_write_that_is_refused_records_nothing;
+    first_rows: KeepsTheFirstRow breaks a_later_row_replaces_what_was_known_of_a_call;
+    repeated_rows: RecordsRepeats breaks a_repeated_write_does_not_bring_older_rows_back;
+    results_apart: LosesResultsApart
+        breaks results_come_back_from_messages_and_from_the_record;
+    rows_alone: LosesRowsWithoutMessages breaks rows_can_be_written_without_messages;
+    late_rows: WritesWhenTheTicketIsAwaited breaks a_question_sees_what_was_submitted_before_it;
+    rows_left: DeletesNothing breaks a_deleted_conversation_takes_its_record_along;
+    times: CutsTimesToSeconds breaks times_are_kept_to_the_millisecond;
+    scopes: AsksAnyScope breaks questions_never_cross_a_scope;
+    tools: IgnoresTheTool breaks calls_are_found_by_everything_a_query_can_name;
+    statuses: IgnoresTheStatus breaks calls_are_found_by_everything_a_query_can_name;
+    ranges: IgnoresTheTime breaks calls_are_found_by_everything_a_query_can_name;
+    limits: IgnoresTheLimit breaks calls_are_found_by_everything_a_query_can_name;
+    empty_lists: TakesAnEmptyListForAll breaks a_question_for_nothing_finds_nothing;
+    call_order: FindsBackwards breaks calls_come_in_the_order_of_conversation_message_and_place;
+    fifty_calls: FindsFifty breaks any_number_of_calls_and_messages_can_be_asked_for;
+    hidden_rows: HidesWhatCannotBeRead breaks a_row_that_cannot_be_read_does_not_hide_the_others;
+    bad_rows: FailsOnWhatCannotBeRead breaks a_row_that_cannot_be_read_does_not_hide_the_others;
+    limited_totals: CountsUpToTheLimit breaks tool_calls_are_counted_per_tool;
+    totals: CountsOpenCallsAsErrors breaks tool_calls_are_counted_per_tool;
 }
 
 mod without_a_fault {

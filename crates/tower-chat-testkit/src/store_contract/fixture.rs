@@ -1,10 +1,16 @@
 //! What the promises are tested with.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use tower_chat_core::{
-    ConversationKey, Message, MessageId, RunId,
-    store::{AppendError, Conflict, Revision, StoreError, Write},
+    ConversationKey, Message, MessageId, RunId, ToolCall, ToolInvocation, ToolStatus,
+    store::{
+        AppendError, CallPlace, Conflict, InvocationQuery, RecordedResult, Revision, StoreError,
+        ToolRecord, Write,
+    },
 };
 
 use super::Store;
@@ -71,4 +77,69 @@ pub(super) async fn revision(store: &Store, key: &ConversationKey) -> Revision {
     let head = store.head(key).await.expect("a head");
     assert_eq!(store.load(key).await.expect("a history").head, head);
     head.revision
+}
+
+/// A message that asks for these tools, each with arguments that say which call it is.
+pub(super) fn asking(tools: &[&str]) -> Message {
+    let call = |(index, tool): (usize, &&str)| {
+        ToolCall::new(format!("id {index}"), *tool, format!("{{\"cut off {index}"))
+    };
+    Message::tool_calls(tools.iter().enumerate().map(call))
+}
+
+pub(super) fn place(sequence: u64, index: u32) -> CallPlace {
+    CallPlace { sequence, index }
+}
+
+/// A row of a call that nothing has answered.
+pub(super) fn pending(sequence: u64, index: u32, tool: &str) -> ToolRecord {
+    ToolRecord::pending(place(sequence, index), 0, format!("id {index}"), tool)
+}
+
+/// The same call with an outcome.
+pub(super) fn with_outcome(
+    mut row: ToolRecord,
+    status: ToolStatus,
+    result: RecordedResult,
+) -> ToolRecord {
+    row.status = status;
+    row.result = result;
+    row
+}
+
+/// The same call, from one millisecond since 1970 to another.
+pub(super) fn with_times(mut row: ToolRecord, started: u64, finished: u64) -> ToolRecord {
+    row.started_at = Some(at(started));
+    row.finished_at = Some(at(finished));
+    row
+}
+
+pub(super) fn at(milliseconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds)
+}
+
+/// A write of rows alone.
+pub(super) fn write_rows(
+    key: &ConversationKey,
+    expected: Revision,
+    rows: Vec<ToolRecord>,
+) -> Write {
+    write_messages(key, expected, []).with_tools(rows)
+}
+
+/// What a query finds; all of it can be read.
+pub(super) async fn invocations(
+    store: &Store,
+    query: &InvocationQuery,
+) -> Vec<(ConversationKey, ToolInvocation)> {
+    let invocations = store.invocations(query).await.expect("an answer");
+    assert_eq!(invocations.unreadable, []);
+    invocations.found
+}
+
+/// The calls recorded for a conversation.
+pub(super) async fn recorded(store: &Store, key: &ConversationKey) -> Vec<ToolInvocation> {
+    let found = invocations(store, &InvocationQuery::of(key)).await;
+    assert!(found.iter().all(|(found, _)| found == key));
+    found.into_iter().map(|(_, invocation)| invocation).collect()
 }

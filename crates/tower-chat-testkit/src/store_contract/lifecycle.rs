@@ -1,7 +1,7 @@
 //! Submissions that nobody waits for, and the end of a store.
 
 use futures_util::FutureExt;
-use tower_chat_core::store::{Revision, StoreError};
+use tower_chat_core::store::{InvocationQuery, Revision, StoreError};
 
 use super::{
     Store,
@@ -125,6 +125,8 @@ pub async fn reads_that_are_dropped_leave_no_trace(store: Store) {
         drop(store.load(&key).now_or_never());
         drop(store.head(&key).now_or_never());
         drop(store.list("scope", None, 10).now_or_never());
+        drop(store.invocations(&InvocationQuery::of(&key)).now_or_never());
+        drop(store.tool_totals(&InvocationQuery::of(&key)).now_or_never());
         drop(store.flush().now_or_never());
     }
     stored(&store, write(&key, at, &["2"])).await;

@@ -35,13 +35,15 @@ mod fixture;
 mod keys;
 mod lifecycle;
 mod races;
+mod record;
+mod record_queries;
 
 use std::{future::Future, sync::Arc};
 
 use tokio::runtime::Builder;
 use tower_chat_core::store::HistoryStore;
 
-pub use self::{appending::*, keys::*, lifecycle::*, races::*};
+pub use self::{appending::*, keys::*, lifecycle::*, races::*, record::*, record_queries::*};
 
 /// The store under test, as the promises take it.
 pub type Store = Arc<dyn HistoryStore>;
@@ -118,6 +120,25 @@ macro_rules! store_contract {
             of_concurrent_writers_to_one_conversation_exactly_one_wins
             writers_to_different_conversations_do_not_disturb_each_other
             readers_never_see_part_of_a_write
+            a_tool_call_is_recorded_with_the_write_of_its_message
+            a_write_that_is_refused_records_nothing
+            a_later_row_replaces_what_was_known_of_a_call
+            a_repeated_write_does_not_bring_older_rows_back
+            results_come_back_from_messages_and_from_the_record
+            rows_can_be_written_without_messages
+            rows_of_messages_that_are_not_there_are_no_rows
+            calls_that_wait_for_approval_have_their_place_in_the_batch
+            times_are_kept_to_the_millisecond
+            a_question_sees_what_was_submitted_before_it
+            a_deleted_conversation_takes_its_record_along
+            readers_see_messages_and_rows_of_a_write_together
+            calls_are_found_by_everything_a_query_can_name
+            tool_calls_are_counted_per_tool
+            calls_come_in_the_order_of_conversation_message_and_place
+            questions_never_cross_a_scope
+            a_question_for_nothing_finds_nothing
+            any_number_of_calls_and_messages_can_be_asked_for
+            a_row_that_cannot_be_read_does_not_hide_the_others
         }
     };
     ($open:expr $(,)?) => {
