@@ -5,6 +5,7 @@ mod clock;
 mod ending;
 mod error;
 mod future;
+mod pending_results;
 mod per_run;
 mod per_service_call;
 mod pipeline;
@@ -20,6 +21,7 @@ pub use self::{
     clock::Clock,
     error::{NotStored, PersistenceError},
     future::ResponseFuture,
+    pending_results::pending_results,
     per_run::{PerRunPersistence, PerRunPersistenceService},
     per_service_call::{PerServiceCallPersistence, PerServiceCallPersistenceService},
     pipeline::{BuildError, ChatPipeline, ChatPipelineBuilder, DeadlineExceeded},

@@ -197,6 +197,13 @@ impl Replay {
         message.results().map(&mut asked).collect()
     }
 
+    /// The places of the calls that nothing has answered and that wait for nobody's approval.
+    pub(crate) fn dangling_calls(&self) -> Vec<(MessageId, usize)> {
+        let open = self.open.iter().flat_map(Round::unanswered);
+        let calls = self.unanswered.iter().cloned().chain(open);
+        calls.filter(|call| call.approval.is_none()).filter_map(|call| call.place).collect()
+    }
+
     /// Splits off what is still open: `self` keeps what is closed, and the returned replay starts
     /// with the open round and everything that may still be answered.
     ///

@@ -9,6 +9,9 @@ pub enum DanglingCalls {
     /// Leave the call out. A round in which no call was answered disappears; its text stays.
     #[default]
     Drop,
+    /// Complete the call with the result in the record of tool calls, where it has one; leave it
+    /// out otherwise.
+    FromRecord,
     /// Keep the call, with an error result that says it may or may not have run.
     Interrupted,
     /// Fail the request with [`DanglingCallError`](super::DanglingCallError).

@@ -16,7 +16,11 @@ use super::{
     record::Recorder,
     service_id::{Recording, agreed_service_id},
 };
-use crate::{Clock, PersistenceError, PersistenceMode, PersistencePolicy, replay::Replay};
+use crate::{
+    Clock, PersistenceError, PersistenceMode, PersistencePolicy,
+    pending_results::completed_from_record,
+    replay::{DanglingCalls, Replay},
+};
 
 /// What a persistence layer was configured with, and gives each of its runs.
 #[derive(Clone)]
@@ -59,7 +63,7 @@ impl Run {
         let needs_history = is_kept_here || answers_approvals(&own);
         let (history, replay) = if needs_history && head.revision != Revision::ABSENT {
             let (stored, unsaved) = load_history(store, key).await.map_err(not_loaded)?;
-            replay_of(stored, &unsaved, policy)
+            replay_of(store, key, stored, &unsaved, policy).await
         } else {
             (History::new(head, Messages::new()), Replay::new(policy.dangling_calls))
         };
@@ -291,7 +295,9 @@ pub(crate) async fn load_history(
 }
 
 /// A history with its unsaved writes, and the replay of both.
-fn replay_of(
+async fn replay_of(
+    store: &Arc<dyn HistoryStore>,
+    key: &ConversationKey,
     mut history: History,
     unsaved: &[Write],
     policy: &PersistencePolicy,
@@ -300,6 +306,20 @@ fn replay_of(
     for write in unsaved {
         write.messages().iter().for_each(|message| replay.push(message));
         history.apply(write);
+    }
+    if policy.dangling_calls == DanglingCalls::FromRecord && !replay.dangling_calls().is_empty() {
+        match completed_from_record(store, key, &history.messages, &replay).await {
+            Ok(Some(completed)) => {
+                replay = Replay::new(policy.dangling_calls);
+                replay.push_from(&completed, 0);
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(
+                conversation = %key,
+                error = &error as &dyn std::error::Error,
+                "the record of tool calls could not be read; dangling calls are left out"
+            ),
+        }
     }
     (history, replay)
 }

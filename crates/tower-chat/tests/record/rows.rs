@@ -147,3 +147,59 @@ async fn a_result_that_the_caller_brings_updates_the_row_of_its_call() {
         assert_eq!(short(&agent.record().await), ["ask ok forty-two"], "{mode:?}");
     }
 }
+
+fn stopping() -> Tools {
+    look().with(tool_fn(definition("stop"), |_| async {
+        Ok(ToolOutput::from("stopped").terminate())
+    }))
+}
+
+#[tokio::test]
+async fn results_left_out_can_be_fetched_and_given_to_the_next_run() {
+    for mode in BOTH_MODES {
+        let script =
+            vec![calls([("look", "c1"), ("stop", "c2"), ("look", "c3")]), Step::text("done")];
+        let agent = Agent::new(mode, ToolLoop::new(stopping()), script);
+        agent.ask("hi").await.unwrap();
+        let pending = tower_chat::pending_results(&agent.store, &key()).await.unwrap().unwrap();
+        assert_eq!(pending.results().count(), 2);
+        let input = [pending, Message::user("go on")];
+        agent.send(ChatRequest::new(input)).await.unwrap();
+        let seen = agent.leaf.requests()[1].messages.clone();
+        let results: Vec<String> =
+            seen.iter().flat_map(|message| message.results()).map(|result| result.text()).collect();
+        assert_eq!(results, ["looked", "stopped"], "{mode:?}");
+        assert_eq!(tower_chat::pending_results(&agent.store, &key()).await.unwrap(), None);
+    }
+}
+
+#[tokio::test]
+async fn replay_can_complete_dangling_calls_from_the_record() {
+    for mode in BOTH_MODES {
+        let store = MemoryStore::new();
+        let leaf = ScriptedLeaf::new([
+            calls([("look", "c1"), ("stop", "c2"), ("look", "c3")]),
+            Step::text("done"),
+            Step::text("bye"),
+        ]);
+        let policy = tower_chat::PersistencePolicy::default()
+            .dangling_calls(tower_chat::replay::DanglingCalls::FromRecord);
+        let mut client = ChatPipeline::builder(leaf.clone())
+            .tools(stopping())
+            .history(store.clone())
+            .persistence(mode)
+            .policy(policy)
+            .build()
+            .unwrap();
+        for text in ["hi", "and?", "bye"] {
+            let request = ChatRequest::user(text).in_conversation(key());
+            client.ready().await.unwrap().call(request).await.unwrap();
+        }
+        for request in &leaf.requests()[1..] {
+            let seen: Vec<Role> = request.messages.iter().take(4).map(|m| m.role).collect();
+            assert_eq!(seen, [Role::User, Role::Assistant, Role::Tool, Role::User], "{mode:?}");
+            let results = request.messages.get(2).unwrap().results().count();
+            assert_eq!(results, 2);
+        }
+    }
+}
