@@ -122,11 +122,6 @@ impl Replay {
         messages.iter_from(from).for_each(|message| self.push(message));
     }
 
-    /// Whether there is nothing to show, and nothing that could still be answered.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.closed.is_empty() && self.open.is_none() && self.unanswered.is_empty()
-    }
-
     /// How many messages were taken.
     pub fn pushed(&self) -> usize {
         self.pushed
