@@ -47,7 +47,10 @@ fn weather() -> impl tower_chat::Tool {
     let definition = ToolDefinition::new("weather", "The weather in a city.", parameters);
     tool_fn(definition, |call| async move {
         let arguments: serde_json::Value = call.parse_arguments()?;
-        Ok(format!("Rain in {}.", arguments["city"].as_str().unwrap_or("an unknown city")))
+        Ok(format!(
+            "Rain in {}.",
+            arguments.get("city").and_then(|city| city.as_str()).unwrap_or("an unknown city")
+        ))
     })
 }
 

@@ -1,5 +1,7 @@
 //! Every example runs, and prints what its documentation says.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::process::Command;
 
 fn output(program: &str, arguments: &[&str]) -> String {

@@ -1,5 +1,6 @@
 //! Measures an append against the same statements on a bare connection, and group commit against
-//! one transaction for each append. Prints medians in microseconds.
+//! one transaction for each append, and a load against reading and parsing the same rows. Prints
+//! medians in microseconds.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a measurement, not part of the crate")]
 
 use std::{sync::Arc, time::Instant};
@@ -87,10 +88,36 @@ async fn uncontended(store: SqliteStore, mut floor: Floor, place: &str) {
     println!("uncontended, {place}: {ours:.1} us, bare {bare:.1} us, ratio {:.3}", ours / bare);
 }
 
+async fn load(store: SqliteStore, bare: Connection) {
+    let key = ConversationKey::new("loaded", "long");
+    let messages: Vec<Arc<Message>> = (0..5_000).flat_map(|_| messages()).collect();
+    let id = MessageId { run: RunId::new(), index: 0 };
+    let write = Write::new(key.clone(), id, Revision::ABSENT, messages);
+    store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
+    let sql = "SELECT body FROM messages";
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..50 {
+        let start = Instant::now();
+        assert_eq!(store.load(&key).await.unwrap().messages.len(), 10_000);
+        ours.push(start.elapsed().as_secs_f64() * 1e6);
+        let start = Instant::now();
+        let mut rows = bare.prepare_cached(sql).unwrap();
+        let parse = |row: &rusqlite::Row<'_>| {
+            let body = row.get_ref(0)?.as_str()?;
+            Ok(serde_json::from_str::<serde_json::Value>(body).unwrap())
+        };
+        let parsed: Vec<_> = rows.query_map([], parse).unwrap().collect();
+        assert_eq!(parsed.len(), 10_000);
+        theirs.push(start.elapsed().as_secs_f64() * 1e6);
+    }
+    let (ours, theirs) = (median(ours), median(theirs));
+    println!("load of 10,000: {ours:.0} us, bare {theirs:.0} us, ratio {:.3}", ours / theirs);
+}
+
 fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let folder = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
-    let open = |name| runtime.block_on(SqliteStore::open(folder.path().join(name))).unwrap();
+    let open = |name: &str| runtime.block_on(SqliteStore::open(folder.path().join(name))).unwrap();
     // A file of the same schema for the bare connection, so that both fill the same pages.
     let floor = folder.path().join("floor.db");
     drop(open("floor.db"));
@@ -98,6 +125,10 @@ fn main() {
     runtime.block_on(uncontended(store.clone(), Floor::open(&floor), "in block_on"));
     let task = uncontended(store.clone(), Floor::open(&floor), "in a task");
     runtime.block_on(runtime.spawn(task)).unwrap();
+
+    drop(open("load.db"));
+    let bare = Connection::open(folder.path().join("load.db")).unwrap();
+    runtime.block_on(load(open("load.db"), bare));
 
     let before = store.statistics();
     let start = Instant::now();

@@ -1,8 +1,7 @@
 //! The file of a store: what it is, and connections to it.
 
 use std::{
-    fs::File,
-    io::{ErrorKind, Read},
+    io::ErrorKind,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -17,8 +16,8 @@ use crate::{
     schema::{self, Content},
 };
 
-/// The length of a database's header.
-const HEADER: usize = 100;
+/// The size of the smallest database: one page of the smallest size.
+const SMALLEST: u64 = 512;
 
 /// How long to wait for another process that holds the file.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -48,8 +47,10 @@ impl StoreFile {
             durability: options.durability,
         };
         match file.size_on_disk()? {
-            Some(size) if size > 0 => file.check_header(options)?,
-            found => {
+            // SQLite takes a file of one byte for an empty one.
+            Some(1..SMALLEST) => return Err(OpenError::NotADatabase { path: file.path_buf() }),
+            Some(SMALLEST..) => file.check_before_use(options)?,
+            found @ (Some(0) | None) => {
                 if options.read_only || (found.is_none() && !options.create) {
                     return Err(OpenError::Missing { path: file.path_buf() });
                 }
@@ -119,43 +120,46 @@ impl StoreFile {
         }
     }
 
-    /// Refuses a file that is not ours before SQLite has a chance to touch it, or to put its own
-    /// files beside it.
-    fn check_header(&self, options: &SqliteOptions) -> Result<(), OpenError> {
-        let mut header = [0; HEADER + 5];
-        let read = File::open(&self.path).and_then(|mut file| file.read_exact(&mut header));
-        match read {
-            Ok(()) => {}
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => {
-                return Err(OpenError::NotADatabase { path: self.path_buf() });
-            }
-            Err(error) => {
-                return Err(OpenError::Io { path: self.path_buf(), source: error.into() });
-            }
+    /// Refuses a file that is not ours before anything is done to it.
+    fn check_before_use(&self, options: &SqliteOptions) -> Result<(), OpenError> {
+        let failed = |error| self.failure(error).open_error();
+        let glance = self.glance().map_err(failed)?;
+        let mut content = schema::content(&glance).map_err(failed)?;
+        if content == Content::Empty {
+            // As far as the file itself says; its write-ahead log may say more.
+            content = self.reader().and_then(|it| schema::content(&it)).map_err(failed)?;
         }
-        if !header.starts_with(b"SQLite format 3\0") {
-            return Err(OpenError::NotADatabase { path: self.path_buf() });
+        match content {
+            Content::Empty if options.read_only => {
+                Err(OpenError::Missing { path: self.path_buf() })
+            }
+            Content::Empty | Content::Store { .. } => Ok(()),
+            Content::Foreign => Err(OpenError::NotOurs { path: self.path_buf() }),
         }
-        // The application id is at 68, four bytes, big endian
-        // (https://sqlite.org/fileformat.html, 1.3).
-        let [.., a, b, c, d] = header.first_chunk::<72>().copied().unwrap_or([0; 72]);
-        // The root of the schema table follows: a leaf (13) of no cells has no tables (1.6).
-        let has_no_tables = matches!(header, [.., 13, _, _, 0, 0]);
-        match i64::from(u32::from_be_bytes([a, b, c, d])) {
-            schema::APPLICATION_ID => Ok(()),
-            // Perhaps nothing was ever made in it; what the header does not say, SQLite does.
-            0 if has_no_tables => {
-                let content = self.reader().and_then(|reader| schema::content(&reader));
-                match content.map_err(|error| self.failure(error).open_error())? {
-                    Content::Empty if options.read_only => {
-                        Err(OpenError::Missing { path: self.path_buf() })
-                    }
-                    Content::Empty | Content::Store { .. } => Ok(()),
-                    Content::Foreign => Err(OpenError::NotOurs { path: self.path_buf() }),
+    }
+
+    /// A connection that sees what the file itself says, without its write-ahead log. It takes no
+    /// lock and makes no files. To open the file without SQLite is no way to look at it: closing
+    /// it would free all locks that this process has on it.
+    fn glance(&self) -> rusqlite::Result<Connection> {
+        let mut address = "file:".to_owned();
+        if !self.path.starts_with("/") {
+            address.push_str("///");
+        }
+        for byte in self.path.as_os_str().as_encoded_bytes() {
+            match byte {
+                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b':' => {
+                    address.push(char::from(*byte));
                 }
+                b'\\' if cfg!(windows) => address.push('/'),
+                _ => address.push_str(&format!("%{byte:02x}")),
             }
-            _ => Err(OpenError::NotOurs { path: self.path_buf() }),
         }
+        address.push_str("?immutable=1");
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_URI
+            | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        Connection::open_with_flags(address, flags)
     }
 
     fn open_checked_reader(&self) -> Result<Connection, OpenError> {
@@ -169,25 +173,22 @@ impl StoreFile {
     fn open_current_writer(&self, create: bool) -> Result<Connection, OpenError> {
         let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match self.try_open_current_writer(flags) {
-                // Changing to WAL mode does not wait for other connections by itself.
-                Err(OpenError::Locked { .. }) if Instant::now() < deadline => {
-                    thread::sleep(Duration::from_millis(5));
-                }
-                outcome => return outcome,
-            }
-        }
+        // Changing to WAL mode does not always wait for other connections by itself.
+        while_locked(PATIENCE, || self.try_open_current_writer(flags))
     }
 
     fn try_open_current_writer(&self, flags: OpenFlags) -> Result<Connection, OpenError> {
         let failed = |error| self.failure(error).open_error();
-        let mut connection = self.writer_with(flags).map_err(failed)?;
+        // The folder is there, as is the file if it is not to be made: it may not be written.
+        let failed_to_write = |error: rusqlite::Error| match error.sqlite_error_code() {
+            Some(ErrorCode::CannotOpen) => OpenError::ReadOnly { path: self.path_buf() },
+            _ => failed(error),
+        };
+        let mut connection = self.writer_with(flags).map_err(failed_to_write)?;
         if connection.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
             return Err(OpenError::ReadOnly { path: self.path_buf() });
         }
-        let mut content = schema::content(&connection).map_err(failed)?;
+        let mut content = schema::content(&connection).map_err(failed_to_write)?;
         let is_behind = match content {
             Content::Empty => true,
             Content::Store { version } => version < schema::VERSION,
@@ -196,12 +197,12 @@ impl StoreFile {
         if is_behind {
             // The tables are made before the change to WAL mode, so that a file is ours by its
             // header, or empty, at every moment.
-            content = schema::migrate(&mut connection).map_err(failed)?;
+            content = schema::migrate(&mut connection).map_err(failed_to_write)?;
         }
         self.check_content(content)?;
         let mode: String = connection
             .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
-            .map_err(failed)?;
+            .map_err(failed_to_write)?;
         if mode != "wal" {
             let source = format!("its file system does not allow WAL mode (got {mode:?})").into();
             return Err(OpenError::Io { path: self.path_buf(), source });
@@ -238,5 +239,21 @@ impl StoreFile {
                 failure.open_error()
             }
         })
+    }
+}
+
+/// Tries again while another process holds the file, up to a time.
+pub(crate) fn while_locked<T>(
+    patience: Duration,
+    mut attempt: impl FnMut() -> Result<T, OpenError>,
+) -> Result<T, OpenError> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match attempt() {
+            Err(OpenError::Locked { .. }) if Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            outcome => return outcome,
+        }
     }
 }

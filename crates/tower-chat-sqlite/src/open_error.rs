@@ -72,7 +72,8 @@ pub enum OpenError {
     },
     /// The file, or the folder that must hold its write-ahead log, cannot be written.
     #[error(
-        "`{}` or its folder cannot be written: change the permissions, or open it read-only",
+        "`{}` or its folder cannot be written: change the permissions; opening it read-only needs \
+         a folder that can be written, for the write-ahead log",
         path.display()
     )]
     ReadOnly {

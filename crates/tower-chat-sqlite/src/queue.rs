@@ -1,12 +1,13 @@
 //! The queue of writes: who does them, and in what order.
 
 use std::{
+    cell::Cell,
     collections::VecDeque,
     mem,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     time::Duration,
 };
@@ -141,6 +142,11 @@ impl WriteQueue {
         self.state().led
     }
 
+    #[cfg(test)]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state().closed
+    }
+
     pub(crate) fn commits(&self) -> u64 {
         self.commits.load(Ordering::Relaxed)
     }
@@ -264,15 +270,14 @@ impl Drop for Gone<'_> {
 
 thread_local! {
     /// tokio refused to let this thread block.
-    static REFUSED: AtomicBool = const { AtomicBool::new(false) };
+    static REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether the calling thread may be blocked: on a multi-thread runtime others take over its
 /// tasks.
 fn may_block_here() -> bool {
     let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
-    matches!(flavor, Ok(RuntimeFlavor::MultiThread))
-        && !REFUSED.with(|refused| refused.load(Ordering::Relaxed))
+    matches!(flavor, Ok(RuntimeFlavor::MultiThread)) && !REFUSED.get()
 }
 
 /// Runs something that blocks on the calling thread. `None` if tokio does not allow it, with
@@ -288,7 +293,7 @@ fn block_in_place<T>(body: impl FnOnce() -> T) -> Option<T> {
     match outcome {
         Ok(outcome) => outcome,
         Err(_) if body.is_some() => {
-            REFUSED.with(|refused| refused.store(true, Ordering::Relaxed));
+            REFUSED.set(true);
             None
         }
         Err(panic) => std::panic::resume_unwind(panic),

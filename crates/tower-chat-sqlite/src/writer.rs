@@ -88,29 +88,42 @@ impl Writer {
     }
 
     fn write_one_by_one(&mut self, group: &mut [Submission], patience: Duration) {
-        for submission in group {
+        for submission in &mut *group {
             submission.start_over();
-            loop {
-                let completed = submission.stored();
-                let mut next = Next::Done;
-                let step = |connection: &Connection| {
-                    next = submission.step(connection)?;
-                    Ok(())
-                };
-                match self.transaction(patience, step) {
-                    Ok(()) if next == Next::Step => {}
-                    Ok(()) => break,
-                    Err(
-                        Stopped::BeforeBegin(failure)
-                        | Stopped::AtStatement(failure)
-                        | Stopped::AtCommit(failure),
-                    ) => {
-                        submission.fail(completed, &failure);
-                        break;
-                    }
+        }
+        let mut rest = group.iter_mut();
+        while let Some(submission) = rest.next() {
+            match self.write_alone(submission, patience) {
+                Ok(()) => {}
+                Err((completed, Stopped::AtStatement(failure) | Stopped::AtCommit(failure))) => {
+                    submission.fail(completed, &failure);
+                }
+                // Nor could the others begin, and each would wait as long again.
+                Err((completed, Stopped::BeforeBegin(failure))) => {
+                    submission.fail(completed, &failure);
+                    rest.by_ref().for_each(|submission| submission.fail(0, &failure));
                 }
             }
         }
+    }
+
+    /// Does every write of a submission in a transaction of its own. An error says how many were
+    /// done before.
+    fn write_alone(
+        &mut self,
+        submission: &mut Submission,
+        patience: Duration,
+    ) -> Result<(), (usize, Stopped)> {
+        let mut next = Next::Step;
+        while next == Next::Step {
+            let completed = submission.stored();
+            self.transaction(patience, |connection| {
+                next = submission.step(connection)?;
+                Ok(())
+            })
+            .map_err(|stopped| (completed, stopped))?;
+        }
+        Ok(())
     }
 
     fn transaction(

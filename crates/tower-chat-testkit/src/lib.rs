@@ -3,7 +3,8 @@
 //! - [`ScriptedLeaf`] is a model that answers from a script and remembers what it was sent;
 //! - [`FaultyStore`] makes any store fail, or hold its writes, on command;
 //! - [`store_contract!`] tests everything that [`HistoryStore`](tower_chat_core::store::HistoryStore)
-//!   promises, with one line in the crate of a store.
+//!   promises, with one line in the crate of a store;
+//! - [`transcript`] plays recorded conversations through a real stack.
 //!
 //! None of them sleeps or looks at a clock: a [`Gate`] says when something has been reached, and
 //! decides when it goes on.
@@ -12,6 +13,7 @@ mod faulty_store;
 mod gate;
 mod scripted_leaf;
 pub mod store_contract;
+pub mod transcript;
 
 pub use self::{
     faulty_store::FaultyStore,

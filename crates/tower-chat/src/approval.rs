@@ -100,3 +100,57 @@ fn ask_for_all(
     }
     Arc::new(message)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tower_chat_core::{MessageId, RunId, ToolResult};
+
+    use super::*;
+    use crate::replay::effective_call_ids;
+
+    fn tools() -> [ToolDefinition; 1] {
+        [ToolDefinition::new("pay", "", json!({})).needs_approval()]
+    }
+
+    fn calling(id: &str, tool: &str) -> Arc<Message> {
+        Message::tool_calls([ToolCall::new(id, tool, "{}")]).into()
+    }
+
+    #[test]
+    fn a_call_the_response_answers_itself_makes_nobody_wait() {
+        let answer = Message::tool_results([ToolResult::new("c1", "paid")]).into();
+        let response = vec![calling("c1", "pay"), answer, calling("c2", "look")];
+        assert_eq!(request_approvals_of(response.clone(), &tools()), response);
+    }
+
+    #[test]
+    fn the_calls_of_all_messages_wait_together_and_once() {
+        let asking =
+            request_approvals_of(vec![calling("c1", "look"), calling("c2", "pay")], &tools());
+        assert!(asking.iter().all(|message| message.calls().next().is_none()));
+        assert_eq!(request_approvals_of(asking.clone(), &tools()), asking);
+    }
+
+    #[test]
+    fn a_waiting_call_keeps_the_id_it_had_in_the_replay() {
+        let calls = [
+            ToolCall::new("c1", "pay", "{}"),
+            ToolCall::without_id("pay", "{}"),
+            ToolCall::new("", "look", "{}"),
+        ];
+        let mut message = Message::tool_calls(calls);
+        message.id = Some(MessageId { run: RunId::new(), index: 7 });
+        let before = effective_call_ids(&message);
+        let asking = request_approvals(message.into(), &tools());
+        let waiting: Vec<String> = asking
+            .parts
+            .iter()
+            .filter_map(|part| match part {
+                Part::ApprovalRequest(request) => Some(waiting_call_id(request)),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(waiting, before);
+    }
+}

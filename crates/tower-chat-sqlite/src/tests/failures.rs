@@ -1,14 +1,25 @@
 //! What SQLite refuses is a typed error; nothing is half-stored, and the store can be used again.
 
-use std::time::Duration;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
+use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use tower_chat_core::{
     Message, MessageId,
     store::{AppendError, HistoryStore, Revision, ServiceIdChange, Slot, StoreError, Write},
 };
 
 use super::{Fixture, first, hold_the_lead, is_open, key, run, unbounded, write};
-use crate::submission::Submission;
+use crate::{
+    OpenError,
+    file::{PATIENCE, while_locked},
+    submission::Submission,
+};
 
 fn is_retryable(error: &AppendError) -> bool {
     matches!(error.source, StoreError::Backend { retryable: true, .. })
@@ -241,4 +252,58 @@ async fn a_damaged_page_is_reported_as_damage() {
     std::fs::write(&path, bytes).unwrap();
     let error = fixture.store.load(&key("c")).await.unwrap_err();
     assert!(matches!(error, StoreError::Corrupt { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn writes_tried_one_by_one_do_not_each_wait_for_a_locked_file() {
+    let fixture = Fixture::new().await;
+    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON messages WHEN NEW.body LIKE '%poison%'
+                  BEGIN SELECT RAISE(ABORT, 'refused by a trigger'); END";
+    fixture.other().execute_batch(refuse).unwrap();
+    let other = fixture.other();
+    let begun = Arc::new(AtomicUsize::new(0));
+    let counted = begun.clone();
+    // When the group is rolled back, another process takes the file.
+    let hook = move |event: TraceEvent<'_>| match event {
+        TraceEvent::Stmt(_, "BEGIN IMMEDIATE") => {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+        TraceEvent::Profile(statement, _) if statement.sql() == "ROLLBACK" => {
+            other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        }
+        _ => {}
+    };
+    let events = TraceEventCodes::SQLITE_TRACE_STMT | TraceEventCodes::SQLITE_TRACE_PROFILE;
+    let (mut group, outcomes): (Vec<_>, Vec<_>) = ["a", "b", "c"]
+        .map(|id| Submission::append(unbounded(), vec![first(id, &["one", "poison"])]))
+        .into_iter()
+        .unzip();
+    {
+        let writer = &mut fixture.store.queue().writer();
+        writer.connection_mut().trace_v2(events, Some(hook)).unwrap();
+        writer.write(&mut group, Duration::from_millis(1)).unwrap();
+    }
+    group.into_iter().for_each(Submission::resolve);
+    for outcome in outcomes {
+        let error = outcome.await.unwrap().unwrap_err();
+        assert!(error.completed == 0 && is_retryable(&error), "{error:?}");
+    }
+    assert_eq!(begun.load(Ordering::Relaxed), 2, "the group, and the first of it");
+}
+
+#[test]
+fn opening_is_tried_again_while_the_file_is_locked_and_not_for_other_reasons() {
+    let locked = || OpenError::Locked { path: "chat.db".into(), source: "locked".into() };
+    let attempts = |patience, mut outcomes: Vec<Result<(), OpenError>>| {
+        let before = outcomes.len();
+        let outcome = while_locked(patience, || outcomes.remove(0));
+        (outcome, before - outcomes.len())
+    };
+    let (outcome, tried) = attempts(PATIENCE, vec![Err(locked()), Err(locked()), Ok(())]);
+    assert!(outcome.is_ok() && tried == 3);
+    let missing = OpenError::Missing { path: "chat.db".into() };
+    let (outcome, tried) = attempts(PATIENCE, vec![Err(missing), Ok(())]);
+    assert!(matches!(outcome, Err(OpenError::Missing { .. })) && tried == 1);
+    let (outcome, tried) = attempts(Duration::ZERO, vec![Err(locked()), Ok(())]);
+    assert!(outcome.unwrap_err().is_retryable() && tried == 1);
 }

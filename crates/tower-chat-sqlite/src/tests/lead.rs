@@ -9,7 +9,7 @@ use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use tokio::task::LocalSet;
 use tower_chat_core::store::{HistoryStore, Revision, Slot, Write};
 
-use super::{Fixture, first, hold_the_lead, key, run, unbounded, write};
+use super::{Fixture, Held, first, hold_the_lead, key, run, unbounded, write};
 use crate::SqliteStore;
 
 type Threads = Arc<Mutex<Vec<ThreadId>>>;
@@ -166,4 +166,30 @@ async fn many_callers_at_once_lose_nothing() {
     }
     assert_eq!(fixture.store.statistics().writes, 80);
     assert!(fixture.store.statistics().commits <= 80);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_given_back_to_the_thread_stays_before_those_that_wait() {
+    let fixture = Fixture::new().await;
+    let other = fixture.other();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let one = first("c", &["one"]);
+    let two = write("c", run(1), one.result(), &["two"]);
+    let threads = record_threads(&fixture.store);
+    let held = Held::new(&fixture.store);
+    let store = fixture.store.clone();
+    let leader = tokio::spawn(async move { store.append(Slot::unbounded(), vec![one]).await });
+    while !fixture.store.queue().is_led() {
+        tokio::task::yield_now().await;
+    }
+    let later = fixture.store.append(unbounded(), vec![two]);
+    // Now the leader finds the file locked, and then the thread waits for it.
+    drop(held);
+    while threads.lock().unwrap().len() < 2 {
+        tokio::task::yield_now().await;
+    }
+    other.execute_batch("COMMIT").unwrap();
+    leader.await.unwrap().unwrap();
+    later.await.unwrap();
+    assert_eq!(fixture.texts(&key("c")).await, ["one", "two"]);
 }

@@ -1,6 +1,7 @@
 //! Tests that look inside: hooks on the connection that writes, and the lead of the queue.
 
 mod crash;
+mod economy;
 mod failures;
 mod lead;
 mod waiting;

@@ -1,12 +1,16 @@
 //! Who waits for what: loads for writes, callers for places, handles for their end.
 
-use std::thread;
+use std::{
+    sync::Arc,
+    task::{Context, Wake, Waker},
+    thread,
+};
 
 use futures_util::FutureExt;
 use tower_chat_core::store::{HistoryStore, Revision, StoreError};
 
-use super::{Fixture, Held, first, is_open, key, run, texts, unbounded, write};
-use crate::{SqliteStore, submission::Submission};
+use super::{Fixture, Held, first, hold_the_lead, is_open, key, run, texts, unbounded, write};
+use crate::SqliteStore;
 
 #[tokio::test]
 async fn reading_a_conversation_waits_for_its_own_writes_alone() {
@@ -126,14 +130,33 @@ async fn a_deletion_that_its_caller_gave_up_is_not_done() {
     assert_eq!(fixture.texts(&key("c")).await, ["one"]);
 }
 
+struct PanicsWhenWoken;
+
+impl Wake for PanicsWhenWoken {
+    fn wake(self: Arc<Self>) {
+        panic!("woken");
+    }
+}
+
 #[tokio::test]
-async fn a_writer_thread_that_is_gone_keeps_nobody_waiting() {
+async fn a_writer_thread_that_panicked_keeps_nobody_waiting() {
     let fixture = Fixture::new().await;
-    let queue = fixture.store.queue();
-    queue.retire();
-    let (submission, outcome) = Submission::append(unbounded(), vec![first("c", &["one"])]);
-    queue.submit(submission);
-    let error = outcome.await.unwrap().unwrap_err();
+    let store = &fixture.store;
+    let held = hold_the_lead(store).await;
+    let mut fatal = store.append(unbounded(), vec![first("a", &["one"])]);
+    let waker = Waker::from(Arc::new(PanicsWhenWoken));
+    assert!(fatal.poll_unpin(&mut Context::from_waker(&waker)).is_pending());
+    let same_group = store.append(unbounded(), vec![first("b", &["two"])]);
+    drop(held);
+    let error = same_group.await.unwrap_err();
+    assert!(matches!(error.source, StoreError::Closed), "its outcome is unknown");
+    // The thread may still be on its way out.
+    while store.queue().barrier(None).is_some() || !store.queue().is_closed() {
+        tokio::task::yield_now().await;
+    }
+    let error = store.append(unbounded(), vec![first("c", &["late"])]).await.unwrap_err();
     assert!(matches!(error.source, StoreError::Closed));
-    fixture.store.flush().await.unwrap();
+    store.flush().await.unwrap();
+    assert_eq!(fixture.texts(&key("b")).await, ["two"]);
+    store.close().await.unwrap();
 }

@@ -69,8 +69,8 @@ where
     if let Some(answer) = run.stored_answer(&request) {
         return Ok(answer.into());
     }
-    let is_written_here = run.is_written_at_end(&request);
-    let (request, input) = run.open_request(request);
+    let is_written_here = run.is_written_at_end();
+    let (request, input) = run.open_request(request)?;
     let open = match is_written_here {
         true => Some(OpenRun::reserve(run.clone(), input).await?),
         false => None,

@@ -74,7 +74,7 @@ where
         return Err(PersistenceError::DifferentStores { key: run.key().clone() }.into());
     }
     run.report_persister();
-    if run.is_written_at_end(&request) {
+    if run.is_written_at_end() {
         if request.conversation_id == Some(ConversationId::LocalHistory) {
             request.conversation_id = None;
         }

@@ -1,10 +1,13 @@
 //! How a run begins: what is loaded, and what the request's own messages are.
 
-use std::sync::{Arc, Mutex, atomic::AtomicBool};
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, atomic::AtomicBool},
+};
 
 use tower_chat_core::{
-    Answer, ChatRequest, Conversation, ConversationId, ConversationKey, Finish, Message, Messages,
-    Role,
+    Answer, ChatRequest, Conversation, ConversationId, ConversationKey, Finish, Message, MessageId,
+    Messages, Role, RunId,
     store::{Head, History, HistoryStore, Revision, StoreError, Write},
 };
 
@@ -57,6 +60,7 @@ impl Run {
             unsaved: 0,
             last_call: None,
             open_replay: None,
+            above: Messages::new(),
         };
         Ok(Self(Arc::new(Shared {
             conversation,
@@ -66,6 +70,7 @@ impl Run {
             persister_reported: AtomicBool::new(false),
             persister_missed: AtomicBool::new(false),
             is_alone: false,
+            is_background: request.options.is_background(),
             state: Mutex::new(state),
         })))
     }
@@ -89,8 +94,8 @@ impl Run {
     /// What the run had answered, if it is stored whole already: a request that is sent again
     /// after its answer was lost gets the same one.
     pub(crate) fn stored_answer(&self, request: &ChatRequest) -> Option<Answer> {
-        let input = own_messages(request).len();
         let state = self.state();
+        let input = state.input(self.id(), request).len();
         let last = state.added.last()?;
         let is_final = last.role == Role::Assistant && last.calls().next().is_none();
         if !is_final && self.persists_below() {
@@ -122,21 +127,26 @@ impl Run {
 
     /// The request as the tool loop gets it, and the run's input as it will be stored: numbered,
     /// and empty if it is stored already.
+    ///
+    /// # Errors
+    ///
+    /// If the history goes before the input here, and a dangling call may not be replayed.
     pub(crate) fn open_request(
         &self,
         mut request: ChatRequest,
-    ) -> (ChatRequest, Vec<Arc<Message>>) {
+    ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
         let mut state = self.state();
         let is_resumed = !state.added.is_empty();
         let own: Vec<Arc<Message>> = match is_resumed {
             true => Vec::new(),
-            false => self.number(0, own_messages(&request)),
+            false => self.number(0, state.input(self.id(), &request)),
         };
         let mut messages = request.messages.take(request.new_from);
         request.new_from = messages.len();
         request.conversation_id = state.service_id.clone().map(ConversationId::Service);
         let approves = answers_approvals(&own);
-        if !self.is_written_at_end(&request) {
+        if !self.is_written_at_end() {
+            state.above = messages.clone();
             if approves && state.service_id.is_none() {
                 request.conversation_id = Some(ConversationId::LocalHistory);
             }
@@ -144,6 +154,7 @@ impl Run {
         } else if state.service_id.is_some() {
             messages.extend(own.iter().cloned());
         } else {
+            self.replay_with(&state, &own)?;
             let mut closed = state.replay.clone();
             let mut open = closed.split_open();
             let history = closed.view();
@@ -160,9 +171,9 @@ impl Run {
             if approves {
                 messages.extend(own.iter().cloned());
                 state.open_replay = Some(open);
-            } else if open.is_empty() {
-                messages.extend(own.iter().cloned());
             } else {
+                // As in per-service-call mode, so that both send the same: a result that answers
+                // nothing is refused by providers.
                 own.iter().for_each(|message| open.push(message));
                 messages.append(&open.view());
             }
@@ -170,7 +181,41 @@ impl Run {
         request.messages = messages;
         request.extensions.insert(self.clone());
         drop(state);
-        (request, own)
+        Ok((request, own))
+    }
+
+    /// The replay of everything up to and with these inputs.
+    ///
+    /// # Errors
+    ///
+    /// If a dangling call may not be replayed; one that an input answers is not dangling.
+    pub(super) fn replay_with(
+        &self,
+        state: &State,
+        inputs: &[Arc<Message>],
+    ) -> Result<Replay, PersistenceError> {
+        let mut replay = state.replay.clone();
+        inputs.iter().for_each(|message| replay.push(message));
+        let dangling = |source| PersistenceError::Dangling { key: self.key().clone(), source };
+        replay.check().map_err(dangling)?;
+        Ok(replay)
+    }
+}
+
+impl State {
+    /// What the run adds before its first service call: the request's own messages, but for those
+    /// that a caller took from the stored history and sends again.
+    fn input(&self, run: RunId, request: &ChatRequest) -> Vec<Arc<Message>> {
+        let mut own = own_messages(request);
+        let is_of_other_run = |message: &Arc<Message>| message.id.is_some_and(|id| id.run != run);
+        if own.iter().any(is_of_other_run) {
+            let stored: HashSet<MessageId> =
+                self.history.iter().filter_map(|message| message.id).collect();
+            own.retain(|message| {
+                !(is_of_other_run(message) && message.id.is_some_and(|id| stored.contains(&id)))
+            });
+        }
+        own
     }
 }
 

@@ -10,6 +10,7 @@ mod finish;
 mod service_call;
 mod service_id;
 mod submission;
+mod unsent;
 
 use std::{
     fmt,
@@ -20,8 +21,8 @@ use std::{
 };
 
 use tower_chat_core::{
-    ApprovalRequest, ChatRequest, Conversation, ConversationKey, Message, MessageId, Messages,
-    Part, RunId, Saved,
+    ApprovalRequest, Conversation, ConversationKey, Message, MessageId, Messages, Part, RunId,
+    Saved,
     store::{HistoryStore, Revision},
 };
 
@@ -48,6 +49,9 @@ struct Shared {
     store: Arc<dyn HistoryStore>,
     /// No layer above the tool loop has begun the run.
     is_alone: bool,
+    /// Its first answer is one that the service makes in the background. Decided once: later
+    /// service calls of the run carry no continuation any more.
+    is_background: bool,
     persister_reported: AtomicBool,
     persister_missed: AtomicBool,
     state: Mutex<State>,
@@ -70,6 +74,9 @@ struct State {
     unsaved: usize,
     last_call: Option<CallRecord>,
     open_replay: Option<Replay>,
+    /// What a layer above put before the run's input: it stays first in every service call,
+    /// although the tool loop sends it only once.
+    above: Messages,
 }
 
 /// The number of a service call within its run, from 0: a request extension that a tool loop sets.
@@ -110,8 +117,8 @@ impl Run {
 
     /// Whether the run is appended at its end: in per-run mode, and for answers that the service
     /// makes in the background.
-    pub(crate) fn is_written_at_end(&self, request: &ChatRequest) -> bool {
-        !self.persists_below() || (request.options.is_background() && !self.0.is_alone)
+    pub(crate) fn is_written_at_end(&self) -> bool {
+        !self.persists_below() || (self.0.is_background && !self.0.is_alone)
     }
 
     /// The stored approval requests that nobody has answered yet, a batch per message.

@@ -91,12 +91,8 @@ impl Run {
         }
         let inputs = self.number(state.added.len(), own);
         state.open_replay = None;
-        let mut replay = state.replay.clone();
+        let replay = self.replay_with(&state, &inputs)?;
         drop(state);
-        inputs.iter().for_each(|message| replay.push(message));
-        replay
-            .check()
-            .map_err(|source| PersistenceError::Dangling { key: self.key().clone(), source })?;
         Ok(StartedCall::Call(Box::new(OpenCall {
             run: self.clone(),
             ordinal,
@@ -188,18 +184,23 @@ impl OpenCall {
 
     /// The request for the leaf: history first, and no trace of these layers.
     pub(crate) fn leaf_request(&self, mut request: ChatRequest) -> ChatRequest {
-        let service_id = self.run.state().service_id.clone();
-        let prefix = request.messages.take(request.new_from);
+        let state = self.run.state();
+        let service_id = state.service_id.clone();
+        let mut prefix = request.messages.take(request.new_from);
+        if prefix.is_empty() && service_id.is_none() {
+            prefix = state.above.clone();
+        }
+        drop(state);
         let messages = match &service_id {
             Some(_) => {
                 let mut own = Replay::lenient();
                 self.inputs.iter().for_each(|message| own.push(message));
-                request.new_from = 0;
+                request.new_from = prefix.len();
                 own.view()
             }
             None => {
                 let view = self.replay.view();
-                request.new_from = view.len().saturating_sub(self.inputs.len());
+                request.new_from = (prefix.len() + view.len()).saturating_sub(self.inputs.len());
                 view
             }
         };

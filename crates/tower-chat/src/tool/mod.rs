@@ -29,7 +29,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tower_chat_core::{BoxError, ToolDefinition};
 
-pub(crate) use self::context::RunContext;
+pub(crate) use self::{context::RunContext, output::ResultName};
 pub use self::{
     context::ToolContext,
     function::{FnTool, TypedFnTool, tool_fn, typed_tool_fn},

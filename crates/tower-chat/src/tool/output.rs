@@ -1,7 +1,7 @@
 //! What a tool gives back.
 
 use serde_json::Value;
-use tower_chat_core::{Media, Part};
+use tower_chat_core::{Media, Native, Part, ToolResult};
 
 /// What a tool gives back for one call.
 ///
@@ -24,12 +24,31 @@ pub struct ToolOutput {
     pub is_error: bool,
     /// End the run after this batch: the results go to the caller, not to the model.
     pub terminate: bool,
+    /// The provider's item for the result.
+    pub native: Option<Native>,
+    pub(crate) name: ResultName,
+}
+
+/// The name that a result carries.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) enum ResultName {
+    /// The name of the tool that gave it.
+    #[default]
+    OfTool,
+    /// What the tool said itself.
+    As(Option<String>),
 }
 
 impl ToolOutput {
     /// An output of these parts.
     pub fn new(content: Vec<Part>) -> Self {
-        Self { content, is_error: false, terminate: false }
+        Self {
+            content,
+            is_error: false,
+            terminate: false,
+            native: None,
+            name: ResultName::default(),
+        }
     }
 
     /// An error result with exactly this text.
@@ -48,6 +67,19 @@ impl ToolOutput {
     /// The text of all text parts.
     pub fn text(&self) -> String {
         self.content.iter().filter_map(Part::as_text).collect()
+    }
+}
+
+/// A result that was made elsewhere is given back as it is: its content, its error flag, its name
+/// or the lack of one, its native item. Only the id is that of the call it answers now.
+impl From<ToolResult> for ToolOutput {
+    fn from(result: ToolResult) -> Self {
+        Self {
+            is_error: result.is_error,
+            native: result.native,
+            name: ResultName::As(result.name),
+            ..Self::new(result.content)
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Message, Role, ToolCall, ToolDefinition};
+use tower_chat_core::{Message, Part, Role, ToolCall, ToolDefinition};
 
 use super::settings::UnknownTools;
 use crate::{
@@ -52,7 +52,9 @@ pub(super) fn plan(
 ) -> Plan {
     let calls = owed_calls(messages);
     if calls.is_empty() {
-        return Plan::Answer;
+        // A persister below has turned the calls into requests for consent already.
+        let is_asking = messages.iter().any(|message| asks_for_consent(message));
+        return if is_asking { Plan::Return } else { Plan::Answer };
     }
     let is_declared = |name: &str| {
         tools.tool(name).is_none()
@@ -100,6 +102,10 @@ pub(super) fn charge(calls: &mut [PlannedCall], spent: &mut usize, budget: Optio
     }
 }
 
+fn asks_for_consent(message: &Message) -> bool {
+    message.parts.iter().any(|part| matches!(part, Part::ApprovalRequest(_)))
+}
+
 /// The calls that nothing in the response itself answers, each with the id its result will name.
 fn owed_calls(messages: &[Arc<Message>]) -> Vec<(ToolCall, String)> {
     if messages.iter().all(|message| message.calls().next().is_none()) {
@@ -129,7 +135,7 @@ fn owed_calls(messages: &[Arc<Message>]) -> Vec<(ToolCall, String)> {
 
 #[cfg(test)]
 mod tests {
-    use tower_chat_core::{MessageId, Part, RunId, ToolResult};
+    use tower_chat_core::{MessageId, RunId, ToolResult};
 
     use super::*;
 

@@ -93,7 +93,6 @@ impl ToolPanicked {
 /// A loop cannot be limited to no rounds at all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("a tool loop needs at least one round: leave the loop out to run no tools")]
-#[non_exhaustive]
 pub struct ZeroRounds;
 
 /// An error with everything it says about its causes, on one line.

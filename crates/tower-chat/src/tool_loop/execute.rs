@@ -10,7 +10,7 @@ use super::{
     error::{Chain, ToolFailure, ToolPanicked},
     settings::Settings,
 };
-use crate::tool::{RunContext, Tool, ToolContext, ToolOutput};
+use crate::tool::{ResultName, RunContext, Tool, ToolContext, ToolOutput};
 
 /// Runs the calls of one batch.
 pub(super) struct Executor {
@@ -160,8 +160,12 @@ async fn run_caught(tool: Arc<dyn Tool>, context: ToolContext) -> Result<ToolOut
 
 fn result(id: String, tool: String, output: ToolOutput) -> ToolResult {
     let mut result = ToolResult::new(id, "");
-    result.name = Some(tool);
+    result.name = match output.name {
+        ResultName::OfTool => Some(tool),
+        ResultName::As(name) => name,
+    };
     result.content = output.content;
     result.is_error = output.is_error;
+    result.native = output.native;
     result
 }

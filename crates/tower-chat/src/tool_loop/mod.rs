@@ -49,20 +49,17 @@ mod approvals;
 mod batch;
 mod error;
 mod execute;
-mod future;
 mod layer;
 mod options;
 mod rounds;
 mod service;
-mod service_call;
 mod settings;
+mod tally;
 mod transcript;
 
 pub use self::{
     error::{ToolFailure, ToolLoopError, ToolPanicked, ZeroRounds},
-    future::ResponseFuture,
     layer::ToolLoop,
     service::ToolLoopService,
-    service_call::ServiceCall,
     settings::UnknownTools,
 };

@@ -5,21 +5,23 @@ use std::{collections::VecDeque, future::poll_fn, sync::Arc};
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, Finish, Message,
-    RunId, TruncatedStream, Usage,
+    RunId, TruncatedStream,
 };
 use tower_service::Service;
 
 use super::{
-    ServiceCall, ToolFailure, ToolLoopError, approvals,
+    ToolLoopError, approvals,
     batch::{self, Plan, PlannedCall},
     execute::{Executor, Outcomes},
     options::CallOptions,
     settings::Settings,
+    tally::Tally,
     transcript::{Outgoing, Transcript, without_sentinel},
 };
 use crate::{
     approval::request_approvals_of,
     replay::Replay,
+    run::{PersisterAbove, Run, ServiceCall},
     tool::{RunContext, Tools},
 };
 
@@ -58,6 +60,8 @@ struct Rounds<S> {
     settings: Arc<Settings>,
     options: CallOptions,
     context: Arc<RunContext>,
+    /// The persistence layers' part in this, if they are there.
+    run: Option<Run>,
     transcript: Transcript,
     /// The tools that the model was told about last.
     tools: Tools,
@@ -65,6 +69,7 @@ struct Rounds<S> {
     /// What the caller has not been given yet.
     updates: VecDeque<ChatUpdate>,
     outcomes: Outcomes,
+    has_unsent_results: bool,
     tally: Tally,
 }
 
@@ -88,20 +93,6 @@ struct Reading {
     is_held: bool,
 }
 
-/// What is counted over a run.
-#[derive(Default)]
-struct Tally {
-    service_calls: u32,
-    usage: Usage,
-    /// Batches so far, approved ones included.
-    batches: usize,
-    /// Rounds so far, as the limit counts them.
-    rounds: usize,
-    tool_calls: usize,
-    failing_rounds: usize,
-    failures: Vec<ToolFailure>,
-}
-
 impl<S> Rounds<S>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
@@ -113,29 +104,43 @@ where
         settings: Arc<Settings>,
         mut request: ChatRequest,
     ) -> Result<Self, ToolLoopError> {
+        if request.extensions.get::<PersisterAbove>().is_some() {
+            return Err(ToolLoopError::PersisterAbove { conversation: key_of(&request) });
+        }
         let handle = request.run_handle();
         let conversation = request.conversation();
-        let run = conversation.map_or_else(RunId::new, |conversation| conversation.run);
-        let transcript = Transcript::whole(&request, run, Replay::lenient());
+        let run_id = conversation.map_or_else(RunId::new, |conversation| conversation.run);
+        let run = request.extensions.get::<Run>().cloned();
+        let transcript = match &run {
+            Some(run) if !run.is_written_at_end() => Transcript::only_unsent(&request, run_id),
+            Some(run) => {
+                let replay = run.open_replay().unwrap_or_else(Replay::lenient);
+                Transcript::whole(&request, run_id, replay)
+            }
+            None => Transcript::whole(&request, run_id, Replay::lenient()),
+        };
         let tools = settings.source.tools();
-        let approved = approved(&request, &transcript, &tools)?;
+        let approved = approved(&request, run.as_ref(), &transcript, &tools)?;
         let mut tally = Tally::default();
         let phase = if approved.is_empty() {
             Phase::Calling
         } else {
-            tally.charged(approved, settings.call_budget, Finish::default())
+            let calls = tally.charged(approved, settings.call_budget);
+            Phase::Running { calls, finish: Finish::default() }
         };
         Ok(Self {
             service: ready,
             is_ready: true,
             options: CallOptions::new(request.options, settings.options.clone()),
             settings,
-            context: Arc::new(RunContext { run, handle, extensions: request.extensions }),
+            context: Arc::new(RunContext { run: run_id, handle, extensions: request.extensions }),
+            run,
             transcript,
             tools,
             phase,
             updates: VecDeque::new(),
             outcomes: Outcomes::default(),
+            has_unsent_results: false,
             tally,
         })
     }
@@ -179,6 +184,8 @@ where
                 phase => {
                     self.phase = phase;
                     if let Err(error) = self.advance().await {
+                        self.submit_finished();
+                        self.updates.clear();
                         return Some(Err(error));
                     }
                 }
@@ -213,6 +220,9 @@ where
             }
         };
         self.options.after_first_call();
+        if let (1, Some(run)) = (self.tally.service_calls, &self.run) {
+            run.check_persister()?;
+        }
         match response.try_into_answer() {
             Ok(Answer { messages, finish, .. }) => {
                 let messages = messages
@@ -238,20 +248,15 @@ where
         queued
     }
 
-    /// Adds a message that did not come from the model.
-    fn add(&mut self, message: Message) {
-        let message = self.transcript.number(Arc::new(message));
-        self.transcript.push_unsent(&message);
-        self.updates.push_back(ChatUpdate::Message(message));
-    }
-
     fn next_request(&mut self) -> ChatRequest {
-        self.tools = self.settings.source.tools();
         let options = if self.is_last_call() {
+            self.tools = Tools::new();
             self.options.without_tools()
         } else {
+            self.tools = self.settings.source.tools();
             self.options.with_tools(&self.tools)
         };
+        self.has_unsent_results = false;
         let Outgoing { messages, new_from, conversation_id } = self.transcript.outgoing();
         let mut request = ChatRequest::new(messages).with_options(options);
         request.new_from = new_from;
@@ -315,7 +320,8 @@ where
             Plan::Answer if self.context.handle.has_queued() => Phase::Calling,
             Plan::Run(calls) if !self.is_last_call() => {
                 self.tally.rounds += 1;
-                self.tally.charged(calls, self.settings.call_budget, finish)
+                let calls = self.tally.charged(calls, self.settings.call_budget);
+                Phase::Running { calls, finish }
             }
             Plan::Answer | Plan::Return | Plan::Run(_) => Phase::Finishing(finish),
             Plan::Ask => {
@@ -356,56 +362,62 @@ where
             self.settings.max_failing_rounds,
             self.context.conversation(),
         )?;
-        let terminate = self.outcomes.terminate();
-        if let Some(message) = self.outcomes.take_message() {
-            self.add(message);
-        }
-        self.phase = if terminate { Phase::Finishing(finish) } else { Phase::Calling };
+        self.add_results();
+        self.phase = if !self.outcomes.terminate() {
+            Phase::Calling
+        } else {
+            if self.tally.service_calls > 0 {
+                // They go to the caller, and no service call will have seen them.
+                self.has_unsent_results = false;
+            } else {
+                // Their calls were stored by another run, which would ask for them again.
+                self.submit_finished();
+            }
+            Phase::Finishing(finish)
+        };
         Ok(())
     }
 }
 
-impl Tally {
-    /// Takes a batch of calls off the budget.
-    fn charged(
-        &mut self,
-        mut calls: Vec<PlannedCall>,
-        budget: Option<usize>,
-        finish: Finish,
-    ) -> Phase {
-        batch::charge(&mut calls, &mut self.tool_calls, budget);
-        Phase::Running { calls, finish }
+impl<S> Rounds<S> {
+    /// Adds a message that did not come from the model.
+    fn add(&mut self, message: Message) {
+        let message = self.transcript.number(Arc::new(message));
+        self.transcript.push_unsent(&message);
+        self.updates.push_back(ChatUpdate::Message(message));
     }
 
-    /// Takes note of the failures of a batch, and fails the run where there are too many in a row.
-    fn failed(
-        &mut self,
-        failures: Vec<ToolFailure>,
-        most: Option<usize>,
-        conversation: Option<&ConversationKey>,
-    ) -> Result<(), ToolLoopError> {
-        let Some(most) = most else { return Ok(()) };
-        if failures.is_empty() {
-            self.failing_rounds = 0;
-            self.failures.clear();
-            return Ok(());
+    fn add_results(&mut self) {
+        if let Some(message) = self.outcomes.take_message() {
+            self.has_unsent_results = true;
+            self.add(message);
         }
-        self.failing_rounds += 1;
-        self.failures.extend(failures);
-        if self.failing_rounds <= most {
-            return Ok(());
+    }
+
+    /// Hands the results of tools that have run, and that no service call has carried, to the run
+    /// whose persister would have got them with that call.
+    fn submit_finished(&mut self) {
+        if !self.transcript.is_kept_below() {
+            return;
         }
-        Err(ToolLoopError::ConsecutiveFailures {
-            rounds: self.failing_rounds,
-            failures: std::mem::take(&mut self.failures),
-            conversation: conversation.cloned(),
-        })
+        self.add_results();
+        if let (true, Some(run)) = (std::mem::take(&mut self.has_unsent_results), &self.run) {
+            run.submit_unsent(self.transcript.take_unsent().iter().cloned());
+        }
     }
 }
 
-/// The waiting calls that the request's own messages answer.
+impl<S> Drop for Rounds<S> {
+    /// Whatever ended the run, tools that have finished are not run again for it.
+    fn drop(&mut self) {
+        self.submit_finished();
+    }
+}
+
+/// The waiting calls that the request's own messages answer: stored ones, and ones among them.
 fn approved(
     request: &ChatRequest,
+    run: Option<&Run>,
     transcript: &Transcript,
     tools: &Tools,
 ) -> Result<Vec<PlannedCall>, ToolLoopError> {
@@ -413,8 +425,12 @@ fn approved(
     if answers.is_empty() {
         return Ok(Vec::new());
     }
-    approvals::decide(transcript.pending_approvals(), answers, tools).map_err(|ids| {
-        let conversation = request.conversation().map(|conversation| conversation.key.clone());
-        ToolLoopError::ApprovalMissing { ids, conversation }
-    })
+    let mut pending = run.map(Run::pending_approvals).unwrap_or_default();
+    pending.extend(transcript.pending_approvals(request));
+    approvals::decide(pending, answers, tools)
+        .map_err(|ids| ToolLoopError::ApprovalMissing { ids, conversation: key_of(request) })
+}
+
+fn key_of(request: &ChatRequest) -> Option<ConversationKey> {
+    request.conversation().map(|conversation| conversation.key.clone())
 }

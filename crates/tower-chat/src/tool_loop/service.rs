@@ -9,7 +9,8 @@ use std::{
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_service::Service;
 
-use super::{future::ResponseFuture, rounds, settings::Settings};
+use super::{rounds, settings::Settings};
+use crate::ResponseFuture;
 
 /// What [`ToolLoop`](super::ToolLoop) makes of a service.
 ///

@@ -46,10 +46,9 @@ impl Transcript {
 
     /// The transcript of a run whose history a layer below keeps and puts before each call.
     pub(super) fn only_unsent(request: &ChatRequest, run: RunId) -> Self {
-        let own = request.messages.len().saturating_sub(request.new_from);
         Self {
             run,
-            next_index: u32::try_from(own).unwrap_or(u32::MAX),
+            next_index: next_index(request, run),
             history: None,
             unsent: request.messages.clone(),
             unsent_from: request.new_from,
@@ -85,14 +84,31 @@ impl Transcript {
         }
     }
 
-    /// The approval requests among the messages that wait for an answer, in batches.
-    pub(super) fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
-        self.history.as_ref().map(|history| history.replay.pending_approvals()).unwrap_or_default()
+    /// The approval requests that wait for an answer among the request's own messages, and in the
+    /// open end of the history before them, in batches.
+    pub(super) fn pending_approvals(&self, request: &ChatRequest) -> Vec<Vec<ApprovalRequest>> {
+        if let Some(history) = &self.history {
+            return history.replay.pending_approvals();
+        }
+        let mut own = Replay::lenient();
+        own.push_from(&request.messages, request.new_from);
+        own.pending_approvals()
+    }
+
+    /// Whether a layer below keeps the history and puts it before each call.
+    pub(super) fn is_kept_below(&self) -> bool {
+        self.history.is_none()
+    }
+
+    /// Takes everything that no service call has carried yet, without a layer's prefix.
+    pub(super) fn take_unsent(&mut self) -> Messages {
+        let unsent = std::mem::take(&mut self.unsent);
+        unsent.skip(std::mem::take(&mut self.unsent_from))
     }
 
     /// Takes note of who keeps the history, as a response says.
     pub(super) fn answered(&mut self, conversation_id: Option<ConversationId>) {
-        self.only_unsent = self.history.is_none() || conversation_id.is_some();
+        self.only_unsent = self.is_kept_below() || conversation_id.is_some();
         self.conversation_id = without_sentinel(conversation_id);
     }
 
@@ -108,6 +124,18 @@ impl Transcript {
                 Outgoing { messages, new_from: prefix.len(), conversation_id }
             }
             Some(_) | None => Outgoing { messages: unsent, new_from: unsent_from, conversation_id },
+        }
+    }
+}
+
+/// The place of the run's next message: after those of the run in the request that have one, else
+/// after the request's own.
+fn next_index(request: &ChatRequest, run: RunId) -> u32 {
+    match request.messages.last().and_then(|last| last.id) {
+        Some(last) if last.run == run => last.index.saturating_add(1),
+        Some(_) | None => {
+            let own = request.messages.len().saturating_sub(request.new_from);
+            u32::try_from(own).unwrap_or(u32::MAX)
         }
     }
 }

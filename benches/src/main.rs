@@ -1,0 +1,83 @@
+//! Measures what the layers cost per service call, each figure beside its floor in the same run.
+//!
+//! `cargo run --release -p tower-chat-benches [-- --quick] [--case NAME]` prints one JSON object a
+//! line on stdout; progress goes to stderr. `us_per_call` and `floor_us` are medians of interleaved
+//! repetitions in microseconds, `ratio` is the first divided by the second. What a case measures,
+//! and what its floor is, stands at its module.
+
+mod arguments;
+mod bare;
+mod cold_load;
+mod files;
+mod group_commit;
+mod memory;
+mod report;
+mod request;
+mod sqlite;
+mod whole_run;
+mod workload;
+
+use std::process::ExitCode;
+
+use tower_chat::core::BoxError;
+
+use self::arguments::{Arguments, Wanted};
+
+/// A case by its name.
+struct Case {
+    name: &'static str,
+    measure: fn(effort: Effort) -> Result<(), BoxError>,
+}
+
+/// How often everything is repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Effort {
+    /// Enough for medians that can be compared.
+    Full,
+    /// Enough to see that everything runs.
+    Quick,
+}
+
+const CASES: &[Case] = &[
+    Case { name: "request", measure: request::measure },
+    Case { name: "loop", measure: memory::measure_loop },
+    Case { name: "single", measure: memory::measure_single },
+    Case { name: "first", measure: memory::measure_first },
+    Case { name: "sqlite", measure: sqlite::measure },
+    Case { name: "cold_load", measure: cold_load::measure },
+    Case { name: "per_run", measure: whole_run::measure },
+    Case { name: "group_commit", measure: group_commit::measure },
+];
+
+impl Effort {
+    /// The number of repetitions: few in a quick run.
+    fn repetitions(self, full: usize) -> usize {
+        match self {
+            Self::Full => full,
+            Self::Quick => full.min(3),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let names: Vec<_> = CASES.iter().map(|case| case.name).collect();
+    let arguments = match Arguments::parse(std::env::args_os().skip(1), &names) {
+        Ok(Wanted::Measurement(arguments)) => arguments,
+        Ok(Wanted::Help) => {
+            eprintln!("{}", arguments::usage(&names));
+            return ExitCode::SUCCESS;
+        }
+        Err(error) => {
+            eprintln!("error: {error}\n\n{}", arguments::usage(&names));
+            return ExitCode::from(2);
+        }
+    };
+    for case in CASES.iter().filter(|case| arguments.wants(case.name)) {
+        eprintln!("measuring {} ...", case.name);
+        if let Err(error) = (case.measure)(arguments.effort) {
+            eprintln!("error: the case {:?} failed: {error}", case.name);
+            return ExitCode::FAILURE;
+        }
+    }
+    ExitCode::SUCCESS
+}

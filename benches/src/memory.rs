@@ -1,0 +1,149 @@
+//! Runs with a store in memory, and with none.
+//!
+//! - `loop`: a run of 20 tool rounds and a final answer in a conversation that this process has
+//!   run in before. The whole run with its load, divided by its 21 service calls.
+//! - `single`: the same with a run of one service call.
+//! - `first`: the `loop` where no run has read the stored history before.
+//!
+//! Without persistence the caller puts the stored messages before his request.
+//!
+//! Floor: the same with 10 stored messages. Bound: at 10,000 at most 1.3 times that, or 1 us more.
+
+use std::{sync::Arc, time::Instant};
+
+use tower_chat::{
+    ChatPipeline, PersistenceMode,
+    core::{
+        BoxError, ConversationKey, MemoryStore, Messages,
+        store::{HistoryStore, Write},
+    },
+};
+
+use crate::{
+    Effort,
+    report::{Line, Samples, us_since},
+    workload::{self, CALLS, Leaf},
+};
+
+const FLOOR: usize = 10;
+const HISTORIES: [usize; 4] = [0, FLOOR, 1000, 10_000];
+const MODES: [(&str, Option<PersistenceMode>); 3] = [
+    ("per_run", Some(PersistenceMode::PerRun)),
+    ("per_service_call", Some(PersistenceMode::PerServiceCall)),
+    ("none", None),
+];
+
+pub(crate) fn measure_loop(effort: Effort) -> Result<(), BoxError> {
+    measure("loop", CALLS, Known::Yes, effort)
+}
+
+pub(crate) fn measure_single(effort: Effort) -> Result<(), BoxError> {
+    measure("single", 1, Known::Yes, effort)
+}
+
+pub(crate) fn measure_first(effort: Effort) -> Result<(), BoxError> {
+    measure("first", CALLS, Known::No, effort)
+}
+
+/// Whether a run has read the conversation before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Yes,
+    No,
+}
+
+/// One kind of run: a mode and a length of history.
+struct Setting {
+    mode: &'static str,
+    history: usize,
+    pipeline: ChatPipeline,
+    stored: Stored,
+    samples: Samples,
+}
+
+/// Where the stored messages are.
+enum Stored {
+    InStore(Box<Write>),
+    WithCaller(Messages),
+}
+
+fn measure(case: &'static str, calls: usize, known: Known, effort: Effort) -> Result<(), BoxError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let store = MemoryStore::new();
+    let leaf = Leaf::default();
+    let key = ConversationKey::new("benches", case);
+    let mut settings = Vec::new();
+    for (mode, persistence) in MODES {
+        for history in HISTORIES {
+            settings.push(Setting::new(mode, persistence, history, &store, &leaf, &key)?);
+        }
+    }
+    let repetitions = effort.repetitions(if calls == 1 { 1000 } else { 200 });
+    for _ in 0..repetitions {
+        for setting in &mut settings {
+            let sample = runtime.block_on(setting.sample(&store, &leaf, &key, calls, known))?;
+            setting.samples.add(sample);
+        }
+    }
+    for setting in &settings {
+        let is_floor = |other: &&Setting| other.mode == setting.mode && other.history == FLOOR;
+        let floor = settings.iter().find(is_floor).map_or(f64::NAN, |it| it.samples.median());
+        let store = if setting.mode == "none" { "none" } else { "memory" };
+        let (mode, history, us) = (setting.mode, setting.history, setting.samples.median());
+        Line::new(case, mode, store, history, us, floor).print()?;
+    }
+    Ok(())
+}
+
+impl Setting {
+    fn new(
+        mode: &'static str,
+        persistence: Option<PersistenceMode>,
+        history: usize,
+        store: &MemoryStore,
+        leaf: &Leaf,
+        key: &ConversationKey,
+    ) -> Result<Self, BoxError> {
+        let messages = workload::stored_messages(history);
+        let (persistence, stored) = match persistence {
+            Some(mode) => {
+                let store: Arc<dyn HistoryStore> = Arc::new(store.clone());
+                let write = Box::new(workload::first_write(key, messages));
+                (Some((store, mode)), Stored::InStore(write))
+            }
+            None => (None, Stored::WithCaller(messages.into_iter().collect())),
+        };
+        let pipeline = workload::pipeline(leaf, persistence)?;
+        Ok(Self { mode, history, pipeline, stored, samples: Samples::default() })
+    }
+
+    /// The time of one run per service call, with the stored history as it was at first.
+    async fn sample(
+        &mut self,
+        store: &MemoryStore,
+        leaf: &Leaf,
+        key: &ConversationKey,
+        calls: usize,
+        known: Known,
+    ) -> Result<f64, BoxError> {
+        let mut request = workload::input().in_conversation(key.clone());
+        match &self.stored {
+            Stored::InStore(write) => {
+                store.delete(key).await?;
+                if !write.messages().is_empty() {
+                    store.append(store.reserve().await?, vec![(**write).clone()]).await?;
+                    if known == Known::Yes {
+                        leaf.prepare(0);
+                        let request = workload::input().in_conversation(key.clone());
+                        workload::run(&mut self.pipeline, leaf, request, 1).await?;
+                    }
+                }
+            }
+            Stored::WithCaller(messages) => request.prepend(messages),
+        }
+        leaf.prepare(calls - 1);
+        let start = Instant::now();
+        workload::run(&mut self.pipeline, leaf, request, calls).await?;
+        Ok(us_since(start) / calls as f64)
+    }
+}

@@ -1,0 +1,111 @@
+//! What is printed, and the medians in it.
+
+use std::time::Instant;
+
+use serde::Serialize;
+
+/// One line of the output.
+#[derive(Debug, Clone, Serialize)]
+pub(crate) struct Line {
+    pub(crate) case: &'static str,
+    pub(crate) mode: &'static str,
+    pub(crate) store: &'static str,
+    pub(crate) durability: Option<&'static str>,
+    /// Messages stored before.
+    pub(crate) history: usize,
+    /// Conversations at once.
+    pub(crate) concurrency: usize,
+    pub(crate) us_per_call: f64,
+    pub(crate) floor_us: f64,
+    pub(crate) ratio: f64,
+}
+
+/// Times in microseconds.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Samples(Vec<f64>);
+
+impl Line {
+    /// A line for one conversation. The ratio is that of the medians.
+    pub(crate) fn new(
+        case: &'static str,
+        mode: &'static str,
+        store: &'static str,
+        history: usize,
+        us: f64,
+        floor: f64,
+    ) -> Self {
+        Self {
+            case,
+            mode,
+            store,
+            durability: None,
+            history,
+            concurrency: 1,
+            us_per_call: rounded(us),
+            floor_us: rounded(floor),
+            ratio: rounded(us / floor),
+        }
+    }
+
+    /// The line with its ratio turned round: how many times as fast as the floor.
+    pub(crate) fn with_speedup(mut self) -> Self {
+        self.ratio = rounded(self.floor_us / self.us_per_call);
+        self
+    }
+
+    /// Prints the line.
+    ///
+    /// # Errors
+    ///
+    /// If it has no JSON form.
+    pub(crate) fn print(&self) -> Result<(), serde_json::Error> {
+        println!("{}", serde_json::to_string(self)?);
+        Ok(())
+    }
+}
+
+impl Samples {
+    pub(crate) fn add(&mut self, us: f64) {
+        self.0.push(us);
+    }
+
+    /// The middle one; not a number if there are none.
+    pub(crate) fn median(&self) -> f64 {
+        let mut sorted = self.0.clone();
+        sorted.sort_by(f64::total_cmp);
+        let upper = sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN);
+        match sorted.len() % 2 {
+            0 => {
+                (upper + sorted.get((sorted.len() / 2).wrapping_sub(1)).unwrap_or(&f64::NAN)) / 2.0
+            }
+            _ => upper,
+        }
+    }
+}
+
+impl Extend<f64> for Samples {
+    fn extend<I: IntoIterator<Item = f64>>(&mut self, times: I) {
+        self.0.extend(times);
+    }
+}
+
+/// The time since a moment, in microseconds.
+pub(crate) fn us_since(start: Instant) -> f64 {
+    start.elapsed().as_secs_f64() * 1e6
+}
+
+fn rounded(value: f64) -> f64 {
+    (value * 1000.0).round() / 1000.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_is_the_middle_or_between_the_two_in_the_middle() {
+        assert_eq!(Samples(vec![3.0, 1.0, 2.0]).median(), 2.0);
+        assert_eq!(Samples(vec![4.0, 1.0, 2.0, 3.0]).median(), 2.5);
+        assert!(Samples::default().median().is_nan());
+    }
+}

@@ -1,0 +1,201 @@
+//! What is run: an agent that calls one tool a round, with a model that answers at once.
+
+use std::{
+    collections::VecDeque,
+    future::{Ready, ready},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll},
+    time::Instant,
+};
+
+use serde_json::json;
+use tower::ServiceExt;
+use tower_chat::{
+    ChatPipeline, PersistenceMode, Tools,
+    core::{
+        BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, Message, MessageId, RunId,
+        ToolCall, ToolDefinition, ToolResult,
+        store::{HistoryStore, Revision, Write},
+    },
+    tool_fn,
+};
+use tower_service::Service;
+
+/// Service calls of a run with tools: 20 rounds and the final answer.
+pub(crate) const CALLS: usize = 21;
+
+const ROUNDS_OF_STORED_TURN: usize = 4;
+const TOOL: &str = "search_orders";
+
+/// The model: gives prepared messages, one a call, and notes when it was asked.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Leaf(Arc<Mutex<Script>>);
+
+#[derive(Debug, Default)]
+struct Script {
+    answers: VecDeque<Arc<Message>>,
+    /// When each call came, and when it was answered.
+    calls: Vec<(Instant, Instant)>,
+    between: Option<Between>,
+}
+
+/// Something done while the leaf is asked, so that what it measures is interleaved with the run.
+struct Between(Box<dyn FnMut() -> Result<(), BoxError> + Send>);
+
+impl std::fmt::Debug for Between {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Between")
+    }
+}
+
+impl Leaf {
+    /// Takes the answers of the next run: so many rounds and the final answer.
+    pub(crate) fn prepare(&self, rounds: usize) {
+        let mut script = self.script();
+        script.answers = (0..rounds).map(|round| call_message(round).into()).collect();
+        script.answers.push_back(Message::assistant(FINAL_TEXT).into());
+        script.calls.clear();
+        script.calls.reserve(rounds + 1);
+    }
+
+    /// Does something inside every call, until further notice.
+    pub(crate) fn do_between(
+        &self,
+        between: impl FnMut() -> Result<(), BoxError> + Send + 'static,
+    ) {
+        self.script().between = Some(Between(Box::new(between)));
+    }
+
+    /// When each call of the last run came, and when it was answered.
+    pub(crate) fn calls(&self) -> Vec<(Instant, Instant)> {
+        self.script().calls.clone()
+    }
+
+    fn script(&self) -> MutexGuard<'_, Script> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Service<ChatRequest> for Leaf {
+    type Response = ChatResponse;
+    type Error = BoxError;
+    type Future = Ready<Result<ChatResponse, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: ChatRequest) -> Self::Future {
+        let came = Instant::now();
+        let mut script = self.script();
+        let answer = script.answers.pop_front();
+        let between = script.between.as_mut().map_or(Ok(()), |Between(between)| between());
+        let response = between.map(|()| ChatResponse::whole(answer, Finish::stop()));
+        script.calls.push((came, Instant::now()));
+        ready(response)
+    }
+}
+
+/// The pipeline of a user with one tool.
+pub(crate) fn pipeline(
+    leaf: &Leaf,
+    history: Option<(Arc<dyn HistoryStore>, PersistenceMode)>,
+) -> Result<ChatPipeline, BoxError> {
+    let parameters = json!({"type": "object", "properties": {"order": {"type": "string"}}});
+    let definition = ToolDefinition::new(TOOL, "Looks orders up.", parameters);
+    let tool = tool_fn(definition, |_| async { Ok(RESULT_TEXT) });
+    let builder = ChatPipeline::builder(leaf.clone()).tools(Tools::new().with(tool));
+    Ok(match history {
+        Some((store, mode)) => builder.history(store).persistence(mode).build()?,
+        None => builder.build()?,
+    })
+}
+
+/// Runs one request to its end; fails unless it came to the final answer after so many calls.
+pub(crate) async fn run(
+    pipeline: &mut ChatPipeline,
+    leaf: &Leaf,
+    request: ChatRequest,
+    calls: usize,
+) -> Result<(), BoxError> {
+    let answer = pipeline.ready().await?.call(request).await?.collect().await?;
+    let last = answer.messages.last().map(|message| message.text());
+    if last.as_deref() != Some(FINAL_TEXT) || leaf.script().calls.len() != calls {
+        return Err("the run did not come to its final answer".into());
+    }
+    Ok(())
+}
+
+/// The input of every run.
+pub(crate) fn input() -> ChatRequest {
+    ChatRequest::user("Which of my orders are late, and why?")
+}
+
+/// Stored turns, so many messages in all: the input, four rounds, the answer, and so on.
+pub(crate) fn stored_messages(count: usize) -> Vec<Arc<Message>> {
+    let turn = || {
+        let rounds = (0..ROUNDS_OF_STORED_TURN)
+            .flat_map(|round| [call_message(round), result_message(round)]);
+        std::iter::once(Message::user("And the other orders?"))
+            .chain(rounds)
+            .chain([Message::assistant(FINAL_TEXT)])
+    };
+    std::iter::repeat_with(turn).flatten().take(count).map(Arc::new).collect()
+}
+
+/// The messages that one run stores.
+pub(crate) fn messages_of_run() -> Vec<Arc<Message>> {
+    let rounds = (0..CALLS - 1).flat_map(|round| [call_message(round), result_message(round)]);
+    std::iter::once(Message::user("Which of my orders are late, and why?"))
+        .chain(rounds)
+        .chain([Message::assistant(FINAL_TEXT)])
+        .map(Arc::new)
+        .collect()
+}
+
+/// A write that makes a conversation of these messages.
+pub(crate) fn first_write(key: &ConversationKey, messages: Vec<Arc<Message>>) -> Write {
+    let id = MessageId { run: RunId::new(), index: 0 };
+    Write::new(key.clone(), id, Revision::ABSENT, messages)
+}
+
+pub(crate) fn call_message(round: usize) -> Message {
+    Message::tool_calls([ToolCall::new(format!("call_{round:08}"), TOOL, ARGUMENTS)])
+}
+
+pub(crate) fn result_message(round: usize) -> Message {
+    let mut result = ToolResult::new(format!("call_{round:08}"), RESULT_TEXT);
+    result.name = Some(TOOL.to_owned());
+    Message::tool_results([result])
+}
+
+const FINAL_TEXT: &str = "Two of your orders are late: the carrier reports snow on the pass.";
+
+const ARGUMENTS: &str = r#"{"order": "A-20260711-0042", "fields": ["state", "carrier", "expected", "delivered"], "limit": 25}"#;
+
+const RESULT_TEXT: &str = r#"{"order":"A-20260711-0042","state":"in transit","carrier":"Northern Parcel","expected":"2026-07-14","delivered":null,"events":[{"at":"2026-07-11T09:14:00Z","what":"picked up"},{"at":"2026-07-12T17:40:00Z","what":"left the sorting centre"},{"at":"2026-07-13T06:05:00Z","what":"held: snow on the pass"}],"note":"ask again tomorrow; the customer was told by text message before noon"}"#;
+
+#[cfg(test)]
+mod tests {
+    use tower_chat::core::format;
+
+    use super::*;
+
+    #[test]
+    fn a_round_has_785_bytes_of_json() {
+        let round = [call_message(0), result_message(0)];
+        assert_eq!(round.iter().map(|message| format::encode(message).len()).sum::<usize>(), 785);
+    }
+
+    #[test]
+    fn stored_turns_end_with_an_answer() {
+        let stored = stored_messages(20);
+        assert_eq!(stored.len(), 20);
+        assert_eq!(stored.last().map(|message| message.text()), Some(FINAL_TEXT.to_owned()));
+    }
+
+    #[test]
+    fn a_run_stores_its_input_its_rounds_and_its_answer() {
+        assert_eq!(messages_of_run().len(), 2 * CALLS);
+    }
+}

@@ -1,0 +1,106 @@
+//! What is said on the command line.
+
+use std::{num::NonZeroUsize, path::PathBuf};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tower_chat::PersistenceMode;
+
+use crate::store::StoreLocation;
+
+/// Durable histories of tool-calling conversations.
+#[derive(Debug, Parser)]
+#[command(name = "tower-chat", version, about, arg_required_else_help = true)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Drive recorded conversations through the real stack, into a store
+    Play(PlayArguments),
+    /// Print the conversations of a store, one JSON object a line
+    Export(ExportArguments),
+}
+
+/// Drive recorded conversations through the real stack, into a store.
+///
+/// Each line of FILE is a conversation: {"id": ..., "messages": [OpenAI chat format]}. Recorded
+/// assistant messages are the model's answers, recorded tool results are what the tools return,
+/// and everything the model is sent is compared with the recording. The last line of the output is
+/// a JSON object that says what was done.
+///
+/// Exit codes: 0, played as recorded; 1, something diverged; 2, something failed; 130, interrupted.
+#[derive(Debug, Args)]
+pub(crate) struct PlayArguments {
+    /// The recorded conversations, one JSON object a line
+    #[arg(value_name = "FILE.jsonl")]
+    pub(crate) file: PathBuf,
+    /// Where histories are kept: sqlite:PATH (made if missing), or memory:
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: StoreLocation,
+    /// When messages become durable
+    #[arg(long, value_enum, default_value_t = Persistence::PerRun)]
+    pub(crate) persistence: Persistence,
+    /// Ask for answers as streams
+    #[arg(long)]
+    pub(crate) stream: bool,
+    /// How many conversations are played at the same time
+    #[arg(long, value_name = "N", default_value = "1")]
+    pub(crate) concurrency: NonZeroUsize,
+    /// Go on with conversations that are partly in the store
+    #[arg(long)]
+    pub(crate) resume: bool,
+    /// Compare what the model is sent, and what is stored, with the recording (the default)
+    #[arg(long)]
+    pub(crate) verify: bool,
+    /// Compare nothing
+    #[arg(long, conflicts_with = "verify")]
+    pub(crate) no_verify: bool,
+}
+
+/// Print the conversations of a store, one JSON object a line.
+///
+/// Each line is {"id": ..., "messages": [OpenAI chat format]}, in the order of the ids, with the
+/// messages that a model would be shown.
+#[derive(Debug, Args)]
+pub(crate) struct ExportArguments {
+    /// The store: sqlite:PATH
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: StoreLocation,
+    /// Print everything that is stored: calls without a result and calls that wait for approval too
+    ///
+    /// What the OpenAI chat format has no place for stands in a field x_parts.
+    #[arg(long)]
+    pub(crate) record: bool,
+    /// Print the conversations of this scope alone
+    #[arg(long)]
+    pub(crate) scope: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Persistence {
+    /// Each run at its end, at once or not at all
+    PerRun,
+    /// Each service call when it has answered
+    PerServiceCall,
+}
+
+impl From<Persistence> for PersistenceMode {
+    fn from(persistence: Persistence) -> Self {
+        match persistence {
+            Persistence::PerRun => Self::PerRun,
+            Persistence::PerServiceCall => Self::PerServiceCall,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_is_sound() {
+        super::Arguments::command().debug_assert();
+    }
+}

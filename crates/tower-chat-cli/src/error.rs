@@ -1,0 +1,54 @@
+//! What stops a command.
+
+use std::{error::Error, io, path::PathBuf, str::Utf8Error};
+
+use tower_chat::core::{ConversationKey, store::StoreError};
+use tower_chat_sqlite::OpenError;
+use tower_chat_testkit::transcript::{PlayError, RecordingError};
+
+/// Why a command cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    #[error("the runtime could not be started")]
+    Runtime(#[source] io::Error),
+    #[error("`{}` cannot be read", file.display())]
+    Read { file: PathBuf, source: io::Error },
+    #[error("`{}` is not a text: line {line} is not UTF-8", file.display())]
+    NotText { file: PathBuf, line: usize, source: Utf8Error },
+    #[error("`{}` cannot be played", file.display())]
+    Recording { file: PathBuf, source: RecordingError },
+    #[error("the store cannot be used")]
+    Open(#[from] OpenError),
+    #[error("a store in memory holds nothing to export: give sqlite:PATH")]
+    ExportMemory,
+    #[error(
+        "{count} of the conversations are in the store already, the first is {first:?}: \
+         go on with them with --resume, or use another store; nothing was written"
+    )]
+    AlreadyStored { count: usize, first: String },
+    #[error("the store cannot be read")]
+    Check(#[source] PlayError),
+    #[error("the conversations of scope {scope:?} cannot be listed")]
+    List { scope: String, source: StoreError },
+    #[error("the scopes of the store cannot be listed")]
+    Scopes(#[source] StoreError),
+    #[error("conversation {key} cannot be exported")]
+    Export { key: ConversationKey, source: StoreError },
+    #[error("the output cannot be written")]
+    Output(#[source] io::Error),
+}
+
+/// An error with its causes, in one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // Transparent errors repeat the text of what they wrap.
+        if !text.ends_with(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text.replace('\n', " ")
+}

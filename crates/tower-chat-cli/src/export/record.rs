@@ -1,0 +1,60 @@
+//! Everything that is stored, in a format that has no place for all of it.
+
+use serde_json::{Value, json};
+use tower_chat::core::{Message, Messages, Native, Part, RawJson, Reasoning, Role};
+use tower_chat_wire::openai_chat::{Audience, WIRE, render_message};
+
+/// The field for parts that the wire cannot say: approval requests and responses, calls that a
+/// provider ran itself and their results, errors, and items of other wires.
+const PARTS: &str = "x_parts";
+
+/// The stored messages. Parts the wire has no place for stand in the field `x_parts` of their
+/// message, as they are stored.
+pub(super) fn messages(stored: &Messages) -> Vec<RawJson> {
+    stored.iter().flat_map(|message| rendered(message)).collect()
+}
+
+fn rendered(message: &Message) -> Vec<RawJson> {
+    let (said, unsaid) = split(message);
+    let mut json = if unsaid.is_empty() || !said.parts.is_empty() {
+        render_message(&said, Audience::Transcript)
+    } else {
+        Vec::new()
+    };
+    if unsaid.is_empty() {
+        return json;
+    }
+    let mut value = match json.last().map(RawJson::parse::<Value>) {
+        Some(Ok(value)) => {
+            json.pop();
+            value
+        }
+        Some(Err(_)) | None => json!({"role": message.role, "content": null}),
+    };
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert(PARTS.to_owned(), json!(unsaid));
+    }
+    json.extend(RawJson::from_value(&value));
+    json
+}
+
+/// The message with the parts that the wire can say, and the others.
+fn split(message: &Message) -> (Message, Vec<Part>) {
+    let by_provider = |id: &Option<String>| {
+        let calls = message.parts.iter().filter_map(Part::as_tool_call);
+        id.is_some() && calls.filter(|call| call.provider_executed).any(|call| call.id == *id)
+    };
+    let is_of_wire = |native: &Native| &*native.wire == WIRE;
+    let is_said = |part: &Part| match part {
+        Part::Text(_) | Part::Media(_) => message.role != Role::Tool,
+        Part::ToolCall(call) => !call.provider_executed && message.role != Role::Tool,
+        Part::ToolResult(result) => !by_provider(&result.call_id),
+        Part::Native(native) => is_of_wire(native),
+        Part::Reasoning(Reasoning { native, .. }) => native.as_ref().is_some_and(is_of_wire),
+        _ => false,
+    };
+    let mut said = message.clone();
+    let (kept, unsaid) = message.parts.iter().cloned().partition(is_said);
+    said.parts = kept;
+    (said, unsaid)
+}

@@ -1,0 +1,47 @@
+//! The `tower-chat` command.
+//!
+//! Exit codes: 0, all is well; 1, a played conversation diverged from its recording; 2, wrong
+//! arguments, unreadable files, a store that cannot be used, or a conversation that failed; 130,
+//! interrupted.
+
+mod arguments;
+mod error;
+mod export;
+mod output;
+mod play;
+mod store;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use self::{
+    arguments::{Arguments, Command},
+    error::CliError,
+};
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    tracing_subscriber::fmt()
+        .with_writer(std::io::stderr)
+        .with_max_level(tracing::Level::WARN)
+        .log_internal_errors(false)
+        .without_time()
+        .init();
+    let done = runtime().and_then(|runtime| runtime.block_on(run(arguments.command)));
+    done.unwrap_or_else(|error| {
+        output::complain(&error);
+        ExitCode::from(2)
+    })
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, CliError> {
+    tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(CliError::Runtime)
+}
+
+async fn run(command: Command) -> Result<ExitCode, CliError> {
+    match command {
+        Command::Play(arguments) => play::play(arguments).await,
+        Command::Export(arguments) => export::export(arguments).await,
+    }
+}

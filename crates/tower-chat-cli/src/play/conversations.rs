@@ -1,0 +1,65 @@
+//! Several conversations at once.
+
+use std::{collections::HashMap, iter::Fuse, vec};
+
+use tokio::task::{Id, JoinError, JoinSet};
+use tower_chat_testkit::transcript::{PlayError, Player, Recording};
+
+/// Plays conversations, at most so many at the same time.
+pub(super) struct Conversations {
+    player: Player,
+    waiting: Fuse<vec::IntoIter<Recording>>,
+    playing: JoinSet<Result<(), PlayError>>,
+    ids: HashMap<Id, String>,
+    concurrency: usize,
+}
+
+/// A conversation was not played to its end.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotPlayed {
+    #[error(transparent)]
+    Failed(#[from] PlayError),
+    #[error("conversation {conversation:?} was abandoned by a defect in this program")]
+    Panicked { conversation: String, source: JoinError },
+}
+
+impl Conversations {
+    pub(super) fn new(player: Player, recordings: Vec<Recording>, concurrency: usize) -> Self {
+        Self {
+            player,
+            waiting: recordings.into_iter().fuse(),
+            playing: JoinSet::new(),
+            ids: HashMap::new(),
+            concurrency,
+        }
+    }
+
+    /// Waits for the next conversation that ends; `None` once all have. May be dropped at any
+    /// await.
+    pub(super) async fn next(&mut self) -> Option<Result<(), NotPlayed>> {
+        while self.playing.len() < self.concurrency
+            && let Some(recording) = self.waiting.next()
+        {
+            let player = self.player.clone();
+            let id = recording.id().to_owned();
+            let task = self.playing.spawn(async move { player.play(&recording).await });
+            self.ids.insert(task.id(), id);
+        }
+        Some(match self.playing.join_next_with_id().await? {
+            Ok((task, played)) => {
+                self.ids.remove(&task);
+                played.map_err(NotPlayed::Failed)
+            }
+            Err(source) => {
+                let conversation = self.ids.remove(&source.id()).unwrap_or_default();
+                Err(NotPlayed::Panicked { conversation, source })
+            }
+        })
+    }
+
+    /// Cancels what is under way, and begins nothing more. When it returns, every cancelled run
+    /// has handed the store what is to be kept of it.
+    pub(super) async fn stop(&mut self) {
+        self.playing.shutdown().await;
+    }
+}

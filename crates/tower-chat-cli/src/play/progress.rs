@@ -1,0 +1,36 @@
+//! How far it is, on standard error.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tower_chat_testkit::transcript::Tally;
+
+/// A bar where standard error is a terminal, and nothing where it is not.
+pub(super) struct Progress(ProgressBar);
+
+impl Progress {
+    pub(super) fn new(conversations: usize) -> Self {
+        let bar =
+            ProgressBar::with_draw_target(Some(conversations as u64), ProgressDrawTarget::stderr());
+        if let Ok(style) =
+            ProgressStyle::with_template("{bar:30} {pos}/{len} conversations, {msg} [{elapsed}]")
+        {
+            bar.set_style(style);
+        }
+        bar.set_message("0 service calls");
+        Self(bar)
+    }
+
+    /// One more conversation has ended.
+    pub(super) fn played_one(&self, tally: Tally) {
+        self.0.set_message(format!("{} service calls", tally.service_calls));
+        self.0.inc(1);
+    }
+
+    /// Prints something without the bar in its way.
+    pub(super) fn aside<R>(&self, print: impl FnOnce() -> R) -> R {
+        self.0.suspend(print)
+    }
+
+    pub(super) fn finish(&self) {
+        self.0.finish_and_clear();
+    }
+}

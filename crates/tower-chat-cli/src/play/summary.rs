@@ -1,0 +1,36 @@
+//! The last line of the output.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tower_chat_testkit::transcript::Tally;
+
+/// What was done.
+#[derive(Debug, Serialize)]
+pub(super) struct Summary {
+    /// Conversations that came to their end, whether they diverged or not.
+    conversations: usize,
+    runs: u64,
+    service_calls: u64,
+    tool_executions: u64,
+    divergences: u64,
+    wall_ms: u64,
+}
+
+impl Summary {
+    pub(super) fn new(conversations: usize, tally: Tally, wall: Duration) -> Self {
+        Self {
+            conversations,
+            runs: tally.runs,
+            service_calls: tally.service_calls,
+            tool_executions: tally.tool_executions,
+            divergences: tally.divergences,
+            wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
+        }
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        #[allow(clippy::expect_used, reason = "a struct of numbers has a JSON form")]
+        serde_json::to_string(self).expect("a struct of numbers has a JSON form")
+    }
+}

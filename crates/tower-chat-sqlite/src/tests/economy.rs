@@ -1,0 +1,108 @@
+//! What an append costs: rows, statements and settings of the connections.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use futures_util::{FutureExt, future::join_all};
+use rusqlite::hooks::{AuthContext, Authorization};
+use tower_chat_core::store::{HistoryStore, Revision, ServiceIdChange, Write};
+
+use super::{Fixture, first, key, run, write};
+use crate::{Durability, SqliteStore};
+
+/// How many rows the writes of a submission touch.
+async fn rows_written(fixture: &Fixture, writes: Vec<Write>) -> usize {
+    let rows = Arc::new(AtomicUsize::new(0));
+    let counted = rows.clone();
+    let hook = move |_, _: &str, _: &str, _| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    };
+    fixture.store.queue().writer().connection_mut().update_hook(Some(hook)).unwrap();
+    fixture.submit(writes).await.await.unwrap();
+    rows.load(Ordering::Relaxed)
+}
+
+#[tokio::test]
+async fn an_append_writes_its_messages_and_nothing_else() {
+    let fixture = Fixture::new().await;
+    let one = first("c", &["one"]);
+    let set = |write: Write| write.with_service_id(ServiceIdChange::Set("service".into()));
+    let two = write("c", run(2), one.result(), &["two", "three"]);
+    let three = set(write("c", run(3), two.result(), &["four"]));
+    let four = set(write("c", run(3), three.result(), &["five"]));
+    assert_eq!(rows_written(&fixture, vec![one]).await, 2, "the conversation and its message");
+    assert_eq!(rows_written(&fixture, vec![two]).await, 2, "two messages");
+    assert_eq!(rows_written(&fixture, vec![three]).await, 2, "a message, and another service id");
+    assert_eq!(rows_written(&fixture, vec![four]).await, 1, "a message, and the same service id");
+}
+
+#[tokio::test]
+async fn statements_are_prepared_once() {
+    let fixture = Fixture::new().await;
+    let prepared = Arc::new(AtomicUsize::new(0));
+    let counted = prepared.clone();
+    // SQLite asks for leave when a statement is prepared, not when it is run.
+    let hook = move |_: AuthContext<'_>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Authorization::Allow
+    };
+    fixture.store.queue().writer().connection_mut().authorizer(Some(hook)).unwrap();
+    let mut revision = Revision::ABSENT;
+    let mut append = async |id: &'static str| {
+        let change = ServiceIdChange::Set(revision.sequence.to_string().into());
+        let next = write(id, run(1), revision, &["text"]).with_service_id(change);
+        revision = fixture.submit(vec![next.clone(), next]).await.await.unwrap();
+        fixture
+            .submit(vec![first(&revision.sequence.to_string(), &["other"])])
+            .await
+            .await
+            .unwrap();
+        fixture.store.delete(&key("1")).await.unwrap();
+    };
+    append("c").await;
+    let after_the_first = prepared.load(Ordering::Relaxed);
+    assert!(after_the_first > 0);
+    for _ in 0..5 {
+        append("c").await;
+    }
+    assert_eq!(prepared.load(Ordering::Relaxed), after_the_first);
+}
+
+#[tokio::test]
+async fn durability_is_what_was_asked_for_also_after_reopening_the_connection() {
+    for (durability, expected) in [(None, 2), (Some(Durability::Normal), 1)] {
+        let options = SqliteStore::options();
+        let options = match durability {
+            Some(durability) => options.durability(durability),
+            None => options,
+        };
+        let fixture = Fixture::with(options).await;
+        let pragma = |name: &str| {
+            let writer = &mut fixture.store.queue().writer();
+            let connection = writer.connection_mut();
+            connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).unwrap()
+        };
+        for _ in 0..2 {
+            assert_eq!(pragma("synchronous"), expected);
+            assert_eq!(pragma("secure_delete"), 1);
+            assert_eq!(pragma("wal_autocheckpoint"), 1000);
+            fixture.store.queue().writer().release();
+            fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn one_reader_serves_many_loads_also_when_some_are_given_up() {
+    let fixture = Fixture::with(SqliteStore::options().readers(1)).await;
+    fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
+    let key_c = key("c");
+    for _ in 0..10 {
+        // Polled once: it waits for the reader, or reads already.
+        drop(fixture.store.load(&key_c).now_or_never());
+    }
+    let loads = join_all((0..10).map(|_| fixture.store.load(&key_c))).await;
+    assert!(loads.iter().all(|load| load.as_ref().unwrap().messages.len() == 1));
+}

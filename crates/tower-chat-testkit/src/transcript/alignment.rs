@@ -1,0 +1,73 @@
+//! How much of a recording a stored conversation covers.
+
+use serde_json::Value;
+use tower_chat_core::Messages;
+use tower_chat_wire::openai_chat::{Audience, render_message};
+
+use super::{
+    comparison::{is_id, message_differences},
+    divergence::Difference,
+    recording::Recording,
+};
+
+/// A stored conversation beside its recording.
+#[derive(Debug)]
+pub(super) struct Alignment {
+    /// How many recorded messages are stored.
+    pub(super) covered: usize,
+    /// Where the record is something else than the beginning of the recording.
+    pub(super) differences: Vec<(usize, Difference)>,
+    /// The first place at which the record holds another kind of message, or more of them.
+    pub(super) other_shape: Option<usize>,
+}
+
+impl Alignment {
+    pub(super) fn of(recording: &Recording, stored: &Messages) -> Self {
+        let stored: Vec<Value> = rendered(stored);
+        let recorded = recording.messages();
+        let mut alignment =
+            Self { covered: stored.len(), differences: Vec::new(), other_shape: None };
+        for (place, found) in stored.iter().enumerate() {
+            let Some(expected) = recorded.get(place) else {
+                alignment.covered = recorded.len();
+                alignment.other_shape.get_or_insert(place);
+                let found = found.to_string();
+                alignment.differences.push((place, Difference::Extra { found }));
+                continue;
+            };
+            if expected.json.get("role") != found.get("role") {
+                alignment.other_shape.get_or_insert(place);
+            }
+            let mut here = message_differences(&expected.json, found);
+            here.extend(id_difference(recording, place, found));
+            alignment.differences.extend(here.into_iter().map(|difference| (place, difference)));
+        }
+        alignment
+    }
+}
+
+/// The id that a stored result names, where a provider gave one to its call.
+fn id_difference(recording: &Recording, place: usize, found: &Value) -> Option<Difference> {
+    let recorded = recording.messages();
+    let result = recorded.get(place)?;
+    let call_was_named = result.answers.is_none_or(|answers| {
+        let call = recorded
+            .get(answers.message)
+            .and_then(|asking| asking.message.calls().nth(answers.call));
+        call.is_some_and(|call| super::pairing::has_text(&call.id))
+    });
+    let expected = result.json.get("tool_call_id").filter(|id| is_id(id))?;
+    let found = found.get("tool_call_id");
+    (call_was_named && found != Some(expected))
+        .then(|| Difference::field("tool_call_id", Some(expected), found))
+}
+
+/// Stored messages as a transcript has them: one for each tool result.
+fn rendered(stored: &Messages) -> Vec<Value> {
+    let json = |message| render_message(message, Audience::Transcript);
+    stored
+        .iter()
+        .flat_map(|message| json(message))
+        .map(|json| json.parse().unwrap_or(Value::Null))
+        .collect()
+}

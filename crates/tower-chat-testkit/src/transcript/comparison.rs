@@ -1,0 +1,121 @@
+//! Compares the messages of a request with those that it must carry.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value};
+
+use super::{divergence::Difference, shown::ShownMessage};
+
+/// Every difference between two lists of messages, each with the place in the second of which it
+/// is true. Messages are matched from both ends, so that one that is missing or extra is told as
+/// that, and not as a difference of everything after it.
+pub(super) fn differences(expected: &[ShownMessage], found: &[&Value]) -> Vec<(usize, Difference)> {
+    let is_same = |(expected, found): (&ShownMessage, &&Value)| {
+        message_differences(&expected.json, found).is_empty()
+    };
+    let shorter = expected.len().min(found.len());
+    let head = expected.iter().zip(found).take_while(|pair| is_same(*pair)).count();
+    let tail = expected.iter().rev().zip(found.iter().rev()).take(shorter - head);
+    let tail = tail.take_while(|pair| is_same(*pair)).count();
+    let place_of = |place: usize| {
+        if place >= expected.len() - tail {
+            Some(place + found.len() - expected.len())
+        } else {
+            (place < found.len() - tail).then_some(place)
+        }
+    };
+
+    let mut differences = Vec::new();
+    for (place, message) in expected.iter().enumerate() {
+        match place_of(place).and_then(|at| Some((at, *found.get(at)?))) {
+            None => {
+                let expected = message.json.to_string();
+                differences.push((place, Difference::Missing { expected }));
+            }
+            Some((at, json)) => {
+                let here = message_differences(&message.json, json);
+                differences.extend(here.into_iter().map(|difference| (at, difference)));
+                let asked = message.answers.and_then(|(asked, call)| {
+                    let asked = *found.get(place_of(asked)?)?;
+                    asked.pointer(&format!("/tool_calls/{call}/id"))
+                });
+                let id = json.get("tool_call_id");
+                if asked.is_some() && asked != id {
+                    differences.push((at, Difference::field("tool_call_id", asked, id)));
+                }
+            }
+        }
+    }
+    let extra = expected.len() - tail..found.len() - tail;
+    for (at, json) in found.iter().enumerate().filter(|(at, _)| extra.contains(at)) {
+        differences.push((at, Difference::Extra { found: json.to_string() }));
+    }
+    differences.sort_by_key(|(at, _)| *at);
+    differences
+}
+
+/// What differs between a recorded message and the one in its place. The id that a result names is
+/// not looked at, since only its call can say what it must be.
+pub(super) fn message_differences(expected: &Value, found: &Value) -> Vec<Difference> {
+    if expected == found {
+        return Vec::new();
+    }
+    let empty = Map::new();
+    let fields = |value: &'_ Value| value.as_object().cloned().unwrap_or_else(|| empty.clone());
+    let (expected, found) = (fields(expected), fields(found));
+    let names: BTreeSet<&String> = expected.keys().chain(found.keys()).collect();
+    let mut differences = Vec::new();
+    for name in names {
+        let (left, right) = (expected.get(name), found.get(name));
+        match (name.as_str(), left, right) {
+            ("tool_call_id", ..) => {}
+            ("tool_calls", Some(Value::Array(left)), Some(Value::Array(right))) => {
+                call_differences(left, right, &mut differences);
+            }
+            _ if left != right => differences.push(Difference::field(name, left, right)),
+            _ => {}
+        }
+    }
+    differences
+}
+
+fn call_differences(expected: &[Value], found: &[Value], differences: &mut Vec<Difference>) {
+    for place in 0..expected.len().max(found.len()) {
+        let (Some(left), Some(right)) = (expected.get(place), found.get(place)) else {
+            let (left, right) = (expected.get(place), found.get(place));
+            differences.push(Difference::field(format!("tool_calls[{place}]"), left, right));
+            continue;
+        };
+        let (mut left, mut right) = (left.clone(), right.clone());
+        let (left_id, right_id) = (take(&mut left, "id"), take(&mut right, "id"));
+        let was_recorded = left_id.as_ref().is_some_and(is_id);
+        if was_recorded && left_id != right_id {
+            let field = format!("tool_calls[{place}].id");
+            differences.push(Difference::field(field, left_id.as_ref(), right_id.as_ref()));
+        }
+        for kind in ["function", "custom"] {
+            let (left, right) = (take(&mut left, kind), take(&mut right, kind));
+            let (left, right) = (left.unwrap_or_default(), right.unwrap_or_default());
+            let of = |value: &Value| value.as_object().cloned().unwrap_or_default();
+            let (left, right) = (of(&left), of(&right));
+            let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
+            for name in names.into_iter().filter(|name| left.get(*name) != right.get(*name)) {
+                let field = format!("tool_calls[{place}].{kind}.{name}");
+                differences.push(Difference::field(field, left.get(name), right.get(name)));
+            }
+        }
+        if left != right {
+            let field = format!("tool_calls[{place}]");
+            differences.push(Difference::field(field, Some(&left), Some(&right)));
+        }
+    }
+}
+
+fn take(value: &mut Value, field: &str) -> Option<Value> {
+    value.as_object_mut()?.remove(field)
+}
+
+/// Whether a value is an id that a provider gave.
+pub(super) fn is_id(value: &Value) -> bool {
+    value.as_str().is_some_and(|id| !id.is_empty())
+}

@@ -1,0 +1,112 @@
+//! A model that answers what was recorded.
+
+use std::{
+    iter::successors,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_util::{future::BoxFuture, stream};
+use tower_chat_core::{
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, FinishReason, Message, Part,
+    ToolCallDelta,
+};
+use tower_service::Service;
+
+use super::script::Script;
+
+/// The leaf of one conversation's play: it checks what it is sent, and answers from the script,
+/// as a stream where the request asks for one.
+#[derive(Clone)]
+pub(super) struct RecordedLeaf(pub(super) Script);
+
+impl Service<ChatRequest> for RecordedLeaf {
+    type Response = ChatResponse;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<ChatResponse, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: ChatRequest) -> Self::Future {
+        let script = self.0.clone();
+        Box::pin(async move {
+            // A real model never answers at once; others get their turn here.
+            tokio::task::yield_now().await;
+            request.service_id()?;
+            let message = script.answer(&request)?;
+            let reason = match message.calls().next() {
+                Some(_) => FinishReason::ToolCalls,
+                None => FinishReason::Stop,
+            };
+            let finish = Finish::new(reason);
+            if !request.options.stream {
+                return Ok(ChatResponse::whole([message], finish));
+            }
+            let mut updates = deltas(&message);
+            updates.push(ChatUpdate::Message(message));
+            updates.push(ChatUpdate::Finish(finish));
+            Ok(ChatResponse::stream(stream::iter(updates.into_iter().map(Ok))))
+        })
+    }
+}
+
+/// The message in pieces, as a provider would stream it.
+fn deltas(message: &Arc<Message>) -> Vec<ChatUpdate> {
+    let mut updates = Vec::new();
+    let mut index = 0;
+    for part in &message.parts {
+        match part {
+            Part::Text(text) => {
+                updates.extend(pieces(&text.text).map(|piece| ChatUpdate::TextDelta(piece.into())));
+            }
+            Part::Reasoning(reasoning) => {
+                let pieces = pieces(&reasoning.text);
+                updates.extend(pieces.map(|piece| ChatUpdate::ReasoningDelta(piece.into())));
+            }
+            Part::ToolCall(call) => {
+                let mut head = ToolCallDelta::new(index, "").with_name(&call.name);
+                head.id.clone_from(&call.id);
+                let pieces = pieces(&call.arguments).map(|piece| ToolCallDelta::new(index, piece));
+                let deltas = std::iter::once(head).chain(pieces);
+                updates.extend(deltas.map(ChatUpdate::ToolCallDelta));
+                index += 1;
+            }
+            _ => {}
+        }
+    }
+    updates
+}
+
+/// A text in up to four pieces, none of which ends inside a character.
+fn pieces(text: &str) -> impl Iterator<Item = &str> {
+    let step = text.len().div_ceil(4).max(1);
+    let split = move |rest: &str| {
+        let most = step.min(rest.len());
+        (most..=rest.len()).find(|&at| rest.is_char_boundary(at)).unwrap_or(rest.len())
+    };
+    successors(Some(("", text)), move |(_, rest)| {
+        (!rest.is_empty()).then(|| rest.split_at(split(rest)))
+    })
+    .skip(1)
+    .map(|(piece, _)| piece)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_add_up_and_keep_characters_whole() {
+        for text in ["", "a", "ab", "äöü", "one two three four five", "日本語🙂"] {
+            let pieces: Vec<&str> = pieces(text).collect();
+            assert_eq!(pieces.concat(), text);
+            assert!(
+                pieces.len() <= 4 && pieces.iter().all(|piece| !piece.is_empty()),
+                "{pieces:?}"
+            );
+        }
+        assert_eq!(pieces("one two three four five").count(), 4);
+    }
+}

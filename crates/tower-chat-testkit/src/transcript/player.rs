@@ -1,0 +1,327 @@
+//! Drives recordings through a stack.
+
+use std::sync::Arc;
+
+use tower::{Service, ServiceExt};
+use tower_chat::{
+    BuildError, ChatPipeline, PersistenceMode, PersistencePolicy, StoreFailure, ToolLoop,
+};
+use tower_chat_core::{
+    BoxError, ChatRequest, Message, MessageId, RunId,
+    store::{AppendError, HistoryStore, Revision, StoreError, Write},
+};
+
+use super::{
+    Difference, Divergence, Recording, Tally,
+    alignment::Alignment,
+    leaf::RecordedLeaf,
+    plan::{Plan, PlannedRun},
+    script::Script,
+    tally::Counters,
+    tools::RecordedTools,
+};
+
+/// Plays recordings through tool loop and persistence layers into a store.
+///
+/// Clones are the same player: what they do adds up in one [`Tally`]. Dropping the future of a
+/// play cancels the run that is under way; the store then holds what the persistence mode
+/// promises, and a [`resumed`](Self::resumed) player goes on from there.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use tower_chat_core::MemoryStore;
+/// use tower_chat_testkit::transcript::{Player, Recording};
+/// let recording = Recording::read(
+///     r#"{"id": "greeting", "messages": [
+///         {"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}"#,
+/// )?;
+/// let player = Player::new(MemoryStore::new());
+/// player.play(&recording).await?;
+/// assert_eq!((player.tally().runs, player.tally().divergences), (1, 0));
+/// # Ok::<(), tower_chat_core::BoxError>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct Player {
+    store: Arc<dyn HistoryStore>,
+    mode: PersistenceMode,
+    streams: bool,
+    verifies: bool,
+    resumes: bool,
+    counters: Arc<Counters>,
+}
+
+/// A conversation could not be played to its end.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PlayError {
+    /// The store holds the conversation already.
+    #[error(
+        "conversation {conversation:?} is in the store already: resume it, or use another store"
+    )]
+    AlreadyStored {
+        /// The conversation's id.
+        conversation: String,
+    },
+    /// What the store holds under the conversation's id is no beginning of the recording.
+    #[error(
+        "what is stored of conversation {conversation:?} is another conversation \
+         from message {message} on: it cannot be resumed"
+    )]
+    OtherRecording {
+        /// The conversation's id.
+        conversation: String,
+        /// The first message, from 0, that is of another kind.
+        message: usize,
+    },
+    /// The stored part of the conversation could not be read.
+    #[error("conversation {conversation:?} could not be read from the store")]
+    Load {
+        /// The conversation's id.
+        conversation: String,
+        /// Why.
+        source: StoreError,
+    },
+    /// The messages before the first run could not be stored.
+    #[error("the first messages of conversation {conversation:?} could not be stored")]
+    Import {
+        /// The conversation's id.
+        conversation: String,
+        /// Why.
+        source: BoxError,
+    },
+    /// The stack failed.
+    #[error("run {run} of conversation {conversation:?} failed")]
+    Run {
+        /// The conversation's id.
+        conversation: String,
+        /// The run's number in this play, from 0.
+        run: usize,
+        /// Why.
+        source: BoxError,
+    },
+    /// The stack could not be built.
+    #[error("the stack could not be built")]
+    Build(#[from] BuildError),
+}
+
+impl Player {
+    /// A player that stores per run, asks for whole answers, and verifies.
+    pub fn new(store: impl HistoryStore) -> Self {
+        Self {
+            store: Arc::new(store),
+            mode: PersistenceMode::default(),
+            streams: false,
+            verifies: true,
+            resumes: false,
+            counters: Arc::default(),
+        }
+    }
+
+    /// When messages become durable.
+    #[must_use]
+    pub fn mode(mut self, mode: PersistenceMode) -> Self {
+        self.mode = mode;
+        self
+    }
+
+    /// Whether answers are asked for, and given, as streams.
+    #[must_use]
+    pub fn streamed(mut self, streams: bool) -> Self {
+        self.streams = streams;
+        self
+    }
+
+    /// Whether each request, and what is stored, is compared with the recording.
+    #[must_use]
+    pub fn verified(mut self, verifies: bool) -> Self {
+        self.verifies = verifies;
+        self
+    }
+
+    /// Whether a conversation that is in the store already is gone on with, from where it is.
+    #[must_use]
+    pub fn resumed(mut self, resumes: bool) -> Self {
+        self.resumes = resumes;
+        self
+    }
+
+    /// What was done so far, by all clones.
+    pub fn tally(&self) -> Tally {
+        self.counters.tally()
+    }
+
+    /// The divergences found since this was last called, oldest first.
+    pub fn take_divergences(&self) -> Vec<Divergence> {
+        self.counters.take_divergences()
+    }
+
+    /// Whether the store holds a recording's conversation, or the beginning of it.
+    ///
+    /// # Errors
+    ///
+    /// [`PlayError::Load`].
+    pub async fn is_stored(&self, recording: &Recording) -> Result<bool, PlayError> {
+        let head = self.store.head(&recording.key()).await;
+        let head = head.map_err(|source| load_failed(recording, source))?;
+        Ok(head.revision != Revision::ABSENT)
+    }
+
+    /// Plays one recording to its end, or to a point at which what the stack does has nothing more
+    /// to do with it. Divergences are no errors: see [`take_divergences`](Self::take_divergences).
+    ///
+    /// # Errors
+    ///
+    /// [`PlayError`]. What was stored stays.
+    pub async fn play(&self, recording: &Recording) -> Result<(), PlayError> {
+        let Some((covered, revision)) = self.covered(recording).await? else { return Ok(()) };
+        let plan = Plan::new(recording.messages(), covered);
+        self.import(recording, &plan, revision).await?;
+        let script = Script::new(recording, &plan, self.verifies, &self.counters);
+        let mut pipeline = self.pipeline(&script)?;
+        for (number, run) in plan.runs.iter().enumerate() {
+            script.begin_run(run.answers.len());
+            let played = self.run(&mut pipeline, recording, run).await;
+            if script.is_overrun() {
+                return Ok(());
+            }
+            let conversation = || recording.id().to_owned();
+            played.map_err(|source| PlayError::Run {
+                conversation: conversation(),
+                run: number,
+                source,
+            })?;
+            if !script.ended_as_recorded() {
+                return Ok(());
+            }
+        }
+        if self.verifies && (!plan.runs.is_empty() || !plan.import.is_empty()) {
+            self.verify_stored(recording, plan.end).await?;
+        }
+        Ok(())
+    }
+
+    /// How many recorded messages the store holds, and the conversation's revision; `None` if it
+    /// is not to be gone on with.
+    async fn covered(&self, recording: &Recording) -> Result<Option<(usize, Revision)>, PlayError> {
+        if !self.resumes {
+            if self.is_stored(recording).await? {
+                return Err(PlayError::AlreadyStored { conversation: recording.id().to_owned() });
+            }
+            return Ok(Some((0, Revision::ABSENT)));
+        }
+        let history = self.store.load(&recording.key()).await;
+        let history = history.map_err(|source| load_failed(recording, source))?;
+        let alignment = Alignment::of(recording, &history.messages);
+        if self.verifies && !alignment.differences.is_empty() {
+            self.stored_differs(recording, alignment.differences);
+            return Ok(None);
+        }
+        if let Some(message) = alignment.other_shape {
+            let conversation = recording.id().to_owned();
+            return Err(PlayError::OtherRecording { conversation, message });
+        }
+        Ok(Some((alignment.covered, history.head.revision)))
+    }
+
+    /// Appends what comes before the first run, as it stands, under a run id of its own.
+    async fn import(
+        &self,
+        recording: &Recording,
+        plan: &Plan,
+        expected: Revision,
+    ) -> Result<(), PlayError> {
+        let messages = inputs(recording, plan.import.clone());
+        if messages.is_empty() {
+            return Ok(());
+        }
+        let failed = |source: BoxError| PlayError::Import {
+            conversation: recording.id().to_owned(),
+            source,
+        };
+        let id = MessageId { run: RunId::new(), index: 0 };
+        let write = Write::new(recording.key(), id, expected, messages);
+        let slot = self.store.reserve().await.map_err(|error| failed(error.into()))?;
+        let appended: Result<Revision, AppendError> = self.store.append(slot, vec![write]).await;
+        appended.map(drop).map_err(|error| failed(error.source.into()))
+    }
+
+    fn pipeline(&self, script: &Script) -> Result<ChatPipeline, BuildError> {
+        let tool_loop = ToolLoop::new(RecordedTools(script.clone()))
+            .unlimited_rounds()
+            .unlimited_failing_rounds()
+            .call_budget(None);
+        let policy = PersistencePolicy::default().on_store_failure(StoreFailure::FailCall);
+        ChatPipeline::builder(RecordedLeaf(script.clone()))
+            .tool_loop(tool_loop)
+            .history(self.store.clone())
+            .persistence(self.mode)
+            .policy(policy)
+            .build()
+    }
+
+    /// One run: it is handed its own input and nothing else.
+    async fn run(
+        &self,
+        pipeline: &mut ChatPipeline,
+        recording: &Recording,
+        run: &PlannedRun,
+    ) -> Result<(), BoxError> {
+        let input: Vec<Arc<Message>> = inputs(recording, run.input.clone());
+        let mut request =
+            ChatRequest::new(input.into_iter().collect::<tower_chat_core::Messages>())
+                .in_conversation(recording.key());
+        if self.streams {
+            request = request.streamed();
+        }
+        pipeline.ready().await?.call(request).await?.collect().await?;
+        Ok(())
+    }
+
+    /// Compares what is stored in the end: no request ever carries the last answer.
+    async fn verify_stored(&self, recording: &Recording, end: usize) -> Result<(), PlayError> {
+        let history = self.store.load(&recording.key()).await;
+        let history = history.map_err(|source| load_failed(recording, source))?;
+        let mut alignment = Alignment::of(recording, &history.messages);
+        for place in alignment.covered..end {
+            let expected =
+                recording.messages().get(place).map(|recorded| recorded.json.to_string());
+            let expected = expected.unwrap_or_default();
+            alignment.differences.push((place, Difference::Missing { expected }));
+        }
+        self.stored_differs(recording, alignment.differences);
+        Ok(())
+    }
+
+    fn stored_differs(&self, recording: &Recording, differences: Vec<(usize, Difference)>) {
+        for (message, difference) in differences {
+            self.counters.diverged(Divergence {
+                conversation: recording.id().to_owned(),
+                service_call: None,
+                message,
+                difference,
+            });
+        }
+    }
+}
+
+impl std::fmt::Debug for Player {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Player")
+            .field("mode", &self.mode)
+            .field("streams", &self.streams)
+            .field("verifies", &self.verifies)
+            .field("resumes", &self.resumes)
+            .finish_non_exhaustive()
+    }
+}
+
+fn load_failed(recording: &Recording, source: StoreError) -> PlayError {
+    PlayError::Load { conversation: recording.id().to_owned(), source }
+}
+
+/// The recorded messages of a range, to be stored as new ones.
+fn inputs(recording: &Recording, range: std::ops::Range<usize>) -> Vec<Arc<Message>> {
+    let messages = recording.messages().get(range).unwrap_or_default();
+    messages.iter().map(|recorded| recorded.message.clone()).collect()
+}

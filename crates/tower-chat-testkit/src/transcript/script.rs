@@ -1,0 +1,193 @@
+//! What leaf and tools of one conversation share: the recording, and how far it is.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+use tower_chat_core::{ChatRequest, Message, ToolCall};
+use tower_chat_wire::openai_chat::{Audience, render_message};
+
+use super::{
+    comparison::differences,
+    divergence::{Difference, Divergence},
+    plan::{Calls, Plan, PlannedAnswer},
+    recording::{RecordedMessage, Recording},
+    shown::shown,
+    tally::Counters,
+};
+
+/// The script of one conversation's play. Clones are the same script.
+#[derive(Clone)]
+pub(super) struct Script(Arc<Shared>);
+
+struct Shared {
+    recording: Recording,
+    /// The answers of all runs, in order.
+    answers: Vec<PlannedAnswer>,
+    verifies: bool,
+    counters: Arc<Counters>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many answers were given.
+    given: usize,
+    /// How many may be given before the run is over.
+    allowed: usize,
+    /// The model was called once more than recorded.
+    is_overrun: bool,
+    /// The messages of the last request, with their JSON: most of the next one's are the same.
+    rendered: Vec<(Arc<Message>, Arc<[Value]>)>,
+}
+
+/// The model was called more often than the recording has answers for the run.
+#[derive(Debug, thiserror::Error)]
+#[error("the recording of conversation {conversation:?} has no further answer for this run")]
+pub(super) struct NoFurtherAnswer {
+    conversation: String,
+}
+
+/// A tool was run for a call that has no recorded result.
+#[derive(Debug, thiserror::Error)]
+#[error("no result is recorded for call {place} of the batch")]
+pub(super) struct NoRecordedResult {
+    place: usize,
+}
+
+impl Script {
+    pub(super) fn new(
+        recording: &Recording,
+        plan: &Plan,
+        verifies: bool,
+        counters: &Arc<Counters>,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            recording: recording.clone(),
+            answers: plan.runs.iter().flat_map(|run| run.answers.iter().cloned()).collect(),
+            verifies,
+            counters: counters.clone(),
+            state: Mutex::default(),
+        }))
+    }
+
+    /// A run begins, with so many recorded answers.
+    pub(super) fn begin_run(&self, answers: usize) {
+        self.0.counters.count_run();
+        let mut state = self.state();
+        state.allowed = state.given + answers;
+    }
+
+    /// Whether the run that was begun has gone as recorded: every answer was asked for, and no
+    /// more. If not, that is a divergence.
+    pub(super) fn ended_as_recorded(&self) -> bool {
+        let state = self.state();
+        if state.given < state.allowed {
+            let (call, missing) = (state.given, self.0.answers.get(state.given));
+            let message = missing.map_or(0, |answer| answer.message);
+            drop(state);
+            self.diverged(call, message, Difference::MissingServiceCall);
+            return false;
+        }
+        !state.is_overrun
+    }
+
+    /// Whether the model was called once more than recorded.
+    pub(super) fn is_overrun(&self) -> bool {
+        self.state().is_overrun
+    }
+
+    /// A request reached the leaf: compares it with the recording, and gives the recorded answer.
+    pub(super) fn answer(&self, request: &ChatRequest) -> Result<Arc<Message>, NoFurtherAnswer> {
+        self.0.counters.count_service_call();
+        let mut state = self.state();
+        let call = state.given;
+        let answer = self.0.answers.get(call).filter(|_| call < state.allowed);
+        let Some((answer, recorded)) = answer.and_then(|answer| {
+            Some((answer, self.recorded().get(answer.message)?.message.clone()))
+        }) else {
+            state.is_overrun = true;
+            drop(state);
+            self.diverged(call, request.messages.len(), Difference::ExtraServiceCall);
+            return Err(NoFurtherAnswer { conversation: self.0.recording.id().to_owned() });
+        };
+        state.given += 1;
+        if self.0.verifies {
+            let rendered = state.render(request);
+            drop(state);
+            let found: Vec<&Value> = rendered.iter().flat_map(|json| json.iter()).collect();
+            let expected = shown(self.recorded().get(..answer.message).unwrap_or_default());
+            for (message, difference) in differences(&expected, &found) {
+                self.diverged(call, message, difference);
+            }
+        }
+        Ok(recorded)
+    }
+
+    /// The calls of the next answer, and whether they are run.
+    pub(super) fn next_calls(&self) -> Option<(Arc<Message>, bool)> {
+        let answer = self.0.answers.get(self.state().given)?;
+        let message = self.recorded().get(answer.message)?.message.clone();
+        Some((message, matches!(answer.calls, Calls::Run { .. })))
+    }
+
+    /// What is recorded for a call of the answer that was given last; and whether it ends the run.
+    pub(super) fn result(
+        &self,
+        place: usize,
+        call: &ToolCall,
+    ) -> Result<(Arc<Message>, bool), NoRecordedResult> {
+        self.0.counters.count_tool_execution();
+        let service_call = self.state().given.saturating_sub(1);
+        let answer = self.0.answers.get(service_call).ok_or(NoRecordedResult { place })?;
+        let Calls::Run { results, terminate } = &answer.calls else {
+            return Err(NoRecordedResult { place });
+        };
+        let recorded_call = self.recorded().get(answer.message);
+        let recorded_call = recorded_call.and_then(|asking| asking.message.calls().nth(place));
+        let is_recorded = |recorded: &&ToolCall| {
+            recorded.name == call.name && recorded.arguments == call.arguments
+        };
+        if self.0.verifies && recorded_call.filter(is_recorded).is_none() {
+            let text = |call: &ToolCall| format!("{} {:?}", call.name, call.arguments);
+            let expected = recorded_call.map_or_else(|| "no call".to_owned(), text);
+            let difference = Difference::ToolCall { expected, found: text(call) };
+            self.diverged(service_call, answer.message, difference);
+        }
+        let at = results.start + place;
+        let result = results.contains(&at).then(|| self.recorded().get(at)).flatten();
+        let result = result.ok_or(NoRecordedResult { place })?.message.clone();
+        Ok((result, *terminate && at + 1 == results.end))
+    }
+
+    fn diverged(&self, service_call: usize, message: usize, difference: Difference) {
+        self.0.counters.diverged(Divergence {
+            conversation: self.0.recording.id().to_owned(),
+            service_call: Some(service_call),
+            message,
+            difference,
+        });
+    }
+
+    fn recorded(&self) -> &[RecordedMessage] {
+        self.0.recording.messages()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The request's messages as a transcript has them.
+    fn render(&mut self, request: &ChatRequest) -> Vec<Arc<[Value]>> {
+        let known = request.messages.iter().zip(&self.rendered);
+        let known = known.take_while(|(message, (last, _))| Arc::ptr_eq(message, last)).count();
+        self.rendered.truncate(known);
+        for message in request.messages.iter_from(known) {
+            let json = render_message(message, Audience::Transcript);
+            let values = json.iter().map(|json| json.parse().unwrap_or(Value::Null)).collect();
+            self.rendered.push((message.clone(), values));
+        }
+        self.rendered.iter().map(|(_, json)| json.clone()).collect()
+    }
+}

@@ -1,0 +1,155 @@
+//! What a model is to be shown of a recording, told from the recorded JSON alone.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tower_chat_core::{Role, ToolCall};
+
+use super::recording::RecordedMessage;
+
+/// One message as a request must carry it.
+#[derive(Debug, Clone)]
+pub(super) struct ShownMessage {
+    pub(super) json: Arc<Value>,
+    /// For a result, the call it answers: the place of its message among those that are shown, and
+    /// its own among the calls there.
+    pub(super) answers: Option<(usize, usize)>,
+}
+
+/// The recorded messages as a model is shown them: without calls that nothing answers, and without
+/// results that answer nothing. A result that comes after its round is shown right behind its call,
+/// which is left out where it stood.
+pub(super) fn shown(recorded: &[RecordedMessage]) -> Vec<ShownMessage> {
+    let mut shown = Shown::default();
+    let mut rest = recorded;
+    while let Some((first, after)) = rest.split_first() {
+        rest = after;
+        if first.role() == Role::Tool {
+            shown.late(&[first]);
+        } else if first.message.calls().next().is_none() {
+            shown.push(first.json.clone());
+        } else {
+            let results = after.iter().take_while(|next| next.role() == Role::Tool).count();
+            let (results, after) = after.split_at(results);
+            shown.round(first, results);
+            rest = after;
+        }
+    }
+    shown.messages
+}
+
+#[derive(Default)]
+struct Shown {
+    messages: Vec<ShownMessage>,
+    /// Calls left out because nothing answers them, with the ids that were recorded.
+    left_out: Vec<(String, Value)>,
+}
+
+impl Shown {
+    fn push(&mut self, json: Arc<Value>) {
+        self.messages.push(ShownMessage { json, answers: None });
+    }
+
+    /// A message with calls, and the tool messages right behind it.
+    fn round(&mut self, asking: &RecordedMessage, results: &[RecordedMessage]) {
+        let calls: Vec<&ToolCall> = asking.message.calls().collect();
+        let (answers, others): (Vec<_>, Vec<_>) =
+            results.iter().partition(|result| result.answers.is_some());
+        let answered: Vec<usize> = answers.iter().filter_map(|answer| answer.call()).collect();
+        let mut json = asking.json.clone();
+        let left_out = if answered.len() < calls.len() {
+            take_calls(Arc::make_mut(&mut json), |call| !answered.contains(&call))
+        } else {
+            Vec::new()
+        };
+        if !answered.is_empty() || left_out.is_empty() || says_something(&json) {
+            self.push(json);
+        }
+        let asked_at = self.messages.len().saturating_sub(1);
+        for (call, answer) in answers.iter().enumerate() {
+            let json = answer.json.clone();
+            self.messages.push(ShownMessage { json, answers: Some((asked_at, call)) });
+        }
+        let is_complete =
+            left_out.is_empty() && answers.iter().all(|answer| answer.names().is_some());
+        for (call, json) in left_out {
+            if let Some(id) = calls.get(call).and_then(|call| call.id.clone()) {
+                self.left_out.push((id, json));
+            }
+        }
+        // A second result for a call that has one says nothing new.
+        let is_repeat = |other: &RecordedMessage| {
+            let names = other.names();
+            names.is_some()
+                && answered
+                    .iter()
+                    .any(|&call| calls.get(call).is_some_and(|call| call.id.as_deref() == names))
+        };
+        let late: Vec<_> = others.into_iter().filter(|other| !is_repeat(other)).collect();
+        if is_complete {
+            late.iter().for_each(|result| self.late(&[result]));
+        } else {
+            self.late(&late);
+        }
+    }
+
+    /// Results that stand outside their round: those that answer a call that was left out bring it
+    /// back.
+    fn late(&mut self, results: &[&RecordedMessage]) {
+        let mut calls = Vec::new();
+        let mut answers = Vec::new();
+        for result in results {
+            let Some(id) = result.names() else { continue };
+            let Some(place) = self.left_out.iter().rposition(|(left_out, _)| left_out == id) else {
+                continue;
+            };
+            calls.push(self.left_out.remove(place).1);
+            answers.push(result.json.clone());
+        }
+        if calls.is_empty() {
+            return;
+        }
+        let asking = json!({"role": "assistant", "content": null, "tool_calls": calls});
+        self.push(Arc::new(asking));
+        let asked_at = self.messages.len() - 1;
+        for (call, json) in answers.into_iter().enumerate() {
+            self.messages.push(ShownMessage { json, answers: Some((asked_at, call)) });
+        }
+    }
+}
+
+/// Takes the chosen calls out of a recorded message; returns each with its place.
+fn take_calls(message: &mut Value, is_taken: impl Fn(usize) -> bool) -> Vec<(usize, Value)> {
+    let mut taken = Vec::new();
+    let Some(fields) = message.as_object_mut() else { return taken };
+    let mut count = 0;
+    if let Some(Value::Array(calls)) = fields.get_mut("tool_calls") {
+        let all = std::mem::take(calls);
+        count = all.len();
+        for (place, call) in all.into_iter().enumerate() {
+            if is_taken(place) {
+                taken.push((place, call));
+            } else {
+                calls.push(call);
+            }
+        }
+        if calls.is_empty() && count > 0 {
+            fields.remove("tool_calls");
+        }
+    }
+    let is_legacy = fields.get("function_call").is_some_and(|call| !call.is_null());
+    if is_legacy && is_taken(count) {
+        taken.extend(fields.remove("function_call").map(|call| (count, call)));
+    }
+    taken
+}
+
+/// Whether a message whose calls were taken out has content left.
+fn says_something(message: &Value) -> bool {
+    match message.get("content") {
+        None | Some(Value::Null) => false,
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Array(parts)) => parts.iter().any(|part| part.get("text") != Some(&json!(""))),
+        Some(_) => true,
+    }
+}

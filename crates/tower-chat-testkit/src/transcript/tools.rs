@@ -1,0 +1,45 @@
+//! Tools that return what was recorded.
+
+use async_trait::async_trait;
+use serde_json::json;
+use tower_chat::{Tool, ToolContext, ToolOutput, ToolSource, Tools};
+use tower_chat_core::{BoxError, ToolDefinition};
+
+use super::script::Script;
+
+/// The tools of the answer that comes next: those its calls name, to be run or only declared.
+pub(super) struct RecordedTools(pub(super) Script);
+
+struct RecordedTool {
+    definition: ToolDefinition,
+    script: Script,
+}
+
+impl ToolSource for RecordedTools {
+    fn tools(&self) -> Tools {
+        let Some((message, are_run)) = self.0.next_calls() else { return Tools::new() };
+        let definitions =
+            message.calls().map(|call| ToolDefinition::new(&call.name, "recorded", json!({})));
+        definitions.fold(Tools::new(), |tools, definition| {
+            if are_run {
+                tools.with(RecordedTool { definition, script: self.0.clone() })
+            } else {
+                tools.declare(definition)
+            }
+        })
+    }
+}
+
+#[async_trait]
+impl Tool for RecordedTool {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError> {
+        let (message, ends_run) = self.script.result(context.sequence_index(), context.call())?;
+        let result = message.results().next().cloned();
+        let output = result.map_or_else(|| ToolOutput::new(Vec::new()), ToolOutput::from);
+        Ok(if ends_run { output.terminate() } else { output })
+    }
+}

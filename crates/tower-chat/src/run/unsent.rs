@@ -1,0 +1,31 @@
+//! Results of tools whose next service call is never made.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use tower_chat_core::{Message, store::Slot};
+
+use super::Run;
+
+impl Run {
+    /// Submits what a tool loop had ready for a service call that it will not make: the results
+    /// of tools that have run, and before the first call the input too.
+    ///
+    /// A submission, so that it can be made where nothing can be awaited. Only for a run whose
+    /// persister is below the loop; it does nothing where that was missed, since then nobody has
+    /// stored the calls.
+    pub(crate) fn submit_unsent(&self, messages: impl IntoIterator<Item = Arc<Message>>) {
+        if self.0.persister_missed.load(Ordering::Acquire) {
+            return;
+        }
+        let mut state = self.state();
+        let messages = self.number(state.added.len(), messages);
+        if messages.is_empty() {
+            return;
+        }
+        let slot = Ok(Slot::unbounded().without_blocking());
+        let submission = self.submit(&mut state, slot, messages.clone(), None).0;
+        messages.iter().for_each(|message| state.replay.push(message));
+        drop(state);
+        drop(submission);
+    }
+}

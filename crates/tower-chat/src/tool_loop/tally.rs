@@ -1,0 +1,59 @@
+//! What a run has used of its limits.
+
+use tower_chat_core::{ConversationKey, Usage};
+
+use super::{
+    ToolFailure, ToolLoopError,
+    batch::{self, PlannedCall},
+};
+
+/// What is counted over a run.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) service_calls: u32,
+    pub(super) usage: Usage,
+    /// Batches so far, approved ones included.
+    pub(super) batches: usize,
+    /// Rounds so far, as the limit counts them.
+    pub(super) rounds: usize,
+    tool_calls: usize,
+    failing_rounds: usize,
+    failures: Vec<ToolFailure>,
+}
+
+impl Tally {
+    /// Takes a batch of calls off the budget; those it does not cover are refused.
+    pub(super) fn charged(
+        &mut self,
+        mut calls: Vec<PlannedCall>,
+        budget: Option<usize>,
+    ) -> Vec<PlannedCall> {
+        batch::charge(&mut calls, &mut self.tool_calls, budget);
+        calls
+    }
+
+    /// Takes note of the failures of a batch, and fails the run where there are too many in a row.
+    pub(super) fn failed(
+        &mut self,
+        failures: Vec<ToolFailure>,
+        most: Option<usize>,
+        conversation: Option<&ConversationKey>,
+    ) -> Result<(), ToolLoopError> {
+        let Some(most) = most else { return Ok(()) };
+        if failures.is_empty() {
+            self.failing_rounds = 0;
+            self.failures.clear();
+            return Ok(());
+        }
+        self.failing_rounds += 1;
+        self.failures.extend(failures);
+        if self.failing_rounds <= most {
+            return Ok(());
+        }
+        Err(ToolLoopError::ConsecutiveFailures {
+            rounds: self.failing_rounds,
+            failures: std::mem::take(&mut self.failures),
+            conversation: conversation.cloned(),
+        })
+    }
+}

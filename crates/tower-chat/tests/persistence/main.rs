@@ -1,0 +1,8 @@
+//! What the persistence layers promise, whole and streamed: who stores what, when, and what is in
+//! the store wherever a run stops.
+
+mod common;
+mod matrix;
+mod per_run;
+mod per_service_call;
+mod stack_errors;

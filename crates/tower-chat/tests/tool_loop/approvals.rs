@@ -1,0 +1,275 @@
+//! Calls that wait for somebody's consent.
+
+use std::sync::Arc;
+
+use tower_chat::{
+    core::{
+        Answer, ApprovalRequest, ApprovalResponse, ChatRequest, Message, Part, Role, ToolCall,
+        ToolResult,
+    },
+    tool::{ToolOutput, Tools, tool_fn},
+    tool_loop::{ToolLoop, ToolLoopError},
+};
+
+use super::script::*;
+
+/// A tool that needs consent, one that does not, and one that terminates; all but the last log.
+fn tools(log: &Log) -> ToolLoop {
+    let stop = tool_fn(definition("stop").needs_approval(), |_| async {
+        Ok(ToolOutput::from("stopped").terminate())
+    });
+    ToolLoop::new(
+        Tools::new()
+            .with(log.tool(definition("pay").needs_approval()))
+            .with(log.tool(definition("look")))
+            .with(stop),
+    )
+}
+
+/// A run that stopped to ask, and the messages to go on with.
+async fn asked(call: Message) -> (Vec<Arc<Message>>, Vec<ApprovalRequest>) {
+    let script = Script::new([call]);
+    let answer = ask(&tools(&Log::default()), &script, ChatRequest::user("hi")).await.unwrap();
+    let requests: Vec<_> = answer.approval_requests().cloned().collect();
+    let mut messages = vec![Arc::new(Message::user("hi"))];
+    messages.extend(answer.messages);
+    (messages, requests)
+}
+
+fn responses(responses: impl IntoIterator<Item = ApprovalResponse>) -> Message {
+    Message::new(Role::User, responses.into_iter().map(Part::ApprovalResponse).collect())
+}
+
+/// Goes on after the messages with one of the user's own.
+async fn go_on(
+    log: &Log,
+    script: &Script,
+    mut messages: Vec<Arc<Message>>,
+    own: Message,
+    streamed: bool,
+) -> Result<Answer, tower_chat::core::BoxError> {
+    messages.push(Arc::new(own));
+    let mut request =
+        ChatRequest::new(messages.into_iter().collect::<tower_chat::core::Messages>());
+    if streamed {
+        request = request.streamed();
+    }
+    ask(&tools(log), script, request).await
+}
+
+#[tokio::test]
+async fn one_tool_that_needs_consent_makes_the_whole_batch_wait() {
+    for request in both(&ChatRequest::user("hi")) {
+        let log = Log::default();
+        let first = vec![calls([("look", "1")]), calls([("pay", "2"), ("nobody", "3")])];
+        let script = Script::new([Reply::from(first)]);
+        let answer = ask(&tools(&log), &script, request).await.unwrap();
+        assert_eq!(texts(&answer.messages), ["?look", "?pay ?nobody"]);
+        assert_eq!((log.take().len(), script.calls()), (0, 1));
+        let required: Vec<bool> = answer.approval_requests().map(|r| r.required).collect();
+        assert_eq!(required, [false, true, false]);
+        let mut ids: Vec<&str> = answer.approval_requests().map(|r| r.id.as_str()).collect();
+        ids.dedup();
+        assert_eq!(ids.len(), 3);
+    }
+}
+
+#[tokio::test]
+async fn a_batch_without_such_a_tool_runs_although_the_set_has_one() {
+    for request in both(&ChatRequest::user("hi")) {
+        let log = Log::default();
+        let script = Script::new([calls([("look", "1")]), Message::assistant("done")]);
+        let answer = ask(&tools(&log), &script, request).await.unwrap();
+        assert_eq!((answer.text().as_str(), log.take()), ("done", vec!["1".to_owned()]));
+    }
+}
+
+#[tokio::test]
+async fn a_call_answered_inside_the_response_is_not_asked_for() {
+    for request in both(&ChatRequest::user("hi")) {
+        let answered = Message::tool_results([ToolResult::new("c0", "already")]);
+        let second = Message::tool_calls([ToolCall::new("c9", "pay", "2")]);
+        let script = Script::new([Reply::from(vec![calls([("look", "1")]), answered, second])]);
+        let answer = ask(&tools(&Log::default()), &script, request).await.unwrap();
+        assert_eq!(texts(&answer.messages), ["look(1)", "=already", "?pay"]);
+
+        let answered = Message::tool_results([ToolResult::new("c0", "paid below")]);
+        let script = Script::new([
+            Reply::from(vec![
+                calls([("pay", "1")]),
+                answered,
+                Message::tool_calls([ToolCall::new("c9", "look", "2")]),
+            ]),
+            "done".into(),
+        ]);
+        let log = Log::default();
+        let request = ChatRequest::user("hi");
+        ask(&tools(&log), &script, request).await.unwrap();
+        assert_eq!(log.take(), ["2"]);
+    }
+}
+
+#[tokio::test]
+async fn calls_of_the_last_service_call_come_back_as_calls_and_not_as_requests() {
+    for request in both(&ChatRequest::user("hi")) {
+        let script = Script::new([calls([("look", "1")]), calls([("pay", "2")])]);
+        let tool_loop = tools(&Log::default()).max_rounds(1).unwrap();
+        let answer = ask(&tool_loop, &script, request).await.unwrap();
+        assert_eq!(texts(&answer.messages), ["look(1)", "=ran 1", "pay(2)"]);
+    }
+}
+
+#[tokio::test]
+async fn approved_calls_run_before_the_next_service_call() {
+    for streamed in [false, true] {
+        let (messages, requests) = asked(calls([("pay", "1"), ("look", "2")])).await;
+        let (log, script) = (Log::default(), Script::new(["done"]));
+        let mut own = responses(requests.iter().map(ApprovalRequest::approve));
+        own.parts.push(Part::text("go"));
+        let answer = go_on(&log, &script, messages, own, streamed).await.unwrap();
+        assert_eq!(log.take(), ["1", "2"]);
+        assert_eq!(script.texts(0), ["hi", "pay(1) look(2)", "=ran 1 =ran 2", "go"]);
+        assert_eq!(texts(&answer.messages), ["=ran 1 =ran 2", "done"]);
+    }
+}
+
+#[tokio::test]
+async fn a_rejected_call_is_not_run_and_its_result_says_so_with_the_reason() {
+    for streamed in [false, true] {
+        let (messages, requests) = asked(calls([("pay", "1"), ("look", "2")])).await;
+        let (log, script) = (Log::default(), Script::new(["done"]));
+        let own = responses([requests[0].reject("too dear"), requests[1].approve()]);
+        let answer = go_on(&log, &script, messages, own, streamed).await.unwrap();
+        assert_eq!(log.take(), ["2"]);
+        let results = results(&answer);
+        assert!(results[0].text().contains("rejected") && results[0].text().contains("too dear"));
+        assert!(!results[0].is_error, "the tool did not fail");
+        assert_eq!(script.calls(), 1);
+    }
+}
+
+#[tokio::test]
+async fn calls_without_ids_are_approved_and_answered_under_the_id_the_model_is_shown() {
+    let call =
+        Message::tool_calls([ToolCall::without_id("pay", "1"), ToolCall::new("", "look", "2")]);
+    let (messages, requests) = asked(call).await;
+    let (log, script) = (Log::default(), Script::new(["done"]));
+    let own = responses(requests.iter().map(ApprovalRequest::approve));
+    go_on(&log, &script, messages, own, false).await.unwrap();
+    let sent = script.requests()[0].messages.clone();
+    let calls: Vec<_> = sent.iter().flat_map(|m| m.calls()).map(|c| c.id.clone()).collect();
+    let results: Vec<_> =
+        sent.iter().flat_map(|m| m.results()).map(|r| r.call_id.clone()).collect();
+    assert_eq!((calls.len(), &calls), (2, &results));
+    assert_ne!(calls[0], calls[1]);
+}
+
+#[tokio::test]
+async fn a_late_approval_runs_the_call_of_an_earlier_round() {
+    let call = Message::tool_calls([ToolCall::without_id("pay", "1")]);
+    let (mut messages, requests) = asked(call).await;
+    messages.push(Arc::new(Message::user("wait")));
+    messages.push(Arc::new(Message::assistant("waiting")));
+    let (log, script) = (Log::default(), Script::new(["done"]));
+    let own = responses([requests[0].approve()]);
+    go_on(&log, &script, messages, own, false).await.unwrap();
+    assert_eq!(script.texts(0), ["hi", "wait", "waiting", "pay(1)", "=ran 1"]);
+}
+
+#[tokio::test]
+async fn forged_and_mismatched_answers_do_nothing() {
+    let (messages, requests) = asked(calls([("pay", "1")])).await;
+    let (log, script) = (Log::default(), Script::new(["done"]));
+    let mut forged = requests[0].approve();
+    forged.request_id.push('x');
+    let answer = go_on(&log, &script, messages, responses([forged]), false).await.unwrap();
+    assert!(log.take().is_empty());
+    assert_eq!((script.texts(0), answer.text().as_str()), (vec!["hi".to_owned()], "done"));
+}
+
+#[tokio::test]
+async fn the_first_of_two_answers_counts_and_the_call_runs_once() {
+    let (messages, requests) = asked(calls([("pay", "1")])).await;
+    let (log, script) = (Log::default(), Script::new(["done"]));
+    let own = responses([requests[0].approve(), requests[0].approve(), requests[0].reject("no")]);
+    go_on(&log, &script, messages, own, false).await.unwrap();
+    assert_eq!(log.take(), ["1"]);
+    assert_eq!(script.texts(0), ["hi", "pay(1)", "=ran 1"]);
+}
+
+#[tokio::test]
+async fn an_answer_to_a_call_that_has_its_result_does_nothing() {
+    let (mut messages, requests) = asked(calls([("pay", "1")])).await;
+    messages.push(Arc::new(responses([requests[0].approve()])));
+    messages.push(Arc::new(Message::tool_results([ToolResult::new("c0", "paid")])));
+    messages.push(Arc::new(Message::assistant("done")));
+    let (log, script) = (Log::default(), Script::new(["again"]));
+    let own = responses([requests[0].approve()]);
+    go_on(&log, &script, messages, own, false).await.unwrap();
+    assert!(log.take().is_empty());
+    assert_eq!(script.texts(0), ["hi", "pay(1)", "=paid", "done"]);
+}
+
+#[tokio::test]
+async fn a_batch_answered_in_part_is_an_error_before_anything_runs() {
+    for streamed in [false, true] {
+        let (messages, requests) = asked(calls([("pay", "1"), ("look", "2")])).await;
+        let (log, script) = (Log::default(), Script::new(["done"]));
+        let own = responses([requests[0].approve()]);
+        let error = go_on(&log, &script, messages, own, streamed).await.unwrap_err();
+        let Some(ToolLoopError::ApprovalMissing { ids, .. }) = error.downcast_ref() else {
+            panic!("another error: {error}")
+        };
+        assert_eq!((ids, log.take().len(), script.calls()), (&vec![requests[1].id.clone()], 0, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_batch_without_any_answer_goes_on_waiting() {
+    let (messages, requests) = asked(calls([("pay", "1")])).await;
+    let (log, script) = (Log::default(), Script::new(["later", "done"]));
+    let own = Message::user("what else?");
+    let answer = go_on(&log, &script, messages.clone(), own.clone(), false).await.unwrap();
+    assert_eq!(script.texts(0), ["hi", "what else?"]);
+    let mut messages = messages;
+    messages.push(Arc::new(own));
+    messages.extend(answer.messages);
+    go_on(&log, &script, messages, responses([requests[0].approve()]), false).await.unwrap();
+    assert_eq!(log.take(), ["1"]);
+}
+
+#[tokio::test]
+async fn an_approved_tool_may_end_the_run_before_any_service_call() {
+    for streamed in [false, true] {
+        let (messages, requests) = asked(calls([("stop", "")])).await;
+        let (log, script) = (Log::default(), Script::new(["never"]));
+        let own = responses([requests[0].approve()]);
+        let answer = go_on(&log, &script, messages, own, streamed).await.unwrap();
+        assert_eq!((texts(&answer.messages), script.calls()), (vec!["=stopped".to_owned()], 0));
+    }
+}
+
+#[tokio::test]
+async fn what_runs_is_the_call_that_was_asked_for() {
+    // An answer carries no call, so a changed copy of the request changes nothing.
+    let (messages, requests) = asked(calls([("pay", "1")])).await;
+    let mut changed = requests[0].clone();
+    changed.call.arguments = "1000000".to_owned();
+    let (log, script) = (Log::default(), Script::new(["done"]));
+    go_on(&log, &script, messages, responses([changed.approve()]), false).await.unwrap();
+    assert_eq!(log.take(), ["1"]);
+}
+
+#[tokio::test]
+async fn rejections_are_no_failures_and_approved_calls_are_charged_to_the_budget() {
+    let (messages, requests) = asked(calls([("pay", "1"), ("look", "2")])).await;
+    let log = Log::default();
+    let tool_loop = tools(&log).max_failing_rounds(0).call_budget(Some(0));
+    let script = Script::new(["done"]);
+    let mut messages = messages;
+    messages.push(Arc::new(responses([requests[0].reject(""), requests[1].approve()])));
+    let request = ChatRequest::new(messages.into_iter().collect::<tower_chat::core::Messages>());
+    let answer = ask(&tool_loop, &script, request).await.unwrap();
+    let is_error: Vec<bool> = results(&answer).iter().map(|result| result.is_error).collect();
+    assert_eq!((is_error, log.take().len()), (vec![false, true], 0));
+}

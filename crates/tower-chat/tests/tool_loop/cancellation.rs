@@ -1,0 +1,57 @@
+//! What dropping a response, or the future of one, stops.
+
+use std::{
+    pin::{Pin, pin},
+    sync::Arc,
+};
+
+use futures_util::{FutureExt, StreamExt, future::poll_immediate};
+use tower_chat::{
+    core::ChatRequest,
+    tool::{Tool, ToolContext, tool_fn},
+};
+
+use super::script::*;
+
+/// A tool that never returns, and holds on to something that shows whether it still exists.
+fn hanging(held: Arc<()>) -> impl Tool {
+    tool_fn(definition("hang"), move |_: ToolContext| {
+        let held = held.clone();
+        async move {
+            std::future::pending::<()>().await;
+            drop(held);
+            Ok("")
+        }
+    })
+}
+
+#[tokio::test]
+async fn dropping_the_future_of_a_whole_answer_cancels_running_tools() {
+    for concurrent in [false, true] {
+        let held = Arc::new(());
+        let tool_loop = over(hanging(held.clone())).concurrent(concurrent);
+        let idle = Arc::strong_count(&held);
+        let script = Script::new([calls([("hang", ""), ("hang", "")])]);
+        {
+            let mut future = pin!(ask(&tool_loop, &script, ChatRequest::user("hi")));
+            assert!(poll_immediate(&mut future).await.is_none());
+            assert!(Arc::strong_count(&held) > idle, "a tool runs");
+        }
+        assert_eq!(Arc::strong_count(&held), idle);
+    }
+}
+
+#[tokio::test]
+async fn dropping_a_streamed_answer_cancels_running_tools() {
+    let held = Arc::new(());
+    let tool_loop = over(hanging(held.clone()));
+    let idle = Arc::strong_count(&held);
+    let script = Script::new([calls([("hang", "")])]);
+    let request = ChatRequest::user("hi").streamed();
+    let mut response = respond(&tool_loop, &script, request).await.unwrap();
+    assert!(Pin::new(&mut response).next().await.is_some(), "the call");
+    assert!(Pin::new(&mut response).next().now_or_never().is_none());
+    assert!(Arc::strong_count(&held) > idle, "a tool runs");
+    drop(response);
+    assert_eq!(Arc::strong_count(&held), idle);
+}

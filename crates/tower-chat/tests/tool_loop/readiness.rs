@@ -1,0 +1,119 @@
+//! Every call to the inner service is preceded by its own readiness, and none is held meanwhile.
+
+use std::{sync::Arc, time::Duration};
+
+use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, buffer::Buffer};
+use tower_chat::{
+    core::{Answer, ApprovalRequest, ChatRequest, ChatResponse, Message, Messages, Part, Role},
+    tool::{ToolContext, ToolOutput, Tools, tool_fn},
+    tool_loop::ToolLoop,
+};
+
+use super::script::*;
+
+/// A run that hangs fails the test instead of the test run.
+async fn within_reason<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(20), future).await.expect("a deadlock")
+}
+
+async fn answer<S>(tool_loop: &ToolLoop, inner: S, request: ChatRequest) -> Answer
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    within_reason(async {
+        let response = tool_loop.layer(inner).oneshot(request).await.unwrap();
+        response.collect().await.unwrap()
+    })
+    .await
+}
+
+/// A tool that calls the same service.
+fn asking<S>(service: S) -> impl tower_chat::tool::Tool
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    tool_fn(definition("ask").needs_approval(), move |context: ToolContext| {
+        let service = service.clone();
+        async move {
+            let nested = context.nest(ChatRequest::user("nested"));
+            let response = service.oneshot(nested).await.map_err(Into::into)?;
+            Ok(ToolOutput::from(response.collect().await?.text()))
+        }
+    })
+}
+
+#[tokio::test]
+async fn under_a_concurrency_limit_of_one() {
+    for request in both(&ChatRequest::user("hi")) {
+        let script = Script::new([calls([("echo", "1")]), Message::assistant("done")]);
+        let limited = ServiceBuilder::new().concurrency_limit(1).service(script);
+        assert_eq!(answer(&over(echo()), limited, request).await.text(), "done");
+    }
+}
+
+#[tokio::test]
+async fn under_a_buffer_of_one_and_a_limit_of_one() {
+    for request in both(&ChatRequest::user("hi")) {
+        let script = Script::new([calls([("echo", "1")]), Message::assistant("done")]);
+        let limited = ServiceBuilder::new().concurrency_limit(1).service(script);
+        let buffered = Buffer::new(limited, 1);
+        assert_eq!(answer(&over(echo()), buffered, request).await.text(), "done");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_may_call_the_same_service_at_a_limit_of_one() {
+    for request in both(&ChatRequest::user("hi")) {
+        let script = Script::new([
+            calls([("ask", "")]),
+            Message::assistant("inner"),
+            Message::assistant("done"),
+        ]);
+        let limited = ServiceBuilder::new().concurrency_limit(1).service(script);
+        let nested = limited.clone();
+        let tool = tool_fn(definition("ask"), move |_| {
+            let nested = nested.clone();
+            async move {
+                let response = nested.oneshot(ChatRequest::user("nested")).await?;
+                Ok(ToolOutput::from(response.collect().await?.text()))
+            }
+        });
+        let answer = answer(&over(tool), limited, request).await;
+        assert_eq!(texts(&answer.messages), ["ask()", "=inner", "done"]);
+    }
+}
+
+#[tokio::test]
+async fn an_approved_tool_may_call_the_same_service_before_the_first_service_call() {
+    let script = Script::new([
+        calls([("ask", "")]),
+        Message::assistant("inner"),
+        Message::assistant("done"),
+    ]);
+    let limited = ServiceBuilder::new().concurrency_limit(1).service(script);
+    let tool_loop = ToolLoop::new(Tools::new().with(asking(limited.clone())));
+    let asked = answer(&tool_loop, limited.clone(), ChatRequest::user("hi")).await;
+    let responses: Vec<Part> =
+        asked.approval_requests().map(ApprovalRequest::approve).map(Part::from).collect();
+    let mut messages: Vec<Arc<Message>> = vec![Message::user("hi").into()];
+    messages.extend(asked.messages);
+    messages.push(Message::new(Role::User, responses).into());
+    let request = ChatRequest::new(messages.into_iter().collect::<Messages>());
+    let answer = answer(&tool_loop, limited, request).await;
+    assert_eq!(texts(&answer.messages), ["=inner", "done"]);
+}
+
+#[tokio::test]
+async fn the_service_promised_to_a_call_is_the_one_that_takes_it() {
+    // The script panics where it is called without being ready; so does a clone of a ready one.
+    let script = Script::new(["a", "b"]);
+    let mut service = over(echo()).layer(script.clone());
+    for text in ["a", "b"] {
+        let response = service.ready().await.unwrap().call(ChatRequest::user("hi")).await.unwrap();
+        assert_eq!(response.collect().await.unwrap().text(), text);
+    }
+}

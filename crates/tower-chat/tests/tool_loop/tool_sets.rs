@@ -1,0 +1,75 @@
+//! Sets of tools: what is declared, and how it may change.
+
+use tower_chat::{
+    core::{ChatOptions, ChatRequest, ConversationKey, Message, ToolDefinition},
+    tool::{RunAncestry, SharedTools, ToolContext, ToolSource, Tools, tool_fn},
+    tool_loop::ToolLoop,
+};
+
+use super::script::*;
+
+fn declared(request: &ChatRequest) -> Vec<String> {
+    request.options.tools.iter().map(|tool| tool.name.clone()).collect()
+}
+
+#[tokio::test]
+async fn the_callers_tools_and_the_sets_are_declared_and_the_set_wins() {
+    let mut options = ChatOptions::default();
+    options.tools = vec![definition("callers"), ToolDefinition::new("echo", "x", true.into())];
+    let script = Script::new(["done"]);
+    let request = ChatRequest::user("hi").with_options(options);
+    ask(&over(echo()), &script, request).await.unwrap();
+    let request = &script.requests()[0];
+    assert_eq!(declared(request), ["callers", "echo"]);
+    assert_eq!(request.options.tools[1], definition("echo"));
+}
+
+#[tokio::test]
+async fn the_set_may_change_between_rounds() {
+    for request in both(&ChatRequest::user("hi")) {
+        let shared = SharedTools::default();
+        let (changed, log) = (shared.clone(), Log::default());
+        let learned = log.clone();
+        shared.set(Tools::new().with(tool_fn(definition("learn"), move |_| {
+            let tool = learned.tool(definition("learned"));
+            changed.update(|_| Tools::new().with(tool));
+            async { Ok("ok") }
+        })));
+        let script = Script::new([
+            // The set changes under the second call, which runs with what the model was told.
+            calls([("learn", ""), ("learn", "")]),
+            calls([("learned", "1"), ("learn", "")]),
+            Message::assistant("done"),
+        ]);
+        let answer = ask(&ToolLoop::new(shared.clone()), &script, request).await.unwrap();
+        assert_eq!(declared(&script.requests()[0]), ["learn"]);
+        assert_eq!(declared(&script.requests()[1]), ["learned"]);
+        assert_eq!(texts(&answer.messages)[1], "=ok =ok");
+        assert_eq!(log.take(), ["1"]);
+        assert!(results(&answer)[3].is_error, "no longer there");
+        assert_eq!(shared.tools().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_nested_request_carries_the_conversations_it_must_not_touch() {
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(None));
+    let nested = seen.clone();
+    let tool = tool_fn(definition("t"), move |context: ToolContext| {
+        let request = ChatRequest::user("x").in_conversation(ConversationKey::new("s", "outer"));
+        *nested.lock().unwrap() = Some(context.nest(request));
+        async { Ok("") }
+    });
+    let script = Script::new([calls([("t", "")]), Message::assistant("done")]);
+    let outer = RunAncestry::new().inside(ConversationKey::new("s", "outer"));
+    let request = ChatRequest::user("hi")
+        .in_conversation(ConversationKey::new("s", "inner"))
+        .with_extension(outer);
+    ask(&over(tool), &script, request).await.unwrap();
+    let nested = seen.lock().unwrap().take().unwrap();
+    let ancestry = RunAncestry::of(&nested);
+    assert!(ancestry.contains(&ConversationKey::new("s", "inner")));
+    assert!(ancestry.contains(&ConversationKey::new("s", "outer")));
+    let error = RunAncestry::check(&nested).unwrap_err();
+    assert_eq!(error.key, ConversationKey::new("s", "outer"));
+}
