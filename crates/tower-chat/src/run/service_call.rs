@@ -25,6 +25,8 @@ pub(crate) struct OpenCall {
     /// The replay of everything up to and with the inputs.
     replay: Replay,
     options: Arc<ChatOptions>,
+    /// The place in the store's queue; `None` once nothing is to be stored any more. A caller who
+    /// goes away while it is waited for does not wait, and what tools have done is not lost.
     slot: Option<Result<Slot, StoreError>>,
 }
 
@@ -99,7 +101,7 @@ impl Run {
             inputs,
             replay,
             options: request.options.clone(),
-            slot: None,
+            slot: Some(Ok(Slot::unbounded())),
         })))
     }
 
@@ -178,7 +180,13 @@ impl OpenCall {
     ///
     /// If the store takes no more writes and the policy is to fail.
     pub(crate) async fn reserve(&mut self) -> Result<(), PersistenceError> {
-        self.slot = Some(self.run.reserve().await?);
+        match self.run.reserve().await {
+            Ok(slot) => self.slot = Some(slot),
+            Err(error) => {
+                self.slot = None;
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
