@@ -351,9 +351,10 @@ async fn the_conversation_goes_on_after_a_cancellation() {
                 assert_eq!(messages.last().unwrap(), "assistant hello");
                 assert_eq!(messages.len(), if mode == PerRun { 2 } else { 3 });
                 let history = store.inner().load(&key()).await.unwrap();
-                let valid = history.messages.iter().all(|message: &std::sync::Arc<Message>| {
-                    message.id.is_some()
-                });
+                let valid = history
+                    .messages
+                    .iter()
+                    .all(|message: &std::sync::Arc<Message>| message.id.is_some());
                 assert!(valid);
             }
         }
