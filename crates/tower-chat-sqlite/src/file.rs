@@ -173,16 +173,8 @@ impl StoreFile {
     fn open_current_writer(&self, create: bool) -> Result<Connection, OpenError> {
         let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            match self.try_open_current_writer(flags) {
-                // Changing to WAL mode does not wait for other connections by itself.
-                Err(OpenError::Locked { .. }) if Instant::now() < deadline => {
-                    thread::sleep(Duration::from_millis(5));
-                }
-                outcome => return outcome,
-            }
-        }
+        // Changing to WAL mode does not always wait for other connections by itself.
+        while_locked(PATIENCE, || self.try_open_current_writer(flags))
     }
 
     fn try_open_current_writer(&self, flags: OpenFlags) -> Result<Connection, OpenError> {
@@ -247,5 +239,21 @@ impl StoreFile {
                 failure.open_error()
             }
         })
+    }
+}
+
+/// Tries again while another process holds the file, up to a time.
+pub(crate) fn while_locked<T>(
+    patience: Duration,
+    mut attempt: impl FnMut() -> Result<T, OpenError>,
+) -> Result<T, OpenError> {
+    let deadline = Instant::now() + patience;
+    loop {
+        match attempt() {
+            Err(OpenError::Locked { .. }) if Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(5));
+            }
+            outcome => return outcome,
+        }
     }
 }

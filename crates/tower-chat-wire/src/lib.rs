@@ -4,9 +4,11 @@
 //! and back. Nothing here talks to a network; leaf clients and transcript tools build on it.
 //!
 //! - [`openai_chat`]: the messages of OpenAI Chat Completions, and of everything compatible with it.
+//! - [`validate`]: whether the provider of a wire would accept a conversation.
 
 mod error;
 mod fields;
 pub mod openai_chat;
+pub mod validate;
 
 pub use self::error::WireError;

@@ -15,7 +15,11 @@ use tower_chat_core::{
 };
 
 use super::{Fixture, first, hold_the_lead, is_open, key, run, unbounded, write};
-use crate::submission::Submission;
+use crate::{
+    OpenError,
+    file::{PATIENCE, while_locked},
+    submission::Submission,
+};
 
 fn is_retryable(error: &AppendError) -> bool {
     matches!(error.source, StoreError::Backend { retryable: true, .. })
@@ -285,4 +289,21 @@ async fn writes_tried_one_by_one_do_not_each_wait_for_a_locked_file() {
         assert!(error.completed == 0 && is_retryable(&error), "{error:?}");
     }
     assert_eq!(begun.load(Ordering::Relaxed), 2, "the group, and the first of it");
+}
+
+#[test]
+fn opening_is_tried_again_while_the_file_is_locked_and_not_for_other_reasons() {
+    let locked = || OpenError::Locked { path: "chat.db".into(), source: "locked".into() };
+    let attempts = |patience, mut outcomes: Vec<Result<(), OpenError>>| {
+        let before = outcomes.len();
+        let outcome = while_locked(patience, || outcomes.remove(0));
+        (outcome, before - outcomes.len())
+    };
+    let (outcome, tried) = attempts(PATIENCE, vec![Err(locked()), Err(locked()), Ok(())]);
+    assert!(outcome.is_ok() && tried == 3);
+    let missing = OpenError::Missing { path: "chat.db".into() };
+    let (outcome, tried) = attempts(PATIENCE, vec![Err(missing), Ok(())]);
+    assert!(matches!(outcome, Err(OpenError::Missing { .. })) && tried == 1);
+    let (outcome, tried) = attempts(Duration::ZERO, vec![Err(locked()), Ok(())]);
+    assert!(outcome.unwrap_err().is_retryable() && tried == 1);
 }

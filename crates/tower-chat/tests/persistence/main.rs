@@ -2,5 +2,7 @@
 //! the store wherever a run stops.
 
 mod common;
+mod matrix;
 mod per_run;
 mod per_service_call;
+mod stack_errors;

@@ -1,1 +1,383 @@
+//! Per-service-call mode: every call that succeeds is durable before its caller sees its end.
 
+use std::sync::{Arc, Mutex};
+
+use futures_util::StreamExt;
+use tower::Layer;
+use tower_chat::{
+    PerRunPersistence, PerServiceCallPersistence, ToolLoop,
+    core::{
+        BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationId, Message, MessageId,
+        store::HistoryStore,
+    },
+};
+use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+
+use crate::common::*;
+
+#[tokio::test]
+async fn every_service_call_is_stored_before_the_next_one_is_made() {
+    for streamed in BOTH_WAYS {
+        let (store, counts) = (store(), Arc::new(Mutex::new(Vec::new())));
+        let leaf = ScriptedLeaf::new([
+            noting(&store, &counts, calls([("look", "c1")])),
+            noting(&store, &counts, calls([("look", "c2")])),
+            noting(&store, &counts, Step::text("there")),
+        ]);
+        send(&agent(&leaf, &store, PerServiceCall), ask("where?", streamed)).await.unwrap();
+        assert_eq!(*counts.lock().unwrap(), [0, 2, 4]);
+        assert_eq!(store.appends(), 3);
+        let all = [
+            "user where?",
+            "assistant look#c1",
+            "tool c1=looked",
+            "assistant look#c2",
+            "tool c2=looked",
+            "assistant there",
+        ];
+        assert_eq!(stored(&store).await, all, "nothing is stored twice");
+        for (call, shown) in [1, 3, 5].into_iter().enumerate() {
+            assert_eq!(seen(&leaf, call), all[..shown]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn each_append_holds_the_new_inputs_and_the_response_of_one_call() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
+        let request = ask("where?", streamed);
+        let run = request.conversation().unwrap().run;
+        send(&agent(&leaf, &store, PerServiceCall), request).await.unwrap();
+        let writes = store.writes();
+        let of_write = |write: usize| shorts(writes[write].messages());
+        assert_eq!(of_write(0), ["user where?", "assistant look#c1"]);
+        assert_eq!(of_write(1), ["tool c1=looked", "assistant there"]);
+        let ids: Vec<_> = writes.iter().map(|write| write.id()).collect();
+        assert_eq!(ids, [0, 2].map(|index| MessageId { run, index }));
+    }
+}
+
+#[tokio::test]
+async fn the_history_is_loaded_once_a_run_and_extended_in_memory() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf = ScriptedLeaf::new([
+            Step::text("hello"),
+            calls([("look", "c1")]),
+            calls([("look", "c2")]),
+            Step::text("there"),
+        ]);
+        let client = agent(&leaf, &store, PerServiceCall);
+        send(&client, ask("hi", streamed)).await.unwrap();
+        let (heads, loads) = (store.heads(), store.loads());
+        send(&client, ask("where?", streamed)).await.unwrap();
+        assert_eq!((store.heads() - heads, store.loads() - loads), (1, 1));
+        assert_eq!(seen(&leaf, 3).len(), 7);
+        assert_eq!(seen(&leaf, 3)[..3], ["user hi", "assistant hello", "user where?"]);
+    }
+}
+
+#[tokio::test]
+async fn the_answer_carries_every_message_with_its_stored_id_and_what_was_saved() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
+        let answer =
+            send(&agent(&leaf, &store, PerServiceCall), ask("where?", streamed)).await.unwrap();
+        let history = store.inner().load(&key()).await.unwrap();
+        assert_eq!(answer.messages.len(), 3);
+        assert!(history.messages.iter_from(1).eq(&answer.messages));
+        let saved = answer.finish.saved.unwrap();
+        assert_eq!((saved.messages, saved.unsaved), (4, 0));
+    }
+}
+
+#[tokio::test]
+async fn messages_queued_during_the_run_are_stored_with_the_call_that_carries_them() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let store = store();
+            let mut request = ask("hi", streamed);
+            let handle = request.run_handle();
+            let leaf = ScriptedLeaf::new([
+                Step::respond(move |_| {
+                    handle.queue(Message::user("and in French"));
+                    Step::text("hello")
+                }),
+                Step::text("bonjour"),
+            ]);
+            let answer = send(&agent(&leaf, &store, mode), request).await.unwrap();
+            let all = ["user hi", "assistant hello", "user and in French", "assistant bonjour"];
+            assert_eq!(stored(&store).await, all);
+            assert_eq!(seen(&leaf, 1), all[..3]);
+            assert_eq!(shorts(&answer.messages), all[1..]);
+        }
+    }
+}
+
+/// A layer that keeps what passes it: conversation ids of requests going down, of answers coming up.
+#[derive(Clone, Default)]
+struct Ids(Arc<Mutex<Vec<Option<ConversationId>>>>);
+
+impl Ids {
+    fn note(&self, id: &Option<ConversationId>) {
+        self.0.lock().unwrap().push(id.clone());
+    }
+
+    fn seen(&self) -> Vec<Option<ConversationId>> {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn around(&self, client: Client) -> Client {
+        let ids = self.clone();
+        boxed(tower::service_fn(move |request: ChatRequest| {
+            let (ids, client) = (ids.clone(), client.clone());
+            async move {
+                let response = head(&client, request).await?;
+                let updates = response.map(move |update| {
+                    if let Ok(ChatUpdate::Finish(finish)) = &update {
+                        ids.note(&finish.conversation_id);
+                    }
+                    update
+                });
+                Ok::<_, BoxError>(ChatResponse::forward(updates))
+            }
+        }))
+    }
+}
+
+#[tokio::test]
+async fn the_sentinel_is_between_persister_and_loop_and_nowhere_else() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
+        let ids = Ids::default();
+        let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+        let looped = ToolLoop::new(tools(&Ran::default())).layer(ids.around(boxed(below)));
+        let client =
+            boxed(PerRunPersistence::new(store.clone()).mode(PerServiceCall).layer(looped));
+        let answer = send(&client, ask("where?", streamed)).await.unwrap();
+
+        let sentinel = Some(ConversationId::LocalHistory);
+        assert_eq!(ids.seen(), [sentinel.clone(), sentinel], "it is set on every response");
+        assert!(leaf.requests().iter().all(|request| request.conversation_id.is_none()));
+        assert_eq!(answer.finish.conversation_id, None, "the caller never sees it");
+        assert_eq!(service_id(&store).await, None, "it is never stored");
+    }
+}
+
+#[tokio::test]
+async fn per_run_mode_has_no_sentinel_at_all() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
+        let ids = Ids::default();
+        let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+        let looped = ToolLoop::new(tools(&Ran::default())).layer(ids.around(boxed(below)));
+        let client = boxed(PerRunPersistence::new(store.clone()).layer(looped));
+        let answer = send(&client, ask("where?", streamed)).await.unwrap();
+        assert_eq!(ids.seen(), [None, None]);
+        assert_eq!(answer.finish.conversation_id, None);
+    }
+}
+
+#[tokio::test]
+async fn a_caller_who_puts_the_sentinel_on_its_request_gets_an_ordinary_run() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let store = store();
+            let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
+            let client = agent(&leaf, &store, mode);
+            send(&client, ask("hi", streamed)).await.unwrap();
+            let mut request = ask("where?", streamed);
+            request.conversation_id = Some(ConversationId::LocalHistory);
+            send(&client, request).await.unwrap();
+            assert_eq!(seen(&leaf, 1), ["user hi", "assistant hello", "user where?"], "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_append_is_done_before_the_caller_sees_the_last_update() {
+    for mode in BOTH_MODES {
+        let store = store();
+        let leaf = ScriptedLeaf::new([Step::text("hello")]);
+        store.hold_appends();
+        let mut response = head(&agent(&leaf, &store, mode), ask("hi", true)).await.unwrap();
+        let mut deltas = 0;
+        loop {
+            tokio::select! {
+                biased;
+                update = response.next() => match update {
+                    Some(Ok(ChatUpdate::TextDelta(_))) => deltas += 1,
+                    other => panic!("shown before it is durable: {other:?}"),
+                },
+                () = store.holding(1) => break,
+            }
+        }
+        assert!(deltas > 0, "deltas pass through live");
+        store.release_appends();
+        let rest: Vec<_> = response.map(Result::unwrap).collect().await;
+        assert!(matches!(rest[..], [ChatUpdate::Message(_), ChatUpdate::Finish(_)]), "{rest:?}");
+        assert_eq!(count_now(&store), 2);
+    }
+}
+
+#[tokio::test]
+async fn a_whole_answer_waits_until_it_is_durable() {
+    for mode in BOTH_MODES {
+        let store = store();
+        let leaf = ScriptedLeaf::new([Step::text("hello")]);
+        store.hold_appends();
+        let client = agent(&leaf, &store, mode);
+        let call = tokio::spawn(async move { send(&client, ask("hi", false)).await });
+        store.holding(1).await;
+        assert!(!call.is_finished());
+        store.release_appends();
+        assert_eq!(call.await.unwrap().unwrap().text(), "hello");
+    }
+}
+
+#[tokio::test]
+async fn deltas_pass_through_while_the_answer_is_coming() {
+    for mode in BOTH_MODES {
+        let gate = Gate::closed();
+        let leaf = ScriptedLeaf::new([Step::text("hello").waits_after(1, &gate)]);
+        let mut response = head(&agent(&leaf, &store(), mode), ask("hi", true)).await.unwrap();
+        let first = response.next().await.unwrap().unwrap();
+        assert_eq!(first, ChatUpdate::TextDelta("he".into()));
+        gate.open();
+        assert_eq!(response.collect().await.unwrap().text(), "hello");
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_fails_stores_no_inputs_and_keeps_the_calls_before_it() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf = ScriptedLeaf::new([Step::error("overloaded"), Step::text("hello")]);
+        let client = agent(&leaf, &store, PerServiceCall);
+        send(&client, ask("hi", streamed)).await.unwrap_err();
+        assert_eq!(stored(&store).await, [""; 0]);
+        send(&client, ask("hi again", streamed)).await.unwrap();
+        assert_eq!(stored(&store).await, ["user hi again", "assistant hello"]);
+    }
+}
+
+#[tokio::test]
+async fn results_of_tools_that_ran_survive_a_failing_call_by_policy() {
+    for streamed in BOTH_WAYS {
+        for failing in [
+            || Step::error("overloaded"),
+            || Step::text("half").fails_after(1, "reset"),
+            || Step::text("half").cut_off_after(1),
+        ] {
+            for keep in [true, false] {
+                let (store, ran) = (store(), Ran::default());
+                let leaf =
+                    ScriptedLeaf::new([calls([("look", "c1")]), failing(), Step::text("there")]);
+                let policy = policy().keep_results_of_failed_call(keep);
+                let client = stack(leaf.clone(), &store, PerServiceCall, policy, tools(&ran));
+                let mut request = ask("where?", streamed);
+                let handle = request.run_handle();
+                handle.queue(Message::user("quick"));
+                send(&client, request).await.unwrap_err();
+                let start = ["user where?", "user quick", "assistant look#c1", "tool c1=looked"];
+                let kept = if keep { 4 } else { 3 };
+                assert_eq!(stored(&store).await, start[..kept]);
+
+                send(&client, ask("well?", streamed)).await.unwrap();
+                let mut expected: Vec<_> = start.to_vec();
+                if !keep {
+                    // Without its result the call is dangling, and left out.
+                    expected.truncate(2);
+                }
+                expected.push("user well?");
+                assert_eq!(seen(&leaf, 2), expected);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn other_inputs_of_a_failing_call_are_not_stored_beside_the_results() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let mut request = ask("where?", streamed);
+        let handle = request.run_handle();
+        let queueing = handle.clone();
+        let leaf = ScriptedLeaf::new([
+            Step::respond(move |_| {
+                queueing.queue(Message::user("quick"));
+                calls([("look", "c1")])
+            }),
+            Step::error("overloaded"),
+        ]);
+        send(&agent(&leaf, &store, PerServiceCall), request).await.unwrap_err();
+        let all = ["user where?", "assistant look#c1", "tool c1=looked"];
+        assert_eq!(stored(&store).await, all);
+        assert_eq!(handle.take_queued().len(), 1, "what was queued can be sent again");
+    }
+}
+
+#[tokio::test]
+async fn a_crash_between_calls_leaves_a_history_that_replays() {
+    let store = store();
+    let gate = Gate::closed();
+    let leaf = ScriptedLeaf::new([calls([("look", "c1"), ("wait", "c2")]), Step::text("there")]);
+    let tools = tools_with_gate(&Ran::default(), &gate);
+    let client = stack(leaf.clone(), &store, PerServiceCall, policy(), tools);
+    let call = tokio::spawn({
+        let client = client.clone();
+        async move { send(&client, ask("where?", false)).await }
+    });
+    gate.reached(1).await;
+    // A copy of what a killed process would leave behind.
+    let left = stored(&store).await;
+    assert_eq!(left, ["user where?", "assistant look#c1 wait#c2"]);
+    call.abort();
+    let _ = call.await;
+    send(&client, ask("well?", false)).await.unwrap();
+    let shown = seen(&leaf, 1);
+    assert_eq!(shown.first().unwrap(), "user where?");
+    assert_eq!(shown.last().unwrap(), "user well?");
+    assert!(!shown.iter().any(|message| message.contains("wait#c2")), "{shown:?}");
+}
+
+#[tokio::test]
+async fn an_answer_of_several_messages_is_stored_whole() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let store = store();
+            let several = Step::answer(
+                [Message::assistant("let me look"), call_message([("look", "c1")])],
+                tower_chat::core::Finish::stop(),
+            );
+            let leaf = ScriptedLeaf::new([several, Step::text("there")]);
+            send(&agent(&leaf, &store, mode), ask("where?", streamed)).await.unwrap();
+            let all = [
+                "user where?",
+                "assistant let me look",
+                "assistant look#c1",
+                "tool c1=looked",
+                "assistant there",
+            ];
+            assert_eq!(stored(&store).await, all);
+            assert_eq!(seen(&leaf, 1), all[..4]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_without_messages_stores_its_input() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let store = store();
+            let leaf = ScriptedLeaf::new([Step::answer([], tower_chat::core::Finish::stop())]);
+            send(&agent(&leaf, &store, mode), ask("hi", streamed)).await.unwrap();
+            assert_eq!(stored(&store).await, ["user hi"]);
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What is wrong with a conversation.
+
+use std::fmt;
+
+use super::{Rule, Wire};
+
+/// A conversation that its provider would refuse.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct InvalidTranscript {
+    first: Box<Violation>,
+    more: Vec<Violation>,
+}
+
+impl InvalidTranscript {
+    pub(super) fn new(first: Violation, more: Vec<Violation>) -> Self {
+        Self { first: Box::new(first), more }
+    }
+
+    /// The first thing that is wrong.
+    pub fn first(&self) -> &Violation {
+        &self.first
+    }
+
+    /// Everything that is wrong, in the order in which it was found. One fault often breaks
+    /// several rules.
+    pub fn violations(&self) -> impl Iterator<Item = &Violation> {
+        std::iter::once(&*self.first).chain(&self.more)
+    }
+}
+
+impl fmt::Display for InvalidTranscript {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.first)?;
+        match self.more.len() {
+            0 => Ok(()),
+            more => write!(f, " (and {more} more)"),
+        }
+    }
+}
+
+impl std::error::Error for InvalidTranscript {}
+
+/// One place of a conversation that breaks one rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Violation {
+    /// The wire.
+    pub wire: Wire,
+    /// The rule.
+    pub rule: Rule,
+    /// The message's index in the body's list of messages, items or contents; 0 if the list itself
+    /// is missing.
+    pub message: usize,
+    /// The call, where the rule is about one.
+    pub call: Option<CallPlace>,
+    /// What the provider says about it.
+    pub says: &'static str,
+    /// Where the provider says so.
+    pub source: &'static str,
+}
+
+/// A call or result inside a message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallPlace {
+    /// Its index in the message's list of calls, blocks or parts; 0 where the message is the call
+    /// or result itself.
+    pub index: usize,
+    /// The call's id as it came; `None` where there is none.
+    pub id: Option<String>,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}[{}]", self.wire, self.wire.conversation_field(), self.message)?;
+        match &self.call {
+            Some(CallPlace { index, id: Some(id) }) => write!(f, ", call {index} (id {id:?})")?,
+            Some(CallPlace { index, id: None }) => write!(f, ", call {index} (no id)")?,
+            None => {}
+        }
+        write!(f, " breaks the rule that {}: {} [{}]", self.rule, self.says, self.source)
+    }
+}

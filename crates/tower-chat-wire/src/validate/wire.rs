@@ -1,0 +1,111 @@
+//! The wires that can be checked.
+
+use std::{fmt, str::FromStr};
+
+use super::{
+    Citation, anthropic, bedrock_converse, cohere, gemini, ollama, openai_chat, openai_responses,
+};
+
+/// A provider's format of requests.
+///
+/// ```
+/// use tower_chat_wire::validate::Wire;
+/// assert_eq!("bedrock-converse".parse(), Ok(Wire::BedrockConverse));
+/// assert_eq!(Wire::OpenAiChat.to_string(), "openai-chat");
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum Wire {
+    /// OpenAI Chat Completions, and everything compatible with it.
+    OpenAiChat,
+    /// OpenAI Responses.
+    OpenAiResponses,
+    /// Anthropic Messages, at Anthropic and elsewhere.
+    Anthropic,
+    /// Gemini's `generateContent`, in the Gemini API and in Vertex AI.
+    Gemini,
+    /// Amazon Bedrock Converse.
+    BedrockConverse,
+    /// Ollama's own `/api/chat`.
+    Ollama,
+    /// Cohere's Chat API, version 2.
+    Cohere,
+}
+
+impl Wire {
+    /// Every wire.
+    pub const ALL: [Self; 7] = [
+        Self::OpenAiChat,
+        Self::OpenAiResponses,
+        Self::Anthropic,
+        Self::Gemini,
+        Self::BedrockConverse,
+        Self::Ollama,
+        Self::Cohere,
+    ];
+
+    /// The wire's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::OpenAiChat => "openai-chat",
+            Self::OpenAiResponses => "openai-responses",
+            Self::Anthropic => "anthropic",
+            Self::Gemini => "gemini",
+            Self::BedrockConverse => "bedrock-converse",
+            Self::Ollama => "ollama",
+            Self::Cohere => "cohere",
+        }
+    }
+
+    /// The rules of this wire, with what its provider says and where.
+    pub fn rules(self) -> &'static [Citation] {
+        match self {
+            Self::OpenAiChat => openai_chat::RULES,
+            Self::OpenAiResponses => openai_responses::RULES,
+            Self::Anthropic => anthropic::RULES,
+            Self::Gemini => gemini::RULES,
+            Self::BedrockConverse => bedrock_converse::RULES,
+            Self::Ollama => ollama::RULES,
+            Self::Cohere => cohere::RULES,
+        }
+    }
+
+    /// The field of a request body that holds the conversation.
+    pub fn conversation_field(self) -> &'static str {
+        match self {
+            Self::OpenAiResponses => "input",
+            Self::Gemini => "contents",
+            Self::OpenAiChat
+            | Self::Anthropic
+            | Self::BedrockConverse
+            | Self::Ollama
+            | Self::Cohere => "messages",
+        }
+    }
+}
+
+impl fmt::Display for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// The text names no wire that can be checked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no wire is called {name:?}; there are {}", Wire::ALL.map(Wire::name).join(", "))]
+#[non_exhaustive]
+pub struct UnknownWire {
+    /// The text.
+    pub name: String,
+}
+
+impl FromStr for Wire {
+    type Err = UnknownWire;
+
+    fn from_str(name: &str) -> Result<Self, UnknownWire> {
+        Self::ALL
+            .into_iter()
+            .find(|wire| wire.name() == name)
+            .ok_or_else(|| UnknownWire { name: name.to_owned() })
+    }
+}

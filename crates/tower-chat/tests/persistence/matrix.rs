@@ -1,0 +1,309 @@
+//! The configuration matrix, one test per row, and what the builder refuses.
+
+use tower::{Layer, Service, util::BoxCloneSyncService};
+use tower_chat::{
+    BuildError, ChatPipeline, MissingPersister, PerRunPersistence, PerServiceCallPersistence,
+    PersistenceError, PersistenceMode, ToolLoop, Tools,
+    core::{BoxError, ChatRequest, ChatResponse, MemoryStore},
+};
+use tower_chat_testkit::{ScriptedLeaf, Step};
+
+use crate::common::*;
+
+const WHOLE_RUN: [&str; 4] =
+    ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+
+fn one_round() -> ScriptedLeaf {
+    ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")])
+}
+
+fn pipeline(builder: tower_chat::ChatPipelineBuilder<impl Leaf>) -> Client {
+    boxed(builder.build().unwrap())
+}
+
+trait Leaf:
+    Service<ChatRequest, Response = ChatResponse, Error = BoxError, Future: Send>
+    + Clone
+    + Send
+    + Sync
+    + 'static
+{
+}
+impl<S> Leaf for S where
+    S: Service<ChatRequest, Response = ChatResponse, Error = BoxError, Future: Send>
+        + Clone
+        + Send
+        + Sync
+        + 'static
+{
+}
+
+/// A user's own stack: a tool loop over the layer under test.
+fn own_stack(leaf: &ScriptedLeaf, store: &Store, ran: &Ran) -> Client {
+    let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+    boxed(ToolLoop::new(tools(ran)).layer(below))
+}
+
+fn own_stack_without_persister(leaf: &ScriptedLeaf, ran: &Ran) -> Client {
+    boxed(ToolLoop::new(tools(ran)).layer(leaf.clone()))
+}
+
+#[tokio::test]
+async fn row_1_own_layers_per_run_appends_once_at_the_end() {
+    for streamed in BOTH_WAYS {
+        let (store, leaf) = (store(), one_round());
+        let builder = ChatPipeline::builder(leaf.clone()).tools(tools(&Ran::default()));
+        let client = pipeline(builder.history(store.clone()));
+        send(&client, ask("where?", streamed)).await.unwrap();
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+        assert_eq!(store.appends(), 1, "per run is the default");
+    }
+}
+
+#[tokio::test]
+async fn row_2_own_layers_per_service_call_appends_each_call() {
+    for streamed in BOTH_WAYS {
+        let (store, leaf) = (store(), one_round());
+        let builder = ChatPipeline::builder(leaf.clone()).tools(tools(&Ran::default()));
+        let client = pipeline(builder.history(store.clone()).persistence(PerServiceCall));
+        send(&client, ask("where?", streamed)).await.unwrap();
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+        assert_eq!(store.appends(), 2);
+    }
+}
+
+#[tokio::test]
+async fn row_3_client_as_is_per_run_appends_once_at_the_end() {
+    for streamed in BOTH_WAYS {
+        for holds_persister in [false, true] {
+            let (store, leaf, ran) = (store(), one_round(), Ran::default());
+            let own = match holds_persister {
+                true => own_stack(&leaf, &store, &ran),
+                false => own_stack_without_persister(&leaf, &ran),
+            };
+            let builder = ChatPipeline::builder(own).use_client_as_is(true);
+            let client = pipeline(builder.history(store.clone()).persistence(PerRun));
+            send(&client, ask("where?", streamed)).await.unwrap();
+            assert_eq!(stored(&store).await, WHOLE_RUN);
+            assert_eq!(store.appends(), 1);
+            assert_eq!(leaf.requests()[0].options.tools.len(), tools(&ran).len(), "one loop only");
+        }
+    }
+}
+
+#[tokio::test]
+async fn row_4_client_as_is_per_service_call_leaves_writing_to_the_clients_own_layer() {
+    for streamed in BOTH_WAYS {
+        let (store, leaf) = (store(), one_round());
+        let own = own_stack(&leaf, &store, &Ran::default());
+        let policy = policy().on_missing_persister(MissingPersister::Fail);
+        let builder = ChatPipeline::builder(own).use_client_as_is(true).policy(policy);
+        let client = pipeline(builder.history(store.clone()).persistence(PerServiceCall));
+        let logged = logged();
+        send(&client, ask("where?", streamed)).await.unwrap();
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+        assert_eq!(store.appends(), 2, "the end of the run is not appended again");
+        assert_eq!(logged.lines("WARN"), 0);
+    }
+}
+
+#[tokio::test]
+async fn row_4_without_the_layer_warns_once_and_stores_nothing() {
+    for streamed in BOTH_WAYS {
+        let (store, leaf, ran) = (store(), one_round(), Ran::default());
+        let own = own_stack_without_persister(&leaf, &ran);
+        let builder = ChatPipeline::builder(own).use_client_as_is(true);
+        let client = pipeline(builder.history(store.clone()).persistence(PerServiceCall));
+        let logged = logged();
+        let answer = send(&client, ask("where?", streamed)).await.unwrap();
+        assert_eq!(answer.text(), "there");
+        assert_eq!(stored(&store).await, [""; 0]);
+        assert_eq!(logged.lines("put PerServiceCallPersistence between"), 1);
+        assert_eq!(answer.finish.saved.unwrap().messages, 0, "and the answer says so");
+    }
+}
+
+#[tokio::test]
+async fn row_4_strict_without_the_layer_fails_before_any_tool_runs() {
+    for streamed in BOTH_WAYS {
+        let (store, leaf, ran) = (store(), one_round(), Ran::default());
+        let own = own_stack_without_persister(&leaf, &ran);
+        let policy = policy().on_missing_persister(MissingPersister::Fail);
+        let builder = ChatPipeline::builder(own).use_client_as_is(true).policy(policy);
+        let client = pipeline(builder.history(store.clone()).persistence(PerServiceCall));
+        let error = refused(send(&client, ask("where?", streamed)).await);
+        assert!(matches!(error, PersistenceError::PersisterMissing { .. }), "{error:?}");
+        assert_eq!(stored(&store).await, [""; 0]);
+        assert_eq!(leaf.requests().len(), 1);
+        assert_eq!(ran.names(), [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn row_4_with_a_bare_leaf_warns_or_fails() {
+    for streamed in BOTH_WAYS {
+        for missing in [MissingPersister::Warn, MissingPersister::Fail] {
+            let (store, leaf) = (store(), ScriptedLeaf::new([Step::text("hello")]));
+            let policy = policy().on_missing_persister(missing);
+            let builder = ChatPipeline::builder(leaf).use_client_as_is(true).policy(policy);
+            let client = pipeline(builder.history(store.clone()).persistence(PerServiceCall));
+            let logged = logged();
+            let result = send(&client, ask("hi", streamed)).await;
+            assert_eq!(stored(&store).await, [""; 0]);
+            match missing {
+                MissingPersister::Warn => {
+                    assert_eq!(result.unwrap().text(), "hello");
+                    assert_eq!(logged.lines("put PerServiceCallPersistence between"), 1);
+                }
+                _ => {
+                    let error = refused(result);
+                    assert!(matches!(error, PersistenceError::PersisterMissing { .. }));
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_mode_of_one_request_is_chosen_by_an_extension() {
+    for streamed in BOTH_WAYS {
+        for built in BOTH_MODES {
+            for asked in BOTH_MODES {
+                let (store, leaf) = (store(), one_round());
+                let client = agent(&leaf, &store, built);
+                send(&client, ask("where?", streamed).with_extension(asked)).await.unwrap();
+                let appends = if asked == PerRun { 1 } else { 2 };
+                assert_eq!(store.appends(), appends, "built {built:?}, asked {asked:?}");
+                assert_eq!(stored(&store).await, WHOLE_RUN);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn modes_may_change_from_run_to_run() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf =
+            ScriptedLeaf::new((0..3).flat_map(|_| [calls([("look", "c1")]), Step::text("there")]));
+        let client = agent(&leaf, &store, PerRun);
+        for mode in [PerServiceCall, PerRun, PerServiceCall] {
+            send(&client, ask("where?", streamed).with_extension(mode)).await.unwrap();
+        }
+        assert_eq!(stored(&store).await, WHOLE_RUN.repeat(3));
+        let last = seen(&leaf, 5);
+        assert_eq!(last, stored(&store).await[..11]);
+    }
+}
+
+#[tokio::test]
+async fn without_a_store_nothing_is_kept_and_no_conversation_is_needed() {
+    for streamed in BOTH_WAYS {
+        let leaf = one_round();
+        let client = pipeline(ChatPipeline::builder(leaf.clone()).tools(tools(&Ran::default())));
+        let request = ChatRequest::user("where?");
+        let request = if streamed { request.streamed() } else { request };
+        let answer = send(&client, request).await.unwrap();
+        assert_eq!(answer.text(), "there");
+        assert_eq!(answer.finish.saved, None);
+    }
+}
+
+#[tokio::test]
+async fn without_a_tool_loop_calls_go_back_to_the_caller_and_are_stored() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let (store, leaf) = (store(), one_round());
+            let builder = ChatPipeline::builder(leaf.clone()).without_tool_loop();
+            let client = pipeline(builder.history(store.clone()).persistence(mode));
+            let answer = send(&client, ask("where?", streamed)).await.unwrap();
+            assert_eq!(answer.tool_calls().count(), 1);
+            assert_eq!(answer.finish.conversation_id, None);
+            assert_eq!(stored(&store).await, WHOLE_RUN[..2]);
+        }
+    }
+}
+
+#[test]
+fn tools_for_a_client_as_is_do_not_build() {
+    let builder = || ChatPipeline::builder(one_round()).use_client_as_is(true);
+    let error = builder().tools(Tools::new()).build().unwrap_err();
+    assert_eq!(error, BuildError::ToolsForClientAsIs);
+    let error = builder().tool_loop(ToolLoop::new(Tools::new())).build().unwrap_err();
+    assert_eq!(error, BuildError::ToolsForClientAsIs);
+}
+
+#[test]
+fn tools_without_a_loop_do_not_build() {
+    let builder = ChatPipeline::builder(one_round()).without_tool_loop();
+    assert_eq!(builder.tools(Tools::new()).build().unwrap_err(), BuildError::ToolsWithoutLoop);
+}
+
+#[test]
+fn a_mode_or_a_policy_without_a_store_does_not_build() {
+    for mode in BOTH_MODES {
+        let error = ChatPipeline::builder(one_round()).persistence(mode).build().unwrap_err();
+        assert_eq!(error, BuildError::NoStore, "a mode that was asked for is not ignored");
+    }
+    let error = ChatPipeline::builder(one_round()).policy(policy()).build().unwrap_err();
+    assert_eq!(error, BuildError::NoStore);
+}
+
+#[test]
+fn two_persisters_do_not_build() {
+    let below = PerServiceCallPersistence::new(MemoryStore::new());
+    let above = PerRunPersistence::new(MemoryStore::new());
+    let twice = |result: Result<ChatPipeline, BuildError>| match result.unwrap_err() {
+        BuildError::PersisterTwice { layer } => layer,
+        other => panic!("{other:?}"),
+    };
+    for as_is in [false, true] {
+        let client = above.layer(one_round());
+        let built = ChatPipeline::builder(client).use_client_as_is(as_is);
+        assert_eq!(twice(built.history(MemoryStore::new()).build()), "PerRunPersistence");
+    }
+    let built = ChatPipeline::builder(below.layer(one_round())).history(MemoryStore::new());
+    assert_eq!(twice(built.build()), "PerServiceCallPersistence");
+    let client = ToolLoop::new(Tools::new()).layer(below.layer(one_round()));
+    let built = ChatPipeline::builder(client).history(MemoryStore::new());
+    assert_eq!(twice(built.build()), "PerServiceCallPersistence");
+
+    let built = ChatPipeline::builder(below.layer(one_round())).use_client_as_is(true);
+    assert!(built.history(MemoryStore::new()).build().is_ok());
+    assert!(ChatPipeline::builder(above.layer(one_round())).build().is_ok(), "no second one");
+}
+
+#[tokio::test]
+async fn a_persister_hidden_in_a_boxed_client_is_found_by_its_first_call() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let (store, leaf) = (store(), one_round());
+            let hidden: BoxCloneSyncService<_, _, BoxError> =
+                boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
+            let builder = ChatPipeline::builder(hidden).history(store.clone());
+            let client = pipeline(builder.persistence(mode));
+            let error = refused(send(&client, ask("hi", streamed)).await);
+            assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{mode:?}: {error:?}");
+            assert_eq!(leaf.requests().len(), 0);
+            assert_eq!(stored(&store).await, [""; 0]);
+        }
+    }
+}
+
+#[test]
+fn build_errors_say_why_and_what_to_do() {
+    for error in [
+        BuildError::ToolsForClientAsIs,
+        BuildError::ToolsWithoutLoop,
+        BuildError::NoStore,
+        BuildError::PersisterTwice { layer: "PerRunPersistence" },
+    ] {
+        let text = error.to_string();
+        assert!(text.contains(": ") && text.len() > 40, "{text}");
+    }
+}
+
+#[test]
+fn the_default_mode_is_per_run() {
+    assert_eq!(PersistenceMode::default(), PerRun);
+}

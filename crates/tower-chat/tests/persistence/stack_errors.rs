@@ -1,0 +1,278 @@
+//! Stacks that cannot work are told so, and foreign loops store nothing twice.
+
+use std::sync::Arc;
+
+use tower::Layer;
+use tower_chat::{
+    PerRunPersistence, PerServiceCallPersistence, PersistenceError, ToolLoop, ToolLoopError, Tools,
+    core::{
+        Answer, BoxError, ChatRequest, ChatResponse, ConversationId, ConversationKey, Message,
+        MessageId, SentinelAtLeaf, ToolResult,
+    },
+    tool::{NestedInAncestor, ToolOutput, tool_fn},
+};
+use tower_chat_testkit::{ScriptedLeaf, Step};
+
+use crate::common::*;
+
+fn persister(leaf: &ScriptedLeaf, store: &Store) -> Client {
+    boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()))
+}
+
+fn one_round() -> ScriptedLeaf {
+    ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")])
+}
+
+#[tokio::test]
+async fn a_request_without_a_conversation_is_an_error_that_names_the_layer() {
+    let (store, leaf) = (store(), one_round());
+    for (client, name) in [
+        (agent(&leaf, &store, PerRun), "PerRunPersistence"),
+        (agent(&leaf, &store, PerServiceCall), "PerRunPersistence"),
+        (persister(&leaf, &store), "PerServiceCallPersistence"),
+    ] {
+        let error = refused(send(&client, ChatRequest::user("hi")).await);
+        let PersistenceError::NoConversation { layer } = error else { panic!("{error:?}") };
+        assert_eq!(layer, name);
+        assert!(error.to_string().contains("in_conversation"));
+    }
+    assert_eq!(leaf.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn two_layers_of_a_kind_are_refused_before_the_model_is_paid() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let (store, leaf) = (store(), one_round());
+            let below = persister(&leaf, &store);
+            let twice = boxed(PerServiceCallPersistence::new(store.clone()).layer(below.clone()));
+            let client =
+                boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(twice.clone()));
+            let error = refused(send(&client, ask("hi", streamed)).await);
+            assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{error:?}");
+            let error = refused(send(&twice, ask("hi", streamed)).await);
+            assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{error:?}");
+            let above = PerRunPersistence::new(store.clone()).mode(mode);
+            let client = boxed(above.layer(above.layer(below)));
+            let error = refused(send(&client, ask("hi", streamed)).await);
+            assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{error:?}");
+            assert_eq!(leaf.requests().len(), 0);
+            assert_eq!(stored(&store).await, [""; 0]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_stores_in_one_stack_are_refused() {
+    for mode in BOTH_MODES {
+        let (above, below, leaf) = (store(), store(), one_round());
+        let below = persister(&leaf, &below);
+        let client = boxed(PerRunPersistence::new(above.clone()).mode(mode).layer(below));
+        let error = refused(send(&client, ask("hi", false)).await);
+        assert!(matches!(error, PersistenceError::DifferentStores { .. }), "{error:?}");
+        assert_eq!(leaf.requests().len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_persister_above_the_tool_loop_is_refused() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let (store, leaf, ran) = (store(), one_round(), Ran::default());
+            let looped = ToolLoop::new(tools(&ran)).layer(leaf.clone());
+            let alone = boxed(PerServiceCallPersistence::new(store.clone()).layer(looped));
+            let client =
+                boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(alone.clone()));
+            for client in [alone, client] {
+                let error = send(&client, ask("hi", streamed)).await.unwrap_err();
+                let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
+                assert!(matches!(error, ToolLoopError::PersisterAbove { .. }), "{error:?}");
+            }
+            assert_eq!(leaf.requests().len(), 0);
+            assert_eq!(ran.names(), [""; 0]);
+            assert_eq!(stored(&store).await, [""; 0]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_lone_persister_refuses_per_run_mode() {
+    let (store, leaf) = (store(), one_round());
+    let request = ask("hi", false).with_extension(PerRun);
+    let error = refused(send(&persister(&leaf, &store), request).await);
+    assert!(matches!(error, PersistenceError::RunMissing { mode: "per-run", .. }), "{error:?}");
+    assert_eq!(leaf.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn the_sentinel_at_a_leaf_is_an_error() {
+    let leaf = one_round();
+    let mut request = ask("hi", false);
+    request.conversation_id = Some(ConversationId::LocalHistory);
+    let error = send(&boxed(leaf), request).await.unwrap_err();
+    assert!(error.downcast_ref::<SentinelAtLeaf>().is_some());
+}
+
+/// What a foreign loop sends after the answer to its first call.
+type Resend = fn(&ChatRequest, &Answer) -> ChatRequest;
+
+/// A loop of somebody else's: no run, no numbers; one round.
+async fn foreign_loop(
+    client: &Client,
+    request: ChatRequest,
+    resend: Resend,
+) -> Result<Answer, BoxError> {
+    let first = send(client, request.clone()).await?;
+    send(client, resend(&request, &first)).await
+}
+
+fn result() -> Arc<Message> {
+    Message::tool_results([ToolResult::new("c1", "looked")]).into()
+}
+
+fn only_what_is_new(request: &ChatRequest, first: &Answer) -> ChatRequest {
+    let mut next = request.clone();
+    next.messages = Message::clone(&result()).into();
+    next.conversation_id = first.finish.conversation_id.clone();
+    next
+}
+
+fn everything_with_ids(request: &ChatRequest, first: &Answer) -> ChatRequest {
+    let mut next = request.clone();
+    next.messages.extend(first.messages.iter().cloned());
+    next.messages.push(result());
+    next
+}
+
+fn everything_without_ids(request: &ChatRequest, first: &Answer) -> ChatRequest {
+    let mut next = everything_with_ids(request, first);
+    next.messages = next
+        .messages
+        .iter()
+        .map(|message| {
+            let mut message = Message::clone(message);
+            message.id = None;
+            message
+        })
+        .collect();
+    next
+}
+
+#[tokio::test]
+async fn a_foreign_loop_that_honours_the_sentinel_stores_nothing_twice() {
+    for streamed in BOTH_WAYS {
+        for resend in [only_what_is_new as Resend, everything_with_ids] {
+            for with_run in [false, true] {
+                let (store, leaf) = (store(), one_round());
+                let below = persister(&leaf, &store);
+                let all = ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+                let request = ask("where?", streamed);
+                if with_run {
+                    let looping = boxed(tower::service_fn(move |request: ChatRequest| {
+                        let below = below.clone();
+                        async move {
+                            let answer = foreign_loop(&below, request, resend).await?;
+                            Ok::<_, BoxError>(ChatResponse::from(answer))
+                        }
+                    }));
+                    let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall);
+                    let answer = send(&boxed(above.layer(looping)), request).await.unwrap();
+                    assert_eq!(answer.finish.conversation_id, None);
+                    assert_eq!(store.loads(), 0);
+                } else {
+                    let answer = foreign_loop(&below, request, resend).await.unwrap();
+                    assert_eq!(answer.finish.conversation_id, Some(ConversationId::LocalHistory));
+                }
+                assert_eq!(stored(&store).await, all);
+                assert_eq!(seen(&leaf, 1), all[..3]);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_foreign_loop_that_sends_everything_without_ids_is_refused() {
+    for streamed in BOTH_WAYS {
+        let (store, leaf) = (store(), one_round());
+        let below = persister(&leaf, &store);
+        let result = foreign_loop(&below, ask("where?", streamed), everything_without_ids).await;
+        let error = refused(result);
+        assert!(matches!(error, PersistenceError::HistorySentAgain { .. }), "{error:?}");
+        assert_eq!(stored(&store).await, ["user where?", "assistant look#c1"]);
+        assert_eq!(leaf.requests().len(), 1, "the model is not paid for it");
+    }
+}
+
+#[tokio::test]
+async fn a_lone_persister_serves_a_conversation_run_by_run() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf =
+            ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there"), Step::text("bye")]);
+        let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(persister(&leaf, &store)));
+        let answer = send(&client, ask("where?", streamed)).await.unwrap();
+        assert_eq!(answer.finish.conversation_id, None, "the loop keeps the sentinel to itself");
+        send(&client, ask("ok", streamed)).await.unwrap();
+        let all = [
+            "user where?",
+            "assistant look#c1",
+            "tool c1=looked",
+            "assistant there",
+            "user ok",
+            "assistant bye",
+        ];
+        assert_eq!(stored(&store).await, all);
+        assert_eq!(seen(&leaf, 2), all[..5]);
+        let ids: Vec<_> = leaf.requests()[2].messages.iter().filter_map(|m| m.id).collect();
+        let distinct: std::collections::HashSet<MessageId> = ids.iter().copied().collect();
+        assert_eq!(distinct.len(), ids.len());
+    }
+}
+
+#[tokio::test]
+async fn few_shot_examples_in_the_input_are_not_mistaken_for_history_sent_again() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf = ScriptedLeaf::new([Step::error("overloaded"), Step::text("4")]);
+        let client = persister(&leaf, &store);
+        let shots = [Message::user("1+1"), Message::assistant("2"), Message::user("2+2")];
+        let request = ask_with(shots, streamed);
+        send(&client, request.clone()).await.unwrap_err();
+        send(&client, request).await.unwrap();
+        assert_eq!(stored(&store).await, ["user 1+1", "assistant 2", "user 2+2", "assistant 4"]);
+    }
+}
+
+#[tokio::test]
+async fn a_nested_run_on_an_ancestors_conversation_is_refused() {
+    for mode in BOTH_MODES {
+        let store = store();
+        let leaf = ScriptedLeaf::new([
+            calls([("delegate", "c1")]),
+            Step::text("nested"),
+            Step::text("done"),
+        ]);
+        let own = agent(&leaf, &store, mode);
+        let lone = persister(&leaf, &store);
+        let delegate = tool_fn(definition("delegate"), move |context| {
+            let (own, lone) = (own.clone(), lone.clone());
+            async move {
+                for client in [&own, &lone] {
+                    let error = send(client, context.nest(ask("sub", false))).await.unwrap_err();
+                    assert!(error.downcast_ref::<NestedInAncestor>().is_some(), "{error:?}");
+                }
+                let other = ConversationKey::new("alice", "support/sub");
+                let request = ChatRequest::user("sub").in_conversation(other);
+                let answer = send(&own, context.nest(request)).await?;
+                Ok(ToolOutput::from(answer.text()))
+            }
+        });
+        let tools = Tools::new().with(delegate);
+        let client = stack(leaf.clone(), &store, mode, policy(), tools);
+        send(&client, ask("go", false)).await.unwrap();
+        let all = ["user go", "assistant delegate#c1", "tool c1=nested", "assistant done"];
+        assert_eq!(stored(&store).await, all);
+        let nested = stored_of(&store, &ConversationKey::new("alice", "support/sub")).await;
+        assert_eq!(nested, ["user sub", "assistant nested"]);
+    }
+}
