@@ -94,7 +94,7 @@ fn an_interrupted_play_says_what_it_did_and_is_gone_on_with() {
             assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
             let summary: Value = serde_json::from_str(stdout(&output).trim()).unwrap();
             let done = summary["conversations"].as_u64().unwrap();
-            assert!(done > 0 && done < 25 * 36, "{summary}");
+            assert!(done > 0 && done < 25 * 37, "{summary}");
             assert_eq!(summary["divergences"], 0);
 
             let resume = [&[&file[..]], &options[..], &["--resume"], stream].concat();
@@ -114,7 +114,7 @@ fn a_finished_play_has_nothing_left_to_resume() {
         let before = export_text(&store.argument(), &["--record"]);
         let summary = play_well(&[&arguments[..], &["--resume"]].concat());
         let counts = ["conversations", "runs", "service_calls", "tool_executions"];
-        assert_eq!(counts.map(|count| summary[count].as_u64().unwrap()), [36, 0, 0, 0]);
+        assert_eq!(counts.map(|count| summary[count].as_u64().unwrap()), [37, 0, 0, 0]);
         assert_eq!(export_text(&store.argument(), &["--record"]), before);
     }
 }
@@ -137,7 +137,7 @@ fn every_beginning_of_a_recording_is_gone_on_with() {
             play_well(&[&[&file[..]], &options[..]].concat());
         }
         let file = transcript("shapes.jsonl");
-        assert_eq!(export(&store.argument(), &[]).len(), 34);
+        assert_eq!(export(&store.argument(), &[]).len(), 35);
         play_well(&[&file, "--store", &store.argument(), "--persistence", mode, "--resume"]);
     }
 }
