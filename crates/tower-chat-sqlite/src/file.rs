@@ -124,11 +124,7 @@ impl StoreFile {
     fn check_before_use(&self, options: &SqliteOptions) -> Result<(), OpenError> {
         let failed = |error| self.failure(error).open_error();
         let look = || self.reader().and_then(|reader| schema::content(&reader)).map_err(failed);
-        let glance = || self.glance().and_then(|glance| schema::content(&glance));
-        let content = match glance() {
-            // Another process may just be making the store: a glance takes no lock, so it can see
-            // the tables after it has seen a header without our mark.
-            Ok(Content::Foreign) => glance().map_err(failed)?,
+        let content = match self.glance().and_then(|glance| schema::content(&glance)) {
             // As far as the file itself says; its write-ahead log may say more.
             Ok(Content::Empty) => look()?,
             Ok(content) => content,
