@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ConversationKey, Message,
+    Answer, ConversationKey, Message, RunId,
     store::{Conflict, StoreError},
 };
 
@@ -112,6 +112,18 @@ pub enum PersistenceError {
     HistorySentAgain {
         /// The conversation.
         key: ConversationKey,
+    },
+    /// The request belongs to a run that is stored in part, and another run has added to the
+    /// conversation since. The model was not called.
+    #[error(
+        "run {run} of conversation {key} is stored in part, and another run has gone on after it: \
+         to go on, give the request a run of its own with ChatRequest::in_conversation"
+    )]
+    RunOvertaken {
+        /// The conversation.
+        key: ConversationKey,
+        /// The run that was sent again.
+        run: RunId,
     },
     /// A request goes on with a background answer and brings messages too.
     #[error("a request with a continuation token takes no messages, but has {messages}")]

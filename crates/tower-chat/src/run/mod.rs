@@ -23,7 +23,7 @@ use std::{
 use tower_chat_core::{
     ApprovalRequest, Conversation, ConversationKey, Message, MessageId, Messages, Part, RunId,
     Saved,
-    store::{HistoryStore, Revision},
+    store::{HistoryStore, Revision, Write},
 };
 
 use self::submission::Submission;
@@ -72,6 +72,11 @@ struct State {
     added: Vec<Arc<Message>>,
     /// Messages that wait in the store's outbox.
     unsaved: usize,
+    /// Writes whose outcome nobody has waited for: they are submitted again with the next, in case
+    /// the store has refused them.
+    unsettled: Vec<Write>,
+    /// Another run has written after what this run, sent again, had stored.
+    is_overtaken: bool,
     last_call: Option<CallRecord>,
     open_replay: Option<Replay>,
     /// What a layer above put before the run's input: it stays first in every service call,

@@ -35,16 +35,19 @@ impl Submission {
         Self(None)
     }
 
-    /// Submits a write after the unsaved ones of its conversation. Where no slot could be had,
-    /// that is the write's outcome.
+    /// Submits writes to one conversation after its unsaved ones. Where no slot could be had, that
+    /// is their outcome.
     pub(crate) fn submit(
         store: &Arc<dyn HistoryStore>,
         policy: StoreFailure,
         slot: Result<Slot, StoreError>,
-        write: Write,
+        new: Vec<Write>,
     ) -> Self {
-        let mut writes = store.handle().take_unsaved(write.key());
-        writes.push(write);
+        let mut writes =
+            new.first().map(|write| store.handle().take_unsaved(write.key())).unwrap_or_default();
+        let is_unsaved = |write: &Write| writes.iter().any(|unsaved| unsaved.id() == write.id());
+        let new: Vec<Write> = new.into_iter().filter(|write| !is_unsaved(write)).collect();
+        writes.extend(new);
         let ticket = match slot {
             Ok(slot) => store.append(slot, writes.clone()),
             Err(source) => Ticket::done(Err(AppendError { completed: 0, source })),
