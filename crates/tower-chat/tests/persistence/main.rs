@@ -6,4 +6,5 @@ mod common;
 mod matrix;
 mod per_run;
 mod per_service_call;
+mod resume;
 mod stack_errors;
