@@ -58,6 +58,7 @@ impl Run {
             history: history.messages,
             replay,
             revision: history.head.revision,
+            stored_service_id: history.head.service_id,
             service_id,
             recording,
             unsaved: 0,

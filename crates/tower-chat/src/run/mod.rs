@@ -67,6 +67,8 @@ struct State {
     revision: Revision,
     /// The id under which the service keeps the history, if it does.
     service_id: Option<Arc<str>>,
+    /// The same as far as the store knows it; not yet one that the request alone has named.
+    stored_service_id: Option<Arc<str>>,
     recording: Recording,
     /// What this run has submitted to the store, in order; a message's place is its index.
     added: Vec<Arc<Message>>,

@@ -142,9 +142,10 @@ impl Run {
     ) -> (Submission, Option<Write>) {
         let change = match adopted {
             Some(Adopted { recording, service_id, change }) => {
-                let is_known = state.service_id == service_id;
                 state.recording = recording;
-                state.service_id = service_id;
+                state.service_id.clone_from(&service_id);
+                let is_known = state.stored_service_id == service_id;
+                state.stored_service_id = service_id;
                 change.filter(|_| !is_known)
             }
             None => None,
