@@ -3,6 +3,7 @@
 
 mod cancellation;
 mod common;
+mod conflicts;
 mod matrix;
 mod per_run;
 mod per_service_call;
