@@ -150,8 +150,8 @@ pub struct NotStored {
     pub key: ConversationKey,
     /// Why.
     pub source: StoreError,
-    /// The messages that are in no store: those of the failed write and, if earlier ones of the
-    /// conversation were waiting in the outbox, theirs too.
+    /// The messages that are neither in the store nor in its outbox: those of the failed write
+    /// and, at a conflict, those that were waiting in the outbox before it.
     pub unsaved: Vec<Arc<Message>>,
     /// The answer that the caller would have got.
     pub answer: Option<Answer>,
