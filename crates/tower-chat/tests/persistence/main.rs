@@ -9,3 +9,4 @@ mod per_run;
 mod per_service_call;
 mod resume;
 mod stack_errors;
+mod store_failure;
