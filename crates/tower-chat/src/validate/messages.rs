@@ -1,6 +1,9 @@
 //! The rules that all providers share.
 
-use std::collections::HashMap;
+use std::{
+    cell::LazyCell,
+    collections::{HashMap, HashSet},
+};
 
 use tower_chat_core::{ChatRequest, ConversationId, Message, Part, Role, ToolCall, ToolResult};
 
@@ -49,6 +52,9 @@ pub fn validate_request(request: &ChatRequest) -> Result<(), InvalidMessages> {
     check.run(request.messages.iter().map(|message| &**message))
 }
 
+/// More calls than a round has as a rule.
+const LARGE: usize = 64;
+
 #[derive(Debug, Default)]
 struct Check<'a> {
     faults: Vec<Fault>,
@@ -87,6 +93,7 @@ impl<'a> Check<'a> {
 
     fn message(&mut self, message: usize, content: &'a Message) {
         let is_assistant = content.role == Role::Assistant;
+        let run_by_provider = LazyCell::new(|| run_by_provider(content));
         for part in &content.parts {
             match part {
                 Part::ToolCall(call) if !is_assistant => {
@@ -96,7 +103,9 @@ impl<'a> Check<'a> {
                 Part::ToolResult(result) if content.role == Role::Tool => {
                     self.result(message, result);
                 }
-                Part::ToolResult(result) if !answers_own_call(content, result) => {
+                Part::ToolResult(result)
+                    if !run_by_provider.contains(&result.call_id.as_deref()) =>
+                {
                     let call_id = result.call_id.clone();
                     self.faults.push(Fault::MisplacedResult { message, call_id });
                 }
@@ -166,13 +175,18 @@ impl<'a> Check<'a> {
             let (tool, call_id) = (call.name.clone(), call.id.clone());
             self.faults.push(Fault::Unanswered { message, tool, call_id });
         }
-        self.by_id.clear();
         self.without_id = 0;
+        // Clearing a map costs its capacity: one large round must not slow down all after it.
+        if self.by_id.capacity() > LARGE {
+            self.by_id = HashMap::new();
+        } else {
+            self.by_id.clear();
+        }
     }
 }
 
-/// Whether the provider ran the tool itself, and put its result into the model's message.
-fn answers_own_call(message: &Message, result: &ToolResult) -> bool {
+/// The ids of the calls that the provider ran itself; it puts their results into the same message.
+fn run_by_provider(message: &Message) -> HashSet<Option<&str>> {
     let calls = message.parts.iter().filter_map(Part::as_tool_call);
-    calls.filter(|call| call.provider_executed).any(|call| call.id == result.call_id)
+    calls.filter(|call| call.provider_executed).map(|call| call.id.as_deref()).collect()
 }

@@ -3,7 +3,10 @@
 
 mod cancellation;
 mod common;
+mod conflicts;
 mod matrix;
 mod per_run;
 mod per_service_call;
+mod resume;
 mod stack_errors;
+mod store_failure;
