@@ -7,52 +7,40 @@ use std::{
 
 use crate::error::chain;
 
-/// Standard output, line by line. Once nobody reads it any more, what is written is dropped.
+/// Standard output, line by line. Once it cannot be written any more, the rest is dropped, so that
+/// what a command does besides printing goes on.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
-    is_closed: bool,
+    failed: Option<io::Error>,
 }
 
 impl Lines {
     /// Writes a line.
-    pub(crate) fn write(&mut self, line: &str) -> io::Result<()> {
-        if self.is_closed {
-            return Ok(());
+    pub(crate) fn write(&mut self, line: &str) {
+        if self.failed.is_none() {
+            let mut stdout = io::stdout().lock();
+            let written = stdout.write_all(line.as_bytes());
+            self.failed = written.and_then(|()| stdout.write_all(b"\n")).err();
         }
-        let mut stdout = io::stdout().lock();
-        let written = stdout.write_all(line.as_bytes());
-        let written = written.and_then(|()| stdout.write_all(b"\n"));
-        self.settle(written)
     }
 
-    /// Writes what is still buffered.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
-        let flushed = io::stdout().lock().flush();
-        self.settle(flushed)
+    /// Whether more lines can be written.
+    pub(crate) fn are_open(&self) -> bool {
+        self.failed.is_none()
     }
 
-    /// Whether nobody reads any more.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.is_closed
-    }
-
-    fn settle(&mut self, written: io::Result<()>) -> io::Result<()> {
-        match written {
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => {
-                self.is_closed = true;
-                Ok(())
-            }
-            written => written,
-        }
+    /// Writes what is still buffered, and says whether everything was written. A reader who went
+    /// away has seen enough: that is no error.
+    pub(crate) fn finish(self) -> io::Result<()> {
+        let finished = self.failed.map_or_else(|| io::stdout().lock().flush(), Err);
+        finished.or_else(|error| match error.kind() {
+            ErrorKind::BrokenPipe => Ok(()),
+            _ => Err(error),
+        })
     }
 }
 
 /// Reports an error with its causes on standard error.
 pub(crate) fn complain(error: &dyn Error) {
-    say(&format!("error: {}", chain(error)));
-}
-
-/// Writes a line on standard error; if nobody reads it, so be it.
-pub(crate) fn say(line: &str) {
-    let _ = writeln!(io::stderr().lock(), "{line}");
+    let _ = writeln!(io::stderr().lock(), "error: {}", chain(error));
 }

@@ -28,12 +28,12 @@ pub(crate) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
             shown(&history.messages)
         };
         let line = Line { id: key.id(), messages };
-        lines.write(&line.to_json()).map_err(CliError::Output)?;
-        if lines.is_closed() {
+        lines.write(&line.to_json());
+        if !lines.are_open() {
             break;
         }
     }
-    lines.flush().map_err(CliError::Output)?;
+    lines.finish().map_err(CliError::Output)?;
     Ok(ExitCode::SUCCESS)
 }
 

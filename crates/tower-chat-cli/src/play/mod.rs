@@ -4,12 +4,16 @@ mod conversations;
 mod progress;
 mod summary;
 
-use std::{fs, path::Path, process::ExitCode, sync::Arc, time::Instant};
+use std::{error::Error, fs, path::Path, process::ExitCode, sync::Arc, time::Instant};
 
 use tower_chat::core::store::HistoryStore;
 use tower_chat_testkit::transcript::{Player, Recording};
 
-use self::{conversations::Conversations, progress::Progress, summary::Summary};
+use self::{
+    conversations::{Conversations, NotPlayed},
+    progress::Progress,
+    summary::Summary,
+};
 use crate::{
     arguments::PlayArguments,
     error::CliError,
@@ -30,53 +34,90 @@ pub(crate) async fn play(arguments: PlayArguments) -> Result<ExitCode, CliError>
         check_absent(&player, &recordings).await?;
     }
 
-    let progress = Progress::new(recordings.len());
-    let mut lines = Lines::default();
+    let mut report = Report {
+        player: player.clone(),
+        progress: Progress::new(recordings.len()),
+        lines: Lines::default(),
+        completed: 0,
+        failures: 0,
+    };
     let mut conversations =
         Conversations::new(player.clone(), recordings, arguments.concurrency.get());
-    let mut interrupt = std::pin::pin!(tokio::signal::ctrl_c());
-    let mut is_interrupted = false;
-    let mut failures = 0_usize;
-    let mut completed = 0_usize;
-    loop {
+    let mut interruption = std::pin::pin!(interruption());
+    let is_interrupted = loop {
         let played = tokio::select! {
             biased;
-            _ = &mut interrupt => {
-                is_interrupted = true;
-                conversations.stop().await;
-                break;
-            }
+            () = &mut interruption => break true,
             played = conversations.next() => played,
         };
-        let Some(played) = played else { break };
         match played {
-            Ok(()) => completed += 1,
-            Err(error) => {
-                failures += 1;
-                progress.aside(|| complain(&error));
-            }
+            Some(played) => report.played(played),
+            None => break false,
         }
-        report_divergences(&player, &progress, &mut lines)?;
-        progress.played_one(player.tally());
-    }
-    report_divergences(&player, &progress, &mut lines)?;
-    progress.finish();
-
+    };
+    conversations.stop().await;
+    report.divergences();
+    report.progress.finish();
     for closed in [store.flush().await, store.close().await] {
         if let Err(error) = closed {
-            failures += 1;
-            complain(&error);
+            report.failed(&error);
         }
     }
+
     let tally = player.tally();
-    let summary = Summary::new(completed, tally, started.elapsed());
-    lines.write(&summary.to_json()).and_then(|()| lines.flush()).map_err(CliError::Output)?;
+    let Report { mut lines, completed, failures, .. } = report;
+    lines.write(&Summary::new(completed, tally, started.elapsed()).to_json());
+    lines.finish().map_err(CliError::Output)?;
     Ok(ExitCode::from(match (is_interrupted, failures, tally.divergences) {
         (true, ..) => 130,
         (false, 0, 0) => 0,
         (false, 0, _) => 1,
         (false, ..) => 2,
     }))
+}
+
+/// What is said while conversations are played, and counted of them.
+struct Report {
+    player: Player,
+    progress: Progress,
+    lines: Lines,
+    completed: usize,
+    failures: usize,
+}
+
+impl Report {
+    /// A conversation has ended.
+    fn played(&mut self, played: Result<(), NotPlayed>) {
+        match played {
+            Ok(()) => self.completed += 1,
+            Err(error) => self.failed(&error),
+        }
+        self.divergences();
+        self.progress.played_one(self.player.tally());
+    }
+
+    fn failed(&mut self, error: &dyn Error) {
+        self.failures += 1;
+        self.progress.aside(|| complain(error));
+    }
+
+    /// Prints the divergences that nobody has seen yet.
+    fn divergences(&mut self) {
+        let divergences = self.player.take_divergences();
+        if !divergences.is_empty() {
+            let lines = &mut self.lines;
+            self.progress.aside(|| {
+                divergences.iter().for_each(|divergence| lines.write(&divergence.to_string()));
+            });
+        }
+    }
+}
+
+/// Waits for Ctrl-C; for ever, where that cannot be noticed.
+async fn interruption() {
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending().await
+    }
 }
 
 fn read(file: &Path) -> Result<Vec<Recording>, CliError> {
@@ -104,20 +145,4 @@ async fn check_absent(player: &Player, recordings: &[Recording]) -> Result<(), C
             Err(CliError::AlreadyStored { count: stored.len(), first: (*first).to_owned() })
         }
     }
-}
-
-fn report_divergences(
-    player: &Player,
-    progress: &Progress,
-    lines: &mut Lines,
-) -> Result<(), CliError> {
-    let divergences = player.take_divergences();
-    if divergences.is_empty() {
-        return Ok(());
-    }
-    progress
-        .aside(|| {
-            divergences.iter().try_for_each(|divergence| lines.write(&divergence.to_string()))
-        })
-        .map_err(CliError::Output)
 }

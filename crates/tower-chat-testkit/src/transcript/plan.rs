@@ -114,3 +114,106 @@ impl PlannedAnswer {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{super::Recording, *};
+
+    fn user() -> Value {
+        json!({"role": "user", "content": "go"})
+    }
+
+    fn answer(ids: &[&str]) -> Value {
+        let call = |id: &&str| json!({"id": id, "type": "function", "function": {"name": "look", "arguments": "{}"}});
+        match ids {
+            [] => json!({"role": "assistant", "content": "done"}),
+            ids => json!({"role": "assistant", "content": null,
+                "tool_calls": ids.iter().map(call).collect::<Vec<_>>()}),
+        }
+    }
+
+    fn result(id: &str) -> Value {
+        json!({"role": "tool", "tool_call_id": id, "content": "found"})
+    }
+
+    fn plan(messages: &[Value], covered: usize) -> Plan {
+        let recording = Recording::read(&json!({"id": "x", "messages": messages}).to_string());
+        Plan::new(recording.unwrap().messages(), covered)
+    }
+
+    fn run(input: Range<usize>, answers: &[(usize, Calls)]) -> PlannedRun {
+        let answer = |(message, calls): &(usize, Calls)| PlannedAnswer {
+            message: *message,
+            calls: calls.clone(),
+        };
+        PlannedRun { input, answers: answers.iter().map(answer).collect() }
+    }
+
+    fn runs(results: Range<usize>) -> Calls {
+        Calls::Run { results, terminate: false }
+    }
+
+    fn ends(results: Range<usize>) -> Calls {
+        Calls::Run { results, terminate: true }
+    }
+
+    #[test]
+    fn results_before_an_answer_go_on_with_the_run() {
+        let messages = [user(), answer(&["1", "2"]), result("1"), result("2"), answer(&[]), user()];
+        let planned = plan(&messages, 0);
+        assert_eq!(planned.runs, [run(0..1, &[(1, runs(2..4)), (4, runs(5..5))])]);
+        assert_eq!((planned.import, planned.end), (0..0, 5));
+    }
+
+    #[test]
+    fn results_before_a_user_message_end_the_run_and_begin_the_next() {
+        let messages = [user(), answer(&["1"]), result("1"), user(), answer(&[])];
+        let planned = plan(&messages, 0).runs;
+        assert_eq!(planned, [run(0..1, &[(1, ends(2..3))]), run(2..4, &[(4, runs(5..5))])]);
+    }
+
+    #[test]
+    fn trailing_results_end_the_run_and_are_no_input() {
+        let planned = plan(&[user(), answer(&["1"]), result("1")], 0);
+        assert_eq!((planned.runs, planned.end), (vec![run(0..1, &[(1, ends(2..3))])], 2));
+    }
+
+    #[test]
+    fn a_batch_with_a_missing_result_is_returned_whole() {
+        let planned = plan(&[user(), answer(&["1", "2"]), result("2"), answer(&[])], 0).runs;
+        assert_eq!(planned, [run(0..1, &[(1, Calls::Return)]), run(2..3, &[(3, runs(4..4))])]);
+    }
+
+    #[test]
+    fn a_result_of_no_call_behind_a_batch_is_input() {
+        let messages = [user(), answer(&["1"]), result("1"), result("9"), answer(&[])];
+        let planned = plan(&messages, 0).runs;
+        assert_eq!(planned, [run(0..1, &[(1, ends(2..3))]), run(2..4, &[(4, runs(5..5))])]);
+    }
+
+    #[test]
+    fn what_comes_before_the_first_input_is_imported() {
+        let messages = [answer(&["1"]), result("1"), answer(&[]), user(), answer(&[])];
+        let planned = plan(&messages, 0);
+        assert_eq!(planned.import, 0..3);
+        assert_eq!(planned.runs, [run(3..4, &[(4, runs(5..5))])]);
+        assert_eq!(plan(&messages[..3], 0).import, 0..3);
+        assert_eq!(plan(&messages, 3).import, 3..3);
+    }
+
+    #[test]
+    fn what_is_covered_is_not_planned_again() {
+        let messages = [user(), answer(&["1"]), result("1"), answer(&[]), user(), answer(&[])];
+        let rest = run(4..5, &[(5, runs(6..6))]);
+        let planned = |covered| plan(&messages, covered).runs;
+        assert_eq!(planned(0).len(), 2);
+        assert_eq!(planned(1)[0], run(1..1, &[(1, runs(2..3)), (3, runs(4..4))]));
+        assert_eq!(planned(2), [run(2..3, &[(3, runs(4..4))]), rest.clone()]);
+        assert_eq!(planned(3), [run(3..3, &[(3, runs(4..4))]), rest.clone()]);
+        assert_eq!(planned(4), [rest]);
+        assert_eq!(planned(5), [run(5..5, &[(5, runs(6..6))])]);
+        assert_eq!(planned(6), []);
+    }
+}

@@ -191,3 +191,65 @@ impl State {
         self.rendered.iter().map(|(_, json)| json.clone()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn script(counters: &Arc<Counters>) -> Script {
+        let recording = Recording::read(
+            r#"{"id": "x", "messages": [
+                {"role": "user", "content": "go"},
+                {"role": "assistant", "content": null, "tool_calls": [
+                    {"id": "1", "type": "function", "function": {"name": "look", "arguments": "{}"}}]},
+                {"role": "tool", "tool_call_id": "1", "content": "found"},
+                {"role": "assistant", "content": "There."}]}"#,
+        )
+        .unwrap();
+        let plan = Plan::new(recording.messages(), 0);
+        Script::new(&recording, &plan, true, counters)
+    }
+
+    fn found(counters: &Counters) -> Vec<(Option<usize>, usize, Difference)> {
+        let divergences = counters.take_divergences().into_iter();
+        divergences.map(|found| (found.service_call, found.message, found.difference)).collect()
+    }
+
+    #[test]
+    fn a_run_that_calls_the_model_too_often_diverges() {
+        let counters = Arc::default();
+        let script = script(&counters);
+        script.begin_run(1);
+        assert!(script.answer(&ChatRequest::user("go")).is_ok());
+        assert!(script.answer(&ChatRequest::user("go")).is_err());
+        assert!(script.is_overrun() && !script.ended_as_recorded());
+        assert_eq!(found(&counters), [(Some(1), 1, Difference::ExtraServiceCall)]);
+    }
+
+    #[test]
+    fn a_run_that_ends_too_early_diverges() {
+        let counters = Arc::default();
+        let script = script(&counters);
+        script.begin_run(2);
+        assert!(script.answer(&ChatRequest::user("go")).is_ok());
+        assert!(!script.ended_as_recorded());
+        assert_eq!(found(&counters), [(Some(1), 3, Difference::MissingServiceCall)]);
+    }
+
+    #[test]
+    fn a_tool_that_is_run_for_another_call_diverges() {
+        let counters = Arc::default();
+        let script = script(&counters);
+        script.begin_run(2);
+        assert!(script.answer(&ChatRequest::user("go")).is_ok());
+        assert!(script.result(0, &ToolCall::new("1", "look", "{}")).is_ok());
+        assert_eq!(found(&counters), []);
+        assert!(script.result(0, &ToolCall::new("1", "look", "{ }")).is_ok());
+        let difference = Difference::ToolCall {
+            expected: "look \"{}\"".to_owned(),
+            found: "look \"{ }\"".to_owned(),
+        };
+        assert_eq!(found(&counters), [(Some(0), 1, difference)]);
+        assert!(script.result(1, &ToolCall::new("1", "look", "{}")).is_err());
+    }
+}

@@ -6,6 +6,12 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 
 mod accepted;
+mod anything;
 mod data;
+mod mutation;
+mod mutations;
+mod neutral;
 mod rejected;
+mod rules;
+mod sites;
 mod transcripts;

@@ -266,6 +266,11 @@ fn drop_trailing_reasoning(parts: &mut Vec<Part>) {
     }
 }
 
+/// Whether a message says something. What a provider keeps beside its words says nothing by itself.
 fn has_content(message: &Message) -> bool {
-    message.parts.iter().any(|part| part.as_text() != Some(""))
+    message.parts.iter().any(|part| match part {
+        Part::Text(text) => !text.text.is_empty(),
+        Part::Reasoning(_) | Part::Native(_) => false,
+        _ => true,
+    })
 }

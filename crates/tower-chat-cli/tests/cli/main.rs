@@ -1,0 +1,9 @@
+//! The real `tower-chat` command, run as a user runs it.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails says where")]
+
+mod export;
+mod play;
+mod refusals;
+mod resume;
+mod support;

@@ -1,0 +1,210 @@
+//! Going on after a crash, an interruption, or with a longer recording.
+
+use std::process::{Child, Command, Stdio};
+
+use crate::support::*;
+use serde_json::{Value, json};
+
+/// A small generator of numbers that are the same for the same seed (SplitMix64).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        usize::try_from((mixed ^ (mixed >> 31)) % bound as u64).unwrap()
+    }
+}
+
+/// Waits until so many messages are stored, or the command has ended.
+fn wait_for_messages(child: &mut Child, store: &Store, messages: usize) {
+    while stored_messages(&store.path()) < messages && child.try_wait().unwrap().is_none() {
+        std::thread::yield_now();
+    }
+}
+
+/// Kills a play again and again until one comes to its end; returns how often.
+fn play_killed(store: &Store, arguments: &[&str], numbers: &mut Numbers, step: usize) -> usize {
+    for kills in 0.. {
+        let mut child =
+            tower_chat(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let messages = stored_messages(&store.path()) + numbers.below(step);
+        wait_for_messages(&mut child, store, messages);
+        child.kill().unwrap();
+        let output = child.wait_with_output().unwrap();
+        match output.status.code() {
+            None => {}
+            Some(0) => return kills,
+            Some(code) => {
+                panic!("{code} after {kills} kills: {}{}", stdout(&output), stderr(&output))
+            }
+        }
+    }
+    unreachable!()
+}
+
+#[test]
+fn a_play_that_is_killed_at_any_moment_ends_as_an_undisturbed_one() {
+    let mut seed = 0;
+    for mode in ["per-service-call", "per-run"] {
+        for stream in [&[][..], &["--stream"]] {
+            seed += 1;
+            let store = Store::new();
+            let file = store.file("many.jsonl", &many_shapes(3));
+            let options = ["--persistence", mode, "--resume", "--concurrency", "3"];
+            let arguments = [&["play", &file, "--store", &store.argument()], &options[..], stream];
+            let kills = play_killed(&store, &arguments.concat(), &mut Numbers(seed), 60);
+            assert!(kills >= 3, "only {kills} kills");
+            assert_exported(&file, &export(&store.argument(), &[]), own_export);
+        }
+    }
+}
+
+#[test]
+fn recorded_data_that_are_killed_at_any_moment_end_as_undisturbed() {
+    let files = data_files("killing plays of recorded data at any moment");
+    for (seed, file) in files.iter().enumerate() {
+        let store = Store::new();
+        let argument = store.argument();
+        let options = ["--persistence", "per-service-call", "--resume", "--concurrency", "2"];
+        let arguments = [&["play", file, "--store", &argument], &options[..]].concat();
+        play_killed(&store, &arguments, &mut Numbers(seed as u64), 400);
+        let exported = export(&store.argument(), &[]);
+        assert_exported(file, &exported, |line| expected_export(&line["messages"]));
+    }
+}
+
+#[test]
+fn an_interrupted_play_says_what_it_did_and_is_gone_on_with() {
+    for mode in MODES {
+        for stream in [&[][..], &["--stream"]] {
+            let store = Store::new();
+            let file = store.file("many.jsonl", &many_shapes(25));
+            let argument = store.argument();
+            let options = ["--store", &argument, "--persistence", mode, "--concurrency", "4"];
+            let play = [&["play", &file][..], &options, stream].concat();
+            let mut child =
+                tower_chat(&play).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            wait_for_messages(&mut child, &store, 100);
+            let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+            assert!(interrupt.unwrap().success());
+            let output = child.wait_with_output().unwrap();
+            assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+            let summary: Value = serde_json::from_str(stdout(&output).trim()).unwrap();
+            let done = summary["conversations"].as_u64().unwrap();
+            assert!(done > 0 && done < 25 * 37, "{summary}");
+            assert_eq!(summary["divergences"], 0);
+
+            let resume = [&[&file[..]], &options[..], &["--resume"], stream].concat();
+            play_well(&resume);
+            assert_exported(&file, &export(&argument, &[]), own_export);
+        }
+    }
+}
+
+#[test]
+fn a_finished_play_has_nothing_left_to_resume() {
+    let file = transcript("shapes.jsonl");
+    for mode in MODES {
+        let store = Store::new();
+        let arguments = [&file[..], "--store", &store.argument(), "--persistence", mode];
+        play_well(&arguments);
+        let before = export_text(&store.argument(), &["--record"]);
+        let summary = play_well(&[&arguments[..], &["--resume"]].concat());
+        let counts = ["conversations", "runs", "service_calls", "tool_executions"];
+        assert_eq!(counts.map(|count| summary[count].as_u64().unwrap()), [37, 0, 0, 0]);
+        assert_eq!(export_text(&store.argument(), &["--record"]), before);
+    }
+}
+
+/// All conversations cut off after some messages: what a store may hold of each.
+#[test]
+fn every_beginning_of_a_recording_is_gone_on_with() {
+    let lines = recorded(&transcript("shapes.jsonl"));
+    let longest = lines.iter().map(|(_, line)| line["messages"].as_array().unwrap().len()).max();
+    for mode in MODES {
+        let store = Store::new();
+        for length in 1..=longest.unwrap() {
+            let cut = lines.iter().map(|(_, line)| {
+                let mut line = line.clone();
+                line["messages"].as_array_mut().unwrap().truncate(length);
+                format!("{line}\n")
+            });
+            let file = store.file("cut.jsonl", &cut.collect::<String>());
+            let options = ["--store", &store.argument(), "--persistence", mode, "--resume"];
+            play_well(&[&[&file[..]], &options[..]].concat());
+        }
+        let file = transcript("shapes.jsonl");
+        assert_eq!(export(&store.argument(), &[]).len(), 35);
+        play_well(&[&file, "--store", &store.argument(), "--persistence", mode, "--resume"]);
+    }
+}
+
+fn greeting() -> Value {
+    json!({"id": "greeting", "messages": [
+        {"role": "user", "content": "how are you?"},
+        {"role": "assistant", "content": "well, thank you"},
+        {"role": "user", "content": "good"},
+        {"role": "assistant", "content": "indeed"},
+    ]})
+}
+
+#[test]
+fn an_altered_stored_text_is_found_and_not_gone_on_with() {
+    let store = Store::new();
+    let mut line = greeting();
+    let whole = store.file("whole.jsonl", &line.to_string());
+    line["messages"].as_array_mut().unwrap().truncate(2);
+    let half = store.file("half.jsonl", &line.to_string());
+    play_well(&[&half, "--store", &store.argument()]);
+    assert_eq!(replace_stored(&store.path(), "well,", "bad,"), 1);
+    let arguments = [&whole[..], "--store", &store.argument(), "--resume"];
+    let (code, divergences, summary) = play(&arguments);
+    assert_eq!((code, &summary["divergences"]), (1, &json!(1)));
+    assert_eq!(
+        divergences,
+        ["divergence in conversation \"greeting\", stored record, message 1: content differs: \
+          expected \"well, thank you\", found \"bad, thank you\""]
+    );
+    assert_eq!(stored_messages(&store.path()), 2);
+
+    let (code, divergences, _) = play(&[&arguments[..], &["--no-verify"]].concat());
+    assert_eq!((code, divergences), (0, Vec::new()));
+    assert_eq!(stored_messages(&store.path()), 4);
+}
+
+#[test]
+fn an_altered_recorded_text_is_found() {
+    let store = Store::new();
+    let whole = store.file("whole.jsonl", &greeting().to_string());
+    play_well(&[&whole, "--store", &store.argument()]);
+    for message in 0..4 {
+        let mut line = greeting();
+        line["messages"][message]["content"] = json!("something else");
+        let altered = store.file("altered.jsonl", &line.to_string());
+        let (code, divergences, _) = play(&[&altered, "--store", &store.argument(), "--resume"]);
+        assert_eq!((code, divergences.len()), (1, 1));
+        assert!(divergences[0].contains(&format!("message {message}: content differs")));
+    }
+}
+
+#[test]
+fn a_conversation_of_another_shape_fails_and_the_others_go_on() {
+    let store = Store::new();
+    let first = store.file("first.jsonl", &greeting().to_string());
+    play_well(&[&first, "--store", &store.argument()]);
+    let mut other = greeting();
+    other["messages"].as_array_mut().unwrap().remove(0);
+    let mut fine = greeting();
+    fine["id"] = json!("fine");
+    let both = store.file("both.jsonl", &format!("{other}\n{fine}\n"));
+    let arguments = ["play", &both, "--store", &store.argument(), "--resume", "--no-verify"];
+    let output = run(&arguments);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("\"greeting\" is another conversation from message 0 on"));
+    let summary: Value = serde_json::from_str(stdout(&output).trim()).unwrap();
+    assert_eq!((&summary["conversations"], &summary["runs"]), (&json!(1), &json!(2)));
+    assert_eq!(export(&store.argument(), &[])["fine"], fine["messages"]);
+}

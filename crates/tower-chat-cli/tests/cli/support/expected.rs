@@ -1,0 +1,96 @@
+//! What a recorded conversation comes out as, told from its JSON alone.
+
+use serde_json::{Value, json};
+
+/// What a conversation of our own transcripts comes out as: it says so itself where it is not what
+/// was recorded.
+pub(crate) fn own_export(line: &Value) -> Option<Value> {
+    if line.get("exported") == Some(&json!(false)) {
+        return None;
+    }
+    Some(line.get("export").unwrap_or(&line["messages"]).clone())
+}
+
+/// The recorded messages without what the contract removes: input after the last answer, trailing
+/// results, and calls that no result in their round answers.
+///
+/// It knows the recorded data: results stand right behind their message, in the order of its calls.
+pub(crate) fn expected_export(messages: &Value) -> Option<Value> {
+    let messages = messages.as_array().expect("a list");
+    let is = |message: &Value, role: &str| message["role"] == role;
+    let first_input = messages.iter().position(|m| !is(m, "assistant") && !is(m, "tool"));
+    let last_answer = messages.iter().rposition(|message| is(message, "assistant"))?;
+    let end = match first_input {
+        Some(first) if first < last_answer => last_answer + 1,
+        Some(first) if first == 0 => return None,
+        Some(first) => first,
+        None => messages.len(),
+    };
+    let mut kept = Vec::new();
+    for (place, message) in messages[..end].iter().enumerate() {
+        let mut message = message.clone();
+        let calls = message["tool_calls"].as_array().map_or(0, Vec::len);
+        if calls > 0 {
+            let behind = messages[..end].iter().skip(place + 1);
+            let results = behind.take_while(|next| is(next, "tool")).count();
+            let calls = message["tool_calls"].as_array_mut().expect("a list");
+            calls.truncate(results);
+            if calls.is_empty() {
+                message.as_object_mut().expect("an object").remove("tool_calls");
+                if matches!(&message["content"], Value::Null) || message["content"] == "" {
+                    continue;
+                }
+            }
+        }
+        kept.push(message);
+    }
+    Some(json!(kept))
+}
+
+/// Both lists of messages, without ids where none was recorded. There a call and its result must
+/// carry the same generated id.
+pub(crate) fn without_generated_ids(recorded: &Value, exported: &Value) -> (Value, Value) {
+    let (mut recorded, mut exported) = (recorded.clone(), exported.clone());
+    let empty = Vec::new();
+    let mut generated: Vec<Value> = Vec::new();
+    for (recorded, exported) in list(&mut recorded).iter_mut().zip(list(&mut exported)) {
+        if recorded["role"] == "assistant" {
+            generated.clear();
+        }
+        let calls = recorded["tool_calls"].as_array().unwrap_or(&empty).len();
+        for call in 0..calls {
+            let recorded = &mut recorded["tool_calls"][call];
+            let Some(exported) = exported.pointer_mut(&format!("/tool_calls/{call}")) else {
+                continue;
+            };
+            if !is_id(recorded.get("id")) {
+                remove(recorded, "id");
+                let id = remove(exported, "id").expect("an id was generated");
+                assert!(is_id(Some(&id)) && !generated.contains(&id), "{id}");
+                generated.push(id);
+            }
+        }
+        if recorded["role"] == "function" {
+            remove(exported, "tool_call_id");
+        }
+        if recorded["role"] == "tool" && !is_id(recorded.get("tool_call_id")) {
+            remove(recorded, "tool_call_id");
+            let id = remove(exported, "tool_call_id").expect("the result names its call");
+            assert_eq!(Some(&id), generated.first(), "results in the order of the calls");
+            generated.remove(0);
+        }
+    }
+    (recorded, exported)
+}
+
+fn list(value: &mut Value) -> &mut Vec<Value> {
+    value.as_array_mut().expect("a list of messages")
+}
+
+fn remove(value: &mut Value, field: &str) -> Option<Value> {
+    value.as_object_mut()?.remove(field)
+}
+
+fn is_id(id: Option<&Value>) -> bool {
+    id.and_then(Value::as_str).is_some_and(|id| !id.is_empty())
+}

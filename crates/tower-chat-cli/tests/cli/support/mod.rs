@@ -1,0 +1,176 @@
+//! What the tests of the command share.
+
+mod expected;
+mod store_file;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+pub(crate) use self::{
+    expected::{expected_export, own_export, without_generated_ids},
+    store_file::{make_newer, replace_stored, stored_messages},
+};
+
+pub(crate) const MODES: [&str; 2] = ["per-run", "per-service-call"];
+
+/// The command, with nothing from the environment that could colour its output.
+pub(crate) fn tower_chat(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tower-chat"));
+    command.args(arguments).env_remove("RUST_LOG").stdin(Stdio::null());
+    command
+}
+
+pub(crate) fn run(arguments: &[&str]) -> Output {
+    tower_chat(arguments).output().expect("the command runs")
+}
+
+pub(crate) fn stdout(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("the output is text")
+}
+
+pub(crate) fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("the errors are text")
+}
+
+/// Runs `play`, and gives the exit code, the lines before the last, and the last.
+pub(crate) fn play(arguments: &[&str]) -> (i32, Vec<String>, Value) {
+    let output = run(&[&["play"], arguments].concat());
+    let mut lines: Vec<String> = stdout(&output).lines().map(str::to_owned).collect();
+    let last = lines.pop().unwrap_or_else(|| panic!("no summary: {}", stderr(&output)));
+    let summary = serde_json::from_str(&last)
+        .unwrap_or_else(|_| panic!("the last line is no JSON: {last} {}", stderr(&output)));
+    (output.status.code().expect("no signal"), lines, summary)
+}
+
+/// Plays and insists that all went as recorded.
+pub(crate) fn play_well(arguments: &[&str]) -> Value {
+    let (code, lines, summary) = play(arguments);
+    assert_eq!((code, lines), (0, Vec::new()), "{arguments:?}: {summary}");
+    assert_eq!(summary["divergences"], 0);
+    summary
+}
+
+pub(crate) fn export_text(store: &str, more: &[&str]) -> String {
+    let output = run(&[&["export", "--store", store], more].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    stdout(&output)
+}
+
+/// The exported conversations; their ids must be in order, and each come once.
+pub(crate) fn export(store: &str, more: &[&str]) -> BTreeMap<String, Value> {
+    conversations_in_order(&export_text(store, more))
+}
+
+pub(crate) fn conversations_in_order(text: &str) -> BTreeMap<String, Value> {
+    let lines: Vec<(String, Value)> = text
+        .lines()
+        .map(|line| {
+            let mut line: Value = serde_json::from_str(line).expect("a JSON object a line");
+            assert_eq!(line.as_object().expect("an object").len(), 2, "{line}");
+            (line["id"].as_str().expect("a text").to_owned(), line["messages"].take())
+        })
+        .collect();
+    assert!(lines.windows(2).all(|pair| pair[0].0 < pair[1].0), "ids in order, each once");
+    lines.into_iter().collect()
+}
+
+/// A SQLite store in a folder of its own.
+pub(crate) struct Store {
+    folder: tempfile::TempDir,
+}
+
+impl Store {
+    pub(crate) fn new() -> Self {
+        Self { folder: tempfile::tempdir().expect("a folder") }
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.folder.path().join("chat.db")
+    }
+
+    pub(crate) fn argument(&self) -> String {
+        format!("sqlite:{}", self.path().display())
+    }
+
+    /// A file beside the store.
+    pub(crate) fn file(&self, name: &str, text: &str) -> String {
+        let path = self.folder.path().join(name);
+        fs::write(&path, text).expect("the file is written");
+        path.display().to_string()
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+pub(crate) fn transcript(name: &str) -> String {
+    format!("{}/tests/transcripts/{name}", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Recorded lines, by id as the command takes it.
+pub(crate) fn recorded(file: &str) -> Vec<(String, Value)> {
+    let text = fs::read_to_string(file).expect("the file is there");
+    let id = |line: &Value| line["id"].as_str().map_or_else(|| line["id"].to_string(), Into::into);
+    text.lines()
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .map(|line: Value| (id(&line), line))
+        .collect()
+}
+
+/// Our own conversations, several times over under ids of their own.
+pub(crate) fn many_shapes(copies: usize) -> String {
+    let lines = recorded(&transcript("shapes.jsonl"));
+    let copies = (0..copies).flat_map(|copy| {
+        lines.iter().map(move |(id, line)| {
+            let mut line = line.clone();
+            line["id"] = format!("{id} {copy}").into();
+            format!("{line}\n")
+        })
+    });
+    copies.collect()
+}
+
+/// Every file of recorded conversations; none, and a word about it, where there are no data.
+pub(crate) fn data_files(what_is_skipped: &str) -> Vec<String> {
+    let Some(folder) = std::env::var_os("TOWER_CHAT_DATA").map(PathBuf::from) else {
+        eprintln!("skipped, since TOWER_CHAT_DATA is not set: {what_is_skipped}");
+        return Vec::new();
+    };
+    let files: Vec<String> = ["tau_bench", "tau2", "openhands", "swe_agent"]
+        .iter()
+        .flat_map(|set| fs::read_dir(folder.join(set)).expect("the folder of a set"))
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+        .map(|path| path.display().to_string())
+        .collect();
+    assert!(files.len() >= 8, "{files:?}");
+    files
+}
+
+/// Compares an export with what recorded conversations must come out as.
+pub(crate) fn assert_exported(
+    file: &str,
+    exported: &BTreeMap<String, Value>,
+    expected_of: impl Fn(&Value) -> Option<Value>,
+) {
+    let expected: BTreeMap<String, Value> = recorded(file)
+        .into_iter()
+        .filter_map(|(id, line)| Some((id, expected_of(&line)?)))
+        .collect();
+    assert_eq!(
+        exported.keys().collect::<Vec<_>>(),
+        expected.keys().collect::<Vec<_>>(),
+        "the conversations of {file}"
+    );
+    for (id, expected) in expected {
+        let (expected, found) = without_generated_ids(&expected, &exported[&id]);
+        assert_eq!(found, expected, "conversation {id} of {file}");
+    }
+}

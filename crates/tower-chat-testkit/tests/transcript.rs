@@ -1,0 +1,244 @@
+//! The player notices whatever a stack or a store does to a conversation.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails says where")]
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tower_chat::{NotStored, PersistenceError, PersistenceMode};
+use tower_chat_core::{
+    ConversationKey, MemoryStore, Message, Messages, Part, Role,
+    store::{Head, History, HistoryStore, Slot, StoreError, StoreHandle, Ticket, Write},
+};
+use tower_chat_testkit::{
+    FaultyStore,
+    transcript::{Difference, PlayError, Player, Recording},
+};
+
+const MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
+
+/// A store that changes what it holds whenever it is asked for it.
+struct AlteringStore<F> {
+    inner: MemoryStore,
+    alter: F,
+}
+
+#[async_trait]
+impl<F: Fn(&mut Vec<Message>) + Send + Sync + 'static> HistoryStore for AlteringStore<F> {
+    fn handle(&self) -> &StoreHandle {
+        self.inner.handle()
+    }
+
+    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        self.inner.head(key).await
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        let history = self.inner.load(key).await?;
+        let mut messages: Vec<Message> =
+            history.messages.iter().map(|message| (**message).clone()).collect();
+        (self.alter)(&mut messages);
+        Ok(History::new(history.head, messages.into_iter().collect::<Messages>()))
+    }
+
+    async fn reserve(&self) -> Result<Slot, StoreError> {
+        self.inner.reserve().await
+    }
+
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
+        self.inner.append(slot, writes)
+    }
+
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        self.inner.delete(key).await
+    }
+
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        self.inner.list(scope, after, limit).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.inner.flush().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.inner.close().await
+    }
+}
+
+/// Two runs, the first with two calls.
+fn recording() -> Recording {
+    let call = |id: &str, name: &str, arguments: &str| {
+        serde_json::json!({"id": id, "type": "function",
+            "function": {"name": name, "arguments": arguments}})
+    };
+    let json = serde_json::json!({"id": "x", "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "name": "Ann", "content": "go"},
+        {"role": "assistant", "content": "Let me look.", "tool_calls": [
+            call("c1", "look", "{\"a\": 1}"), call("c2", "weigh", "{}")]},
+        {"role": "tool", "tool_call_id": "c1", "content": "found"},
+        {"role": "tool", "tool_call_id": "c2", "content": "too heavy", "x_error": true},
+        {"role": "assistant", "content": "There."},
+        {"role": "user", "content": "thanks"},
+        {"role": "assistant", "content": "You are welcome."},
+    ]});
+    Recording::read(&json.to_string()).unwrap()
+}
+
+fn call_of(message: &mut Message, at: usize) -> &mut tower_chat_core::ToolCall {
+    let mut calls = message.parts.iter_mut().filter_map(|part| match part {
+        Part::ToolCall(call) => Some(call),
+        _ => None,
+    });
+    calls.nth(at).unwrap()
+}
+
+fn result_of(message: &mut Message, at: usize) -> &mut tower_chat_core::ToolResult {
+    let mut results = message.parts.iter_mut().filter_map(|part| match part {
+        Part::ToolResult(result) => Some(result),
+        _ => None,
+    });
+    results.nth(at).unwrap()
+}
+
+/// What the leaf finds in its last request of a conversation whose stored part is altered.
+async fn found(
+    mode: PersistenceMode,
+    streamed: bool,
+    alter: impl Fn(&mut Vec<Message>) + Send + Sync + 'static,
+) -> Vec<(usize, String)> {
+    // The second run is the first to load anything.
+    let alter = move |messages: &mut Vec<Message>| {
+        if messages.len() == 5 {
+            alter(messages);
+        }
+    };
+    let store = AlteringStore { inner: MemoryStore::new(), alter };
+    let player = Player::new(store).mode(mode).streamed(streamed);
+    player.play(&recording()).await.unwrap();
+    let divergences = player.take_divergences();
+    assert_eq!(player.tally().divergences, divergences.len() as u64);
+    divergences
+        .into_iter()
+        .map(|divergence| {
+            assert_eq!((&*divergence.conversation, divergence.service_call), ("x", Some(2)));
+            let what = match divergence.difference {
+                Difference::Missing { .. } => "missing".to_owned(),
+                Difference::Extra { .. } => "extra".to_owned(),
+                Difference::Field { field, .. } => field,
+                other => panic!("{other}"),
+            };
+            (divergence.message, what)
+        })
+        .collect()
+}
+
+#[tokio::test]
+async fn every_alteration_of_a_stored_message_is_found_where_it_is() {
+    type Alteration = fn(&mut Vec<Message>);
+    let alterations: [(Alteration, &[(usize, &str)]); 14] = [
+        (|_| {}, &[]),
+        (|all| all[0] = Message::system("Be  brief."), &[(0, "content")]),
+        (|all| all[0].role = Role::Developer, &[(0, "role")]),
+        (|all| all[1].author = None, &[(1, "name")]),
+        (
+            |all| call_of(&mut all[2], 0).arguments = "{\"a\":1}".into(),
+            &[(2, "tool_calls[0].function.arguments")],
+        ),
+        (|all| call_of(&mut all[2], 1).name = "wait".into(), &[(2, "tool_calls[1].function.name")]),
+        (
+            |all| {
+                call_of(&mut all[2], 1).id = Some("c3".into());
+                result_of(&mut all[3], 1).call_id = Some("c3".into());
+            },
+            &[(2, "tool_calls[1].id")],
+        ),
+        (|all| result_of(&mut all[3], 0).content = vec![Part::text("")], &[(3, "content")]),
+        (|all| result_of(&mut all[3], 1).is_error = false, &[(4, "x_error")]),
+        (|all| result_of(&mut all[3], 1).name = Some("weigh".into()), &[(4, "name")]),
+        (
+            |all| all.swap(0, 1),
+            &[(0, "content"), (0, "name"), (0, "role"), (1, "content"), (1, "name"), (1, "role")],
+        ),
+        (|all| drop(all.remove(1)), &[(1, "missing")]),
+        (|all| drop(all.pop()), &[(5, "missing")]),
+        (|all| all.insert(1, Message::system("Be kind.")), &[(1, "extra")]),
+    ];
+    for (place, (alter, expected)) in alterations.into_iter().enumerate() {
+        for mode in MODES {
+            for streamed in [false, true] {
+                let found = found(mode, streamed, alter).await;
+                let found: Vec<(usize, &str)> =
+                    found.iter().map(|(at, what)| (*at, what.as_str())).collect();
+                assert_eq!(found, expected, "alteration {place}, {mode:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unverified_play_compares_nothing() {
+    let alter = |messages: &mut Vec<Message>| messages.retain(|m| m.role != Role::System);
+    let player = Player::new(AlteringStore { inner: MemoryStore::new(), alter }).verified(false);
+    player.play(&recording()).await.unwrap();
+    assert_eq!((player.tally().divergences, player.tally().service_calls), (0, 3));
+}
+
+#[tokio::test]
+async fn the_last_answer_is_verified_too_although_no_request_carries_it() {
+    let alter = |messages: &mut Vec<Message>| {
+        if messages.len() == 7 {
+            messages[6] = Message::assistant("You are not.");
+        }
+    };
+    let player = Player::new(AlteringStore { inner: MemoryStore::new(), alter });
+    player.play(&recording()).await.unwrap();
+    let found = player.take_divergences();
+    assert_eq!((found.len(), found[0].service_call, found[0].message), (1, None, 7));
+}
+
+#[tokio::test]
+async fn a_store_that_fails_fails_the_conversation_and_it_can_be_resumed() {
+    for mode in MODES {
+        let store = Arc::new(FaultyStore::new(MemoryStore::new()));
+        let player = Player::new(store.clone()).mode(mode);
+        store.fail_next_append(StoreError::backend("write", true, "the disk is full"));
+        let error = player.play(&recording()).await.unwrap_err();
+        let PlayError::Run { run: 0, source, .. } = error else { panic!("{error}") };
+        let persistence = source.downcast_ref::<PersistenceError>().unwrap();
+        assert!(matches!(persistence, PersistenceError::NotStored(failed)
+            if matches!(**failed, NotStored { source: StoreError::Backend { .. }, .. })));
+
+        let player = Player::new(store).mode(mode).resumed(true);
+        player.play(&recording()).await.unwrap();
+        assert_eq!(player.take_divergences(), []);
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_is_not_played_twice_by_mistake() {
+    let player = Player::new(MemoryStore::new());
+    assert!(!player.is_stored(&recording()).await.unwrap());
+    player.play(&recording()).await.unwrap();
+    assert!(player.is_stored(&recording()).await.unwrap());
+    let again = player.play(&recording()).await;
+    assert!(matches!(again, Err(PlayError::AlreadyStored { conversation }) if conversation == "x"));
+}
+
+#[tokio::test]
+async fn the_pipeline_is_handed_the_runs_input_alone() {
+    let store = Arc::new(MemoryStore::new());
+    let player = Player::new(store.clone()).mode(PersistenceMode::PerServiceCall);
+    player.play(&recording()).await.unwrap();
+    let history = store.load(&recording().key()).await.unwrap();
+    let runs: Vec<_> = history.messages.iter().map(|message| message.id.unwrap()).collect();
+    assert!(runs[..5].iter().all(|id| id.run == runs[0].run));
+    assert!(runs[5..].iter().all(|id| id.run == runs[5].run && id.run != runs[0].run));
+    assert_eq!(runs[5].index, 0);
+}
