@@ -36,6 +36,13 @@
 //! for five seconds, then reports an error that is retryable. The file may not be on a network
 //! file system.
 //!
+//! # The record of tool calls
+//!
+//! Its rows are written with their messages, into a tree of their own, which adds a page or two to
+//! the write-ahead log. There is no index by tool, status or time, since each would add as much
+//! again: a question reads the rows of the conversation that it names, or else of its whole scope.
+//! Times are kept in whole milliseconds.
+//!
 //! # Deleting
 //!
 //! What is deleted is overwritten in the file. The write-ahead log (`-wal`) still holds it until

@@ -7,8 +7,8 @@ use std::{fs, path::Path};
 
 use common::{append, key, write};
 use tower_chat_core::{
-    RunId,
-    store::{HistoryStore, Revision},
+    Message, MessageId, RunId, ToolCall, ToolResult,
+    store::{CallPlace, HistoryStore, RecordedResult, Revision, ToolRecord, Write},
 };
 use tower_chat_sqlite::SqliteStore;
 
@@ -38,6 +38,36 @@ async fn deleted_text_is_gone_from_the_file_and_after_a_checkpoint_from_the_log(
     store.checkpoint().await.unwrap();
     assert!(!holds_secret(&file) && !holds_secret(&log));
     assert_eq!(common::texts(&store, &key("d")).await, ["kept"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_the_record_that_are_deleted_or_replaced_are_gone_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, log] = ["chat.db", "chat.db-wal"].map(|name| folder.path().join(name));
+    let store = SqliteStore::open(&file).await.unwrap();
+    let row = |index, result: &str, error: &str| {
+        let mut row = ToolRecord::pending(CallPlace { sequence: 1, index }, 0, "id", "tool");
+        row.result = RecordedResult::Apart(ToolResult::new("id", result).into());
+        row.error = Some(error.to_owned());
+        row
+    };
+    let calls = || [Message::tool_calls([0, 1].map(|_| ToolCall::new("id", "tool", "{}"))).into()];
+    let large = SECRET.repeat(1000);
+    let first = |id| {
+        let run = MessageId { run: RunId::new(), index: 0 };
+        Write::new(key(id), run, Revision::ABSENT, calls())
+            .with_tools(vec![row(0, SECRET, SECRET), row(1, &large, SECRET)])
+    };
+    let (replaced, deleted) = (first("c"), first("d"));
+    append(&store, vec![replaced.clone(), deleted]).await.unwrap();
+    store.checkpoint().await.unwrap();
+    assert!(holds_secret(&file));
+    let redacted = Write::new(key("c"), replaced.id(), replaced.result(), [])
+        .with_tools(vec![row(0, "redacted", ""), row(1, "redacted", "")]);
+    append(&store, vec![redacted]).await.unwrap();
+    assert!(store.delete(&key("d")).await.unwrap());
+    store.checkpoint().await.unwrap();
+    assert!(!holds_secret(&file) && !holds_secret(&log));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -44,6 +44,9 @@ use crate::ConversationKey;
 ///   as in `Drop` on a thread outside of the runtime;
 /// - a load that begins after a submission to the same conversation sees it;
 /// - messages come back in the order in which they were appended, whatever the clock said;
+/// - what a write says of tool calls is stored with it, and goes with the conversation. There is
+///   one row of a call, the last that was written; a write that is acknowledged again changes none.
+///   Times are kept at least to the millisecond;
 /// - nothing crosses a scope.
 ///
 /// Clones of a store's handle are the same store: see [`handle`](Self::handle).

@@ -4,6 +4,7 @@ mod crash;
 mod economy;
 mod failures;
 mod lead;
+mod record;
 mod waiting;
 
 use std::{
