@@ -4,15 +4,35 @@
 //!
 //! 1. **order**: a row that holds calls and their results is split into one message per kind;
 //! 2. **pairing**: every call stands in front of its result; dangling calls, orphan results and
-//!    duplicates are repaired; calls that wait for approval are left out until they are answered.
+//!    duplicates are repaired; calls that wait for approval are left out until they are answered;
+//! 3. **freshness**: results that are too old leave, with their calls ([`Freshness`]);
+//! 4. **tools**: calls that no tool of today could have answered leave ([`OutdatedCalls`]);
+//! 5. **citations**: sources that were found and not cited leave ([`Citations`]);
+//! 6. **window**: only the newest turns stay ([`Window`]).
+//!
+//! The first two always run, as the fold [`Replay`]; the others run where a [`ReplayPolicy`] asks
+//! for them, over what the fold shows.
 //!
 //! Calls and results are paired by occurrence within their round, never by id alone: real traffic
 //! has calls without ids, with empty ids, and with ids that come back later.
 
 mod call_ids;
+mod citations;
+mod edited;
+mod extract;
+mod freshness;
+pub mod import;
 mod order;
+mod pairing;
 mod policy;
+mod registered;
 mod round;
+mod steps;
+mod tool_history;
+mod truncate;
+mod turns;
+mod window;
+mod without_calls;
 
 use std::sync::Arc;
 
@@ -24,7 +44,18 @@ use self::{
     policy::Strictness,
     round::{Round, Unanswered},
 };
-pub use self::{call_ids::effective_call_ids, policy::DanglingCalls};
+pub use self::{
+    call_ids::effective_call_ids,
+    citations::{Citations, CompactionTime, Source, Uncited},
+    extract::{Extraction, extract},
+    freshness::{Channel, FinishTimes, Freshness, FreshnessError},
+    policy::DanglingCalls,
+    registered::OutdatedCalls,
+    steps::{Facts, ReplayPolicy},
+    tool_history::ToolHistory,
+    truncate::Truncation,
+    window::{Boundary, EstimatedTokens, TokenCounter, Window},
+};
 
 /// A fold over the messages of a conversation, oldest first, whose [`view`](Self::view) is what a
 /// provider accepts.
@@ -274,5 +305,7 @@ impl Replay {
     }
 }
 
+#[cfg(test)]
+mod generated;
 #[cfg(test)]
 mod tests;
