@@ -1,6 +1,8 @@
 //! When and how a run is persisted, and what happens where that fails.
 
-use crate::replay::DanglingCalls;
+use std::sync::Arc;
+
+use crate::replay::{DanglingCalls, ReplayPolicy, Truncation};
 
 /// When the messages of a run become durable.
 ///
@@ -78,13 +80,14 @@ pub enum MissingPersister {
 /// use tower_chat::{PersistencePolicy, StoreFailure};
 /// let policy = PersistencePolicy::default().on_store_failure(StoreFailure::FailCall);
 /// ```
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct PersistencePolicy {
     pub(crate) conflict: ConflictPolicy,
     pub(crate) store_failure: StoreFailure,
     pub(crate) missing_persister: MissingPersister,
-    pub(crate) dangling_calls: DanglingCalls,
+    pub(crate) replay: Arc<ReplayPolicy>,
+    pub(crate) truncation: Truncation,
     pub(crate) keep_trailing_results: bool,
     pub(crate) forget_results_of_failed_call: bool,
 }
@@ -114,7 +117,22 @@ impl PersistencePolicy {
     /// What to do with stored calls that have no stored result.
     #[must_use]
     pub fn dangling_calls(mut self, policy: DanglingCalls) -> Self {
-        self.dangling_calls = policy;
+        Arc::make_mut(&mut self.replay).dangling_calls = policy;
+        self
+    }
+
+    /// What the model is shown of the stored history. It replaces what
+    /// [`dangling_calls`](Self::dangling_calls) has said.
+    #[must_use]
+    pub fn replay(mut self, policy: ReplayPolicy) -> Self {
+        self.replay = Arc::new(policy);
+        self
+    }
+
+    /// How long a stored tool result may be. The run under way sees all of it.
+    #[must_use]
+    pub fn truncate_results(mut self, truncation: Truncation) -> Self {
+        self.truncation = truncation;
         self
     }
 

@@ -1,12 +1,12 @@
 //! The layer.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use tower_chat_core::store::HistoryStore;
 use tower_layer::Layer;
 
 use super::PerRunPersistenceService;
-use crate::{Clock, PersistenceMode, PersistencePolicy, run::Settings};
+use crate::{Clock, PersistenceMode, PersistencePolicy, ToolSource, run::Settings};
 
 /// Begins a run for every request, and in per-run mode writes it at its end.
 ///
@@ -55,6 +55,14 @@ impl PerRunPersistence {
     #[must_use]
     pub fn policy(mut self, policy: PersistencePolicy) -> Self {
         self.settings.policy = policy;
+        self
+    }
+
+    /// Says which tools are registered, for a replay policy that drops calls of tools that are
+    /// not. The pipeline builder does it by itself.
+    #[must_use]
+    pub fn tools(mut self, tools: impl ToolSource) -> Self {
+        self.settings.tools = Some(Arc::new(tools));
         self
     }
 

@@ -1,12 +1,12 @@
 //! The layer.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use tower_chat_core::store::HistoryStore;
 use tower_layer::Layer;
 
 use super::PerServiceCallPersistenceService;
-use crate::{Clock, PersistencePolicy, run::Settings};
+use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 
 /// Persists every service call: the history goes before the request, what was new and what was
 /// answered go into the store in one append, and the sentinel goes on the response.
@@ -51,6 +51,14 @@ impl PerServiceCallPersistence {
     #[must_use]
     pub fn policy(mut self, policy: PersistencePolicy) -> Self {
         self.settings.policy = policy;
+        self
+    }
+
+    /// Says which tools are registered, for a replay policy that drops calls of tools that are
+    /// not. The pipeline builder does it by itself.
+    #[must_use]
+    pub fn tools(mut self, tools: impl ToolSource) -> Self {
+        self.settings.tools = Some(Arc::new(tools));
         self
     }
 

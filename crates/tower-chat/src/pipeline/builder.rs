@@ -9,7 +9,7 @@ use tower_service::Service;
 
 use super::{BuildError, ChatPipeline, deadline::Deadline};
 use crate::{
-    PerRunPersistence, PerRunPersistenceService, PerServiceCallPersistence,
+    Clock, PerRunPersistence, PerRunPersistenceService, PerServiceCallPersistence,
     PerServiceCallPersistenceService, PersistenceMode, PersistencePolicy, ToolLoop, ToolSource,
     Tools,
 };
@@ -38,6 +38,7 @@ pub struct ChatPipelineBuilder<S> {
     mode: Option<PersistenceMode>,
     policy: Option<PersistencePolicy>,
     deadline: Option<Duration>,
+    clock: Clock,
 }
 
 impl<S> ChatPipelineBuilder<S> {
@@ -52,6 +53,7 @@ impl<S> ChatPipelineBuilder<S> {
             mode: None,
             policy: None,
             deadline: None,
+            clock: Clock::default(),
         }
     }
 
@@ -98,6 +100,13 @@ impl<S> ChatPipelineBuilder<S> {
         self
     }
 
+    /// Takes the time from another clock than the system's, for the record of tool calls and for
+    /// what is stale.
+    pub fn clock(mut self, clock: Clock) -> Self {
+        self.clock = clock;
+        self
+    }
+
     /// Bounds the whole answer, streamed ones to their end. At the deadline the run is dropped,
     /// and stored as for a caller who goes away.
     pub fn deadline(mut self, after: Duration) -> Self {
@@ -133,9 +142,13 @@ where
         let Some(store) = self.store else {
             return Ok(finish(maybe(tool_loop, client), self.deadline));
         };
-        let above = PerRunPersistence::new(store.clone())
+        let mut above = PerRunPersistence::new(store.clone())
             .mode(self.mode.unwrap_or_default())
-            .policy(self.policy.unwrap_or_default());
+            .policy(self.policy.unwrap_or_default())
+            .clock(self.clock);
+        if let Some(tool_loop) = &tool_loop {
+            above = above.tools(tool_loop.source());
+        }
         if client_as_is {
             return Ok(finish(above.layer(client), self.deadline));
         }

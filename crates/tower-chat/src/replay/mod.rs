@@ -4,15 +4,35 @@
 //!
 //! 1. **order**: a row that holds calls and their results is split into one message per kind;
 //! 2. **pairing**: every call stands in front of its result; dangling calls, orphan results and
-//!    duplicates are repaired; calls that wait for approval are left out until they are answered.
+//!    duplicates are repaired; calls that wait for approval are left out until they are answered;
+//! 3. **freshness**: results that are too old leave, with their calls ([`Freshness`]);
+//! 4. **tools**: calls that no tool of today could have answered leave ([`OutdatedCalls`]);
+//! 5. **citations**: sources that were found and not cited leave ([`Citations`]);
+//! 6. **window**: only the newest turns stay ([`Window`]).
+//!
+//! The first two always run, as the fold [`Replay`]; the others run where a [`ReplayPolicy`] asks
+//! for them, over what the fold shows.
 //!
 //! Calls and results are paired by occurrence within their round, never by id alone: real traffic
 //! has calls without ids, with empty ids, and with ids that come back later.
 
 mod call_ids;
+mod citations;
+mod edited;
+mod extract;
+mod freshness;
+pub mod import;
 mod order;
+mod pairing;
 mod policy;
+mod registered;
 mod round;
+mod steps;
+mod tool_history;
+mod truncate;
+mod turns;
+mod window;
+mod without_calls;
 
 use std::sync::Arc;
 
@@ -23,10 +43,22 @@ use tower_chat_core::{
 use self::{
     call_ids::Place,
     order::{Ordered, in_order},
+    pairing::{Answers, answers},
     policy::Strictness,
     round::{Round, Unanswered},
 };
-pub use self::{call_ids::effective_call_ids, policy::DanglingCalls};
+pub use self::{
+    call_ids::effective_call_ids,
+    citations::{Citations, CompactionTime, Source, Uncited},
+    extract::{Extraction, extract},
+    freshness::{Channel, FinishTimes, Freshness, FreshnessError},
+    policy::DanglingCalls,
+    registered::OutdatedCalls,
+    steps::{Facts, ReplayPolicy},
+    tool_history::ToolHistory,
+    truncate::Truncation,
+    window::{Boundary, EstimatedTokens, TokenCounter, Window},
+};
 
 /// A fold over the messages of a conversation, oldest first, whose [`view`](Self::view) is what a
 /// provider accepts.
@@ -179,14 +211,19 @@ impl Replay {
 
     /// The open calls that the results of a message answer, result by result.
     pub(crate) fn calls_answered_by(&self, message: &Message) -> Vec<Option<AskedCall>> {
-        let mut round: Vec<Unanswered> = self.open.iter().flat_map(Round::unanswered).collect();
+        let mut round: Vec<_> =
+            self.open.iter().flat_map(Round::unanswered).map(|call| (call, false)).collect();
         let mut earlier = self.unanswered.clone();
         let mut asked = |result: &ToolResult| {
-            let named = round.iter().position(|call| call.is_answered_by(result));
-            let placed = || round.iter().position(|call| call.may_be_answered_by(result));
-            let call = match named.or_else(placed) {
-                Some(index) => round.remove(index),
-                None => {
+            let candidates = round.iter().map(|(call, is_answered)| call.asked(*is_answered));
+            let call = match answers(result, candidates) {
+                Answers::Again => return None,
+                Answers::Call(index) => {
+                    let (call, is_answered) = round.get_mut(index)?;
+                    *is_answered = true;
+                    call.clone()
+                }
+                Answers::Nothing => {
                     let index = earlier.iter().rposition(|call| call.is_answered_by(result))?;
                     earlier.remove(index)
                 }
@@ -202,6 +239,11 @@ impl Replay {
         let open = self.open.iter().flat_map(Round::unanswered);
         let calls = self.unanswered.iter().cloned().chain(open);
         calls.filter(|call| call.approval.is_none()).filter_map(|call| call.place).collect()
+    }
+
+    /// Changes what is shown of everything that is closed.
+    pub(crate) fn edit_closed(&mut self, edit: impl FnOnce(&Messages) -> Messages) {
+        self.closed = edit(&self.closed);
     }
 
     /// Splits off what is still open: `self` keeps what is closed, and the returned replay starts
@@ -310,5 +352,7 @@ impl Replay {
     }
 }
 
+#[cfg(test)]
+mod generated;
 #[cfg(test)]
 mod tests;

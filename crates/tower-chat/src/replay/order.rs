@@ -3,7 +3,7 @@
 //! A row of an older system may hold a whole turn: text, calls, their results and the final text.
 //! It is split into assistant messages with calls, tool messages with results, and what follows.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use tower_chat_core::{Message, Part, Role};
 
@@ -11,33 +11,47 @@ use tower_chat_core::{Message, Part, Role};
 ///
 /// A message that is in order already comes back as it is, at no cost.
 pub(super) fn in_order(message: &Arc<Message>) -> Ordered {
-    let role = message.role;
-    let is_in_order = match role {
-        Role::Tool => true,
-        _ => !message.parts.iter().any(|part| is_foreign_result(message, part)),
-    };
-    if is_in_order {
+    if !has_foreign_results(message) {
         return Ordered::Unchanged;
     }
-    let mut pieces: Vec<Message> = Vec::new();
-    for part in &message.parts {
+    let piece = |Piece { role, parts }: Piece| {
+        // Only one message may have the id.
+        let id = message.id.filter(|_| parts.start == 0);
+        let mut piece = Message::new(role, message.parts.get(parts).unwrap_or_default().to_vec());
+        piece.author.clone_from(&message.author);
+        piece.id = id;
+        Arc::new(piece)
+    };
+    Ordered::Split(pieces(message).into_iter().map(piece).collect())
+}
+
+/// A stretch of a message's parts that is a message by itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Piece {
+    pub(super) role: Role,
+    pub(super) parts: Range<usize>,
+}
+
+/// The message's pieces, in the order in which they stand in a conversation; one, if it is in
+/// order already.
+pub(super) fn pieces(message: &Message) -> Vec<Piece> {
+    let role = message.role;
+    if !has_foreign_results(message) {
+        return vec![Piece { role, parts: 0..message.parts.len() }];
+    }
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (index, part) in message.parts.iter().enumerate() {
         let piece_role = if is_foreign_result(message, part) { Role::Tool } else { role };
         match pieces.last_mut() {
-            Some(piece) if piece.role == piece_role => piece.parts.push(part.clone()),
-            _ => {
-                let mut piece = Message::new(piece_role, vec![part.clone()]);
-                piece.author.clone_from(&message.author);
-                // Only one message may have the id.
-                piece.id = if pieces.is_empty() { message.id } else { None };
-                pieces.push(piece);
-            }
+            Some(piece) if piece.role == piece_role => piece.parts.end = index + 1,
+            _ => pieces.push(Piece { role: piece_role, parts: index..index + 1 }),
         }
     }
     if role == Role::User {
         // Results answer what stands before the message, so they come before its own words.
         pieces.sort_by_key(|piece| piece.role != Role::Tool);
     }
-    Ordered::Split(pieces.into_iter().map(Arc::new).collect())
+    pieces
 }
 
 pub(super) enum Ordered {
@@ -45,9 +59,13 @@ pub(super) enum Ordered {
     Split(Vec<Arc<Message>>),
 }
 
+fn has_foreign_results(message: &Message) -> bool {
+    message.role != Role::Tool && message.parts.iter().any(|part| is_foreign_result(message, part))
+}
+
 /// A result that belongs in a tool message: any, but for those of tools the provider ran itself,
 /// which stand inside its own message.
-fn is_foreign_result(message: &Message, part: &Part) -> bool {
+pub(super) fn is_foreign_result(message: &Message, part: &Part) -> bool {
     let Part::ToolResult(result) = part else { return false };
     let calls = message.parts.iter().filter_map(Part::as_tool_call);
     !calls.filter(|call| call.provider_executed).any(|call| call.id == result.call_id)

@@ -4,7 +4,12 @@ use std::sync::Arc;
 
 use tower_chat_core::{ApprovalRequest, Message, MessageId, Part, Role, ToolCall, ToolResult};
 
-use super::{DanglingCalls, Place, call_ids::effective_call_id, policy::Strictness};
+use super::{
+    DanglingCalls, Place,
+    call_ids::effective_call_id,
+    pairing::{Answers, Asked, answers, names, owed_call},
+    policy::Strictness,
+};
 
 /// A round that may still get results.
 #[derive(Debug, Clone)]
@@ -176,17 +181,15 @@ impl Round {
             .collect();
         let mut leftover = Vec::new();
         for result in self.results.iter().flat_map(|message| message.results()) {
-            let named = |call: &Unanswered| call.is_answered_by(result);
-            let is_known = calls.iter().any(|(call, _)| named(call));
-            let free = calls.iter_mut().find(|(call, answer)| {
-                answer.is_none()
-                    && if is_known { named(call) } else { call.may_be_answered_by(result) }
-            });
-            match free {
-                Some((_, answer)) => *answer = Some(result.clone()),
-                // A second result for a call says nothing new.
-                None if is_known => {}
-                None => leftover.push(result.clone()),
+            let asked = calls.iter().map(|(call, answer)| call.asked(answer.is_some()));
+            match answers(result, asked) {
+                Answers::Call(index) => {
+                    if let Some((_, answer)) = calls.get_mut(index) {
+                        *answer = Some(result.clone());
+                    }
+                }
+                Answers::Again => {}
+                Answers::Nothing => leftover.push(result.clone()),
             }
         }
         (calls, leftover)
@@ -206,15 +209,11 @@ impl Round {
 impl Unanswered {
     /// Whether a result names this call.
     pub(super) fn is_answered_by(&self, result: &ToolResult) -> bool {
-        result.call_id.as_deref().is_some_and(|id| !id.is_empty() && id == self.id)
+        names(result, &self.id)
     }
 
-    /// Whether a result that names no call of its round may be this call's, by its place: one of
-    /// the two came without an id, and the names do not speak against it.
-    pub(super) fn may_be_answered_by(&self, result: &ToolResult) -> bool {
-        let is_empty = |id: &Option<String>| id.as_deref().unwrap_or_default().is_empty();
-        let names_agree = result.name.as_ref().is_none_or(|name| *name == self.call.name);
-        (is_empty(&self.call.id) || is_empty(&result.call_id)) && names_agree
+    pub(super) fn asked(&self, is_answered: bool) -> Asked<'_> {
+        Asked { call: &self.call, id: &self.id, is_answered }
     }
 
     /// The result, naming the call as the replay shows it.
@@ -250,24 +249,15 @@ impl Unanswered {
 pub(super) const INTERRUPTED: &str =
     "The call was interrupted. It may or may not have taken effect; its result is unknown.";
 
-/// The call of a part that owes, or will owe, a result.
-fn owed_call(part: &Part) -> Option<&ToolCall> {
-    match part {
-        Part::ToolCall(call) if !call.provider_executed => Some(call),
-        Part::ApprovalRequest(request) => Some(&request.call),
-        _ => None,
-    }
-}
-
 /// Reasoning belongs to the part after it; where that was dropped, it goes too.
-fn drop_trailing_reasoning(parts: &mut Vec<Part>) {
+pub(super) fn drop_trailing_reasoning(parts: &mut Vec<Part>) {
     while matches!(parts.last(), Some(Part::Reasoning(_) | Part::Native(_))) {
         parts.pop();
     }
 }
 
 /// Whether a message says something. What a provider keeps beside its words says nothing by itself.
-fn has_content(message: &Message) -> bool {
+pub(super) fn has_content(message: &Message) -> bool {
     message.parts.iter().any(|part| match part {
         Part::Text(text) => !text.text.is_empty(),
         Part::Reasoning(_) | Part::Native(_) => false,

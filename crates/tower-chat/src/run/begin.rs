@@ -8,7 +8,7 @@ use std::{
 use tower_chat_core::{
     Answer, ChatRequest, Conversation, ConversationId, ConversationKey, Finish, Message, MessageId,
     Messages, Role, RunId,
-    store::{Head, History, HistoryStore, Revision, StoreError, Write},
+    store::{Head, History, HistoryStore, InvocationQuery, Revision, StoreError, Write},
 };
 
 use super::{
@@ -17,9 +17,9 @@ use super::{
     service_id::{Recording, agreed_service_id},
 };
 use crate::{
-    Clock, PersistenceError, PersistenceMode, PersistencePolicy,
+    Clock, PersistenceError, PersistenceMode, PersistencePolicy, ToolSource,
     pending_results::completed_from_record,
-    replay::{DanglingCalls, Replay},
+    replay::{Channel, DanglingCalls, Facts, FinishTimes, Replay},
 };
 
 /// What a persistence layer was configured with, and gives each of its runs.
@@ -28,6 +28,8 @@ pub(crate) struct Settings {
     pub(crate) store: Arc<dyn HistoryStore>,
     pub(crate) policy: PersistencePolicy,
     pub(crate) clock: Clock,
+    /// The tools that are registered, where a replay policy has to know.
+    pub(crate) tools: Option<Arc<dyn ToolSource>>,
 }
 
 impl Settings {
@@ -36,6 +38,7 @@ impl Settings {
             store: Arc::new(store),
             policy: PersistencePolicy::default(),
             clock: Clock::default(),
+            tools: None,
         }
     }
 }
@@ -44,11 +47,12 @@ impl Run {
     /// Loads what the run needs and makes the run. The model has not been called yet, so a store
     /// that cannot be read costs nothing.
     pub(crate) async fn begin(
-        Settings { store, policy, clock }: &Settings,
+        settings: &Settings,
         mode: PersistenceMode,
         conversation: Conversation,
         request: &ChatRequest,
     ) -> Result<Self, PersistenceError> {
+        let Settings { store, policy, clock, .. } = settings;
         let own = own_messages(request);
         if request.options.continuation.is_some() && !own.is_empty() {
             return Err(PersistenceError::MessagesWithContinuation { messages: own.len() });
@@ -63,9 +67,11 @@ impl Run {
         let needs_history = is_kept_here || answers_approvals(&own);
         let (history, replay) = if needs_history && head.revision != Revision::ABSENT {
             let (stored, unsaved) = load_history(store, key).await.map_err(not_loaded)?;
-            replay_of(store, key, stored, &unsaved, policy).await
+            let (history, mut replay) = replay_of(store, key, stored, &unsaved, policy).await;
+            show(&mut replay, settings, key, request).await;
+            (history, replay)
         } else {
-            (History::new(head, Messages::new()), Replay::new(policy.dangling_calls))
+            (History::new(head, Messages::new()), Replay::new(policy.replay.dangling_calls))
         };
 
         let recording = match service_id {
@@ -92,7 +98,7 @@ impl Run {
         Ok(Self(Arc::new(Shared {
             conversation,
             mode,
-            policy: *policy,
+            policy: policy.clone(),
             store: store.clone(),
             persister_reported: AtomicBool::new(false),
             persister_missed: AtomicBool::new(false),
@@ -341,15 +347,16 @@ async fn replay_of(
     unsaved: &[Write],
     policy: &PersistencePolicy,
 ) -> (History, Replay) {
-    let mut replay = Replay::of_history(&history, policy.dangling_calls);
+    let dangling_calls = policy.replay.dangling_calls;
+    let mut replay = Replay::of_history(&history, dangling_calls);
     for write in unsaved {
         write.messages().iter().for_each(|message| replay.push(message));
         history.apply(write);
     }
-    if policy.dangling_calls == DanglingCalls::FromRecord && !replay.dangling_calls().is_empty() {
+    if dangling_calls == DanglingCalls::FromRecord && !replay.dangling_calls().is_empty() {
         match completed_from_record(store, key, &history.messages, &replay).await {
             Ok(Some(completed)) => {
-                replay = Replay::new(policy.dangling_calls);
+                replay = Replay::new(dangling_calls);
                 replay.push_from(&completed, 0);
             }
             Ok(None) => {}
@@ -361,4 +368,51 @@ async fn replay_of(
         }
     }
     (history, replay)
+}
+
+/// Takes the steps of replay that the policy asks for, over what is closed of the history: what
+/// this run adds is shown as it is.
+async fn show(
+    replay: &mut Replay,
+    settings: &Settings,
+    key: &ConversationKey,
+    request: &ChatRequest,
+) {
+    let policy = &settings.policy.replay;
+    if policy.is_off() {
+        return;
+    }
+    let finished = match policy.needs_finish_times() {
+        true => finish_times(settings.store.as_ref(), key).await,
+        false => None,
+    };
+    let tools = settings.tools.as_ref().filter(|_| policy.needs_tools()).map(|it| it.tools());
+    let names: Option<Vec<&str>> = tools
+        .as_ref()
+        .map(|tools| tools.definitions().iter().map(|tool| tool.name.as_str()).collect());
+    let mut facts = Facts::at(settings.clock.now()).channel(request.extensions.get::<Channel>());
+    facts.tools = names.as_deref();
+    facts.finished = finished.as_ref();
+    replay.edit_closed(|closed| policy.apply(closed, &facts));
+}
+
+/// When the tools of a conversation had finished; `None`, with a warning, if the record cannot be
+/// read: everything is fresh then.
+async fn finish_times(store: &dyn HistoryStore, key: &ConversationKey) -> Option<FinishTimes> {
+    match store.invocations(&InvocationQuery::of(key)).await {
+        Ok(invocations) => {
+            for unreadable in &invocations.unreadable {
+                tracing::warn!("{unreadable}");
+            }
+            Some(invocations.found.iter().map(|(_, invocation)| invocation).collect())
+        }
+        Err(error) => {
+            tracing::warn!(
+                conversation = %key,
+                error = &error as &dyn std::error::Error,
+                "the record of tool calls could not be read; no result counts as stale"
+            );
+            None
+        }
+    }
 }

@@ -55,7 +55,13 @@ impl OpenRun {
             } else {
                 take_trailing_results(&mut messages)
             };
-            run.submit(&mut state, slot, ToStore { messages, left_out, adopted: Some(adopted) }).0
+            let adopted = Some(adopted);
+            run.submit(
+                &mut state,
+                slot,
+                ToStore { messages, left_out, adopted, is_whole_run: true },
+            )
+            .0
         };
         match submission.outcome().await {
             Ok(unsaved) => {

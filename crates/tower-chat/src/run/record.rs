@@ -9,7 +9,7 @@ use tower_chat_core::{
 
 use super::State;
 use crate::{
-    replay::{AskedCall, Replay, effective_call_ids},
+    replay::{AskedCall, Citations, Replay, Truncation, effective_call_ids},
     tool::{Redaction, Tools, redaction},
 };
 
@@ -62,14 +62,16 @@ struct StoredPlace {
 }
 
 impl State {
-    /// Puts a write together: hooks first, then truncation, then the rows.
+    /// Puts a write together: hooks first, then the compaction of citations where the final text
+    /// is known, then truncation.
     ///
-    /// `left_out` are results at the end of the run that are in no message of the store; the
+    /// `citations` are given for a whole run alone; `left_out` are results at the end of the run that are in no message of the store; the
     /// record holds them itself.
     pub(super) fn compose(
         &mut self,
         messages: &[Arc<Message>],
         left_out: &[Arc<Message>],
+        citations: Option<&Citations>,
         truncation: Truncation,
     ) -> Composed {
         let has_tools = |message: &Arc<Message>| {
@@ -80,10 +82,10 @@ impl State {
         if !messages.iter().chain(left_out).any(has_tools) {
             return Composed { messages: messages.to_vec(), records: Vec::new() };
         }
-        let mut records = Records { rows: Vec::new(), truncation };
+        let mut records = Vec::new();
         let mut replay = self.replay.clone();
         let first = self.revision.sequence + 1;
-        let stored = (first..)
+        let mut stored: Vec<Arc<Message>> = (first..)
             .zip(messages)
             .map(|(sequence, message)| {
                 let stored = self.store(message, Some(sequence), &replay, &mut records);
@@ -95,7 +97,17 @@ impl State {
             self.store(message, None, &replay, &mut records);
             replay.push(message);
         }
-        Composed { messages: stored, records: records.rows }
+        if let Some(citations) = citations {
+            let compacted = citations.apply(&stored.iter().cloned().collect());
+            stored = compacted.iter().cloned().collect();
+        }
+        stored = stored.into_iter().map(|message| truncation.apply_to(message)).collect();
+        for record in &mut records {
+            if let RecordedResult::Apart(result) = &mut record.result {
+                truncation.apply(result);
+            }
+        }
+        Composed { messages: stored, records }
     }
 
     /// One message in its stored form; with no sequence it is not stored itself.
@@ -104,7 +116,7 @@ impl State {
         message: &Arc<Message>,
         sequence: Option<u64>,
         replay: &Replay,
-        records: &mut Records,
+        records: &mut Vec<ToolRecord>,
     ) -> Arc<Message> {
         let mut stored = message.clone();
         if let (Some(sequence), Some(id)) = (sequence, message.id)
@@ -124,7 +136,7 @@ impl State {
         message: &mut Arc<Message>,
         id: MessageId,
         sequence: u64,
-        records: &mut Records,
+        records: &mut Vec<ToolRecord>,
     ) {
         let run = id.run;
         let rounds = self.recorder.asking.iter().filter(|asking| asking.message.run == run);
@@ -143,7 +155,7 @@ impl State {
                 if is_waiting {
                     row.status = ToolStatus::PendingApproval;
                 }
-                records.rows.push(row);
+                records.push(row);
                 next += 1;
             }
             redactions.push(redaction);
@@ -157,7 +169,7 @@ impl State {
         message: &mut Arc<Message>,
         asked: Vec<Option<AskedCall>>,
         sequence: Option<u64>,
-        records: &mut Records,
+        records: &mut Vec<ToolRecord>,
     ) {
         let reports = message.id.and_then(|id| self.recorder.reports.remove(&id));
         let mut reports = reports.unwrap_or_default().into_iter().map(Some);
@@ -166,7 +178,7 @@ impl State {
         for (result, asked) in message.results().zip(asked) {
             let report = reports.next().flatten();
             let Some(asked) = asked else {
-                kept.push(Some(records.truncation.apply_to(result)));
+                kept.push(Some(None));
                 next += 1;
                 continue;
             };
@@ -178,10 +190,7 @@ impl State {
                 kept.push(None);
                 continue;
             };
-            let changed = redaction
-                .result
-                .map(|result| records.truncation.apply_to(&result).unwrap_or(result));
-            let changed = changed.or_else(|| records.truncation.apply_to(result));
+            let changed = redaction.result;
             let recorded = match sequence {
                 Some(sequence) => RecordedResult::InMessage(CallPlace { sequence, index: next }),
                 None => RecordedResult::Apart(Box::new(
@@ -200,7 +209,7 @@ impl State {
             row.error = redaction.error.unwrap_or_else(|| error.map(str::to_owned));
             row.started_at = report.as_ref().and_then(|report| report.started_at);
             row.finished_at = report.as_ref().and_then(|report| report.finished_at);
-            records.rows.push(row);
+            records.push(row);
             kept.push(Some(changed));
             next += 1;
         }
@@ -232,11 +241,6 @@ impl Recorder {
     fn tool(&self, name: &str) -> Option<&dyn crate::Tool> {
         self.tools.as_ref()?.tool(name).map(|tool| &**tool)
     }
-}
-
-struct Records {
-    rows: Vec<ToolRecord>,
-    truncation: Truncation,
 }
 
 /// A call that owes or will owe a result, and whether it waits for approval.
@@ -290,12 +294,4 @@ fn redact_results(message: &mut Arc<Message>, kept: Vec<Option<Option<ToolResult
             }
         }
     });
-}
-
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Truncation;
-impl Truncation {
-    fn apply_to(&self, _: &ToolResult) -> Option<ToolResult> {
-        None
-    }
 }

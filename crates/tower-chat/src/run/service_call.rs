@@ -60,6 +60,8 @@ pub(super) struct ToStore {
     pub(super) left_out: Vec<Arc<Message>>,
     /// Who keeps the history from now on, where an answer said so.
     pub(super) adopted: Option<Adopted>,
+    /// The messages are all that the run adds, its final answer included.
+    pub(super) is_whole_run: bool,
 }
 
 impl ToStore {
@@ -153,7 +155,7 @@ impl Run {
         &self,
         state: &mut State,
         slot: Result<Slot, StoreError>,
-        ToStore { messages, left_out, adopted }: ToStore,
+        ToStore { messages, left_out, adopted, is_whole_run }: ToStore,
     ) -> (Submission, Option<Write>) {
         let change = match adopted {
             Some(Adopted { recording, service_id, change }) => {
@@ -168,8 +170,9 @@ impl Run {
         let answers = state.recording != super::Recording::History
             && !state.replay.pending_approvals().is_empty();
         let messages = state.recording.select(messages, answers);
+        let citations = self.policy().replay.citations_at_save().filter(|_| is_whole_run);
         let Composed { messages: stored, records } =
-            state.compose(&messages, &left_out, super::record::Truncation);
+            state.compose(&messages, &left_out, citations, self.policy().truncation);
         if stored.is_empty() && records.is_empty() && change.is_none() {
             return (Submission::nothing(), None);
         }
@@ -255,7 +258,7 @@ impl OpenCall {
         }
         let mut messages = inputs;
         messages.extend(answer.messages.iter().cloned());
-        let to_store = ToStore { messages, left_out: Vec::new(), adopted: Some(adopted) };
+        let to_store = ToStore { adopted: Some(adopted), ..ToStore::messages(messages) };
         let (submission, write) = run.submit(&mut state, slot, to_store);
         let replay = &mut self.replay;
         answer.messages.iter().for_each(|message| replay.push(message));

@@ -67,6 +67,11 @@ impl ToolLoop {
         }
     }
 
+    /// Where the loop's tools come from.
+    pub(crate) fn source(&self) -> Arc<dyn ToolSource> {
+        self.settings.source.clone()
+    }
+
     /// The most rounds of a run, 40 by default. After the last one the model is called once more
     /// without any tools declared; if it asks for tools all the same, its calls are returned
     /// unexecuted.

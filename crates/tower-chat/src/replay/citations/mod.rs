@@ -1,0 +1,245 @@
+//! Step 5: sources that the answer did not cite.
+
+mod cited;
+mod sources;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use tower_chat_core::{Message, Messages, Part, Role};
+
+use self::{
+    cited::cite,
+    sources::{compact, items, looks_like_sources},
+};
+use super::{
+    edited::Edited,
+    pairing::owed_call,
+    turns::{Turns, is_answer},
+};
+pub use sources::Source;
+
+/// Leaves out of the results of tools what the answer of their turn did not cite.
+///
+/// A tool that finds sources answers with a JSON array of objects, each with a number of its own:
+/// `[{"source_number": 0, "content": "..."}, ...]`. The model cites them as `[source0]`, in upper
+/// or lower case; `[source 0]` and `[source0, source1]` are no citations. Only text that is such
+/// an array from beginning to end is touched, and of the items that stay every byte stays: numbers
+/// never change, and a result of which nothing was cited while others were becomes `[]`.
+///
+/// A turn that has no final answer yet, or one without text, is left alone. All of the model's
+/// text in the turn counts as citing, so that the model is never shown a citation of something it
+/// is not shown.
+///
+/// Every turn is looked at by itself, so it does not matter whether this is done when a turn is
+/// saved or when it is replayed. Results must not have been truncated before: what is cut is no
+/// whole array, and stays as it is.
+///
+/// ```
+/// use tower_chat::{core::{Message, Messages, ToolCall, ToolResult}, replay::Citations};
+/// let found = r#"[{"source_number": 0, "content": "a"}, {"source_number": 1, "content": "b"}]"#;
+/// let messages: Messages = [
+///     Message::user("What do we know?"),
+///     Message::tool_calls([ToolCall::new("c1", "search", "{}")]),
+///     Message::tool_results([ToolResult::new("c1", found)]),
+///     Message::assistant("That b holds [source1]."),
+/// ].into();
+/// let citations = Citations::default();
+/// let shown = citations.apply(&messages);
+/// let result = shown.get(2).and_then(|message| message.results().next()).map(|result| result.text());
+/// assert_eq!(result.as_deref(), Some(r#"[{"source_number": 1, "content": "b"}]"#));
+/// assert_eq!(citations.next_number(&messages), 2);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Citations {
+    when: CompactionTime,
+    uncited: Uncited,
+    number_key: Arc<str>,
+    content_key: Arc<str>,
+}
+
+/// When uncited sources are left out.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CompactionTime {
+    /// At every replay; the record keeps them.
+    #[default]
+    AtReplay,
+    /// Before a run is stored, where its final text is known by then.
+    AtSave,
+}
+
+/// What becomes of the sources of a turn whose answer cites nothing at all.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Uncited {
+    /// They stay.
+    #[default]
+    LeaveAlone,
+    /// A sentence stands in their place.
+    Replace(String),
+}
+
+impl Default for Citations {
+    fn default() -> Self {
+        Self {
+            when: CompactionTime::default(),
+            uncited: Uncited::default(),
+            number_key: "source_number".into(),
+            content_key: "content".into(),
+        }
+    }
+}
+
+impl Citations {
+    /// Compaction at a time.
+    pub fn when(when: CompactionTime) -> Self {
+        Self { when, ..Self::default() }
+    }
+
+    /// What to do with a turn that cites nothing.
+    #[must_use]
+    pub fn on_uncited(mut self, uncited: Uncited) -> Self {
+        self.uncited = uncited;
+        self
+    }
+
+    /// The key of a source's number; `source_number` if nothing else is said.
+    #[must_use]
+    pub fn number_key(mut self, key: impl Into<Arc<str>>) -> Self {
+        self.number_key = key.into();
+        self
+    }
+
+    /// The key of a source's content; `content` if nothing else is said.
+    #[must_use]
+    pub fn content_key(mut self, key: impl Into<Arc<str>>) -> Self {
+        self.content_key = key.into();
+        self
+    }
+
+    /// When uncited sources are left out.
+    pub fn time(&self) -> CompactionTime {
+        self.when
+    }
+
+    /// The messages without uncited sources.
+    pub fn apply(&self, messages: &Messages) -> Messages {
+        let mut edited = Edited::of(messages);
+        let mut turns = Turns::default();
+        let mut turn = Vec::new();
+        for message in messages.iter() {
+            if turns.begins_with(message) {
+                self.compact_turn(&turn, &mut edited);
+                turn.clear();
+            }
+            turn.push(message);
+        }
+        self.compact_turn(&turn, &mut edited);
+        edited.finish()
+    }
+
+    /// The highest number of a source in the conversation. Items of any array count that have a
+    /// number, those before the place where a result was cut included.
+    pub fn highest_number(&self, messages: &Messages) -> Option<u64> {
+        let items = self.items(messages);
+        items.filter_map(|item| sources::number_of(item, &self.number_key)).max()
+    }
+
+    /// The number with which the next turn goes on counting.
+    pub fn next_number(&self, messages: &Messages) -> u64 {
+        self.highest_number(messages).map_or(0, |highest| highest.saturating_add(1))
+    }
+
+    /// The sources of the conversation by their numbers. Where a number came twice, the last one
+    /// counts; items whose content is no text are left out.
+    pub fn source_map(&self, messages: &Messages) -> BTreeMap<u64, Source> {
+        let items = self.items(messages);
+        items.filter_map(|item| Source::read(item, &self.number_key, &self.content_key)).collect()
+    }
+
+    fn items<'a>(&self, messages: &'a Messages) -> impl Iterator<Item = &'a str> + use<'a> {
+        let results = messages.iter().flat_map(|message| message.results());
+        let texts = results.flat_map(|result| result.content.iter().filter_map(Part::as_text));
+        texts.filter(|text| text.trim_start().starts_with('[')).flat_map(items)
+    }
+
+    fn compact_turn(&self, turn: &[&Arc<Message>], edited: &mut Edited<'_>) {
+        let cited = self.cited_in(turn);
+        for message in turn {
+            let other = cited.as_ref().and_then(|cited| self.compact_results(message, cited));
+            edited.keep_or(message, other);
+        }
+    }
+
+    /// The numbers that a turn cites; `None` if the turn is to be left alone.
+    fn cited_in(&self, turn: &[&Arc<Message>]) -> Option<BTreeSet<u64>> {
+        let is_of_round = |message: &&Arc<Message>| {
+            message.role == Role::Tool || message.parts.iter().any(|part| owed_call(part).is_some())
+        };
+        let has_sources = |message: &&Arc<Message>| {
+            message.role == Role::Tool && texts_of_results(message).any(looks_like_sources)
+        };
+        if !turn.iter().any(has_sources) {
+            return None;
+        }
+        let has_final_text = turn
+            .iter()
+            .rev()
+            .take_while(|message| !is_of_round(message))
+            .filter(|message| is_answer(message))
+            .any(|message| texts(message).any(|text| !text.trim().is_empty()));
+        if !has_final_text {
+            return None;
+        }
+        let mut cited = BTreeSet::new();
+        let said = turn.iter().filter(|message| message.role == Role::Assistant);
+        for message in said {
+            cite(&message.text(), &mut cited);
+        }
+        (!cited.is_empty() || self.uncited != Uncited::LeaveAlone).then_some(cited)
+    }
+
+    /// The message with its results compacted, if that changes anything.
+    fn compact_results(&self, message: &Message, cited: &BTreeSet<u64>) -> Option<Message> {
+        if message.role != Role::Tool {
+            return None;
+        }
+        let mut changes = Vec::new();
+        for (index, part) in message.parts.iter().enumerate() {
+            let Part::ToolResult(result) = part else { continue };
+            for (place, part) in result.content.iter().enumerate() {
+                let text = part.as_text().filter(|text| looks_like_sources(text));
+                let compacted =
+                    text.and_then(|text| compact(text, &self.number_key, cited, &self.uncited));
+                changes.extend(compacted.map(|text| (index, place, text)));
+            }
+        }
+        if changes.is_empty() {
+            return None;
+        }
+        let mut message = message.clone();
+        for (index, place, text) in changes {
+            let Some(Part::ToolResult(result)) = message.parts.get_mut(index) else { continue };
+            // The provider's items still hold what is left out.
+            result.native = None;
+            if let Some(part) = result.content.get_mut(place) {
+                *part = Part::text(text);
+            }
+        }
+        Some(message)
+    }
+}
+
+fn texts(message: &Message) -> impl Iterator<Item = &str> {
+    message.parts.iter().filter_map(Part::as_text)
+}
+
+fn texts_of_results(message: &Message) -> impl Iterator<Item = &str> {
+    message.results().flat_map(|result| result.content.iter().filter_map(Part::as_text))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,288 @@
+//! What is compacted, what is left alone, and where counting goes on.
+
+use tower_chat_core::{Native, ToolCall, ToolResult};
+
+use super::*;
+use crate::replay::{
+    Truncation,
+    generated::{check_step, history},
+};
+
+const NONE_CITED: &str = "None of the sources was used.";
+
+fn source(number: u64) -> String {
+    format!(r#"{{"source_number": {number}, "content": "text {number}"}}"#)
+}
+
+fn sources(numbers: impl IntoIterator<Item = u64>) -> String {
+    format!("[{}]", numbers.into_iter().map(source).collect::<Vec<_>>().join(", "))
+}
+
+/// A turn with a round of these results.
+fn turn(results: &[&str], answer: &str) -> Messages {
+    let ids = || (0..results.len()).map(|index| format!("c{index}"));
+    let answers = ids().zip(results).map(|(id, text)| ToolResult::new(id, *text));
+    [
+        Message::user("u"),
+        Message::tool_calls(ids().map(|id| ToolCall::new(id, "search", "{}"))),
+        Message::tool_results(answers),
+        Message::assistant(answer),
+    ]
+    .into()
+}
+
+fn results(messages: &Messages) -> Vec<String> {
+    let results = messages.iter().flat_map(|message| message.results());
+    results.map(ToolResult::text).collect()
+}
+
+fn compacted(results_of_turn: &[&str], answer: &str) -> Vec<String> {
+    results(&Citations::default().apply(&turn(results_of_turn, answer)))
+}
+
+fn replacing() -> Citations {
+    Citations::default().on_uncited(Uncited::Replace(NONE_CITED.to_owned()))
+}
+
+/// B 0.20, 0.21
+#[test]
+fn a_turn_without_final_text_is_left_alone() {
+    let found = sources(0..3);
+    let whole = turn(&[&found], "");
+    for policy in [Citations::default(), replacing()] {
+        assert_eq!(policy.apply(&whole), whole);
+        assert_eq!(policy.apply(&whole.take(3)), whole.take(3));
+    }
+}
+
+#[test]
+fn text_beside_a_later_call_is_no_final_text() {
+    let found = sources(0..3);
+    let mut messages = turn(&[&found], "As [source1] says.").take(3);
+    let mut asking = Message::tool_calls([ToolCall::new("d", "search", "{}")]);
+    asking.parts.insert(0, Part::text("As [source1] says."));
+    messages.push(asking);
+    messages.push(Message::tool_results([ToolResult::new("d", "")]));
+    assert_eq!(Citations::default().apply(&messages), messages);
+    messages.push(Message::assistant("And [source2]."));
+    let kept = format!("[{},{}]", source(1), source(2));
+    assert_eq!(results(&Citations::default().apply(&messages)), [kept, String::new()]);
+}
+
+/// B 0.22
+#[test]
+fn exactly_what_is_cited_stays_and_keeps_its_number() {
+    let kept = format!("[{},{}]", source(0), source(3));
+    assert_eq!(compacted(&[&sources(0..5)], "See [source0] and [source3]."), [kept]);
+}
+
+/// B 0.23
+#[test]
+fn where_all_are_cited_the_message_is_shared() {
+    let messages = turn(&[&sources(0..2)], "[source1] [source0] [source7]");
+    let shown = Citations::default().apply(&messages);
+    assert!(messages.iter().zip(shown.iter()).all(|(a, b)| Arc::ptr_eq(a, b)));
+}
+
+/// B 0.24
+#[test]
+fn where_nothing_is_cited_the_policy_decides() {
+    let found = sources(0..2);
+    let messages = turn(&[&found, "plain", &found], "I do not know.");
+    assert_eq!(Citations::default().apply(&messages), messages);
+    assert_eq!(results(&replacing().apply(&messages)), [NONE_CITED, "plain", NONE_CITED]);
+}
+
+/// B 0.25, 0.32, 0.33
+#[test]
+fn whatever_is_not_wholly_an_array_of_sources_is_left_alone() {
+    let one = source(0);
+    let cut = sources(0..3);
+    for text in [
+        "plain [source0]".to_owned(),
+        String::new(),
+        "[]".to_owned(),
+        "[ ]".to_owned(),
+        one.clone(),
+        format!("{} Remember to cite.", sources(0..3)),
+        format!("[{one}, \"text\"]"),
+        format!("[{one}, 7]"),
+        format!("[{one}, null]"),
+        format!("[{one}, {{\"content\": \"no number\"}}]"),
+        format!("[{one}, [{one}]]"),
+        r#"["a", "b"]"#.to_owned(),
+        r#"[{"source_number": "0"}]"#.to_owned(),
+        r#"[{"source_number": 0.0}]"#.to_owned(),
+        r#"[{"source_number": -1}]"#.to_owned(),
+        r#"[{"source_number": true}]"#.to_owned(),
+        r#"[{"source_number": 99999999999999999999}]"#.to_owned(),
+        r#"[{"source_number": 1e400}]"#.to_owned(),
+        r#"[{"inner": {"source_number": 0}}]"#.to_owned(),
+        cut[..cut.len() - 1].to_owned(),
+        cut[..cut.len() / 2].to_owned(),
+        "[".repeat(100_000),
+        format!("[{{\"source_number\":{}", "[".repeat(100_000)),
+    ] {
+        let messages = turn(&[&text], "See [source5].");
+        assert_eq!(Citations::default().apply(&messages), messages, "{text:.60}");
+        let messages = turn(&[&text], "I do not know.");
+        assert_eq!(replacing().apply(&messages), messages, "{text:.60}");
+        let _any = Citations::default().source_map(&messages);
+        let _any = Citations::default().highest_number(&messages);
+    }
+}
+
+/// B 0.26, 4.8
+#[test]
+fn a_result_without_content_and_one_that_was_truncated_are_left_alone() {
+    let mut empty = ToolResult::new("c0", "");
+    empty.content.clear();
+    let mut cut = ToolResult::new("c1", sources(0..50));
+    Truncation::to(300).apply(&mut cut);
+    let messages: Messages = [
+        Message::user("u"),
+        Message::tool_calls(["c0", "c1"].map(|id| ToolCall::new(id, "search", "{}"))),
+        Message::tool_results([empty, cut]),
+        Message::assistant("[source1]"),
+    ]
+    .into();
+    let citations = Citations::default();
+    assert_eq!(citations.apply(&messages), messages);
+    assert_eq!(citations.highest_number(&messages), Some(5), "what is whole still counts");
+}
+
+/// B 0.27, 0.30
+#[test]
+fn every_result_keeps_its_own_and_one_without_any_becomes_an_empty_array() {
+    let found = [sources(0..2), sources(2..4), sources(4..6)];
+    let found: Vec<&str> = found.iter().map(String::as_str).collect();
+    let expected = [format!("[{}]", source(1)), "[]".to_owned(), format!("[{}]", source(4))];
+    assert_eq!(compacted(&found, "[source1] [source4]"), expected);
+}
+
+/// B 0.28, 0.31
+#[test]
+fn upper_case_cites_and_lists_do_not() {
+    assert_eq!(compacted(&[&sources(0..2)], "[Source0]"), [format!("[{}]", source(0))]);
+    let found = sources(0..3);
+    assert_eq!(compacted(&[&found], "[source 1] and [source1, source2]"), [found]);
+}
+
+/// B 0.29
+#[test]
+fn every_byte_of_what_stays_stays() {
+    let odd = "{ \"content\" : \"日本語 \\u0627 🙂\",\n \"n\": 1.50e+2, \"source_number\":1 }";
+    let found = format!(" [ {} , {odd} ] ", source(0));
+    assert_eq!(compacted(&[&found], "[source1]"), [format!("[{odd}]")]);
+}
+
+/// B 0.34
+#[test]
+fn what_is_given_is_not_changed() {
+    let found = sources(0..3);
+    let messages = turn(&[&found], "[source1]");
+    let _compacted = Citations::default().apply(&messages);
+    assert_eq!(results(&messages), [found]);
+}
+
+/// B 0.35
+#[test]
+fn a_huge_number_in_the_text_cites_nothing() {
+    let found = sources(0..2);
+    let answer = format!("[source{}]", "9".repeat(20));
+    assert_eq!(compacted(&[&found], &answer), [found]);
+}
+
+#[test]
+fn a_turn_is_compacted_by_its_own_text_alone() {
+    let mut messages = turn(&[&sources(0..2)], "[source0]");
+    messages.append(&turn(&[&sources(2..4)], "[source1] [source3]"));
+    let kept = [format!("[{}]", source(0)), format!("[{}]", source(3))];
+    let citations = Citations::default();
+    assert_eq!(results(&citations.apply(&messages)), kept);
+    let first = citations.apply(&messages.take(4));
+    assert_eq!(first, citations.apply(&messages).take(4), "later turns change nothing before");
+}
+
+#[test]
+fn each_text_part_is_looked_at_by_itself_and_natives_of_what_changed_go() {
+    let native = Native::new("w", r#""all of it""#.parse().unwrap());
+    let mut result = ToolResult::new("c0", sources(0..2));
+    result.content.push(Part::text("a note"));
+    result.native = Some(native);
+    let messages: Messages = [
+        Message::tool_calls([ToolCall::new("c0", "search", "{}")]),
+        Message::tool_results([result]),
+        Message::assistant("[source1]"),
+    ]
+    .into();
+    let shown = Citations::default().apply(&messages);
+    let result = shown.get(1).unwrap().results().next().unwrap();
+    assert_eq!(result.content, [Part::text(format!("[{}]", source(1))), Part::text("a note")]);
+    assert_eq!(result.native, None);
+}
+
+#[test]
+fn the_number_may_stand_under_another_key() {
+    let found = r#"[{"nr": 0}, {"n\u0072": 1}]"#;
+    let shown = Citations::default().number_key("nr").apply(&turn(&[found], "[source1]"));
+    assert_eq!(results(&shown), [r#"[{"n\u0072": 1}]"#]);
+}
+
+/// B 0.70, 0.71, 0.74
+#[test]
+fn the_highest_number_is_that_of_the_whole_conversation() {
+    let citations = Citations::default();
+    let highest = |results: &[&str]| citations.highest_number(&turn(results, "a"));
+    assert_eq!(citations.highest_number(&Messages::new()), None);
+    assert_eq!(highest(&["plain", "", r#"[{"content": "a"}]"#, r#"["a", "b"]"#]), None);
+    assert_eq!(highest(&[&sources([3, 9]), &sources([4])]), Some(9));
+    let odd = r#"["a", {"source_number": "50"}, {"source_number": 2}, {"source_number": 1.5}]"#;
+    assert_eq!(highest(&[odd]), Some(2));
+}
+
+/// B 0.73
+#[test]
+fn the_next_turn_goes_on_counting_over_gaps() {
+    let citations = Citations::default();
+    assert_eq!(citations.next_number(&Messages::new()), 0);
+    let mut messages = turn(&[&sources([0, 1, 7])], "[source7]");
+    assert_eq!(citations.next_number(&messages), 8);
+    assert_eq!(citations.next_number(&citations.apply(&messages)), 8);
+    messages.append(&turn(&[r#"[{"source_number": 18446744073709551615}]"#], "a"));
+    assert_eq!(citations.next_number(&messages), u64::MAX);
+}
+
+/// B 0.72
+#[test]
+fn the_map_merges_and_the_last_of_a_number_counts() {
+    let found = r#"[{"source_number": 0, "content": "old"}, {"source_number": 1},
+        {"source_number": 2, "content": 7}, {"source_number": 4, "content": "b", "content_id": "x"}]"#;
+    let messages = turn(&[found, r#"[{"content": "new", "source_number": 0}]"#], "a");
+    let map = Citations::default().source_map(&messages);
+    let found: Vec<(u64, &str, &str)> = map
+        .iter()
+        .map(|(number, source)| (*number, &*source.content, &*source.content_id))
+        .collect();
+    assert_eq!(found, [(0, "new", ""), (4, "b", "x")]);
+}
+
+#[test]
+fn every_history_stays_valid() {
+    check_step(|messages, _| Citations::default().apply(messages), &[]);
+    check_step(|messages, _| replacing().apply(messages), &[NONE_CITED]);
+}
+
+#[test]
+fn compaction_only_ever_removes_whole_items() {
+    for seed in 1..200 {
+        let before = history(seed);
+        let after = Citations::default().apply(&before);
+        assert_eq!(before.len(), after.len());
+        for (old, new) in results(&before).iter().zip(results(&after)).filter(|(a, b)| *a != b) {
+            let new = items(&new).into_iter().map(str::to_owned).collect::<Vec<_>>();
+            let old = items(old);
+            assert!(new.len() < old.len() && new.iter().all(|item| old.contains(&&**item)));
+        }
+    }
+}

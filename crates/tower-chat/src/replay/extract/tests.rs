@@ -1,0 +1,299 @@
+//! Which calls are found, and which results are theirs.
+
+use std::sync::Arc;
+
+use tower_chat_core::{ApprovalRequest, Media, MediaSource, MessageId, RunId, ToolInvocation};
+
+use super::*;
+use crate::replay::generated::{SEEDS, history, shown};
+
+/// The messages with ids, as a run stores them.
+fn of_run(messages: impl IntoIterator<Item = Message>) -> Messages {
+    let run = RunId::from_bytes([1; 16]);
+    let with_id = |(index, mut message): (u32, Message)| {
+        message.id = Some(MessageId { run, index });
+        message
+    };
+    (0..).zip(messages).map(with_id).collect()
+}
+
+/// What the record tells of messages, numbered from 1.
+fn told(messages: &Messages) -> Vec<ToolInvocation> {
+    let message = |sequence: u64| messages.get(usize::try_from(sequence).unwrap() - 1).cloned();
+    extract(messages, 1, 0).iter().map(|record| record.resolve(message).unwrap()).collect()
+}
+
+/// Each call as `round.place id=result`.
+fn sketch(messages: impl IntoIterator<Item = Message>) -> Vec<String> {
+    let of_call = |call: ToolInvocation| {
+        let result = call.result.map_or("-".to_owned(), |result| result.text());
+        format!("{}.{} {}={result}", call.round_index, call.sequence_index, call.call_id)
+    };
+    told(&of_run(messages)).into_iter().map(of_call).collect()
+}
+
+fn calls<const N: usize>(ids: [&str; N]) -> Message {
+    Message::tool_calls(ids.map(|id| ToolCall::new(id, "look", "{}")))
+}
+
+fn results<const N: usize>(results: [(&str, &str); N]) -> Message {
+    Message::tool_results(results.map(|(id, text)| ToolResult::new(id, text)))
+}
+
+/// B 0.1
+#[test]
+fn no_messages_have_no_calls() {
+    assert!(extract(&Messages::new(), 1, 0).is_empty());
+    assert!(sketch([Message::user("u"), Message::assistant("a")]).is_empty());
+}
+
+/// B 0.2
+#[test]
+fn a_call_is_told_with_its_result_and_its_place() {
+    let call = ToolCall::new("c1", "look", r#"{ "a" : 1 }"#);
+    let messages =
+        of_run([Message::user("u"), Message::tool_calls([call]), results([("c1", "r")])]);
+    let told = &told(&messages)[0];
+    assert_eq!((told.round_index, told.sequence_index, told.sequence), (0, 0, 2));
+    assert_eq!((&*told.call_id, &*told.name, &*told.arguments), ("c1", "look", r#"{ "a" : 1 }"#));
+    assert_eq!(
+        (told.status, told.result.clone()),
+        (ToolStatus::Ok, Some(ToolResult::new("c1", "r")))
+    );
+}
+
+#[test]
+fn numbers_go_on_from_those_given() {
+    let messages = of_run([calls(["1"]), results([("1", "a")]), calls(["2"])]);
+    let records = extract(&messages, 41, 7);
+    let places: Vec<(u64, u32)> =
+        records.iter().map(|record| (record.call.sequence, record.round_index)).collect();
+    assert_eq!(places, [(41, 7), (43, 8)]);
+    let place = CallPlace { sequence: 42, index: 0 };
+    assert_eq!(records[0].result, RecordedResult::InMessage(place));
+}
+
+/// B 0.3, 0.4, 0.8
+#[test]
+fn rounds_are_counted_over_messages_with_calls() {
+    let told = sketch([
+        Message::user("u"),
+        calls(["1", "2"]),
+        results([("1", "a"), ("2", "b")]),
+        Message::assistant("Let me look further."),
+        calls(["3"]),
+        results([("3", "c")]),
+    ]);
+    assert_eq!(told, ["0.0 1=a", "0.1 2=b", "1.0 3=c"]);
+}
+
+#[test]
+fn every_turn_counts_its_rounds_from_zero() {
+    let turn =
+        || [Message::user("u"), calls(["1"]), results([("1", "a")]), Message::assistant("a")];
+    let told = sketch(turn().into_iter().chain(turn()));
+    assert_eq!(told, ["0.0 1=a", "0.0 1=a"]);
+}
+
+/// B 0.5
+#[test]
+fn a_call_without_a_result_is_a_record_without_one() {
+    let messages = of_run([calls(["1", "2"]), results([("2", "b")])]);
+    let told = told(&messages);
+    assert_eq!((told[0].status, told[0].result.clone()), (ToolStatus::Pending, None));
+    assert_eq!(told[1].status, ToolStatus::Ok);
+}
+
+/// B 0.53
+#[test]
+fn an_empty_result_is_a_result() {
+    assert_eq!(sketch([calls(["1"]), results([("1", "")])]), ["0.0 1="]);
+}
+
+/// B 0.6, 0.10, 0.56
+#[test]
+fn calls_without_ids_keep_their_results_by_place() {
+    let asked = [ToolCall::without_id("a", "{}"), ToolCall::new("", "b", "{}")];
+    let mut without = ToolResult::new("", "of a");
+    without.call_id = None;
+    let answers = Message::tool_results([without, ToolResult::new("", "of b")]);
+    let messages = of_run([Message::tool_calls(asked), answers]);
+    let told = told(&messages);
+    let texts: Vec<String> = told.iter().map(|call| call.result.as_ref().unwrap().text()).collect();
+    assert_eq!(texts, ["of a", "of b"]);
+    let replayed: Vec<String> = shown(&messages)
+        .iter()
+        .flat_map(|m| m.calls())
+        .filter_map(|call| call.id.clone())
+        .collect();
+    let ids: Vec<String> = told.into_iter().map(|call| call.call_id).collect();
+    assert_eq!(ids, replayed, "the record names a call as replays do");
+}
+
+/// B 0.7
+#[test]
+fn results_come_in_any_order() {
+    let told =
+        sketch([calls(["1", "2", "3"]), results([("3", "c"), ("1", "a")]), results([("2", "b")])]);
+    assert_eq!(told, ["0.0 1=a", "0.1 2=b", "0.2 3=c"]);
+}
+
+/// B 0.9
+#[test]
+fn an_id_that_comes_back_keeps_its_own_result() {
+    let told = sketch([
+        calls(["x", "x"]),
+        results([("x", "a"), ("x", "b")]),
+        calls(["x"]),
+        results([("x", "c")]),
+    ]);
+    assert_eq!(told, ["0.0 x=a", "0.1 x=b", "1.0 x=c"]);
+}
+
+/// B 0.11
+#[test]
+fn content_of_many_parts_is_kept() {
+    let mut result = ToolResult::new("1", "a picture");
+    result.content.push(Media::new("image/png", MediaSource::Base64("AA".into())).into());
+    let messages = of_run([calls(["1"]), Message::tool_results([result.clone()])]);
+    assert_eq!(told(&messages)[0].result, Some(result));
+}
+
+/// B 0.12, 0.61
+#[test]
+fn orphan_and_repeated_results_are_ignored() {
+    let messages = [
+        results([("0", "orphan")]),
+        calls(["1"]),
+        results([("9", "orphan"), ("1", "a"), ("1", "again")]),
+        results([("1", "again")]),
+        Message::assistant("a"),
+        results([("1", "again"), ("", "orphan")]),
+    ];
+    assert_eq!(sketch(messages), ["0.0 1=a"]);
+}
+
+/// B 0.46
+#[test]
+fn hundreds_of_calls_of_a_turn_are_all_told() {
+    let ids: Vec<String> = (0..300).map(|id| id.to_string()).collect();
+    let asked = Message::tool_calls(ids.iter().map(|id| ToolCall::new(id, "look", "{}")));
+    let answers = Message::tool_results(ids.iter().rev().map(|id| ToolResult::new(id, id)));
+    let told = told(&of_run([asked, answers]));
+    assert!(told.iter().all(|call| call.result.as_ref().unwrap().text() == call.call_id));
+    assert_eq!(told.len(), 300);
+}
+
+/// B 3.8
+#[test]
+fn a_later_result_answers_the_call_it_names() {
+    let told = sketch([calls(["1", "2"]), Message::user("u"), results([("2", "late")])]);
+    assert_eq!(told, ["0.0 1=-", "0.1 2=late"]);
+}
+
+/// B 2.2, 3.12, 4.4
+#[test]
+fn a_failed_result_is_told_apart() {
+    let answers =
+        Message::tool_results([ToolResult::error("1", "boom"), ToolResult::new("2", "b")]);
+    let told = told(&of_run([calls(["1", "2"]), answers]));
+    assert_eq!([told[0].status, told[1].status], [ToolStatus::Error, ToolStatus::Ok]);
+}
+
+#[test]
+fn an_aggregate_row_tells_its_rounds() {
+    let row = Message::new(
+        Role::Assistant,
+        vec![
+            ToolCall::new("1", "look", "{}").into(),
+            ToolResult::new("1", "a").into(),
+            Part::text("and"),
+            ToolCall::new("2", "look", "{}").into(),
+            ToolResult::new("2", "b").into(),
+            Part::text("done"),
+        ],
+    );
+    assert_eq!(sketch([row]), ["0.0 1=a", "1.1 2=b"]);
+}
+
+#[test]
+fn the_providers_own_tools_are_no_matter_of_the_record() {
+    let mut own = ToolCall::new("ws", "web_search", "{}");
+    own.provider_executed = true;
+    let parts = vec![
+        own.into(),
+        ToolResult::new("ws", "pages").into(),
+        ToolCall::new("1", "look", "{}").into(),
+    ];
+    assert_eq!(sketch([Message::new(Role::Assistant, parts), results([("1", "a")])]), ["0.0 1=a"]);
+}
+
+fn waiting() -> (Message, ApprovalRequest) {
+    let request = ApprovalRequest::new("approval", ToolCall::new("1", "pay", "{}"), true);
+    (Message::new(Role::Assistant, vec![request.clone().into()]), request)
+}
+
+#[test]
+fn a_call_that_waits_for_approval_says_so_until_it_is_answered() {
+    let (asking, request) = waiting();
+    let approving = Message::new(Role::User, vec![Part::ApprovalResponse(request.approve())]);
+    let messages = of_run([Message::user("u"), asking, approving, results([("1", "paid")])]);
+    let status = |count| told(&messages.take(count))[0].status;
+    let expected = [ToolStatus::PendingApproval, ToolStatus::Pending, ToolStatus::Ok];
+    assert_eq!([status(2), status(3), status(4)], expected);
+}
+
+#[test]
+fn a_refused_call_stays_refused_whatever_the_model_is_told() {
+    let (asking, request) = waiting();
+    let rejecting = Message::new(Role::User, vec![Part::ApprovalResponse(request.reject("no"))]);
+    let messages = of_run([asking, rejecting, results([("1", "was refused")])]);
+    assert_eq!(told(&messages.take(2))[0].status, ToolStatus::RejectedByApproval);
+    let told = &told(&messages)[0];
+    assert_eq!(told.status, ToolStatus::RejectedByApproval);
+    assert_eq!(told.result.as_ref().unwrap().text(), "was refused");
+}
+
+#[test]
+fn a_run_that_goes_on_tells_only_what_is_new() {
+    let mut extraction = Extraction::new();
+    let messages = of_run([calls(["1", "2"]), results([("2", "b")]), calls(["3"])]);
+    let mut push = |sequence: u64, message: &Arc<Message>| -> Vec<String> {
+        extraction.push(sequence, message);
+        extraction.take_changed().into_iter().map(|record| record.call_id).collect()
+    };
+    let changed: Vec<Vec<String>> =
+        (1..).zip(messages.iter()).map(|(sequence, message)| push(sequence, message)).collect();
+    assert_eq!(changed, [vec!["1", "2"], vec!["2"], vec!["3"]]);
+    assert!(push(9, &Arc::new(Message::assistant("a"))).is_empty());
+    assert_eq!(extraction.into_records().len(), 3);
+}
+
+/// Whatever the history, the record has the answers that the replay shows, and a row for every
+/// call.
+#[test]
+fn the_record_of_every_history_agrees_with_its_replay() {
+    for seed in 1..=SEEDS {
+        let history = history(seed);
+        let records = extract(&history, 1, 0);
+        let asked = history.iter().map(|message| message.asked_calls().count()).sum::<usize>();
+        assert_eq!(records.len(), asked, "seed {seed}");
+        let result_at = |place: CallPlace| {
+            let message = history.get(usize::try_from(place.sequence).unwrap() - 1)?;
+            message.results().nth(place.index as usize)
+        };
+        let mut recorded: Vec<String> = records
+            .iter()
+            .filter_map(|record| match &record.result {
+                RecordedResult::InMessage(place) => Some(result_at(*place).unwrap().text()),
+                _ => None,
+            })
+            .collect();
+        let replay = shown(&history);
+        let results = replay.iter().flat_map(|message| message.results());
+        let mut replayed: Vec<String> = results.map(ToolResult::text).collect();
+        recorded.sort();
+        replayed.sort();
+        assert_eq!(recorded, replayed, "seed {seed}: {history:?}");
+    }
+}

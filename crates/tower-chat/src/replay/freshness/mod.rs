@@ -1,0 +1,160 @@
+//! Step 3: results that are too old to be believed.
+
+mod finish_times;
+mod settings;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use tower_chat_core::Messages;
+
+pub use self::{finish_times::FinishTimes, settings::FreshnessError};
+use super::without_calls::without_calls;
+
+/// Where a request comes from, such as `web`, `sms` or `voice`: a request extension of this type
+/// chooses among the windows of a [`Freshness`].
+///
+/// ```
+/// use tower_chat::{core::ChatRequest, replay::Channel};
+/// let request = ChatRequest::user("hi").with_extension(Channel::new("sms"));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Channel(Arc<str>);
+
+impl Channel {
+    /// The channel of this name.
+    pub fn new(name: impl Into<Arc<str>>) -> Self {
+        Self(name.into())
+    }
+
+    /// Its name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Channel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// How long the results of tools are shown to the model after the tool had finished.
+///
+/// A result that is older leaves the replay together with its call, so that the model asks again;
+/// both stay in the record. A round that loses all its calls disappears, and its text stays. Plain
+/// text is replayed at any age.
+///
+/// The most specific window counts: that of the tool, else that of the request's [`Channel`],
+/// else the general one. A result is fresh up to and including the age of its window; one from
+/// the future is fresh, and so is one of which it is not known when it came. In a window of zero
+/// nothing is fresh, and in one of [`Duration::MAX`] everything is.
+///
+/// ```
+/// use std::time::Duration;
+/// use tower_chat::replay::{Channel, Freshness};
+/// let freshness = Freshness::default() // 5 minutes
+///     .channel("voice", Duration::from_secs(60))
+///     .tool("exchange_rate", Duration::ZERO)
+///     .tool("country_of_ip", Duration::MAX);
+/// let voice = Channel::new("voice");
+/// assert_eq!(freshness.window_for(Some(&voice), "weather"), Duration::from_secs(60));
+/// assert_eq!(freshness.window_for(Some(&voice), "exchange_rate"), Duration::ZERO);
+/// assert_eq!(freshness.window_for(None, "weather"), Duration::from_secs(300));
+/// ```
+///
+/// It can be read from settings: windows are in seconds, and `null` means for ever. Wrong types
+/// and unknown keys are refused.
+///
+/// ```
+/// use serde_json::json;
+/// use tower_chat::replay::Freshness;
+/// let settings = json!({"window": 300, "channels": {"voice": 60}, "tools": {"exchange_rate": 0}});
+/// assert!(Freshness::from_settings(&settings).is_ok());
+/// assert!(Freshness::from_settings(&json!({"window": "5 minutes"})).is_err());
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Freshness {
+    window: Duration,
+    channels: BTreeMap<String, Duration>,
+    tools: BTreeMap<String, Duration>,
+}
+
+impl Default for Freshness {
+    fn default() -> Self {
+        Self::within(Duration::from_secs(5 * 60))
+    }
+}
+
+impl Freshness {
+    /// A general window.
+    pub fn within(window: Duration) -> Self {
+        Self { window, channels: BTreeMap::new(), tools: BTreeMap::new() }
+    }
+
+    /// Changes the general window.
+    #[must_use]
+    pub fn window(mut self, window: Duration) -> Self {
+        self.window = window;
+        self
+    }
+
+    /// A window for requests from one channel.
+    #[must_use]
+    pub fn channel(mut self, channel: impl Into<String>, window: Duration) -> Self {
+        self.channels.insert(channel.into(), window);
+        self
+    }
+
+    /// A window for the results of one tool, on every channel.
+    #[must_use]
+    pub fn tool(mut self, tool: impl Into<String>, window: Duration) -> Self {
+        self.tools.insert(tool.into(), window);
+        self
+    }
+
+    /// The window that counts for a tool's results in a request from a channel.
+    pub fn window_for(&self, channel: Option<&Channel>, tool: &str) -> Duration {
+        self.tools.get(tool).copied().unwrap_or_else(|| self.window_of(channel))
+    }
+
+    /// The messages without stale results and their calls, as a request from a channel sees them
+    /// at a time.
+    pub fn apply(
+        &self,
+        messages: &Messages,
+        now: SystemTime,
+        channel: Option<&Channel>,
+        finished: &FinishTimes,
+    ) -> Messages {
+        let general = self.window_of(channel);
+        without_calls(messages, |message, index, call| {
+            let window = if self.tools.is_empty() {
+                general
+            } else {
+                self.tools.get(&call.name).copied().unwrap_or(general)
+            };
+            let finished_at = || finished.of(message, index);
+            window.is_zero()
+                || window != Duration::MAX
+                    && finished_at().is_some_and(|at| is_older(at, now, window))
+        })
+    }
+
+    fn window_of(&self, channel: Option<&Channel>) -> Duration {
+        let own = channel.and_then(|channel| self.channels.get(channel.as_str()));
+        own.copied().unwrap_or(self.window)
+    }
+}
+
+/// A time after now is no older than anything.
+fn is_older(at: SystemTime, now: SystemTime, window: Duration) -> bool {
+    now.duration_since(at).is_ok_and(|age| age > window)
+}
+
+#[cfg(test)]
+mod tests;

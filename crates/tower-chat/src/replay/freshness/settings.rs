@@ -1,0 +1,92 @@
+//! Freshness, read from settings.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use serde_json::{Map, Value};
+
+use super::Freshness;
+
+/// Settings of [`Freshness`] that cannot be meant.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FreshnessError {
+    /// A key that means nothing.
+    #[error("freshness has no setting {key:?}: it takes \"window\", \"channels\" and \"tools\"")]
+    UnknownKey {
+        /// The key.
+        key: String,
+    },
+    /// A value of the wrong type.
+    #[error("the freshness setting {path:?} takes {expected}, not {found}")]
+    WrongType {
+        /// The setting, such as `channels.voice`.
+        path: String,
+        /// What it takes.
+        expected: &'static str,
+        /// What was there, as JSON.
+        found: String,
+    },
+}
+
+impl Freshness {
+    /// Reads the windows from JSON: `window`, `channels` (by name) and `tools` (by name), all of
+    /// them optional, each window in seconds or `null` for ever.
+    ///
+    /// # Errors
+    ///
+    /// [`FreshnessError`], at the first unknown key or wrong type.
+    pub fn from_settings(settings: &Value) -> Result<Self, FreshnessError> {
+        let mut freshness = Self::default();
+        for (key, value) in object("freshness", settings)? {
+            match key.as_str() {
+                "window" => freshness.window = window("window", value)?,
+                "channels" => freshness.channels = windows("channels", value)?,
+                "tools" => freshness.tools = windows("tools", value)?,
+                _ => return Err(FreshnessError::UnknownKey { key: key.clone() }),
+            }
+        }
+        Ok(freshness)
+    }
+}
+
+impl TryFrom<Value> for Freshness {
+    type Error = FreshnessError;
+
+    fn try_from(settings: Value) -> Result<Self, FreshnessError> {
+        Self::from_settings(&settings)
+    }
+}
+
+impl<'de> serde::Deserialize<'de> for Freshness {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let settings = Value::deserialize(deserializer)?;
+        Self::from_settings(&settings).map_err(serde::de::Error::custom)
+    }
+}
+
+fn windows(path: &str, value: &Value) -> Result<BTreeMap<String, Duration>, FreshnessError> {
+    let named = |(name, value): (&String, &Value)| {
+        Ok((name.clone(), window(&format!("{path}.{name}"), value)?))
+    };
+    object(path, value)?.iter().map(named).collect()
+}
+
+fn window(path: &str, value: &Value) -> Result<Duration, FreshnessError> {
+    let seconds = match value {
+        Value::Null => return Ok(Duration::MAX),
+        Value::Number(seconds) => seconds
+            .as_u64()
+            .map(Duration::from_secs)
+            .or_else(|| Duration::try_from_secs_f64(seconds.as_f64()?).ok()),
+        _ => None,
+    };
+    seconds.ok_or_else(|| wrong_type(path, "a number of seconds from 0 on, or null", value))
+}
+
+fn object<'a>(path: &str, value: &'a Value) -> Result<&'a Map<String, Value>, FreshnessError> {
+    value.as_object().ok_or_else(|| wrong_type(path, "an object", value))
+}
+
+fn wrong_type(path: &str, expected: &'static str, found: &Value) -> FreshnessError {
+    FreshnessError::WrongType { path: path.to_owned(), expected, found: found.to_string() }
+}

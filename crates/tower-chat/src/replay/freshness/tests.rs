@@ -1,0 +1,230 @@
+//! What is fresh, and what leaves when it is not.
+
+use serde_json::json;
+use tower_chat_core::{Message, MessageId, Part, Reasoning, RunId, ToolCall, ToolResult};
+
+use super::*;
+use crate::replay::generated::{Numbers, check_step};
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+}
+
+/// A turn of one round, whose calls had finished at these times.
+struct Turn {
+    messages: Messages,
+    times: FinishTimes,
+}
+
+fn turn(calls: &[(&str, Option<u64>)]) -> Turn {
+    let id = |index| MessageId { run: RunId::from_bytes([1; 16]), index };
+    let ids = || (0..calls.len()).map(|index| format!("c{index}"));
+    let asked = ids().zip(calls).map(|(id, (tool, _))| ToolCall::new(id, *tool, "{}"));
+    let mut asking = Message::tool_calls(asked);
+    asking.parts.insert(0, Part::text("Let me look."));
+    let answers = Message::tool_results(ids().map(|id| ToolResult::new(&id, &id)));
+    let mut messages = [Message::user("u"), asking, answers, Message::assistant("a")];
+    (0..).zip(&mut messages).for_each(|(index, message)| message.id = Some(id(index)));
+    let mut times = FinishTimes::new();
+    for ((index, call_id), (_, time)) in (0..).zip(ids()).zip(calls) {
+        times.insert(id(1), index, call_id, time.map(at));
+    }
+    Turn { messages: messages.into(), times }
+}
+
+impl Turn {
+    /// The ids of the calls that are left, after their results are checked to be.
+    fn left(&self, policy: &Freshness, now: u64, channel: Option<&Channel>) -> Vec<String> {
+        let shown = policy.apply(&self.messages, at(now), channel, &self.times);
+        let ids = |message: &Message| -> Vec<String> {
+            message.calls().filter_map(|call| call.id.clone()).collect()
+        };
+        let calls: Vec<String> = shown.iter().flat_map(|message| ids(message)).collect();
+        let results = shown.iter().flat_map(|message| message.results());
+        let answered: Vec<String> = results.map(ToolResult::text).collect();
+        assert_eq!(calls, answered);
+        calls
+    }
+}
+
+/// B 2.10, 2.13
+#[test]
+fn a_result_is_fresh_up_to_and_including_the_age_of_the_window() {
+    let turn = turn(&[("look", Some(1000))]);
+    let policy = Freshness::within(seconds(60));
+    assert_eq!(turn.left(&policy, 1060, None), ["c0"]);
+    let later = at(1060) + Duration::from_nanos(1);
+    assert_eq!(policy.apply(&turn.messages, later, None, &turn.times).len(), 3);
+}
+
+/// B 2.13
+#[test]
+fn a_result_from_the_future_is_fresh() {
+    assert_eq!(turn(&[("look", Some(9000))]).left(&Freshness::default(), 1000, None), ["c0"]);
+}
+
+/// B 2.13
+#[test]
+fn in_a_window_of_zero_nothing_is_fresh() {
+    let turn = turn(&[("look", Some(1000)), ("look", Some(2000)), ("look", None)]);
+    assert!(turn.left(&Freshness::within(Duration::ZERO), 1000, None).is_empty());
+}
+
+#[test]
+fn a_call_of_unknown_time_is_fresh() {
+    assert_eq!(turn(&[("look", None)]).left(&Freshness::default(), 1 << 40, None), ["c0"]);
+    let mut unknown = turn(&[("look", Some(0))]);
+    unknown.times = FinishTimes::new();
+    assert_eq!(unknown.left(&Freshness::default(), 1 << 40, None), ["c0"]);
+}
+
+/// B 2.18
+#[test]
+fn of_a_mixed_batch_only_the_stale_call_goes_with_its_result() {
+    let turn = turn(&[("a", Some(1000)), ("b", Some(2000)), ("c", Some(1000))]);
+    assert_eq!(turn.left(&Freshness::within(seconds(100)), 2100, None), ["c1"]);
+}
+
+/// B 2.16, 2.19
+#[test]
+fn of_a_stale_round_the_text_stays_and_the_reasoning_goes() {
+    let mut turn = turn(&[("a", Some(0)), ("b", Some(0))]);
+    let mut messages: Vec<Message> =
+        turn.messages.iter().map(|message| (**message).clone()).collect();
+    messages[1].parts.insert(1, Reasoning::new("hm").into());
+    turn.messages = messages.into();
+    let shown = Freshness::default().apply(&turn.messages, at(1 << 40), None, &turn.times);
+    let texts: Vec<String> = shown.iter().map(|message| message.text()).collect();
+    assert_eq!(texts, ["u", "Let me look.", "a"]);
+    assert!(shown.iter().all(|message| message.parts.len() == 1));
+}
+
+/// B 2.12
+#[test]
+fn the_most_specific_window_counts() {
+    let turn = turn(&[("quick", Some(1000)), ("look", Some(1000))]);
+    let policy = Freshness::within(seconds(100))
+        .channel("voice", seconds(10))
+        .channel("archive", Duration::MAX)
+        .tool("quick", seconds(50));
+    let [voice, email, archive] = ["voice", "email", "archive"].map(Channel::new);
+    let left = |now, channel| turn.left(&policy, now, channel).join(" ");
+    assert_eq!(left(1020, None), "c0 c1");
+    assert_eq!(left(1060, None), "c1");
+    assert_eq!(left(1020, Some(&voice)), "c0", "the tool's window counts on every channel");
+    assert_eq!(left(1060, Some(&voice)), "");
+    assert_eq!(left(1060, Some(&email)), "c1", "a channel without its own");
+    assert_eq!(left(1 << 40, Some(&archive)), "c1");
+}
+
+#[test]
+fn calls_that_share_an_id_keep_their_own_times() {
+    let mut turn = turn(&[("a", Some(0)), ("b", Some(0))]);
+    let mut messages: Vec<Message> =
+        turn.messages.iter().map(|message| (**message).clone()).collect();
+    messages[1] = Message::tool_calls(["x", "x"].map(|id| ToolCall::new(id, "look", "{}")));
+    messages[1].id = turn.messages.get(1).unwrap().id;
+    messages[2] = Message::tool_results(["1", "2"].map(|text| ToolResult::new("x", text)));
+    turn.messages = messages.into();
+    let id = turn.messages.get(1).unwrap().id.unwrap();
+    for (first, second, left) in [(0, 1000, "2"), (1000, 0, "1")] {
+        turn.times.insert(id, 1, "x", Some(at(second)));
+        turn.times.insert(id, 0, "x", Some(at(first)));
+        let show = |messages| Freshness::default().apply(messages, at(1000), None, &turn.times);
+        let once = show(&turn.messages);
+        let results: Vec<String> =
+            once.iter().flat_map(|message| message.results()).map(ToolResult::text).collect();
+        assert_eq!(results, [left]);
+        assert_eq!(show(&once), once);
+    }
+}
+
+#[test]
+fn a_call_that_replay_moved_behind_its_message_is_found_by_its_id() {
+    let turn = turn(&[("look", Some(0))]);
+    let moved = Message::tool_calls([ToolCall::new("c0", "look", "{}")]);
+    assert_eq!(turn.times.of(&moved, 0), Some(at(0)));
+    let mut twice = turn.times.clone();
+    twice.insert(MessageId { run: RunId::from_bytes([2; 16]), index: 0 }, 0, "c0", Some(at(9)));
+    assert_eq!(twice.of(&moved, 0), None, "which of the two is meant is not known");
+}
+
+/// B 2.11
+#[test]
+fn fresh_messages_are_shared() {
+    let turn = turn(&[("look", Some(1000))]);
+    let shown = Freshness::default().apply(&turn.messages, at(1000), None, &turn.times);
+    assert!(turn.messages.iter().zip(shown.iter()).all(|(a, b)| Arc::ptr_eq(a, b)));
+}
+
+/// B 2.12
+#[test]
+fn settings_are_read_and_the_rest_keeps_its_default() {
+    let settings = json!({
+        "window": 0.5, "channels": {"voice": 60, "sms": null}, "tools": {"look": 0}
+    });
+    let expected = Freshness::within(Duration::from_millis(500))
+        .channel("voice", seconds(60))
+        .channel("sms", Duration::MAX)
+        .tool("look", Duration::ZERO);
+    assert_eq!(Freshness::from_settings(&settings), Ok(expected.clone()));
+    assert_eq!(serde_json::from_value::<Freshness>(settings).unwrap(), expected);
+    assert_eq!(Freshness::from_settings(&json!({})), Ok(Freshness::default()));
+}
+
+/// B 2.12
+#[test]
+fn unknown_keys_and_wrong_types_are_refused_when_it_is_built() {
+    let refused = |settings| Freshness::from_settings(&settings).unwrap_err();
+    let key = "windows".to_owned();
+    assert_eq!(refused(json!({"windows": 1})), FreshnessError::UnknownKey { key });
+    let message = refused(json!({"channels": {"voice": "60"}})).to_string();
+    assert!(message.contains("channels.voice") && message.contains(r#""60""#), "{message}");
+    for settings in [
+        json!(null),
+        json!(300),
+        json!([]),
+        json!({"window": -1}),
+        json!({"window": 1e300}),
+        json!({"window": true}),
+        json!({"tools": []}),
+        json!({"tools": null}),
+        json!({"tools": {"look": {}}}),
+    ] {
+        let error = refused(settings.clone());
+        assert!(matches!(error, FreshnessError::WrongType { .. }), "{settings}: {error}");
+    }
+}
+
+#[test]
+fn every_history_stays_valid() {
+    let policy = Freshness::within(seconds(100)).tool("look", seconds(200));
+    check_step(
+        |messages, seed| {
+            let mut numbers = Numbers::of(seed);
+            let mut times = FinishTimes::new();
+            let run = RunId::from_bytes([1; 16]);
+            // Ids alone decide, so that the second application sees the same times.
+            for index in 0..40 {
+                for id in ["again", "c0_0", "c0_1", "c1_0", "c2_2"] {
+                    let run = RunId::from_bytes([index as u8; 16]);
+                    let time = at(numbers.below(400) as u64);
+                    times.insert(MessageId { run, index }, 0, id, Some(time));
+                }
+            }
+            for message in messages.iter().filter_map(|message| message.id) {
+                for (index, id) in (0..).zip(["c0_0", "again", "c0_2", "c1_0", "c2_1"]) {
+                    let time = at((message.index as u64 * 50 + index as u64 * 70) % 400);
+                    times.insert(message, index, id, Some(time));
+                }
+            }
+            times.insert(MessageId { run, index: 99 }, 0, "other", None);
+            policy.apply(messages, at(400), None, &times)
+        },
+        &[],
+    );
+}

@@ -1,0 +1,262 @@
+//! Taking over histories of systems that store one row per turn.
+//!
+//! Such a row holds the text of the turn, its calls and their results. It becomes, in this order:
+//! an assistant message with the calls, a tool message with their results, and an assistant
+//! message with the text. Where the row has its steps, each step becomes a message with its text
+//! and its calls, and their results follow it.
+
+mod row;
+
+use std::sync::Arc;
+
+use tower_chat_core::{Message, Messages, Part, Reasoning, Role, ToolCall, ToolResult};
+
+pub use self::row::{AggregateCall, AggregateResult, AggregateRow, AggregateStep};
+use super::{
+    DanglingCallError, DanglingCalls, Replay,
+    pairing::{Answers, Asked, answers, names},
+};
+
+/// A row that cannot be taken over.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ImportError {
+    /// Somebody else than the model asked for tools.
+    #[error("row {row} holds tool calls, but its role is {role:?}: only rows of the assistant may")]
+    NotOfTheModel {
+        /// The row's place, from 0.
+        row: usize,
+        /// Its role.
+        role: Role,
+    },
+    /// A call has no result, and the policy is to fail.
+    #[error("the rows cannot be replayed")]
+    Dangling(#[from] DanglingCallError),
+}
+
+/// The messages of rows, with everything that is in the rows: calls that were never answered stay,
+/// and so do results of no call, for a replay to deal with.
+///
+/// Results stand next to the calls they answer, even if a later row holds them.
+///
+/// # Errors
+///
+/// [`ImportError::NotOfTheModel`].
+pub fn messages_of_rows(
+    rows: impl IntoIterator<Item = AggregateRow>,
+) -> Result<Vec<Message>, ImportError> {
+    let mut import = Import::default();
+    for (index, row) in rows.into_iter().enumerate() {
+        import.push(index, row)?;
+    }
+    Ok(import.entries.into_iter().flat_map(Entry::into_messages).collect())
+}
+
+/// The messages of rows as a replay shows them, valid for every provider: a call that was never
+/// answered is treated as the policy says, and results of no call, or of one that was answered
+/// before, are left out.
+///
+/// ```
+/// use tower_chat::{
+///     core::Role,
+///     replay::{DanglingCalls, import::{self, AggregateCall, AggregateResult, AggregateRow}},
+/// };
+/// let row = AggregateRow::new(Role::Assistant)
+///     .text("It is sunny.")
+///     .call(AggregateCall::new("c1", "weather", "{}"))
+///     .result(AggregateResult::new("c1", "sunny"));
+/// let messages = import::valid_messages_of_rows([row], DanglingCalls::Drop)?;
+/// let roles: Vec<Role> = messages.iter().map(|message| message.role).collect();
+/// assert_eq!(roles, [Role::Assistant, Role::Tool, Role::Assistant]);
+/// # Ok::<(), import::ImportError>(())
+/// ```
+///
+/// # Errors
+///
+/// [`ImportError`].
+pub fn valid_messages_of_rows(
+    rows: impl IntoIterator<Item = AggregateRow>,
+    dangling: DanglingCalls,
+) -> Result<Messages, ImportError> {
+    let mut replay = Replay::new(dangling);
+    for message in messages_of_rows(rows)? {
+        replay.push(&Arc::new(message));
+    }
+    replay.check()?;
+    Ok(replay.view())
+}
+
+#[derive(Default)]
+struct Import {
+    entries: Vec<Entry>,
+}
+
+/// A message and the results that stand right after it; results of no call stand alone.
+#[derive(Default)]
+struct Entry {
+    message: Option<Message>,
+    calls: Vec<AskedCall>,
+    results: Vec<ToolResult>,
+}
+
+struct AskedCall {
+    call: ToolCall,
+    is_answered: bool,
+}
+
+impl Import {
+    fn push(&mut self, index: usize, row: AggregateRow) -> Result<(), ImportError> {
+        let AggregateRow { role, text, reasoning, calls, results, steps } = row;
+        let asks = !calls.is_empty() || steps.iter().any(|step| !step.calls.is_empty());
+        if asks && role != Role::Assistant {
+            return Err(ImportError::NotOfTheModel { row: index, role });
+        }
+        let first = self.entries.len();
+        let text = text.filter(|text| !is_said_in(&steps, text));
+        for step in steps {
+            let own = self.entries.len();
+            self.push_message(role, step.reasoning, step.text, step.calls);
+            self.push_results(step.results, own);
+        }
+        let calls: Vec<AggregateCall> =
+            calls.into_iter().filter(|call| !self.has_asked(first, call)).collect();
+        let (before_calls, before_text) =
+            if calls.is_empty() { (Vec::new(), reasoning) } else { (reasoning, Vec::new()) };
+        self.push_message(role, before_calls, None, calls);
+        self.push_results(results, first);
+        if role == Role::Tool {
+            // Older systems store a result as the text of a row of its own.
+            let answer = text
+                .map(|text| AggregateResult { call_id: None, ..AggregateResult::new("", text) });
+            self.push_results(answer, first);
+        } else {
+            self.push_message(role, before_text, text, Vec::new());
+        }
+        Ok(())
+    }
+
+    /// Adds a message, unless there is nothing in it.
+    fn push_message(
+        &mut self,
+        role: Role,
+        reasoning: Vec<Reasoning>,
+        text: Option<String>,
+        calls: Vec<AggregateCall>,
+    ) {
+        let mut parts: Vec<Part> = reasoning.into_iter().map(Part::from).collect();
+        parts.extend(text.filter(|text| !text.is_empty()).map(Part::text));
+        let calls: Vec<ToolCall> = calls.into_iter().map(ToolCall::from).collect();
+        parts.extend(calls.iter().cloned().map(Part::ToolCall));
+        if parts.is_empty() {
+            return;
+        }
+        let calls = calls.into_iter().map(|call| AskedCall { call, is_answered: false }).collect();
+        let message = Some(Message::new(role, parts));
+        self.entries.push(Entry { message, calls, results: Vec::new() });
+    }
+
+    /// Puts results next to the calls they answer: first those of the row or step itself, which
+    /// begins at the entry `own`, or of the message right before it.
+    fn push_results(&mut self, results: impl IntoIterator<Item = AggregateResult>, own: usize) {
+        for result in results.into_iter().map(ToolResult::from) {
+            let asks = |entry: &Entry| !entry.calls.is_empty();
+            let has_own = self.entries.iter().skip(own).any(asks);
+            let nearest = if has_own { own } else { self.entries.len().saturating_sub(1) };
+            let mut near = self.entries.iter().enumerate().skip(nearest);
+            let found = near.find_map(|(index, entry)| match entry.answers(&result) {
+                Answers::Call(call) => Some((index, Some(call))),
+                Answers::Again => Some((index, None)),
+                Answers::Nothing => None,
+            });
+            match found.or_else(|| self.left_unanswered(&result)) {
+                Some((index, call)) => self.answer(index, call, result),
+                None => self.push_orphan(result),
+            }
+        }
+    }
+
+    /// The newest call that a result names and that has none yet.
+    fn left_unanswered(&self, result: &ToolResult) -> Option<(usize, Option<usize>)> {
+        self.entries.iter().enumerate().rev().find_map(|(index, entry)| {
+            let call = entry.calls.iter().position(|asked| {
+                !asked.is_answered && names(result, asked.call.id.as_deref().unwrap_or_default())
+            })?;
+            Some((index, Some(call)))
+        })
+    }
+
+    fn answer(&mut self, index: usize, call: Option<usize>, result: ToolResult) {
+        let Some(entry) = self.entries.get_mut(index) else { return };
+        if let Some(asked) = call.and_then(|call| entry.calls.get_mut(call)) {
+            asked.is_answered = true;
+        }
+        // A row may hold in a list of its own what its steps hold already.
+        if call.is_some() || !entry.results.contains(&result) {
+            entry.results.push(result);
+        }
+    }
+
+    fn push_orphan(&mut self, result: ToolResult) {
+        match self.entries.last_mut() {
+            Some(entry) if entry.message.is_none() => entry.results.push(result),
+            _ => self.entries.push(Entry { results: vec![result], ..Entry::default() }),
+        }
+    }
+
+    /// Whether a step of the row, which begins at the entry `first`, asked for the call already.
+    fn has_asked(&self, first: usize, call: &AggregateCall) -> bool {
+        let mut asked = self.entries.iter().skip(first).flat_map(|entry| &entry.calls);
+        asked.any(|AskedCall { call: asked, .. }| {
+            asked.id == call.id && asked.name == call.name && asked.arguments == call.arguments
+        })
+    }
+}
+
+impl Entry {
+    fn answers(&self, result: &ToolResult) -> Answers {
+        let asked = self.calls.iter().map(|AskedCall { call, is_answered }| Asked {
+            call,
+            id: call.id.as_deref().unwrap_or_default(),
+            is_answered: *is_answered,
+        });
+        answers(result, asked)
+    }
+
+    fn into_messages(self) -> impl Iterator<Item = Message> {
+        let results = (!self.results.is_empty()).then(|| Message::tool_results(self.results));
+        self.message.into_iter().chain(results)
+    }
+}
+
+impl From<AggregateCall> for ToolCall {
+    fn from(call: AggregateCall) -> Self {
+        let mut asked = Self::without_id(call.name, call.arguments);
+        asked.id = call.id;
+        asked.native = call.native;
+        asked
+    }
+}
+
+impl From<AggregateResult> for ToolResult {
+    fn from(result: AggregateResult) -> Self {
+        let mut answer = Self::new("", result.content);
+        answer.call_id = result.call_id;
+        answer.name = result.name;
+        answer.is_error = result.failed;
+        answer.native = result.native;
+        answer
+    }
+}
+
+/// Whether the text of a row only repeats its steps: the last one's text, or the texts of all.
+fn is_said_in(steps: &[AggregateStep], text: &str) -> bool {
+    let words = |text: &str| text.split_whitespace().collect::<String>();
+    let texts = || steps.iter().filter_map(|step| step.text.as_deref());
+    let all: String = texts().map(words).collect();
+    !steps.is_empty()
+        && (texts().next_back().is_some_and(|last| words(last) == words(text))
+            || all == words(text))
+}
+
+#[cfg(test)]
+mod tests;

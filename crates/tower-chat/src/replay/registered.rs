@@ -1,0 +1,103 @@
+//! Step 4: calls that no tool of today could have answered.
+
+use std::collections::HashSet;
+
+use serde::{Deserializer, de};
+use tower_chat_core::{Messages, ToolCall};
+
+use super::without_calls::without_calls;
+
+/// Which calls leave the replay because the tools have changed since. Off unless asked for.
+///
+/// The record keeps them. A call goes together with its result; a round that loses all its calls
+/// disappears, and its text stays.
+///
+/// ```
+/// use tower_chat::{core::{Message, Messages, ToolCall, ToolResult}, replay::OutdatedCalls};
+/// let messages: Messages = [
+///     Message::user("Weather?"),
+///     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),
+///     Message::tool_results([ToolResult::new("c1", "sunny")]),
+///     Message::assistant("It is sunny."),
+/// ].into();
+/// let policy = OutdatedCalls::keep().drop_unregistered();
+/// assert_eq!(policy.apply(&messages, Some(&["weather"])).len(), 4);
+/// assert_eq!(policy.apply(&messages, Some(&["news"])).len(), 2);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OutdatedCalls {
+    unregistered: bool,
+    unreadable: bool,
+}
+
+impl OutdatedCalls {
+    /// All calls stay.
+    pub fn keep() -> Self {
+        Self::default()
+    }
+
+    /// Drops calls of tools that are not registered any more.
+    #[must_use]
+    pub fn drop_unregistered(mut self) -> Self {
+        self.unregistered = true;
+        self
+    }
+
+    /// Drops calls whose arguments are no JSON object. Empty arguments count as `{}`.
+    #[must_use]
+    pub fn drop_unreadable_arguments(mut self) -> Self {
+        self.unreadable = true;
+        self
+    }
+
+    /// Whether every call stays.
+    pub fn is_off(&self) -> bool {
+        !self.unregistered && !self.unreadable
+    }
+
+    /// Whether the names of the registered tools are needed.
+    pub fn needs_tools(&self) -> bool {
+        self.unregistered
+    }
+
+    /// The messages without outdated calls. Where it is not known which tools are registered,
+    /// none counts as unregistered.
+    pub fn apply<N: AsRef<str>>(&self, messages: &Messages, tools: Option<&[N]>) -> Messages {
+        let registered: Option<HashSet<&str>> = tools
+            .filter(|_| self.unregistered)
+            .map(|names| names.iter().map(AsRef::as_ref).collect());
+        if registered.is_none() && !self.unreadable {
+            return messages.clone();
+        }
+        without_calls(messages, |_, _, call| {
+            registered.as_ref().is_some_and(|names| !names.contains(call.name.as_str()))
+                || (self.unreadable && !has_readable_arguments(call))
+        })
+    }
+}
+
+fn has_readable_arguments(call: &ToolCall) -> bool {
+    if call.arguments.trim().is_empty() {
+        return true;
+    }
+    let mut json = serde_json::Deserializer::from_str(&call.arguments);
+    json.deserialize_map(AnyObject).and_then(|()| json.end()).is_ok()
+}
+
+struct AnyObject;
+
+impl<'de> de::Visitor<'de> for AnyObject {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
+        while map.next_entry::<de::IgnoredAny, de::IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

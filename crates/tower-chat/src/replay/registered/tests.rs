@@ -1,0 +1,65 @@
+//! Which calls count as outdated.
+
+use tower_chat_core::{Message, ToolResult};
+
+use super::*;
+use crate::replay::generated::check_step;
+
+fn round(calls: &[(&str, &str, &str)]) -> Vec<Message> {
+    let asked = calls.iter().map(|(id, name, arguments)| ToolCall::new(*id, *name, *arguments));
+    let answers = calls.iter().map(|(id, ..)| ToolResult::new(*id, format!("of {id}")));
+    vec![Message::tool_calls(asked), Message::tool_results(answers)]
+}
+
+fn left(messages: &Messages) -> Vec<String> {
+    let calls = messages.iter().flat_map(|message| message.calls());
+    let results = messages.iter().flat_map(|message| message.results());
+    calls
+        .map(|call| call.name.clone())
+        .chain(results.map(|result| result.call_id.clone().unwrap()))
+        .collect()
+}
+
+/// B 2.21
+#[test]
+fn a_call_of_a_tool_that_is_gone_leaves_with_its_result_alone() {
+    let messages = round(&[("1", "old", "{}"), ("2", "new", "{}")]).into();
+    let policy = OutdatedCalls::keep().drop_unregistered();
+    assert_eq!(left(&policy.apply(&messages, Some(&["new"]))), ["new", "2"]);
+    assert_eq!(policy.apply(&messages, Some::<&[&str]>(&[])).len(), 0);
+}
+
+#[test]
+fn where_the_tools_are_not_known_nothing_is_outdated() {
+    let messages: Messages = round(&[("1", "old", "{}")]).into();
+    let policy = OutdatedCalls::keep().drop_unregistered();
+    assert_eq!(policy.apply(&messages, None::<&[&str]>), messages);
+}
+
+/// B 2.21
+#[test]
+fn a_call_whose_arguments_are_no_object_leaves() {
+    let messages = round(&[
+        ("1", "a", r#"{"x": "#),
+        ("2", "b", ""),
+        ("3", "c", "[1]"),
+        ("4", "d", r#"{"x": {"y": [1e999]}} "#),
+        ("5", "e", "{} {}"),
+    ])
+    .into();
+    let policy = OutdatedCalls::keep().drop_unreadable_arguments();
+    assert_eq!(left(&policy.apply(&messages, None::<&[&str]>)), ["b", "d", "2", "4"]);
+}
+
+#[test]
+fn it_is_off_unless_asked_for() {
+    let messages: Messages = round(&[("1", "old", "[")]).into();
+    assert!(OutdatedCalls::default().is_off());
+    assert_eq!(OutdatedCalls::keep().apply(&messages, Some(&["new"])), messages);
+}
+
+#[test]
+fn every_history_stays_valid() {
+    let policy = OutdatedCalls::keep().drop_unregistered().drop_unreadable_arguments();
+    check_step(|messages, _| policy.apply(messages, Some(&["look", "search"])), &[]);
+}

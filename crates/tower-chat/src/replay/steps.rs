@@ -1,0 +1,180 @@
+//! Steps 3 to 6, in their order.
+
+use std::time::SystemTime;
+
+use tower_chat_core::Messages;
+
+use super::{
+    Channel, Citations, CompactionTime, DanglingCalls, FinishTimes, Freshness, OutdatedCalls,
+    ToolHistory, Window,
+};
+
+/// What the model is shown of a stored history. Everything but the repair of dangling calls is
+/// off unless asked for, and what is off costs nothing.
+///
+/// ```
+/// use tower_chat::replay::{Freshness, ReplayPolicy, Window};
+/// let policy = ReplayPolicy::default()
+///     .freshness(Freshness::default())
+///     .window(Window::turns(50));
+/// assert!(!policy.is_off() && policy.needs_finish_times());
+/// ```
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct ReplayPolicy {
+    /// What becomes of calls without a result.
+    pub dangling_calls: DanglingCalls,
+    /// Whether calls and results are replayed at all.
+    pub tool_history: ToolHistory,
+    /// How long results are replayed.
+    pub freshness: Option<Freshness>,
+    /// Which calls leave because the tools have changed.
+    pub outdated_calls: OutdatedCalls,
+    /// Whether sources that were not cited leave.
+    pub citations: Option<Citations>,
+    /// How much is replayed.
+    pub window: Option<Window>,
+}
+
+/// What replay has to know besides the messages. Read once, when a run starts, so that every
+/// service call of the run is shown the same.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Facts<'a> {
+    /// The time.
+    pub now: SystemTime,
+    /// Where the request comes from.
+    pub channel: Option<&'a Channel>,
+    /// The names of the tools that are registered; `None` if they are not known.
+    pub tools: Option<&'a [&'a str]>,
+    /// When tools had finished; `None` if it is not known of any call.
+    pub finished: Option<&'a FinishTimes>,
+}
+
+impl<'a> Facts<'a> {
+    /// Nothing is known but the time.
+    pub fn at(now: SystemTime) -> Self {
+        Self { now, channel: None, tools: None, finished: None }
+    }
+
+    /// Adds where the request comes from.
+    #[must_use]
+    pub fn channel(mut self, channel: Option<&'a Channel>) -> Self {
+        self.channel = channel;
+        self
+    }
+
+    /// Adds the names of the registered tools.
+    #[must_use]
+    pub fn tools(mut self, names: &'a [&'a str]) -> Self {
+        self.tools = Some(names);
+        self
+    }
+
+    /// Adds when tools had finished.
+    #[must_use]
+    pub fn finished(mut self, times: &'a FinishTimes) -> Self {
+        self.finished = Some(times);
+        self
+    }
+}
+
+impl ReplayPolicy {
+    /// What to do with calls without a result.
+    #[must_use]
+    pub fn dangling_calls(mut self, policy: DanglingCalls) -> Self {
+        self.dangling_calls = policy;
+        self
+    }
+
+    /// Whether to replay calls and results at all.
+    #[must_use]
+    pub fn tool_history(mut self, policy: ToolHistory) -> Self {
+        self.tool_history = policy;
+        self
+    }
+
+    /// Leave out results that are too old.
+    #[must_use]
+    pub fn freshness(mut self, policy: impl Into<Option<Freshness>>) -> Self {
+        self.freshness = policy.into();
+        self
+    }
+
+    /// Leave out calls of tools that have changed since.
+    #[must_use]
+    pub fn outdated_calls(mut self, policy: OutdatedCalls) -> Self {
+        self.outdated_calls = policy;
+        self
+    }
+
+    /// Leave out sources that were not cited.
+    #[must_use]
+    pub fn citations(mut self, policy: impl Into<Option<Citations>>) -> Self {
+        self.citations = policy.into();
+        self
+    }
+
+    /// Show the newest turns alone.
+    #[must_use]
+    pub fn window(mut self, policy: impl Into<Option<Window>>) -> Self {
+        self.window = policy.into();
+        self
+    }
+
+    /// Whether steps 3 to 6 change nothing, whatever the messages are.
+    pub fn is_off(&self) -> bool {
+        self.tool_history == ToolHistory::Replay
+            && self.freshness.is_none()
+            && self.outdated_calls.is_off()
+            && self.citations_at_replay().is_none()
+            && self.window.is_none()
+    }
+
+    /// Whether the record of tool calls has to be read.
+    pub fn needs_finish_times(&self) -> bool {
+        self.freshness.is_some() && self.tool_history == ToolHistory::Replay
+    }
+
+    /// Whether the names of the registered tools have to be known.
+    pub fn needs_tools(&self) -> bool {
+        self.outdated_calls.needs_tools() && self.tool_history == ToolHistory::Replay
+    }
+
+    /// The compaction to run before a run is stored, if it is to be run then.
+    pub fn citations_at_save(&self) -> Option<&Citations> {
+        self.citations.as_ref().filter(|citations| citations.time() == CompactionTime::AtSave)
+    }
+
+    /// What is shown of messages that are in order and paired, as [`Replay::view`] gives them.
+    /// Messages that stay as they are are shared; if all do, so is the whole sequence.
+    ///
+    /// [`Replay::view`]: super::Replay::view
+    pub fn apply(&self, messages: &Messages, facts: &Facts<'_>) -> Messages {
+        let mut shown = self.tool_history.apply(messages);
+        if self.tool_history == ToolHistory::Replay {
+            if let Some(freshness) = &self.freshness {
+                let unknown = FinishTimes::new();
+                let finished = facts.finished.unwrap_or(&unknown);
+                shown = freshness.apply(&shown, facts.now, facts.channel, finished);
+            }
+            if !self.outdated_calls.is_off() {
+                shown = self.outdated_calls.apply(&shown, facts.tools);
+            }
+            if let Some(citations) = self.citations_at_replay() {
+                shown = citations.apply(&shown);
+            }
+        }
+        match &self.window {
+            Some(window) => window.apply(&shown),
+            None => shown,
+        }
+    }
+
+    fn citations_at_replay(&self) -> Option<&Citations> {
+        self.citations.as_ref().filter(|citations| citations.time() == CompactionTime::AtReplay)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,116 @@
+//! The steps together.
+
+use std::{sync::Arc, time::Duration};
+
+use tower_chat_core::{Message, MessageId, RunId, ToolCall, ToolResult};
+
+use super::*;
+use crate::replay::generated::{Numbers, check_step, history, shown};
+
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000)
+}
+
+/// A policy and facts by a seed.
+fn policy(seed: u64) -> ReplayPolicy {
+    let mut numbers = Numbers::of(seed ^ 0xabcd);
+    let mut policy = ReplayPolicy::default();
+    if numbers.one_in(2) {
+        policy = policy.freshness(Freshness::default().tool("look", Duration::from_secs(900)));
+    }
+    if numbers.one_in(2) {
+        let outdated = OutdatedCalls::keep().drop_unregistered().drop_unreadable_arguments();
+        policy = policy.outdated_calls(outdated);
+    }
+    if numbers.one_in(2) {
+        policy = policy.citations(Citations::default());
+    }
+    if numbers.one_in(2) {
+        policy = policy.window(Window::messages(numbers.below(30)));
+    }
+    if numbers.one_in(8) {
+        policy = policy.tool_history(ToolHistory::Omit);
+    }
+    policy
+}
+
+fn times(messages: &Messages) -> FinishTimes {
+    let mut times = FinishTimes::new();
+    for message in messages.iter() {
+        let Some(id) = message.id else { continue };
+        for (index, call) in (0..).zip(message.asked_calls()) {
+            let age = (u64::from(id.index) * 131 + u64::from(index) * 97) % 1000;
+            let call_id = call.id.clone().unwrap_or_default();
+            times.insert(id, index, call_id, Some(now() - Duration::from_secs(age)));
+        }
+    }
+    times
+}
+
+#[test]
+fn nothing_is_on_unless_asked_for() {
+    let policy = ReplayPolicy::default();
+    assert!(policy.is_off() && !policy.needs_finish_times() && !policy.needs_tools());
+    let messages = shown(&history(7));
+    let shown = policy.apply(&messages, &Facts::at(now()));
+    assert!(messages.iter().zip(shown.iter()).all(|(a, b)| Arc::ptr_eq(a, b)));
+}
+
+#[test]
+fn a_policy_says_what_it_has_to_know() {
+    let policy = ReplayPolicy::default().freshness(Freshness::default());
+    assert!(policy.needs_finish_times() && !policy.needs_tools() && !policy.is_off());
+    let policy = policy.outdated_calls(OutdatedCalls::keep().drop_unregistered());
+    assert!(policy.needs_tools());
+    let policy = policy.tool_history(ToolHistory::Omit);
+    assert!(!policy.needs_finish_times() && !policy.needs_tools() && !policy.is_off());
+}
+
+#[test]
+fn compaction_at_save_is_no_step_of_replay() {
+    let policy = ReplayPolicy::default().citations(Citations::when(CompactionTime::AtSave));
+    assert!(policy.is_off() && policy.citations_at_save().is_some());
+    let policy = policy.citations(Citations::default());
+    assert!(!policy.is_off() && policy.citations_at_save().is_none());
+}
+
+/// The window counts what the other steps left: B 2.17, 2.20
+#[test]
+fn the_steps_run_in_their_order() {
+    let id = |index| MessageId { run: RunId::from_bytes([1; 16]), index };
+    let mut asking = Message::tool_calls([ToolCall::new("1", "look", "{}")]);
+    asking.id = Some(id(1));
+    let messages: Messages = [
+        Message::user("u"),
+        asking,
+        Message::tool_results([ToolResult::new("1", "old")]),
+        Message::assistant("a"),
+        Message::user("v"),
+        Message::assistant("b"),
+    ]
+    .into();
+    let mut finished = FinishTimes::new();
+    finished.insert(id(1), 0, "1", Some(SystemTime::UNIX_EPOCH));
+    let policy =
+        ReplayPolicy::default().freshness(Freshness::default()).window(Window::messages(4));
+    let shown = policy.apply(&messages, &Facts::at(now()).finished(&finished));
+    let texts: Vec<String> = shown.iter().map(|message| message.text()).collect();
+    assert_eq!(texts, ["u", "a", "v", "b"]);
+}
+
+#[test]
+fn every_history_stays_valid_under_every_policy() {
+    let channel = Channel::new("web");
+    check_step(
+        |messages, seed| {
+            // The times are those of the whole history at every application.
+            let finished = times(&shown(&history(seed)));
+            let facts = Facts::at(now())
+                .channel(Some(&channel))
+                .tools(&["look", "search"])
+                .finished(&finished);
+            policy(seed).apply(messages, &facts)
+        },
+        &[],
+    );
+}

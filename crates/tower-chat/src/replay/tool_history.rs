@@ -1,0 +1,74 @@
+//! Replays with tools, and replays of text alone.
+
+use tower_chat_core::{Message, Messages, Part, Role};
+
+use super::{
+    edited::Edited,
+    round::{drop_trailing_reasoning, has_content},
+};
+
+/// Whether the model is shown what its tools did in earlier runs.
+///
+/// ```
+/// use tower_chat::{core::{Message, Messages, ToolCall, ToolResult}, replay::ToolHistory};
+/// let messages: Messages = [
+///     Message::user("Weather?"),
+///     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),
+///     Message::tool_results([ToolResult::new("c1", "sunny")]),
+///     Message::assistant("It is sunny."),
+/// ].into();
+/// assert_eq!(ToolHistory::Omit.apply(&messages).len(), 2);
+/// ```
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ToolHistory {
+    /// Calls and results are replayed.
+    #[default]
+    Replay,
+    /// Only what was said is replayed. Calls and results go, those of the provider's own tools
+    /// too; a message that held nothing else disappears.
+    Omit,
+}
+
+impl ToolHistory {
+    /// The messages, with or without what tools did.
+    pub fn apply(self, messages: &Messages) -> Messages {
+        match self {
+            Self::Replay => messages.clone(),
+            Self::Omit => {
+                let mut edited = Edited::of(messages);
+                for message in messages.iter() {
+                    if message.role == Role::Tool || message.parts.iter().any(is_of_tools) {
+                        edited.replace(said(message));
+                    } else {
+                        edited.keep(message);
+                    }
+                }
+                edited.finish()
+            }
+        }
+    }
+}
+
+fn said(message: &Message) -> Option<Message> {
+    if message.role == Role::Tool {
+        return None;
+    }
+    let mut said = message.clone();
+    said.parts.retain(|part| !is_of_tools(part));
+    drop_trailing_reasoning(&mut said.parts);
+    has_content(&said).then_some(said)
+}
+
+fn is_of_tools(part: &Part) -> bool {
+    matches!(
+        part,
+        Part::ToolCall(_)
+            | Part::ToolResult(_)
+            | Part::ApprovalRequest(_)
+            | Part::ApprovalResponse(_)
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,53 @@
+//! Replays of text alone.
+
+use tower_chat_core::{Message, Reasoning, ToolCall, ToolResult};
+
+use super::*;
+use crate::replay::generated::{check_step, history, shown};
+
+/// B 0.82 (the rows are not read: see `ReplayPolicy::needs_finish_times`)
+#[test]
+fn what_was_said_beside_calls_stays() {
+    let mut asking = Message::tool_calls([ToolCall::new("1", "look", "{}")]);
+    asking.parts.insert(0, Reasoning::new("hm").into());
+    asking.parts.insert(0, Part::text("Let me look."));
+    let messages: Messages = [
+        Message::user("u"),
+        asking,
+        Message::tool_results([ToolResult::new("1", "found")]),
+        Message::tool_calls([ToolCall::new("2", "look", "{}")]),
+        Message::tool_results([ToolResult::new("2", "found")]),
+        Message::assistant("a"),
+    ]
+    .into();
+    let said = ToolHistory::Omit.apply(&messages);
+    let expected =
+        [Message::user("u"), Message::assistant("Let me look."), Message::assistant("a")];
+    assert_eq!(said, expected.into());
+}
+
+#[test]
+fn calls_of_the_providers_own_tools_go_too() {
+    let mut call = ToolCall::new("ws", "web_search", "{}");
+    call.provider_executed = true;
+    let parts = vec![call.into(), ToolResult::new("ws", "pages").into(), Part::text("Found.")];
+    let messages = Messages::from(Message::new(Role::Assistant, parts));
+    assert_eq!(ToolHistory::Omit.apply(&messages), Message::assistant("Found.").into());
+}
+
+#[test]
+fn a_history_without_tools_is_shared() {
+    let messages: Messages = [Message::user("u"), Message::assistant("a")].into();
+    let said = ToolHistory::Omit.apply(&messages);
+    assert!(messages.iter().zip(said.iter()).all(|(a, b)| std::sync::Arc::ptr_eq(a, b)));
+}
+
+#[test]
+fn every_history_stays_valid_and_no_tool_is_left() {
+    check_step(|messages, _| ToolHistory::Omit.apply(messages), &[]);
+    for seed in 1..100 {
+        let said = ToolHistory::Omit.apply(&shown(&history(seed)));
+        assert!(said.iter().all(|message| message.role != Role::Tool));
+        assert!(said.iter().all(|message| message.asked_calls().next().is_none()));
+    }
+}

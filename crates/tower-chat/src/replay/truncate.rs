@@ -1,0 +1,128 @@
+//! At save: results that are too long.
+
+use std::sync::Arc;
+
+use tower_chat_core::{Message, Part, Role, ToolResult};
+
+use super::order::is_foreign_result;
+
+/// How much of a tool's result is stored: 256 KiB, unless another limit is set.
+///
+/// The limit is for the text of a result, all its text parts together; images and files are not
+/// counted, and arguments never cut. What is over the limit is cut between two characters, and a
+/// marker says so, within the limit. Where not even the marker fits, as much of it is left as
+/// does.
+///
+/// ```
+/// use tower_chat::{core::ToolResult, replay::Truncation};
+/// let mut result = ToolResult::new("c1", "0123456789 0123456789");
+/// assert!(Truncation::to(16).apply(&mut result));
+/// assert_eq!(result.text(), "0123\n[truncated]");
+/// assert!(!Truncation::to(16).apply(&mut result)); // it fits
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Truncation {
+    limit: Option<usize>,
+}
+
+impl Default for Truncation {
+    fn default() -> Self {
+        Self::to(256 * 1024)
+    }
+}
+
+impl Truncation {
+    /// What stands at the end of a result that was cut.
+    pub const MARKER: &str = "\n[truncated]";
+
+    /// At most so many bytes.
+    pub fn to(bytes: usize) -> Self {
+        Self { limit: Some(bytes) }
+    }
+
+    /// Everything is stored, however long it is.
+    pub fn off() -> Self {
+        Self { limit: None }
+    }
+
+    /// Cuts a result; says whether it had to. Its provider's items go then, since they hold
+    /// what was cut off.
+    pub fn apply(&self, result: &mut ToolResult) -> bool {
+        let Some(limit) = self.limit.filter(|&limit| text_len(result) > limit) else {
+            return false;
+        };
+        let marker = Self::MARKER.get(..limit).unwrap_or(Self::MARKER);
+        strip_marker(result);
+        cut(&mut result.content, limit - marker.len(), marker);
+        result.native = None;
+        true
+    }
+
+    /// The message with the results of tools cut where they have to be; shared, if none has to.
+    /// Results of the provider's own tools stay whole: they are replayed as the provider's items.
+    pub fn apply_to(&self, message: Arc<Message>) -> Arc<Message> {
+        let Some(limit) = self.limit else { return message };
+        let is_long = |part: &Part| match part {
+            Part::ToolResult(result) => {
+                text_len(result) > limit
+                    && (message.role == Role::Tool || is_foreign_result(&message, part))
+            }
+            _ => false,
+        };
+        let long: Vec<bool> = message.parts.iter().map(is_long).collect();
+        if !long.contains(&true) {
+            return message;
+        }
+        let mut message = Arc::unwrap_or_clone(message);
+        for (part, is_long) in message.parts.iter_mut().zip(long) {
+            if let (Part::ToolResult(result), true) = (part, is_long) {
+                self.apply(result);
+            }
+        }
+        Arc::new(message)
+    }
+}
+
+fn text_len(result: &ToolResult) -> usize {
+    result.content.iter().filter_map(Part::as_text).map(str::len).sum()
+}
+
+/// Takes the marker off a result that was cut before, so that no second one follows it.
+fn strip_marker(result: &mut ToolResult) {
+    let last = result.content.iter_mut().rev().find_map(|part| match part {
+        Part::Text(text) => Some(&mut text.text),
+        _ => None,
+    });
+    if let Some(text) = last
+        && let Some(rest) = text.strip_suffix(Truncation::MARKER)
+    {
+        text.truncate(rest.len());
+    }
+}
+
+/// Keeps `limit` bytes of text and puts the marker after them; the text is longer than that, but
+/// for a marker that was taken off.
+fn cut(content: &mut Vec<Part>, limit: usize, marker: &str) {
+    let mut left = limit;
+    let mut is_cut = false;
+    content.retain_mut(|part| {
+        let Part::Text(text) = part else { return true };
+        if is_cut {
+            return false;
+        }
+        if text.text.len() <= left {
+            left -= text.text.len();
+            return true;
+        }
+        is_cut = true;
+        let at = (0..=left).rev().find(|&at| text.text.is_char_boundary(at)).unwrap_or(0);
+        *part = Part::text(format!("{}{marker}", text.text.get(..at).unwrap_or_default()));
+        true
+    });
+    if !is_cut {
+        content.push(Part::text(marker));
+    }
+}
+
+#[cfg(test)]
+mod tests;

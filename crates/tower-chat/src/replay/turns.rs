@@ -1,0 +1,91 @@
+//! Where turns begin.
+
+use tower_chat_core::{Message, Role, RunId};
+
+use super::pairing::owed_call;
+
+/// Finds the beginnings of turns in messages that pass by, oldest first.
+///
+/// A turn begins with an input (a user, system or developer message) that follows a final answer,
+/// or that another run brought than the input before. Messages that were queued while a run was
+/// under way stay in its turn. Where messages have no ids, several inputs in a row are one
+/// turn's.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Turns {
+    run: Option<RunId>,
+    after_answer: bool,
+    after_any: bool,
+}
+
+impl Turns {
+    /// Whether the next message begins a turn; the first always does.
+    pub(super) fn begins_with(&mut self, message: &Message) -> bool {
+        let is_first = !std::mem::replace(&mut self.after_any, true);
+        let after_answer = std::mem::replace(&mut self.after_answer, is_answer(message));
+        if !is_input(message) {
+            return is_first;
+        }
+        let run = message.id.map(|id| id.run);
+        let of_other_run = self.run.zip(run).is_some_and(|(before, now)| before != now);
+        let begins = is_first || after_answer || of_other_run;
+        if begins || self.run.is_none() {
+            self.run = run;
+        }
+        begins
+    }
+}
+
+/// Whether a message is said to the model, rather than by it or by its tools.
+pub(super) fn is_input(message: &Message) -> bool {
+    !matches!(message.role, Role::Assistant | Role::Tool)
+}
+
+/// Whether a message is one of the model that asks for nothing more.
+pub(super) fn is_answer(message: &Message) -> bool {
+    message.role == Role::Assistant && !message.parts.iter().any(|part| owed_call(part).is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use tower_chat_core::{MessageId, ToolCall, ToolResult};
+
+    use super::*;
+
+    fn beginnings(messages: &[Message]) -> Vec<usize> {
+        let mut turns = Turns::default();
+        (0..messages.len()).filter(|&index| turns.begins_with(&messages[index])).collect()
+    }
+
+    fn in_run(mut message: Message, run: RunId) -> Message {
+        message.id = Some(MessageId { run, index: 0 });
+        message
+    }
+
+    fn round() -> [Message; 2] {
+        let call = Message::tool_calls([ToolCall::new("c", "look", "{}")]);
+        [call, Message::tool_results([ToolResult::new("c", "found")])]
+    }
+
+    #[test]
+    fn a_turn_lasts_from_its_input_to_its_final_answer() {
+        let [call, result] = round();
+        let user = || Message::user("u");
+        let answer = || Message::assistant("a");
+        let messages = [Message::system("s"), user(), call, result, answer(), user(), answer()];
+        assert_eq!(beginnings(&messages), [0, 5]);
+    }
+
+    #[test]
+    fn a_message_queued_between_rounds_stays_in_the_turn() {
+        let [call, result] = round();
+        let messages = [Message::user("u"), call, result, Message::user("hurry")];
+        assert_eq!(beginnings(&messages), [0]);
+    }
+
+    #[test]
+    fn a_run_that_never_answered_has_a_turn_of_its_own() {
+        let (first, second) = (RunId::new(), RunId::from_bytes([7; 16]));
+        let messages = [in_run(Message::user("u"), first), in_run(Message::user("again"), second)];
+        assert_eq!(beginnings(&messages), [0, 1]);
+    }
+}

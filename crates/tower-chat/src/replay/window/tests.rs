@@ -1,0 +1,154 @@
+//! Where the window begins, and how seldom that changes.
+
+use tower_chat_core::{MessageId, RunId, ToolCall, ToolResult};
+
+use super::*;
+use crate::replay::generated::{Numbers, SEEDS, check_step, history, shown};
+
+/// A turn of two messages, or of four if it used a tool.
+fn turn(number: usize, uses_tool: bool) -> Vec<Message> {
+    let mut turn = vec![Message::user(format!("question {number}"))];
+    if uses_tool {
+        turn.push(Message::tool_calls([ToolCall::new("c", "look", "{}")]));
+        turn.push(Message::tool_results([ToolResult::new("c", "found")]));
+    }
+    turn.push(Message::assistant(format!("answer {number}")));
+    turn
+}
+
+fn turns(count: usize) -> Messages {
+    (0..count).flat_map(|number| turn(number, number % 2 == 1)).collect()
+}
+
+fn first_text(messages: &Messages) -> String {
+    messages.get(0).map(|message| message.text()).unwrap_or_default()
+}
+
+#[test]
+fn what_fits_is_shared() {
+    let messages = turns(4);
+    for window in [Window::turns(4), Window::messages(12), Window::tokens(1_000_000)] {
+        let shown = window.apply(&messages);
+        assert!(messages.iter().zip(shown.iter()).all(|(a, b)| Arc::ptr_eq(a, b)), "{window:?}");
+        assert_eq!(shown.len(), 12);
+    }
+}
+
+/// B 0.81, 2.23
+#[test]
+fn whole_turns_leave_never_a_half() {
+    for limit in 0..14 {
+        let shown = Window::messages(limit).low_water(limit).apply(&turns(4));
+        assert_eq!(shown.get(0).unwrap().role, Role::User, "limit {limit}");
+        assert!(shown.len() <= limit.max(4), "limit {limit}");
+        assert!(shown.iter().eq(turns(4).iter().skip(12 - shown.len())), "limit {limit}");
+    }
+}
+
+#[test]
+fn the_boundary_moves_in_steps() {
+    let window = Window::turns(8);
+    let first: Vec<String> =
+        (1..=14).map(|count| first_text(&window.apply(&turns(count)))).collect();
+    let expected = |number: usize| format!("question {number}");
+    assert_eq!(first[..8], vec![expected(0); 8]);
+    assert_eq!(first[8..11], vec![expected(3); 3], "from 9 turns down to 6");
+    assert_eq!(first[11..], vec![expected(6); 3]);
+}
+
+#[test]
+fn the_low_water_mark_can_be_set_up_to_the_limit() {
+    assert_eq!(Window::turns(8).low_water(1).apply(&turns(9)).len(), 2);
+    assert_eq!(first_text(&Window::turns(8).low_water(99).apply(&turns(9))), "question 1");
+}
+
+#[test]
+fn the_first_instructions_always_stay_and_count() {
+    let mut messages: Messages =
+        [Message::system("s"), Message::new(Role::Developer, vec![Part::text("d")])].into();
+    messages.append(&turns(3));
+    let shown = Window::messages(4).low_water(4).apply(&messages);
+    let texts: Vec<String> = shown.iter().map(|message| message.text()).collect();
+    assert_eq!(texts, ["s", "d", "question 2", "answer 2"]);
+    assert_eq!(Window::messages(1).apply(&messages), shown, "the newest turn stays in any case");
+    assert_eq!(Window::turns(3).apply(&messages), messages, "they are no turn");
+}
+
+#[test]
+fn a_single_turn_over_the_limit_is_shown_whole() {
+    let long: Messages = turn(1, true).into();
+    assert_eq!(Window::messages(2).apply(&long), long);
+    let mut after = turns(3);
+    after.append(&long);
+    assert_eq!(Window::messages(2).apply(&after), long);
+    assert_eq!(Window::turns(0).apply(&after), long);
+}
+
+#[test]
+fn a_run_with_queued_messages_is_one_turn() {
+    let mut messages = turn(0, true);
+    messages.insert(3, Message::user("hurry"));
+    messages.extend(turn(1, false));
+    let shown = Window::turns(2).apply(&messages.clone().into());
+    assert_eq!(shown.len(), 7);
+    assert_eq!(Window::turns(1).apply(&messages.into()).len(), 2);
+}
+
+#[test]
+fn runs_that_were_never_answered_are_turns() {
+    let asked = |run: u8| {
+        let mut message = Message::user(format!("question {run}"));
+        message.id = Some(MessageId { run: RunId::from_bytes([run; 16]), index: 0 });
+        message
+    };
+    let messages: Messages = (0..5).map(asked).collect();
+    assert_eq!(first_text(&Window::turns(3).low_water(3).apply(&messages)), "question 2");
+}
+
+#[test]
+fn tokens_are_counted_by_whoever_knows() {
+    let window = Window::tokens_counted_by(20, |message: &Message| message.text().len());
+    assert_eq!(window.low_water(20).apply(&turns(3)).len(), 2);
+    let long = Message::assistant("x".repeat(4000));
+    assert_eq!(EstimatedTokens.tokens(&long), 1008);
+    let result = Message::tool_results([ToolResult::new("c", "x".repeat(4000))]);
+    assert_eq!(EstimatedTokens.tokens(&result), 1008);
+}
+
+#[test]
+fn a_counter_that_counts_too_much_overflows_nothing() {
+    let window = Window::tokens_counted_by(usize::MAX - 1, |_: &Message| usize::MAX);
+    assert_eq!(window.apply(&turns(3)).len(), 2);
+}
+
+#[test]
+fn every_history_stays_valid() {
+    let window = |seed: u64| match seed % 3 {
+        0 => Window::messages((seed % 17) as usize),
+        1 => Window::turns((seed % 5) as usize),
+        _ => Window::tokens((seed % 211) as usize),
+    };
+    check_step(|messages, seed| window(seed).apply(messages), &[]);
+}
+
+/// Between two moves, what is shown only grows at its end; and what is found out message by
+/// message is what the whole shows.
+#[test]
+fn the_shown_prefix_changes_only_when_the_boundary_moves() {
+    for seed in 1..SEEDS {
+        let messages = shown(&history(seed));
+        let limit = 1 + Numbers::of(seed).below(20);
+        let window = Window::messages(limit);
+        let mut boundary = Boundary::of(&window);
+        let mut before = (0, Messages::new());
+        for (position, message) in messages.iter().enumerate() {
+            boundary.push(message);
+            let now = boundary.cut(&messages.take(position + 1));
+            assert_eq!(now, window.apply(&messages.take(position + 1)), "seed {seed}");
+            if before.0 == boundary.begin() {
+                assert_eq!(now.take(before.1.len()), before.1, "seed {seed}");
+            }
+            before = (boundary.begin(), now);
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Leaving calls out of a replay together with their results.
+
+use std::sync::Arc;
+
+use tower_chat_core::{Message, Messages, Part, Role, ToolCall};
+
+use super::{
+    call_ids::{Place, effective_call_id},
+    edited::Edited,
+    pairing::{Answers, Asked, answers, owed_call},
+    round::{drop_trailing_reasoning, has_content},
+};
+
+/// The messages without some calls, and without the results of those. A round that loses all its
+/// calls disappears; its text stays.
+///
+/// `goes` is asked about each call that is owed a result, with its message and its place among
+/// the calls of that message.
+pub(super) fn without_calls(
+    messages: &Messages,
+    mut goes: impl FnMut(&Message, usize, &ToolCall) -> bool,
+) -> Messages {
+    let mut edited = Edited::of(messages);
+    let mut open: Option<Vec<AskedCall>> = None;
+    for (position, message) in messages.iter().enumerate() {
+        if message.role == Role::Tool {
+            match &mut open {
+                Some(calls) => push_results(&mut edited, message, calls),
+                None => edited.keep(message),
+            }
+            continue;
+        }
+        open = None;
+        let going: Vec<bool> = message
+            .parts
+            .iter()
+            .filter_map(|part| Some((part, owed_call(part)?)))
+            .enumerate()
+            .map(|(index, (part, call))| {
+                matches!(part, Part::ToolCall(_)) && goes(message, index, call)
+            })
+            .collect();
+        if !going.contains(&true) {
+            edited.keep(message);
+            continue;
+        }
+        open = Some(asked_calls(message, position, &going));
+        edited.replace(without_going(message, &going));
+    }
+    edited.finish()
+}
+
+struct AskedCall {
+    call: ToolCall,
+    id: String,
+    goes: bool,
+    is_answered: bool,
+}
+
+fn asked_calls(message: &Message, position: usize, going: &[bool]) -> Vec<AskedCall> {
+    let place = Place::of(message, position);
+    let calls = message.asked_calls().zip(going).enumerate();
+    calls
+        .map(|(index, (call, &goes))| AskedCall {
+            call: call.clone(),
+            id: effective_call_id(call, place, index),
+            goes,
+            is_answered: false,
+        })
+        .collect()
+}
+
+fn without_going(message: &Message, going: &[bool]) -> Option<Message> {
+    let mut rest = message.clone();
+    let mut going = going.iter();
+    rest.parts.retain(|part| owed_call(part).is_none() || going.next() != Some(&true));
+    drop_trailing_reasoning(&mut rest.parts);
+    has_content(&rest).then_some(rest)
+}
+
+fn push_results(edited: &mut Edited<'_>, message: &Arc<Message>, calls: &mut [AskedCall]) {
+    let mut rest = (**message).clone();
+    rest.parts.retain(|part| {
+        let Part::ToolResult(result) = part else { return true };
+        let asked = calls.iter().map(|asked| Asked {
+            call: &asked.call,
+            id: &asked.id,
+            is_answered: asked.is_answered,
+        });
+        match answers(result, asked) {
+            Answers::Call(index) => calls.get_mut(index).is_some_and(|asked| {
+                asked.is_answered = true;
+                !asked.goes
+            }),
+            Answers::Again => false,
+            Answers::Nothing => true,
+        }
+    });
+    match rest.parts.len() {
+        0 => edited.replace(None),
+        left if left == message.parts.len() => edited.keep(message),
+        _ => edited.replace(Some(rest)),
+    }
+}
