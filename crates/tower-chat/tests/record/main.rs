@@ -4,6 +4,7 @@
 #![allow(unreachable_pub, reason = "nothing outside uses these tests")]
 
 mod hooks;
+mod replaying;
 mod rows;
 
 use std::{
@@ -17,7 +18,6 @@ use std::{
 use tower::{Service, ServiceExt};
 use tower_chat::{
     ChatPipeline, Clock, PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolLoop,
-    Tools,
     core::{
         Answer, BoxError, ChatRequest, ConversationKey, MemoryStore, Message, ToolCall,
         ToolDefinition, ToolInvocation,

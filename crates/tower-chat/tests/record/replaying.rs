@@ -1,0 +1,214 @@
+//! What later runs are shown of tools, by policy.
+
+use tower_chat::{
+    PersistencePolicy, Tools,
+    core::{ChatResponse, Role},
+    replay::{
+        Channel, Citations, CompactionTime, Freshness, OutdatedCalls, ReplayPolicy, ToolHistory,
+        Truncation, Window,
+    },
+    tool::{SharedTools, tool_fn},
+};
+use tower_chat_testkit::{FaultyStore, Step};
+
+use super::*;
+
+type Store = FaultyStore<MemoryStore>;
+
+/// A pipeline whose clock stands still until it is moved.
+struct Shop {
+    store: Store,
+    leaf: ScriptedLeaf,
+    client: ChatPipeline,
+    seconds: Arc<AtomicU64>,
+    tools: SharedTools,
+}
+
+fn shop(mode: PersistenceMode, policy: PersistencePolicy, script: Vec<Step>, answer: &str) -> Shop {
+    let store = FaultyStore::new(MemoryStore::new());
+    let leaf = ScriptedLeaf::new(script);
+    let seconds = Arc::new(AtomicU64::new(1_000));
+    let now = seconds.clone();
+    let answer = answer.to_owned();
+    let tools = SharedTools::new(Tools::new().with(tool_fn(definition("look"), move |_| {
+        let answer = answer.clone();
+        async move { Ok(answer) }
+    })));
+    let client = ChatPipeline::builder(leaf.clone())
+        .tools(tools.clone())
+        .history(store.clone())
+        .persistence(mode)
+        .policy(policy)
+        .clock(Clock::new(move || at(now.load(Ordering::Relaxed))))
+        .build()
+        .unwrap();
+    Shop { store, leaf, client, seconds, tools }
+}
+
+impl Shop {
+    async fn send(&self, request: ChatRequest) -> ChatResponse {
+        let request = request.in_conversation(key());
+        self.client.clone().ready().await.unwrap().call(request).await.unwrap()
+    }
+
+    async fn ask(&self, text: &str) {
+        self.send(ChatRequest::user(text)).await;
+    }
+
+    fn pass(&self, seconds: u64) {
+        self.seconds.fetch_add(seconds, Ordering::Relaxed);
+    }
+
+    /// The texts of the results that the model was shown last.
+    fn shown(&self) -> Vec<String> {
+        let request = self.leaf.requests().pop().unwrap();
+        request.messages.iter().flat_map(|m| m.results()).map(|result| result.text()).collect()
+    }
+
+    async fn stored(&self) -> Vec<String> {
+        let history = self.store.load(&key()).await.unwrap();
+        history.messages.iter().flat_map(|m| m.results()).map(|result| result.text()).collect()
+    }
+}
+
+fn two_turns() -> Vec<Step> {
+    vec![calls([("look", "c1")]), Step::text("done"), Step::text("again"), Step::text("more")]
+}
+
+fn replaying(policy: ReplayPolicy) -> PersistencePolicy {
+    PersistencePolicy::default().replay(policy)
+}
+
+#[tokio::test]
+async fn a_result_as_old_as_the_window_is_shown_and_an_older_one_is_not_and_stays_in_the_record() {
+    for mode in BOTH_MODES {
+        let policy = replaying(ReplayPolicy::default().freshness(Freshness::default()));
+        let shop = shop(mode, policy, two_turns(), "looked");
+        shop.ask("hi").await;
+        shop.pass(300);
+        shop.ask("and now?").await;
+        assert_eq!(shop.shown(), ["looked"], "{mode:?}");
+        shop.pass(1);
+        shop.ask("and now?").await;
+        assert_eq!(shop.shown(), [] as [String; 0], "{mode:?}");
+        assert_eq!(shop.stored().await, ["looked"]);
+        let record = shop.store.invocations(&InvocationQuery::of(&key())).await.unwrap();
+        assert_eq!(record.found.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_channel_has_a_window_of_its_own() {
+    for mode in BOTH_MODES {
+        let freshness = Freshness::default().channel("voice", Duration::from_secs(10));
+        let policy = replaying(ReplayPolicy::default().freshness(freshness));
+        let shop = shop(mode, policy, two_turns(), "looked");
+        shop.ask("hi").await;
+        shop.pass(11);
+        shop.send(ChatRequest::user("x").with_extension(Channel::new("voice"))).await;
+        assert_eq!(shop.shown(), [] as [String; 0], "{mode:?}");
+        shop.ask("x").await;
+        assert_eq!(shop.shown(), ["looked"], "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_record_that_cannot_be_read_costs_freshness_and_nothing_else() {
+    for mode in BOTH_MODES {
+        let policy = replaying(ReplayPolicy::default().freshness(Freshness::default()));
+        let shop = shop(mode, policy, two_turns(), "looked");
+        shop.ask("hi").await;
+        shop.pass(1_000);
+        shop.store
+            .fail_next_query(tower_chat::core::store::StoreError::backend("read", true, "no"));
+        shop.ask("and now?").await;
+        assert_eq!(shop.shown(), ["looked"], "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_off_reads_no_record() {
+    for mode in BOTH_MODES {
+        let shop = shop(mode, replaying(ReplayPolicy::default()), two_turns(), "looked");
+        shop.ask("hi").await;
+        shop.ask("and now?").await;
+        assert_eq!(shop.store.queries(), 0);
+        let omit = replaying(
+            ReplayPolicy::default().tool_history(ToolHistory::Omit).freshness(Freshness::default()),
+        );
+        let shop = super::replaying::shop(mode, omit, two_turns(), "looked");
+        shop.ask("hi").await;
+        shop.ask("and now?").await;
+        assert_eq!((shop.shown().len(), shop.store.queries()), (0, 0), "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn calls_of_a_tool_that_is_gone_leave_the_replay() {
+    for mode in BOTH_MODES {
+        let policy = OutdatedCalls::keep().drop_unregistered();
+        let policy = replaying(ReplayPolicy::default().outdated_calls(policy));
+        let shop = shop(mode, policy, two_turns(), "looked");
+        shop.ask("hi").await;
+        shop.ask("still there?").await;
+        assert_eq!(shop.shown(), ["looked"], "{mode:?}");
+        shop.tools.set(Tools::new());
+        shop.ask("and now?").await;
+        assert_eq!(shop.shown(), [] as [String; 0], "{mode:?}");
+        assert_eq!(shop.stored().await, ["looked"]);
+    }
+}
+
+#[tokio::test]
+async fn a_window_shows_the_newest_turns_alone_and_all_of_the_run() {
+    for mode in BOTH_MODES {
+        let policy = replaying(ReplayPolicy::default().window(Window::turns(1).low_water(1)));
+        let shop = shop(mode, policy, two_turns(), "looked");
+        shop.ask("one").await;
+        shop.ask("two").await;
+        shop.ask("three").await;
+        let request = shop.leaf.requests().pop().unwrap();
+        let texts: Vec<String> = request
+            .messages
+            .iter()
+            .filter(|message| message.role == Role::User)
+            .map(|message| message.text())
+            .collect();
+        assert_eq!(texts, ["two", "three"], "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_long_result_is_stored_cut_and_seen_whole_by_its_own_run() {
+    for mode in BOTH_MODES {
+        let policy = PersistencePolicy::default().truncate_results(Truncation::to(20));
+        let long = "é".repeat(100);
+        let shop = shop(mode, policy, two_turns(), &long);
+        shop.ask("hi").await;
+        assert_eq!(shop.shown(), [long.clone()]);
+        let stored = shop.stored().await.remove(0);
+        assert!(stored.len() <= 20 && stored.ends_with("[truncated]"), "{mode:?} {stored}");
+        shop.ask("and now?").await;
+        assert_eq!(shop.shown(), [stored]);
+    }
+}
+
+#[tokio::test]
+async fn citations_can_be_compacted_when_a_whole_run_is_saved() {
+    let found = r#"[{"source_number":0,"content":"a"},{"source_number":1,"content":"b"}]"#;
+    let script =
+        || vec![calls([("look", "c1")]), Step::text("It is b [source1]."), Step::text("x")];
+    for (mode, when, stored) in [
+        (PersistenceMode::PerRun, CompactionTime::AtSave, 1),
+        (PersistenceMode::PerRun, CompactionTime::AtReplay, 2),
+        (PersistenceMode::PerServiceCall, CompactionTime::AtReplay, 2),
+    ] {
+        let policy = replaying(ReplayPolicy::default().citations(Citations::when(when)));
+        let shop = shop(mode, policy, script(), found);
+        shop.ask("hi").await;
+        let items = shop.stored().await.remove(0).matches("source_number").count();
+        assert_eq!(items, stored, "{mode:?} {when:?}");
+        shop.ask("and?").await;
+        assert_eq!(shop.shown(), [r#"[{"source_number":1,"content":"b"}]"#], "{mode:?} {when:?}");
+    }
+}
