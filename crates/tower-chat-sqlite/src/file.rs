@@ -123,12 +123,15 @@ impl StoreFile {
     /// Refuses a file that is not ours before anything is done to it.
     fn check_before_use(&self, options: &SqliteOptions) -> Result<(), OpenError> {
         let failed = |error| self.failure(error).open_error();
-        let glance = self.glance().map_err(failed)?;
-        let mut content = schema::content(&glance).map_err(failed)?;
-        if content == Content::Empty {
+        let look = || self.reader().and_then(|reader| schema::content(&reader)).map_err(failed);
+        let content = match self.glance().and_then(|glance| schema::content(&glance)) {
             // As far as the file itself says; its write-ahead log may say more.
-            content = self.reader().and_then(|it| schema::content(&it)).map_err(failed)?;
-        }
+            Ok(Content::Empty) => look()?,
+            Ok(content) => content,
+            // Another process may have been writing to it.
+            Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => look()?,
+            Err(error) => return Err(failed(error)),
+        };
         match content {
             Content::Empty if options.read_only => {
                 Err(OpenError::Missing { path: self.path_buf() })

@@ -2,7 +2,7 @@
 //!
 //! A row's key is the conversation's number times 2^32 plus the message's sequence, so that a
 //! conversation's messages lie together and in order, and one tree holds them without an index.
-//! Measured against a table keyed by both columns, an append writes 7 to 54 % fewer bytes.
+//! Measured against a table keyed by both columns, an append writes 8 to 54 % fewer bytes to the log.
 
 use tower_chat_core::ConversationKey;
 

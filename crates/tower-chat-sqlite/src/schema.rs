@@ -38,8 +38,14 @@ pub(crate) enum Content {
     Foreign,
 }
 
-/// Looks at what a file is, without changing it.
+/// Looks at what a file is, without changing it, as it is at one moment: another process may just
+/// be making it.
 pub(crate) fn content(connection: &Connection) -> Result<Content> {
+    content_at_this_moment(&*connection.unchecked_transaction()?)
+}
+
+/// The same inside a transaction that somebody else began.
+fn content_at_this_moment(connection: &Connection) -> Result<Content> {
     let pragma = |name| connection.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
     let version = pragma("user_version")?;
     match pragma("application_id")? {
@@ -57,7 +63,7 @@ pub(crate) fn content(connection: &Connection) -> Result<Content> {
 /// transaction. Other content is left as it is. Returns what the file is afterwards.
 pub(crate) fn migrate(connection: &mut Connection) -> Result<Content> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let content = content(&transaction)?;
+    let content = content_at_this_moment(&transaction)?;
     let version = match content {
         Content::Empty => {
             transaction.pragma_update(None, "application_id", APPLICATION_ID)?;

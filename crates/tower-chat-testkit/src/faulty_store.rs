@@ -56,6 +56,7 @@ struct Orders {
     append_faults: VecDeque<AppendFault>,
     append_fault_always: Option<Box<dyn Fn() -> StoreError + Send>>,
     load_gate: Option<Gate>,
+    reserve_gate: Option<Gate>,
     holding: bool,
     held: Vec<Held>,
 }
@@ -149,6 +150,11 @@ impl<S: HistoryStore> FaultyStore<S> {
     /// Makes the next load wait at a gate before it reads.
     pub fn hold_next_load(&self, gate: &Gate) {
         self.orders().load_gate = Some(gate.clone());
+    }
+
+    /// Makes the next reservation wait at a gate, as a store with a full queue does.
+    pub fn hold_next_reserve(&self, gate: &Gate) {
+        self.orders().reserve_gate = Some(gate.clone());
     }
 
     /// Keeps submissions back until [`release_appends`](Self::release_appends). As a slow store
@@ -288,7 +294,14 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
-        self.orders().reserves.next()?;
+        let (outcome, gate) = {
+            let mut orders = self.orders();
+            (orders.reserves.next(), orders.reserve_gate.take())
+        };
+        if let Some(gate) = gate {
+            gate.pass().await;
+        }
+        outcome?;
         self.inner.reserve().await
     }
 

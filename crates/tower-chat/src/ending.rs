@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, future::Future, sync::Arc};
 
-use futures_util::{StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, stream};
 use tower_chat_core::{Answer, BoxError, ChatResponse, ChatUpdate, Message, Role, TruncatedStream};
 
 use crate::PersistenceError;
@@ -12,7 +12,8 @@ use crate::PersistenceError;
 pub(crate) trait Ending: Send + 'static {
     /// Whether messages are shown while the answer is still coming. If not, they come with its
     /// end, once they are durable. If so, a message that may be the last is held back until more
-    /// follows: a caller who stops reading at it must not lose it.
+    /// follows, and any other until there is nothing more for the moment: a caller who stops
+    /// reading at the last one must not lose it.
     const SHOWS_MESSAGES: bool;
 
     /// The answer has come. Whatever is to be stored is submitted before the first await.
@@ -71,14 +72,19 @@ impl<E: Ending> Streamed<E> {
                 return Some(Ok(update));
             }
             self.ending.as_ref()?;
-            match self.response.next().await {
+            let update = if self.shows_at_pause() {
+                let Some(update) = self.response.next().now_or_never() else {
+                    self.show_messages();
+                    continue;
+                };
+                update
+            } else {
+                self.response.next().await
+            };
+            match update {
                 Some(Ok(ChatUpdate::Message(message))) => {
-                    let may_be_last = may_be_last(&message);
                     self.more_follows();
                     self.messages.push(message);
-                    if !may_be_last {
-                        self.more_follows();
-                    }
                 }
                 Some(Ok(ChatUpdate::Finish(finish))) => {
                     let messages = std::mem::take(&mut self.messages);
@@ -105,6 +111,13 @@ impl<E: Ending> Streamed<E> {
         let unseen = self.messages.iter().skip(self.shown).cloned().map(ChatUpdate::Message);
         self.ready.extend(unseen);
         self.shown = self.messages.len();
+    }
+
+    /// Whether a message is held back that is not the answer, and is shown as soon as nothing
+    /// more comes for the moment: its tools may be running.
+    fn shows_at_pause(&self) -> bool {
+        let held = self.messages.get(self.shown..).unwrap_or_default();
+        E::SHOWS_MESSAGES && held.last().is_some_and(|message| !may_be_last(message))
     }
 
     fn more_follows(&mut self) {

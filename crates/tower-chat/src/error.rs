@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ConversationKey, Message,
+    Answer, ConversationKey, Message, RunId,
     store::{Conflict, StoreError},
 };
 
@@ -113,6 +113,18 @@ pub enum PersistenceError {
         /// The conversation.
         key: ConversationKey,
     },
+    /// The request belongs to a run that is stored in part, and another run has added to the
+    /// conversation since. The model was not called.
+    #[error(
+        "run {run} of conversation {key} is stored in part, and another run has gone on after it: \
+         to go on, give the request a run of its own with ChatRequest::in_conversation"
+    )]
+    RunOvertaken {
+        /// The conversation.
+        key: ConversationKey,
+        /// The run that was sent again.
+        run: RunId,
+    },
     /// A request goes on with a background answer and brings messages too.
     #[error("a request with a continuation token takes no messages, but has {messages}")]
     MessagesWithContinuation {
@@ -138,8 +150,8 @@ pub struct NotStored {
     pub key: ConversationKey,
     /// Why.
     pub source: StoreError,
-    /// The messages that are in no store: those of the failed write and, if earlier ones of the
-    /// conversation were waiting in the outbox, theirs too.
+    /// The messages that are neither in the store nor in its outbox: those of the failed write
+    /// and, at a conflict, those that were waiting in the outbox before it.
     pub unsaved: Vec<Arc<Message>>,
     /// The answer that the caller would have got.
     pub answer: Option<Answer>,

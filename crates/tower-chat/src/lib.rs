@@ -12,6 +12,7 @@ pub mod replay;
 pub mod run;
 pub mod tool;
 pub mod tool_loop;
+pub mod validate;
 
 pub use tower_chat_core as core;
 

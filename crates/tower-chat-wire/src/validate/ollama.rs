@@ -150,6 +150,6 @@ impl<'a> Round<'a> {
                 report.call(&ANSWERED, self.message, index, call.id);
             }
         }
-        self.next_of_tool.clear();
+        self.next_of_tool = HashMap::new();
     }
 }

@@ -4,6 +4,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{Citation, report::Report};
 
+/// More calls than a round has as a rule.
+const LARGE: usize = 64;
+
 /// What a wire says about calls and results.
 #[derive(Debug)]
 pub(super) struct RoundRules {
@@ -98,8 +101,13 @@ impl<'a> Rounds<'a> {
         for call in self.calls.drain(..).filter(|call| !call.answered) {
             report.call(self.rules.answered, call.message, call.index, call.id);
         }
-        self.waiting.clear();
-        self.known.clear();
         self.unanswered = 0;
+        // Clearing a map costs its capacity: one large round must not slow down all after it.
+        if self.known.capacity() > LARGE {
+            *self = Self::new(self.rules);
+        } else {
+            self.waiting.clear();
+            self.known.clear();
+        }
     }
 }

@@ -10,6 +10,7 @@ mod anything;
 mod data;
 mod mutation;
 mod mutations;
+mod neutral;
 mod rejected;
 mod rules;
 mod sites;

@@ -64,7 +64,7 @@ where
         None => {
             RunAncestry::check(&request)?;
             let run = lone_run(&layer, &request).await?;
-            if let Some(answer) = run.repeated_answer(&request) {
+            if let Some(answer) = run.repeated_answer(&request)? {
                 return Ok(answer.into());
             }
             run

@@ -50,11 +50,15 @@ impl Run {
             Some(_) => Recording::of_service_kept(policy.conflict),
             None => Recording::History,
         };
+        let (added, is_overtaken) = added_before(&history.messages, &conversation);
         let state = State {
-            added: added_before(&history.messages, &conversation),
+            added,
+            is_overtaken,
+            unsettled: Vec::new(),
             history: history.messages,
             replay,
             revision: history.head.revision,
+            stored_service_id: history.head.service_id,
             service_id,
             recording,
             unsaved: 0,
@@ -93,36 +97,67 @@ impl Run {
 
     /// What the run had answered, if it is stored whole already: a request that is sent again
     /// after its answer was lost gets the same one.
-    pub(crate) fn stored_answer(&self, request: &ChatRequest) -> Option<Answer> {
+    ///
+    /// # Errors
+    ///
+    /// If the run is stored in part and another run has gone on after it.
+    pub(crate) fn stored_answer(
+        &self,
+        request: &ChatRequest,
+    ) -> Result<Option<Answer>, PersistenceError> {
         let state = self.state();
         let input = state.input(self.id(), request).len();
-        let last = state.added.last()?;
-        let is_final = last.role == Role::Assistant && last.calls().next().is_none();
-        if !is_final && self.persists_below() {
-            return None;
+        if self.persists_below() && !has_final_answer(&state.added) {
+            if state.is_overtaken {
+                let (key, run) = (self.key().clone(), self.id());
+                return Err(PersistenceError::RunOvertaken { key, run });
+            }
+            return Ok(None);
         }
-        let messages = state.added.get(input..)?.to_vec();
+        let Some(messages) = state.added.get(input..).filter(|_| !state.added.is_empty()) else {
+            return Ok(None);
+        };
+        let messages = messages.to_vec();
         drop(state);
         let mut finish = Finish::default();
         finish.saved = Some(self.saved());
-        Some(Answer::new(messages, finish))
+        Ok(Some(Answer::new(messages, finish)))
     }
 
-    /// The stored answer, for a request that a persister without a run above it sees again: a
-    /// tool loop of somebody else's numbers no service calls, so the whole input must be the same.
-    pub(crate) fn repeated_answer(&self, request: &ChatRequest) -> Option<Answer> {
+    /// The stored answer, for a request that a persister without a run above it sees again. A tool
+    /// loop of somebody else's numbers no service calls, so the whole input must be the same.
+    ///
+    /// # Errors
+    ///
+    /// If the run is stored in part and another run has gone on after it.
+    pub(crate) fn repeated_answer(
+        &self,
+        request: &ChatRequest,
+    ) -> Result<Option<Answer>, PersistenceError> {
         let own = own_messages(request);
-        let is_numbered = request.extensions.get::<ServiceCall>().is_some();
+        let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
         let state = self.state();
         let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
             own.role == added.role && own.parts == added.parts && own.role != Role::Tool
         };
-        let is_repeated = !is_numbered
-            && !own.is_empty()
-            && own.len() < state.added.len()
-            && own.iter().zip(&state.added).all(is_same);
+        let is_repeated = match ordinal {
+            Some(ordinal) => ordinal == 0,
+            None => {
+                !own.is_empty()
+                    && own.len() < state.added.len()
+                    && own.iter().zip(&state.added).all(is_same)
+            }
+        };
+        let is_overtaken = state.is_overtaken;
         drop(state);
-        if is_repeated { self.stored_answer(request) } else { None }
+        if is_repeated || is_overtaken { self.stored_answer(request) } else { Ok(None) }
+    }
+
+    /// What the run had added after its input before it was interrupted: part of its answer.
+    pub(crate) fn answered_before(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
+        let state = self.state();
+        let input = state.input(self.id(), request).len();
+        state.added.get(input..).unwrap_or_default().to_vec()
     }
 
     /// The request as the tool loop gets it, and the run's input as it will be stored: numbered,
@@ -136,11 +171,9 @@ impl Run {
         mut request: ChatRequest,
     ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
         let mut state = self.state();
-        let is_resumed = !state.added.is_empty();
-        let own: Vec<Arc<Message>> = match is_resumed {
-            true => Vec::new(),
-            false => self.number(0, state.input(self.id(), &request)),
-        };
+        let mut own = self.number(0, state.input(self.id(), &request));
+        // What is stored of a run that is resumed begins with its input.
+        own.drain(..state.added.len().min(own.len()));
         let mut messages = request.messages.take(request.new_from);
         request.new_from = messages.len();
         request.conversation_id = state.service_id.clone().map(ConversationId::Service);
@@ -219,17 +252,31 @@ impl State {
     }
 }
 
+/// Whether the messages of a run end with an answer that asks for nothing.
+fn has_final_answer(added: &[Arc<Message>]) -> bool {
+    let mut answer = added.iter().rev().take_while(|message| message.role == Role::Assistant);
+    let Some(last) = answer.next() else { return false };
+    std::iter::once(last).chain(answer).all(|message| message.calls().next().is_none())
+}
+
 /// The request's own messages, without what a layer above put before them.
 pub(super) fn own_messages(request: &ChatRequest) -> Vec<Arc<Message>> {
     request.messages.iter_from(request.new_from).cloned().collect()
 }
 
-/// The messages of this run that are stored already, because it is sent again.
-fn added_before(history: &Messages, conversation: &Conversation) -> Vec<Arc<Message>> {
-    let is_ours = |message: &&Arc<Message>| message.id.is_some_and(|id| id.run == conversation.run);
-    let mut added: Vec<_> = history.iter().rev().take_while(is_ours).cloned().collect();
+/// The messages of this run that are stored already, because it is sent again, and whether others
+/// stand after them.
+///
+/// Run ids are ordered by the time they were made, so nothing but later runs can stand after them.
+fn added_before(history: &Messages, conversation: &Conversation) -> (Vec<Arc<Message>>, bool) {
+    let run_of = |message: &Arc<Message>| message.id.map(|id| id.run);
+    let is_later = |message: &&Arc<Message>| run_of(message) > Some(conversation.run);
+    let later = history.iter().rev().take_while(is_later).count();
+    let is_ours = |message: &&Arc<Message>| run_of(message) == Some(conversation.run);
+    let mut added: Vec<_> = history.iter().rev().skip(later).take_while(is_ours).cloned().collect();
     added.reverse();
-    added
+    let is_overtaken = later > 0 && !added.is_empty();
+    (added, is_overtaken)
 }
 
 /// The conversation's head as it will be once the outbox is empty.

@@ -23,7 +23,7 @@ use std::{
 use tower_chat_core::{
     ApprovalRequest, Conversation, ConversationKey, Message, MessageId, Messages, Part, RunId,
     Saved,
-    store::{HistoryStore, Revision},
+    store::{HistoryStore, Revision, Write},
 };
 
 use self::submission::Submission;
@@ -67,11 +67,18 @@ struct State {
     revision: Revision,
     /// The id under which the service keeps the history, if it does.
     service_id: Option<Arc<str>>,
+    /// The same as far as the store knows it; not yet one that the request alone has named.
+    stored_service_id: Option<Arc<str>>,
     recording: Recording,
     /// What this run has submitted to the store, in order; a message's place is its index.
     added: Vec<Arc<Message>>,
     /// Messages that wait in the store's outbox.
     unsaved: usize,
+    /// Writes whose outcome nobody has waited for: they are submitted again with the next, in case
+    /// the store has refused them.
+    unsettled: Vec<Write>,
+    /// Another run has written after what this run, sent again, had stored.
+    is_overtaken: bool,
     last_call: Option<CallRecord>,
     open_replay: Option<Replay>,
     /// What a layer above put before the run's input: it stays first in every service call,

@@ -25,6 +25,8 @@ pub(crate) struct OpenCall {
     /// The replay of everything up to and with the inputs.
     replay: Replay,
     options: Arc<ChatOptions>,
+    /// The place in the store's queue; `None` once nothing is to be stored any more. A caller who
+    /// goes away while it is waited for does not wait, and what tools have done is not lost.
     slot: Option<Result<Slot, StoreError>>,
 }
 
@@ -53,10 +55,8 @@ pub(super) struct CallRecord {
 enum CallOutcome {
     /// Its answer and everything before it was submitted.
     Answered { answer: Box<Answer>, write: Option<Box<Write>> },
-    /// It was dropped; its inputs were submitted.
-    Dropped,
-    /// The service failed; results of tools among its inputs were submitted.
-    Failed,
+    /// It came to no answer; `rest` are those of its inputs that were not submitted.
+    Unanswered { rest: Vec<Arc<Message>> },
 }
 
 impl Run {
@@ -72,23 +72,20 @@ impl Run {
     ) -> Result<StartedCall, PersistenceError> {
         let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
         let mut state = self.state();
-        let mut own = self.unsent(&state, request)?;
-        if let (Some(ordinal), Some(record)) = (ordinal, &state.last_call)
-            && record.ordinal == ordinal
-        {
-            match &record.outcome {
-                CallOutcome::Answered { answer, write } => {
-                    let (answer, write) = ((**answer).clone(), write.as_deref().cloned());
-                    drop(state);
-                    return Ok(StartedCall::Answered(Box::new(self.submit_again(answer, write))));
-                }
-                CallOutcome::Dropped => own.clear(),
-                CallOutcome::Failed => own.retain(|message| message.role != Role::Tool),
+        let record = state.last_call.as_ref().filter(|record| Some(record.ordinal) == ordinal);
+        let own = match record.map(|record| &record.outcome) {
+            Some(CallOutcome::Answered { answer, write }) => {
+                let (answer, write) = ((**answer).clone(), write.as_deref().cloned());
+                let again = self.submit_again(&state, answer, write);
+                return Ok(StartedCall::Answered(Box::new(again)));
             }
-        } else if ordinal == Some(0) && !state.added.is_empty() && state.last_call.is_none() {
-            // The run is resumed: its input is stored.
-            own.clear();
-        }
+            Some(CallOutcome::Unanswered { rest }) => rest.clone(),
+            // A run that nobody began above is resumed; what is stored of its input comes first.
+            None if ordinal == Some(0) && self.0.is_alone => {
+                own_messages(request).into_iter().skip(state.added.len()).collect()
+            }
+            None => self.unsent(&state, request)?,
+        };
         let inputs = self.number(state.added.len(), own);
         state.open_replay = None;
         let replay = self.replay_with(&state, &inputs)?;
@@ -99,7 +96,7 @@ impl Run {
             inputs,
             replay,
             options: request.options.clone(),
-            slot: None,
+            slot: Some(Ok(Slot::unbounded())),
         })))
     }
 
@@ -122,11 +119,12 @@ impl Run {
         Ok(own.to_vec())
     }
 
-    fn submit_again(&self, answer: Answer, write: Option<Write>) -> StoredCall {
+    fn submit_again(&self, state: &State, answer: Answer, write: Option<Write>) -> StoredCall {
         let submission = match write {
             Some(write) => {
                 let slot = Ok(Slot::unbounded());
-                Submission::submit(self.store(), self.policy().store_failure, slot, write)
+                let writes = with_unsettled(state, write);
+                Submission::submit(self.store(), self.policy().store_failure, slot, writes)
             }
             None => Submission::nothing(),
         };
@@ -144,9 +142,10 @@ impl Run {
     ) -> (Submission, Option<Write>) {
         let change = match adopted {
             Some(Adopted { recording, service_id, change }) => {
-                let is_known = state.service_id == service_id;
                 state.recording = recording;
-                state.service_id = service_id;
+                state.service_id.clone_from(&service_id);
+                let is_known = state.stored_service_id == service_id;
+                state.stored_service_id = service_id;
                 change.filter(|_| !is_known)
             }
             None => None,
@@ -165,8 +164,9 @@ impl Run {
         }
         state.revision = write.result();
         state.added.extend(write.messages().iter().cloned());
+        let writes = with_unsettled(state, write.clone());
         let submission =
-            Submission::submit(self.store(), self.policy().store_failure, slot, write.clone());
+            Submission::submit(self.store(), self.policy().store_failure, slot, writes);
         (submission, Some(write))
     }
 }
@@ -178,7 +178,13 @@ impl OpenCall {
     ///
     /// If the store takes no more writes and the policy is to fail.
     pub(crate) async fn reserve(&mut self) -> Result<(), PersistenceError> {
-        self.slot = Some(self.run.reserve().await?);
+        match self.run.reserve().await {
+            Ok(slot) => self.slot = Some(slot),
+            Err(error) => {
+                self.slot = None;
+                return Err(error);
+            }
+        }
         Ok(())
     }
 
@@ -193,8 +199,9 @@ impl OpenCall {
         drop(state);
         let messages = match &service_id {
             Some(_) => {
+                // A retry sends all of them again, although some may be recorded already.
                 let mut own = Replay::lenient();
-                self.inputs.iter().for_each(|message| own.push(message));
+                own_messages(&request).iter().for_each(|message| own.push(message));
                 request.new_from = prefix.len();
                 own.view()
             }
@@ -248,12 +255,13 @@ impl OpenCall {
     /// The service has failed: submits the results of tools that have run, by policy, and waits.
     pub(crate) async fn fail(mut self) {
         let slot = self.take_slot();
-        let mut inputs = std::mem::take(&mut self.inputs);
-        inputs.retain(|message| message.role == Role::Tool);
-        if self.run.policy().forget_results_of_failed_call {
-            inputs.clear();
-        }
-        let submission = self.submit_inputs(slot, inputs, CallOutcome::Failed);
+        // What stands before a result goes with it, such as the consent to an approved call.
+        let is_result = |message: &Arc<Message>| message.role == Role::Tool;
+        let kept = match self.run.policy().forget_results_of_failed_call {
+            true => 0,
+            false => self.inputs.iter().rposition(is_result).map_or(0, |last| last + 1),
+        };
+        let submission = self.submit_inputs(slot, kept);
         if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
             tracing::error!(
                 conversation = %self.run.key(),
@@ -268,20 +276,20 @@ impl OpenCall {
         self.slot.take().unwrap_or(Err(StoreError::Closed))
     }
 
-    fn submit_inputs(
-        &mut self,
-        slot: Result<Slot, StoreError>,
-        inputs: Vec<Arc<Message>>,
-        outcome: CallOutcome,
-    ) -> Submission {
+    /// Submits the first `count` inputs of a call that came to no answer.
+    fn submit_inputs(&mut self, slot: Result<Slot, StoreError>, count: usize) -> Submission {
+        let mut inputs = std::mem::take(&mut self.inputs);
+        let rest = inputs.split_off(count.min(inputs.len()));
         let mut state = self.run.state();
         if let Some(ordinal) = self.ordinal {
+            let outcome = CallOutcome::Unanswered { rest };
             state.last_call = Some(CallRecord { ordinal, outcome });
         }
         if inputs.is_empty() {
             return Submission::nothing();
         }
-        let submission = self.run.submit(&mut state, slot, inputs.clone(), None).0;
+        let (submission, write) = self.run.submit(&mut state, slot, inputs.clone(), None);
+        state.unsettled.extend(write);
         inputs.iter().for_each(|message| state.replay.push(message));
         submission
     }
@@ -292,9 +300,8 @@ impl Drop for OpenCall {
     /// the cause was. Nothing can be awaited here, so the store's own task does it.
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
-        let inputs = std::mem::take(&mut self.inputs);
         let slot = slot.map(Slot::without_blocking);
-        drop(self.submit_inputs(slot, inputs, CallOutcome::Dropped));
+        drop(self.submit_inputs(slot, self.inputs.len()));
     }
 }
 
@@ -308,7 +315,10 @@ impl StoredCall {
         let Self { run, mut answer, submission } = self;
         match submission.outcome().await {
             Ok(unsaved) => {
-                run.state().unsaved = unsaved;
+                let mut state = run.state();
+                state.unsaved = unsaved;
+                state.unsettled.clear();
+                drop(state);
                 answer.finish.saved = Some(run.saved());
                 Ok(answer)
             }
@@ -348,6 +358,12 @@ pub(crate) fn strip_sentinel(answer: &mut Answer) {
     if answer.finish.conversation_id == Some(ConversationId::LocalHistory) {
         answer.finish.conversation_id = None;
     }
+}
+
+/// A write after those of this run whose outcome nobody has waited for. The store recognises what
+/// it has; what it refused is submitted again.
+fn with_unsettled(state: &State, write: Write) -> Vec<Write> {
+    state.unsettled.iter().cloned().chain([write]).collect()
 }
 
 fn joined(prefix: Messages, messages: Messages) -> Messages {

@@ -19,6 +19,8 @@ pub(crate) struct Submission(Option<Pending>);
 struct Pending {
     ticket: Ticket,
     writes: Vec<Write>,
+    /// How many of the writes, the first ones, come from the outbox.
+    waited: usize,
     store: Arc<dyn HistoryStore>,
     policy: StoreFailure,
 }
@@ -35,21 +37,25 @@ impl Submission {
         Self(None)
     }
 
-    /// Submits a write after the unsaved ones of its conversation. Where no slot could be had,
-    /// that is the write's outcome.
+    /// Submits writes to one conversation after its unsaved ones. Where no slot could be had, that
+    /// is their outcome.
     pub(crate) fn submit(
         store: &Arc<dyn HistoryStore>,
         policy: StoreFailure,
         slot: Result<Slot, StoreError>,
-        write: Write,
+        new: Vec<Write>,
     ) -> Self {
-        let mut writes = store.handle().take_unsaved(write.key());
-        writes.push(write);
+        let mut writes =
+            new.first().map(|write| store.handle().take_unsaved(write.key())).unwrap_or_default();
+        let is_unsaved = |write: &Write| writes.iter().any(|unsaved| unsaved.id() == write.id());
+        let new: Vec<Write> = new.into_iter().filter(|write| !is_unsaved(write)).collect();
+        let waited = writes.len();
+        writes.extend(new);
         let ticket = match slot {
             Ok(slot) => store.append(slot, writes.clone()),
             Err(source) => Ticket::done(Err(AppendError { completed: 0, source })),
         };
-        Self(Some(Pending { ticket, writes, store: store.clone(), policy }))
+        Self(Some(Pending { ticket, writes, waited, store: store.clone(), policy }))
     }
 
     /// Waits for the writes; returns how many messages of the conversation wait in the outbox.
@@ -67,11 +73,21 @@ impl Submission {
 impl Pending {
     fn failed(mut self, error: AppendError) -> Result<usize, FailedSubmission> {
         let AppendError { completed, source } = error;
-        self.writes.drain(..completed.min(self.writes.len()));
+        let completed = completed.min(self.writes.len());
+        self.writes.drain(..completed);
+        let waited = self.waited.saturating_sub(completed);
+        let outbox = self.store.handle();
         let is_conflict = matches!(source, StoreError::Conflict(_));
         let kept = self.policy == StoreFailure::Continue
             && !is_conflict
-            && self.store.handle().keep_unsaved(&self.writes).is_ok();
+            && outbox.keep_unsaved(&self.writes).is_ok();
+        if !kept {
+            // What was in the outbox stays there, unless it can never be stored any more.
+            let earlier = self.writes.get(..waited).unwrap_or_default();
+            if !is_conflict && outbox.keep_unsaved(earlier).is_ok() {
+                self.writes.drain(..waited);
+            }
+        }
         let unsaved = self.writes.iter().flat_map(|write| write.messages().iter().cloned());
         if !kept {
             return Err(FailedSubmission { source, unsaved: unsaved.collect() });

@@ -1,9 +1,6 @@
 //! Stacks, requests and short names for what they store.
 
-use std::{
-    io::Write as _,
-    sync::{Arc, Mutex},
-};
+use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};

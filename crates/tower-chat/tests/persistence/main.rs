@@ -1,8 +1,12 @@
 //! What the persistence layers promise, whole and streamed: who stores what, when, and what is in
 //! the store wherever a run stops.
 
+mod cancellation;
 mod common;
+mod conflicts;
 mod matrix;
 mod per_run;
 mod per_service_call;
+mod resume;
 mod stack_errors;
+mod store_failure;

@@ -1,0 +1,105 @@
+//! The rules all providers share, against the rules of one wire.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tower_chat::{
+    core::Message,
+    replay::{DanglingCalls, Replay},
+    validate::{Fault, InvalidMessages, validate_messages},
+};
+use tower_chat_wire::{
+    openai_chat::{Audience, parse_message, render_message},
+    validate::{Wire, validate},
+};
+
+use crate::{
+    data,
+    mutation::{Mutation, Verdict},
+};
+
+fn parse(messages: &[Value]) -> Vec<Message> {
+    messages.iter().map(|message| parse_message(&message.to_string()).unwrap()).collect()
+}
+
+/// OpenAI takes an assistant message of the empty text, Anthropic and Bedrock do not.
+fn except_empty_text(result: Result<(), InvalidMessages>) -> Result<(), InvalidMessages> {
+    match result {
+        Err(invalid)
+            if invalid.faults().all(|fault| matches!(fault, Fault::EmptyAssistant { .. })) =>
+        {
+            Ok(())
+        }
+        result => result,
+    }
+}
+
+fn accepted_chats() -> Option<Vec<data::Accepted>> {
+    let mut bodies = data::accepted()?;
+    bodies.retain(|accepted| accepted.wire == Wire::OpenAiChat);
+    Some(bodies)
+}
+
+#[test]
+fn what_openai_servers_accepted_is_valid_for_all_but_for_one_empty_text() {
+    let Some(bodies) = accepted_chats() else { return };
+    let mut empty = Vec::new();
+    for accepted in bodies {
+        let messages = parse(accepted.body["messages"].as_array().unwrap());
+        if validate_messages(&messages).is_err() {
+            except_empty_text(validate_messages(&messages)).expect(&accepted.id);
+            empty.push(accepted.id);
+        }
+    }
+    assert_eq!(empty, ["acc-openai-chat-0188"]);
+}
+
+#[test]
+fn each_single_fault_that_openai_forbids_is_refused_for_all_and_repaired_by_replay() {
+    let Some(bodies) = accepted_chats() else { return };
+    let mut count = 0;
+    for accepted in bodies {
+        for mutation in Mutation::ALL {
+            for mutant in mutation.mutants(accepted.wire, &accepted.body) {
+                let place = format!("{} {mutation:?}\n{mutant:#}", accepted.id);
+                assert!(matches!(mutation.verdict(accepted.wire), Verdict::Forbidden(_)));
+                let messages = parse(mutant["messages"].as_array().unwrap());
+                except_empty_text(validate_messages(&messages)).expect_err(&place);
+                assert_replayable(&messages, &place);
+                count += 1;
+            }
+        }
+    }
+    println!("{count} mutants refused, and valid once replayed");
+    assert!(count > 1_000);
+}
+
+#[test]
+fn a_conversation_recorded_whole_replays_valid_wherever_it_is_cut() {
+    let Some(transcripts) = data::transcripts() else { return };
+    for (place, recorded) in &transcripts {
+        let messages = parse(recorded);
+        // Each cut in full would be quadratic: a spread of them, and the end.
+        let step = messages.len() / 8 + 1;
+        for cut in (1..=messages.len()).rev().step_by(step) {
+            assert_replayable(&messages[..cut], &format!("{place}, cut after {cut}"));
+        }
+    }
+}
+
+fn assert_replayable(messages: &[Message], place: &str) {
+    for dangling in [DanglingCalls::Drop, DanglingCalls::Interrupted] {
+        let mut replay = Replay::new(dangling);
+        messages.iter().for_each(|message| replay.push(&Arc::new(message.clone())));
+        let view = replay.view();
+        let shown = view.iter().map(|message| &**message);
+        except_empty_text(validate_messages(shown)).expect(place);
+        if messages.iter().flat_map(Message::calls).any(|call| call.id.is_none()) {
+            // Calls of the form of 2023 have no ids on the wire, by which a result could be named.
+            continue;
+        }
+        let rendered = view.iter().flat_map(|message| render_message(message, Audience::Model));
+        let rendered: Value = rendered.map(|json| json.parse::<Value>().unwrap()).collect();
+        validate(Wire::OpenAiChat, &json!({ "messages": rendered })).expect(place);
+    }
+}

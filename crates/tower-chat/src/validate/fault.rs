@@ -1,0 +1,177 @@
+//! What is wrong with a sequence of messages.
+
+use tower_chat_core::ConversationKey;
+
+/// Something every provider would refuse a sequence of messages for.
+///
+/// Messages are counted from 0 in the sequence that was checked.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// A call has no result in the tool messages directly after its message.
+    #[error(
+        "the call of tool {tool:?} in message {message} ({}) has no result directly after it",
+        named(call_id.as_deref())
+    )]
+    Unanswered {
+        /// The message with the call.
+        message: usize,
+        /// The tool.
+        tool: String,
+        /// The call's id, if it has one.
+        call_id: Option<String>,
+    },
+    /// A call has a second result.
+    #[error("the result in message {message} answers call {call_id:?}, which has a result already")]
+    AnsweredTwice {
+        /// The message with the second result.
+        message: usize,
+        /// The call's id.
+        call_id: String,
+    },
+    /// A result answers no call of the message before it.
+    #[error(
+        "the result in message {message} ({}) answers no call of the assistant message before it",
+        named(call_id.as_deref())
+    )]
+    Orphan {
+        /// The message with the result.
+        message: usize,
+        /// The id that the result names, if it names one.
+        call_id: Option<String>,
+    },
+    /// A call has no id, or an empty one, so that no result can name it.
+    #[error("the call of tool {tool:?} in message {message} has no id")]
+    CallWithoutId {
+        /// The message with the call.
+        message: usize,
+        /// The tool.
+        tool: String,
+    },
+    /// Two calls of one message have one id.
+    #[error(
+        "the call of tool {tool:?} in message {message} has an id of another call: {call_id:?}"
+    )]
+    RepeatedCallId {
+        /// The message with both calls.
+        message: usize,
+        /// The tool of the second.
+        tool: String,
+        /// The id.
+        call_id: String,
+    },
+    /// A request for consent, or the answer to one: no model knows of those.
+    #[error("message {message} holds a part about approval request {request_id:?}")]
+    Approval {
+        /// The message.
+        message: usize,
+        /// The approval request.
+        request_id: String,
+    },
+    /// An assistant message that says nothing.
+    #[error("assistant message {message} is empty")]
+    EmptyAssistant {
+        /// The message.
+        message: usize,
+    },
+    /// A call that does not come from the model.
+    #[error("message {message} calls tool {tool:?}, but is no assistant message")]
+    MisplacedCall {
+        /// The message.
+        message: usize,
+        /// The tool.
+        tool: String,
+    },
+    /// A result outside a tool message.
+    #[error(
+        "message {message} holds a result ({}), but is no tool message",
+        named(call_id.as_deref())
+    )]
+    MisplacedResult {
+        /// The message.
+        message: usize,
+        /// The id that the result names, if it names one.
+        call_id: Option<String>,
+    },
+}
+
+impl Fault {
+    /// The message it is in.
+    pub fn message(&self) -> usize {
+        match self {
+            Self::Unanswered { message, .. }
+            | Self::AnsweredTwice { message, .. }
+            | Self::Orphan { message, .. }
+            | Self::CallWithoutId { message, .. }
+            | Self::RepeatedCallId { message, .. }
+            | Self::Approval { message, .. }
+            | Self::EmptyAssistant { message }
+            | Self::MisplacedCall { message, .. }
+            | Self::MisplacedResult { message, .. } => *message,
+        }
+    }
+}
+
+/// Messages that every provider would refuse.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{first}{}", and_more(more))]
+pub struct InvalidMessages {
+    first: Box<Fault>,
+    more: Vec<Fault>,
+}
+
+impl InvalidMessages {
+    pub(super) fn of(faults: Vec<Fault>) -> Result<(), Self> {
+        let mut faults = faults.into_iter();
+        match faults.next() {
+            None => Ok(()),
+            Some(first) => Err(Self { first: Box::new(first), more: faults.collect() }),
+        }
+    }
+
+    /// The first thing that is wrong.
+    pub fn first(&self) -> &Fault {
+        &self.first
+    }
+
+    /// Everything that is wrong, in the order in which it was found.
+    pub fn faults(&self) -> impl Iterator<Item = &Fault> {
+        std::iter::once(&*self.first).chain(&self.more)
+    }
+}
+
+/// A request was not sent, because every provider would refuse it.
+///
+/// [`ValidateTranscript`](super::ValidateTranscript) returns it as a boxed error.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the request{} was not sent, every provider would refuse it: look at the input, and at the \
+     layers between the history and the model",
+    of_conversation(conversation.as_ref())
+)]
+#[non_exhaustive]
+pub struct InvalidRequest {
+    /// The conversation, if the request had one.
+    pub conversation: Option<ConversationKey>,
+    /// What is wrong with its messages.
+    pub source: InvalidMessages,
+}
+
+impl InvalidRequest {
+    /// Whether the same request may succeed if it is sent again: never.
+    pub fn is_retryable(&self) -> bool {
+        false
+    }
+}
+
+fn named(call_id: Option<&str>) -> String {
+    call_id.map_or_else(|| "no call id".to_owned(), |id| format!("call id {id:?}"))
+}
+
+fn and_more(more: &[Fault]) -> String {
+    if more.is_empty() { String::new() } else { format!(" (and {} more)", more.len()) }
+}
+
+fn of_conversation(conversation: Option<&ConversationKey>) -> String {
+    conversation.map(|key| format!(" of conversation {key}")).unwrap_or_default()
+}

@@ -1,0 +1,56 @@
+//! The layer.
+
+use tower_layer::Layer;
+
+use super::ValidateTranscriptService;
+
+/// Refuses a request that every provider would refuse, before the model is paid.
+///
+/// The error is an [`InvalidRequest`](super::InvalidRequest). What passes is not changed. The cost
+/// is linear in the messages of the request, history included.
+///
+/// See the [module](super) for its place in a stack.
+///
+/// ```
+/// # futures_util::FutureExt::now_or_never(async {
+/// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+/// use tower_chat::{
+///     core::{BoxError, ChatRequest, ChatResponse, Finish, Message, ToolResult},
+///     validate::{InvalidRequest, ValidateTranscript},
+/// };
+/// let leaf = service_fn(|_: ChatRequest| async {
+///     Ok::<_, BoxError>(ChatResponse::whole([Message::assistant("hi")], Finish::stop()))
+/// });
+/// let mut client = ServiceBuilder::new().layer(ValidateTranscript::new()).service(leaf);
+///
+/// let orphan = Message::tool_results([ToolResult::new("c1", "42")]);
+/// let error = client.ready().await?.call(ChatRequest::new(orphan)).await.unwrap_err();
+/// assert!(error.is::<InvalidRequest>());
+/// # Ok::<(), BoxError>(())
+/// # }).unwrap().unwrap();
+/// ```
+#[derive(Debug, Clone)]
+pub struct ValidateTranscript {
+    pub(super) enabled: bool,
+}
+
+impl ValidateTranscript {
+    /// Checks every request.
+    #[allow(clippy::new_without_default, reason = "the choice between the two is to be seen")]
+    pub fn new() -> Self {
+        Self { enabled: true }
+    }
+
+    /// Checks every request in builds with debug assertions, and none in others.
+    pub fn in_debug_builds() -> Self {
+        Self { enabled: cfg!(debug_assertions) }
+    }
+}
+
+impl<S> Layer<S> for ValidateTranscript {
+    type Service = ValidateTranscriptService<S>;
+
+    fn layer(&self, inner: S) -> Self::Service {
+        ValidateTranscriptService::new(inner, self.clone())
+    }
+}

@@ -1,0 +1,203 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use futures_util::FutureExt;
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_chat_core::{
+    ApprovalRequest, BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, Message, Part,
+    Reasoning, Role, ToolCall, ToolResult,
+};
+
+use super::*;
+
+fn calls(ids: &[&str]) -> Message {
+    Message::tool_calls(ids.iter().map(|id| ToolCall::new(*id, "look", "{}")))
+}
+
+fn results(ids: &[&str]) -> Message {
+    Message::tool_results(ids.iter().map(|id| ToolResult::new(*id, "42")))
+}
+
+fn faults(messages: &[Message]) -> Vec<Fault> {
+    match validate_messages(messages) {
+        Ok(()) => Vec::new(),
+        Err(invalid) => invalid.faults().cloned().collect(),
+    }
+}
+
+fn unanswered(message: usize, id: &str) -> Fault {
+    Fault::Unanswered { message, tool: "look".into(), call_id: Some(id.into()) }
+}
+
+fn orphan(message: usize, id: &str) -> Fault {
+    Fault::Orphan { message, call_id: Some(id.into()) }
+}
+
+#[test]
+fn rounds_whose_calls_are_answered_directly_and_in_any_order_are_valid() {
+    let messages = [
+        Message::system("Be brief."),
+        Message::user("hi"),
+        calls(&["a", "b", "c"]),
+        results(&["c", "a"]),
+        results(&["b"]),
+        calls(&["a"]),
+        results(&["a"]),
+        Message::assistant("done"),
+    ];
+    assert_eq!(faults(&messages), []);
+    assert_eq!(faults(&[]), []);
+}
+
+#[test]
+fn a_dropped_result_or_call_is_found() {
+    assert_eq!(faults(&[calls(&["a", "b"]), results(&["b"])]), [unanswered(0, "a")]);
+    assert_eq!(faults(&[calls(&["a"]), results(&["a", "b"])]), [orphan(1, "b")]);
+    assert_eq!(faults(&[Message::user("hi"), results(&["a"])]), [orphan(1, "a")]);
+}
+
+#[test]
+fn a_result_before_its_call_or_behind_something_else_is_no_result() {
+    let behind = [unanswered(0, "a"), orphan(2, "a")];
+    assert_eq!(faults(&[results(&["a"]), calls(&["a"])]), [orphan(0, "a"), unanswered(1, "a")]);
+    for between in [Message::user("well?"), Message::assistant("wait"), Message::system("now")] {
+        let mut found = faults(&[calls(&["a"]), between, results(&["a"])]);
+        found.sort_by_key(Fault::message);
+        assert_eq!(found, behind);
+    }
+}
+
+#[test]
+fn a_second_result_is_found() {
+    let twice = Fault::AnsweredTwice { message: 2, call_id: "a".into() };
+    assert_eq!(faults(&[calls(&["a"]), results(&["a"]), results(&["a"])]), [twice]);
+}
+
+#[test]
+fn ids_that_are_missing_empty_or_repeated_are_found_once() {
+    let missing = |message| Fault::CallWithoutId { message, tool: "look".into() };
+    let nameless = Message::tool_calls([ToolCall::without_id("look", "{}")]);
+    let mut answer = ToolResult::new("", "42");
+    answer.call_id = None;
+    assert_eq!(faults(&[nameless, Message::tool_results([answer])]), [missing(0)]);
+    assert_eq!(faults(&[calls(&[""]), results(&[""])]), [missing(0)]);
+    let repeated = Fault::RepeatedCallId { message: 0, tool: "look".into(), call_id: "a".into() };
+    assert_eq!(faults(&[calls(&["a", "a"]), results(&["a"])]), [repeated]);
+    let nameless_result = Fault::Orphan { message: 1, call_id: Some(String::new()) };
+    assert_eq!(faults(&[calls(&["a"]), results(&["", "a"])]), [nameless_result]);
+}
+
+#[test]
+fn parts_about_approvals_are_found() {
+    let request = ApprovalRequest::new("r1", ToolCall::new("a", "look", "{}"), true);
+    let messages = [
+        Message::new(Role::Assistant, vec![request.clone().into()]),
+        Message::new(Role::User, vec![request.approve().into()]),
+    ];
+    let about = |message| Fault::Approval { message, request_id: "r1".into() };
+    assert_eq!(faults(&messages), [about(0), about(1)]);
+}
+
+#[test]
+fn an_assistant_message_says_something() {
+    let empty = [Message::new(Role::Assistant, Vec::new()), Message::assistant("")];
+    for message in empty {
+        assert_eq!(faults(&[message]), [Fault::EmptyAssistant { message: 0 }]);
+    }
+    let thought = Message::new(Role::Assistant, vec![Part::from(Reasoning::new(""))]);
+    assert_eq!(faults(&[Message::user(""), thought]), []);
+}
+
+#[test]
+fn calls_and_results_in_messages_of_others_are_found() {
+    let mut by_user = calls(&["a"]);
+    by_user.role = Role::User;
+    let mut in_user = results(&["a"]);
+    in_user.role = Role::User;
+    let misplaced = [
+        Fault::MisplacedCall { message: 0, tool: "look".into() },
+        Fault::MisplacedResult { message: 1, call_id: Some("a".into()) },
+    ];
+    assert_eq!(faults(&[by_user, in_user]), misplaced);
+}
+
+#[test]
+fn a_tool_that_the_provider_ran_owes_nothing_and_keeps_its_result_in_its_message() {
+    let mut searched = ToolCall::new("s", "search", "{}");
+    searched.provider_executed = true;
+    let alone = Message::tool_calls([searched.clone()]);
+    let parts = vec![searched.into(), ToolResult::new("s", "found").into(), Part::text("There.")];
+    assert_eq!(faults(&[alone.clone(), Message::new(Role::Assistant, parts)]), []);
+    assert_eq!(faults(&[alone, results(&["s"])]), [orphan(1, "s")]);
+}
+
+#[test]
+fn a_request_may_begin_with_results_whose_calls_the_service_holds() {
+    let request = |messages: Vec<Message>| ChatRequest::new(messages);
+    let answers = || vec![Message::system("Be brief."), results(&["a"]), results(&["b"])];
+    validate_request(&request(answers())).unwrap_err();
+    validate_request(&request(answers()).with_service_id("conv_1")).unwrap();
+
+    let refused = [
+        vec![results(&["a", "a"])],
+        vec![results(&[""])],
+        vec![Message::user("hi"), results(&["a"])],
+        vec![results(&["a"]), calls(&["b"]), results(&["a", "b"])],
+        vec![results(&["a"]), calls(&["b"])],
+    ];
+    for messages in refused {
+        validate_request(&request(messages).with_service_id("conv_1")).unwrap_err();
+    }
+}
+
+fn counting_leaf(
+    layer: ValidateTranscript,
+) -> (impl Service<ChatRequest, Response = ChatResponse, Error = BoxError>, Arc<AtomicUsize>) {
+    let called = Arc::new(AtomicUsize::new(0));
+    let counter = called.clone();
+    let leaf = service_fn(move |_: ChatRequest| {
+        counter.fetch_add(1, Ordering::SeqCst);
+        async { Ok::<_, BoxError>(ChatResponse::whole([Message::assistant("hi")], Finish::stop())) }
+    });
+    (ServiceBuilder::new().layer(layer).service(leaf), called)
+}
+
+#[test]
+fn the_model_is_not_called_for_a_request_that_it_would_refuse() {
+    let (mut client, called) = counting_leaf(ValidateTranscript::new());
+    let key = ConversationKey::new("alice", "support");
+    let broken =
+        ChatRequest::new(vec![Message::user("hi"), calls(&["a"])]).in_conversation(key.clone());
+
+    let result = client.ready().now_or_never().unwrap().unwrap().call(broken).now_or_never();
+    let error = result.unwrap().unwrap_err().downcast::<InvalidRequest>().unwrap();
+    assert_eq!(error.conversation, Some(key));
+    assert_eq!(error.source.first(), &unanswered(1, "a"));
+    assert!(error.to_string().contains("alice/support"), "{error}");
+    assert!(!error.is_retryable());
+    assert_eq!(called.load(Ordering::SeqCst), 0);
+
+    let result = client.ready().now_or_never().unwrap().unwrap();
+    let answer = result.call(ChatRequest::user("hi")).now_or_never().unwrap().unwrap();
+    assert_eq!(answer.collect().now_or_never().unwrap().unwrap().text(), "hi");
+    assert_eq!(called.load(Ordering::SeqCst), 1);
+}
+
+#[test]
+fn the_check_of_debug_builds_follows_the_build() {
+    let (mut client, called) = counting_leaf(ValidateTranscript::in_debug_builds());
+    let service = client.ready().now_or_never().unwrap().unwrap();
+    let result = service.call(ChatRequest::new(results(&["a"]))).now_or_never().unwrap();
+    assert_eq!(result.is_err(), cfg!(debug_assertions));
+    assert_eq!(called.load(Ordering::SeqCst), usize::from(!cfg!(debug_assertions)));
+}
+
+#[test]
+fn the_error_says_what_is_wrong_first_and_how_much_more_is() {
+    let invalid = validate_messages(&[calls(&["a", "b"])]).unwrap_err();
+    let text = invalid.to_string();
+    assert!(text.contains("tool \"look\" in message 0 (call id \"a\")"), "{text}");
+    assert!(text.ends_with("(and 1 more)"), "{text}");
+}

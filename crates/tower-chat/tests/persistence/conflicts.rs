@@ -1,0 +1,348 @@
+//! Services that keep the history themselves, and runs that write to one conversation at once.
+
+use std::sync::Arc;
+
+use tower_chat::{
+    ConflictPolicy, PersistenceError, PersistenceMode, StoreFailure,
+    core::{ChatRequest, ConversationId, Finish, Message, store::HistoryStore},
+};
+use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+
+use crate::common::*;
+
+const CLEAR: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: true };
+const RECORD: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: false };
+
+fn with_conflict(
+    leaf: &ScriptedLeaf,
+    store: &Store,
+    mode: PersistenceMode,
+    conflict: ConflictPolicy,
+) -> Client {
+    let policy = policy().on_conflict(conflict);
+    stack(leaf.clone(), store, mode, policy, tools(&Ran::default()))
+}
+
+fn sent_id(leaf: &ScriptedLeaf, call: usize) -> Option<String> {
+    let id = leaf.requests()[call].conversation_id.clone()?;
+    id.service_id().map(ToString::to_string)
+}
+
+#[tokio::test]
+async fn every_combination_of_the_policy_in_both_modes() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            for warn in [true, false] {
+                for throw in [true, false] {
+                    for clear in [true, false] {
+                        let store = store();
+                        let leaf = ScriptedLeaf::new([Step::text("hello"), kept("there", "s1")]);
+                        let conflict = ConflictPolicy { warn, throw, clear };
+                        let client = with_conflict(&leaf, &store, mode, conflict);
+                        send(&client, ask("hi", streamed)).await.unwrap();
+                        let before = store.inner().head(&key()).await.unwrap();
+                        let logged = logged();
+                        let result = send(&client, ask("where?", streamed)).await;
+                        assert_eq!(logged.lines("keeps this conversation itself") > 0, warn);
+                        let old = ["user hi", "assistant hello"];
+                        if throw {
+                            let error = refused(result);
+                            let PersistenceError::ServiceKeepsHistory { service_id, .. } = &error
+                            else {
+                                panic!("{error:?}")
+                            };
+                            assert_eq!(&**service_id, "s1");
+                            assert_eq!(error.answer().unwrap().text(), "there");
+                            assert_eq!(store.inner().head(&key()).await.unwrap(), before);
+                            assert_eq!(stored(&store).await, old);
+                        } else {
+                            let answer = result.unwrap();
+                            let id = ConversationId::Service("s1".into());
+                            assert_eq!(answer.finish.conversation_id, Some(id));
+                            assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
+                            let all = [old[0], old[1], "user where?", "assistant there"];
+                            let kept = if clear { 2 } else { 4 };
+                            assert_eq!(stored(&store).await, all[..kept], "{conflict:?}");
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_default_policy_warns_and_throws() {
+    let store = store();
+    let leaf = ScriptedLeaf::new([kept("hello", "s1")]);
+    let logged = logged();
+    let error = refused(send(&agent(&leaf, &store, PerServiceCall), ask("hi", false)).await);
+    assert!(matches!(error, PersistenceError::ServiceKeepsHistory { .. }));
+    assert_eq!(logged.lines("WARN"), 1);
+}
+
+#[tokio::test]
+async fn with_a_service_id_no_history_is_loaded_and_only_what_is_new_is_sent() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            for conflict in [CLEAR, RECORD] {
+                let store = store();
+                let leaf = ScriptedLeaf::new([
+                    Step::text("hello"),
+                    kept("there", "s1"),
+                    kept_call("s1"),
+                    kept("done", "s2"),
+                    kept("bye", "s3"),
+                ]);
+                let client = with_conflict(&leaf, &store, mode, conflict);
+                send(&client, ask("hi", streamed)).await.unwrap();
+                send(&client, ask("where?", streamed)).await.unwrap();
+                let loads = store.loads();
+                let answer = send(&client, ask("more", streamed)).await.unwrap();
+                assert_eq!(store.loads(), loads, "no history is loaded");
+                assert_eq!(seen(&leaf, 2), ["user more"]);
+                assert_eq!(seen(&leaf, 3), ["tool c1=looked"]);
+                assert_eq!(sent_id(&leaf, 2).as_deref(), Some("s1"));
+                assert_eq!(sent_id(&leaf, 3).as_deref(), Some("s1"));
+                assert_eq!(
+                    shorts(&answer.messages),
+                    ["assistant look#c1", "tool c1=looked", "assistant done"]
+                );
+                send(&client, ask("ok", streamed)).await.unwrap();
+                assert_eq!(sent_id(&leaf, 4).as_deref(), Some("s2"), "the newest id counts");
+                let expected = if conflict == CLEAR { 2 } else { 10 };
+                assert_eq!(stored(&store).await.len(), expected, "{mode:?} {conflict:?}");
+                assert_eq!(service_id(&store).await.as_deref(), Some("s3"));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_id_is_stored_after_every_call_and_outlives_the_failure_of_the_next() {
+    for streamed in BOTH_WAYS {
+        for conflict in [CLEAR, RECORD] {
+            for fails in
+                [|| Step::error("overloaded"), || Step::text("half").fails_after(1, "reset")]
+            {
+                let store = store();
+                let leaf = ScriptedLeaf::new([kept_call("s1"), fails()]);
+                let client = with_conflict(&leaf, &store, PerServiceCall, conflict);
+                send(&client, ask("hi", streamed)).await.unwrap_err();
+                assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_per_run_failure_leaves_the_id_as_it_was() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf =
+            ScriptedLeaf::new([kept("hello", "s1"), kept_call("s2"), Step::error("overloaded")]);
+        let client = with_conflict(&leaf, &store, PerRun, CLEAR);
+        send(&client, ask("hi", streamed)).await.unwrap();
+        send(&client, ask("where?", streamed)).await.unwrap_err();
+        assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
+    }
+}
+
+#[tokio::test]
+async fn an_id_that_the_caller_names_is_no_conflict_and_is_remembered() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let store = store();
+            let leaf = ScriptedLeaf::new([kept("hello", "s1"), kept("there", "s1")]);
+            let client = agent(&leaf, &store, mode);
+            send(&client, ask("hi", streamed).with_service_id("s1")).await.unwrap();
+            assert_eq!(sent_id(&leaf, 0).as_deref(), Some("s1"));
+            assert_eq!(service_id(&store).await.as_deref(), Some("s1"), "{mode:?}");
+            send(&client, ask("where?", streamed)).await.unwrap();
+            assert_eq!(sent_id(&leaf, 1).as_deref(), Some("s1"));
+        }
+    }
+}
+
+#[tokio::test]
+async fn another_id_than_the_remembered_one_is_an_error_before_the_model_is_paid() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let store = store();
+            let leaf = ScriptedLeaf::new([kept("hello", "s1"), kept("same", "s1")]);
+            let client = with_conflict(&leaf, &store, mode, CLEAR);
+            send(&client, ask("hi", streamed)).await.unwrap();
+            let other = ask("where?", streamed).with_service_id("s9");
+            let error = refused(send(&client, other).await);
+            let PersistenceError::ServiceIdMismatch { remembered, requested, .. } = error else {
+                panic!("{error:?}")
+            };
+            assert_eq!((&*remembered, &*requested), ("s1", "s9"));
+            assert_eq!(leaf.requests().len(), 1);
+            send(&client, ask("where?", streamed).with_service_id("s1")).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_id_where_one_is_expected_is_an_error_with_the_answer() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            for conflict in [CLEAR, RECORD] {
+                let store = store();
+                let leaf = ScriptedLeaf::new([kept("hello", "s1"), Step::text("there")]);
+                let client = with_conflict(&leaf, &store, mode, conflict);
+                send(&client, ask("hi", streamed)).await.unwrap();
+                let before = store.inner().head(&key()).await.unwrap();
+                let error = refused(send(&client, ask("where?", streamed)).await);
+                assert!(matches!(error, PersistenceError::ServiceIdMissing { .. }), "{error:?}");
+                assert_eq!(error.answer().unwrap().text(), "there");
+                assert_eq!(store.inner().head(&key()).await.unwrap(), before);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_conflict_in_a_later_call_keeps_the_earlier_ones() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), kept("there", "s1")]);
+        let client = agent(&leaf, &store, PerServiceCall);
+        refused(send(&client, ask("hi", streamed)).await);
+        assert_eq!(stored(&store).await, ["user hi", "assistant look#c1"]);
+        assert_eq!(service_id(&store).await, None);
+    }
+}
+
+fn background(text: &str, streamed: bool) -> ChatRequest {
+    let mut request = ask(text, streamed);
+    Arc::make_mut(&mut request.options).background = true;
+    request
+}
+
+fn continued(token: &str, streamed: bool) -> ChatRequest {
+    let mut request = ask_with([], streamed);
+    Arc::make_mut(&mut request.options).continuation = Some(token.to_owned());
+    request
+}
+
+#[tokio::test]
+async fn background_answers_are_stored_once_at_the_end_of_the_run_in_every_mode() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let store = store();
+            let leaf = ScriptedLeaf::new([
+                Step::text("hello"),
+                calls([("look", "c1")]),
+                Step::text("there"),
+            ]);
+            let client = agent(&leaf, &store, mode);
+            send(&client, ask("hi", streamed)).await.unwrap();
+            let (loads, appends) = (store.loads(), store.appends());
+            send(&client, background("where?", streamed)).await.unwrap();
+            assert_eq!(seen(&leaf, 1), ["user where?"], "no history goes before it");
+            assert!(leaf.requests().iter().all(|request| request.conversation_id.is_none()));
+            assert_eq!((store.loads() - loads, store.appends() - appends), (0, 1), "{mode:?}");
+            let all = ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+            assert_eq!(stored(&store).await[2..], all);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_goes_on_by_token_is_stored_once() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let store = store();
+            let mut finish = Finish::default();
+            finish.continuation = Some("t1".into());
+            let leaf = ScriptedLeaf::new([
+                Step::answer([], finish),
+                calls([("look", "c1")]),
+                Step::text("there"),
+            ]);
+            let client = agent(&leaf, &store, mode);
+            let started = send(&client, background("where?", streamed)).await.unwrap();
+            assert_eq!(started.finish.continuation.as_deref(), Some("t1"));
+            assert_eq!(stored(&store).await, ["user where?"]);
+            send(&client, continued("t1", streamed)).await.unwrap();
+            assert_eq!(seen(&leaf, 1), [""; 0]);
+            assert_eq!(leaf.requests()[1].options.continuation.as_deref(), Some("t1"));
+            assert_eq!(leaf.requests()[2].options.continuation, None);
+            let all = ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+            assert_eq!(stored(&store).await, all, "{mode:?}");
+            assert_eq!(store.appends(), 2);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_token_takes_no_messages_and_needs_a_conversation() {
+    for mode in BOTH_MODES {
+        let (store, leaf) = (store(), ScriptedLeaf::new([]));
+        let client = agent(&leaf, &store, mode);
+        let mut request = continued("t1", false);
+        request.messages.push(Message::user("hi"));
+        let error = refused(send(&client, request).await);
+        let PersistenceError::MessagesWithContinuation { messages: 1 } = error else {
+            panic!("{error:?}")
+        };
+        let mut request = ChatRequest::default();
+        Arc::make_mut(&mut request.options).continuation = Some("t1".into());
+        let error = refused(send(&client, request).await);
+        assert!(matches!(error, PersistenceError::NoConversation { .. }));
+    }
+}
+
+#[tokio::test]
+async fn two_runs_at_once_conflict_and_the_error_carries_the_answer() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            for failure in [StoreFailure::Continue, StoreFailure::FailCall] {
+                let (store, gate) = (store(), Gate::closed());
+                let slow = ScriptedLeaf::new([Step::text("slow").waits(&gate)]);
+                let policy = policy().on_store_failure(failure);
+                let client = stack(slow.clone(), &store, mode, policy, tools(&Ran::default()));
+                let first = tokio::spawn(async move { send(&client, ask("1", streamed)).await });
+                slow.called(1).await;
+                let fast = ScriptedLeaf::new([Step::text("fast")]);
+                send(&agent(&fast, &store, mode), ask("2", streamed)).await.unwrap();
+                gate.open();
+                let error = refused(first.await.unwrap());
+                let PersistenceError::NotStored(not_stored) = &error else { panic!("{error:?}") };
+                assert!(not_stored.conflict().is_some(), "{not_stored:?}");
+                assert_eq!(shorts(&not_stored.unsaved), ["user 1", "assistant slow"]);
+                assert_eq!(error.answer().unwrap().text(), "slow");
+                assert!(!error.is_retryable());
+                assert_eq!(stored(&store).await, ["user 2", "assistant fast"]);
+                assert!(store.handle().unsaved(&key()).is_empty(), "it is not tried again");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_that_was_deleted_and_made_anew_is_another_one() {
+    for mode in BOTH_MODES {
+        let (store, gate) = (store(), Gate::closed());
+        let leaf = ScriptedLeaf::new([
+            Step::text("hello"),
+            Step::text("late").waits(&gate),
+            Step::text("anew"),
+        ]);
+        let client = agent(&leaf, &store, mode);
+        send(&client, ask("hi", false)).await.unwrap();
+        let late = tokio::spawn({
+            let client = client.clone();
+            async move { send(&client, ask("1", false)).await }
+        });
+        leaf.called(2).await;
+        assert!(store.inner().delete(&key()).await.unwrap());
+        send(&client, ask("2", false)).await.unwrap();
+        gate.open();
+        let error = refused(late.await.unwrap());
+        assert!(matches!(&error, PersistenceError::NotStored(e) if e.conflict().is_some()));
+        assert_eq!(stored(&store).await, ["user 2", "assistant anew"]);
+    }
+}

@@ -1,0 +1,345 @@
+//! The same request sent again is the same run, whoever sends it and in whatever process.
+
+use std::{future::ready, time::Duration};
+
+use tower::{
+    Layer,
+    retry::{Policy, RetryLayer},
+    timeout::TimeoutLayer,
+};
+use tower_chat::{
+    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistencePolicy,
+    StoreFailure, ToolLoop, Tools,
+    core::{BoxError, ChatRequest, ChatResponse, Finish, MemoryStore, Message, ToolResult},
+};
+use tower_chat_testkit::{FaultyStore, Gate, ScriptedLeaf, Step};
+
+use crate::common::*;
+
+const WHOLE_RUN: [&str; 4] =
+    ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+
+#[tokio::test]
+async fn a_completed_run_gives_its_stored_answer_without_paying_the_model() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let (store, ran) = (store(), Ran::default());
+            let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
+            let client = stack(leaf.clone(), &store, mode, policy(), tools(&ran));
+            let request = ask("where?", streamed);
+            let first = send(&client, request.clone()).await.unwrap();
+            let again = send(&client, request).await.unwrap();
+            assert_eq!(again.messages, first.messages);
+            assert_eq!(again.finish.saved, first.finish.saved);
+            assert_eq!(leaf.requests().len(), 2);
+            assert_eq!(ran.names(), ["look"]);
+            assert_eq!(stored(&store).await, WHOLE_RUN);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_completed_run_is_recognised_after_other_runs() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let store = store();
+            let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
+            let client = agent(&leaf, &store, mode);
+            let first = ask("hi", streamed);
+            send(&client, first.clone()).await.unwrap();
+            send(&client, ask("where?", streamed)).await.unwrap();
+            let again = send(&client, first).await.unwrap();
+            assert_eq!(shorts(&again.messages), ["assistant hello"], "{mode:?}");
+            assert_eq!(leaf.requests().len(), 2);
+            assert_eq!(stored(&store).await.len(), 4, "nothing is stored twice");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_interrupted_run_is_not_resumed_behind_the_back_of_a_later_one() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf = ScriptedLeaf::new([
+            calls([("look", "c1")]),
+            Step::error("overloaded"),
+            Step::text("there"),
+        ]);
+        let client = agent(&leaf, &store, PerServiceCall);
+        let interrupted = ask("where?", streamed);
+        send(&client, interrupted.clone()).await.unwrap_err();
+        send(&client, ask("well?", streamed)).await.unwrap();
+        let error = refused(send(&client, interrupted).await);
+        assert!(matches!(error, PersistenceError::RunOvertaken { .. }), "{error:?}");
+        assert_eq!(leaf.requests().len(), 3, "the model is not paid");
+        assert_eq!(stored(&store).await.len(), 5);
+    }
+}
+
+#[tokio::test]
+async fn an_interrupted_run_resumes_without_storing_its_input_again() {
+    for streamed in BOTH_WAYS {
+        let (store, ran) = (store(), Ran::default());
+        let leaf = ScriptedLeaf::new([
+            calls([("look", "c1")]),
+            Step::error("overloaded"),
+            Step::text("there"),
+        ]);
+        let client = stack(leaf.clone(), &store, PerServiceCall, policy(), tools(&ran));
+        let request = ask("where?", streamed);
+        send(&client, request.clone()).await.unwrap_err();
+        let answer = send(&client, request).await.unwrap();
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+        assert_eq!(seen(&leaf, 2), WHOLE_RUN[..3]);
+        assert_eq!(ran.names(), ["look"], "a finished tool does not run again");
+        assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..], "the answer is that of the whole run");
+        assert_eq!(answer.finish.saved.unwrap().messages, 4);
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_failed_in_per_run_mode_starts_anew() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf = ScriptedLeaf::new([Step::error("overloaded"), Step::text("hello")]);
+        let client = agent(&leaf, &store, PerRun);
+        let request = ask("hi", streamed);
+        send(&client, request.clone()).await.unwrap_err();
+        send(&client, request).await.unwrap();
+        assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+    }
+}
+
+#[tokio::test]
+async fn a_run_resumes_in_a_new_process() {
+    for streamed in BOTH_WAYS {
+        let disk = MemoryStore::new();
+        let request = ask("where?", streamed);
+        let killed = ScriptedLeaf::new([calls([("look", "c1")]), Step::hang()]);
+        let before = FaultyStore::new(disk.clone());
+        let client = agent(&killed, &before, PerServiceCall);
+        tokio::select! {
+            biased;
+            answer = send(&client, request.clone()) => panic!("{answer:?}"),
+            () = killed.called(2) => {}
+        }
+        drop(client);
+
+        let after = FaultyStore::new(disk);
+        let leaf = ScriptedLeaf::new([Step::text("there")]);
+        send(&agent(&leaf, &after, PerServiceCall), request).await.unwrap();
+        assert_eq!(stored(&after).await, WHOLE_RUN);
+        assert_eq!(seen(&leaf, 0), WHOLE_RUN[..3]);
+    }
+}
+
+#[tokio::test]
+async fn what_of_the_input_is_not_stored_yet_is_sent_when_the_run_resumes() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf = ScriptedLeaf::new([
+            calls([("ask", "c1")]),
+            Step::error("overloaded"),
+            Step::text("thanks"),
+        ]);
+        let client = agent(&leaf, &store, PerServiceCall);
+        send(&client, ask("go", streamed)).await.unwrap();
+        let input =
+            [Message::tool_results([ToolResult::new("c1", "blue")]), Message::user("and be quick")];
+        let request = ask_with(input, streamed);
+        send(&client, request.clone()).await.unwrap_err();
+        send(&client, request).await.unwrap();
+        let all = [
+            "user go",
+            "assistant ask#c1",
+            "tool c1=blue",
+            "user and be quick",
+            "assistant thanks",
+        ];
+        assert_eq!(stored(&store).await, all);
+        assert_eq!(seen(&leaf, 2), all[..4]);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_with_calls_before_its_last_message_is_not_taken_for_the_end() {
+    for streamed in BOTH_WAYS {
+        let (store, gate) = (store(), Gate::closed());
+        let asking = [call_message([("wait", "c1")]), Message::assistant("one moment")];
+        let leaf = ScriptedLeaf::new([Step::answer(asking, Finish::stop()), Step::text("there")]);
+        let tools = tools_with_gate(&Ran::default(), &gate);
+        let client = stack(leaf.clone(), &store, PerServiceCall, policy(), tools);
+        let request = ask("where?", streamed);
+        tokio::select! {
+            biased;
+            answer = send(&client, request.clone()) => panic!("{answer:?}"),
+            () = gate.reached(1) => {}
+        }
+        assert_eq!(send(&client, request).await.unwrap().text(), "there");
+    }
+}
+
+#[tokio::test]
+async fn a_lone_persister_under_a_loop_gives_the_stored_answer() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
+        let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+        let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(below));
+        let request = ask("where?", streamed);
+        send(&client, request.clone()).await.unwrap();
+        let again = send(&client, request).await.unwrap();
+        assert_eq!(again.text(), "there");
+        assert_eq!(leaf.requests().len(), 2);
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+    }
+}
+
+#[derive(Clone)]
+struct Again(usize);
+
+impl Policy<ChatRequest, ChatResponse, BoxError> for Again {
+    type Future = std::future::Ready<()>;
+
+    fn retry(
+        &mut self,
+        _: &mut ChatRequest,
+        result: &mut Result<ChatResponse, BoxError>,
+    ) -> Option<Self::Future> {
+        let again = result.is_err() && self.0 > 0;
+        self.0 = self.0.saturating_sub(1);
+        again.then(|| ready(()))
+    }
+
+    fn clone_request(&mut self, request: &ChatRequest) -> Option<ChatRequest> {
+        Some(request.clone())
+    }
+}
+
+/// A stack with a retry between the tool loop and the persister, and a timeout below the retry.
+fn retrying(leaf: &ScriptedLeaf, store: &Store, policy: PersistencePolicy, tools: Tools) -> Client {
+    let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
+    let below = boxed(TimeoutLayer::new(Duration::from_secs(5)).layer(below));
+    let retried = boxed(RetryLayer::new(Again(2)).layer(below));
+    let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(policy);
+    boxed(above.layer(ToolLoop::new(tools).layer(retried)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_retried_above_the_persister_stores_its_inputs_once() {
+    for hanging_call in [0, 1] {
+        let (store, ran) = (store(), Ran::default());
+        let mut steps = vec![calls([("look", "c1")]), Step::text("there")];
+        steps.insert(hanging_call, Step::hang());
+        let leaf = ScriptedLeaf::new(steps);
+        let client = retrying(&leaf, &store, policy(), tools(&ran));
+        let answer = send(&client, ask("where?", false)).await.unwrap();
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+        assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..]);
+        assert_eq!(seen(&leaf, 2), WHOLE_RUN[..3]);
+        assert_eq!(ran.names(), ["look"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_call_that_is_retried_sees_the_results_and_stores_them_once() {
+    for keep in [true, false] {
+        let (store, ran) = (store(), Ran::default());
+        let leaf = ScriptedLeaf::new([
+            Step::error("overloaded"),
+            calls([("look", "c1")]),
+            Step::error("overloaded"),
+            Step::error("overloaded"),
+            Step::text("there"),
+        ]);
+        let policy = policy().keep_results_of_failed_call(keep);
+        let client = retrying(&leaf, &store, policy, tools(&ran));
+        send(&client, ask("where?", false)).await.unwrap();
+        assert_eq!(stored(&store).await, WHOLE_RUN, "keep: {keep}");
+        for call in [2, 3, 4] {
+            assert_eq!(seen(&leaf, call), WHOLE_RUN[..3], "keep: {keep}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answered_call_is_not_paid_for_again() {
+    let (store, ran) = (store(), Ran::default());
+    let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
+    let policy = policy().on_store_failure(StoreFailure::FailCall);
+    let client = retrying(&leaf, &store, policy, tools(&ran));
+    store.fail_next_append(disk_full());
+    store.fail_next_append(disk_full());
+    send(&client, ask("where?", false)).await.unwrap();
+    assert_eq!(leaf.requests().len(), 2);
+    assert_eq!(stored(&store).await, WHOLE_RUN);
+    assert_eq!(ran.names(), ["look"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_whose_write_is_slow_is_not_paid_for_again() {
+    let store = store();
+    let leaf = ScriptedLeaf::new([Step::text("hello")]);
+    let client = retrying(&leaf, &store, policy(), tools(&Ran::default()));
+    store.hold_appends();
+    let call = tokio::spawn(async move { send(&client, ask("hi", false)).await });
+    store.holding(2).await;
+    store.release_appends();
+    assert_eq!(call.await.unwrap().unwrap().text(), "hello");
+    assert_eq!(leaf.requests().len(), 1);
+    assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn inputs_of_a_dropped_call_that_the_store_refused_are_submitted_with_its_retry() {
+    for failure in [StoreFailure::Continue, StoreFailure::FailCall] {
+        let store = store();
+        let leaf = ScriptedLeaf::new([Step::hang(), Step::text("hello")]);
+        let policy = policy().on_store_failure(failure);
+        let client = retrying(&leaf, &store, policy, tools(&Ran::default()));
+        store.fail_next_append(disk_full());
+        let answer = send(&client, ask("hi", false)).await.unwrap();
+        assert_eq!(answer.text(), "hello");
+        assert_eq!(stored(&store).await, ["user hi", "assistant hello"], "{failure:?}");
+        let saved = answer.finish.saved.unwrap();
+        assert_eq!((saved.messages, saved.unsaved), (2, 0));
+    }
+}
+
+#[tokio::test]
+async fn a_retry_above_the_run_is_the_same_run() {
+    for mode in BOTH_MODES {
+        let (store, ran) = (store(), Ran::default());
+        let leaf = ScriptedLeaf::new([
+            calls([("look", "c1")]),
+            Step::error("overloaded"),
+            // Per run nothing is kept, so the model is asked anew.
+            Step::respond(|request| match request.messages.len() {
+                1 => calls([("look", "c1")]),
+                _ => Step::text("there"),
+            }),
+            Step::text("there"),
+        ]);
+        let client = stack(leaf.clone(), &store, mode, policy(), tools(&ran));
+        let client = boxed(RetryLayer::new(Again(2)).layer(client));
+        send(&client, ask("where?", false)).await.unwrap();
+        assert_eq!(stored(&store).await, WHOLE_RUN, "{mode:?}");
+        assert_eq!(ran.names().len(), if mode == PerRun { 2 } else { 1 });
+    }
+}
+
+#[tokio::test]
+async fn a_write_that_failed_after_it_was_stored_is_recognised_by_the_retry() {
+    for mode in BOTH_MODES {
+        let store = store();
+        let leaf = ScriptedLeaf::new([Step::text("hello")]);
+        let policy = policy().on_store_failure(StoreFailure::FailCall);
+        let client = stack(leaf.clone(), &store, mode, policy, tools(&Ran::default()));
+        let client = boxed(RetryLayer::new(Again(2)).layer(client));
+        store.fail_next_append_after_storing(disk_full());
+        let answer = send(&client, ask("hi", false)).await.unwrap();
+        assert_eq!(answer.text(), "hello");
+        assert_eq!(leaf.requests().len(), 1, "{mode:?}");
+        assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+    }
+}
