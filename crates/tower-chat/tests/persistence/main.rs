@@ -1,8 +1,10 @@
 //! What the persistence layers promise, whole and streamed: who stores what, when, and what is in
 //! the store wherever a run stops.
 
+mod approvals;
 mod cancellation;
 mod common;
+mod concurrency;
 mod conflicts;
 mod matrix;
 mod per_run;
