@@ -16,6 +16,7 @@ mod round;
 
 use std::sync::Arc;
 
+use imbl::Vector;
 use tower_chat_core::{ApprovalRequest, Message, Messages, Part, Role, ToolResult, store::History};
 
 use self::{
@@ -45,7 +46,8 @@ pub struct Replay {
     strictness: Strictness,
     closed: Messages,
     open: Option<Round>,
-    unanswered: Vec<Unanswered>,
+    /// Persistent, because a replay is cloned for every service call.
+    unanswered: Vector<Arc<Unanswered>>,
     pushed: usize,
     position: usize,
     dangling: Option<DanglingCallError>,
@@ -99,7 +101,7 @@ impl Replay {
             strictness,
             closed: Messages::new(),
             open: None,
-            unanswered: Vec::new(),
+            unanswered: Vector::new(),
             pushed: 0,
             position: 0,
             dangling: None,
@@ -155,13 +157,13 @@ impl Replay {
     /// The approval requests that nobody has answered yet, oldest first; those of one message are
     /// one batch.
     pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
-        let open = self.open.iter().flat_map(Round::unanswered);
+        let open = self.open.iter().flat_map(Round::unanswered).map(Arc::new);
         let mut batches: Vec<(usize, Vec<ApprovalRequest>)> = Vec::new();
-        for Unanswered { position, approval, .. } in self.unanswered.iter().cloned().chain(open) {
-            let Some(request) = approval else { continue };
+        for call in self.unanswered.iter().cloned().chain(open) {
+            let Some(request) = call.approval.clone() else { continue };
             match batches.last_mut() {
-                Some((last, batch)) if *last == position => batch.push(request),
-                _ => batches.push((position, vec![request])),
+                Some((last, batch)) if *last == call.position => batch.push(request),
+                _ => batches.push((call.position, vec![request])),
             }
         }
         batches.into_iter().map(|(_, batch)| batch).collect()
@@ -234,7 +236,7 @@ impl Replay {
                 .find_map(Unanswered::dangling)
                 .map(|(tool, call_id)| DanglingCallError { tool, call_id });
         }
-        self.unanswered.extend(closed.unanswered);
+        self.unanswered.extend(closed.unanswered.into_iter().map(Arc::new));
         if let Some((results, message)) = closed.leftover {
             self.push_late_results(results, &message);
         }
@@ -249,7 +251,7 @@ impl Replay {
         let mut orphans = Vec::new();
         for result in results {
             let index = self.unanswered.iter().rposition(|call| call.is_answered_by(&result));
-            match index.map(|index| self.unanswered.remove(index)) {
+            match index.map(|index| self.unanswered.remove(index)).map(Arc::unwrap_or_clone) {
                 Some(unanswered) => {
                     answers.push(Part::ToolResult(unanswered.answer(result)));
                     calls.push(Part::ToolCall(unanswered.into_call()));

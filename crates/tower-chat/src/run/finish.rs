@@ -46,7 +46,7 @@ impl OpenRun {
             let mut state = run.state();
             let (service_id, recording) = (state.service_id.clone(), state.recording);
             let adopted = run.adopt_service_id(service_id.as_ref(), recording, &answer)?;
-            let first = state.added.len() + input.len();
+            let first = state.taken + input.len();
             answer.messages = run.number(first, std::mem::take(&mut answer.messages));
             let mut messages = input;
             messages.extend(answer.messages.iter().cloned());

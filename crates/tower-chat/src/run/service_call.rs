@@ -86,7 +86,7 @@ impl Run {
             }
             None => self.unsent(&state, request)?,
         };
-        let inputs = self.number(state.added.len(), own);
+        let inputs = self.number(state.taken, own);
         state.open_replay = None;
         let replay = self.replay_with(&state, &inputs)?;
         drop(state);
@@ -152,12 +152,14 @@ impl Run {
         };
         let answers = state.recording != super::Recording::History
             && !state.replay.pending_approvals().is_empty();
+        let next =
+            MessageId { run: self.id(), index: u32::try_from(state.taken).unwrap_or(u32::MAX) };
+        state.taken += messages.len();
         let messages = state.recording.select(messages, answers);
         if messages.is_empty() && change.is_none() {
             return (Submission::nothing(), None);
         }
-        let index = u32::try_from(state.added.len()).unwrap_or(u32::MAX);
-        let id = MessageId { run: self.id(), index };
+        let id = messages.first().and_then(|message| message.id).unwrap_or(next);
         let mut write = Write::new(self.key().clone(), id, state.revision, messages);
         if let Some(change) = change {
             write = write.with_service_id(change);
@@ -229,7 +231,7 @@ impl OpenCall {
         let mut state = run.state();
         let (service_id, recording) = (state.service_id.clone(), state.recording);
         let adopted = run.adopt_service_id(service_id.as_ref(), recording, &answer)?;
-        let first = state.added.len() + inputs.len();
+        let first = state.taken + inputs.len();
         let messages = run.number(first, std::mem::take(&mut answer.messages));
         answer.messages = request_approvals_of(messages, &self.options.tools);
         if adopted.service_id.is_none() && !self.options.is_background() {
@@ -380,7 +382,8 @@ fn joined(prefix: Messages, messages: Messages) -> Messages {
 fn is_stored(state: &State, run: &Run, message: &Arc<Message>) -> bool {
     let Some(id) = message.id else { return false };
     if id.run == run.id() {
-        let added = usize::try_from(id.index).ok().and_then(|index| state.added.get(index));
+        let place = state.added.partition_point(|added| added.id < message.id);
+        let added = state.added.get(place);
         return added.is_some_and(|added| Arc::ptr_eq(added, message) || added == message);
     }
     state.history.iter().rev().any(|stored| stored.id == Some(id))
