@@ -18,19 +18,23 @@ pub(crate) struct Arguments {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Drive recorded conversations through the real stack, into a store
+    ///
+    /// Each line of FILE is a conversation: {"id": ..., "messages": [OpenAI chat format]}. Recorded
+    /// assistant messages are the model's answers, recorded tool results are what the tools return,
+    /// and everything the model is sent is compared with the recording. The last line of the output
+    /// is a JSON object that says what was done.
+    ///
+    /// Exit codes: 0, played as recorded; 1, something diverged; 2, something failed; 130,
+    /// interrupted.
     Play(PlayArguments),
     /// Print the conversations of a store, one JSON object a line
+    ///
+    /// Each line is {"id": ..., "messages": [OpenAI chat format]}, in the order of the ids, with the
+    /// messages that a model would be shown.
     Export(ExportArguments),
 }
 
-/// Drive recorded conversations through the real stack, into a store.
-///
-/// Each line of FILE is a conversation: {"id": ..., "messages": [OpenAI chat format]}. Recorded
-/// assistant messages are the model's answers, recorded tool results are what the tools return,
-/// and everything the model is sent is compared with the recording. The last line of the output is
-/// a JSON object that says what was done.
-///
-/// Exit codes: 0, played as recorded; 1, something diverged; 2, something failed; 130, interrupted.
+/// What `play` is told.
 #[derive(Debug, Args)]
 pub(crate) struct PlayArguments {
     /// The recorded conversations, one JSON object a line
@@ -59,10 +63,7 @@ pub(crate) struct PlayArguments {
     pub(crate) no_verify: bool,
 }
 
-/// Print the conversations of a store, one JSON object a line.
-///
-/// Each line is {"id": ..., "messages": [OpenAI chat format]}, in the order of the ids, with the
-/// messages that a model would be shown.
+/// What `export` is told.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArguments {
     /// The store: sqlite:PATH

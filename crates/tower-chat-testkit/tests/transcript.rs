@@ -8,7 +8,10 @@ use async_trait::async_trait;
 use tower_chat::{NotStored, PersistenceError, PersistenceMode};
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, Messages, Part, Role,
-    store::{Head, History, HistoryStore, Slot, StoreError, StoreHandle, Ticket, Write},
+    store::{
+        Head, History, HistoryStore, InvocationQuery, Invocations, Slot, StoreError, StoreHandle,
+        Ticket, ToolTotals, Write,
+    },
 };
 use tower_chat_testkit::{
     FaultyStore,
@@ -60,6 +63,14 @@ impl<F: Fn(&mut Vec<Message>) + Send + Sync + 'static> HistoryStore for Altering
         limit: usize,
     ) -> Result<Vec<ConversationKey>, StoreError> {
         self.inner.list(scope, after, limit).await
+    }
+
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        self.inner.invocations(query).await
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        self.inner.tool_totals(query).await
     }
 
     async fn flush(&self) -> Result<(), StoreError> {

@@ -45,7 +45,7 @@ fn wrong_arguments_are_refused() {
 fn help_is_there_for_both_commands() {
     for (arguments, said) in [
         (&["--help"][..], "export"),
-        (&["play", "--help"], "--persistence"),
+        (&["play", "--help"], "Exit codes: 0, played as recorded"),
         (&["export", "--help"], "--record"),
     ] {
         let output = run(arguments);

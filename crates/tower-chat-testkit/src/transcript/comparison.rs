@@ -6,15 +6,21 @@ use serde_json::{Map, Value};
 
 use super::{divergence::Difference, shown::ShownMessage};
 
-/// Every difference between two lists of messages, each with the place in the second of which it
-/// is true. Messages are matched from both ends, so that one that is missing or extra is told as
+/// Every difference between two lists of messages from a place on, each with the place in the
+/// second of which it is true; what comes before is known to be the same. Messages are matched from both ends, so that one that is missing or extra is told as
 /// that, and not as a difference of everything after it.
-pub(super) fn differences(expected: &[ShownMessage], found: &[&Value]) -> Vec<(usize, Difference)> {
-    let is_same = |(expected, found): (&ShownMessage, &&Value)| {
+pub(super) fn differences(
+    expected: &[ShownMessage],
+    found: &[Value],
+    from: usize,
+) -> Vec<(usize, Difference)> {
+    let is_same = |(expected, found): (&ShownMessage, &Value)| {
         message_differences(&expected.json, found).is_empty()
     };
     let shorter = expected.len().min(found.len());
-    let head = expected.iter().zip(found).take_while(|pair| is_same(*pair)).count();
+    let from = from.min(shorter);
+    let pairs = expected.iter().zip(found).skip(from);
+    let head = from + pairs.take_while(|pair| is_same(*pair)).count();
     let tail = expected.iter().rev().zip(found.iter().rev()).take(shorter - head);
     let tail = tail.take_while(|pair| is_same(*pair)).count();
     let place_of = |place: usize| {
@@ -26,8 +32,8 @@ pub(super) fn differences(expected: &[ShownMessage], found: &[&Value]) -> Vec<(u
     };
 
     let mut differences = Vec::new();
-    for (place, message) in expected.iter().enumerate() {
-        match place_of(place).and_then(|at| Some((at, *found.get(at)?))) {
+    for (place, message) in expected.iter().enumerate().skip(from) {
+        match place_of(place).and_then(|at| Some((at, found.get(at)?))) {
             None => {
                 let expected = message.json.to_string();
                 differences.push((place, Difference::Missing { expected }));
@@ -36,7 +42,7 @@ pub(super) fn differences(expected: &[ShownMessage], found: &[&Value]) -> Vec<(u
                 let here = message_differences(&message.json, json);
                 differences.extend(here.into_iter().map(|difference| (at, difference)));
                 let asked = message.answers.and_then(|(asked, call)| {
-                    let asked = *found.get(place_of(asked)?)?;
+                    let asked = found.get(place_of(asked)?)?;
                     asked.pointer(&format!("/tool_calls/{call}/id"))
                 });
                 let id = json.get("tool_call_id");
@@ -47,7 +53,7 @@ pub(super) fn differences(expected: &[ShownMessage], found: &[&Value]) -> Vec<(u
         }
     }
     let extra = expected.len() - tail..found.len() - tail;
-    for (at, json) in found.iter().enumerate().filter(|(at, _)| extra.contains(at)) {
+    for (at, json) in found.iter().enumerate().take(extra.end).skip(extra.start) {
         differences.push((at, Difference::Extra { found: json.to_string() }));
     }
     differences.sort_by_key(|(at, _)| *at);

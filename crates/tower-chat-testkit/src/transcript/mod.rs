@@ -31,6 +31,7 @@ mod script;
 mod shown;
 mod tally;
 mod tools;
+mod verification;
 
 pub use self::{
     divergence::{Difference, Divergence},

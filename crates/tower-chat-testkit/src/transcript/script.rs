@@ -2,17 +2,14 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde_json::Value;
 use tower_chat_core::{ChatRequest, Message, ToolCall};
-use tower_chat_wire::openai_chat::{Audience, render_message};
 
 use super::{
-    comparison::differences,
     divergence::{Difference, Divergence},
     plan::{Calls, Plan, PlannedAnswer},
     recording::{RecordedMessage, Recording},
-    shown::shown,
     tally::Counters,
+    verification::Verification,
 };
 
 /// The script of one conversation's play. Clones are the same script.
@@ -36,8 +33,7 @@ struct State {
     allowed: usize,
     /// The model was called once more than recorded.
     is_overrun: bool,
-    /// The messages of the last request, with their JSON: most of the next one's are the same.
-    rendered: Vec<(Arc<Message>, Arc<[Value]>)>,
+    verification: Verification,
 }
 
 /// The model was called more often than the recording has answers for the run.
@@ -112,11 +108,10 @@ impl Script {
         };
         state.given += 1;
         if self.0.verifies {
-            let rendered = state.render(request);
+            let place = answer.message;
+            let found = state.verification.check(self.recorded(), place, &request.messages);
             drop(state);
-            let found: Vec<&Value> = rendered.iter().flat_map(|json| json.iter()).collect();
-            let expected = shown(self.recorded().get(..answer.message).unwrap_or_default());
-            for (message, difference) in differences(&expected, &found) {
+            for (message, difference) in found {
                 self.diverged(call, message, difference);
             }
         }
@@ -174,21 +169,6 @@ impl Script {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    /// The request's messages as a transcript has them.
-    fn render(&mut self, request: &ChatRequest) -> Vec<Arc<[Value]>> {
-        let known = request.messages.iter().zip(&self.rendered);
-        let known = known.take_while(|(message, (last, _))| Arc::ptr_eq(message, last)).count();
-        self.rendered.truncate(known);
-        for message in request.messages.iter_from(known) {
-            let json = render_message(message, Audience::Transcript);
-            let values = json.iter().map(|json| json.parse().unwrap_or(Value::Null)).collect();
-            self.rendered.push((message.clone(), values));
-        }
-        self.rendered.iter().map(|(_, json)| json.clone()).collect()
     }
 }
 

@@ -19,33 +19,36 @@ pub(super) struct ShownMessage {
 /// The recorded messages as a model is shown them: without calls that nothing answers, and without
 /// results that answer nothing. A result that comes after its round is shown right behind its call,
 /// which is left out where it stood.
-pub(super) fn shown(recorded: &[RecordedMessage]) -> Vec<ShownMessage> {
-    let mut shown = Shown::default();
-    let mut rest = recorded;
-    while let Some((first, after)) = rest.split_first() {
-        rest = after;
-        if first.role() == Role::Tool {
-            shown.late(&[first]);
-        } else if first.message.calls().next().is_none() {
-            shown.push(first.json.clone());
-        } else {
-            let results = after.iter().take_while(|next| next.role() == Role::Tool).count();
-            let (results, after) = after.split_at(results);
-            shown.round(first, results);
-            rest = after;
-        }
-    }
-    shown.messages
-}
-
 #[derive(Default)]
-struct Shown {
+pub(super) struct Shown {
     messages: Vec<ShownMessage>,
     /// Calls left out because nothing answers them, with the ids that were recorded.
     left_out: Vec<(String, Value)>,
 }
 
 impl Shown {
+    pub(super) fn messages(&self) -> &[ShownMessage] {
+        &self.messages
+    }
+
+    /// Adds recorded messages. The last round must be whole: no tool message of it may follow.
+    pub(super) fn extend(&mut self, recorded: &[RecordedMessage]) {
+        let mut rest = recorded;
+        while let Some((first, after)) = rest.split_first() {
+            rest = after;
+            if first.role() == Role::Tool {
+                self.late(&[first]);
+            } else if first.message.calls().next().is_none() {
+                self.push(first.json.clone());
+            } else {
+                let results = after.iter().take_while(|next| next.role() == Role::Tool).count();
+                let (results, after) = after.split_at(results);
+                self.round(first, results);
+                rest = after;
+            }
+        }
+    }
+
     fn push(&mut self, json: Arc<Value>) {
         self.messages.push(ShownMessage { json, answers: None });
     }

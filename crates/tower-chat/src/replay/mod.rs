@@ -36,6 +36,7 @@ mod without_calls;
 
 use std::sync::Arc;
 
+use imbl::Vector;
 use tower_chat_core::{
     ApprovalRequest, Message, MessageId, Messages, Part, Role, ToolCall, ToolResult, store::History,
 };
@@ -79,7 +80,8 @@ pub struct Replay {
     strictness: Strictness,
     closed: Messages,
     open: Option<Round>,
-    unanswered: Vec<Unanswered>,
+    /// Persistent, because a replay is cloned for every service call.
+    unanswered: Vector<Arc<Unanswered>>,
     pushed: usize,
     position: usize,
     dangling: Option<DanglingCallError>,
@@ -141,7 +143,7 @@ impl Replay {
             strictness,
             closed: Messages::new(),
             open: None,
-            unanswered: Vec::new(),
+            unanswered: Vector::new(),
             pushed: 0,
             position: 0,
             dangling: None,
@@ -197,13 +199,13 @@ impl Replay {
     /// The approval requests that nobody has answered yet, oldest first; those of one message are
     /// one batch.
     pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
-        let open = self.open.iter().flat_map(Round::unanswered);
+        let open = self.open.iter().flat_map(Round::unanswered).map(Arc::new);
         let mut batches: Vec<(usize, Vec<ApprovalRequest>)> = Vec::new();
-        for Unanswered { position, approval, .. } in self.unanswered.iter().cloned().chain(open) {
-            let Some(request) = approval else { continue };
+        for call in self.unanswered.iter().cloned().chain(open) {
+            let Some(request) = call.approval.clone() else { continue };
             match batches.last_mut() {
-                Some((last, batch)) if *last == position => batch.push(request),
-                _ => batches.push((position, vec![request])),
+                Some((last, batch)) if *last == call.position => batch.push(request),
+                _ => batches.push((call.position, vec![request])),
             }
         }
         batches.into_iter().map(|(_, batch)| batch).collect()
@@ -225,7 +227,7 @@ impl Replay {
                 }
                 Answers::Nothing => {
                     let index = earlier.iter().rposition(|call| call.is_answered_by(result))?;
-                    earlier.remove(index)
+                    Arc::unwrap_or_clone(earlier.remove(index))
                 }
             };
             let place = call.place?;
@@ -236,7 +238,7 @@ impl Replay {
 
     /// The places of the calls that nothing has answered and that wait for nobody's approval.
     pub(crate) fn dangling_calls(&self) -> Vec<(MessageId, usize)> {
-        let open = self.open.iter().flat_map(Round::unanswered);
+        let open = self.open.iter().flat_map(Round::unanswered).map(Arc::new);
         let calls = self.unanswered.iter().cloned().chain(open);
         calls.filter(|call| call.approval.is_none()).filter_map(|call| call.place).collect()
     }
@@ -317,7 +319,7 @@ impl Replay {
                 .find_map(Unanswered::dangling)
                 .map(|(tool, call_id)| DanglingCallError { tool, call_id });
         }
-        self.unanswered.extend(closed.unanswered);
+        self.unanswered.extend(closed.unanswered.into_iter().map(Arc::new));
         if let Some((results, message)) = closed.leftover {
             self.push_late_results(results, &message);
         }
@@ -332,7 +334,7 @@ impl Replay {
         let mut orphans = Vec::new();
         for result in results {
             let index = self.unanswered.iter().rposition(|call| call.is_answered_by(&result));
-            match index.map(|index| self.unanswered.remove(index)) {
+            match index.map(|index| self.unanswered.remove(index)).map(Arc::unwrap_or_clone) {
                 Some(unanswered) => {
                     answers.push(Part::ToolResult(unanswered.answer(result)));
                     calls.push(Part::ToolCall(unanswered.into_call()));

@@ -79,8 +79,11 @@ impl Run {
             None => Recording::History,
         };
         let (added, is_overtaken) = added_before(&history.messages, &conversation);
+        let places = added.iter().filter_map(|message| message.id);
+        let taken = places.map(|id| id.index as usize + 1).max().unwrap_or(0);
         let state = State {
             added,
+            taken,
             is_overtaken,
             unsettled: Vec::new(),
             history: history.messages,

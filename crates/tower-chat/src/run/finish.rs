@@ -46,7 +46,7 @@ impl OpenRun {
             let mut state = run.state();
             let (service_id, recording) = (state.service_id.clone(), state.recording);
             let adopted = run.adopt_service_id(service_id.as_ref(), recording, &answer)?;
-            let first = state.added.len() + input.len();
+            let first = state.taken + input.len();
             answer.messages = run.number(first, std::mem::take(&mut answer.messages));
             let mut messages = input;
             messages.extend(answer.messages.iter().cloned());
@@ -82,7 +82,7 @@ impl Run {
             let mut state = self.state();
             let is_stored = |message: &Arc<Message>| {
                 let index = message.id.filter(|id| id.run == self.id()).map(|id| id.index);
-                index.is_none_or(|index| (index as usize) < state.added.len())
+                index.is_none_or(|index| (index as usize) < state.taken)
             };
             let trailing = answer.messages.iter().rev().take_while(|message| is_results(message));
             let mut left_out: Vec<_> = trailing.filter(|m| !is_stored(m)).cloned().collect();

@@ -74,8 +74,10 @@ struct State {
     /// The same as far as the store knows it; not yet one that the request alone has named.
     stored_service_id: Option<Arc<str>>,
     recording: Recording,
-    /// What this run has submitted to the store, in order; a message's place is its index.
+    /// What this run has submitted to the store, in order.
     added: Vec<Arc<Message>>,
+    /// How many messages the run has taken in, stored or not: the place of the next one.
+    taken: usize,
     /// Messages that wait in the store's outbox.
     unsaved: usize,
     /// Writes whose outcome nobody has waited for: they are submitted again with the next, in case

@@ -104,7 +104,7 @@ impl Run {
             }
             None => self.unsent(&state, request)?,
         };
-        let inputs = self.number(state.added.len(), own);
+        let inputs = self.number(state.taken, own);
         state.open_replay = None;
         let replay = self.replay_with(&state, &inputs)?;
         drop(state);
@@ -169,6 +169,9 @@ impl Run {
         };
         let answers = state.recording != super::Recording::History
             && !state.replay.pending_approvals().is_empty();
+        let next =
+            MessageId { run: self.id(), index: u32::try_from(state.taken).unwrap_or(u32::MAX) };
+        state.taken += messages.len();
         let messages = state.recording.select(messages, answers);
         let citations = self.policy().replay.citations_at_save().filter(|_| is_whole_run);
         let Composed { messages: stored, records } =
@@ -176,8 +179,7 @@ impl Run {
         if stored.is_empty() && records.is_empty() && change.is_none() {
             return (Submission::nothing(), None);
         }
-        let index = u32::try_from(state.added.len()).unwrap_or(u32::MAX);
-        let id = MessageId { run: self.id(), index };
+        let id = messages.first().and_then(|message| message.id).unwrap_or(next);
         let write = Write::new(self.key().clone(), id, state.revision, stored);
         let mut write = write.with_tools(records);
         if let Some(change) = change {
@@ -250,7 +252,7 @@ impl OpenCall {
         let mut state = run.state();
         let (service_id, recording) = (state.service_id.clone(), state.recording);
         let adopted = run.adopt_service_id(service_id.as_ref(), recording, &answer)?;
-        let first = state.added.len() + inputs.len();
+        let first = state.taken + inputs.len();
         let messages = run.number(first, std::mem::take(&mut answer.messages));
         answer.messages = request_approvals_of(messages, &self.options.tools);
         if adopted.service_id.is_none() && !self.options.is_background() {
@@ -403,7 +405,8 @@ fn joined(prefix: Messages, messages: Messages) -> Messages {
 fn is_stored(state: &State, run: &Run, message: &Arc<Message>) -> bool {
     let Some(id) = message.id else { return false };
     if id.run == run.id() {
-        let added = usize::try_from(id.index).ok().and_then(|index| state.added.get(index));
+        let place = state.added.partition_point(|added| added.id < message.id);
+        let added = state.added.get(place);
         return added.is_some_and(|added| Arc::ptr_eq(added, message) || added == message);
     }
     state.history.iter().rev().any(|stored| stored.id == Some(id))

@@ -18,7 +18,7 @@ impl Run {
             return;
         }
         let mut state = self.state();
-        let messages = self.number(state.added.len(), messages);
+        let messages = self.number(state.taken, messages);
         if messages.is_empty() {
             return;
         }

@@ -157,6 +157,17 @@ mod tests {
     }
 
     #[test]
+    fn a_result_made_elsewhere_keeps_its_name_or_the_lack_of_one() {
+        let mut result = ToolResult::error("call_1", "no");
+        let output = ToolOutput::from(result.clone());
+        assert_eq!((output.is_error, output.name), (true, ResultName::As(None)));
+        result.name = Some("look".to_owned());
+        let output = ToolOutput::from(result.clone());
+        assert_eq!((output.content, output.name), (result.content, ResultName::As(result.name)));
+        assert_eq!(ToolOutput::from("no").name, ResultName::OfTool);
+    }
+
+    #[test]
     fn nothing_is_said_in_words() {
         assert!(!ToolOutput::from(()).text().is_empty());
     }

@@ -16,42 +16,42 @@ use tower_chat::{
 };
 use tower_chat_testkit::{FaultyStore, Gate, ScriptedLeaf, Step};
 
-pub use tower_chat::PersistenceMode::{PerRun, PerServiceCall};
+pub(crate) use tower_chat::PersistenceMode::{PerRun, PerServiceCall};
 
-pub const BOTH_MODES: [PersistenceMode; 2] = [PerRun, PerServiceCall];
+pub(crate) const BOTH_MODES: [PersistenceMode; 2] = [PerRun, PerServiceCall];
 /// Whole and streamed.
-pub const BOTH_WAYS: [bool; 2] = [false, true];
+pub(crate) const BOTH_WAYS: [bool; 2] = [false, true];
 
-pub type Store = FaultyStore<MemoryStore>;
-pub type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
+pub(crate) type Store = FaultyStore<MemoryStore>;
+pub(crate) type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-pub fn store() -> Store {
+pub(crate) fn store() -> Store {
     FaultyStore::new(MemoryStore::new())
 }
 
-pub fn key() -> ConversationKey {
+pub(crate) fn key() -> ConversationKey {
     ConversationKey::new("alice", "support")
 }
 
-pub fn policy() -> PersistencePolicy {
+pub(crate) fn policy() -> PersistencePolicy {
     PersistencePolicy::default()
 }
 
-pub fn disk_full() -> StoreError {
+pub(crate) fn disk_full() -> StoreError {
     StoreError::backend("write", true, "disk full")
 }
 
 /// A request of a run of its own.
-pub fn ask(text: &str, streamed: bool) -> ChatRequest {
+pub(crate) fn ask(text: &str, streamed: bool) -> ChatRequest {
     ask_with([Message::user(text)], streamed)
 }
 
-pub fn ask_with<const N: usize>(messages: [Message; N], streamed: bool) -> ChatRequest {
+pub(crate) fn ask_with<const N: usize>(messages: [Message; N], streamed: bool) -> ChatRequest {
     let request = ChatRequest::new(messages).in_conversation(key());
     if streamed { request.streamed() } else { request }
 }
 
-pub fn boxed<S>(service: S) -> Client
+pub(crate) fn boxed<S>(service: S) -> Client
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
     S::Error: Into<BoxError>,
@@ -61,7 +61,7 @@ where
 }
 
 /// The stack of the design: run, tool loop, service call, client.
-pub fn stack<S>(
+pub(crate) fn stack<S>(
     client: S,
     store: &Store,
     mode: PersistenceMode,
@@ -79,20 +79,20 @@ where
 }
 
 /// The same with default policy, and the tools that these tests use.
-pub fn agent(leaf: &ScriptedLeaf, store: &Store, mode: PersistenceMode) -> Client {
+pub(crate) fn agent(leaf: &ScriptedLeaf, store: &Store, mode: PersistenceMode) -> Client {
     stack(leaf.clone(), store, mode, policy(), tools(&Ran::default()))
 }
 
-pub async fn head(client: &Client, request: ChatRequest) -> Result<ChatResponse, BoxError> {
+pub(crate) async fn head(client: &Client, request: ChatRequest) -> Result<ChatResponse, BoxError> {
     client.clone().ready().await?.call(request).await
 }
 
-pub async fn send(client: &Client, request: ChatRequest) -> Result<Answer, BoxError> {
+pub(crate) async fn send(client: &Client, request: ChatRequest) -> Result<Answer, BoxError> {
     head(client, request).await?.collect().await
 }
 
 /// The persistence error that a call failed with.
-pub fn refused(result: Result<Answer, BoxError>) -> PersistenceError {
+pub(crate) fn refused(result: Result<Answer, BoxError>) -> PersistenceError {
     let error = result.expect_err("the call is refused");
     match error.downcast::<PersistenceError>() {
         Ok(error) => *error,
@@ -102,25 +102,25 @@ pub fn refused(result: Result<Answer, BoxError>) -> PersistenceError {
 
 /// The names of the calls that tools were run for.
 #[derive(Debug, Clone, Default)]
-pub struct Ran(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Ran(Arc<Mutex<Vec<String>>>);
 
 impl Ran {
-    pub fn names(&self) -> Vec<String> {
+    pub(crate) fn names(&self) -> Vec<String> {
         self.0.lock().unwrap().clone()
     }
 
-    pub fn note(&self, name: &str) {
+    pub(crate) fn note(&self, name: &str) {
         self.0.lock().unwrap().push(name.to_owned());
     }
 }
 
-pub fn definition(name: &str) -> ToolDefinition {
+pub(crate) fn definition(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, name, json!({"type": "object"}))
 }
 
 /// `look` answers, `stop` answers and ends the run, `pay` needs consent, `ask` is run by nobody
 /// here, `fail` fails.
-pub fn tools(ran: &Ran) -> Tools {
+pub(crate) fn tools(ran: &Ran) -> Tools {
     let run = |name: &'static str, ran: Ran| {
         move |_| {
             ran.note(name);
@@ -140,7 +140,7 @@ pub fn tools(ran: &Ran) -> Tools {
 }
 
 /// The same, with a `wait` that comes to a gate and waits there.
-pub fn tools_with_gate(ran: &Ran, gate: &Gate) -> Tools {
+pub(crate) fn tools_with_gate(ran: &Ran, gate: &Gate) -> Tools {
     let gate = gate.clone();
     tools(ran).with(tool_fn(definition("wait"), move |_| {
         let gate = gate.clone();
@@ -152,31 +152,31 @@ pub fn tools_with_gate(ran: &Ran, gate: &Gate) -> Tools {
 }
 
 /// A step that calls tools: `(name, id)` each.
-pub fn calls<const N: usize>(calls: [(&str, &str); N]) -> Step {
+pub(crate) fn calls<const N: usize>(calls: [(&str, &str); N]) -> Step {
     Step::message(call_message(calls))
 }
 
-pub fn call_message<const N: usize>(calls: [(&str, &str); N]) -> Message {
+pub(crate) fn call_message<const N: usize>(calls: [(&str, &str); N]) -> Message {
     Message::tool_calls(calls.map(|(name, id)| ToolCall::new(id, name, "{}")))
 }
 
 /// A text that cost something.
-pub fn costly(text: &str, input: u64, output: u64) -> Step {
+pub(crate) fn costly(text: &str, input: u64, output: u64) -> Step {
     Step::answer([Message::assistant(text)], Finish::stop().with_usage(Usage::new(input, output)))
 }
 
 /// A text from a service that keeps the history under an id.
-pub fn kept(text: &str, id: &str) -> Step {
+pub(crate) fn kept(text: &str, id: &str) -> Step {
     Step::answer([Message::assistant(text)], Finish::stop().with_service_id(id))
 }
 
 /// A call of `look` from a service that keeps the history under an id.
-pub fn kept_call(id: &str) -> Step {
+pub(crate) fn kept_call(id: &str) -> Step {
     Step::answer([call_message([("look", "c1")])], Finish::stop().with_service_id(id))
 }
 
 /// A message in short: `user hi`, `assistant look#c1`, `tool c1=looked`.
-pub fn short(message: &Message) -> String {
+pub(crate) fn short(message: &Message) -> String {
     let role = format!("{:?}", message.role).to_lowercase();
     let parts = message.parts.iter().map(|part| match part {
         Part::Text(text) => text.text.clone(),
@@ -195,38 +195,38 @@ pub fn short(message: &Message) -> String {
     std::iter::once(role).chain(parts).collect::<Vec<_>>().join(" ")
 }
 
-pub fn shorts<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> Vec<String> {
+pub(crate) fn shorts<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> Vec<String> {
     messages.into_iter().map(|message| short(message)).collect()
 }
 
 /// Everything that is stored of the conversation.
-pub async fn stored(store: &Store) -> Vec<String> {
+pub(crate) async fn stored(store: &Store) -> Vec<String> {
     stored_of(store, &key()).await
 }
 
-pub async fn stored_of(store: &Store, key: &ConversationKey) -> Vec<String> {
+pub(crate) async fn stored_of(store: &Store, key: &ConversationKey) -> Vec<String> {
     store.inner().flush().await.unwrap();
     shorts(store.inner().load(key).await.unwrap().messages.iter())
 }
 
-pub async fn service_id(store: &Store) -> Option<String> {
+pub(crate) async fn service_id(store: &Store) -> Option<String> {
     let head = store.inner().head(&key()).await.unwrap();
     head.service_id.map(|id| id.to_string())
 }
 
 /// What the leaf was sent in one service call.
-pub fn seen(leaf: &ScriptedLeaf, call: usize) -> Vec<String> {
+pub(crate) fn seen(leaf: &ScriptedLeaf, call: usize) -> Vec<String> {
     shorts(leaf.requests()[call].messages.iter())
 }
 
 /// How many messages the conversation has, in the eyes of whoever holds the store now.
-pub fn count_now(store: &Store) -> usize {
+pub(crate) fn count_now(store: &Store) -> usize {
     let history = futures_util::FutureExt::now_or_never(store.inner().load(&key()));
     history.unwrap().unwrap().messages.len()
 }
 
 /// A step that notes how many messages are stored when the leaf is called.
-pub fn noting(store: &Store, counts: &Arc<Mutex<Vec<usize>>>, step: Step) -> Step {
+pub(crate) fn noting(store: &Store, counts: &Arc<Mutex<Vec<usize>>>, step: Step) -> Step {
     let (store, counts) = (store.clone(), counts.clone());
     Step::respond(move |_| {
         counts.lock().unwrap().push(count_now(&store));
@@ -235,12 +235,12 @@ pub fn noting(store: &Store, counts: &Arc<Mutex<Vec<usize>>>, step: Step) -> Ste
 }
 
 /// Everything logged by this thread while it lives.
-pub struct Logged {
+pub(crate) struct Logged {
     text: Arc<Mutex<Vec<u8>>>,
     _guard: tracing::subscriber::DefaultGuard,
 }
 
-pub fn logged() -> Logged {
+pub(crate) fn logged() -> Logged {
     #[derive(Clone)]
     struct Writer(Arc<Mutex<Vec<u8>>>);
     impl std::io::Write for Writer {
@@ -259,7 +259,7 @@ pub fn logged() -> Logged {
 }
 
 impl Logged {
-    pub fn lines(&self, what: &str) -> usize {
+    pub(crate) fn lines(&self, what: &str) -> usize {
         let text = self.text.lock().unwrap();
         String::from_utf8_lossy(&text).lines().filter(|line| line.contains(what)).count()
     }

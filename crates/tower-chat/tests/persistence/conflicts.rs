@@ -119,6 +119,23 @@ async fn with_a_service_id_no_history_is_loaded_and_only_what_is_new_is_sent() {
 }
 
 #[tokio::test]
+async fn messages_that_are_not_recorded_have_ids_of_their_own_all_the_same() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            for conflict in [CLEAR, RECORD] {
+                let store = store();
+                let leaf = ScriptedLeaf::new([kept_call("s1"), kept("there", "s1")]);
+                let client = with_conflict(&leaf, &store, mode, conflict);
+                let answer = send(&client, ask("where?", streamed)).await.unwrap();
+                let places: Vec<_> =
+                    answer.messages.iter().map(|message| message.id.unwrap().index).collect();
+                assert_eq!(places, [1, 2, 3], "{mode:?} {conflict:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_id_is_stored_after_every_call_and_outlives_the_failure_of_the_next() {
     for streamed in BOTH_WAYS {
         for conflict in [CLEAR, RECORD] {

@@ -1,8 +1,12 @@
 //! What the persistence layers promise, whole and streamed: who stores what, when, and what is in
 //! the store wherever a run stops.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+mod approvals;
 mod cancellation;
 mod common;
+mod concurrency;
 mod conflicts;
 mod matrix;
 mod per_run;

@@ -8,8 +8,8 @@ use tower::{
     timeout::TimeoutLayer,
 };
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistencePolicy,
-    StoreFailure, ToolLoop, Tools,
+    ConflictPolicy, PerRunPersistence, PerServiceCallPersistence, PersistenceError,
+    PersistencePolicy, StoreFailure, ToolLoop, Tools,
     core::{BoxError, ChatRequest, ChatResponse, Finish, MemoryStore, Message, ToolResult},
 };
 use tower_chat_testkit::{FaultyStore, Gate, ScriptedLeaf, Step};
@@ -303,6 +303,35 @@ async fn inputs_of_a_dropped_call_that_the_store_refused_are_submitted_with_its_
         assert_eq!(stored(&store).await, ["user hi", "assistant hello"], "{failure:?}");
         let saved = answer.finish.saved.unwrap();
         assert_eq!((saved.messages, saved.unsaved), (2, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_keeps_the_history_is_sent_the_inputs_again_by_a_retry() {
+    for clear in [true, false] {
+        for failing in [Step::hang as fn() -> Step, || Step::error("overloaded")] {
+            let store = store();
+            let leaf = ScriptedLeaf::new([
+                kept("hello", "s1"),
+                failing(),
+                kept_call("s1"),
+                failing(),
+                kept("there", "s1"),
+            ]);
+            let conflict = ConflictPolicy { warn: false, throw: false, clear };
+            let policy = policy().on_conflict(conflict);
+            let client = retrying(&leaf, &store, policy, tools(&Ran::default()));
+            send(&client, ask("hi", false)).await.unwrap();
+            send(&client, ask("where?", false)).await.unwrap();
+            for (call, shown) in ["user where?", "user where?", "tool c1=looked", "tool c1=looked"]
+                .iter()
+                .enumerate()
+            {
+                assert_eq!(seen(&leaf, call + 1), [*shown]);
+            }
+            let recorded = if clear { 0 } else { 6 };
+            assert_eq!(stored(&store).await.len(), recorded);
+        }
     }
 }
 

@@ -185,7 +185,7 @@ async fn a_long_result_is_stored_cut_and_seen_whole_by_its_own_run() {
         let long = "é".repeat(100);
         let shop = shop(mode, policy, two_turns(), &long);
         shop.ask("hi").await;
-        assert_eq!(shop.shown(), [long.clone()]);
+        assert_eq!(shop.shown(), std::slice::from_ref(&long));
         let stored = shop.stored().await.remove(0);
         assert!(stored.len() <= 20 && stored.ends_with("[truncated]"), "{mode:?} {stored}");
         shop.ask("and now?").await;

@@ -22,7 +22,6 @@ pub(crate) fn expected_export(messages: &Value) -> Option<Value> {
     let last_answer = messages.iter().rposition(|message| is(message, "assistant"))?;
     let end = match first_input {
         Some(first) if first < last_answer => last_answer + 1,
-        Some(first) if first == 0 => return None,
         Some(first) => first,
         None => messages.len(),
     };

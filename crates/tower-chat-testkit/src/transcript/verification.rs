@@ -1,0 +1,90 @@
+//! Compares the requests of a conversation with its recording, each from where the last one ended.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tower_chat_core::{Message, Messages};
+use tower_chat_wire::openai_chat::{Audience, render_message};
+
+use super::{
+    comparison::differences, divergence::Difference, recording::RecordedMessage, shown::Shown,
+};
+
+/// What is known of a conversation's requests so far.
+///
+/// Most of a request was in the one before it. What agreed there and is the same message still is
+/// not looked at again, so that a conversation costs what its length is, and not the square of it.
+#[derive(Default)]
+pub(super) struct Verification {
+    shown: Shown,
+    /// How many recorded messages are in `shown`.
+    told: usize,
+    /// The messages of the last request, each with the place in `found` where its JSON ends.
+    sent: Vec<(Arc<Message>, usize)>,
+    found: Vec<Value>,
+    /// How many at the beginning of `found` are as recorded.
+    agreed: usize,
+}
+
+impl Verification {
+    /// Every difference between the messages of a request and what it must carry: the recording up
+    /// to an answer.
+    pub(super) fn check(
+        &mut self,
+        recorded: &[RecordedMessage],
+        answer: usize,
+        sent: &Messages,
+    ) -> Vec<(usize, Difference)> {
+        // A round never goes on behind the next answer, so what was told stays as it is.
+        self.shown.extend(recorded.get(self.told..answer).unwrap_or_default());
+        self.told = answer;
+        let is_same = |(message, (last, _)): &(&Arc<Message>, &(Arc<Message>, usize))| {
+            Arc::ptr_eq(message, last) || *message == last
+        };
+        let known = sent.iter().zip(&self.sent).take_while(is_same).count();
+        self.sent.truncate(known);
+        self.found.truncate(self.sent.last().map_or(0, |(_, end)| *end));
+        let from = self.agreed.min(self.found.len());
+        for message in sent.iter_from(known) {
+            let json = render_message(message, Audience::Transcript);
+            self.found.extend(json.iter().map(|json| json.parse().unwrap_or(Value::Null)));
+            self.sent.push((message.clone(), self.found.len()));
+        }
+        let differences = differences(self.shown.messages(), &self.found, from);
+        let end = self.found.len();
+        self.agreed = differences.first().map_or(end, |(at, _)| end.min(*at));
+        differences
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::Recording, *};
+
+    #[test]
+    fn what_changes_after_it_agreed_is_found_and_what_changes_back_agrees_again() {
+        let turn = r#"{"role":"user","content":"go"},{"role":"assistant","content":"done"}"#;
+        let json = format!(r#"{{"id":"x","messages":[{turn},{turn},{turn},{turn}]}}"#);
+        let recording = Recording::read(&json).unwrap();
+        let sent = |upto: usize| -> Messages {
+            recording.messages()[..upto].iter().map(|recorded| recorded.message.clone()).collect()
+        };
+        let altered = |upto: usize| -> Messages {
+            let mut messages: Vec<_> = sent(upto).iter().cloned().collect();
+            messages[1] = Message::assistant("gone").into();
+            messages.into_iter().collect()
+        };
+        let mut verification = Verification::default();
+        let mut places = |answer: usize, sent: &Messages| -> Vec<usize> {
+            let found = verification.check(recording.messages(), answer, sent);
+            found.into_iter().map(|(at, _)| at).collect()
+        };
+        assert!(places(1, &sent(1)).is_empty());
+        assert!(places(3, &sent(3)).is_empty());
+        assert_eq!(places(5, &altered(5)), [1]);
+        assert_eq!(places(5, &altered(5)), [1], "it is no less wrong the second time");
+        assert!(places(7, &sent(7)).is_empty());
+        assert_eq!(places(7, &sent(5)), [5, 6]);
+        assert_eq!(places(7, &altered(7)), [1]);
+    }
+}

@@ -1,0 +1,188 @@
+//! The layers under tower's own: bounded, buffered, boxed, and many conversations at once.
+
+use std::time::Duration;
+
+use tower::{
+    BoxError, Layer, ServiceBuilder, ServiceExt, buffer::BufferLayer, limit::ConcurrencyLimitLayer,
+};
+use tower_chat::{
+    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolLoop, Tools,
+    core::{ChatRequest, ChatResponse, ConversationKey},
+    tool::{ToolOutput, tool_fn},
+};
+use tower_chat_testkit::{ScriptedLeaf, Step};
+
+use crate::common::*;
+
+/// Fails a test that would otherwise hang for ever.
+async fn in_time<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(3600), future).await.expect("no deadlock")
+}
+
+/// A model that calls `look` once a run.
+fn one_round_each(runs: usize) -> ScriptedLeaf {
+    let by_request = || {
+        Step::respond(|request| match request.messages.last().unwrap().results().next() {
+            Some(_) => Step::text("there"),
+            None => calls([("look", "c1")]),
+        })
+    };
+    ScriptedLeaf::new((0..2 * runs).map(|_| by_request()))
+}
+
+const WHOLE_RUN: [&str; 4] =
+    ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+
+fn layered(leaf: Client, store: &Store, mode: PersistenceMode) -> Client {
+    stack(leaf, store, mode, policy(), tools(&Ran::default()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_concurrency_limit_of_one_at_any_place() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let (store, leaf) = (store(), one_round_each(1));
+            let limit = ConcurrencyLimitLayer::new(1);
+            let client = boxed(ServiceBuilder::new().layer(limit.clone()).service(layered(
+                boxed(limit.layer(leaf.clone())),
+                &store,
+                mode,
+            )));
+            in_time(send(&client, ask("where?", streamed))).await.unwrap();
+            assert_eq!(stored(&store).await, WHOLE_RUN);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_buffer_at_any_place() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let (store, leaf) = (store(), one_round_each(1));
+            let below = BufferLayer::<ChatRequest>::new(1).layer(boxed(leaf.clone()));
+            let whole = layered(boxed(below), &store, mode);
+            let above = BufferLayer::<ChatRequest>::new(1).layer(whole);
+            in_time(send(&boxed(above), ask("where?", streamed))).await.unwrap();
+            assert_eq!(stored(&store).await, WHOLE_RUN);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_may_use_the_same_bounded_client_in_a_conversation_of_its_own() {
+    for mode in BOTH_MODES {
+        let store = store();
+        let leaf = ScriptedLeaf::new([
+            calls([("delegate", "c1")]),
+            Step::text("nested"),
+            Step::text("done"),
+        ]);
+        let bounded = boxed(ConcurrencyLimitLayer::new(1).layer(leaf.clone()));
+        let nested = layered(bounded.clone(), &store, mode);
+        let delegate = tool_fn(definition("delegate"), move |context| {
+            let nested = nested.clone();
+            async move {
+                let key = ConversationKey::new("alice", "sub");
+                let request = context.nest(ChatRequest::user("sub").in_conversation(key));
+                Ok(ToolOutput::from(send(&nested, request).await?.text()))
+            }
+        });
+        let client = stack(bounded, &store, mode, policy(), Tools::new().with(delegate));
+        in_time(send(&client, ask("go", false))).await.unwrap();
+        assert_eq!(stored(&store).await.len(), 4);
+    }
+}
+
+#[tokio::test]
+async fn layers_stack_in_a_service_builder_and_can_be_boxed_and_cloned() {
+    for streamed in BOTH_WAYS {
+        let (store, leaf) = (store(), one_round_each(2));
+        let client = ServiceBuilder::new()
+            .boxed_clone()
+            .layer(PerRunPersistence::new(store.clone()).mode(PerServiceCall))
+            .layer(ToolLoop::new(tools(&Ran::default())))
+            .layer(PerServiceCallPersistence::new(store.clone()))
+            .service(leaf);
+        fn is_usable<S>(_: &S)
+        where
+            S: tower::Service<ChatRequest, Response = ChatResponse, Error = BoxError>
+                + Clone
+                + Send
+                + 'static,
+        {
+        }
+        is_usable(&client);
+        for _ in 0..2 {
+            let response = client.clone().oneshot(ask("where?", streamed)).await.unwrap();
+            response.collect().await.unwrap();
+        }
+        assert_eq!(stored(&store).await, WHOLE_RUN.repeat(2));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_conversations_at_once_keep_to_themselves() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            const CONVERSATIONS: usize = 50;
+            let (store, leaf) = (store(), one_round_each(2 * CONVERSATIONS));
+            let client = agent(&leaf, &store, mode);
+            let key = |number| ConversationKey::new("tenant", format!("c{number}"));
+            let runs = (0..CONVERSATIONS).map(|number| {
+                let client = client.clone();
+                tokio::spawn(async move {
+                    for text in ["where?", "and now?"] {
+                        let text = format!("{number} {text}");
+                        let request = ChatRequest::user(text).in_conversation(key(number));
+                        let request = if streamed { request.streamed() } else { request };
+                        send(&client, request).await.unwrap();
+                    }
+                })
+            });
+            for run in runs.collect::<Vec<_>>() {
+                run.await.unwrap();
+            }
+            for number in 0..CONVERSATIONS {
+                let messages = stored_of(&store, &key(number)).await;
+                assert_eq!(messages.len(), 8);
+                assert_eq!(messages[0], format!("user {number} where?"));
+                assert_eq!(messages[4], format!("user {number} and now?"));
+            }
+            assert_eq!(leaf.remaining(), 0);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_many_runs_at_once_on_one_conversation_each_is_stored_whole_or_refused() {
+    for mode in BOTH_MODES {
+        let (store, leaf) = (store(), one_round_each(20));
+        let client = agent(&leaf, &store, mode);
+        let runs: Vec<_> = (0..20)
+            .map(|_| {
+                let client = client.clone();
+                tokio::spawn(async move { send(&client, ask("where?", false)).await })
+            })
+            .collect();
+        let mut done = 0;
+        for run in runs {
+            match run.await.unwrap() {
+                Ok(_) => done += 1,
+                Err(error) => {
+                    let error = refused(Err(error));
+                    let tower_chat::PersistenceError::NotStored(not_stored) = error else {
+                        panic!("{error:?}")
+                    };
+                    assert!(not_stored.conflict().is_some());
+                }
+            }
+        }
+        assert!(done >= 1);
+        let messages = stored(&store).await;
+        if mode == PerRun {
+            assert_eq!(messages, WHOLE_RUN.repeat(done));
+        }
+        let answers = messages.iter().filter(|message| *message == "assistant there").count();
+        assert_eq!(answers, done);
+    }
+}
