@@ -41,22 +41,26 @@ pub(super) fn compact(
     uncited: &Uncited,
 ) -> Option<String> {
     let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
-    let numbers: Option<Vec<u64>> =
-        items.iter().map(|item| number_of(item.get(), number_key)).collect();
-    let numbers = numbers.filter(|numbers| !numbers.is_empty())?;
-    if cited.is_empty() {
-        return match uncited {
-            Uncited::LeaveAlone => None,
-            Uncited::Replace(sentence) => (sentence != text).then(|| sentence.clone()),
-        };
+    let mut compacted = String::with_capacity(text.len());
+    let mut kept = 0;
+    for item in &items {
+        if cited.contains(&number_of(item.get(), number_key)?) {
+            compacted.push(if kept == 0 { '[' } else { ',' });
+            compacted.push_str(item.get());
+            kept += 1;
+        }
     }
-    let kept: Vec<&str> = items
-        .iter()
-        .zip(numbers)
-        .filter(|(_, number)| cited.contains(number))
-        .map(|(item, _)| item.get())
-        .collect();
-    (kept.len() < items.len()).then(|| format!("[{}]", kept.join(",")))
+    match (cited.is_empty(), uncited) {
+        _ if kept == items.len() => None,
+        (true, Uncited::LeaveAlone) => None,
+        (true, Uncited::Replace(sentence)) => (sentence != text).then(|| sentence.clone()),
+        (false, _) if kept == 0 => Some("[]".to_owned()),
+        (false, _) => {
+            compacted.push(']');
+            compacted.shrink_to_fit();
+            Some(compacted)
+        }
+    }
 }
 
 /// The number of an item: a JSON integer from 0 on, under this key of an object. Of a key that
