@@ -156,13 +156,10 @@ impl Import {
     }
 
     /// Puts results next to the calls they answer: first those of the row or step itself, which
-    /// begins at the entry `own`, or of the message right before it.
+    /// begins at the entry `own`, else an earlier one that they name.
     fn push_results(&mut self, results: impl IntoIterator<Item = AggregateResult>, own: usize) {
         for result in results.into_iter().map(ToolResult::from) {
-            let asks = |entry: &Entry| !entry.calls.is_empty();
-            let has_own = self.entries.iter().skip(own).any(asks);
-            let nearest = if has_own { own } else { self.entries.len().saturating_sub(1) };
-            let mut near = self.entries.iter().enumerate().skip(nearest);
+            let mut near = self.entries.iter().enumerate().skip(own);
             let found = near.find_map(|(index, entry)| match entry.answers(&result) {
                 Answers::Call(call) => Some((index, Some(call))),
                 Answers::Again => Some((index, None)),

@@ -211,7 +211,9 @@ fn lists_beside_the_steps_add_only_what_the_steps_do_not_have() {
         .result(result("1"))
         .result(result("2"))
         .result(result("3"));
-    assert_eq!(valid([row.text("done")]), r#"a:c(1) T:r(1) a:c(2) T:r(2) a:c(3) T:r(3) a:"done""#);
+    let row = row.text("done");
+    assert_eq!(whole([row.clone()]), r#"a:c(1) T:r(1) a:c(2) T:r(2) a:c(3) T:r(3) a:"done""#);
+    assert_eq!(valid([row.clone()]), whole([row]));
 }
 
 /// B 3.12
