@@ -91,7 +91,9 @@ fn a_repeated_result_answers_once() {
     let mut other = result("1");
     other.content = "other".into();
     let row = row().text("done").call(call("1")).result(result("1")).result(result("1"));
-    assert_eq!(valid([row.result(other)]), r#"a:c(1) T:r(1) a:"done""#);
+    let row = row.result(other);
+    assert_eq!(valid([row.clone()]), r#"a:c(1) T:r(1) a:"done""#);
+    assert_eq!(whole([row]), r#"a:c(1) T:r(1)+r(1) a:"done""#, "what differs is kept");
 }
 
 /// B 3.6
@@ -144,6 +146,18 @@ fn an_id_that_comes_back_in_a_later_row_keeps_its_own_result() {
     let results: Vec<String> =
         messages.iter().flat_map(|message| message.results()).map(ToolResult::text).collect();
     assert_eq!(results, ["of 1", "of 2"]);
+}
+
+#[test]
+fn a_late_result_answers_the_call_that_has_none() {
+    let rows = [
+        row().call(call("x")),
+        user("u"),
+        row().call(call("x")).result(result("x")),
+        AggregateRow::new(Role::Tool).result(AggregateResult::new("x", "late")),
+    ];
+    assert_eq!(valid(rows.clone()), r#"a:c(x) T:r(x) u:"u" a:c(x) T:r(x)"#);
+    assert_eq!(messages_of_rows(rows).unwrap()[1].results().next().unwrap().text(), "late");
 }
 
 /// B 3.9, 0.52
