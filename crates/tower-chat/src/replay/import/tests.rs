@@ -230,6 +230,18 @@ fn lists_beside_the_steps_add_only_what_the_steps_do_not_have() {
     assert_eq!(valid([row.clone()]), whole([row]));
 }
 
+#[test]
+fn results_beside_the_steps_answer_them_in_their_order() {
+    let step = || AggregateStep::new("", [call("x")], []);
+    let answer = |text: &str| AggregateResult::new("x", text);
+    let row = row().step(step()).step(step()).result(answer("a")).result(answer("b"));
+    let messages = messages_of_rows([row]).unwrap();
+    let results: Vec<String> =
+        messages.iter().flat_map(Message::results).map(ToolResult::text).collect();
+    assert_eq!(sketch(&messages), "a:c(x) T:r(x) a:c(x) T:r(x)");
+    assert_eq!(results, ["a", "b"]);
+}
+
 /// B 3.12
 #[test]
 fn the_failed_flag_is_kept_and_its_absence_means_success() {
