@@ -78,6 +78,13 @@ impl Message {
         Self::new(Role::Tool, results.into_iter().map(Part::ToolResult).collect())
     }
 
+    /// The same message with other parts. Its own are not copied.
+    #[must_use]
+    pub fn with_parts(&self, parts: Vec<Part>) -> Self {
+        let Self { role, parts: _, author, id, metadata } = self;
+        Self { role: *role, parts, author: author.clone(), id: *id, metadata: metadata.clone() }
+    }
+
     /// The text of all text parts, joined without a separator.
     pub fn text(&self) -> String {
         self.parts.iter().filter_map(Part::as_text).collect()

@@ -212,6 +212,15 @@ impl ToolResult {
         Self { is_error: true, ..Self::new(call_id, text) }
     }
 
+    /// The same result with other content, and without the provider's item, which holds what
+    /// was there before.
+    #[must_use]
+    pub fn with_content(&self, content: Vec<Part>) -> Self {
+        let Self { call_id, name, content: _, is_error, native: _ } = self;
+        let (call_id, name) = (call_id.clone(), name.clone());
+        Self { call_id, name, content, is_error: *is_error, native: None }
+    }
+
     /// The text of all text parts of the content.
     pub fn text(&self) -> String {
         self.content.iter().filter_map(Part::as_text).collect()

@@ -201,13 +201,16 @@ fn assert_nothing_new(before: &Messages, after: &Messages, policy_says: &[&str],
 }
 
 fn texts(message: &Message) -> Vec<&str> {
-    let of_part = |part| match part {
-        &Part::Text(ref text) => vec![text.text.as_str()],
+    message.parts.iter().flat_map(texts_of).collect()
+}
+
+fn texts_of(part: &Part) -> Vec<&str> {
+    match part {
+        Part::Text(text) => vec![text.text.as_str()],
         Part::ToolCall(call) => vec![call.name.as_str(), call.arguments.as_str()],
         Part::ToolResult(result) => result.content.iter().filter_map(Part::as_text).collect(),
         _ => Vec::new(),
-    };
-    message.parts.iter().flat_map(of_part).collect()
+    }
 }
 
 fn assert_shared(before: &Messages, after: &Messages, seed: u64) {

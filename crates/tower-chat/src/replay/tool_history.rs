@@ -54,9 +54,10 @@ fn said(message: &Message) -> Option<Message> {
     if message.role == Role::Tool {
         return None;
     }
-    let mut said = message.clone();
-    said.parts.retain(|part| !is_of_tools(part));
-    drop_trailing_reasoning(&mut said.parts);
+    let mut parts: Vec<Part> =
+        message.parts.iter().filter(|part| !is_of_tools(part)).cloned().collect();
+    drop_trailing_reasoning(&mut parts);
+    let said = message.with_parts(parts);
     has_content(&said).then_some(said)
 }
 

@@ -52,7 +52,6 @@ impl Truncation {
             return false;
         };
         let marker = Self::MARKER.get(..limit).unwrap_or(Self::MARKER);
-        strip_marker(result);
         cut(&mut result.content, limit - marker.len(), marker);
         result.native = None;
         true
@@ -87,21 +86,8 @@ fn text_len(result: &ToolResult) -> usize {
     result.content.iter().filter_map(Part::as_text).map(str::len).sum()
 }
 
-/// Takes the marker off a result that was cut before, so that no second one follows it.
-fn strip_marker(result: &mut ToolResult) {
-    let last = result.content.iter_mut().rev().find_map(|part| match part {
-        Part::Text(text) => Some(&mut text.text),
-        _ => None,
-    });
-    if let Some(text) = last
-        && let Some(rest) = text.strip_suffix(Truncation::MARKER)
-    {
-        text.truncate(rest.len());
-    }
-}
-
-/// Keeps `limit` bytes of text and puts the marker after them; the text is longer than that, but
-/// for a marker that was taken off.
+/// Keeps `limit` bytes of text and puts the marker after them. A marker from before is cut off,
+/// as the limit leaves room for one and the text is longer.
 fn cut(content: &mut Vec<Part>, limit: usize, marker: &str) {
     let mut left = limit;
     let mut is_cut = false;
@@ -119,9 +105,6 @@ fn cut(content: &mut Vec<Part>, limit: usize, marker: &str) {
         *part = Part::text(format!("{}{marker}", text.text.get(..at).unwrap_or_default()));
         true
     });
-    if !is_cut {
-        content.push(Part::text(marker));
-    }
 }
 
 #[cfg(test)]

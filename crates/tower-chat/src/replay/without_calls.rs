@@ -71,16 +71,16 @@ fn asked_calls(message: &Message, position: usize, going: &[bool]) -> Vec<AskedC
 }
 
 fn without_going(message: &Message, going: &[bool]) -> Option<Message> {
-    let mut rest = message.clone();
     let mut going = going.iter();
-    rest.parts.retain(|part| owed_call(part).is_none() || going.next() != Some(&true));
-    drop_trailing_reasoning(&mut rest.parts);
+    let stays = |part: &&Part| owed_call(part).is_none() || going.next() != Some(&true);
+    let mut parts: Vec<Part> = message.parts.iter().filter(stays).cloned().collect();
+    drop_trailing_reasoning(&mut parts);
+    let rest = message.with_parts(parts);
     has_content(&rest).then_some(rest)
 }
 
 fn push_results(edited: &mut Edited<'_>, message: &Arc<Message>, calls: &mut [AskedCall]) {
-    let mut rest = (**message).clone();
-    rest.parts.retain(|part| {
+    let stays = |part: &&Part| {
         let Part::ToolResult(result) = part else { return true };
         let asked = calls.iter().map(|asked| Asked {
             call: &asked.call,
@@ -95,10 +95,11 @@ fn push_results(edited: &mut Edited<'_>, message: &Arc<Message>, calls: &mut [As
             Answers::Again => false,
             Answers::Nothing => true,
         }
-    });
-    match rest.parts.len() {
+    };
+    let rest: Vec<Part> = message.parts.iter().filter(stays).cloned().collect();
+    match rest.len() {
         0 => edited.replace(None),
         left if left == message.parts.len() => edited.keep(message),
-        _ => edited.replace(Some(rest)),
+        _ => edited.replace(Some(message.with_parts(rest))),
     }
 }

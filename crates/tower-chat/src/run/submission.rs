@@ -111,17 +111,33 @@ impl Drop for Submission {
         if let Some(outcome) = (&mut pending.ticket).now_or_never() {
             return outcome.err().map_or((), |error| log_lost(pending.failed(error)));
         }
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => {
-                let watched = Self(Some(pending));
-                runtime.spawn(async move { log_lost(watched.outcome().await) });
-            }
-            // No one can wait here. The outbox submits them again; what is durable by then is
-            // recognised by its write id.
-            Err(_) if pending.policy == StoreFailure::Continue => {
-                let _ = pending.store.handle().keep_unsaved(&pending.writes);
-            }
-            Err(_) => {}
+        let watch = Watch(Some(pending));
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(watch.outcome());
+        }
+    }
+}
+
+/// Waits for the outcome of writes that nobody else waits for any more.
+struct Watch(Option<Pending>);
+
+impl Watch {
+    async fn outcome(mut self) {
+        let Some(pending) = &mut self.0 else { return };
+        let outcome = (&mut pending.ticket).await;
+        if let (Some(pending), Err(error)) = (self.0.take(), outcome) {
+            log_lost(pending.failed(error));
+        }
+    }
+}
+
+impl Drop for Watch {
+    /// There is no runtime, or it is shutting down: no one can wait. The outbox submits the writes
+    /// again; what is durable by then is recognised by its write id.
+    fn drop(&mut self) {
+        let Some(pending) = self.0.take() else { return };
+        if pending.policy == StoreFailure::Continue {
+            let _ = pending.store.handle().keep_unsaved(&pending.writes);
         }
     }
 }

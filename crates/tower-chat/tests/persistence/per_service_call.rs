@@ -226,6 +226,38 @@ async fn the_append_is_done_before_the_caller_sees_the_last_update() {
 }
 
 #[tokio::test]
+async fn no_message_of_a_call_is_shown_before_the_call_is_durable() {
+    for alone in [false, true] {
+        let store = store();
+        let several = [Message::assistant("let me look"), call_message([("look", "c1")])];
+        let leaf = ScriptedLeaf::new([
+            Step::answer(several, tower_chat::core::Finish::stop()),
+            Step::text("there"),
+        ]);
+        let client = match alone {
+            true => boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf)),
+            false => agent(&leaf, &store, PerServiceCall),
+        };
+        store.hold_appends();
+        let mut response = head(&client, ask("where?", true)).await.unwrap();
+        loop {
+            tokio::select! {
+                biased;
+                update = response.next() => {
+                    let update = update.unwrap().unwrap();
+                    assert!(!matches!(update, ChatUpdate::Message(_)), "{update:?}");
+                }
+                () = store.holding(1) => break,
+            }
+        }
+        assert!(futures_util::FutureExt::now_or_never(response.next()).is_none());
+        store.release_appends();
+        let messages = response.collect().await.unwrap().messages;
+        assert_eq!(shorts(&messages)[..2], ["assistant let me look", "assistant look#c1"]);
+    }
+}
+
+#[tokio::test]
 async fn a_whole_answer_waits_until_it_is_durable() {
     for mode in BOTH_MODES {
         let store = store();

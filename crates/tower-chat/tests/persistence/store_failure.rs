@@ -266,6 +266,35 @@ async fn a_failure_is_noticed_although_the_caller_has_gone() {
     }
 }
 
+#[test]
+fn a_runtime_that_shuts_down_during_a_write_leaves_what_is_open_in_the_outbox() {
+    for failure in [StoreFailure::Continue, StoreFailure::FailCall] {
+        for mode in BOTH_MODES {
+            let store = store();
+            let leaf = ScriptedLeaf::new([Step::text("hello")]);
+            let policy = policy().on_store_failure(failure);
+            let client = stack(leaf, &store, mode, policy, tools(&Ran::default()));
+            store.hold_appends();
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.spawn(async move { send(&client, ask("hi", false)).await });
+            runtime.block_on(store.holding(1));
+            drop(runtime);
+            let waiting = store.handle().unsaved(&key());
+            assert_eq!(waiting.len(), usize::from(failure == StoreFailure::Continue), "{mode:?}");
+
+            store.release_appends();
+            let leaf = ScriptedLeaf::new([Step::text("there")]);
+            let client = agent(&leaf, &store, mode);
+            let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+            runtime.block_on(async {
+                send(&client, ask("where?", false)).await.unwrap();
+                let all = ["user hi", "assistant hello", "user where?", "assistant there"];
+                assert_eq!(stored(&store).await, all, "{failure:?} {mode:?}");
+            });
+        }
+    }
+}
+
 /// Lets tasks that are ready run.
 async fn settle() {
     for _ in 0..20 {

@@ -207,30 +207,25 @@ impl Citations {
         if message.role != Role::Tool {
             return None;
         }
-        let mut changes = Vec::new();
-        for (index, part) in message.parts.iter().enumerate() {
-            let Part::ToolResult(result) = part else { continue };
-            for (place, part) in result.content.iter().enumerate() {
-                let text = part.as_text().filter(|text| looks_like_sources(text));
-                let compacted =
-                    text.and_then(|text| compact(text, &self.number_key, cited, &self.uncited));
-                changes.extend(compacted.map(|text| (index, place, text)));
-            }
-        }
-        if changes.is_empty() {
-            return None;
-        }
-        let mut message = message.clone();
-        for (index, place, text) in changes {
-            let Some(Part::ToolResult(result)) = message.parts.get_mut(index) else { continue };
-            // The provider's items still hold what is left out.
-            result.native = None;
-            if let Some(part) = result.content.get_mut(place) {
-                *part = Part::text(text);
-            }
-        }
-        Some(message)
+        let changed = changed(&message.parts, |part| {
+            let Part::ToolResult(result) = part else { return None };
+            let content = changed(&result.content, |part| {
+                let text = part.as_text().filter(|text| looks_like_sources(text))?;
+                compact(text, &self.number_key, cited, &self.uncited).map(Part::text)
+            });
+            content.map(|content| result.with_content(content).into())
+        });
+        changed.map(|parts| message.with_parts(parts))
     }
+}
+
+/// The parts, with some of them changed, if any is.
+fn changed(parts: &[Part], change: impl Fn(&Part) -> Option<Part>) -> Option<Vec<Part>> {
+    let changes: Vec<Option<Part>> = parts.iter().map(change).collect();
+    changes.iter().any(Option::is_some).then(|| {
+        let changes = changes.into_iter().zip(parts);
+        changes.map(|(change, part)| change.unwrap_or_else(|| part.clone())).collect()
+    })
 }
 
 fn texts(message: &Message) -> impl Iterator<Item = &str> {

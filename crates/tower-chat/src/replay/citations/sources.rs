@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
-use serde::{
-    Deserializer,
-    de::{self, DeserializeSeed, IgnoredAny},
-};
+use serde::{Deserializer, de};
 use serde_json::{Map, Value, value::RawValue};
 
 use super::Uncited;
@@ -44,73 +41,98 @@ pub(super) fn compact(
     uncited: &Uncited,
 ) -> Option<String> {
     let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
-    let numbers: Option<Vec<u64>> =
-        items.iter().map(|item| number_of(item.get(), number_key)).collect();
-    let numbers = numbers.filter(|numbers| !numbers.is_empty())?;
-    if cited.is_empty() {
-        return match uncited {
-            Uncited::LeaveAlone => None,
-            Uncited::Replace(sentence) => (sentence != text).then(|| sentence.clone()),
-        };
-    }
-    let kept: Vec<&str> = items
-        .iter()
-        .zip(numbers)
-        .filter(|(_, number)| cited.contains(number))
-        .map(|(item, _)| item.get())
-        .collect();
-    (kept.len() < items.len()).then(|| format!("[{}]", kept.join(",")))
-}
-
-/// The number of an item: a JSON integer from 0 on, under this key of an object.
-pub(super) fn number_of(item: &str, key: &str) -> Option<u64> {
-    serde_json::Deserializer::from_str(item).deserialize_map(NumberUnder(key)).ok()?
-}
-
-/// Reads an object for the number under one key.
-struct NumberUnder<'k>(&'k str);
-
-impl<'de> de::Visitor<'de> for NumberUnder<'_> {
-    type Value = Option<u64>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Option<u64>, A::Error> {
-        let mut number = None;
-        while let Some(is_number) = map.next_key_seed(IsKey(self.0))? {
-            if is_number {
-                let raw: &RawValue = map.next_value()?;
-                number = raw.get().parse().ok();
-            } else {
-                map.next_value::<IgnoredAny>()?;
-            }
+    let mut compacted = String::with_capacity(text.len());
+    let mut kept = 0;
+    for item in &items {
+        if cited.contains(&number_of(item.get(), number_key)?) {
+            compacted.push(if kept == 0 { '[' } else { ',' });
+            compacted.push_str(item.get());
+            kept += 1;
         }
-        Ok(number)
+    }
+    match (cited.is_empty(), uncited) {
+        _ if kept == items.len() => None,
+        (true, Uncited::LeaveAlone) => None,
+        (true, Uncited::Replace(sentence)) => (sentence != text).then(|| sentence.clone()),
+        (false, _) if kept == 0 => Some("[]".to_owned()),
+        (false, _) => {
+            compacted.push(']');
+            compacted.shrink_to_fit();
+            Some(compacted)
+        }
     }
 }
 
-/// Compares a key without copying it.
-struct IsKey<'k>(&'k str);
+/// The number of an item: a JSON integer from 0 on, under this key of an object. Of a key that
+/// comes twice the first one counts.
+///
+/// The item has been found to be JSON before, so its keys are looked at up to this one and no
+/// further; this is the inner loop of compaction.
+pub(super) fn number_of(item: &str, key: &str) -> Option<u64> {
+    let mut rest = item.strip_prefix('{')?.trim_start();
+    while rest.starts_with('"') {
+        let (name, after) = split_value(rest)?;
+        let (value, after) = split_value(after.trim_start().strip_prefix(':')?.trim_start())?;
+        if is_text(name, key) {
+            return value.parse().ok();
+        }
+        rest = after.trim_start().strip_prefix(',')?.trim_start();
+    }
+    None
+}
 
-impl<'de> DeserializeSeed<'de> for IsKey<'_> {
-    type Value = bool;
+/// A JSON value at the beginning of a text, and what follows it.
+fn split_value(text: &str) -> Option<(&str, &str)> {
+    let end = match text.as_bytes().first()? {
+        b'"' => 1 + end_of_string(text.get(1..)?)?,
+        b'{' | b'[' => end_of_nested(text)?,
+        _ => text.bytes().position(ends_scalar).unwrap_or(text.len()),
+    };
+    text.split_at_checked(end)
+}
 
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<bool, D::Error> {
-        deserializer.deserialize_str(self)
+fn ends_scalar(byte: u8) -> bool {
+    matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r')
+}
+
+/// Where the string ends inside of which the text begins, its quote included.
+fn end_of_string(text: &str) -> Option<usize> {
+    let mut from = 0;
+    loop {
+        let (inside, _) = text.get(from..)?.split_once('"')?;
+        from += inside.len() + 1;
+        let escapes = inside.bytes().rev().take_while(|&byte| byte == b'\\').count();
+        if escapes % 2 == 0 {
+            return Some(from);
+        }
     }
 }
 
-impl de::Visitor<'_> for IsKey<'_> {
-    type Value = bool;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
+/// Where the object or array ends with which the text begins.
+fn end_of_nested(text: &str) -> Option<usize> {
+    let mut depth = 0_usize;
+    let mut from = 0;
+    loop {
+        let byte = text.as_bytes().get(from)?;
+        from += 1;
+        match byte {
+            b'"' => from += end_of_string(text.get(from..)?)?,
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.checked_sub(1)?,
+            _ => continue,
+        }
+        if depth == 0 {
+            return Some(from);
+        }
     }
+}
 
-    fn visit_str<E: de::Error>(self, key: &str) -> Result<bool, E> {
-        Ok(key == self.0)
+/// Whether a JSON string holds this text.
+fn is_text(json: &str, text: &str) -> bool {
+    let inside = json.strip_prefix('"').and_then(|json| json.strip_suffix('"'));
+    match inside {
+        Some(inside) if !inside.contains('\\') => inside == text,
+        _ => serde_json::from_str::<String>(json).is_ok_and(|held| held == text),
     }
 }
 
@@ -136,5 +158,71 @@ impl<'t> de::Visitor<'t> for Gather<'_, 't> {
             self.0.push(item.get());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::generated::Numbers;
+
+    /// What a whole reader of JSON finds, among members of which the first of a key counts.
+    fn number_in_value(members: &[String], key: &str) -> Option<u64> {
+        let read = |member: &String| -> Map<String, Value> {
+            serde_json::from_str(&format!("{{{member}}}")).unwrap()
+        };
+        members.iter().find_map(|member| read(member).remove(key))?.as_u64()
+    }
+
+    #[test]
+    fn a_number_is_found_among_values_of_every_kind() {
+        let values = [
+            "0",
+            "7",
+            "-1",
+            "1.0",
+            "1e3",
+            "18446744073709551615",
+            "18446744073709551616",
+            "true",
+            "null",
+            "\"\"",
+            "\"7\"",
+            r#""a\"b\\""#,
+            r#""\\\\""#,
+            r#""{[,:""#,
+            "[]",
+            "{}",
+            "[[1],{}]",
+            r#"{"n": 3}"#,
+            r#"{"a": "}\"]", "b": [ "{" ]}"#,
+            "\"日本\"",
+            r#"[ 1 , "]" ]"#,
+        ];
+        let keys = [r#""n""#, r#""\u006e""#, r#""m""#, r#""""#, r#""n\"""#, r#""n ""#, r#""日""#];
+        let mut found = 0;
+        for seed in 0..5000 {
+            let mut numbers = Numbers::of(seed);
+            let space = |numbers: &mut Numbers| ["", "", " ", "\n\t "][numbers.below(4)];
+            let member = |numbers: &mut Numbers| {
+                let (key, value) = (keys[numbers.below(7)], values[numbers.below(values.len())]);
+                let spaces: Vec<&str> = (0..4).map(|_| space(numbers)).collect();
+                format!("{}{key}{}:{}{value}{}", spaces[0], spaces[1], spaces[2], spaces[3])
+            };
+            let members: Vec<String> =
+                (0..numbers.below(5)).map(|_| member(&mut numbers)).collect();
+            let item = format!("{{{}}}", members.join(","));
+            let number = number_of(&item, "n");
+            assert_eq!(number, number_in_value(&members, "n"), "{item}");
+            found += usize::from(number.is_some());
+        }
+        assert!(found > 100);
+    }
+
+    #[test]
+    fn what_is_no_object_has_no_number() {
+        for item in ["7", "\"n\"", "[]", "null", r#"[{"n": 1}]"#] {
+            assert_eq!(number_of(item, "n"), None);
+        }
     }
 }

@@ -69,6 +69,15 @@ fn text_beside_a_later_call_is_no_final_text() {
     assert_eq!(results(&Citations::default().apply(&messages)), [kept, String::new()]);
 }
 
+#[test]
+fn text_between_rounds_is_no_final_text() {
+    let mut messages = turn(&[&sources(0..3)], "As [source1] says, I have to look further.");
+    messages.push(Message::tool_calls([ToolCall::new("d", "search", "{}")]));
+    messages.push(Message::tool_results([ToolResult::new("d", sources(3..5))]));
+    assert_eq!(Citations::default().apply(&messages), messages);
+    assert_eq!(replacing().apply(&messages), messages);
+}
+
 /// B 0.22
 #[test]
 fn exactly_what_is_cited_stays_and_keeps_its_number() {

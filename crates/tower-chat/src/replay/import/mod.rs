@@ -156,23 +156,29 @@ impl Import {
     }
 
     /// Puts results next to the calls they answer: first those of the row or step itself, which
-    /// begins at the entry `own`, or of the message right before it.
+    /// begins at the entry `own`, else an earlier one that they name.
     fn push_results(&mut self, results: impl IntoIterator<Item = AggregateResult>, own: usize) {
         for result in results.into_iter().map(ToolResult::from) {
-            let asks = |entry: &Entry| !entry.calls.is_empty();
-            let has_own = self.entries.iter().skip(own).any(asks);
-            let nearest = if has_own { own } else { self.entries.len().saturating_sub(1) };
-            let mut near = self.entries.iter().enumerate().skip(nearest);
-            let found = near.find_map(|(index, entry)| match entry.answers(&result) {
-                Answers::Call(call) => Some((index, Some(call))),
-                Answers::Again => Some((index, None)),
-                Answers::Nothing => None,
-            });
-            match found.or_else(|| self.left_unanswered(&result)) {
+            match self.near_call(&result, own).or_else(|| self.left_unanswered(&result)) {
                 Some((index, call)) => self.answer(index, call, result),
                 None => self.push_orphan(result),
             }
         }
+    }
+
+    /// The message whose call a result answers, from the entry `own` on, and the call; `None` in
+    /// place of the call if that has an answer.
+    fn near_call(&self, result: &ToolResult, own: usize) -> Option<(usize, Option<usize>)> {
+        let mut answered = None;
+        for (index, entry) in self.entries.iter().enumerate().skip(own) {
+            match entry.answers(result) {
+                Answers::Call(call) => return Some((index, Some(call))),
+                Answers::Again if entry.results.contains(result) => return Some((index, None)),
+                Answers::Again => answered = answered.or(Some((index, None))),
+                Answers::Nothing => {}
+            }
+        }
+        answered
     }
 
     /// The newest call that a result names and that has none yet.

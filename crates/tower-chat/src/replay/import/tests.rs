@@ -91,7 +91,9 @@ fn a_repeated_result_answers_once() {
     let mut other = result("1");
     other.content = "other".into();
     let row = row().text("done").call(call("1")).result(result("1")).result(result("1"));
-    assert_eq!(valid([row.result(other)]), r#"a:c(1) T:r(1) a:"done""#);
+    let row = row.result(other);
+    assert_eq!(valid([row.clone()]), r#"a:c(1) T:r(1) a:"done""#);
+    assert_eq!(whole([row]), r#"a:c(1) T:r(1)+r(1) a:"done""#, "what differs is kept");
 }
 
 /// B 3.6
@@ -144,6 +146,18 @@ fn an_id_that_comes_back_in_a_later_row_keeps_its_own_result() {
     let results: Vec<String> =
         messages.iter().flat_map(|message| message.results()).map(ToolResult::text).collect();
     assert_eq!(results, ["of 1", "of 2"]);
+}
+
+#[test]
+fn a_late_result_answers_the_call_that_has_none() {
+    let rows = [
+        row().call(call("x")),
+        user("u"),
+        row().call(call("x")).result(result("x")),
+        AggregateRow::new(Role::Tool).result(AggregateResult::new("x", "late")),
+    ];
+    assert_eq!(valid(rows.clone()), r#"a:c(x) T:r(x) u:"u" a:c(x) T:r(x)"#);
+    assert_eq!(messages_of_rows(rows).unwrap()[1].results().next().unwrap().text(), "late");
 }
 
 /// B 3.9, 0.52
@@ -211,7 +225,21 @@ fn lists_beside_the_steps_add_only_what_the_steps_do_not_have() {
         .result(result("1"))
         .result(result("2"))
         .result(result("3"));
-    assert_eq!(valid([row.text("done")]), r#"a:c(1) T:r(1) a:c(2) T:r(2) a:c(3) T:r(3) a:"done""#);
+    let row = row.text("done");
+    assert_eq!(whole([row.clone()]), r#"a:c(1) T:r(1) a:c(2) T:r(2) a:c(3) T:r(3) a:"done""#);
+    assert_eq!(valid([row.clone()]), whole([row]));
+}
+
+#[test]
+fn results_beside_the_steps_answer_them_in_their_order() {
+    let step = || AggregateStep::new("", [call("x")], []);
+    let answer = |text: &str| AggregateResult::new("x", text);
+    let row = row().step(step()).step(step()).result(answer("a")).result(answer("b"));
+    let messages = messages_of_rows([row]).unwrap();
+    let results: Vec<String> =
+        messages.iter().flat_map(Message::results).map(ToolResult::text).collect();
+    assert_eq!(sketch(&messages), "a:c(x) T:r(x) a:c(x) T:r(x)");
+    assert_eq!(results, ["a", "b"]);
 }
 
 /// B 3.12

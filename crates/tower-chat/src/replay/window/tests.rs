@@ -75,6 +75,16 @@ fn the_first_instructions_always_stay_and_count() {
 }
 
 #[test]
+fn later_instructions_leave_with_their_turn() {
+    let mut messages = turns(1);
+    messages.push(Message::system("from now on"));
+    messages.append(&turns(2));
+    let shown = Window::turns(1).apply(&messages);
+    assert_eq!(first_text(&shown), "question 1");
+    assert_eq!(shown.len(), 4);
+}
+
+#[test]
 fn a_single_turn_over_the_limit_is_shown_whole() {
     let long: Messages = turn(1, true).into();
     assert_eq!(Window::messages(2).apply(&long), long);
