@@ -93,17 +93,14 @@ impl Round {
             .collect()
     }
 
+    /// The messages of a round that [is answered in order](Self::is_answered_in_order), as they
+    /// are.
+    pub(super) fn into_messages(self) -> impl Iterator<Item = Arc<Message>> {
+        std::iter::once(self.message).chain(self.results)
+    }
+
+    /// What a round comes to that is not answered in order.
     pub(super) fn close(self, strictness: Strictness) -> Closed {
-        if self.is_answered_in_order() {
-            let mut messages = vec![self.message];
-            messages.extend(self.results);
-            return Closed {
-                messages,
-                unanswered: Vec::new(),
-                leftover: None,
-                following: self.following,
-            };
-        }
         let (calls, leftover) = self.pair();
         let mut unanswered = Vec::new();
         let mut results = Vec::new();

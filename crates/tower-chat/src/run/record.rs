@@ -83,19 +83,22 @@ impl State {
             return Composed { messages: messages.to_vec(), records: Vec::new() };
         }
         let mut records = Vec::new();
+        let all = || messages.iter().chain(left_out);
         let mut replay = self.replay.clone();
-        let first = self.revision.sequence + 1;
-        let mut stored: Vec<Arc<Message>> = (first..)
-            .zip(messages)
-            .map(|(sequence, message)| {
-                let stored = self.store(message, Some(sequence), &replay, &mut records);
-                replay.push(message);
-                stored
-            })
-            .collect();
-        for message in left_out {
-            self.store(message, None, &replay, &mut records);
-            replay.push(message);
+        let mut pushed = 0;
+        let mut stored = Vec::with_capacity(messages.len());
+        for (place, message) in all().enumerate() {
+            if message.results().next().is_some() {
+                // Nothing else needs to know what stands before it.
+                all().skip(pushed).take(place - pushed).for_each(|earlier| replay.push(earlier));
+                pushed = place;
+            }
+            let sequence =
+                (place < messages.len()).then(|| self.revision.sequence + 1 + place as u64);
+            let message = self.store(message, sequence, &replay, &mut records);
+            if sequence.is_some() {
+                stored.push(message);
+            }
         }
         if let Some(citations) = citations {
             let compacted = citations.apply(&stored.iter().cloned().collect());
