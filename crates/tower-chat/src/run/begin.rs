@@ -81,6 +81,7 @@ impl Run {
         let (added, is_overtaken) = added_before(&history.messages, &conversation);
         let places = added.iter().filter_map(|message| message.id);
         let taken = places.map(|id| id.index as usize + 1).max().unwrap_or(0);
+        let recorder = Recorder::after(&added);
         let state = State {
             added,
             taken,
@@ -95,7 +96,7 @@ impl Run {
             unsaved: 0,
             last_call: None,
             open_replay: None,
-            recorder: Recorder::default(),
+            recorder,
             above: Messages::new(),
         };
         Ok(Self(Arc::new(Shared {

@@ -38,6 +38,8 @@ pub(super) struct Recorder {
     pub(super) reports: HashMap<MessageId, Vec<ToolReport>>,
     /// The messages of this run that ask for tools, as they were stored.
     asking: Vec<Asking>,
+    /// How many rounds of the run were stored before it was sent again.
+    rounds_before: usize,
 }
 
 #[derive(Debug)]
@@ -65,8 +67,8 @@ impl State {
     /// Puts a write together: hooks first, then the compaction of citations where the final text
     /// is known, then truncation.
     ///
-    /// `citations` are given for a whole run alone; `left_out` are results at the end of the run that are in no message of the store; the
-    /// record holds them itself.
+    /// `citations` are given for a whole run alone; `left_out` are results at the end of the run
+    /// that are in no message of the store, so that the record holds them itself.
     pub(super) fn compose(
         &mut self,
         messages: &[Arc<Message>],
@@ -141,9 +143,8 @@ impl State {
         sequence: u64,
         records: &mut Vec<ToolRecord>,
     ) {
-        let run = id.run;
-        let rounds = self.recorder.asking.iter().filter(|asking| asking.message.run == run);
-        let round_index = u32::try_from(rounds.count()).unwrap_or(u32::MAX);
+        let rounds = self.recorder.rounds_before + self.recorder.asking.len();
+        let round_index = u32::try_from(rounds).unwrap_or(u32::MAX);
         let ids = effective_call_ids(message);
         let mut places = Vec::with_capacity(ids.len());
         let mut redactions: Vec<Option<Redaction>> = Vec::with_capacity(ids.len());
@@ -241,6 +242,12 @@ impl State {
 }
 
 impl Recorder {
+    /// The recorder of a run of which these messages are stored already.
+    pub(super) fn after(added: &[Arc<Message>]) -> Self {
+        let is_round = |message: &&Arc<Message>| message.asked_calls().next().is_some();
+        Self { rounds_before: added.iter().filter(is_round).count(), ..Self::default() }
+    }
+
     fn tool(&self, name: &str) -> Option<&dyn crate::Tool> {
         self.tools.as_ref()?.tool(name).map(|tool| &**tool)
     }
