@@ -417,7 +417,8 @@ fn with_unsettled(state: &State, write: Write) -> Vec<Write> {
     state.unsettled.iter().cloned().chain([write]).collect()
 }
 
-fn joined(prefix: Messages, messages: Messages) -> Messages {
+/// Messages after others that a layer above has put first.
+pub(super) fn joined(prefix: Messages, messages: Messages) -> Messages {
     if prefix.is_empty() {
         return messages;
     }
