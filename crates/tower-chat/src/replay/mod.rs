@@ -27,6 +27,7 @@ mod pairing;
 mod policy;
 mod registered;
 mod round;
+mod settings;
 mod steps;
 mod tool_history;
 mod truncate;
@@ -55,6 +56,7 @@ pub use self::{
     freshness::{Channel, FinishTimes, Freshness, FreshnessError},
     policy::DanglingCalls,
     registered::OutdatedCalls,
+    settings::ReplaySettingsError,
     steps::{Facts, ReplayPolicy},
     tool_history::ToolHistory,
     truncate::Truncation,

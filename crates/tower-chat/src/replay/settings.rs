@@ -1,0 +1,232 @@
+//! A replay policy, read from settings.
+
+use serde::{Deserialize, de::Error as _};
+use serde_json::Value;
+
+use super::{
+    Citations, CompactionTime, DanglingCalls, Freshness, OutdatedCalls, ReplayPolicy, ToolHistory,
+    Uncited, Window,
+};
+
+/// Settings of a [`ReplayPolicy`] that cannot be meant: an unknown key or a wrong type.
+#[derive(Debug, thiserror::Error)]
+#[error("these are no settings of a replay policy")]
+pub struct ReplaySettingsError(#[source] serde_json::Error);
+
+impl ReplayPolicy {
+    /// Reads a policy from JSON. What is not named is as in the default policy.
+    ///
+    /// | key | value |
+    /// |---|---|
+    /// | `dangling_calls` | `"drop"`, `"from_record"`, `"interrupted"` or `"fail"` |
+    /// | `tool_history` | `"replay"` or `"omit"` |
+    /// | `freshness` | see [`Freshness::from_settings`] |
+    /// | `drop_unregistered_tools`, `drop_unreadable_arguments` | `true` or `false` |
+    /// | `citations` | `{"when": "at_replay" or "at_save", "uncited": a sentence or null, "number_key": …, "content_key": …}` |
+    /// | `window` | `{"turns": n}`, `{"messages": n}` or `{"tokens": n}`, with `"low_water": n` |
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use tower_chat::replay::ReplayPolicy;
+    /// let settings = json!({"freshness": {"window": 300}, "window": {"turns": 50}});
+    /// assert!(ReplayPolicy::from_settings(&settings).is_ok());
+    /// assert!(ReplayPolicy::from_settings(&json!({"freshnes": {}})).is_err());
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`ReplaySettingsError`], at the first unknown key or wrong type.
+    pub fn from_settings(settings: &Value) -> Result<Self, ReplaySettingsError> {
+        if !settings.is_object() {
+            let not_an_object = serde_json::Error::custom("they are not an object");
+            return Err(ReplaySettingsError(not_an_object));
+        }
+        let settings = Settings::deserialize(settings).map_err(ReplaySettingsError)?;
+        Ok(settings.into())
+    }
+}
+
+impl<'de> Deserialize<'de> for ReplayPolicy {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Settings::deserialize(deserializer).map(Into::into)
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Settings {
+    dangling_calls: Dangling,
+    tool_history: History,
+    freshness: Option<Freshness>,
+    drop_unregistered_tools: bool,
+    drop_unreadable_arguments: bool,
+    citations: Option<CitationSettings>,
+    window: Option<WindowSettings>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Dangling {
+    #[default]
+    Drop,
+    FromRecord,
+    Interrupted,
+    Fail,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum History {
+    #[default]
+    Replay,
+    Omit,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct CitationSettings {
+    when: When,
+    uncited: Option<String>,
+    number_key: Option<String>,
+    content_key: Option<String>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum When {
+    #[default]
+    AtReplay,
+    AtSave,
+}
+
+#[derive(Deserialize)]
+#[serde(try_from = "WindowFields")]
+struct WindowSettings(Window);
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WindowFields {
+    turns: Option<usize>,
+    messages: Option<usize>,
+    tokens: Option<usize>,
+    low_water: Option<usize>,
+}
+
+impl TryFrom<WindowFields> for WindowSettings {
+    type Error = &'static str;
+
+    fn try_from(fields: WindowFields) -> Result<Self, &'static str> {
+        let window = match (fields.turns, fields.messages, fields.tokens) {
+            (Some(turns), None, None) => Window::turns(turns),
+            (None, Some(messages), None) => Window::messages(messages),
+            (None, None, Some(tokens)) => Window::tokens(tokens),
+            _ => return Err("a window takes one of \"turns\", \"messages\" and \"tokens\""),
+        };
+        Ok(Self(match fields.low_water {
+            Some(low_water) => window.low_water(low_water),
+            None => window,
+        }))
+    }
+}
+
+impl From<CitationSettings> for Citations {
+    fn from(settings: CitationSettings) -> Self {
+        let mut citations = Self::when(match settings.when {
+            When::AtReplay => CompactionTime::AtReplay,
+            When::AtSave => CompactionTime::AtSave,
+        });
+        if let Some(sentence) = settings.uncited {
+            citations = citations.on_uncited(Uncited::Replace(sentence));
+        }
+        if let Some(key) = settings.number_key {
+            citations = citations.number_key(key);
+        }
+        match settings.content_key {
+            Some(key) => citations.content_key(key),
+            None => citations,
+        }
+    }
+}
+
+impl From<Settings> for ReplayPolicy {
+    fn from(settings: Settings) -> Self {
+        let mut outdated = OutdatedCalls::keep();
+        if settings.drop_unregistered_tools {
+            outdated = outdated.drop_unregistered();
+        }
+        if settings.drop_unreadable_arguments {
+            outdated = outdated.drop_unreadable_arguments();
+        }
+        Self::default()
+            .dangling_calls(match settings.dangling_calls {
+                Dangling::Drop => DanglingCalls::Drop,
+                Dangling::FromRecord => DanglingCalls::FromRecord,
+                Dangling::Interrupted => DanglingCalls::Interrupted,
+                Dangling::Fail => DanglingCalls::Fail,
+            })
+            .tool_history(match settings.tool_history {
+                History::Replay => ToolHistory::Replay,
+                History::Omit => ToolHistory::Omit,
+            })
+            .freshness(settings.freshness)
+            .outdated_calls(outdated)
+            .citations(settings.citations.map(Citations::from))
+            .window(settings.window.map(|window| window.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn every_setting_is_read() {
+        let policy = ReplayPolicy::from_settings(&json!({
+            "dangling_calls": "interrupted",
+            "tool_history": "replay",
+            "freshness": {"window": 60, "tools": {"look": null}},
+            "drop_unregistered_tools": true,
+            "drop_unreadable_arguments": true,
+            "citations": {"when": "at_save", "uncited": "Nothing was cited.", "number_key": "n"},
+            "window": {"tokens": 8000, "low_water": 4000},
+        }))
+        .unwrap();
+        assert_eq!(policy.dangling_calls, DanglingCalls::Interrupted);
+        assert!(policy.needs_tools() && policy.needs_finish_times() && !policy.is_off());
+        let citations = policy.citations_at_save().unwrap();
+        let expected = Citations::when(CompactionTime::AtSave)
+            .on_uncited(Uncited::Replace("Nothing was cited.".to_owned()))
+            .number_key("n");
+        assert_eq!(citations, &expected);
+        assert!(policy.window.is_some());
+    }
+
+    #[test]
+    fn nothing_said_is_the_default() {
+        assert!(ReplayPolicy::from_settings(&json!({})).unwrap().is_off());
+        assert!(ReplayPolicy::from_settings(&json!({"freshness": null})).unwrap().is_off());
+    }
+
+    #[test]
+    fn unknown_keys_and_wrong_types_are_refused_at_once() {
+        for settings in [
+            json!([]),
+            json!({"windows": {"turns": 1}}),
+            json!({"window": 5}),
+            json!({"window": {}}),
+            json!({"window": {"turns": 1, "tokens": 1}}),
+            json!({"window": {"turns": -1}}),
+            json!({"window": {"turns": 1, "low": 1}}),
+            json!({"dangling_calls": "forget"}),
+            json!({"drop_unregistered_tools": "yes"}),
+            json!({"citations": {"when": "later"}}),
+            json!({"citations": {"key": "n"}}),
+            json!({"freshness": {"window": "long"}}),
+            json!({"freshness": {"minutes": 5}}),
+        ] {
+            assert!(ReplayPolicy::from_settings(&settings).is_err(), "{settings}");
+        }
+    }
+}
