@@ -1,5 +1,6 @@
 //! Tower layers that make LLM conversations durable and always valid to replay.
 
+pub mod adapt;
 pub mod approval;
 mod clock;
 mod ending;

@@ -1,0 +1,47 @@
+//! How their types and ours become each other.
+
+use futures_core::future::BoxFuture;
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
+
+/// What a client of other types is asked, and what its answer means.
+pub trait ClientCodec: Send + Sync + 'static {
+    /// What the client takes.
+    type Request;
+    /// What it returns.
+    type Response;
+
+    /// Their request for ours. The messages are complete: history first, every call answered.
+    ///
+    /// # Errors
+    ///
+    /// If their type cannot say it.
+    fn encode(&self, request: ChatRequest) -> Result<Self::Request, BoxError>;
+
+    /// Our response for theirs. Reading a body may wait; a stream of theirs becomes one of ours
+    /// with [`ChatResponse::stream`].
+    fn decode(
+        &self,
+        response: Self::Response,
+    ) -> BoxFuture<'static, Result<ChatResponse, BoxError>>;
+}
+
+/// What a stack is asked through other types, and how its answer is said in them.
+pub trait ServerCodec: Send + Sync + 'static {
+    /// What callers send.
+    type Request;
+    /// What they get.
+    type Response: Send + 'static;
+
+    /// Our request for theirs; it names the conversation, if the stack keeps a history.
+    ///
+    /// # Errors
+    ///
+    /// If it is no request that makes sense here.
+    fn decode(&self, request: Self::Request) -> Result<ChatRequest, BoxError>;
+
+    /// Their response for ours. A type for whole answers [collects](ChatResponse::collect) it.
+    fn encode(
+        &self,
+        response: ChatResponse,
+    ) -> BoxFuture<'static, Result<Self::Response, BoxError>>;
+}

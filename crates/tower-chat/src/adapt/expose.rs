@@ -1,0 +1,96 @@
+//! A whole stack, as a service of other types.
+
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_core::future::BoxFuture;
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
+use tower_layer::Layer;
+use tower_service::Service;
+
+use super::ServerCodec;
+
+/// Turns a stack into a service of other types, by a [`ServerCodec`], so that it can stand where
+/// their client stood.
+pub struct ExposeLayer<C> {
+    codec: Arc<C>,
+}
+
+impl<C> ExposeLayer<C> {
+    /// A layer with a codec.
+    pub fn new(codec: C) -> Self {
+        Self { codec: Arc::new(codec) }
+    }
+}
+
+impl<C> Clone for ExposeLayer<C> {
+    fn clone(&self) -> Self {
+        Self { codec: self.codec.clone() }
+    }
+}
+
+impl<C> fmt::Debug for ExposeLayer<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ExposeLayer")
+    }
+}
+
+impl<S, C> Layer<S> for ExposeLayer<C> {
+    type Service = ExposeService<S, C>;
+
+    fn layer(&self, stack: S) -> Self::Service {
+        ExposeService { stack, codec: self.codec.clone() }
+    }
+}
+
+/// The service that [`ExposeLayer`] makes.
+pub struct ExposeService<S, C> {
+    stack: S,
+    codec: Arc<C>,
+}
+
+impl<S, C> Service<C::Request> for ExposeService<S, C>
+where
+    C: ServerCodec,
+    S: Service<ChatRequest, Response = ChatResponse>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = C::Response;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<C::Response, BoxError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.stack.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: C::Request) -> Self::Future {
+        let response = match self.codec.decode(request) {
+            Ok(request) => self.stack.call(request),
+            Err(error) => return Box::pin(std::future::ready(Err(error))),
+        };
+        let codec = self.codec.clone();
+        Box::pin(async move {
+            let encoded = match response.await {
+                Ok(response) => codec.encode(response),
+                Err(error) => return Err(error.into()),
+            };
+            encoded.await
+        })
+    }
+}
+
+impl<S: Clone, C> Clone for ExposeService<S, C> {
+    fn clone(&self) -> Self {
+        Self { stack: self.stack.clone(), codec: self.codec.clone() }
+    }
+}
+
+impl<S: fmt::Debug, C> fmt::Debug for ExposeService<S, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExposeService").field("stack", &self.stack).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,73 @@
+//! The layer that makes a leaf.
+
+use std::{fmt, sync::Arc};
+
+use tower_layer::Layer;
+
+use super::AdaptService;
+
+/// Turns a client of other types into a leaf, by a [`ClientCodec`](super::ClientCodec).
+///
+/// Like every leaf it refuses a request that carries the sentinel. The client's own layers stay
+/// where they are, below it.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use futures_core::future::BoxFuture;
+/// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+/// use tower_chat::{adapt::{AdaptLayer, ClientCodec}, core::*};
+///
+/// /// Their client takes one text and returns one.
+/// struct Texts;
+///
+/// impl ClientCodec for Texts {
+///     type Request = String;
+///     type Response = String;
+///
+///     fn encode(&self, request: ChatRequest) -> Result<String, BoxError> {
+///         Ok(request.messages.iter().map(|message| message.text()).collect())
+///     }
+///
+///     fn decode(&self, text: String) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
+///         let answer = ChatResponse::whole([Message::assistant(text)], Finish::stop());
+///         Box::pin(std::future::ready(Ok(answer)))
+///     }
+/// }
+///
+/// let theirs = service_fn(|text: String| async move { Ok::<_, BoxError>(text.to_uppercase()) });
+/// let mut leaf = ServiceBuilder::new().layer(AdaptLayer::new(Texts)).service(theirs);
+/// let answer = leaf.ready().await?.call(ChatRequest::user("hello")).await?.collect().await?;
+/// assert_eq!(answer.text(), "HELLO");
+/// # Ok::<(), BoxError>(())
+/// # }).unwrap();
+/// ```
+pub struct AdaptLayer<C> {
+    codec: Arc<C>,
+}
+
+impl<C> AdaptLayer<C> {
+    /// A layer with a codec.
+    pub fn new(codec: C) -> Self {
+        Self { codec: Arc::new(codec) }
+    }
+}
+
+impl<C> Clone for AdaptLayer<C> {
+    fn clone(&self) -> Self {
+        Self { codec: self.codec.clone() }
+    }
+}
+
+impl<C> fmt::Debug for AdaptLayer<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AdaptLayer")
+    }
+}
+
+impl<S, C> Layer<S> for AdaptLayer<C> {
+    type Service = AdaptService<S, C>;
+
+    fn layer(&self, client: S) -> Self::Service {
+        AdaptService::new(client, self.codec.clone())
+    }
+}
