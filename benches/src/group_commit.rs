@@ -60,7 +60,7 @@ async fn measure_rounds(rounds: usize) -> Result<(Samples, Samples), BoxError> {
         let start = Instant::now();
         for _ in 0..APPENDS_OF_EACH {
             for conversation in &mut conversations {
-                files.bare.append(conversation, &bodies)?;
+                files.bare.append(conversation, &bodies, &[])?;
             }
         }
         floor.add(us_since(start) / APPENDS);

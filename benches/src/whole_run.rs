@@ -13,7 +13,7 @@ use tower_chat_sqlite::Durability;
 
 use crate::{
     Effort,
-    bare::BareConversation,
+    bare::{BareConversation, BareRecord},
     files::{self, DURABILITIES, Files},
     report::{Line, Samples, us_since},
     workload::{self, CALLS, Leaf},
@@ -46,6 +46,12 @@ async fn measure_runs(
     let pipeline = workload::pipeline(&leaf, Some((Arc::new(store), PersistenceMode::PerRun)))?;
     let bodies: Vec<String> =
         workload::messages_of_run().iter().map(|message| format::encode(message)).collect();
+    let records: Vec<BareRecord> = (0..CALLS - 1)
+        .map(|round| {
+            let call = i64::try_from(1 + 2 * round)?;
+            Ok(BareRecord { call, result: Some(call + 1) })
+        })
+        .collect::<Result<_, BoxError>>()?;
     let (mut ours, mut floor) = (Samples::default(), Samples::default());
     for run in 0..runs {
         leaf.prepare(CALLS - 1);
@@ -61,7 +67,7 @@ async fn measure_runs(
         let mut conversation = BareConversation::new(files::key(run), history)?;
         let start = Instant::now();
         let read = black_box(bare.load(&files::key(run))?);
-        bare.append(&mut conversation, &bodies)?;
+        bare.append(&mut conversation, &bodies, &records)?;
         floor.add(us_since(start) / CALLS as f64);
         if read.len() != history {
             return Err("messages are missing".into());
