@@ -297,14 +297,11 @@ impl Replay {
         }
         if message.role == Role::Tool {
             match &mut self.open {
-                Some(round) => {
-                    round.push_results(message);
-                    if round.is_answered_in_order()
-                        && let Some(round) = self.open.take()
-                    {
-                        self.closed.extend(round.into_messages());
-                    }
+                Some(round) if round.is_answered_in_order_with(Some(message)) => {
+                    self.closed.extend(self.open.take().into_iter().flat_map(Round::into_messages));
+                    self.closed.push(message.clone());
                 }
+                Some(round) => round.push_results(message),
                 None => self.push_late_results(message.results().cloned().collect(), message),
             }
             return;

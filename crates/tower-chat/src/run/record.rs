@@ -213,7 +213,7 @@ impl State {
             row.error = redaction.error.unwrap_or_else(|| error.map(str::to_owned));
             row.started_at = report.as_ref().and_then(|report| report.started_at);
             row.finished_at = report.as_ref().and_then(|report| report.finished_at);
-            records.push(row);
+            put(records, row);
             kept.push(Some(changed));
             next += 1;
         }
@@ -250,6 +250,14 @@ impl Recorder {
 
     fn tool(&self, name: &str) -> Option<&dyn crate::Tool> {
         self.tools.as_ref()?.tool(name).map(|tool| &**tool)
+    }
+}
+
+/// Adds a row, in place of the one of the same call if the write has one.
+fn put(records: &mut Vec<ToolRecord>, row: ToolRecord) {
+    match records.iter_mut().rev().find(|known| known.call == row.call) {
+        Some(known) => *known = row,
+        None => records.push(row),
     }
 }
 
