@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tower_chat::PersistenceMode;
+use tower_chat::{PersistenceMode, core::ToolStatus};
 
 use crate::store::StoreLocation;
 
@@ -32,6 +32,10 @@ pub(crate) enum Command {
     /// Each line is {"id": ..., "messages": [OpenAI chat format]}, in the order of the ids, with the
     /// messages that a model would be shown.
     Export(ExportArguments),
+    /// List and total the tool calls of a store
+    ///
+    /// Rows of the record that cannot be read are reported on standard error; the others count.
+    Tools(ToolsArguments),
 }
 
 /// What `play` is told.
@@ -77,6 +81,34 @@ pub(crate) struct ExportArguments {
     /// Print the conversations of this scope alone
     #[arg(long)]
     pub(crate) scope: Option<String>,
+}
+
+/// What `tools` is told.
+#[derive(Debug, Args)]
+pub(crate) struct ToolsArguments {
+    /// The store: sqlite:PATH
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: StoreLocation,
+    /// Print one JSON object: {"total": N, "tools": [{"name", "calls", "errors", "open",
+    /// "duration_ms"}]}, tools in the byte order of their names
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print each call too; with --json in a list "calls"
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Only calls in conversations of this scope
+    #[arg(long)]
+    pub(crate) scope: Option<String>,
+    /// Only calls in the conversation of this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) conversation: Option<String>,
+    /// Only calls of this tool
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tool: Option<String>,
+    /// Only calls that went so: ok, error, rejected_by_approval, rejected_arguments, unknown_tool,
+    /// skipped_budget, pending, pending_approval or interrupted
+    #[arg(long)]
+    pub(crate) status: Option<ToolStatus>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -19,8 +19,8 @@ pub(crate) enum CliError {
     Recording { file: PathBuf, source: RecordingError },
     #[error("the store cannot be used")]
     Open(#[from] OpenError),
-    #[error("a store in memory holds nothing to export: give sqlite:PATH")]
-    ExportMemory,
+    #[error("a store in memory holds nothing to {action}: give sqlite:PATH")]
+    Memory { action: &'static str },
     #[error(
         "{count} of the conversations are in the store already, the first is {first:?}: \
          go on with them with --resume, or use another store; nothing was written"
@@ -34,6 +34,8 @@ pub(crate) enum CliError {
     Scopes(#[source] StoreError),
     #[error("conversation {key} cannot be exported")]
     Export { key: ConversationKey, source: StoreError },
+    #[error("the tool calls of conversation {key} cannot be read")]
+    Tools { key: ConversationKey, source: StoreError },
     #[error("the output cannot be written")]
     Output(#[source] io::Error),
 }

@@ -10,6 +10,7 @@ mod export;
 mod output;
 mod play;
 mod store;
+mod tools;
 
 use std::process::ExitCode;
 
@@ -43,5 +44,6 @@ async fn run(command: Command) -> Result<ExitCode, CliError> {
     match command {
         Command::Play(arguments) => play::play(arguments).await,
         Command::Export(arguments) => export::export(arguments).await,
+        Command::Tools(arguments) => tools::tools(arguments).await,
     }
 }

@@ -7,3 +7,4 @@ mod play;
 mod refusals;
 mod resume;
 mod support;
+mod tools;

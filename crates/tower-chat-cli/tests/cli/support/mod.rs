@@ -11,10 +11,15 @@ use std::{
 };
 
 use serde_json::Value;
+use tower_chat::core::{
+    ConversationKey, Message, MessageId, RunId,
+    store::{HistoryStore, Revision, ToolRecord, Write},
+};
+use tower_chat_sqlite::SqliteStore;
 
 pub(crate) use self::{
     expected::{expected_export, own_export, without_generated_ids},
-    store_file::{make_newer, replace_stored, stored_messages},
+    store_file::{execute, make_newer, replace_stored, stored_messages},
 };
 
 pub(crate) const MODES: [&str; 2] = ["per-run", "per-service-call"];
@@ -108,6 +113,26 @@ impl Store {
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
+}
+
+/// Stores a conversation with the record of its tool calls.
+pub(crate) fn fill_recorded(
+    store: &Store,
+    scope: &str,
+    id: &str,
+    messages: Vec<Message>,
+    tools: Vec<ToolRecord>,
+) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let opened = SqliteStore::open(store.path()).await.unwrap();
+        let first = MessageId { run: RunId::new(), index: 0 };
+        let messages = messages.into_iter().map(Into::into);
+        let key = ConversationKey::new(scope, id);
+        let write = Write::new(key, first, Revision::ABSENT, messages).with_tools(tools);
+        opened.append(opened.reserve().await.unwrap(), vec![write]).await.unwrap();
+        opened.close().await.unwrap();
+    });
 }
 
 pub(crate) fn transcript(name: &str) -> String {

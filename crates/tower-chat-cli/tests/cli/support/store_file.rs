@@ -24,3 +24,8 @@ pub(crate) fn replace_stored(path: &Path, text: &str, by: &str) -> usize {
 pub(crate) fn make_newer(path: &Path) {
     Connection::open(path).unwrap().pragma_update(None, "user_version", 99).unwrap();
 }
+
+/// Does one statement to the file; says how many rows it changed.
+pub(crate) fn execute(path: &Path, sql: &str) -> usize {
+    Connection::open(path).unwrap().execute(sql, []).unwrap()
+}
