@@ -36,6 +36,26 @@ pub(crate) enum Command {
     ///
     /// Rows of the record that cannot be read are reported on standard error; the others count.
     Tools(ToolsArguments),
+    /// Check a whole database, and list what is wrong
+    ///
+    /// The file is sound; every message can be read, and none is missing; calls and results belong
+    /// together, in the messages and in the record of tool calls; and what a model is shown of each
+    /// conversation is valid. A line is printed for each problem.
+    ///
+    /// Exit codes: 0, all is well; 1, there are problems; 2, the store cannot be used.
+    Verify(VerifyArguments),
+    /// Repair what verify finds, for good
+    ///
+    /// A call without a result gets the one in the record of tool calls, or else one that says it
+    /// may or may not have taken effect; a result that answers no call, or answers one again, is
+    /// moved into the metadata of its message; rows of the record that refer to nothing go. Calls
+    /// that wait for approval are left alone, as is everything that cannot be read. Each
+    /// conversation is changed at once or not at all; a run that is under way in it is refused its
+    /// next write.
+    ///
+    /// Exit codes: 0, nothing is wrong any more; 1, something is left, or with --dry-run something
+    /// is to be done; 2, the store cannot be used.
+    Repair(RepairArguments),
 }
 
 /// What `play` is told.
@@ -109,6 +129,25 @@ pub(crate) struct ToolsArguments {
     /// skipped_budget, pending, pending_approval or interrupted
     #[arg(long)]
     pub(crate) status: Option<ToolStatus>,
+}
+
+/// What `verify` is told.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArguments {
+    /// The store: sqlite:PATH
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: StoreLocation,
+}
+
+/// What `repair` is told.
+#[derive(Debug, Args)]
+pub(crate) struct RepairArguments {
+    /// The store: sqlite:PATH
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: StoreLocation,
+    /// Print what would be done, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

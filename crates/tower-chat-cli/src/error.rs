@@ -27,7 +27,7 @@ pub(crate) enum CliError {
     )]
     AlreadyStored { count: usize, first: String },
     #[error("the store cannot be read")]
-    Check(#[source] PlayError),
+    Look(#[source] PlayError),
     #[error("the conversations of scope {scope:?} cannot be listed")]
     List { scope: String, source: StoreError },
     #[error("the scopes of the store cannot be listed")]
@@ -36,6 +36,12 @@ pub(crate) enum CliError {
     Export { key: ConversationKey, source: StoreError },
     #[error("the tool calls of conversation {key} cannot be read")]
     Tools { key: ConversationKey, source: StoreError },
+    #[error("the database cannot be checked")]
+    Check(#[source] StoreError),
+    #[error("conversation {key} cannot be checked")]
+    CheckConversation { key: ConversationKey, source: StoreError },
+    #[error("conversation {key} cannot be repaired; those before it are")]
+    Repair { key: ConversationKey, source: StoreError },
     #[error("the output cannot be written")]
     Output(#[source] io::Error),
 }

@@ -57,6 +57,12 @@ impl StoreLocation {
         Ok(options.open(self.file(action)?).await?)
     }
 
+    /// Opens the store to change what is stored; nothing is made.
+    pub(crate) async fn open_to_repair(&self) -> Result<SqliteStore, CliError> {
+        let options = SqliteStore::options().create(false);
+        Ok(options.open(self.file("repair")?).await?)
+    }
+
     fn file(&self, action: &'static str) -> Result<&Path, CliError> {
         match self {
             Self::Memory => Err(CliError::Memory { action }),
