@@ -54,3 +54,23 @@ fn an_adapted_client_gains_a_history() {
     let printed = output(env!("CARGO_BIN_EXE_adapter"), &[]);
     assert!(printed.ends_with("You said: My name is Alice.; What is my name?\n"), "{printed}");
 }
+
+#[test]
+fn a_tool_is_called_again_when_its_result_is_stale_and_a_private_one_is_not_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("freshness.db");
+    for _repeat in 0..2 {
+        let printed = output(env!("CARGO_BIN_EXE_freshness"), &[database.to_str().unwrap()]);
+        assert_eq!(
+            printed.lines().collect::<Vec<_>>(),
+            [
+                "minute  0: It rains. Weather calls so far: 1",
+                "minute  4: It rains. Weather calls so far: 1",
+                "minute 10: It rains. Weather calls so far: 2",
+                "this run: Card 4111 1111 1111 1111.",
+                "later:    A card that ends in 1111.",
+                "stored:   A card that ends in 1111.",
+            ]
+        );
+    }
+}

@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tower_chat::PersistenceMode;
+use tower_chat::{PersistenceMode, core::ToolStatus};
 
 use crate::store::StoreLocation;
 
@@ -32,6 +32,30 @@ pub(crate) enum Command {
     /// Each line is {"id": ..., "messages": [OpenAI chat format]}, in the order of the ids, with the
     /// messages that a model would be shown.
     Export(ExportArguments),
+    /// List and total the tool calls of a store
+    ///
+    /// Rows of the record that cannot be read are reported on standard error; the others count.
+    Tools(ToolsArguments),
+    /// Check a whole database, and list what is wrong
+    ///
+    /// The file is sound; every message can be read, and none is missing; calls and results belong
+    /// together, in the messages and in the record of tool calls; and what a model is shown of each
+    /// conversation is valid. A line is printed for each problem.
+    ///
+    /// Exit codes: 0, all is well; 1, there are problems; 2, the store cannot be used.
+    Verify(VerifyArguments),
+    /// Repair what verify finds, for good
+    ///
+    /// A call without a result gets the one in the record of tool calls, or else one that says it
+    /// may or may not have taken effect; a result that answers no call, or answers one again, is
+    /// moved into the metadata of its message; rows of the record that refer to nothing go. Calls
+    /// that wait for approval are left alone, as is everything that cannot be read. Each
+    /// conversation is changed at once or not at all; a run that is under way in it is refused its
+    /// next write.
+    ///
+    /// Exit codes: 0, nothing is wrong any more; 1, something is left, or with --dry-run something
+    /// is to be done; 2, the store cannot be used.
+    Repair(RepairArguments),
 }
 
 /// What `play` is told.
@@ -77,6 +101,53 @@ pub(crate) struct ExportArguments {
     /// Print the conversations of this scope alone
     #[arg(long)]
     pub(crate) scope: Option<String>,
+}
+
+/// What `tools` is told.
+#[derive(Debug, Args)]
+pub(crate) struct ToolsArguments {
+    /// The store: sqlite:PATH
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: StoreLocation,
+    /// Print one JSON object: {"total": N, "tools": [{"name", "calls", "errors", "open",
+    /// "duration_ms"}]}, tools in the byte order of their names
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Print each call too; with --json in a list "calls"
+    #[arg(long)]
+    pub(crate) list: bool,
+    /// Only calls in conversations of this scope
+    #[arg(long)]
+    pub(crate) scope: Option<String>,
+    /// Only calls in the conversation of this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) conversation: Option<String>,
+    /// Only calls of this tool
+    #[arg(long, value_name = "NAME")]
+    pub(crate) tool: Option<String>,
+    /// Only calls that went so: ok, error, rejected_by_approval, rejected_arguments, unknown_tool,
+    /// skipped_budget, pending, pending_approval or interrupted
+    #[arg(long)]
+    pub(crate) status: Option<ToolStatus>,
+}
+
+/// What `verify` is told.
+#[derive(Debug, Args)]
+pub(crate) struct VerifyArguments {
+    /// The store: sqlite:PATH
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: StoreLocation,
+}
+
+/// What `repair` is told.
+#[derive(Debug, Args)]
+pub(crate) struct RepairArguments {
+    /// The store: sqlite:PATH
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: StoreLocation,
+    /// Print what would be done, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

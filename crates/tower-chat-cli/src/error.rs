@@ -19,21 +19,29 @@ pub(crate) enum CliError {
     Recording { file: PathBuf, source: RecordingError },
     #[error("the store cannot be used")]
     Open(#[from] OpenError),
-    #[error("a store in memory holds nothing to export: give sqlite:PATH")]
-    ExportMemory,
+    #[error("a store in memory holds nothing to {action}: give sqlite:PATH")]
+    Memory { action: &'static str },
     #[error(
         "{count} of the conversations are in the store already, the first is {first:?}: \
          go on with them with --resume, or use another store; nothing was written"
     )]
     AlreadyStored { count: usize, first: String },
     #[error("the store cannot be read")]
-    Check(#[source] PlayError),
+    Look(#[source] PlayError),
     #[error("the conversations of scope {scope:?} cannot be listed")]
     List { scope: String, source: StoreError },
     #[error("the scopes of the store cannot be listed")]
     Scopes(#[source] StoreError),
     #[error("conversation {key} cannot be exported")]
     Export { key: ConversationKey, source: StoreError },
+    #[error("the tool calls of conversation {key} cannot be read")]
+    Tools { key: ConversationKey, source: StoreError },
+    #[error("the database cannot be checked")]
+    Check(#[source] StoreError),
+    #[error("conversation {key} cannot be checked")]
+    CheckConversation { key: ConversationKey, source: StoreError },
+    #[error("conversation {key} cannot be repaired; those before it are")]
+    Repair { key: ConversationKey, source: StoreError },
     #[error("the output cannot be written")]
     Output(#[source] io::Error),
 }

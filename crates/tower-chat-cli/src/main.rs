@@ -1,6 +1,7 @@
 //! The `tower-chat` command.
 //!
-//! Exit codes: 0, all is well; 1, a played conversation diverged from its recording; 2, wrong
+//! Exit codes: 0, all is well; 1, a played conversation diverged from its recording, or there is
+//! something wrong with a store that was checked; 2, wrong
 //! arguments, unreadable files, a store that cannot be used, or a conversation that failed; 130,
 //! interrupted.
 
@@ -9,7 +10,10 @@ mod error;
 mod export;
 mod output;
 mod play;
+mod repair;
 mod store;
+mod tools;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -43,5 +47,8 @@ async fn run(command: Command) -> Result<ExitCode, CliError> {
     match command {
         Command::Play(arguments) => play::play(arguments).await,
         Command::Export(arguments) => export::export(arguments).await,
+        Command::Tools(arguments) => tools::tools(arguments).await,
+        Command::Verify(arguments) => verify::verify(arguments).await,
+        Command::Repair(arguments) => repair::repair(arguments).await,
     }
 }

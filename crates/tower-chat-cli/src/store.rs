@@ -1,9 +1,15 @@
 //! Where histories are kept.
 
-use std::{path::PathBuf, str::FromStr, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+};
 
-use tower_chat::core::{MemoryStore, store::HistoryStore};
+use tower_chat::core::{ConversationKey, MemoryStore, store::HistoryStore};
 use tower_chat_sqlite::{OpenError, SqliteStore};
+
+use crate::error::CliError;
 
 /// A store, as the command line names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +50,50 @@ impl StoreLocation {
             Self::Sqlite(path) => Arc::new(SqliteStore::open(path).await?),
         })
     }
+
+    /// Opens the store for reading, to do something with what is stored; nothing is made.
+    pub(crate) async fn open_to_read(&self, action: &'static str) -> Result<SqliteStore, CliError> {
+        let options = SqliteStore::options().create(false).read_only(true);
+        Ok(options.open(self.file(action)?).await?)
+    }
+
+    /// Opens the store to change what is stored; nothing is made.
+    pub(crate) async fn open_to_repair(&self) -> Result<SqliteStore, CliError> {
+        let options = SqliteStore::options().create(false);
+        Ok(options.open(self.file("repair")?).await?)
+    }
+
+    fn file(&self, action: &'static str) -> Result<&Path, CliError> {
+        match self {
+            Self::Memory => Err(CliError::Memory { action }),
+            Self::Sqlite(path) => Ok(path),
+        }
+    }
+}
+
+/// All conversations, or those of a scope, in the byte order of their ids.
+pub(crate) async fn keys(
+    store: &SqliteStore,
+    scope: Option<String>,
+) -> Result<Vec<ConversationKey>, CliError> {
+    const PAGE: usize = 1000;
+    let scopes = match scope {
+        Some(scope) => vec![scope],
+        None => store.scopes().await.map_err(CliError::Scopes)?,
+    };
+    let mut keys: Vec<ConversationKey> = Vec::new();
+    for scope in scopes {
+        let mut after: Option<String> = None;
+        loop {
+            let page = store.list(&scope, after.as_deref(), PAGE).await;
+            let page = page.map_err(|source| CliError::List { scope: scope.clone(), source })?;
+            let Some(last) = page.last() else { break };
+            after = Some(last.id().to_owned());
+            keys.extend(page);
+        }
+    }
+    keys.sort_by(|left, right| (left.id(), left.scope()).cmp(&(right.id(), right.scope())));
+    Ok(keys)
 }
 
 #[cfg(test)]

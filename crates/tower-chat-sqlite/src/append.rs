@@ -163,13 +163,17 @@ pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> rusqlite
     Ok(true)
 }
 
+/// A conversation that is there.
 #[derive(Debug, Clone, Copy)]
-struct Found {
-    number: i64,
-    revision: Revision,
+pub(crate) struct Found {
+    pub(crate) number: i64,
+    pub(crate) revision: Revision,
 }
 
-fn find(connection: &Connection, key: &ConversationKey) -> rusqlite::Result<Option<Found>> {
+pub(crate) fn find(
+    connection: &Connection,
+    key: &ConversationKey,
+) -> rusqlite::Result<Option<Found>> {
     connection
         .prepare_cached(
             "SELECT id, incarnation, (

@@ -52,6 +52,7 @@ mod append;
 mod failure;
 mod file;
 mod invocations;
+mod maintenance;
 mod milliseconds;
 mod open_error;
 mod options;
@@ -67,6 +68,7 @@ mod tool_totals;
 mod writer;
 
 pub use self::{
+    maintenance::{ConversationRows, Rewrite, StrayRows},
     open_error::OpenError,
     options::{Durability, SqliteOptions},
     store::{SqliteStore, Statistics},

@@ -11,8 +11,8 @@ use tokio::{runtime::Handle, sync::Semaphore};
 use tower_chat_core::{
     BoxError, ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Slot, StoreError,
-        StoreHandle, Ticket, ToolTotals, Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Revision, Slot,
+        StoreError, StoreHandle, Ticket, ToolTotals, Write,
     },
 };
 
@@ -20,6 +20,7 @@ use crate::{
     OpenError, SqliteOptions,
     file::{PATIENCE, StoreFile},
     invocations,
+    maintenance::{self, ConversationRows, Rewrite, StrayRows},
     queue::WriteQueue,
     read::{self, NotRead},
     readers::Readers,
@@ -139,6 +140,75 @@ impl SqliteStore {
             Ok(())
         };
         self.0.readers.read(CHECKPOINT, checkpoint).await
+    }
+
+    /// What SQLite finds wrong with the file, in its words; nothing, if the file is sound. It reads
+    /// all of it.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub async fn check_integrity(&self) -> Result<Vec<String>, StoreError> {
+        self.settle(None).await?;
+        self.0.readers.read("check the file", maintenance::integrity).await
+    }
+
+    /// A conversation row by row: unlike [`load`](HistoryStore::load), it does not stop at one
+    /// that cannot be read. `None`, if there is no such conversation.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub async fn rows(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Option<ConversationRows>, StoreError> {
+        self.settle(Some(key)).await?;
+        let key = key.clone();
+        let rows = move |connection: &_| maintenance::rows(connection, &key);
+        self.0.readers.read("read the rows of a conversation", rows).await
+    }
+
+    /// How many rows belong to no conversation.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    pub async fn stray_rows(&self) -> Result<StrayRows, StoreError> {
+        self.settle(None).await?;
+        self.0.readers.read("look for stray rows", maintenance::stray).await
+    }
+
+    /// Changes rows of a conversation in place, all of them or none, and gives it another
+    /// incarnation: a run that is under way, in whatever process, gets a
+    /// [`Conflict`](StoreError::Conflict) instead of writing on. Returns the new revision.
+    ///
+    /// It is for repairs; whatever else happens to a conversation is an append. If the future is
+    /// dropped, it is done or not done.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Conflict`], if the conversation is not at the expected revision; otherwise, if
+    /// the store cannot be written.
+    pub async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
+        self.writing()?;
+        self.settle(Some(&rewrite.key)).await?;
+        let file = self.0.readers.file().clone();
+        let rewrite = move |_: &_| maintenance::rewrite(&mut file.writer()?, &rewrite);
+        self.0.readers.read(maintenance::REWRITE, rewrite).await
+    }
+
+    /// Removes rows of the record of tool calls that belong to no conversation; says how many.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be written.
+    pub async fn remove_stray_tools(&self) -> Result<u64, StoreError> {
+        self.writing()?;
+        self.settle(None).await?;
+        let file = self.0.readers.file().clone();
+        let remove = move |_: &_| maintenance::remove_stray_tools(&file.writer()?);
+        self.0.readers.read("remove stray rows", remove).await
     }
 
     /// How much this store has written since it was opened.

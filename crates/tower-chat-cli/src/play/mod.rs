@@ -135,7 +135,7 @@ fn read(file: &Path) -> Result<Vec<Recording>, CliError> {
 async fn check_absent(player: &Player, recordings: &[Recording]) -> Result<(), CliError> {
     let mut stored = Vec::new();
     for recording in recordings {
-        if player.is_stored(recording).await.map_err(CliError::Check)? {
+        if player.is_stored(recording).await.map_err(CliError::Look)? {
             stored.push(recording.id());
         }
     }

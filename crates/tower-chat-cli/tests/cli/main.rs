@@ -5,5 +5,8 @@
 mod export;
 mod play;
 mod refusals;
+mod repair;
 mod resume;
 mod support;
+mod tools;
+mod verify;

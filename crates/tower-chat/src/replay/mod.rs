@@ -26,6 +26,7 @@ mod order;
 mod pairing;
 mod policy;
 mod registered;
+pub mod repair;
 mod round;
 mod settings;
 mod steps;

@@ -248,7 +248,7 @@ impl Unanswered {
 }
 
 /// What the model is told of a call whose outcome is unknown.
-pub(super) const INTERRUPTED: &str =
+pub const INTERRUPTED: &str =
     "The call was interrupted. It may or may not have taken effect; its result is unknown.";
 
 /// Reasoning belongs to the part after it; where that was dropped, it goes too.

@@ -1,5 +1,6 @@
 //! What the tests of the command share.
 
+mod damaged;
 mod expected;
 mod store_file;
 
@@ -11,10 +12,16 @@ use std::{
 };
 
 use serde_json::Value;
+use tower_chat::core::{
+    ConversationKey, Message, MessageId, RunId,
+    store::{HistoryStore, Revision, ToolRecord, Write},
+};
+use tower_chat_sqlite::SqliteStore;
 
 pub(crate) use self::{
+    damaged::{call, fill_play, fill_repairable, fill_sound, fill_unreadable},
     expected::{expected_export, own_export, without_generated_ids},
-    store_file::{make_newer, replace_stored, stored_messages},
+    store_file::{count_messages_with, dump, execute, make_newer, replace_stored, stored_messages},
 };
 
 pub(crate) const MODES: [&str; 2] = ["per-run", "per-service-call"];
@@ -108,6 +115,40 @@ impl Store {
     pub(crate) fn folder(&self) -> &Path {
         self.folder.path()
     }
+}
+
+/// Stores a conversation with the record of its tool calls.
+pub(crate) fn fill_recorded(
+    store: &Store,
+    scope: &str,
+    id: &str,
+    messages: Vec<Message>,
+    tools: Vec<ToolRecord>,
+) {
+    fill_with(store, [(ConversationKey::new(scope, id), messages, tools)]);
+}
+
+/// Stores the same conversation under many ids of the scope `play`, without a record.
+pub(crate) fn fill_many(store: &Store, ids: &[String], messages: impl Fn() -> Vec<Message>) {
+    let key = |id: &String| ConversationKey::new("play", id.as_str());
+    fill_with(store, ids.iter().map(|id| (key(id), messages(), Vec::new())));
+}
+
+fn fill_with(
+    store: &Store,
+    conversations: impl IntoIterator<Item = (ConversationKey, Vec<Message>, Vec<ToolRecord>)>,
+) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let opened = SqliteStore::open(store.path()).await.unwrap();
+        for (key, messages, tools) in conversations {
+            let first = MessageId { run: RunId::new(), index: 0 };
+            let messages = messages.into_iter().map(Into::into);
+            let write = Write::new(key, first, Revision::ABSENT, messages).with_tools(tools);
+            opened.append(opened.reserve().await.unwrap(), vec![write]).await.unwrap();
+        }
+        opened.close().await.unwrap();
+    });
 }
 
 pub(crate) fn transcript(name: &str) -> String {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, types::Value};
 
 /// How many messages are stored; 0 while there is no store.
 pub(crate) fn stored_messages(path: &Path) -> usize {
@@ -23,4 +23,33 @@ pub(crate) fn replace_stored(path: &Path, text: &str, by: &str) -> usize {
 /// Makes the file look as if a newer release had written it.
 pub(crate) fn make_newer(path: &Path) {
     Connection::open(path).unwrap().pragma_update(None, "user_version", 99).unwrap();
+}
+
+/// Does one statement to the file; says how many rows it changed.
+pub(crate) fn execute(path: &Path, sql: &str) -> usize {
+    Connection::open(path).unwrap().execute(sql, []).unwrap()
+}
+
+/// Every row of every table, as a text each.
+pub(crate) fn dump(path: &Path) -> Vec<String> {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let mut rows = Vec::new();
+    for table in ["conversations", "messages", "tool_invocations"] {
+        let mut statement = connection.prepare(&format!("SELECT * FROM {table}")).unwrap();
+        let columns = statement.column_count();
+        let row = |row: &rusqlite::Row<'_>| {
+            let value = |column| format!("{:?}", row.get::<_, Value>(column).unwrap());
+            Ok(format!("{table}: {}", (0..columns).map(value).collect::<Vec<_>>().join(", ")))
+        };
+        rows.extend(statement.query_map([], row).unwrap().map(Result::unwrap));
+    }
+    rows
+}
+
+/// How many stored messages hold a text.
+pub(crate) fn count_messages_with(path: &Path, text: &str) -> usize {
+    let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+    let sql = "SELECT count(*) FROM messages WHERE instr(body, ?1)";
+    let count: i64 = connection.query_row(sql, [text], |row| row.get(0)).unwrap();
+    usize::try_from(count).unwrap()
 }

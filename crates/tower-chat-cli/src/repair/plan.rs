@@ -1,0 +1,120 @@
+//! What is to be done to a conversation.
+
+use std::collections::{HashMap, HashSet};
+
+use tower_chat::{
+    core::{
+        ConversationKey, Messages, ToolResult,
+        store::{CallPlace, RecordedResult, ToolRecord},
+    },
+    replay::repair::{Mismatch, mismatches, repaired, repaired_records},
+};
+use tower_chat_sqlite::{ConversationRows, Rewrite};
+
+use crate::verify::{Problem, readable, whole};
+
+/// The change of a conversation, and what it repairs.
+pub(super) struct Plan {
+    pub(super) rewrite: Rewrite,
+    pub(super) repairs: Vec<Problem>,
+}
+
+impl Plan {
+    /// What is to be done; nothing, where a message is missing or cannot be read: it may be what
+    /// the others lack.
+    pub(super) fn new(key: &ConversationKey, rows: &ConversationRows) -> Self {
+        let mut rewrite = Rewrite::new(key.clone(), rows.revision);
+        let Some(stored) = whole(rows) else { return Self { rewrite, repairs: Vec::new() } };
+        let found = mismatches(&stored);
+        let recorded = recorded_results(rows, &found);
+        let after = repaired(&stored, |call| recorded.get(&call).cloned());
+        let is_left: HashSet<Mismatch> = mismatches(&after).into_iter().collect();
+        let mut repairs: Vec<Problem> = found
+            .iter()
+            .filter(|mismatch| !is_left.contains(mismatch))
+            .map(|mismatch| repair_of(mismatch, &recorded))
+            .collect();
+
+        rewrite.messages = changed(&stored, &after);
+        let resolves = |record: &ToolRecord| record.resolve(|it| readable(rows, it)).is_ok();
+        let records: Vec<ToolRecord> = rows
+            .tools
+            .iter()
+            .filter_map(|(_, record)| record.as_ref().ok())
+            .filter(|record| !rewrite.messages.is_empty() || !resolves(record))
+            .cloned()
+            .collect();
+        (rewrite.tools, rewrite.removed_tools) = repaired_records(&records, &stored, &after);
+        for record in records.iter().filter(|record| !resolves(record)) {
+            let CallPlace { sequence, index } = record.call;
+            let what = match rewrite.removed_tools.contains(&record.call) {
+                true => format!("the record of its call {index} refers to no call: it goes"),
+                false => {
+                    format!("the record of its call {index} refers to no result: it is corrected")
+                }
+            };
+            repairs.push(Problem::new(sequence, what));
+        }
+        repairs.sort_by_key(|repair| repair.message);
+        Self { rewrite, repairs }
+    }
+}
+
+/// Makes the change in rows that were read.
+pub(super) fn apply(rewrite: &Rewrite, rows: &mut ConversationRows) {
+    for (sequence, message) in &rewrite.messages {
+        if let Some(row) = rows.messages.iter_mut().find(|(it, _)| it == sequence) {
+            row.1 = Ok(message.clone().into());
+        }
+    }
+    rows.tools.retain(|(call, _)| !rewrite.removed_tools.contains(call));
+    for record in &rewrite.tools {
+        if let Some(row) = rows.tools.iter_mut().find(|(call, _)| *call == record.call) {
+            row.1 = Ok(record.clone());
+        }
+    }
+}
+
+/// The results that the record has of calls without one: those that it holds itself, and those
+/// that stand in a message where nothing shows whose they are.
+fn recorded_results(rows: &ConversationRows, found: &[Mismatch]) -> HashMap<CallPlace, ToolResult> {
+    let unmatched: HashSet<CallPlace> = found
+        .iter()
+        .filter_map(|mismatch| match mismatch {
+            Mismatch::OrphanResult { result, .. } => Some(*result),
+            _ => None,
+        })
+        .collect();
+    let is_free = |record: &&ToolRecord| match &record.result {
+        RecordedResult::InMessage(place) => unmatched.contains(place),
+        RecordedResult::Apart(_) => true,
+        RecordedResult::None => false,
+    };
+    let records = rows.tools.iter().filter_map(|(_, record)| record.as_ref().ok());
+    records
+        .filter(is_free)
+        .filter_map(|record| {
+            let invocation = record.resolve(|sequence| readable(rows, sequence)).ok()?;
+            Some((record.call, invocation.result?))
+        })
+        .collect()
+}
+
+fn repair_of(mismatch: &Mismatch, recorded: &HashMap<CallPlace, ToolResult>) -> Problem {
+    let done = match mismatch {
+        Mismatch::DanglingCall { call, .. } if recorded.contains_key(call) => {
+            "it gets the result in the record of tool calls"
+        }
+        Mismatch::DanglingCall { .. } => "it gets a result that says it was interrupted",
+        _ => "it is moved into the metadata of the message",
+    };
+    Problem::new(mismatch.sequence(), format!("{mismatch}: {done}"))
+}
+
+fn changed(stored: &Messages, after: &Messages) -> Vec<(u64, tower_chat::core::Message)> {
+    let pairs = (1..).zip(stored.iter().zip(after.iter()));
+    pairs
+        .filter(|(_, (stored, after))| stored != after)
+        .map(|(sequence, (_, after))| (sequence, (**after).clone()))
+        .collect()
+}

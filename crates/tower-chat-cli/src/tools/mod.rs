@@ -1,0 +1,53 @@
+//! `tower-chat tools`.
+
+mod listing;
+mod totals;
+
+use std::process::ExitCode;
+
+use tower_chat::core::store::{HistoryStore, InvocationQuery};
+
+use self::{listing::Listing, totals::Totals};
+use crate::{
+    arguments::ToolsArguments,
+    error::CliError,
+    output::{Lines, complain},
+};
+
+/// Lists and totals the tool calls of a store.
+pub(crate) async fn tools(arguments: ToolsArguments) -> Result<ExitCode, CliError> {
+    let store = arguments.store.open_to_read("list").await?;
+    let mut keys = crate::store::keys(&store, arguments.scope).await?;
+    if let Some(id) = &arguments.conversation {
+        keys.retain(|key| key.id() == id);
+    }
+    let mut totals = Totals::default();
+    let mut listing = arguments.list.then(Listing::default);
+    // One conversation at a time, however large the store is.
+    for key in keys {
+        let mut query = InvocationQuery::of(&key);
+        query.tool.clone_from(&arguments.tool);
+        query.status = arguments.status;
+        let invocations = store.invocations(&query).await;
+        let invocations =
+            invocations.map_err(|source| CliError::Tools { key: key.clone(), source })?;
+        for unreadable in &invocations.unreadable {
+            complain(unreadable);
+        }
+        for (key, call) in invocations.found {
+            totals.count(&call);
+            if let Some(listing) = &mut listing {
+                listing.push(&key, &call);
+            }
+        }
+    }
+    let mut lines = Lines::default();
+    if arguments.json {
+        lines.write(&totals.to_json(listing));
+    } else {
+        listing.iter().flat_map(Listing::to_lines).for_each(|line| lines.write(&line));
+        totals.to_lines().iter().for_each(|line| lines.write(line));
+    }
+    lines.finish().map_err(CliError::Output)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,144 @@
+//! What is wrong with a conversation.
+
+use std::{collections::HashMap, sync::Arc};
+
+use tower_chat::{
+    core::{
+        ConversationKey, Message, MessageId, Messages,
+        store::{RecordedResult, ToolRecord},
+    },
+    replay::{DanglingCalls, Replay, repair::mismatches_of_readable},
+    validate::validate_messages,
+};
+use tower_chat_sqlite::ConversationRows;
+
+use crate::error::chain;
+
+/// Something wrong with one message, or with what the record says of its calls.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Problem {
+    /// The message's number in its conversation, from 1.
+    pub(crate) message: u64,
+    pub(crate) what: String,
+}
+
+impl Problem {
+    pub(crate) fn new(message: u64, what: impl Into<String>) -> Self {
+        Self { message, what: what.into() }
+    }
+
+    pub(crate) fn to_line(&self, key: &ConversationKey) -> String {
+        // Ids may hold anything; a problem is one line.
+        let line = format!("conversation {key}, message {}: {}", self.message, self.what);
+        line.replace(['\n', '\r'], " ")
+    }
+}
+
+/// Everything that is wrong with a conversation; one message that cannot be read hides nothing
+/// that is wrong with others.
+pub(crate) fn problems(rows: &ConversationRows) -> Vec<Problem> {
+    let mut found = Vec::new();
+    let mut messages: Vec<(u64, Option<&Arc<Message>>)> = Vec::new();
+    let mut expected = 1;
+    for (sequence, message) in &rows.messages {
+        if *sequence > expected {
+            found.push(match sequence - 1 {
+                last if last == expected => Problem::new(expected, "is missing"),
+                last => Problem::new(expected, format!("is missing, as are all up to {last}")),
+            });
+            messages.push((expected, None));
+        } else if *sequence < expected {
+            found.push(Problem::new(*sequence, "messages are counted from 1"));
+        }
+        if let Err(error) = message {
+            found.push(Problem::new(*sequence, format!("cannot be read: {}", chain(error))));
+        }
+        messages.push((*sequence, message.as_ref().ok()));
+        expected = sequence + 1;
+    }
+    for mismatch in mismatches_of_readable(messages) {
+        found.push(Problem::new(mismatch.sequence(), mismatch.to_string()));
+    }
+    found.extend(problems_of_records(rows));
+    if let Some(messages) = whole(rows) {
+        found.extend(problems_of_replay(&messages));
+    }
+    found.sort_by_key(|problem| problem.message);
+    found
+}
+
+/// The messages, if all are there and can be read.
+pub(crate) fn whole(rows: &ConversationRows) -> Option<Messages> {
+    let numbered = (1..).zip(&rows.messages);
+    let messages: Option<Vec<Arc<Message>>> = numbered
+        .map(|(expected, (sequence, message))| {
+            message.as_ref().ok().filter(|_| expected == *sequence).cloned()
+        })
+        .collect();
+    messages.map(|messages| messages.into_iter().collect())
+}
+
+/// The message of this number, if it is there and can be read.
+pub(crate) fn readable(rows: &ConversationRows, sequence: u64) -> Option<Arc<Message>> {
+    let place = rows.messages.binary_search_by_key(&sequence, |(sequence, _)| *sequence).ok()?;
+    rows.messages.get(place)?.1.as_ref().ok().cloned()
+}
+
+fn problems_of_records(rows: &ConversationRows) -> Vec<Problem> {
+    let said =
+        |index, what: &dyn std::fmt::Display| format!("the record of its call {index}: {what}");
+    let unreadable: Vec<u64> = rows
+        .messages
+        .iter()
+        .filter(|(_, message)| message.is_err())
+        .map(|(sequence, _)| *sequence)
+        .collect();
+    let refers_to_unreadable = |record: &ToolRecord| {
+        let result = match &record.result {
+            RecordedResult::InMessage(place) => Some(place.sequence),
+            RecordedResult::None | RecordedResult::Apart(_) => None,
+        };
+        [Some(record.call.sequence), result]
+            .into_iter()
+            .flatten()
+            .any(|sequence| unreadable.contains(&sequence))
+    };
+    rows.tools
+        .iter()
+        .filter_map(|(call, record)| {
+            let what = match record {
+                Err(reason) => said(call.index, reason),
+                Ok(record) if refers_to_unreadable(record) => return None,
+                Ok(record) => {
+                    let error = record.resolve(|sequence| readable(rows, sequence)).err()?;
+                    said(call.index, &error)
+                }
+            };
+            Some(Problem::new(call.sequence, what))
+        })
+        .collect()
+}
+
+/// What every provider would refuse of what a model is shown.
+fn problems_of_replay(messages: &Messages) -> Vec<Problem> {
+    let mut replay = Replay::new(DanglingCalls::Drop);
+    replay.push_from(messages, 0);
+    let view = replay.view();
+    let Err(invalid) = validate_messages(view.iter().map(|message| &**message)) else {
+        return Vec::new();
+    };
+    let ids = (1..).zip(messages.iter()).filter_map(|(sequence, it)| Some((it.id?, sequence)));
+    let sequences: HashMap<MessageId, u64> = ids.collect();
+    let stored = |shown: usize| {
+        let before = view.take(shown + 1);
+        let known = before.iter().rev().find_map(|it| sequences.get(&it.id?).copied());
+        known.unwrap_or(1)
+    };
+    invalid
+        .faults()
+        .map(|fault| {
+            let what = format!("as a model is shown it, counted from 0, {fault}");
+            Problem::new(stored(fault.message()), what)
+        })
+        .collect()
+}

@@ -1,0 +1,115 @@
+//! What is found wrong with a store.
+
+use std::{fs, io::Write as _};
+
+use crate::support::*;
+
+/// The exit code, and the lines of the output.
+fn verify(store: &Store) -> (i32, Vec<String>) {
+    let output = run(&["verify", "--store", &store.argument()]);
+    assert_eq!(stderr(&output), "");
+    (output.status.code().unwrap(), stdout(&output).lines().map(str::to_owned).collect())
+}
+
+#[test]
+fn a_sound_store_is_well_and_stays_as_it_is() {
+    let store = Store::new();
+    fill_sound(&store);
+    let before = fs::read(store.path()).unwrap();
+    let well = "all is well: 2 conversations, 6 messages, 2 tool calls".to_owned();
+    assert_eq!(verify(&store), (0, vec![well]));
+    assert_eq!(fs::read(store.path()).unwrap(), before);
+}
+
+#[test]
+fn what_a_play_stores_is_well_in_both_modes() {
+    for mode in MODES {
+        let store = Store::new();
+        // All but the conversations that end with results no model has seen.
+        let file = store.file("greeting.jsonl", r#"{"id":"x","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"look","arguments":"{}"}}]},{"role":"tool","tool_call_id":"1","content":"found"},{"role":"assistant","content":"There."}]}"#);
+        play_well(&[&file, "--store", &store.argument(), "--persistence", mode]);
+        let (code, lines) = verify(&store);
+        assert_eq!((code, lines.len()), (0, 1), "{lines:?}");
+    }
+}
+
+#[test]
+fn everything_that_can_be_repaired_is_found() {
+    let store = Store::new();
+    fill_sound(&store);
+    fill_repairable(&store);
+    let (code, lines) = verify(&store);
+    assert_eq!(
+        (code, lines.iter().map(String::as_str).collect::<Vec<_>>()),
+        (
+            1,
+            vec![
+                r#"conversation play/dangling, message 2: the call of tool "look" (id "c1") has no result"#,
+                r#"conversation play/dangling, message 5: the call of tool "look" (id "c1") has no result"#,
+                r#"conversation play/recorded, message 2: the call of tool "look" (id "c1") has no result"#,
+                r#"conversation play/results, message 2: a result (call id "gone") answers no call"#,
+                r#"conversation play/results, message 4: a result (call id "lost") answers no call"#,
+                r#"conversation play/results, message 4: a result answers call "c1", which has its result already"#,
+                "conversation play/rows, message 2: the record of its call 0: message 3 holds no result 7",
+                "conversation play/rows, message 4: the record of its call 0: message 4 holds no call 0",
+                "database: 1 records of tool calls belong to no conversation",
+            ]
+        )
+    );
+}
+
+#[test]
+fn a_message_that_cannot_be_read_hides_no_other_problem() {
+    let store = Store::new();
+    fill_sound(&store);
+    fill_unreadable(&store);
+    let (code, lines) = verify(&store);
+    assert_eq!((code, lines.len()), (1, 4), "{lines:?}");
+    assert_eq!(lines[0], "conversation play/gap, message 3: is missing");
+    assert!(lines[1].contains("play/torn, message 2: the call"), "{lines:?}");
+    assert!(lines[2].contains("play/torn, message 5: cannot be read: not a stored"), "{lines:?}");
+    assert!(lines[3].contains("message 6: cannot be read") && lines[3].contains("version 9"));
+}
+
+#[test]
+fn what_a_model_would_be_shown_is_validated() {
+    let store = Store::new();
+    let twice = tower_chat::core::Message::tool_calls([call("c1"), call("c1")]);
+    let results = ["one", "two"].map(|text| tower_chat::core::ToolResult::new("c1", text));
+    let results = tower_chat::core::Message::tool_results(results);
+    fill_play(&store, "x", vec![tower_chat::core::Message::user("go"), twice, results]);
+    let (code, lines) = verify(&store);
+    assert_eq!(code, 1);
+    assert!(lines[0].contains("play/x, message 2: as a model is shown it"), "{lines:?}");
+    assert!(lines[0].contains("an id of another call"), "{lines:?}");
+}
+
+#[test]
+fn a_file_whose_pages_are_damaged_is_reported() {
+    let store = Store::new();
+    let many: Vec<_> = (0..400).map(|_| tower_chat::core::Message::user("x".repeat(200))).collect();
+    fill_play(&store, "x", many);
+    let mut bytes = fs::read(store.path()).unwrap();
+    let middle = bytes.len() / 4096 / 2 * 4096;
+    bytes[middle..middle + 64].fill(0xff);
+    fs::File::create(store.path()).unwrap().write_all(&bytes).unwrap();
+    let (code, lines) = verify(&store);
+    assert_eq!(code, 1);
+    assert!(lines[0].starts_with("database: "), "{lines:?}");
+    let output = run(&["repair", "--store", &store.argument()]);
+    assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+    assert_eq!(fs::read(store.path()).unwrap(), bytes, "nothing is written to a damaged file");
+}
+
+#[test]
+fn what_is_no_store_cannot_be_verified_nor_repaired_and_nothing_is_made() {
+    let store = Store::new();
+    for command in ["verify", "repair"] {
+        for location in [store.argument(), "memory:".to_owned()] {
+            let output = run(&[command, "--store", &location]);
+            assert_eq!((output.status.code(), stdout(&output).as_str()), (Some(2), ""));
+            assert!(stderr(&output).starts_with("error: "), "{}", stderr(&output));
+        }
+    }
+    assert!(fs::read_dir(store.folder()).unwrap().next().is_none());
+}

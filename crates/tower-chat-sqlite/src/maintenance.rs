@@ -1,0 +1,177 @@
+//! Looking at a file row by row, and rewriting rows in place: for checks and repairs, never for
+//! runs.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, TransactionBehavior, params};
+use tower_chat_core::{
+    ConversationKey, Message, RunId,
+    format::{self, FormatError},
+    store::{CallPlace, Conflict, Revision, StoreError, ToolRecord},
+};
+
+use crate::{
+    append, place,
+    read::{self, NotRead},
+    tool_row,
+};
+
+/// A conversation as its rows stand, those that cannot be read too.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct ConversationRows {
+    /// What a [`Rewrite`] must expect.
+    pub revision: Revision,
+    /// The messages in order, with their numbers; a number that is left out is a message that is
+    /// missing.
+    pub messages: Vec<(u64, Result<Arc<Message>, FormatError>)>,
+    /// The record of tool calls, in the order of the calls; an error says what is wrong with the
+    /// row.
+    pub tools: Vec<(CallPlace, Result<ToolRecord, String>)>,
+}
+
+/// A change of rows of one conversation. No row is added, and none changes its place or its id.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Rewrite {
+    /// The conversation.
+    pub key: ConversationKey,
+    /// The revision it must have.
+    pub expected: Revision,
+    /// Other contents of messages, by their numbers.
+    pub messages: Vec<(u64, Message)>,
+    /// Rows of the record of tool calls, each in place of the one of its call.
+    pub tools: Vec<ToolRecord>,
+    /// Rows of the record of tool calls that go.
+    pub removed_tools: Vec<CallPlace>,
+}
+
+impl Rewrite {
+    /// A rewrite that changes nothing yet.
+    pub fn new(key: ConversationKey, expected: Revision) -> Self {
+        let (messages, tools, removed_tools) = (Vec::new(), Vec::new(), Vec::new());
+        Self { key, expected, messages, tools, removed_tools }
+    }
+
+    /// Whether it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty() && self.tools.is_empty() && self.removed_tools.is_empty()
+    }
+}
+
+/// Rows that belong to no conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct StrayRows {
+    /// Messages.
+    pub messages: u64,
+    /// Rows of the record of tool calls.
+    pub tools: u64,
+}
+
+pub(crate) const REWRITE: &str = "rewrite a conversation";
+
+/// What SQLite finds wrong with the file; nothing, if it is sound.
+pub(crate) fn integrity(connection: &Connection) -> Result<Vec<String>, NotRead> {
+    let mut statement = connection.prepare("PRAGMA integrity_check")?;
+    let said = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
+    Ok(if said == ["ok"] { Vec::new() } else { said })
+}
+
+pub(crate) fn rows(
+    connection: &Connection,
+    key: &ConversationKey,
+) -> Result<Option<ConversationRows>, NotRead> {
+    // All statements see the same moment.
+    let snapshot = connection.unchecked_transaction()?;
+    let Some(found) = append::find(&snapshot, key)? else { return Ok(None) };
+    let (first, last) = place::range(found.number);
+    let mut statement = snapshot.prepare(
+        "SELECT place, run, run_index, body FROM messages
+         WHERE place BETWEEN ?1 AND ?2 ORDER BY place",
+    )?;
+    let messages = statement.query_map([first, last], |row| {
+        Ok((place::sequence(row.get(0)?), read::message(row)?.map(Arc::new)))
+    })?;
+    let messages = messages.collect::<Result<_, _>>()?;
+    let mut statement = snapshot.prepare(&format!(
+        "SELECT place, {} FROM tool_invocations
+         WHERE place BETWEEN ?1 AND ?2 ORDER BY place, call_index",
+        tool_row::COLUMNS
+    ))?;
+    let tools = statement.query_map([first, last], |row| {
+        let sequence = place::sequence(row.get(0)?);
+        // A number that no call can have is reported with the rest of the row.
+        let call = CallPlace { sequence, index: row.get(1).unwrap_or(u32::MAX) };
+        Ok((call, tool_row::read(row, 1, sequence)))
+    })?;
+    let tools = tools.collect::<Result<_, _>>()?;
+    Ok(Some(ConversationRows { revision: found.revision, messages, tools }))
+}
+
+pub(crate) fn stray(connection: &Connection) -> Result<StrayRows, NotRead> {
+    let count = |table: &str| {
+        let sql = format!(
+            "SELECT count(*) FROM {table}
+             WHERE place >> 32 NOT IN (SELECT id FROM conversations)"
+        );
+        connection.query_row(&sql, [], |row| row.get::<_, i64>(0)).map(i64::cast_unsigned)
+    };
+    Ok(StrayRows { messages: count("messages")?, tools: count("tool_invocations")? })
+}
+
+/// Removes the tool rows that belong to no conversation; says how many there were.
+pub(crate) fn remove_stray_tools(connection: &Connection) -> Result<u64, NotRead> {
+    let removed = connection.execute(
+        "DELETE FROM tool_invocations WHERE place >> 32 NOT IN (SELECT id FROM conversations)",
+        [],
+    )?;
+    Ok(removed as u64)
+}
+
+/// Does a rewrite, in one transaction.
+pub(crate) fn rewrite(connection: &mut Connection, rewrite: &Rewrite) -> Result<Revision, NotRead> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let Rewrite { key, expected, .. } = rewrite;
+    let found = append::find(&transaction, key)?;
+    let revision = found.map_or(Revision::ABSENT, |found| found.revision);
+    let number = match found {
+        Some(found) if revision == *expected => found.number,
+        Some(_) | None => {
+            let conflict = Conflict::new(key.clone(), *expected, revision);
+            return Err(NotRead::Damaged(Box::new(conflict).into()));
+        }
+    };
+    for (sequence, message) in &rewrite.messages {
+        let changed = transaction.execute(
+            "UPDATE messages SET body = ?2 WHERE place = ?1",
+            params![place::of_message(number, *sequence), format::encode(message)],
+        )?;
+        if changed != 1 {
+            let reason = format!("message {sequence} of conversation {key} is missing");
+            return Err(NotRead::Damaged(StoreError::Corrupt { reason }));
+        }
+    }
+    for record in &rewrite.tools {
+        tool_row::put(&transaction, number, record, tool_row::result_apart(record).as_deref())?;
+    }
+    for call in &rewrite.removed_tools {
+        transaction.execute(
+            "DELETE FROM tool_invocations WHERE place = ?1 AND call_index = ?2",
+            params![place::of_message(number, call.sequence), call.index],
+        )?;
+    }
+    let revision = Revision { incarnation: other_than(expected.incarnation), ..*expected };
+    transaction.execute(
+        "UPDATE conversations SET incarnation = ?2 WHERE id = ?1",
+        params![number, revision.incarnation.cast_signed()],
+    )?;
+    transaction.commit()?;
+    Ok(revision)
+}
+
+/// Another random incarnation.
+fn other_than(incarnation: u64) -> u64 {
+    let random = RunId::new().random_half().max(1);
+    if random == incarnation { random ^ 2 } else { random }
+}

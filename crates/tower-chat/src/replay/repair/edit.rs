@@ -1,0 +1,77 @@
+//! A message with some of its results taken out, and others put in.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+use tower_chat_core::{Message, Part, Role, ToolResult};
+
+use super::REMOVED_RESULTS;
+
+/// What becomes of the results of one message.
+#[derive(Debug, Default)]
+pub(super) struct Edit {
+    /// Places among the results of the message.
+    removed: BTreeSet<u32>,
+    /// By the place among the parts of the message before which they come.
+    inserted: BTreeMap<usize, Vec<ToolResult>>,
+}
+
+impl Edit {
+    pub(super) fn remove(&mut self, result: u32) {
+        self.removed.insert(result);
+    }
+
+    pub(super) fn insert(&mut self, part: usize, result: ToolResult) {
+        self.inserted.entry(part).or_default().push(result);
+    }
+
+    pub(super) fn apply(&self, message: &Message) -> Message {
+        let mut removed = Vec::new();
+        let mut parts = Vec::new();
+        let mut results = 0..;
+        let inserted = |place| {
+            let here = self.inserted.get(&place).into_iter().flatten();
+            here.cloned().map(Part::ToolResult)
+        };
+        for (place, part) in message.parts.iter().enumerate() {
+            parts.extend(inserted(place));
+            match part {
+                Part::ToolResult(result)
+                    if results.next().is_some_and(|it| self.removed.contains(&it)) =>
+                {
+                    removed.push(result);
+                }
+                part => parts.push(part.clone()),
+            }
+        }
+        parts.extend(inserted(message.parts.len()));
+        let mut edited = message.with_parts(parts);
+        keep(&mut edited, &removed);
+        if edited.parts.is_empty() && edited.role != Role::Assistant {
+            // It held results alone; as a message of another role it would say something empty.
+            edited.role = Role::Tool;
+        }
+        edited
+    }
+}
+
+/// Keeps results in the metadata, where no model is shown them.
+fn keep(message: &mut Message, removed: &[&ToolResult]) {
+    // As texts, so that not a byte of a provider's own item changes.
+    #[allow(clippy::expect_used, reason = "all map keys in a result are strings")]
+    let texts = removed.iter().map(|result| {
+        Value::from(serde_json::to_string(result).expect("a result has a JSON form"))
+    });
+    let mut texts: Vec<Value> = texts.collect();
+    if texts.is_empty() {
+        return;
+    }
+    match message.metadata.get_mut(REMOVED_RESULTS) {
+        Some(Value::Array(kept)) => kept.append(&mut texts),
+        Some(_) | None => {
+            // What somebody else keeps under this name stays, as the first of the list.
+            texts.splice(0..0, message.metadata.remove(REMOVED_RESULTS));
+            message.metadata.insert(REMOVED_RESULTS.to_owned(), texts.into());
+        }
+    }
+}

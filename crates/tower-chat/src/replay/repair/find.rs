@@ -1,0 +1,156 @@
+//! Calls without a result, and results without a call.
+
+use std::{collections::HashSet, sync::Arc};
+
+use tower_chat_core::{
+    Message, Messages, Part, Role,
+    store::{CallPlace, RecordedResult},
+};
+
+use crate::replay::{extract::Extraction, order::is_foreign_result, pairing::owed_call};
+
+/// A stored call without its result, or a stored result without its call.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
+pub enum Mismatch {
+    /// Nothing answers a call, and it waits for nobody's approval.
+    #[error("the call of tool {tool:?} (id {call_id:?}) has no result")]
+    DanglingCall {
+        /// The call.
+        call: CallPlace,
+        /// The tool.
+        tool: String,
+        /// The call's id, as replays show it.
+        call_id: String,
+    },
+    /// A result answers a call that has its result.
+    #[error("a result answers call {call_id:?}, which has its result already")]
+    DuplicateResult {
+        /// The result.
+        result: CallPlace,
+        /// The call's id.
+        call_id: String,
+    },
+    /// A result answers no call.
+    #[error("a result ({}) answers no call", named(call_id.as_deref()))]
+    OrphanResult {
+        /// The result.
+        result: CallPlace,
+        /// The id that it names, if it names one.
+        call_id: Option<String>,
+    },
+}
+
+impl Mismatch {
+    /// The number of the message it is in, from 1.
+    pub fn sequence(&self) -> u64 {
+        match self {
+            Self::DanglingCall { call, .. } => call.sequence,
+            Self::DuplicateResult { result, .. } | Self::OrphanResult { result, .. } => {
+                result.sequence
+            }
+        }
+    }
+}
+
+/// The calls and results of a conversation that do not match, in the order of the messages; first
+/// the calls of a message, then its results. They are paired as replays pair them.
+pub fn mismatches(messages: &Messages) -> Vec<Mismatch> {
+    mismatches_of_readable((1..).zip(messages.iter().map(Some)))
+}
+
+/// The same where some messages cannot be read, and are `None`: what one of them may answer, or
+/// may have asked for, is not reported.
+pub fn mismatches_of_readable<'a>(
+    messages: impl IntoIterator<Item = (u64, Option<&'a Arc<Message>>)>,
+) -> Vec<Mismatch> {
+    let mut extraction = Extraction::new();
+    let mut results: Vec<(CallPlace, Option<&str>)> = Vec::new();
+    let mut requests: HashSet<CallPlace> = HashSet::new();
+    let mut uncertain = Uncertain::default();
+    for (sequence, message) in messages {
+        uncertain.next(sequence, message.map(|message| &**message));
+        let Some(message) = message else { continue };
+        extraction.push(sequence, message);
+        let places = (0..).map(|index| CallPlace { sequence, index });
+        let foreign = message.parts.iter().filter_map(|part| {
+            let is_foreign = message.role == Role::Tool || is_foreign_result(message, part);
+            Some((is_foreign, part.as_tool_result()?))
+        });
+        results.extend(places.clone().zip(foreign).filter(|(_, (is_foreign, _))| *is_foreign).map(
+            |(place, (_, result))| (place, result.call_id.as_deref().filter(|id| !id.is_empty())),
+        ));
+        let asking = message.parts.iter().filter(|part| owed_call(part).is_some());
+        requests.extend(
+            places
+                .zip(asking)
+                .filter(|(_, part)| matches!(part, Part::ApprovalRequest(_)))
+                .map(|(place, _)| place),
+        );
+    }
+    let mut found = Vec::new();
+    let (mut answering, mut answered) = (HashSet::new(), HashSet::new());
+    for record in extraction.into_records() {
+        match record.result {
+            RecordedResult::InMessage(place) => {
+                answering.insert(place);
+                answered.insert(record.call_id);
+            }
+            RecordedResult::None | RecordedResult::Apart(_) => {
+                let (call, tool, call_id) = (record.call, record.name, record.call_id);
+                if !requests.contains(&call) && !uncertain.calls.contains(&call.sequence) {
+                    found.push(Mismatch::DanglingCall { call, tool, call_id });
+                }
+            }
+        }
+    }
+    for (result, call_id) in results {
+        if answering.contains(&result) || uncertain.results.contains(&result.sequence) {
+            continue;
+        }
+        found.push(match call_id {
+            Some(id) if answered.contains(id) => {
+                Mismatch::DuplicateResult { result, call_id: id.to_owned() }
+            }
+            call_id => Mismatch::OrphanResult { result, call_id: call_id.map(str::to_owned) },
+        });
+    }
+    found.sort_by_key(Mismatch::sequence);
+    found
+}
+
+/// The messages whose calls, or results, a message that cannot be read may belong to.
+#[derive(Debug, Default)]
+struct Uncertain {
+    calls: HashSet<u64>,
+    results: HashSet<u64>,
+    /// The last message, if it is of an open round, and the one that opened it.
+    open: Option<u64>,
+    after_unreadable: bool,
+}
+
+impl Uncertain {
+    fn next(&mut self, sequence: u64, message: Option<&Message>) {
+        let Some(message) = message else {
+            self.calls.extend(self.open.take());
+            self.after_unreadable = true;
+            return;
+        };
+        if message.role == Role::Tool {
+            if self.after_unreadable {
+                self.results.insert(sequence);
+            }
+            return;
+        }
+        if std::mem::take(&mut self.after_unreadable) && message.role == Role::User {
+            // Results may stand before its words.
+            self.results.insert(sequence);
+        }
+        let asks = message.parts.iter().any(|part| owed_call(part).is_some());
+        self.open = asks.then_some(sequence);
+    }
+}
+
+fn named(call_id: Option<&str>) -> String {
+    call_id.map_or_else(|| "no call id".to_owned(), |id| format!("call id {id:?}"))
+}

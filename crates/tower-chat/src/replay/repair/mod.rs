@@ -1,0 +1,161 @@
+//! Repair of what is stored, for good.
+//!
+//! Replay repairs what the model is shown, each time, and leaves the store as it is. Here the
+//! stored messages themselves are put right, in place: their number, order and ids stay.
+//!
+//! - A dangling call gets its result from the record of tool calls, else [`INTERRUPTED`]. A call
+//!   that waits for approval is none, also where the approval was given: it can still be answered.
+//! - A result that answers no call, or one that has its result, goes out of the way: from the
+//!   parts of its message to its metadata, under [`REMOVED_RESULTS`], as the JSON text that it was
+//!   stored as.
+//!
+//! ```
+//! use tower_chat::{core::{Message, Messages, ToolCall}, replay::repair};
+//! let stored: Messages = [
+//!     Message::user("Weather?"),
+//!     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),
+//! ].into();
+//! let repaired = repair::repaired(&stored, |_call| None);
+//! assert!(repair::mismatches(&repaired).is_empty());
+//! assert_eq!(repaired.len(), 2);
+//! ```
+
+mod edit;
+mod find;
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+};
+
+use tower_chat_core::{
+    Messages, Role, ToolResult, ToolStatus,
+    store::{CallPlace, RecordedResult, ToolRecord},
+};
+
+use self::edit::Edit;
+pub use self::find::{Mismatch, mismatches, mismatches_of_readable};
+pub use super::round::INTERRUPTED;
+use super::{
+    extract,
+    order::{Piece, pieces},
+    pairing::owed_call,
+};
+
+/// The key of a message's metadata under which results that were taken out of it are kept: a list
+/// of texts, each the JSON of a [`ToolResult`].
+pub const REMOVED_RESULTS: &str = "tower-chat.removed_results";
+
+/// The messages with everything repaired that [`mismatches`] finds, but for calls that do not
+/// come from the model. Those that need no repair are shared.
+///
+/// `recorded` gives the result that the record of tool calls has of a call, if it has one.
+pub fn repaired(
+    messages: &Messages,
+    mut recorded: impl FnMut(CallPlace) -> Option<ToolResult>,
+) -> Messages {
+    let mut edits: BTreeMap<u64, Edit> = BTreeMap::new();
+    for mismatch in mismatches(messages) {
+        match mismatch {
+            Mismatch::DuplicateResult { result, .. } | Mismatch::OrphanResult { result, .. } => {
+                edits.entry(result.sequence).or_default().remove(result.index);
+            }
+            Mismatch::DanglingCall { call, tool, call_id } => {
+                let Some((sequence, part)) = place_for_result(messages, call) else { continue };
+                let mut result = recorded(call).unwrap_or_else(|| {
+                    let mut interrupted = ToolResult::error(&call_id, INTERRUPTED);
+                    interrupted.name = Some(tool);
+                    interrupted
+                });
+                result.call_id = Some(call_id);
+                edits.entry(sequence).or_default().insert(part, result);
+            }
+        }
+    }
+    (1..)
+        .zip(messages.iter())
+        .map(|(sequence, message)| match edits.get(&sequence) {
+            Some(edit) => Arc::new(edit.apply(message)),
+            None => message.clone(),
+        })
+        .collect()
+}
+
+/// The rows of the record of tool calls that are to be written, and those that are to go, after
+/// messages were repaired.
+///
+/// A row whose result was put into a message, or stands elsewhere now, says so; one that refers to
+/// no call goes. Rows that say what is so already are in neither list.
+pub fn repaired_records(
+    records: &[ToolRecord],
+    stored: &Messages,
+    repaired: &Messages,
+) -> (Vec<ToolRecord>, Vec<CallPlace>) {
+    let known = |messages| {
+        let records = extract(messages, 1, 0).into_iter();
+        records.map(|record| (record.call, record)).collect::<HashMap<_, _>>()
+    };
+    let (before, after) = (known(stored), known(repaired));
+    let (mut written, mut removed) = (Vec::new(), Vec::new());
+    for record in records {
+        let Some(now) = after.get(&record.call) else {
+            removed.push(record.call);
+            continue;
+        };
+        let was_open = before.get(&record.call).is_none_or(|it| it.result == RecordedResult::None);
+        let is_filled = was_open && now.result != RecordedResult::None;
+        let mut changed = record.clone();
+        if is_filled || matches!(record.result, RecordedResult::InMessage(_)) {
+            changed.result = now.result.clone();
+        }
+        let result = match &now.result {
+            RecordedResult::InMessage(place) => result_at(repaired, *place),
+            RecordedResult::None | RecordedResult::Apart(_) => None,
+        };
+        let is_interrupted = result.is_some_and(|result| result.text() == INTERRUPTED);
+        if is_filled && is_interrupted && record.status == ToolStatus::Pending {
+            changed.status = ToolStatus::Interrupted;
+        }
+        if changed != *record {
+            written.push(changed);
+        }
+    }
+    (written, removed)
+}
+
+/// The result at a place of a conversation.
+fn result_at(messages: &Messages, place: CallPlace) -> Option<ToolResult> {
+    let position = usize::try_from(place.sequence).ok()?.checked_sub(1)?;
+    messages.get(position)?.results().nth(place.index as usize).cloned()
+}
+
+/// Where the result of a call is to be put, as a message's number and a place among its parts:
+/// behind all other results of its round, so that none of them is taken for its result.
+fn place_for_result(messages: &Messages, call: CallPlace) -> Option<(u64, usize)> {
+    let position = usize::try_from(call.sequence).ok()?.checked_sub(1)?;
+    let message = messages.get(position)?;
+    if message.role != Role::Assistant {
+        return None;
+    }
+    let mut calls_before = 0;
+    let all = pieces(message);
+    let mut pieces = all.iter().skip_while(|piece| {
+        let parts = message.parts.get(piece.parts.clone()).unwrap_or_default();
+        calls_before += parts.iter().filter_map(owed_call).count();
+        calls_before <= call.index as usize
+    });
+    pieces.next()?;
+    // The results that stand in the same message, if others come behind them.
+    if let (Some(Piece { parts, .. }), Some(_)) = (pieces.next(), pieces.next()) {
+        return Some((call.sequence, parts.end));
+    }
+    let following = (call.sequence + 1..).zip(messages.iter_from(position + 1));
+    let results = following.take_while(|(_, message)| message.role == Role::Tool).last();
+    Some(match results {
+        Some((sequence, message)) => (sequence, message.parts.len()),
+        None => (call.sequence, message.parts.len()),
+    })
+}
+
+#[cfg(test)]
+mod tests;

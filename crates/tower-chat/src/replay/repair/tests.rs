@@ -1,0 +1,166 @@
+//! Repairs of single faults, and of histories of every odd shape.
+
+use tower_chat_core::{ApprovalRequest, Message, MessageId, Part, RunId, ToolCall, format};
+
+use super::*;
+use crate::replay::{
+    DanglingCalls, Replay,
+    generated::{SEEDS, assert_valid, history},
+};
+
+/// Messages with ids, as they are stored.
+fn stored(messages: impl IntoIterator<Item = Message>) -> Messages {
+    let run = RunId::new();
+    let numbered = (0..).zip(messages).map(|(index, mut message)| {
+        message.id = Some(MessageId { run, index });
+        message
+    });
+    numbered.collect()
+}
+
+fn repair(messages: &Messages) -> Messages {
+    repaired(messages, |_| None)
+}
+
+fn shown(messages: &Messages) -> Messages {
+    let mut replay = Replay::new(DanglingCalls::Drop);
+    replay.push_from(messages, 0);
+    replay.view()
+}
+
+/// The texts of all results that a model is shown.
+fn results(messages: &Messages) -> Vec<String> {
+    let shown = shown(messages);
+    shown.iter().flat_map(|message| message.results()).map(|result| result.text()).collect()
+}
+
+#[test]
+fn a_dangling_call_is_answered_and_its_sibling_keeps_its_own_result() {
+    let calls = [ToolCall::new("c1", "look", "{}"), ToolCall::new("c2", "look", "{}")];
+    let messages = stored([
+        Message::user("go"),
+        Message::tool_calls(calls),
+        Message::tool_results([ToolResult::new("c2", "two")]),
+        Message::assistant("Done."),
+    ]);
+    let after = repair(&messages);
+    assert_eq!(results(&after), [INTERRUPTED, "two"]);
+    assert_eq!(after.len(), messages.len());
+    let from_record = repaired(&messages, |call| {
+        assert_eq!(call, CallPlace { sequence: 2, index: 0 });
+        Some(ToolResult::new("other id", "one"))
+    });
+    assert_eq!(results(&from_record), ["one", "two"]);
+}
+
+#[test]
+fn a_call_without_a_round_behind_it_is_answered_in_its_own_message() {
+    let calls = [ToolCall::without_id("look", "{}"), ToolCall::new("", "look", "{}")];
+    let messages = stored([Message::tool_calls(calls), Message::user("and now?")]);
+    let after = repair(&messages);
+    assert_eq!(results(&after), [INTERRUPTED, INTERRUPTED]);
+    assert_eq!(shown(&after).len(), 3);
+}
+
+#[test]
+fn results_out_of_the_way_are_kept_to_the_byte_and_shown_to_nobody() {
+    let orphan = ToolResult::new("gone", "é \"lost\"");
+    let again = ToolResult::new("c1", "two");
+    let messages = stored([
+        Message::new(Role::User, vec![orphan.clone().into()]),
+        Message::tool_calls([ToolCall::new("c1", "look", "{}")]),
+        Message::tool_results([orphan.clone(), ToolResult::new("c1", "one"), again.clone()]),
+        Message::assistant("Done."),
+    ]);
+    let after = repair(&messages);
+    assert_eq!(results(&after), ["one"]);
+    assert_eq!(shown(&after).len(), 3);
+    let kept = |index: usize| {
+        let stored = format::encode(after.get(index).unwrap());
+        let metadata = format::decode(&stored).unwrap().metadata;
+        let texts = metadata[REMOVED_RESULTS].as_array().unwrap().clone();
+        let read = |text: &serde_json::Value| serde_json::from_str(text.as_str().unwrap()).unwrap();
+        texts.iter().map(read).collect::<Vec<ToolResult>>()
+    };
+    assert_eq!(kept(0), [orphan.clone()]);
+    assert_eq!(kept(2), [orphan, again]);
+}
+
+#[test]
+fn a_call_that_waits_for_approval_is_left_alone() {
+    let request = ApprovalRequest::new("a1", ToolCall::new("c1", "pay", "{}"), true);
+    let approved = Part::ApprovalResponse(request.approve());
+    let messages = stored([
+        Message::new(Role::Assistant, vec![Part::ApprovalRequest(request)]),
+        Message::new(Role::User, vec![approved]),
+    ]);
+    assert_eq!(mismatches(&messages), []);
+    assert_eq!(repair(&messages), messages);
+}
+
+#[test]
+fn records_follow_their_results() {
+    let calls = [ToolCall::new("c1", "look", "{}"), ToolCall::new("c2", "look", "{}")];
+    let messages = stored([
+        Message::tool_calls(calls),
+        Message::tool_results([ToolResult::new("gone", "x"), ToolResult::new("c2", "two")]),
+    ]);
+    let mut records = extract(&messages, 1, 0);
+    records.push(ToolRecord::pending(CallPlace { sequence: 9, index: 0 }, 0, "c9", "look"));
+    let after = repair(&messages);
+    let (written, removed) = repaired_records(&records, &messages, &after);
+    assert_eq!(removed, [CallPlace { sequence: 9, index: 0 }]);
+    let at = |index| RecordedResult::InMessage(CallPlace { sequence: 2, index });
+    let said: Vec<_> = written.iter().map(|it| (it.status, it.result.clone())).collect();
+    assert_eq!(said, [(ToolStatus::Interrupted, at(1)), (ToolStatus::Ok, at(0))]);
+    assert_eq!(repaired_records(&written, &after, &after), (Vec::new(), Vec::new()));
+}
+
+#[test]
+fn nothing_near_a_message_that_cannot_be_read_is_reported() {
+    let messages = stored([
+        Message::tool_results([ToolResult::new("gone", "x")]),
+        Message::tool_calls([ToolCall::new("c1", "look", "{}")]),
+        Message::user("lost"),
+        Message::tool_results([ToolResult::new("c2", "x")]),
+        Message::tool_calls([ToolCall::new("c3", "look", "{}")]),
+    ]);
+    let readable = messages.iter().map(|message| (message.text() != "lost").then_some(message));
+    let found = mismatches_of_readable((1..).zip(readable));
+    assert_eq!(found.iter().map(Mismatch::sequence).collect::<Vec<_>>(), [1, 5]);
+}
+
+#[test]
+fn every_odd_history_is_repaired_for_good_and_nothing_of_it_is_lost() {
+    let mut repairs = 0;
+    for seed in 1..=SEEDS {
+        let before = history(seed);
+        if before.iter().any(|message| message.id.is_none()) {
+            continue;
+        }
+        let after = repair(&before);
+        assert_eq!(mismatches(&after), [], "seed {seed}: {before:?}\n{after:?}");
+        assert_eq!(repair(&after), after, "nothing more to do, seed {seed}");
+        assert_valid(&shown(&after), seed);
+        let ids = |messages: &Messages| messages.iter().map(|it| it.id).collect::<Vec<_>>();
+        assert_eq!(ids(&after), ids(&before), "seed {seed}");
+        let interrupted = |messages: &Messages| {
+            let count = |it: &Arc<Message>| format::encode(it).matches(INTERRUPTED).count();
+            messages.iter().map(count).sum::<usize>()
+        };
+        let all_results = |messages: &Messages| {
+            let kept = |it: &Arc<Message>| {
+                let removed = it.metadata.get(REMOVED_RESULTS).and_then(|it| it.as_array());
+                it.results().count() + removed.map_or(0, Vec::len)
+            };
+            messages.iter().map(kept).sum::<usize>()
+        };
+        assert_eq!(all_results(&after) - interrupted(&after), all_results(&before), "seed {seed}");
+        // What was shown before is still shown: repair adds results, and takes none that counted.
+        let (was, is) = (results(&before), results(&after));
+        let is: Vec<String> = is.into_iter().filter(|it| it != INTERRUPTED).collect();
+        assert_eq!(was, is, "seed {seed}");
+        repairs += usize::from(before != after);
+    }
+    assert!(repairs > 20, "{repairs} histories were repaired");
+}

@@ -1,0 +1,115 @@
+//! What later runs are shown of tool results: none that are stale, and none that were private.
+//!
+//! ```text
+//! cargo run -p tower-chat-examples --bin freshness [DATABASE]
+//! ```
+//!
+//! The same question is asked at once, within the freshness window and after it, by a clock of our
+//! own. Then a tool answers with something private: the run under way sees it, the store and later
+//! runs do not. The stand-in model answers from the results it is shown, and asks for a tool only
+//! where there are none.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use serde_json::json;
+use tower::{Service, ServiceExt, service_fn};
+use tower_chat::{
+    ChatPipeline, Clock, PersistencePolicy, Tool, Tools,
+    core::{
+        BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, Message, Role, ToolCall,
+        ToolDefinition, store::HistoryStore,
+    },
+    replay::{Freshness, ReplayPolicy},
+    tool::{Retention, persist_with},
+    tool_fn,
+};
+use tower_chat_sqlite::SqliteStore;
+
+const WEATHER: &str = "Does it rain in Paris?";
+const CARD: &str = "Which card do I pay with?";
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let database = std::env::args().nth(1).unwrap_or_else(|| "freshness.db".to_owned());
+    let store = SqliteStore::open(&database).await?;
+    let key = ConversationKey::new("alice", "freshness");
+    store.delete(&key).await?; // what an earlier run of this program has left
+
+    let minute = Arc::new(AtomicU64::new(0));
+    let looked = Arc::new(AtomicU64::new(0));
+    let five_minutes = Freshness::within(Duration::from_secs(5 * 60));
+    let mut agent = ChatPipeline::builder(service_fn(stand_in_model))
+        .tools(Tools::new().with(weather(looked.clone())).with(card()))
+        .history(store.clone())
+        .policy(
+            PersistencePolicy::default().replay(ReplayPolicy::default().freshness(five_minutes)),
+        )
+        .clock(clock(minute.clone()))
+        .build()?;
+    let mut ask = async |question: &str| -> Result<String, BoxError> {
+        let request = ChatRequest::user(question).in_conversation(key.clone());
+        Ok(agent.ready().await?.call(request).await?.collect().await?.text())
+    };
+
+    for now in [0, 4, 10] {
+        minute.store(now, Ordering::Relaxed);
+        let answer = ask(WEATHER).await?;
+        println!(
+            "minute {now:2}: {answer} Weather calls so far: {}",
+            looked.load(Ordering::Relaxed)
+        );
+    }
+    println!("this run: {}", ask(CARD).await?);
+    println!("later:    {}", ask(CARD).await?);
+    let stored = store.load(&key).await?.messages;
+    let results = stored.iter().flat_map(|message| message.results());
+    println!("stored:   {}", results.last().map(|result| result.text()).unwrap_or_default());
+    store.close().await?;
+    Ok(())
+}
+
+/// A clock that shows so many minutes after its beginning.
+fn clock(minute: Arc<AtomicU64>) -> Clock {
+    let beginning = SystemTime::now();
+    Clock::new(move || beginning + Duration::from_secs(60 * minute.load(Ordering::Relaxed)))
+}
+
+fn weather(looked: Arc<AtomicU64>) -> impl Tool {
+    let definition = ToolDefinition::new("weather", "The weather in Paris.", json!({}));
+    tool_fn(definition, move |_| {
+        looked.fetch_add(1, Ordering::Relaxed);
+        async { Ok("It rains.") }
+    })
+}
+
+/// The live run sees the whole number, everybody after it the last digits.
+fn card() -> impl Tool {
+    let definition = ToolDefinition::new("card", "The card that is on file.", json!({}));
+    let card = tool_fn(definition, |_| async { Ok("Card 4111 1111 1111 1111.") });
+    persist_with(card, |call| {
+        call.redact_result("A card that ends in 1111.");
+        Ok(Retention::Keep)
+    })
+}
+
+/// Answers with the newest result of the tool that the question is about, if it is shown one.
+async fn stand_in_model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
+    request.service_id()?; // every leaf refuses the sentinel
+    let question = request.messages.iter().rev().find(|message| message.role == Role::User);
+    let tool = match question.map(|message| message.text()) {
+        Some(question) if question == CARD => "card",
+        _ => "weather",
+    };
+    let mut results = request.messages.iter().rev().flat_map(|message| message.results());
+    let message = match results.find(|result| result.name.as_deref() == Some(tool)) {
+        Some(result) => Message::assistant(result.text()),
+        None => Message::tool_calls([ToolCall::new("call_1", tool, "{}")]),
+    };
+    Ok(ChatResponse::whole([message], Finish::stop()))
+}
