@@ -82,7 +82,7 @@ fn results_out_of_the_way_are_kept_to_the_byte_and_shown_to_nobody() {
         let read = |text: &serde_json::Value| serde_json::from_str(text.as_str().unwrap()).unwrap();
         texts.iter().map(read).collect::<Vec<ToolResult>>()
     };
-    assert_eq!(kept(0), [orphan.clone()]);
+    assert_eq!(kept(0), vec![orphan.clone()]);
     assert_eq!(kept(2), [orphan, again]);
 }
 
