@@ -4,6 +4,7 @@ mod crash;
 mod economy;
 mod failures;
 mod lead;
+mod maintenance;
 mod record;
 mod waiting;
 
