@@ -75,6 +75,18 @@ impl Fields {
         Some(text)
     }
 
+    /// Takes the field out if its value is such.
+    pub(crate) fn take_if(&mut self, name: &str, is: impl FnOnce(&RawJson) -> bool) {
+        if self.get(name).is_some_and(is) {
+            self.0.remove(name);
+        }
+    }
+
+    /// All fields.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &RawJson)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value))
+    }
+
     pub(crate) fn set(&mut self, name: &str, value: RawJson) {
         self.0.insert(name.to_owned(), value);
     }

@@ -231,9 +231,62 @@ fn a_change_to_our_fields_shows() {
     result.content = vec![Part::text("boom")];
     assert_eq!(
         written(&message),
-        [json!({"role": "function", "name": "f", "content": "boom", "tool_call_id": "c",
+        [json!({"role": "function", "name": "f", "content": "boom", "tool_call_id": null,
             "x_error": true})]
     );
+}
+
+#[test]
+fn a_legacy_call_with_an_id_is_an_ordinary_one_to_a_model_alone() {
+    let mut asking = parse_message(
+        r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}","x":1}}"#,
+    )
+    .unwrap();
+    let mut answer = parse_message(r#"{"role":"function","name":"f","content":null}"#).unwrap();
+    for part in asking.parts.iter_mut().chain(&mut answer.parts) {
+        match part {
+            Part::ToolCall(call) => call.id = Some("c".to_owned()),
+            Part::ToolResult(result) => result.call_id = Some("c".to_owned()),
+            _ => {}
+        }
+    }
+    let sent = |message| -> Value { render_message(message, Audience::Model)[0].parse().unwrap() };
+    assert_eq!(
+        sent(&asking),
+        json!({"role": "assistant", "content": null, "tool_calls": [
+            {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}", "x": 1}}]})
+    );
+    assert_eq!(
+        sent(&answer),
+        json!({"role": "tool", "name": "f", "content": "", "tool_call_id": "c"})
+    );
+    assert_eq!(
+        written(&asking),
+        [json!({"role": "assistant", "content": null,
+            "function_call": {"name": "f", "arguments": "{}", "x": 1}})]
+    );
+    assert_eq!(written(&answer), [json!({"role": "function", "name": "f", "content": null})]);
+}
+
+#[test]
+fn a_legacy_result_takes_no_id_from_its_fields() {
+    let message = comes_back(json!({"role": "function", "name": "f", "content": "12",
+        "tool_call_id": "c"}));
+    assert_eq!(message.results().next().unwrap().call_id, None);
+}
+
+#[test]
+fn a_model_does_not_see_an_answer_that_says_nothing() {
+    for json in [
+        json!({"role": "assistant"}),
+        json!({"role": "assistant", "content": null, "refusal": null, "tool_calls": []}),
+    ] {
+        let message = comes_back(json);
+        assert!(render_message(&message, Audience::Model).is_empty());
+    }
+    let message = comes_back(json!({"role": "assistant", "content": "", "tool_calls": []}));
+    let sent: Value = render_message(&message, Audience::Model)[0].parse().unwrap();
+    assert_eq!(sent, json!({"role": "assistant", "content": ""}));
 }
 
 #[test]

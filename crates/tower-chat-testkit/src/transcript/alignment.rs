@@ -7,6 +7,7 @@ use tower_chat_wire::openai_chat::{Audience, render_message};
 use super::{
     comparison::{is_id, message_differences},
     divergence::Difference,
+    pairing::has_text,
     recording::Recording,
 };
 
@@ -51,10 +52,10 @@ fn id_difference(recording: &Recording, place: usize, found: &Value) -> Option<D
     let recorded = recording.messages();
     let result = recorded.get(place)?;
     let call_was_named = result.answers.is_none_or(|answers| {
-        let call = recorded
-            .get(answers.message)
-            .and_then(|asking| asking.message.calls().nth(answers.call));
-        call.is_some_and(|call| super::pairing::has_text(&call.id))
+        let Some(asking) = recorded.get(answers.message) else { return false };
+        let mut earlier = asking.message.calls().take(answers.call);
+        let call = asking.message.calls().nth(answers.call);
+        call.is_some_and(|call| has_text(&call.id) && earlier.all(|other| other.id != call.id))
     });
     let expected = result.json.get("tool_call_id").filter(|id| is_id(id))?;
     let found = found.get("tool_call_id");

@@ -16,8 +16,8 @@ pub(super) struct ShownMessage {
     pub(super) answers: Option<(usize, usize)>,
 }
 
-/// The recorded messages as a model is shown them: without calls that nothing answers, and without
-/// results that answer nothing. A result that comes after its round is shown right behind its call,
+/// The recorded messages as a model is shown them: without answers that say nothing, calls that
+/// nothing answers, and results that answer nothing. A result that comes after its round is shown right behind its call,
 /// which is left out where it stood.
 #[derive(Default)]
 pub(super) struct Shown {
@@ -39,7 +39,9 @@ impl Shown {
             if first.role() == Role::Tool {
                 self.late(&[first]);
             } else if first.message.calls().next().is_none() {
-                self.push(first.json.clone());
+                if !is_empty_answer(first) {
+                    self.push(first.json.clone());
+                }
             } else {
                 let results = after.iter().take_while(|next| next.role() == Role::Tool).count();
                 let (results, after) = after.split_at(results);
@@ -145,6 +147,12 @@ fn take_calls(message: &mut Value, is_taken: impl Fn(usize) -> bool) -> Vec<(usi
         taken.extend(fields.remove("function_call").map(|call| (count, call)));
     }
     taken
+}
+
+/// Whether the model said nothing at all.
+fn is_empty_answer(recorded: &RecordedMessage) -> bool {
+    let parts = &recorded.message.parts;
+    recorded.role() == Role::Assistant && parts.iter().all(|part| part.as_text() == Some(""))
 }
 
 /// Whether a message whose calls were taken out has content left.

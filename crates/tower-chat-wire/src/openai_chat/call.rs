@@ -2,7 +2,7 @@
 
 use tower_chat_core::{RawJson, ToolCall};
 
-use super::WIRE;
+use super::{Audience, WIRE};
 use crate::{
     WireError,
     fields::{Fields, as_text, raw},
@@ -39,15 +39,19 @@ pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError>
     Ok(calls)
 }
 
-/// Puts the calls into a message's fields.
-pub(super) fn render_all(calls: &[&ToolCall], fields: &mut Fields) {
+/// Puts the calls into a message's fields. To a model, a call of 2023 that was given an id is said
+/// as one of today: its result names that id.
+pub(super) fn render_all(calls: &[&ToolCall], fields: &mut Fields, audience: Audience) {
+    let may_be_legacy = |call: &ToolCall| audience == Audience::Transcript || call.id.is_none();
     let mut list = Vec::new();
     let mut legacy = None;
     for call in calls {
         let native = Fields::of_native(call.native.as_ref(), WIRE);
         match native.as_ref().and_then(legacy_rest) {
-            Some(rest) if legacy.is_none() => legacy = Some(with_call(rest, "arguments", call)),
-            Some(_) => list.push(render(None, call)),
+            Some(rest) if legacy.is_none() && may_be_legacy(call) => {
+                legacy = Some(with_call(rest, "arguments", call));
+            }
+            Some(rest) => list.push(render(Some(as_function(rest)), call)),
             None => list.push(render(native, call)),
         }
     }
@@ -134,6 +138,14 @@ fn with_call(mut inner: Fields, arguments: &str, call: &ToolCall) -> Fields {
         Ok(_) | Err(_) => inner.set(arguments, raw(&call.arguments)),
     }
     inner
+}
+
+/// The rest of a `function_call` as that of an item of `tool_calls`.
+fn as_function(rest: Fields) -> Fields {
+    let mut fields = Fields::default();
+    fields.set("type", raw("function"));
+    fields.set("function", raw(&rest));
+    fields
 }
 
 /// The rest of a `function_call`; an item of `tool_calls` always has one of the other kinds.

@@ -75,7 +75,7 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
 pub fn render_message(message: &Message, audience: Audience) -> Vec<RawJson> {
     let results = owed_results(message).map(|owed| result::render(owed, audience));
     let results = results.map(|fields| raw(&fields));
-    let body = render_body(message).map(|fields| raw(&fields));
+    let body = render_body(message, audience).map(|fields| raw(&fields));
     if message.role == Role::Assistant {
         body.into_iter().chain(results).collect()
     } else {
@@ -110,7 +110,7 @@ fn reasoning(field: &str, text: String) -> Part {
 }
 
 /// The message without its tool results, or `None` if nothing is left of it.
-fn render_body(message: &Message) -> Option<Fields> {
+fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
     if message.role == Role::Tool {
         return None;
     }
@@ -134,8 +134,19 @@ fn render_body(message: &Message) -> Option<Fields> {
     if let Some(content) = content {
         fields.set("content", content);
     }
-    call::render_all(&calls, &mut fields);
+    call::render_all(&calls, &mut fields, audience);
+    if audience == Audience::Model && message.role == Role::Assistant && calls.is_empty() {
+        fields.take_if("tool_calls", is_nothing);
+        if fields.iter().all(|(name, value)| matches!(name, "role" | "name") || is_nothing(value)) {
+            return None;
+        }
+    }
     Some(fields)
+}
+
+/// Whether a field could as well be left out.
+fn is_nothing(value: &RawJson) -> bool {
+    value.get() == "null" || value.parse().is_ok_and(|items: Vec<RawJson>| items.is_empty())
 }
 
 /// Reasoning that came in a field of this wire goes back there.

@@ -15,6 +15,9 @@
 //! of the value: arguments that were an object instead of a text, an `image_url` that was a text
 //! instead of an object.
 //!
+//! A `function_call` of 2023 and its result have no ids. Where they were given some since, a file
+//! has them as they came, and a model sees an item of `tool_calls` and a message of role `tool`.
+//!
 //! Messages that never were OpenAI JSON are written as the wire can say them: one tool message
 //! with several results becomes several; results in a user message come before its text; media
 //! become `image_url`, `input_audio` or `file` parts. Left out are reasoning, approvals, errors,

@@ -11,10 +11,16 @@ use crate::{
 /// Our own field for an error, for which the wire has none.
 const ERROR: &str = "x_error";
 
+/// The role of a result in 2023, when calls had no ids.
+const LEGACY_ROLE: &str = "function";
+
 /// The result that a tool message carries.
 pub(super) fn parse(mut fields: Fields) -> Result<ToolResult, WireError> {
     let mut result = ToolResult::new("", "");
-    result.call_id = fields.take_text("tool_call_id");
+    result.call_id = match fields.is_text("role", LEGACY_ROLE) {
+        true => None,
+        false => fields.take_text("tool_call_id"),
+    };
     result.name = fields.take_text("name");
     result.content = content::parse(&mut fields)?;
     result.is_error = fields.get(ERROR).is_some_and(|value| value.get() == "true");
@@ -38,7 +44,17 @@ pub(super) fn render(result: &ToolResult, audience: Audience) -> Fields {
         fields.set("role", raw("tool"));
         fields
     });
-    fields.set_text("tool_call_id", result.call_id.as_deref());
+    let is_legacy = fields.is_text("role", LEGACY_ROLE);
+    if is_legacy && audience == Audience::Model && result.call_id.is_some() {
+        // Its call is written with the same id, as one of today.
+        fields.set("role", raw("tool"));
+        if fields.is_null("content") {
+            fields.set("content", raw(""));
+        }
+        fields.set_text("tool_call_id", result.call_id.as_deref());
+    } else if !is_legacy {
+        fields.set_text("tool_call_id", result.call_id.as_deref());
+    }
     fields.set_text("name", result.name.as_deref());
     if let Some(content) = content::render(&result.content) {
         fields.set("content", content);

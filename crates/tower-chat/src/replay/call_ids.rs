@@ -1,18 +1,20 @@
-//! Ids for calls that came without one.
+//! Ids for calls that came without one, or with that of a sibling.
+
+use std::collections::HashSet;
 
 use tower_chat_core::{Message, ToolCall};
+
+use super::pairing::owed_call;
 
 /// The ids by which the tool calls of a message are answered, in the order of
 /// [`Message::asked_calls`].
 ///
-/// A call keeps the id it came with. One that came with none, or with an empty one, gets an id
-/// made of the message's place, so that every replay shows the same id on the call and its
-/// result. Generated ids use `[a-z0-9_]` and have at most 40 characters, the longest id that
+/// A call keeps the id it came with. One that came with none, with an empty one, or with that of a
+/// call before it in the message, which providers refuse, gets an id made of the message's place,
+/// so that every replay shows the same id on the call and its result. Generated ids use `[a-z0-9_]` and have at most 40 characters, the longest id that
 /// OpenAI's Chat Completions API takes.
 pub fn effective_call_ids(message: &Message) -> Vec<String> {
-    let place = Place::of(message, 0);
-    let calls = message.asked_calls().enumerate();
-    calls.map(|(index, call)| effective_call_id(call, place, index)).collect()
+    call_ids(message.parts.iter().filter_map(owed_call), Place::of(message, 0), 0)
 }
 
 /// Where a message stands: by its id, or by its position where it has none yet.
@@ -28,12 +30,54 @@ impl Place {
     }
 }
 
-/// The id by which one call is answered; `index` counts all calls of its message.
-pub(super) fn effective_call_id(call: &ToolCall, place: Place, index: usize) -> String {
-    match (call.id.as_deref(), place) {
-        (Some(id), _) if !id.is_empty() => id.to_owned(),
-        (_, Place::Id(id)) => format!("call_{:016x}_{}_{index}", id.run.random_half(), id.index),
-        (_, Place::Position(position)) => format!("call_{position}_{index}"),
+/// The ids by which calls of one message are answered, all different; `first` calls of the message
+/// stand before them.
+pub(super) fn call_ids<'a>(
+    calls: impl Iterator<Item = &'a ToolCall> + Clone,
+    place: Place,
+    first: usize,
+) -> Vec<String> {
+    let given: HashSet<&str> = calls.clone().filter_map(given_id).collect();
+    let mut taken = HashSet::with_capacity(given.len());
+    let id = |(index, call): (usize, &'a ToolCall)| {
+        if let Some(id) = given_id(call).filter(|id| taken.insert((*id).to_owned())) {
+            return id.to_owned();
+        }
+        let generated = generated_id(place, index);
+        let mut id = generated.clone();
+        let mut more = 0_usize;
+        while given.contains(id.as_str()) || !taken.insert(id.clone()) {
+            more += 1;
+            id = format!("{generated}_{more}");
+        }
+        id
+    };
+    (first..).zip(calls).map(id).collect()
+}
+
+/// Whether each of the calls has an id, and none that of another.
+pub(super) fn have_distinct_ids<'a>(calls: impl Iterator<Item = &'a ToolCall> + Clone) -> bool {
+    /// More calls than a message has as a rule.
+    const MANY: usize = 16;
+    if calls.clone().any(|call| given_id(call).is_none()) {
+        return false;
+    }
+    if calls.clone().nth(MANY).is_some() {
+        let mut seen = HashSet::new();
+        return calls.filter_map(given_id).all(|id| seen.insert(id));
+    }
+    let before = |index| calls.clone().take(index);
+    calls.clone().enumerate().all(|(index, call)| before(index).all(|other| other.id != call.id))
+}
+
+fn given_id(call: &ToolCall) -> Option<&str> {
+    call.id.as_deref().filter(|id| !id.is_empty())
+}
+
+fn generated_id(place: Place, index: usize) -> String {
+    match place {
+        Place::Id(id) => format!("call_{:016x}_{}_{index}", id.run.random_half(), id.index),
+        Place::Position(position) => format!("call_{position}_{index}"),
     }
 }
 
@@ -58,5 +102,18 @@ mod tests {
         assert_eq!(ids, effective_call_ids(&message));
         assert_ne!(ids[0], ids[1]);
         assert!(ids.iter().all(|id| id.len() <= 40), "{ids:?}");
+    }
+
+    #[test]
+    fn calls_of_one_message_never_share_an_id() {
+        let ids = ["x", "x", "call_0_1", ""];
+        let message = Message::tool_calls(ids.map(|id| ToolCall::new(id, "look", "{}")));
+        assert_eq!(effective_call_ids(&message), ["x", "call_0_1_1", "call_0_1", "call_0_3"]);
+        assert!(!have_distinct_ids(message.parts.iter().filter_map(owed_call)));
+        let calls: Vec<ToolCall> =
+            (0..40).map(|id| ToolCall::new(id.to_string(), "look", "{}")).collect();
+        assert!(have_distinct_ids(calls.iter()) && have_distinct_ids(calls[..3].iter()));
+        assert!(!have_distinct_ids(calls.iter().chain(&calls[..1])));
+        assert!(!have_distinct_ids(calls[..2].iter().chain(&calls[..1])));
     }
 }

@@ -8,9 +8,9 @@ use tower_chat_core::{
 };
 
 use super::{
-    call_ids::{Place, effective_call_id},
+    call_ids::{Place, call_ids},
     order::{Piece, pieces},
-    pairing::{Answers, Asked, answers, names, owed_call},
+    pairing::{Answers, Asked, answers, is_named, owed_call},
     turns::Turns,
 };
 
@@ -122,12 +122,13 @@ impl Extraction {
     fn push_asking(&mut self, sequence: u64, message: &Message, parts: &[Part], first: usize) {
         self.open = None;
         let asked = parts.iter().filter_map(|part| Some((part, owed_call(part)?)));
-        for (index, (part, call)) in (first..).zip(asked) {
+        let position = usize::try_from(sequence).unwrap_or(usize::MAX);
+        let place = Place::of(message, position);
+        let ids = call_ids(parts.iter().filter_map(owed_call), place, first);
+        for (index, ((part, call), call_id)) in (first..).zip(asked.zip(ids)) {
             let new = self.calls.len();
             self.open.get_or_insert(new);
             let place = CallPlace { sequence, index: small(index) };
-            let position = usize::try_from(sequence).unwrap_or(usize::MAX);
-            let call_id = effective_call_id(call, Place::of(message, position), index);
             let mut record = ToolRecord::pending(place, self.next_round, call_id, &call.name);
             let request = match part {
                 Part::ApprovalRequest(request) => Some(request.id.clone()),
@@ -187,9 +188,9 @@ impl Extraction {
         match answers(result, round.iter().map(Seen::asked)) {
             Answers::Call(index) => Some(open + index),
             Answers::Again => None,
-            Answers::Nothing => earlier
-                .iter()
-                .rposition(|seen| !seen.is_answered() && names(result, &seen.record.call_id)),
+            Answers::Nothing => earlier.iter().rposition(|seen| {
+                !seen.is_answered() && is_named(result, &seen.call, &seen.record.call_id)
+            }),
         }
     }
 }

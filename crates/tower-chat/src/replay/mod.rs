@@ -242,7 +242,7 @@ impl Replay {
                     Some(Found::InRound(index))
                 }
                 Answers::Nothing => {
-                    let index = earlier.iter().rposition(|call| call.is_answered_by(result))?;
+                    let index = last_answered(&earlier, result)?;
                     Some(Found::Earlier(earlier.remove(index)))
                 }
             }
@@ -314,7 +314,7 @@ impl Replay {
         self.close_round();
         if Round::opens_with(message) {
             self.open = Some(Round::new(message.clone(), position));
-        } else {
+        } else if !is_empty_answer(message) {
             self.closed.push(message.clone());
         }
     }
@@ -355,22 +355,28 @@ impl Replay {
     /// Results that answer no call of the open round: they may answer one that was left out
     /// before, which then stands again right in front of its result.
     fn push_late_results(&mut self, results: Vec<ToolResult>, message: &Arc<Message>) {
-        let mut calls = Vec::new();
+        let mut calls: Vec<ToolCall> = Vec::new();
         let mut answers = Vec::new();
         let mut orphans = Vec::new();
         for result in results {
-            let index = self.unanswered.iter().rposition(|call| call.is_answered_by(&result));
-            match index.map(|index| self.unanswered.remove(index)).map(Arc::unwrap_or_clone) {
+            match last_answered(&self.unanswered, &result)
+                .map(|index| self.unanswered.remove(index))
+                .map(Arc::unwrap_or_clone)
+            {
                 Some(unanswered) => {
-                    answers.push(Part::ToolResult(unanswered.answer(result)));
-                    calls.push(Part::ToolCall(unanswered.into_call()));
+                    let result = unanswered.answer(result);
+                    if calls.iter().any(|call| call.id == result.call_id) {
+                        // Calls of different messages, which may share an id as those of one may not.
+                        self.push_round(std::mem::take(&mut calls), std::mem::take(&mut answers));
+                    }
+                    answers.push(result);
+                    calls.push(unanswered.into_call());
                 }
                 None => orphans.push(Part::ToolResult(result)),
             }
         }
         if !calls.is_empty() {
-            self.closed.push(Message::new(Role::Assistant, calls));
-            self.closed.push(Message::new(Role::Tool, answers));
+            self.push_round(calls, answers);
         }
         if self.strictness == Strictness::Lenient && !orphans.is_empty() {
             let mut message = (**message).clone();
@@ -378,6 +384,23 @@ impl Replay {
             self.closed.push(message);
         }
     }
+
+    fn push_round(&mut self, calls: Vec<ToolCall>, results: Vec<ToolResult>) {
+        self.closed.push(Message::tool_calls(calls));
+        self.closed.push(Message::tool_results(results));
+    }
+}
+
+/// Whether a message of the model says nothing at all: no provider takes such a message.
+fn is_empty_answer(message: &Message) -> bool {
+    message.role == Role::Assistant && message.parts.iter().all(|part| part.as_text() == Some(""))
+}
+
+/// The call that a late result answers: of the last message that it names a call of, the first.
+fn last_answered(calls: &Vector<Arc<Unanswered>>, result: &ToolResult) -> Option<usize> {
+    let last = calls.iter().rposition(|call| call.is_answered_by(result))?;
+    let position = calls.get(last)?.position;
+    calls.iter().position(|call| call.position == position && call.is_answered_by(result))
 }
 
 #[cfg(test)]

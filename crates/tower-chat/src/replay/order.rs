@@ -39,19 +39,42 @@ pub(super) fn pieces(message: &Message) -> Vec<Piece> {
     if !has_foreign_results(message) {
         return vec![Piece { role, parts: 0..message.parts.len() }];
     }
-    let mut pieces: Vec<Piece> = Vec::new();
-    for (index, part) in message.parts.iter().enumerate() {
-        let piece_role = if is_foreign_result(message, part) { Role::Tool } else { role };
-        match pieces.last_mut() {
-            Some(piece) if piece.role == piece_role => piece.parts.end = index + 1,
-            _ => pieces.push(Piece { role: piece_role, parts: index..index + 1 }),
+    let mut leaves: Vec<bool> =
+        message.parts.iter().map(|part| is_foreign_result(message, part)).collect();
+    let mut pieces = pieces_by(role, &leaves);
+    // A result that a piece parts from the provider's own call is no better than a foreign one.
+    while let Some(index) = parted_result(message, &pieces) {
+        if let Some(leaves) = leaves.get_mut(index) {
+            *leaves = true;
         }
+        pieces = pieces_by(role, &leaves);
     }
     if role == Role::User {
         // Results answer what stands before the message, so they come before its own words.
         pieces.sort_by_key(|piece| piece.role != Role::Tool);
     }
     pieces
+}
+
+fn pieces_by(role: Role, is_result: &[bool]) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (index, &is_result) in is_result.iter().enumerate() {
+        let role = if is_result { Role::Tool } else { role };
+        match pieces.last_mut() {
+            Some(piece) if piece.role == role => piece.parts.end = index + 1,
+            _ => pieces.push(Piece { role, parts: index..index + 1 }),
+        }
+    }
+    pieces
+}
+
+/// The first result outside of a tool message whose call is not in the same piece.
+fn parted_result(message: &Message, pieces: &[Piece]) -> Option<usize> {
+    pieces.iter().filter(|piece| piece.role != Role::Tool).find_map(|piece| {
+        let parts = message.parts.get(piece.parts.clone())?;
+        let parted = parts.iter().position(|part| is_foreign_among(parts, part))?;
+        Some(piece.parts.start + parted)
+    })
 }
 
 pub(super) enum Ordered {
@@ -66,8 +89,12 @@ fn has_foreign_results(message: &Message) -> bool {
 /// A result that belongs in a tool message: any, but for those of tools the provider ran itself,
 /// which stand inside its own message.
 pub(super) fn is_foreign_result(message: &Message, part: &Part) -> bool {
+    is_foreign_among(&message.parts, part)
+}
+
+fn is_foreign_among(parts: &[Part], part: &Part) -> bool {
     let Part::ToolResult(result) = part else { return false };
-    let calls = message.parts.iter().filter_map(Part::as_tool_call);
+    let calls = parts.iter().filter_map(Part::as_tool_call);
     !calls.filter(|call| call.provider_executed).any(|call| call.id == result.call_id)
 }
 
@@ -118,5 +145,25 @@ mod tests {
             vec![call.into(), ToolResult::new("ws_1", "pages").into(), Part::text("Found.")],
         );
         assert_eq!(split(message.clone()), [message]);
+    }
+
+    #[test]
+    fn a_result_parted_from_the_providers_own_call_is_a_result_like_others() {
+        let mut call = ToolCall::new("ws_1", "web_search", "{}");
+        call.provider_executed = true;
+        let row = Message::new(
+            Role::Assistant,
+            vec![
+                call.into(),
+                ToolCall::new("c1", "look", "{}").into(),
+                ToolResult::new("c1", "found").into(),
+                ToolResult::new("ws_1", "pages").into(),
+                Part::text("There it is."),
+            ],
+        );
+        let pieces = split(row);
+        let roles: Vec<Role> = pieces.iter().map(|message| message.role).collect();
+        assert_eq!(roles, [Role::Assistant, Role::Tool, Role::Assistant]);
+        assert_eq!(pieces[1].results().count(), 2);
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn answers<'a>(
     result: &ToolResult,
     calls: impl Iterator<Item = Asked<'a>> + Clone,
 ) -> Answers {
-    let is_named = |asked: &Asked<'a>| names(result, asked.id);
+    let is_named = |asked: &Asked<'a>| is_named(result, asked.call, asked.id);
     let is_known = calls.clone().any(|asked| is_named(&asked));
     let free = calls.enumerate().find(|(_, asked)| {
         !asked.is_answered
@@ -38,6 +38,12 @@ pub(super) fn answers<'a>(
         None if is_known => Answers::Again,
         None => Answers::Nothing,
     }
+}
+
+/// Whether a result names a call: by the id by which it is answered, or, as the calls of one message
+/// may have come with the same id, by the one it came with.
+pub(super) fn is_named(result: &ToolResult, call: &ToolCall, id: &str) -> bool {
+    names(result, id) || call.id.as_deref().is_some_and(|id| names(result, id))
 }
 
 /// Whether a result names the call that is answered by this id.

@@ -6,8 +6,8 @@ use tower_chat_core::{ApprovalRequest, Message, MessageId, Part, Role, ToolCall,
 
 use super::{
     DanglingCalls, Place,
-    call_ids::effective_call_id,
-    pairing::{Answers, Asked, answers, names, owed_call},
+    call_ids::{call_ids, have_distinct_ids},
+    pairing::{Answers, Asked, answers, is_named, owed_call},
     policy::Strictness,
 };
 
@@ -78,14 +78,12 @@ impl Round {
         let all_answered = self.message.parts.iter().all(|part| match part {
             Part::ApprovalRequest(_) => false,
             Part::ToolCall(call) if !call.provider_executed => match results.next() {
-                Some(Part::ToolResult(result)) => {
-                    call.id.as_deref().is_some_and(|id| !id.is_empty()) && result.call_id == call.id
-                }
+                Some(Part::ToolResult(result)) => result.call_id == call.id,
                 _ => false,
             },
             _ => true,
         });
-        all_answered && results.next().is_none()
+        all_answered && results.next().is_none() && have_distinct_ids(self.calls())
     }
 
     /// The calls that nothing answers so far.
@@ -156,17 +154,22 @@ impl Round {
         Closed { messages, unanswered, leftover, following: self.following }
     }
 
+    /// The calls of the round that owe results.
+    fn calls(&self) -> impl Iterator<Item = &ToolCall> + Clone {
+        self.message.parts.iter().filter_map(owed_call)
+    }
+
     /// Each call of the round with its result, in call order, and the results of no call.
     fn pair(&self) -> (Vec<(Unanswered, Option<ToolResult>)>, Vec<ToolResult>) {
-        let place = Place::of(&self.message, self.position);
+        let ids = call_ids(self.calls(), Place::of(&self.message, self.position), 0);
         let mut calls: Vec<(Unanswered, Option<ToolResult>)> = self
             .message
             .parts
             .iter()
             .filter_map(|part| Some((part, owed_call(part)?)))
+            .zip(ids)
             .enumerate()
-            .map(|(index, (part, call))| {
-                let id = effective_call_id(call, place, index);
+            .map(|(index, ((part, call), id))| {
                 let approval = match part {
                     Part::ApprovalRequest(request) => Some(request.clone()),
                     _ => None,
@@ -211,7 +214,7 @@ impl Round {
 impl Unanswered {
     /// Whether a result names this call.
     pub(super) fn is_answered_by(&self, result: &ToolResult) -> bool {
-        names(result, &self.id)
+        is_named(result, &self.call, &self.id)
     }
 
     pub(super) fn asked(&self, is_answered: bool) -> Asked<'_> {

@@ -257,3 +257,27 @@ fn showing_what_is_shown_changes_nothing() {
     let once = view(messages);
     assert_eq!(view(once.clone()), once);
 }
+
+#[test]
+fn calls_of_one_message_that_share_an_id_get_different_ones() {
+    let messages = [Message::user("u"), calls(["1", "1"]), results(["1", "1"])];
+    assert_eq!(shown(messages), "u:t a:c(1)+c(call_1_1) T:r(1)+r(call_1_1)");
+    assert_eq!(shown([calls(["1", "1"]), results(["1"])]), "a:c(1) T:r(1)");
+    let late = [calls(["1", "1"]), Message::user("u"), results(["1", "1"])];
+    assert_eq!(shown(late), "u:t a:c(1)+c(call_0_1) T:r(1)+r(call_0_1)");
+}
+
+#[test]
+fn late_results_of_calls_that_share_an_id_are_shown_in_different_rounds() {
+    let messages = [calls(["1"]), calls(["1"]), Message::user("u"), results(["1", "1"])];
+    assert_eq!(shown(messages), "u:t a:c(1) T:r(1) a:c(1) T:r(1)");
+}
+
+/// B 0.59
+#[test]
+fn an_answer_that_says_nothing_is_left_out() {
+    let messages = [Message::user("u"), calls(["1"]), results(["1"]), Message::assistant("")];
+    assert_eq!(shown(messages), "u:t a:c(1) T:r(1)");
+    let ended = [calls(["1"]), Message::assistant(""), results(["2"])];
+    assert_eq!(shown(ended), "", "it ends the round");
+}

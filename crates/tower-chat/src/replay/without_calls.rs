@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tower_chat_core::{Message, Messages, Part, Role, ToolCall};
 
 use super::{
-    call_ids::{Place, effective_call_id},
+    call_ids::{Place, call_ids},
     edited::Edited,
     pairing::{Answers, Asked, answers, owed_call},
     round::{drop_trailing_reasoning, has_content},
@@ -58,15 +58,11 @@ struct AskedCall {
 }
 
 fn asked_calls(message: &Message, position: usize, going: &[bool]) -> Vec<AskedCall> {
-    let place = Place::of(message, position);
-    let calls = message.asked_calls().zip(going).enumerate();
+    let calls = || message.parts.iter().filter_map(owed_call);
+    let ids = call_ids(calls(), Place::of(message, position), 0);
+    let calls = calls().zip(ids).zip(going);
     calls
-        .map(|(index, (call, &goes))| AskedCall {
-            call: call.clone(),
-            id: effective_call_id(call, place, index),
-            goes,
-            is_answered: false,
-        })
+        .map(|((call, id), &goes)| AskedCall { call: call.clone(), id, goes, is_answered: false })
         .collect()
 }
 

@@ -18,7 +18,8 @@ pub(crate) fn own_export(line: &Value) -> Option<Value> {
 pub(crate) fn expected_export(messages: &Value) -> Option<Value> {
     let messages = messages.as_array().expect("a list");
     let is = |message: &Value, role: &str| message["role"] == role;
-    let first_input = messages.iter().position(|m| !is(m, "assistant") && !is(m, "tool"));
+    let is_result = |message: &Value| is(message, "tool") || is(message, "function");
+    let first_input = messages.iter().position(|m| !is(m, "assistant") && !is_result(m));
     let last_answer = messages.iter().rposition(|message| is(message, "assistant"))?;
     let end = match first_input {
         Some(first) if first < last_answer => last_answer + 1,
@@ -28,10 +29,15 @@ pub(crate) fn expected_export(messages: &Value) -> Option<Value> {
     let mut kept = Vec::new();
     for (place, message) in messages[..end].iter().enumerate() {
         let mut message = message.clone();
-        let calls = message["tool_calls"].as_array().map_or(0, Vec::len);
-        if calls > 0 {
-            let behind = messages[..end].iter().skip(place + 1);
-            let results = behind.take_while(|next| is(next, "tool")).count();
+        let behind = messages[..end].iter().skip(place + 1);
+        let results = behind.take_while(|next| is_result(next)).count();
+        if results == 0 && message.get("function_call").is_some_and(Value::is_object) {
+            message.as_object_mut().expect("an object").remove("function_call");
+            if matches!(&message["content"], Value::Null) || message["content"] == "" {
+                continue;
+            }
+        }
+        if message["tool_calls"].as_array().is_some_and(|calls| !calls.is_empty()) {
             let calls = message["tool_calls"].as_array_mut().expect("a list");
             calls.truncate(results);
             if calls.is_empty() {
@@ -46,8 +52,8 @@ pub(crate) fn expected_export(messages: &Value) -> Option<Value> {
     Some(json!(kept))
 }
 
-/// Both lists of messages, without ids where none was recorded. There a call and its result must
-/// carry the same generated id.
+/// Both lists of messages, without ids where none was recorded, or one that a call before it in
+/// the message has. There a call and its result must carry the same generated id.
 pub(crate) fn without_generated_ids(recorded: &Value, exported: &Value) -> (Value, Value) {
     let (mut recorded, mut exported) = (recorded.clone(), exported.clone());
     let empty = Vec::new();
@@ -58,21 +64,21 @@ pub(crate) fn without_generated_ids(recorded: &Value, exported: &Value) -> (Valu
         }
         let calls = recorded["tool_calls"].as_array().unwrap_or(&empty).len();
         for call in 0..calls {
+            let given = |call: usize| recorded["tool_calls"][call].get("id");
+            let is_given = is_id(given(call)) && (0..call).all(|other| given(other) != given(call));
             let recorded = &mut recorded["tool_calls"][call];
             let Some(exported) = exported.pointer_mut(&format!("/tool_calls/{call}")) else {
                 continue;
             };
-            if !is_id(recorded.get("id")) {
+            if !is_given {
                 remove(recorded, "id");
                 let id = remove(exported, "id").expect("an id was generated");
                 assert!(is_id(Some(&id)) && !generated.contains(&id), "{id}");
                 generated.push(id);
             }
         }
-        if recorded["role"] == "function" {
-            remove(exported, "tool_call_id");
-        }
-        if recorded["role"] == "tool" && !is_id(recorded.get("tool_call_id")) {
+        let names_generated = exported.get("tool_call_id").is_some_and(|id| generated.contains(id));
+        if recorded["role"] == "tool" && (names_generated || !is_id(recorded.get("tool_call_id"))) {
             remove(recorded, "tool_call_id");
             let id = remove(exported, "tool_call_id").expect("the result names its call");
             assert_eq!(Some(&id), generated.first(), "results in the order of the calls");

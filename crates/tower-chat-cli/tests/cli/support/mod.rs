@@ -184,7 +184,7 @@ pub(crate) fn data_files(what_is_skipped: &str) -> Vec<String> {
         eprintln!("skipped, since TOWER_CHAT_DATA is not set: {what_is_skipped}");
         return Vec::new();
     };
-    let files: Vec<String> = ["tau_bench", "tau2", "openhands", "swe_agent"]
+    let files: Vec<String> = ["tau_bench", "tau2", "openhands", "swe_agent", "toolbench_legacy"]
         .iter()
         .flat_map(|set| fs::read_dir(folder.join(set)).expect("the folder of a set"))
         .map(|entry| entry.expect("an entry").path())

@@ -147,7 +147,7 @@ fn an_id_that_comes_back_keeps_its_own_result() {
         calls(["x"]),
         results([("x", "c")]),
     ]);
-    assert_eq!(told, ["0.0 x=a", "0.1 x=b", "1.0 x=c"]);
+    assert_eq!(told, ["0.0 x=a", "0.1 call_0101010101010101_0_1=b", "1.0 x=c"]);
 }
 
 /// B 0.11

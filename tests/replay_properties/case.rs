@@ -1,0 +1,98 @@
+//! One case: a damaged piece of a transcript, under some policies.
+
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use tower_chat::core::Message;
+
+use crate::{
+    damage::{damage, number},
+    numbers::Numbers,
+    plan::Plan,
+    properties,
+};
+
+/// The longest piece of a transcript that is tried.
+const LONGEST: usize = 48;
+
+#[derive(Clone)]
+pub(crate) struct Case {
+    pub(crate) messages: Vec<Message>,
+    pub(crate) plan: Plan,
+    /// Where the fold is interrupted.
+    pub(crate) pause: usize,
+}
+
+impl Case {
+    /// A case of a seed: the same number makes the same case.
+    pub(crate) fn random(seed: u64, case: u64, transcripts: &[Vec<Message>]) -> Self {
+        let mut numbers = Numbers::of(seed, case);
+        let which = usize::try_from(case).expect("a small number") % transcripts.len();
+        let transcript = transcripts.get(which).expect("it is within");
+        let begin = if numbers.one_in(2) { 0 } else { numbers.below(transcript.len()) };
+        let end = begin + 1 + numbers.below(LONGEST);
+        let end = end.min(transcript.len());
+        let mut messages = transcript.get(begin..end).unwrap_or_default().to_vec();
+        damage(&mut numbers, &mut messages);
+        if !numbers.one_in(3) {
+            number(&mut numbers, &mut messages);
+        }
+        let plan = Plan::random(&mut numbers, &messages);
+        let pause = numbers.below(messages.len() + 1);
+        Self { messages, plan, pause }
+    }
+
+    /// What is wrong with its replay, if anything is.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        let checked = catch_unwind(AssertUnwindSafe(|| properties::check(self)));
+        match checked {
+            Ok(complaint) => complaint.err(),
+            Err(_) => Some("it panicked".to_owned()),
+        }
+    }
+
+    /// The smallest case found that is wrong as well.
+    pub(crate) fn shrunk(mut self) -> Self {
+        loop {
+            let smaller = self.smaller().find(|case| case.complaint().is_some());
+            match smaller {
+                Some(smaller) => self = smaller,
+                None => return self,
+            }
+        }
+    }
+
+    fn smaller(&self) -> impl Iterator<Item = Self> {
+        let count = self.messages.len();
+        let halves =
+            [(0, count / 2), (count / 2, count), (0, count / 4), (count - count / 4, count)];
+        let cuts = halves.into_iter().chain((0..count).map(|place| (place, place + 1)));
+        let shorter = cuts.filter(|(from, to)| from < to).map(|(from, to)| {
+            let mut case = self.clone();
+            case.messages.drain(from..to);
+            case.pause = case.pause.min(case.messages.len());
+            case
+        });
+        let fewer_parts = (0..count).flat_map(|place| {
+            let parts = self.messages.get(place).map_or(0, |message| message.parts.len());
+            (0..parts).filter(move |_| parts > 1).map(move |part| (place, part))
+        });
+        let fewer_parts = fewer_parts.filter_map(|(place, part)| {
+            let mut case = self.clone();
+            case.messages.get_mut(place)?.parts.remove(part);
+            Some(case)
+        });
+        let plans = self.plan.simpler().into_iter();
+        let fewer_policies = plans.map(|plan| Self { plan, ..self.clone() });
+        fewer_policies.chain(shorter).chain(fewer_parts)
+    }
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "{:?}, fold interrupted at {}", self.plan, self.pause)?;
+        self.messages.iter().try_for_each(|message| writeln!(f, "  {message:?}"))
+    }
+}

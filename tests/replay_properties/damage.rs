@@ -1,0 +1,333 @@
+//! What can be wrong with a stored history.
+#![allow(clippy::ptr_arg, reason = "all kinds of damage have one type")]
+
+use tower_chat::core::{
+    ApprovalRequest, Message, MessageId, Part, Reasoning, Role, RunId, ToolCall, ToolResult,
+};
+use tower_chat::replay::Truncation;
+
+use crate::numbers::Numbers;
+
+type Damage = fn(&mut Numbers, &mut Vec<Message>);
+
+const ALL: [Damage; 20] = [
+    drop_result,
+    drop_call,
+    duplicate_result,
+    swap_neighbours,
+    swap_results,
+    move_row,
+    move_result,
+    change_ids_of_round,
+    change_ids_of_results,
+    find_sources,
+    find_sources,
+    cut_text,
+    truncate_results,
+    aggregate_rows,
+    ask_approval,
+    add_empty_message,
+    empty_message,
+    merge_results,
+    queue_words,
+    run_by_provider,
+];
+
+/// Does any number of things to a history.
+pub(crate) fn damage(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    for _ in 0..numbers.below(7) {
+        if let Some(damage) = numbers.one_of(&ALL) {
+            damage(numbers, messages);
+        }
+    }
+}
+
+/// Gives messages the ids that a store would: those of a run begin where a user speaks.
+pub(crate) fn number(numbers: &mut Numbers, messages: &mut [Message]) {
+    let mut run = RunId::from_bytes([1; 16]);
+    let mut index = 0;
+    for message in messages {
+        if message.role == Role::User && !numbers.one_in(5) {
+            let mut bytes = [1; 16];
+            bytes[8..].copy_from_slice(&numbers.next().to_be_bytes());
+            run = RunId::from_bytes(bytes);
+            index = 0;
+        }
+        message.id = Some(MessageId { run, index });
+        index += 1;
+    }
+}
+
+/// The place of a message that is of a kind, if there is any.
+fn any(
+    numbers: &mut Numbers,
+    messages: &[Message],
+    is: impl Fn(&Message) -> bool,
+) -> Option<usize> {
+    let places: Vec<usize> =
+        (0..messages.len()).filter(|&place| messages.get(place).is_some_and(&is)).collect();
+    numbers.one_of(&places).copied()
+}
+
+fn any_results(numbers: &mut Numbers, messages: &[Message]) -> Option<usize> {
+    any(numbers, messages, |message| {
+        message.role == Role::Tool && message.results().next().is_some()
+    })
+}
+
+fn any_asking(numbers: &mut Numbers, messages: &[Message]) -> Option<usize> {
+    any(numbers, messages, |message| message.calls().next().is_some())
+}
+
+fn take_result(numbers: &mut Numbers, messages: &mut Vec<Message>) -> Option<(usize, Part)> {
+    let place = any_results(numbers, messages)?;
+    let message = messages.get_mut(place)?;
+    let part = message.parts.remove(numbers.below(message.parts.len()));
+    if message.parts.is_empty() {
+        messages.remove(place);
+    }
+    Some((place, part))
+}
+
+fn drop_result(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    take_result(numbers, messages);
+}
+
+fn drop_call(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let Some(place) = any_asking(numbers, messages) else { return };
+    let Some(message) = messages.get_mut(place) else { return };
+    let calls: Vec<usize> = (0..message.parts.len())
+        .filter(|&part| message.parts.get(part).is_some_and(|part| part.as_tool_call().is_some()))
+        .collect();
+    if let Some(&call) = numbers.one_of(&calls) {
+        message.parts.remove(call);
+    }
+}
+
+fn duplicate_result(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let Some(place) = any_results(numbers, messages) else { return };
+    let Some(copy) = messages.get(place).cloned() else { return };
+    let later = place + 1 + numbers.below(messages.len() - place);
+    messages.insert(later.min(messages.len()), copy);
+}
+
+fn swap_neighbours(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    if messages.len() > 1 {
+        let place = numbers.below(messages.len() - 1);
+        messages.swap(place, place + 1);
+    }
+}
+
+fn swap_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let Some(place) = any_results(numbers, messages) else { return };
+    if messages.get(place + 1).is_some_and(|next| next.role == Role::Tool) {
+        messages.swap(place, place + 1);
+    } else if let Some(message) = messages.get_mut(place) {
+        message.parts.reverse();
+    }
+}
+
+fn move_row(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    if !messages.is_empty() {
+        let row = messages.remove(numbers.below(messages.len()));
+        messages.insert(numbers.below(messages.len() + 1), row);
+    }
+}
+
+fn move_result(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let Some((place, part)) = take_result(numbers, messages) else { return };
+    let later = place + numbers.below(messages.len() + 1 - place.min(messages.len()));
+    match messages.get_mut(later) {
+        Some(message) if numbers.one_in(2) => message.parts.push(part),
+        _ => messages.insert(later.min(messages.len()), Message::new(Role::Tool, vec![part])),
+    }
+}
+
+fn any_id(numbers: &mut Numbers) -> Option<String> {
+    let ids = [None, Some(""), Some("same"), Some("call_1_0"), Some("call_0_1")];
+    numbers.one_of(&ids).copied().flatten().map(str::to_owned)
+}
+
+fn change_ids_of_round(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let Some(place) = any_asking(numbers, messages) else { return };
+    let id = any_id(numbers);
+    let with_results = !numbers.one_in(4);
+    let mut round = messages.iter_mut().skip(place);
+    for part in round.next().iter_mut().flat_map(|message| &mut message.parts) {
+        if let Part::ToolCall(call) = part {
+            call.id.clone_from(&id);
+        }
+    }
+    if with_results {
+        for part in round.take_while(|next| next.role == Role::Tool).flat_map(|m| &mut m.parts) {
+            if let Part::ToolResult(result) = part {
+                result.call_id.clone_from(&id);
+            }
+        }
+    }
+}
+
+fn change_ids_of_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let Some(place) = any_results(numbers, messages) else { return };
+    let id = any_id(numbers);
+    for part in messages.get_mut(place).into_iter().flat_map(|message| &mut message.parts) {
+        if let Part::ToolResult(result) = part {
+            result.call_id.clone_from(&id);
+        }
+    }
+}
+
+/// Makes results sources, and answers cite some of them.
+fn find_sources(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let mut source = 0;
+    for message in messages {
+        for part in &mut message.parts {
+            match part {
+                Part::ToolResult(result) if numbers.one_in(2) => {
+                    let items: Vec<String> = (0..numbers.below(4))
+                        .map(|item| {
+                            let number = source + item;
+                            format!(r#"{{"source_number": {number}, "content": "é {number}"}}"#)
+                        })
+                        .collect();
+                    source += items.len();
+                    let list = format!("[{}]", items.join(", "));
+                    *result = result.with_content(vec![Part::text(list)]);
+                }
+                Part::Text(text) if message.role == Role::Assistant && numbers.one_in(2) => {
+                    let cited = numbers.below(source + 1);
+                    *text = tower_chat::core::Text::new(format!("{} [Source{cited}]", text.text));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+fn cut_text(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let Some(place) = any_results(numbers, messages) else { return };
+    for part in messages.get_mut(place).into_iter().flat_map(|message| &mut message.parts) {
+        let Part::ToolResult(result) = part else { continue };
+        let text: Vec<char> = result.text().chars().collect();
+        let cut: String = text.iter().take(numbers.below(text.len() + 1)).collect();
+        *result = result.with_content(vec![Part::text(cut)]);
+    }
+}
+
+fn truncate_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let limit = Truncation::to(numbers.below(200));
+    for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
+        if let Part::ToolResult(result) = part {
+            limit.apply(result);
+        }
+    }
+}
+
+/// Makes one row of a round, and sometimes of what follows it.
+fn aggregate_rows(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let Some(place) = any_asking(numbers, messages) else { return };
+    let following = messages.iter().skip(place + 1);
+    let results = following.take_while(|next| next.role == Role::Tool).count();
+    let mut end = place + 1 + results;
+    let is_text = |message: &Message| {
+        message.role == Role::Assistant && message.asked_calls().next().is_none()
+    };
+    if messages.get(end).is_some_and(is_text) && !numbers.one_in(3) {
+        end += 1;
+    }
+    let rest: Vec<Part> = messages.drain(place + 1..end).flat_map(|row| row.parts).collect();
+    if let Some(row) = messages.get_mut(place) {
+        row.parts.extend(rest);
+        row.parts.retain(|part| !matches!(part, Part::Native(_)));
+    }
+}
+
+/// Makes a call wait for approval: for ever, or until it was answered.
+fn ask_approval(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let Some(place) = any_asking(numbers, messages) else { return };
+    let Some(message) = messages.get_mut(place) else { return };
+    let mut requests = Vec::new();
+    for part in &mut message.parts {
+        if let Part::ToolCall(call) = part
+            && !call.provider_executed
+        {
+            let id = format!("approval {place} {}", requests.len());
+            let request = ApprovalRequest::new(id, call.clone(), true);
+            requests.push(request.clone());
+            *part = request.into();
+        }
+    }
+    let answer = |request: &ApprovalRequest| Part::ApprovalResponse(request.approve());
+    match numbers.below(3) {
+        0 => {
+            let following = messages.iter().skip(place + 1);
+            let results = following.take_while(|next| next.role == Role::Tool).count();
+            messages.drain(place + 1..place + 1 + results);
+        }
+        1 => {
+            let answers = requests.iter().map(answer).collect();
+            messages.insert(place + 1, Message::new(Role::User, answers));
+        }
+        _ => {
+            let mut answers: Vec<Part> = requests.iter().map(answer).collect();
+            answers.push(Part::text("Go ahead."));
+            messages.insert(place + 1, Message::new(Role::User, answers));
+        }
+    }
+}
+
+fn add_empty_message(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let empty = match numbers.below(5) {
+        0 => Message::new(Role::Assistant, Vec::new()),
+        1 => Message::assistant(""),
+        2 => Message::tool_results([]),
+        3 => Message::new(Role::Assistant, vec![Part::text(""), Part::text("")]),
+        _ => Message::user(""),
+    };
+    messages.insert(numbers.below(messages.len() + 1), empty);
+}
+
+fn empty_message(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let Some(place) = any(numbers, messages, |message| message.role == Role::Assistant) else {
+        return;
+    };
+    for part in messages.get_mut(place).into_iter().flat_map(|message| &mut message.parts) {
+        if let Part::Text(text) = part {
+            text.text.clear();
+        }
+    }
+}
+
+/// Puts the results of a round into one message, or into the user's next one.
+fn merge_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let Some(place) = any_results(numbers, messages) else { return };
+    let Some(next) = messages.get(place + 1) else { return };
+    if matches!(next.role, Role::Tool | Role::User) {
+        let results = messages.remove(place);
+        if let Some(next) = messages.get_mut(place) {
+            next.parts.splice(0..0, results.parts);
+        }
+    }
+}
+
+fn queue_words(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    if let Some(place) = any_asking(numbers, messages) {
+        messages.insert(place + 1, Message::user("Wait."));
+    }
+}
+
+/// Adds a call that the provider answered itself, and what it had thought before.
+fn run_by_provider(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let Some(place) = any(numbers, messages, |message| message.role == Role::Assistant) else {
+        return;
+    };
+    let Some(message) = messages.get_mut(place) else { return };
+    let mut call = ToolCall::new("ws_1", "web_search", "{}");
+    call.provider_executed = true;
+    let added: [Part; 3] = [
+        Reasoning::new("I should look it up.").into(),
+        call.into(),
+        ToolResult::new("ws_1", "pages").into(),
+    ];
+    message.parts.splice(0..0, added);
+}

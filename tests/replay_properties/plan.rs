@@ -1,0 +1,200 @@
+//! A combination of policies, and what they have to know.
+
+use std::{
+    collections::HashSet,
+    fmt,
+    time::{Duration, SystemTime},
+};
+
+use tower_chat::{
+    core::{Message, MessageId, RunId},
+    replay::{
+        Channel, Citations, CompactionTime, DanglingCalls, EstimatedTokens, FinishTimes, Freshness,
+        OutdatedCalls, ReplayPolicy, ToolHistory, Uncited, Window, effective_call_ids,
+    },
+};
+
+use crate::numbers::Numbers;
+
+/// What stands in the place of sources that nobody cited.
+pub(crate) const UNCITED: &str = "Nothing of this was cited.";
+
+/// All tools had finished within this time before the last.
+const SPAN: u64 = 1000;
+
+/// A combination of policies, with what they have to know besides the messages.
+#[derive(Clone)]
+pub(crate) struct Plan {
+    pub(crate) policy: ReplayPolicy,
+    pub(crate) now: SystemTime,
+    pub(crate) channel: Option<Channel>,
+    /// The registered tools, if they are known.
+    pub(crate) tools: Option<Vec<String>>,
+    /// From which the times follow at which tools had finished.
+    times: u64,
+}
+
+impl Plan {
+    pub(crate) fn random(numbers: &mut Numbers, messages: &[Message]) -> Self {
+        let names = tool_names(messages);
+        let dangling = [
+            DanglingCalls::Drop,
+            DanglingCalls::FromRecord,
+            DanglingCalls::Interrupted,
+            DanglingCalls::Fail,
+        ];
+        let mut policy = ReplayPolicy::default()
+            .dangling_calls(*numbers.one_of(&dangling).expect("one"))
+            .outdated_calls(outdated(numbers));
+        if numbers.one_in(8) {
+            policy = policy.tool_history(ToolHistory::Omit);
+        }
+        if !numbers.one_in(3) {
+            policy = policy.freshness(freshness(numbers, &names));
+        }
+        if !numbers.one_in(3) {
+            policy = policy.citations(citations(numbers));
+        }
+        if !numbers.one_in(3) {
+            policy = policy.window(window(numbers, messages.len()));
+        }
+        let channels = [None, Some("voice"), Some("web"), Some("sms")];
+        let channel = numbers.one_of(&channels).copied().flatten().map(Channel::new);
+        let registered = names.iter().filter(|_| !numbers.one_in(3)).cloned().collect();
+        Self {
+            policy,
+            now: at(numbers.next() % (2 * SPAN)),
+            channel,
+            tools: (!numbers.one_in(4)).then_some(registered),
+            times: numbers.next(),
+        }
+    }
+
+    /// When the tools of these messages had finished; of some it is not known.
+    pub(crate) fn finish_times(&self, messages: &[Message]) -> FinishTimes {
+        let mut times = FinishTimes::new();
+        let stored = messages.iter().enumerate();
+        for (position, message) in stored {
+            let run = RunId::from_bytes([0xff; 16]);
+            let index = u32::try_from(position).expect("few messages");
+            let id = message.id.unwrap_or(MessageId { run, index });
+            for (call, call_id) in (0..).zip(effective_call_ids(message)) {
+                let place = (u64::from(id.index) << 32) | u64::from(call);
+                let mut numbers = Numbers::of(self.times, place);
+                let finished = at(numbers.next() % SPAN);
+                match numbers.below(8) {
+                    0 => {}
+                    1 => times.insert(id, call, call_id, None),
+                    _ => times.insert(id, call, call_id, Some(finished)),
+                }
+            }
+        }
+        times
+    }
+
+    /// The same with one policy less, for each that is on.
+    pub(crate) fn simpler(&self) -> Vec<Self> {
+        let with = |change: &dyn Fn(&mut Self)| {
+            let mut simpler = self.clone();
+            change(&mut simpler);
+            simpler
+        };
+        let mut plans = Vec::new();
+        if self.policy.dangling_calls != DanglingCalls::Drop {
+            plans.push(with(&|plan| plan.policy.dangling_calls = DanglingCalls::Drop));
+        }
+        if self.policy.tool_history != ToolHistory::Replay {
+            plans.push(with(&|plan| plan.policy.tool_history = ToolHistory::Replay));
+        }
+        if self.policy.freshness.is_some() {
+            plans.push(with(&|plan| plan.policy.freshness = None));
+        }
+        if !self.policy.outdated_calls.is_off() {
+            plans.push(with(&|plan| plan.policy.outdated_calls = OutdatedCalls::keep()));
+        }
+        if self.policy.citations.is_some() {
+            plans.push(with(&|plan| plan.policy.citations = None));
+        }
+        if self.policy.window.is_some() {
+            plans.push(with(&|plan| plan.policy.window = None));
+        }
+        plans
+    }
+}
+
+impl fmt::Debug for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}, channel {:?}, ", self.policy, self.channel)?;
+        write!(f, "tools {:?}, now {:?}, times {}", self.tools, self.now, self.times)
+    }
+}
+
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
+}
+
+fn tool_names(messages: &[Message]) -> Vec<String> {
+    let names: HashSet<&str> =
+        messages.iter().flat_map(Message::asked_calls).map(|call| call.name.as_str()).collect();
+    let mut names: Vec<String> = names.into_iter().map(str::to_owned).collect();
+    names.sort();
+    names
+}
+
+fn outdated(numbers: &mut Numbers) -> OutdatedCalls {
+    let mut policy = OutdatedCalls::keep();
+    if numbers.one_in(2) {
+        policy = policy.drop_unregistered();
+    }
+    if numbers.one_in(2) {
+        policy = policy.drop_unreadable_arguments();
+    }
+    policy
+}
+
+fn freshness(numbers: &mut Numbers, names: &[String]) -> Freshness {
+    let mut policy = Freshness::within(any_window(numbers));
+    for channel in ["voice", "web"] {
+        if numbers.one_in(2) {
+            policy = policy.channel(channel, any_window(numbers));
+        }
+    }
+    for name in names {
+        if numbers.one_in(4) {
+            policy = policy.tool(name, any_window(numbers));
+        }
+    }
+    policy
+}
+
+fn any_window(numbers: &mut Numbers) -> Duration {
+    match numbers.below(6) {
+        0 => Duration::ZERO,
+        1 => Duration::MAX,
+        _ => Duration::from_secs(numbers.next() % (2 * SPAN)),
+    }
+}
+
+fn citations(numbers: &mut Numbers) -> Citations {
+    let policy = match numbers.one_in(6) {
+        true => Citations::when(CompactionTime::AtSave),
+        false => Citations::default(),
+    };
+    match numbers.one_in(2) {
+        true => policy.on_uncited(Uncited::Replace(UNCITED.to_owned())),
+        false => policy,
+    }
+}
+
+fn window(numbers: &mut Numbers, messages: usize) -> Window {
+    let window = match numbers.below(4) {
+        0 => Window::messages(numbers.below(messages + 2)),
+        1 => Window::turns(numbers.below(8)),
+        2 => Window::tokens(numbers.below(400 * (messages + 1))),
+        _ => Window::tokens_counted_by(numbers.below(4000), EstimatedTokens),
+    };
+    match numbers.one_in(3) {
+        true => window.low_water(numbers.below(messages + 2)),
+        false => window,
+    }
+}
