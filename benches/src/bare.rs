@@ -9,6 +9,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use tower_chat::core::{BoxError, ConversationKey, Message, RunId, format};
 use tower_chat_sqlite::Durability;
 
+use crate::workload;
+
 /// A connection to a store's file.
 #[derive(Debug)]
 pub(crate) struct Bare {
@@ -24,6 +26,16 @@ pub(crate) struct BareConversation {
     number: Option<i64>,
     last_sequence: i64,
     run_index: u32,
+}
+
+/// A row of the record of tool calls. Messages are numbered from the first of the append, which is
+/// 0; the message before it is -1.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BareRecord {
+    /// The message that asks.
+    pub(crate) call: i64,
+    /// The message that answers, if the call was answered.
+    pub(crate) result: Option<i64>,
 }
 
 impl BareConversation {
@@ -53,11 +65,12 @@ impl Bare {
         Ok(Self { connection })
     }
 
-    /// One transaction with one row for each body.
+    /// One transaction with one row for each body and each record.
     pub(crate) fn append(
         &self,
         to: &mut BareConversation,
         bodies: &[String],
+        records: &[BareRecord],
     ) -> Result<(), BoxError> {
         self.run("BEGIN IMMEDIATE")?;
         let number = match to.number {
@@ -67,13 +80,38 @@ impl Bare {
         let mut insert = self.connection.prepare_cached(
             "INSERT INTO messages (place, run, run_index, body) VALUES (?1, ?2, ?3, ?4)",
         )?;
+        let first = to.last_sequence + 1;
         for body in bodies {
             to.last_sequence += 1;
             let place = (number << 32) | to.last_sequence;
             insert.execute(params![place, to.run, to.run_index, body])?;
             to.run_index += 1;
         }
+        for record in records {
+            self.put(number, first, record)?;
+        }
         self.run("COMMIT")
+    }
+
+    fn put(&self, number: i64, first: i64, record: &BareRecord) -> Result<(), BoxError> {
+        let result = record.result.map(|place| first + place);
+        let time = result.map(|_| 1_784_000_000_000_i64);
+        self.connection
+            .prepare_cached(
+                "REPLACE INTO tool_invocations
+                 VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, ?7, NULL, NULL, ?8, ?8)",
+            )?
+            .execute(params![
+                (number << 32) | (first + record.call),
+                record.call.max(0) / 2,
+                "call_00000000",
+                workload::TOOL,
+                if result.is_some() { "ok" } else { "pending" },
+                result,
+                result.map(|_| 0),
+                time,
+            ])?;
+        Ok(())
     }
 
     /// All messages of a conversation, parsed.

@@ -21,12 +21,12 @@ use crate::{
 };
 
 const CONVERSATIONS: usize = 64;
-const APPENDS_OF_EACH: usize = 40;
+const APPENDS_OF_EACH: usize = 20;
 const APPENDS: f64 = (CONVERSATIONS * APPENDS_OF_EACH) as f64;
 
 pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().build()?;
-    let (ours, floor) = runtime.block_on(measure_rounds(effort.repetitions(9)))?;
+    let (ours, floor) = runtime.block_on(measure_rounds(effort.repetitions(5)))?;
     let (us, floor) = (ours.median(), floor.median());
     let line = Line::new("group_commit", "none", "sqlite", 0, us, floor).with_speedup();
     Line { durability: Some("full"), concurrency: CONVERSATIONS, ..line }.print()?;
@@ -60,7 +60,7 @@ async fn measure_rounds(rounds: usize) -> Result<(Samples, Samples), BoxError> {
         let start = Instant::now();
         for _ in 0..APPENDS_OF_EACH {
             for conversation in &mut conversations {
-                files.bare.append(conversation, &bodies)?;
+                files.bare.append(conversation, &bodies, &[])?;
             }
         }
         floor.add(us_since(start) / APPENDS);

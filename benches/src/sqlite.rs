@@ -4,8 +4,8 @@
 //! durable append. The first service call of each run is left out, since it waits for the load of
 //! the history; the case `cold_load` measures that.
 //!
-//! Floor: one transaction with the same two rows on a bare connection, between any two service
-//! calls. Bound: at most 1.5 times that, at every length of history.
+//! Floor: one transaction with the same rows on a bare connection (a result, the next call, and a
+//! record of each), between any two service calls. Bound: at most 1.5 times that, at every length of history.
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
@@ -20,11 +20,15 @@ use tower_chat_sqlite::Durability;
 
 use crate::{
     Effort,
-    bare::{Bare, BareConversation},
+    bare::{Bare, BareConversation, BareRecord},
     files::{self, DURABILITIES, Files},
     report::{Line, Samples, us_since},
     workload::{self, CALLS, Leaf},
 };
+
+/// The last call is answered, and a new one is asked.
+const RECORDS: [BareRecord; 2] =
+    [BareRecord { call: -1, result: Some(0) }, BareRecord { call: 1, result: None }];
 
 const HISTORIES: [usize; 3] = [0, 1000, 10_000];
 
@@ -100,7 +104,7 @@ impl Floor {
         let conversation = self.conversation.as_mut().ok_or("no conversation to append to")?;
         let is_first = conversation.is_new();
         let start = Instant::now();
-        self.bare.append(conversation, &self.bodies)?;
+        self.bare.append(conversation, &self.bodies, &RECORDS)?;
         if !is_first {
             self.samples.add(us_since(start));
         }

@@ -25,7 +25,8 @@ use tower_service::Service;
 pub(crate) const CALLS: usize = 21;
 
 const ROUNDS_OF_STORED_TURN: usize = 4;
-const TOOL: &str = "search_orders";
+/// The name of the only tool.
+pub(crate) const TOOL: &str = "search_orders";
 
 /// The model: gives prepared messages, one a call, and notes when it was asked.
 #[derive(Debug, Clone, Default)]

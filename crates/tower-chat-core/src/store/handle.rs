@@ -86,6 +86,9 @@ impl StoreHandle {
     /// Takes the unsaved writes of a conversation out, to submit them again.
     pub fn take_unsaved(&self, key: &ConversationKey) -> Vec<Write> {
         let mut outbox = self.outbox();
+        if outbox.writes.is_empty() {
+            return Vec::new();
+        }
         let writes = outbox.writes.remove(key).unwrap_or_default();
         outbox.messages -= writes.iter().map(room).sum::<usize>();
         writes

@@ -23,8 +23,13 @@ pub type WriteId = MessageId;
 /// assert_eq!(write.messages()[0].id, Some(id));
 /// assert_eq!(write.result().sequence, 1);
 /// ```
+///
+/// A clone costs the same however much is written.
 #[derive(Debug, Clone)]
-pub struct Write {
+pub struct Write(Arc<Content>);
+
+#[derive(Debug, Clone)]
+struct Content {
     key: ConversationKey,
     id: WriteId,
     expected: Revision,
@@ -54,62 +59,63 @@ impl Write {
         let ids = (id.index..).map(|index| MessageId { run: id.run, index });
         let messages =
             messages.into_iter().zip(ids).map(|(message, id)| with_id(message, id)).collect();
-        Self { key, id, expected, messages, tools: Vec::new(), service_id: None }
+        let content = Content { key, id, expected, messages, tools: Vec::new(), service_id: None };
+        Self(Arc::new(content))
     }
 
     /// Also puts rows into the record of tool calls, each in place of what was known of its call.
     /// A row of a call in a message that the conversation does not hold afterwards is no row.
     #[must_use]
     pub fn with_tools(mut self, tools: Vec<ToolRecord>) -> Self {
-        self.tools = tools;
+        Arc::make_mut(&mut self.0).tools = tools;
         self
     }
 
     /// Also changes the conversation's service id.
     #[must_use]
     pub fn with_service_id(mut self, change: ServiceIdChange) -> Self {
-        self.service_id = Some(change);
+        Arc::make_mut(&mut self.0).service_id = Some(change);
         self
     }
 
     /// The conversation.
     pub fn key(&self) -> &ConversationKey {
-        &self.key
+        &self.0.key
     }
 
     /// The write's name.
     pub fn id(&self) -> WriteId {
-        self.id
+        self.0.id
     }
 
     /// The run that writes.
     pub fn run(&self) -> RunId {
-        self.id.run
+        self.0.id.run
     }
 
     /// The revision the conversation must have.
     pub fn expected(&self) -> Revision {
-        self.expected
+        self.0.expected
     }
 
     /// The revision it has afterwards.
     pub fn result(&self) -> Revision {
-        self.expected.after(self.id.run, self.messages.len())
+        self.0.expected.after(self.0.id.run, self.0.messages.len())
     }
 
     /// What is appended.
     pub fn messages(&self) -> &[Arc<Message>] {
-        &self.messages
+        &self.0.messages
     }
 
     /// What is now known of tool calls, in these messages or earlier ones.
     pub fn tools(&self) -> &[ToolRecord] {
-        &self.tools
+        &self.0.tools
     }
 
     /// What becomes of the service id, if anything.
     pub fn service_id(&self) -> Option<&ServiceIdChange> {
-        self.service_id.as_ref()
+        self.0.service_id.as_ref()
     }
 }
 

@@ -109,6 +109,12 @@ pub struct DanglingCallError {
     pub call_id: String,
 }
 
+/// Where the call stands that a result answers.
+enum Found {
+    InRound(usize),
+    Earlier(Arc<Unanswered>),
+}
+
 impl Replay {
     /// A replay of a stored history, from its first message on.
     pub fn new(dangling: DanglingCalls) -> Self {
@@ -119,6 +125,14 @@ impl Replay {
     /// approvals, but leaves dangling calls and orphan results alone.
     pub fn lenient() -> Self {
         Self::with_strictness(Strictness::Lenient)
+    }
+
+    /// This replay with messages before everything it shows.
+    #[must_use]
+    pub(crate) fn after(mut self, shown: &Messages) -> Self {
+        let own = std::mem::replace(&mut self.closed, shown.clone());
+        self.closed.append(&own);
+        self
     }
 
     /// The replay of a stored history. Where the store keeps histories in memory, only the
@@ -216,24 +230,31 @@ impl Replay {
         let mut round: Vec<_> =
             self.open.iter().flat_map(Round::unanswered).map(|call| (call, false)).collect();
         let mut earlier = self.unanswered.clone();
-        let mut asked = |result: &ToolResult| {
+        let mut found = |result: &ToolResult| {
             let candidates = round.iter().map(|(call, is_answered)| call.asked(*is_answered));
-            let call = match answers(result, candidates) {
-                Answers::Again => return None,
+            match answers(result, candidates) {
+                Answers::Again => None,
                 Answers::Call(index) => {
-                    let (call, is_answered) = round.get_mut(index)?;
-                    *is_answered = true;
-                    call.clone()
+                    round.get_mut(index)?.1 = true;
+                    Some(Found::InRound(index))
                 }
                 Answers::Nothing => {
                     let index = last_answered(&earlier, result)?;
-                    Arc::unwrap_or_clone(earlier.remove(index))
+                    Some(Found::Earlier(earlier.remove(index)))
                 }
+            }
+        };
+        let found: Vec<_> = message.results().map(&mut found).collect();
+        let mut round: Vec<_> = round.into_iter().map(|(call, _)| Some(call)).collect();
+        let asked = |found: Option<Found>| {
+            let call = match found? {
+                Found::InRound(index) => round.get_mut(index)?.take()?,
+                Found::Earlier(call) => Arc::unwrap_or_clone(call),
             };
             let place = call.place?;
             Some(AskedCall { place, call: call.into_call() })
         };
-        message.results().map(&mut asked).collect()
+        found.into_iter().map(asked).collect()
     }
 
     /// The places of the calls that nothing has answered and that wait for nobody's approval.
@@ -274,12 +295,11 @@ impl Replay {
         }
         if message.role == Role::Tool {
             match &mut self.open {
-                Some(round) => {
-                    round.push_results(message);
-                    if round.is_answered_in_order() {
-                        self.close_round();
-                    }
+                Some(round) if round.is_answered_in_order_with(Some(message)) => {
+                    self.closed.extend(self.open.take().into_iter().flat_map(Round::into_messages));
+                    self.closed.push(message.clone());
                 }
+                Some(round) => round.push_results(message),
                 None => self.push_late_results(message.results().cloned().collect(), message),
             }
             return;
@@ -310,6 +330,9 @@ impl Replay {
 
     fn close_round(&mut self) {
         let Some(round) = self.open.take() else { return };
+        if round.is_answered_in_order() {
+            return self.closed.extend(round.into_messages());
+        }
         let closed = round.close(self.strictness);
         self.closed.extend(closed.messages);
         if let (Strictness::Repair(DanglingCalls::Fail), None) = (self.strictness, &self.dangling) {

@@ -66,10 +66,15 @@ impl Round {
     /// Whether the round stands as a provider wants it already: each call with an id of its own
     /// and answered once, in order. Nothing has to be copied then.
     pub(super) fn is_answered_in_order(&self) -> bool {
+        self.is_answered_in_order_with(None)
+    }
+
+    /// The same, with one more message of results.
+    pub(super) fn is_answered_in_order_with(&self, last: Option<&Arc<Message>>) -> bool {
         if !self.following.is_empty() {
             return false;
         }
-        let mut results = self.results.iter().flat_map(|message| &message.parts);
+        let mut results = self.results.iter().chain(last).flat_map(|message| &message.parts);
         let all_answered = self.message.parts.iter().all(|part| match part {
             Part::ApprovalRequest(_) => false,
             Part::ToolCall(call) if !call.provider_executed => match results.next() {
@@ -91,17 +96,14 @@ impl Round {
             .collect()
     }
 
+    /// The messages of a round that [is answered in order](Self::is_answered_in_order), as they
+    /// are.
+    pub(super) fn into_messages(self) -> impl Iterator<Item = Arc<Message>> {
+        std::iter::once(self.message).chain(self.results)
+    }
+
+    /// What a round comes to that is not answered in order.
     pub(super) fn close(self, strictness: Strictness) -> Closed {
-        if self.is_answered_in_order() {
-            let mut messages = vec![self.message];
-            messages.extend(self.results);
-            return Closed {
-                messages,
-                unanswered: Vec::new(),
-                leftover: None,
-                following: self.following,
-            };
-        }
         let (calls, leftover) = self.pair();
         let mut unanswered = Vec::new();
         let mut results = Vec::new();

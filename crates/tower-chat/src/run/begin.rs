@@ -6,20 +6,20 @@ use std::{
 };
 
 use tower_chat_core::{
-    Answer, ChatRequest, Conversation, ConversationId, ConversationKey, Finish, Message, MessageId,
-    Messages, Role, RunId,
-    store::{Head, History, HistoryStore, InvocationQuery, Revision, StoreError, Write},
+    Answer, ChatRequest, Conversation, ConversationId, Finish, Message, MessageId, Messages, Role,
+    RunId,
+    store::{History, HistoryStore, Revision},
 };
 
 use super::{
     Run, ServiceCall, Shared, State, answers_approvals,
+    history::{load_head, load_history},
     record::Recorder,
+    service_call::joined,
     service_id::{Recording, agreed_service_id},
 };
 use crate::{
-    Clock, PersistenceError, PersistenceMode, PersistencePolicy, ToolSource,
-    pending_results::completed_from_record,
-    replay::{Channel, DanglingCalls, Facts, FinishTimes, Replay},
+    Clock, PersistenceError, PersistenceMode, PersistencePolicy, ToolSource, replay::Replay,
 };
 
 /// What a persistence layer was configured with, and gives each of its runs.
@@ -66,10 +66,7 @@ impl Run {
         let is_kept_here = service_id.is_none() && !request.options.is_background();
         let needs_history = is_kept_here || answers_approvals(&own);
         let (history, replay) = if needs_history && head.revision != Revision::ABSENT {
-            let (stored, unsaved) = load_history(store, key).await.map_err(not_loaded)?;
-            let (history, mut replay) = replay_of(store, key, stored, &unsaved, policy).await;
-            show(&mut replay, settings, key, request).await;
-            (history, replay)
+            load_history(settings, key, request).await.map_err(not_loaded)?
         } else {
             (History::new(head, Messages::new()), Replay::new(policy.replay.dangling_calls))
         };
@@ -81,6 +78,7 @@ impl Run {
         let (added, is_overtaken) = added_before(&history.messages, &conversation);
         let places = added.iter().filter_map(|message| message.id);
         let taken = places.map(|id| id.index as usize + 1).max().unwrap_or(0);
+        let recorder = Recorder::after(&added);
         let state = State {
             added,
             taken,
@@ -95,7 +93,7 @@ impl Run {
             unsaved: 0,
             last_call: None,
             open_replay: None,
-            recorder: Recorder::default(),
+            recorder,
             above: Messages::new(),
         };
         Ok(Self(Arc::new(Shared {
@@ -223,15 +221,8 @@ impl Run {
             let mut open = closed.split_open();
             let history = closed.view();
             request.new_from += history.len();
-            let above = std::mem::replace(&mut messages, history);
-            if !above.is_empty() {
-                // What a layer above put first stays first.
-                messages = {
-                    let mut all = above;
-                    all.append(&messages);
-                    all
-                };
-            }
+            // What a layer above put first stays first.
+            messages = joined(messages, history);
             if approves {
                 messages.extend(own.iter().cloned());
                 state.open_replay = Some(open);
@@ -308,114 +299,4 @@ fn added_before(history: &Messages, conversation: &Conversation) -> (Vec<Arc<Mes
     added.reverse();
     let is_overtaken = later > 0 && !added.is_empty();
     (added, is_overtaken)
-}
-
-/// The conversation's head as it will be once the outbox is empty.
-async fn load_head(
-    store: &Arc<dyn HistoryStore>,
-    key: &ConversationKey,
-) -> Result<Head, StoreError> {
-    let mut history = History::new(store.head(key).await?, Messages::new());
-    for write in store.handle().unsaved(key) {
-        if write.expected() == history.head.revision {
-            history.apply(&write);
-        }
-    }
-    Ok(history.head)
-}
-
-/// The stored history, and the writes in the outbox that come after it.
-pub(crate) async fn load_history(
-    store: &Arc<dyn HistoryStore>,
-    key: &ConversationKey,
-) -> Result<(History, Vec<Write>), StoreError> {
-    let history = store.load(key).await?;
-    let mut revision = history.head.revision;
-    let mut unsaved = store.handle().unsaved(key);
-    unsaved.retain(|write| {
-        let follows = write.expected() == revision;
-        if follows {
-            revision = write.result();
-        }
-        follows
-    });
-    Ok((history, unsaved))
-}
-
-/// A history with its unsaved writes, and the replay of both.
-async fn replay_of(
-    store: &Arc<dyn HistoryStore>,
-    key: &ConversationKey,
-    mut history: History,
-    unsaved: &[Write],
-    policy: &PersistencePolicy,
-) -> (History, Replay) {
-    let dangling_calls = policy.replay.dangling_calls;
-    let mut replay = Replay::of_history(&history, dangling_calls);
-    for write in unsaved {
-        write.messages().iter().for_each(|message| replay.push(message));
-        history.apply(write);
-    }
-    if dangling_calls == DanglingCalls::FromRecord && !replay.dangling_calls().is_empty() {
-        match completed_from_record(store, key, &history.messages, &replay).await {
-            Ok(Some(completed)) => {
-                replay = Replay::new(dangling_calls);
-                replay.push_from(&completed, 0);
-            }
-            Ok(None) => {}
-            Err(error) => tracing::warn!(
-                conversation = %key,
-                error = &error as &dyn std::error::Error,
-                "the record of tool calls could not be read; dangling calls are left out"
-            ),
-        }
-    }
-    (history, replay)
-}
-
-/// Takes the steps of replay that the policy asks for, over what is closed of the history: what
-/// this run adds is shown as it is.
-async fn show(
-    replay: &mut Replay,
-    settings: &Settings,
-    key: &ConversationKey,
-    request: &ChatRequest,
-) {
-    let policy = &settings.policy.replay;
-    if policy.is_off() {
-        return;
-    }
-    let finished = match policy.needs_finish_times() {
-        true => finish_times(settings.store.as_ref(), key).await,
-        false => None,
-    };
-    let tools = settings.tools.as_ref().filter(|_| policy.needs_tools()).map(|it| it.tools());
-    let names: Option<Vec<&str>> = tools
-        .as_ref()
-        .map(|tools| tools.definitions().iter().map(|tool| tool.name.as_str()).collect());
-    let mut facts = Facts::at(settings.clock.now()).channel(request.extensions.get::<Channel>());
-    facts.tools = names.as_deref();
-    facts.finished = finished.as_ref();
-    replay.edit_closed(|closed| policy.apply(closed, &facts));
-}
-
-/// When the tools of a conversation had finished; `None`, with a warning, if the record cannot be
-/// read: everything is fresh then.
-async fn finish_times(store: &dyn HistoryStore, key: &ConversationKey) -> Option<FinishTimes> {
-    match store.invocations(&InvocationQuery::of(key)).await {
-        Ok(invocations) => {
-            for unreadable in &invocations.unreadable {
-                tracing::warn!("{unreadable}");
-            }
-            Some(invocations.found.iter().map(|(_, invocation)| invocation).collect())
-        }
-        Err(error) => {
-            tracing::warn!(
-                conversation = %key,
-                error = &error as &dyn std::error::Error,
-                "the record of tool calls could not be read; no result counts as stale"
-            );
-            None
-        }
-    }
 }

@@ -111,8 +111,9 @@ impl Run {
 fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     let trailing = messages.iter().rev().take_while(|message| is_results(message)).count();
     let kept = messages.len() - trailing;
-    let asked = messages.get(..kept).and_then(<[_]>::last);
-    if asked.is_some_and(|message| message.calls().next().is_some()) {
+    let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
+    let mut answer = messages.get(..kept).unwrap_or_default().iter().rev().take_while(is_answer);
+    if answer.any(|message| message.calls().next().is_some()) {
         messages.split_off(kept)
     } else {
         Vec::new()

@@ -7,6 +7,7 @@
 
 mod begin;
 mod finish;
+mod history;
 mod record;
 mod service_call;
 mod service_id;

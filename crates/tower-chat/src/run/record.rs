@@ -38,6 +38,8 @@ pub(super) struct Recorder {
     pub(super) reports: HashMap<MessageId, Vec<ToolReport>>,
     /// The messages of this run that ask for tools, as they were stored.
     asking: Vec<Asking>,
+    /// How many rounds of the run were stored before it was sent again.
+    rounds_before: usize,
 }
 
 #[derive(Debug)]
@@ -65,8 +67,8 @@ impl State {
     /// Puts a write together: hooks first, then the compaction of citations where the final text
     /// is known, then truncation.
     ///
-    /// `citations` are given for a whole run alone; `left_out` are results at the end of the run that are in no message of the store; the
-    /// record holds them itself.
+    /// `citations` are given for a whole run alone; `left_out` are results at the end of the run
+    /// that are in no message of the store, so that the record holds them itself.
     pub(super) fn compose(
         &mut self,
         messages: &[Arc<Message>],
@@ -83,19 +85,22 @@ impl State {
             return Composed { messages: messages.to_vec(), records: Vec::new() };
         }
         let mut records = Vec::new();
+        let all = || messages.iter().chain(left_out);
         let mut replay = self.replay.clone();
-        let first = self.revision.sequence + 1;
-        let mut stored: Vec<Arc<Message>> = (first..)
-            .zip(messages)
-            .map(|(sequence, message)| {
-                let stored = self.store(message, Some(sequence), &replay, &mut records);
-                replay.push(message);
-                stored
-            })
-            .collect();
-        for message in left_out {
-            self.store(message, None, &replay, &mut records);
-            replay.push(message);
+        let mut pushed = 0;
+        let mut stored = Vec::with_capacity(messages.len());
+        for (place, message) in all().enumerate() {
+            if message.results().next().is_some() {
+                // Nothing else needs to know what stands before it.
+                all().skip(pushed).take(place - pushed).for_each(|earlier| replay.push(earlier));
+                pushed = place;
+            }
+            let sequence =
+                (place < messages.len()).then(|| self.revision.sequence + 1 + place as u64);
+            let message = self.store(message, sequence, &replay, &mut records);
+            if sequence.is_some() {
+                stored.push(message);
+            }
         }
         if let Some(citations) = citations {
             let compacted = citations.apply(&stored.iter().cloned().collect());
@@ -138,9 +143,8 @@ impl State {
         sequence: u64,
         records: &mut Vec<ToolRecord>,
     ) {
-        let run = id.run;
-        let rounds = self.recorder.asking.iter().filter(|asking| asking.message.run == run);
-        let round_index = u32::try_from(rounds.count()).unwrap_or(u32::MAX);
+        let rounds = self.recorder.rounds_before + self.recorder.asking.len();
+        let round_index = u32::try_from(rounds).unwrap_or(u32::MAX);
         let ids = effective_call_ids(message);
         let mut places = Vec::with_capacity(ids.len());
         let mut redactions: Vec<Option<Redaction>> = Vec::with_capacity(ids.len());
@@ -209,7 +213,7 @@ impl State {
             row.error = redaction.error.unwrap_or_else(|| error.map(str::to_owned));
             row.started_at = report.as_ref().and_then(|report| report.started_at);
             row.finished_at = report.as_ref().and_then(|report| report.finished_at);
-            records.push(row);
+            put(records, row);
             kept.push(Some(changed));
             next += 1;
         }
@@ -238,8 +242,22 @@ impl State {
 }
 
 impl Recorder {
+    /// The recorder of a run of which these messages are stored already.
+    pub(super) fn after(added: &[Arc<Message>]) -> Self {
+        let is_round = |message: &&Arc<Message>| message.asked_calls().next().is_some();
+        Self { rounds_before: added.iter().filter(is_round).count(), ..Self::default() }
+    }
+
     fn tool(&self, name: &str) -> Option<&dyn crate::Tool> {
         self.tools.as_ref()?.tool(name).map(|tool| &**tool)
+    }
+}
+
+/// Adds a row, in place of the one of the same call if the write has one.
+fn put(records: &mut Vec<ToolRecord>, row: ToolRecord) {
+    match records.iter_mut().rev().find(|known| known.call == row.call) {
+        Some(known) => *known = row,
+        None => records.push(row),
     }
 }
 

@@ -248,8 +248,16 @@ impl OpenCall {
     pub(crate) fn complete(mut self, mut answer: Answer) -> Result<StoredCall, PersistenceError> {
         let run = self.run.clone();
         let slot = self.take_slot();
-        let inputs = std::mem::take(&mut self.inputs);
+        let mut inputs = std::mem::take(&mut self.inputs);
         let mut state = run.state();
+        match self.attempted_meanwhile(&state) {
+            Some(CallOutcome::Answered { answer, write }) => {
+                let (answer, write) = ((**answer).clone(), write.as_deref().cloned());
+                return Ok(run.submit_again(&state, answer, write));
+            }
+            Some(CallOutcome::Unanswered { .. }) => drop_taken(&state, &mut inputs),
+            None => {}
+        }
         let (service_id, recording) = (state.service_id.clone(), state.recording);
         let adopted = run.adopt_service_id(service_id.as_ref(), recording, &answer)?;
         let first = state.taken + inputs.len();
@@ -300,11 +308,24 @@ impl OpenCall {
         self.slot.take().unwrap_or(Err(StoreError::Closed))
     }
 
+    /// What another attempt at the same call has come to since this one was begun, where somebody
+    /// above makes a call twice at once.
+    fn attempted_meanwhile<'a>(&self, state: &'a State) -> Option<&'a CallOutcome> {
+        let record = state.last_call.as_ref()?;
+        (Some(record.ordinal) == self.ordinal).then_some(&record.outcome)
+    }
+
     /// Submits the first `count` inputs of a call that came to no answer.
     fn submit_inputs(&mut self, slot: Result<Slot, StoreError>, count: usize) -> Submission {
         let mut inputs = std::mem::take(&mut self.inputs);
         let rest = inputs.split_off(count.min(inputs.len()));
-        let mut state = self.run.state();
+        let run = self.run.clone();
+        let mut state = run.state();
+        match self.attempted_meanwhile(&state) {
+            Some(CallOutcome::Answered { .. }) => return Submission::nothing(),
+            Some(CallOutcome::Unanswered { .. }) => drop_taken(&state, &mut inputs),
+            None => {}
+        }
         if let Some(ordinal) = self.ordinal {
             let outcome = CallOutcome::Unanswered { rest };
             state.last_call = Some(CallRecord { ordinal, outcome });
@@ -385,13 +406,19 @@ pub(crate) fn strip_sentinel(answer: &mut Answer) {
     }
 }
 
+/// Leaves out inputs that another attempt at the same call has submitted.
+fn drop_taken(state: &State, inputs: &mut Vec<Arc<Message>>) {
+    inputs.retain(|message| message.id.is_none_or(|id| id.index as usize >= state.taken));
+}
+
 /// A write after those of this run whose outcome nobody has waited for. The store recognises what
 /// it has; what it refused is submitted again.
 fn with_unsettled(state: &State, write: Write) -> Vec<Write> {
     state.unsettled.iter().cloned().chain([write]).collect()
 }
 
-fn joined(prefix: Messages, messages: Messages) -> Messages {
+/// Messages after others that a layer above has put first.
+pub(super) fn joined(prefix: Messages, messages: Messages) -> Messages {
     if prefix.is_empty() {
         return messages;
     }

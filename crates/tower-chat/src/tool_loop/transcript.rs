@@ -23,7 +23,8 @@ pub(super) struct Transcript {
 
 /// Everything, for a service that keeps no history itself.
 struct WholeHistory {
-    prefix: Messages,
+    /// How many messages stand before the request's own.
+    prefix: usize,
     replay: Replay,
 }
 
@@ -37,10 +38,11 @@ pub(super) struct Outgoing {
 impl Transcript {
     /// The transcript of a run whose service calls carry the whole history until somebody below
     /// says that he keeps it. The replay stands where the request's own messages begin.
-    pub(super) fn whole(request: &ChatRequest, run: RunId, mut replay: Replay) -> Self {
-        replay.push_from(&request.messages, request.new_from);
+    pub(super) fn whole(request: &ChatRequest, run: RunId, replay: Replay) -> Self {
         let prefix = request.messages.take(request.new_from);
-        let history = Some(WholeHistory { prefix, replay });
+        let mut replay = replay.after(&prefix);
+        replay.push_from(&request.messages, request.new_from);
+        let history = Some(WholeHistory { prefix: prefix.len(), replay });
         Self { history, only_unsent: false, ..Self::only_unsent(request, run) }
     }
 
@@ -119,9 +121,7 @@ impl Transcript {
         let conversation_id = self.conversation_id.clone();
         match &self.history {
             Some(WholeHistory { prefix, replay }) if !self.only_unsent => {
-                let mut messages = prefix.clone();
-                messages.append(&replay.view());
-                Outgoing { messages, new_from: prefix.len(), conversation_id }
+                Outgoing { messages: replay.view(), new_from: *prefix, conversation_id }
             }
             Some(_) | None => Outgoing { messages: unsent, new_from: unsent_from, conversation_id },
         }

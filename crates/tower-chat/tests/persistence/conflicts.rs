@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use tower_chat::{
     ConflictPolicy, PersistenceError, PersistenceMode, StoreFailure,
-    core::{ChatRequest, ConversationId, Finish, Message, store::HistoryStore},
+    core::{
+        ChatRequest, ConversationId, Finish, Message, MessageId, RunId,
+        store::{HistoryStore, Revision, Slot, Write},
+    },
 };
 use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
 
@@ -336,6 +339,28 @@ async fn two_runs_at_once_conflict_and_the_error_carries_the_answer() {
                 assert!(store.handle().unsaved(&key()).is_empty(), "it is not tried again");
             }
         }
+    }
+}
+
+#[tokio::test]
+async fn what_waits_and_can_never_be_stored_is_given_back_with_the_conflict() {
+    for mode in BOTH_MODES {
+        let store = store();
+        let leaf = ScriptedLeaf::new(["waits", "there", "fine"].map(Step::text));
+        let client = agent(&leaf, &store, mode);
+        store.fail_next_append(disk_full());
+        send(&client, ask("1", false)).await.unwrap();
+        let id = MessageId { run: RunId::new(), index: 0 };
+        let other = Write::new(key(), id, Revision::ABSENT, [Message::user("other").into()]);
+        store.inner().append(Slot::unbounded(), vec![other]).await.unwrap();
+
+        let error = refused(send(&client, ask("2", false)).await);
+        let PersistenceError::NotStored(not_stored) = &error else { panic!("{error:?}") };
+        assert!(not_stored.conflict().is_some());
+        let lost = ["user 1", "assistant waits", "user 2", "assistant there"];
+        assert_eq!(shorts(&not_stored.unsaved), lost);
+        send(&client, ask("3", false)).await.unwrap();
+        assert_eq!(stored(&store).await, ["user other", "user 3", "assistant fine"]);
     }
 }
 

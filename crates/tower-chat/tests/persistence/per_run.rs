@@ -191,6 +191,20 @@ async fn both_modes_store_the_same_of_a_terminated_run_and_replay_it_validly() {
 }
 
 #[tokio::test]
+async fn trailing_results_are_trimmed_although_a_text_follows_their_call() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let store = store();
+            let asking = [call_message([("stop", "c1")]), Message::assistant("one moment")];
+            let leaf = ScriptedLeaf::new([Step::answer(asking, Finish::stop())]);
+            send(&agent(&leaf, &store, mode), ask("go", streamed)).await.unwrap();
+            let all = ["user go", "assistant stop#c1", "assistant one moment"];
+            assert_eq!(stored(&store).await, all, "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn results_that_the_caller_gives_stay_with_the_call_they_answer() {
     for streamed in BOTH_WAYS {
         for mode in BOTH_MODES {

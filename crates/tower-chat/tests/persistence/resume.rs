@@ -10,7 +10,8 @@ use tower::{
 use tower_chat::{
     ConflictPolicy, PerRunPersistence, PerServiceCallPersistence, PersistenceError,
     PersistencePolicy, StoreFailure, ToolLoop, Tools,
-    core::{BoxError, ChatRequest, ChatResponse, Finish, MemoryStore, Message, ToolResult},
+    core::{Answer, BoxError, ChatRequest, ChatResponse, Finish, MemoryStore, Message, ToolResult},
+    run::ServiceCall,
 };
 use tower_chat_testkit::{FaultyStore, Gate, ScriptedLeaf, Step};
 
@@ -332,6 +333,45 @@ async fn a_service_that_keeps_the_history_is_sent_the_inputs_again_by_a_retry() 
             let recorded = if clear { 0 } else { 6 };
             assert_eq!(stored(&store).await.len(), recorded);
         }
+    }
+}
+
+/// Makes every service call twice at once, as a hedge does, and drops the slower one.
+fn hedged(below: Client) -> Client {
+    boxed(tower::service_fn(move |mut request: ChatRequest| {
+        request.extensions.insert(ServiceCall { ordinal: 0 });
+        let first = Box::pin(send_owned(below.clone(), request.clone()));
+        let second = Box::pin(send_owned(below.clone(), request));
+        async move {
+            let (answer, slower) = futures_util::future::select(first, second).await.factor_first();
+            drop(slower);
+            Ok::<_, BoxError>(ChatResponse::from(answer?))
+        }
+    }))
+}
+
+async fn send_owned(client: Client, request: ChatRequest) -> Result<Answer, BoxError> {
+    send(&client, request).await
+}
+
+#[tokio::test]
+async fn a_call_made_twice_at_once_is_stored_once() {
+    let closed = Gate::closed();
+    let slow = || Step::text("slow").waits(&Gate::closed());
+    for steps in [
+        [slow(), Step::text("hello")],
+        [Step::text("hello"), slow()],
+        [Step::text("hello"), Step::text("hello")],
+        [Step::error("overloaded").waits(&closed), Step::text("hello")],
+    ] {
+        let store = store();
+        let leaf = ScriptedLeaf::new(steps);
+        let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
+        let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall);
+        let client = boxed(above.layer(hedged(below)));
+        let answer = send(&client, ask("hi", false)).await.unwrap();
+        assert_eq!(answer.text(), "hello");
+        assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
     }
 }
 

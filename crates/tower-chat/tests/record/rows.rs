@@ -203,3 +203,21 @@ async fn replay_can_complete_dangling_calls_from_the_record() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_run_that_is_sent_again_counts_its_rounds_on() {
+    let script = vec![
+        calls([("look", "c1")]),
+        Step::error("overloaded"),
+        calls([("look", "c2")]),
+        Step::text("done"),
+    ];
+    let agent = Agent::new(PersistenceMode::PerServiceCall, ToolLoop::new(look()), script);
+    let request = ChatRequest::user("hi").in_conversation(key());
+    for _ in 0..2 {
+        let _first_fails = agent.client.clone().ready().await.unwrap().call(request.clone()).await;
+    }
+    let rounds: Vec<_> =
+        agent.record().await.iter().map(|call| (call.call_id.clone(), call.round_index)).collect();
+    assert_eq!(rounds, [("c1".to_owned(), 0), ("c2".to_owned(), 1)]);
+}

@@ -1,0 +1,136 @@
+//! What a run reads of its conversation: the stored history, what waits in the outbox after it, and
+//! what the model is shown of both.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    ChatRequest, ConversationKey, Messages,
+    store::{Head, History, HistoryStore, InvocationQuery, StoreError, Write},
+};
+
+use super::Settings;
+use crate::{
+    pending_results::completed_from_record,
+    replay::{Channel, DanglingCalls, Facts, FinishTimes, Replay},
+};
+
+/// The conversation's head as it will be once the outbox is empty.
+pub(super) async fn load_head(
+    store: &Arc<dyn HistoryStore>,
+    key: &ConversationKey,
+) -> Result<Head, StoreError> {
+    let mut history = History::new(store.head(key).await?, Messages::new());
+    for write in store.handle().unsaved(key) {
+        if write.expected() == history.head.revision {
+            history.apply(&write);
+        }
+    }
+    Ok(history.head)
+}
+
+/// The history with everything that waits in the outbox, and the replay of both by the policy.
+pub(super) async fn load_history(
+    settings: &Settings,
+    key: &ConversationKey,
+    request: &ChatRequest,
+) -> Result<(History, Replay), StoreError> {
+    let (stored, unsaved) = load_stored(&settings.store, key).await?;
+    let (history, mut replay) = replay_of(settings, key, stored, &unsaved).await;
+    show(&mut replay, settings, key, request).await;
+    Ok((history, replay))
+}
+
+/// The stored history, and the writes in the outbox that come after it.
+async fn load_stored(
+    store: &Arc<dyn HistoryStore>,
+    key: &ConversationKey,
+) -> Result<(History, Vec<Write>), StoreError> {
+    let history = store.load(key).await?;
+    let mut revision = history.head.revision;
+    let mut unsaved = store.handle().unsaved(key);
+    unsaved.retain(|write| {
+        let follows = write.expected() == revision;
+        if follows {
+            revision = write.result();
+        }
+        follows
+    });
+    Ok((history, unsaved))
+}
+
+/// A history with its unsaved writes, and the replay of both.
+async fn replay_of(
+    settings: &Settings,
+    key: &ConversationKey,
+    mut history: History,
+    unsaved: &[Write],
+) -> (History, Replay) {
+    let dangling_calls = settings.policy.replay.dangling_calls;
+    let mut replay = Replay::of_history(&history, dangling_calls);
+    for write in unsaved {
+        write.messages().iter().for_each(|message| replay.push(message));
+        history.apply(write);
+    }
+    if dangling_calls == DanglingCalls::FromRecord && !replay.dangling_calls().is_empty() {
+        match completed_from_record(&settings.store, key, &history.messages, &replay).await {
+            Ok(Some(completed)) => {
+                replay = Replay::new(dangling_calls);
+                replay.push_from(&completed, 0);
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(
+                conversation = %key,
+                error = &error as &dyn std::error::Error,
+                "the record of tool calls could not be read; dangling calls are left out"
+            ),
+        }
+    }
+    (history, replay)
+}
+
+/// Takes the steps of replay that the policy asks for, over what is closed of the history: what
+/// this run adds is shown as it is.
+async fn show(
+    replay: &mut Replay,
+    settings: &Settings,
+    key: &ConversationKey,
+    request: &ChatRequest,
+) {
+    let policy = &settings.policy.replay;
+    if policy.is_off() {
+        return;
+    }
+    let finished = match policy.needs_finish_times() {
+        true => finish_times(settings.store.as_ref(), key).await,
+        false => None,
+    };
+    let tools = settings.tools.as_ref().filter(|_| policy.needs_tools()).map(|it| it.tools());
+    let names: Option<Vec<&str>> = tools
+        .as_ref()
+        .map(|tools| tools.definitions().iter().map(|tool| tool.name.as_str()).collect());
+    let mut facts = Facts::at(settings.clock.now()).channel(request.extensions.get::<Channel>());
+    facts.tools = names.as_deref();
+    facts.finished = finished.as_ref();
+    replay.edit_closed(|closed| policy.apply(closed, &facts));
+}
+
+/// When the tools of a conversation had finished; `None`, with a warning, if the record cannot be
+/// read: everything is fresh then.
+async fn finish_times(store: &dyn HistoryStore, key: &ConversationKey) -> Option<FinishTimes> {
+    match store.invocations(&InvocationQuery::of(key)).await {
+        Ok(invocations) => {
+            for unreadable in &invocations.unreadable {
+                tracing::warn!("{unreadable}");
+            }
+            Some(invocations.found.iter().map(|(_, invocation)| invocation).collect())
+        }
+        Err(error) => {
+            tracing::warn!(
+                conversation = %key,
+                error = &error as &dyn std::error::Error,
+                "the record of tool calls could not be read; no result counts as stale"
+            );
+            None
+        }
+    }
+}
