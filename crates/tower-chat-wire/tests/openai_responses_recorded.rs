@@ -114,18 +114,20 @@ fn every_cut_of_an_accepted_body_is_valid_once_replayed() {
     for (id, body) in bodies {
         let messages = parse_body(&body.to_string()).unwrap().messages;
         for cut in 1..=messages.len() {
-            let mut sent = body.clone();
-            sent["input"] = replayed(&messages[..cut]);
-            let place = format!("{id}, cut after {cut}: {sent:#}");
-            validate(Wire::OpenAiResponses, &sent).expect(&place);
+            for dangling in [DanglingCalls::Drop, DanglingCalls::Interrupted] {
+                let mut sent = body.clone();
+                sent["input"] = replayed(&messages[..cut], dangling);
+                let place = format!("{id}, cut after {cut}: {sent:#}");
+                validate(Wire::OpenAiResponses, &sent).expect(&place);
+            }
             count += 1;
         }
     }
     assert!(count > 200, "{count}");
 }
 
-fn replayed(messages: &[Message]) -> Value {
-    let mut replay = Replay::new(DanglingCalls::Interrupted);
+fn replayed(messages: &[Message], dangling: DanglingCalls) -> Value {
+    let mut replay = Replay::new(dangling);
     messages.iter().for_each(|message| replay.push(&Arc::new(message.clone())));
     let view = replay.view();
     written(view.iter().map(|message| &**message))
@@ -156,9 +158,9 @@ fn a_conversation_of_openai_chat_is_accepted_here_and_loses_no_word() {
     let Some(chats) = chats() else { return };
     let (mut repeated, mut as_recorded) = (0, 0);
     for (place, messages) in &chats {
-        let input = replayed(messages);
+        let input = replayed(messages, DanglingCalls::Interrupted);
         validate(Wire::OpenAiResponses, &json!({ "input": input })).expect(place);
-        assert_eq!(input, replayed(messages), "{place}");
+        assert_eq!(input, replayed(messages, DanglingCalls::Interrupted), "{place}");
         let ids: Vec<_> = messages
             .iter()
             .flat_map(Message::calls)
@@ -243,7 +245,7 @@ fn a_recorded_answer_is_one_message_that_goes_back_as_it_came() {
             if body["object"] != "response" {
                 continue;
             }
-            let answer = parse_answer(&body.to_string()).expect(&path.display().to_string());
+            let answer = parse_answer(&body.to_string()).unwrap();
             assert!(matches!(&answer[..], [message] if message.role == Role::Assistant));
             assert_eq!(written(&stored(&answer)), body["output"], "{}", path.display());
             count += 1;

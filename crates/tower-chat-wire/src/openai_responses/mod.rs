@@ -29,8 +29,9 @@
 //! that no call before it has, and its output has the same; outputs stand before any message that
 //! came between them and their call; reasoning that nothing of the model follows any more is left
 //! out. So are reasoning, natives and provider-run calls of other wires, approvals, errors and the
-//! names of speakers, for which the wire has no field. A call without a result stays one, since the
-//! result may be with the service.
+//! names of speakers, for which the wire has no field. A call without a result stays one, and a result
+//! without its call too, since the service may hold the other; a new result of such a call is
+//! written as `function_call_output`.
 //!
 //! ```
 //! use tower_chat_core::Role;

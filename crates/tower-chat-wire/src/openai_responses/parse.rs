@@ -78,8 +78,11 @@ pub fn parse_input(json: &str) -> Result<Vec<Message>, WireError> {
     parse_items(&input, "the input")
 }
 
-/// Reads what the model put out: the `output` of a response body. It is one assistant message,
-/// unless a message without an id follows another; none, if the model put out nothing.
+/// Reads what the model put out: the `output` of a response body. It is one assistant message as a
+/// rule, and none if there is no item. A compaction puts out messages of the user as well.
+///
+/// Of a stream, the items may have come one by one (`response.output_item.done`), with no `output`
+/// at the end: a list of them can be read with [`parse_input`].
 ///
 /// # Errors
 ///
