@@ -4,11 +4,13 @@
 //! and back. Nothing here talks to a network; leaf clients and transcript tools build on it.
 //!
 //! - [`openai_chat`]: the messages of OpenAI Chat Completions, and of everything compatible with it.
+//! - [`openai_responses`]: the items of OpenAI Responses.
 //! - [`validate`]: whether the provider of a wire would accept a conversation.
 
 mod error;
 mod fields;
 pub mod openai_chat;
+pub mod openai_responses;
 pub mod validate;
 
 pub use self::error::WireError;

@@ -1,0 +1,71 @@
+//! Items that call a tool.
+
+use tower_chat_core::{RawJson, ToolCall};
+
+use super::{
+    WIRE,
+    kind::{CallKind, FUNCTION},
+};
+use crate::{
+    WireError,
+    fields::{Fields, as_text, raw},
+};
+
+/// The call of an item. Arguments that are no text leave a `null`, and so do arguments that are not
+/// there, whose text is empty.
+pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, WireError> {
+    let name = match kind.tool {
+        Some(tool) => tool.to_owned(),
+        None => fields.take_text("name").ok_or(WireError::Field {
+            what: "a tool call",
+            field: "name",
+            expected: "a text",
+        })?,
+    };
+    let provider_executed = kind.runs_at_provider(&fields);
+    let id = fields.take_text(kind.id);
+    let value = fields.take(kind.arguments);
+    let text = value.as_ref().and_then(as_text);
+    if text.is_none() {
+        fields.set(kind.arguments, raw(&()));
+    }
+    let text = text.or_else(|| value.map(|value| value.get().to_owned())).unwrap_or_default();
+    let mut call = ToolCall::without_id(name, text);
+    call.id = id;
+    call.provider_executed = provider_executed;
+    if fields.len() > 1 || kind != FUNCTION {
+        call.native = Some(fields.into_native(WIRE));
+    }
+    Ok(call)
+}
+
+/// The item of a call, under this id; `None` for a call that a provider ran which
+/// does not speak this wire.
+pub(super) fn render(call: &ToolCall, id: Option<&str>) -> Option<RawJson> {
+    let native = Fields::of_native(call.native.as_ref(), WIRE);
+    let kind = kind_of(call);
+    if call.provider_executed && !native.as_ref().is_some_and(|item| kind.runs_at_provider(item)) {
+        return None;
+    }
+    let mut fields = native.unwrap_or_default();
+    fields.set("type", raw(kind.item));
+    if kind.tool.is_none() {
+        fields.set("name", raw(&call.name));
+    }
+    fields.set_text(kind.id, id);
+    let was_text = !fields.is_null(kind.arguments);
+    match call.arguments.parse::<RawJson>() {
+        Ok(value) if !was_text => fields.set(kind.arguments, value),
+        Err(_) if !was_text && call.arguments.is_empty() => drop(fields.take(kind.arguments)),
+        Ok(_) | Err(_) => fields.set(kind.arguments, raw(&call.arguments)),
+    }
+    Some(raw(&fields))
+}
+
+/// The kind of item that a call is written as.
+pub(super) fn kind_of(call: &ToolCall) -> &'static CallKind {
+    Fields::of_native(call.native.as_ref(), WIRE)
+        .and_then(|native| native.text("type"))
+        .and_then(|item| CallKind::of(&item))
+        .unwrap_or(FUNCTION)
+}

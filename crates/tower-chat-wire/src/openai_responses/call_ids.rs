@@ -1,0 +1,69 @@
+//! Ids of calls: there, short enough, and of one call each.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use super::kind::CallKind;
+
+/// The longest `call_id` of an output: OpenAI API reference, Create a model response, input,
+/// Function tool call output.
+const LONGEST: usize = 64;
+
+/// The ids under which the calls of a list are written, and what answers each.
+///
+/// An id depends on the calls before it alone, so that a longer list begins with the same ids.
+#[derive(Debug, Default)]
+pub(super) struct CallIds<'a> {
+    used: HashSet<String>,
+    waiting: HashMap<&'a str, VecDeque<Call>>,
+    calls: usize,
+}
+
+/// A call that was written.
+#[derive(Debug, Clone)]
+pub(super) struct Call {
+    /// Its id there.
+    pub(super) id: String,
+    /// Its index there.
+    pub(super) index: usize,
+    pub(super) kind: &'static CallKind,
+}
+
+impl<'a> CallIds<'a> {
+    /// The id for a call that has this one, or none.
+    pub(super) fn call(
+        &mut self,
+        own: Option<&'a str>,
+        index: usize,
+        kind: &'static CallKind,
+    ) -> String {
+        let own = own.unwrap_or_default();
+        let id = self.unused(own);
+        self.calls += 1;
+        self.used.insert(id.clone());
+        let call = Call { id: id.clone(), index, kind };
+        self.waiting.entry(own).or_default().push_back(call);
+        id
+    }
+
+    /// The call that a result with this id answers: the oldest that still waits.
+    pub(super) fn result(&mut self, own: Option<&str>) -> Option<Call> {
+        self.waiting.get_mut(own.unwrap_or_default())?.pop_front()
+    }
+
+    fn unused(&self, own: &str) -> String {
+        let is_fit = !own.is_empty() && own.chars().count() <= LONGEST;
+        if is_fit && !self.used.contains(own) {
+            return own.to_owned();
+        }
+        let start: String = own.chars().take(LONGEST / 2).collect();
+        let start = if start.is_empty() { "call" } else { &start };
+        let mut number = self.calls;
+        loop {
+            let id = format!("{start}_{number}");
+            if !self.used.contains(&id) {
+                return id;
+            }
+            number += 1;
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The types of items that call a tool, and those that answer.
+
+use crate::fields::Fields;
+
+/// A type of item that calls a tool.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct CallKind {
+    /// The item's `type`.
+    pub(super) item: &'static str,
+    /// The tool's name, where it is that of the type; else the item has it in `name`.
+    pub(super) tool: Option<&'static str>,
+    /// The field of the arguments.
+    pub(super) arguments: &'static str,
+    /// The field of the id.
+    pub(super) id: &'static str,
+    /// How it is answered; `None` if the provider always runs it.
+    pub(super) output: Option<OutputKind>,
+}
+
+/// A type of item that answers a call.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OutputKind {
+    /// The item's `type`.
+    pub(super) item: &'static str,
+    /// The field of the answer.
+    pub(super) field: &'static str,
+}
+
+const fn named(item: &'static str, arguments: &'static str, output: &'static str) -> CallKind {
+    let output = Some(OutputKind { item: output, field: "output" });
+    CallKind { item, tool: None, arguments, id: "call_id", output }
+}
+
+const fn built_in(
+    item: &'static str,
+    tool: &'static str,
+    arguments: &'static str,
+    output: OutputKind,
+) -> CallKind {
+    CallKind { item, tool: Some(tool), arguments, id: "call_id", output: Some(output) }
+}
+
+const fn by_provider(
+    item: &'static str,
+    tool: Option<&'static str>,
+    arguments: &'static str,
+) -> CallKind {
+    CallKind { item, tool, arguments, id: "id", output: None }
+}
+
+const fn output(item: &'static str) -> OutputKind {
+    OutputKind { item, field: "output" }
+}
+
+/// What a call of our own is written as.
+pub(super) const FUNCTION: &CallKind = &named("function_call", "arguments", "function_call_output");
+
+/// Every known type of call: OpenAI API reference, Create a model response, input.
+const KINDS: [&CallKind; 12] = [
+    FUNCTION,
+    &named("custom_tool_call", "input", "custom_tool_call_output"),
+    &built_in("computer_call", "computer", "action", output("computer_call_output")),
+    &built_in("local_shell_call", "local_shell", "action", output("local_shell_call_output")),
+    &built_in("shell_call", "shell", "action", output("shell_call_output")),
+    &built_in("apply_patch_call", "apply_patch", "operation", output("apply_patch_call_output")),
+    &built_in(
+        "tool_search_call",
+        "tool_search",
+        "arguments",
+        OutputKind { item: "tool_search_output", field: "tools" },
+    ),
+    &by_provider("web_search_call", Some("web_search"), "action"),
+    &by_provider("file_search_call", Some("file_search"), "queries"),
+    &by_provider("code_interpreter_call", Some("code_interpreter"), "code"),
+    &by_provider("image_generation_call", Some("image_generation"), "revised_prompt"),
+    &by_provider("mcp_call", None, "arguments"),
+];
+
+impl CallKind {
+    /// The kind of an item of this type, if it is a call.
+    pub(super) fn of(item: &str) -> Option<&'static Self> {
+        KINDS.into_iter().find(|kind| kind.item == item)
+    }
+
+    /// Whether the provider runs the call of this item itself.
+    pub(super) fn runs_at_provider(&self, fields: &Fields) -> bool {
+        match self.item {
+            "tool_search_call" => runs_search(fields),
+            "shell_call" => fields
+                .get("environment")
+                .and_then(|environment| environment.parse::<Fields>().ok())
+                .and_then(|environment| environment.text("type"))
+                .is_some_and(|place| place != "local"),
+            _ => self.output.is_none(),
+        }
+    }
+}
+
+impl OutputKind {
+    /// The kind of an item of this type, if it answers a call.
+    pub(super) fn of(item: &str) -> Option<&'static Self> {
+        KINDS.into_iter().filter_map(|kind| kind.output.as_ref()).find(|kind| kind.item == item)
+    }
+
+    /// Whether the item itself says that the provider made it.
+    pub(super) fn is_of_provider(&self, fields: &Fields) -> bool {
+        self.item == "tool_search_output" && runs_search(fields)
+    }
+}
+
+fn runs_search(fields: &Fields) -> bool {
+    fields.is_text("execution", "server")
+}

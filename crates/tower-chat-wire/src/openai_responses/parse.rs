@@ -1,0 +1,242 @@
+//! Items to messages.
+
+use std::collections::HashSet;
+
+use tower_chat_core::{Message, Native, Part, RawJson, Role};
+
+use super::{
+    WIRE, call, content,
+    kind::{CallKind, OutputKind},
+    native::NativeForm,
+    reasoning, result,
+};
+use crate::{
+    WireError,
+    fields::{Fields, as_text, raw},
+};
+
+/// The conversation of a request body.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Conversation {
+    /// What `instructions` says, which this wire keeps apart from the messages.
+    pub instructions: Option<String>,
+    /// The messages of `input`. With `previous_response_id` or `conversation`, only the new ones:
+    /// their results may answer calls that the service holds.
+    pub messages: Vec<Message>,
+}
+
+/// Reads the conversation of a request body: `input` and `instructions`.
+///
+/// # Errors
+///
+/// As [`parse_input`]; [`WireError::Field`], if `input` is missing or the instructions are no text.
+pub fn parse_body(json: &str) -> Result<Conversation, WireError> {
+    let mut body = Fields::parse(json, "a request body")?;
+    let input = body.take("input").ok_or(WireError::Field {
+        what: "a request body",
+        field: "input",
+        expected: "a text or a list",
+    })?;
+    let instructions = body.take("instructions").filter(|value| value.get() != "null");
+    let instructions = instructions.map(|value| {
+        as_text(&value).ok_or(WireError::Field {
+            what: "a request body",
+            field: "instructions",
+            expected: "a text",
+        })
+    });
+    Ok(Conversation {
+        instructions: instructions.transpose()?,
+        messages: parse_input(input.get())?,
+    })
+}
+
+/// Reads an `input`: a list of items, or a text, which is a message of the user.
+///
+/// # Errors
+///
+/// [`WireError::InMessage`], naming the first item that cannot be read; [`WireError::Json`], if it
+/// is neither text nor list.
+///
+/// ```
+/// use tower_chat_wire::openai_responses::parse_input;
+/// let messages = parse_input(r#"[{"role":"user","content":"hi"}]"#)?;
+/// assert_eq!(messages, [tower_chat_core::Message::user("hi")]);
+/// assert_eq!(parse_input(r#""hi""#)?, messages);
+/// # Ok::<(), tower_chat_wire::WireError>(())
+/// ```
+pub fn parse_input(json: &str) -> Result<Vec<Message>, WireError> {
+    let input: RawJson = serde_json::from_str(json).map_err(|source| WireError::Json {
+        what: "the input",
+        expected: "a text or a list",
+        source,
+    })?;
+    if let Some(text) = as_text(&input) {
+        return Ok(vec![Message::user(text)]);
+    }
+    parse_items(&input, "the input")
+}
+
+/// Reads what the model put out: the `output` of a response body. It is one assistant message as a
+/// rule, and none if there is no item. A compaction puts out messages of the user as well.
+///
+/// Of a stream, the items may have come one by one (`response.output_item.done`), with no `output`
+/// at the end: a list of them can be read with [`parse_input`].
+///
+/// # Errors
+///
+/// As [`parse_input`]; [`WireError::Field`], if there is no `output`.
+///
+/// ```
+/// use tower_chat_wire::openai_responses::parse_answer;
+/// let answer = parse_answer(r#"{"id":"resp_1","status":"completed","output":[
+///     {"type":"reasoning","id":"rs_1","summary":[]},
+///     {"type":"message","id":"msg_1","status":"completed","role":"assistant",
+///      "content":[{"type":"output_text","text":"Hello","annotations":[]}]}
+/// ]}"#)?;
+/// assert_eq!((answer.len(), answer[0].text().as_str()), (1, "Hello"));
+/// # Ok::<(), tower_chat_wire::WireError>(())
+/// ```
+pub fn parse_answer(json: &str) -> Result<Vec<Message>, WireError> {
+    let output = Fields::parse(json, "a response")?.take("output").ok_or(WireError::Field {
+        what: "a response",
+        field: "output",
+        expected: "a list",
+    })?;
+    parse_items(&output, "the output")
+}
+
+fn parse_items(list: &RawJson, what: &'static str) -> Result<Vec<Message>, WireError> {
+    let items: Vec<RawJson> = list.parse().map_err(|source| WireError::Json {
+        what,
+        expected: "a list of items",
+        source,
+    })?;
+    let mut reading = Reading::default();
+    for (index, item) in items.into_iter().enumerate() {
+        reading
+            .item(item)
+            .map_err(|source| WireError::InMessage { index, source: Box::new(source) })?;
+    }
+    Ok(reading.messages)
+}
+
+/// The messages of the items read so far.
+#[derive(Debug, Default)]
+struct Reading {
+    messages: Vec<Message>,
+    /// The ids of calls that the provider runs, so that their outputs are known as its own.
+    at_provider: HashSet<String>,
+}
+
+impl Reading {
+    fn item(&mut self, item: RawJson) -> Result<(), WireError> {
+        let fields = Fields::parse(item.get(), "an item")?;
+        let Some(kind) = fields.text("type").filter(|kind| kind != "message") else {
+            return self.message(fields);
+        };
+        if kind == reasoning::ITEM {
+            self.add(Role::Assistant, reasoning::parse(item, &fields).into());
+        } else if let Some(kind) = CallKind::of(&kind) {
+            let call = call::parse(fields, kind)?;
+            if call.provider_executed {
+                self.at_provider.extend(call.id.clone());
+            }
+            self.add(Role::Assistant, call.into());
+        } else if let Some(kind) = OutputKind::of(&kind)
+            && !self.is_of_provider(&fields, kind)
+        {
+            self.add(Role::Tool, result::parse(fields, kind)?.into());
+        } else {
+            self.unknown(item, &fields, &kind);
+        }
+        Ok(())
+    }
+
+    fn message(&mut self, mut fields: Fields) -> Result<(), WireError> {
+        let role = fields.text("role").ok_or(WireError::Field {
+            what: "an item without a type",
+            field: "role",
+            expected: "a text",
+        })?;
+        let role = match raw(&role).parse() {
+            Ok(role) if role != Role::Tool => role,
+            Ok(_) | Err(_) => return Err(WireError::UnknownRole { role }),
+        };
+        let found = match fields.get("content") {
+            Some(found) if found.get() != "null" => content::parse(found, text_type(role))?,
+            Some(_) => Vec::new(),
+            None => {
+                return Err(WireError::Field {
+                    what: "a message",
+                    field: "content",
+                    expected: "a text or a list",
+                });
+            }
+        };
+        if !found.is_empty() {
+            fields.take("content");
+        }
+        let is_plain = fields.len() == 1 && !found.is_empty();
+        let begins = role != Role::Assistant
+            || is_plain
+                && self
+                    .last(role)
+                    .is_none_or(|last| last.parts.last().is_some_and(is_of_message_item));
+        if begins {
+            self.messages.push(Message::new(role, Vec::new()));
+        }
+        if !is_plain {
+            self.add(role, Part::Native(fields.into_native(WIRE)));
+        }
+        found.into_iter().for_each(|part| self.add(role, part));
+        Ok(())
+    }
+
+    /// An item of which nothing is known but who it comes from, as far as that shows.
+    fn unknown(&mut self, item: RawJson, fields: &Fields, kind: &str) {
+        let role = fields.get("role").and_then(|role| role.parse().ok());
+        let is_answer = kind.ends_with("_output") && self.last(Role::Assistant).is_none();
+        let native = Part::Native(Native::new(WIRE, item));
+        match role {
+            Some(role) if !matches!(role, Role::Assistant | Role::Tool) => {
+                self.messages.push(Message::new(role, vec![native]));
+            }
+            _ if kind == "mcp_approval_response" => {
+                self.messages.push(Message::new(Role::User, vec![native]));
+            }
+            _ if is_answer => self.add(Role::Tool, native),
+            _ => self.add(Role::Assistant, native),
+        }
+    }
+
+    fn is_of_provider(&self, fields: &Fields, kind: &OutputKind) -> bool {
+        kind.is_of_provider(fields)
+            || fields.text("call_id").is_some_and(|id| self.at_provider.contains(&id))
+    }
+
+    /// Adds a part to the newest message, if it has the role, else to a new one.
+    fn add(&mut self, role: Role, part: Part) {
+        match self.last(role) {
+            Some(message) => message.parts.push(part),
+            None => self.messages.push(Message::new(role, vec![part])),
+        }
+    }
+
+    fn last(&mut self, role: Role) -> Option<&mut Message> {
+        self.messages.last_mut().filter(|message| message.role == role)
+    }
+}
+
+/// Whether text behind the part would be taken for more of the part's item.
+fn is_of_message_item(part: &Part) -> bool {
+    content::is_content(part)
+        || matches!(part, Part::Native(native)
+            if matches!(NativeForm::of(native), Some(NativeForm::Message(_))))
+}
+
+/// The type that a text has as a rule in a message of the role.
+pub(super) fn text_type(role: Role) -> &'static str {
+    if role == Role::Assistant { content::OUTPUT } else { content::INPUT }
+}

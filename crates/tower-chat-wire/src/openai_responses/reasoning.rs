@@ -1,0 +1,48 @@
+//! Reasoning items.
+
+use tower_chat_core::{Native, RawJson, Reasoning};
+
+use super::WIRE;
+use crate::fields::{Fields, raw};
+
+/// The type of the item.
+pub(super) const ITEM: &str = "reasoning";
+
+/// What a model shows of its reasoning stands between these, where it comes in pieces.
+const BETWEEN: &str = "\n\n";
+
+/// The reasoning of an item, which it keeps whole.
+pub(super) fn parse(item: RawJson, fields: &Fields) -> Reasoning {
+    let mut reasoning = Reasoning::new(readable(fields));
+    reasoning.native = Some(Native::new(WIRE, item));
+    reasoning
+}
+
+/// The item of reasoning of this wire; a text that was changed takes the place of the summary.
+pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
+    let native = reasoning.native.as_ref()?;
+    let mut fields = Fields::of_native(Some(native), WIRE)?;
+    if !fields.is_text("type", ITEM) {
+        return None;
+    }
+    if readable(&fields) == reasoning.text {
+        return Some(native.item.clone());
+    }
+    fields.take("content");
+    let mut summary = Vec::new();
+    if !reasoning.text.is_empty() {
+        let mut piece = Fields::default();
+        piece.set("type", raw("summary_text"));
+        piece.set("text", raw(&reasoning.text));
+        summary.push(piece);
+    }
+    fields.set("summary", raw(&summary));
+    Some(raw(&fields))
+}
+
+fn readable(fields: &Fields) -> String {
+    let pieces = ["summary", "content"].into_iter().filter_map(|field| fields.get(field));
+    let pieces = pieces.filter_map(|pieces| pieces.parse::<Vec<Fields>>().ok()).flatten();
+    let texts: Vec<String> = pieces.filter_map(|piece| piece.text("text")).collect();
+    texts.join(BETWEEN)
+}

@@ -1,0 +1,154 @@
+//! Messages to items.
+
+use tower_chat_core::{Message, Part, RawJson, Role, ToolCall, ToolResult};
+
+use super::{
+    call,
+    call_ids::CallIds,
+    content,
+    item::{Item, ItemKind},
+    native::NativeForm,
+    order, parse, reasoning, result,
+};
+use crate::fields::{Fields, raw};
+
+/// Writes messages as the items of an `input`.
+///
+/// A call and its result have the same id, whatever they had; ids, and all else but what stands
+/// between the calls of a round and its results, depend on what comes before alone.
+///
+/// ```
+/// use tower_chat_core::{Message, ToolCall, ToolResult};
+/// use tower_chat_wire::openai_responses::render_input;
+/// let input = render_input(&[
+///     Message::tool_calls([ToolCall::new("toolu_1", "look", "{}")]),
+///     Message::tool_results([ToolResult::new("toolu_1", "12 degrees")]),
+/// ]);
+/// assert_eq!(
+///     input[1].get(),
+///     r#"{"type":"function_call_output","call_id":"toolu_1","output":"12 degrees"}"#
+/// );
+/// ```
+pub fn render_input<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<RawJson> {
+    let mut writing = Writing::default();
+    messages.into_iter().for_each(|message| writing.message(message));
+    order::in_order(writing.items).into_iter().map(|item| item.json).collect()
+}
+
+#[derive(Debug, Default)]
+struct Writing<'a> {
+    items: Vec<Item>,
+    call_ids: CallIds<'a>,
+}
+
+impl<'a> Writing<'a> {
+    fn message(&mut self, message: &'a Message) {
+        if message.parts.is_empty() && !matches!(message.role, Role::Assistant | Role::Tool) {
+            let nothing = Fields::default();
+            self.say(message.role, nothing, Some(raw("")));
+        }
+        let mut rest = message.parts.as_slice();
+        while let Some((part, after)) = rest.split_first() {
+            rest = after;
+            let own_fields = match part {
+                Part::ToolCall(call) => {
+                    self.call(call);
+                    continue;
+                }
+                Part::ToolResult(result) if !is_of_provider(message, result) => {
+                    self.result(result);
+                    continue;
+                }
+                Part::Reasoning(reasoning) => {
+                    if let Some(json) = reasoning::render(reasoning) {
+                        self.items.push(Item { json, kind: ItemKind::Reasoning });
+                    }
+                    continue;
+                }
+                Part::Native(native) => match NativeForm::of(native) {
+                    Some(NativeForm::Item) => {
+                        self.item(native.item.clone());
+                        continue;
+                    }
+                    Some(NativeForm::Message(fields)) => Some(fields),
+                    Some(NativeForm::Content(_)) => None,
+                    None => continue,
+                },
+                Part::Text(_) | Part::Media(_) => None,
+                _ => continue,
+            };
+            let begun = own_fields.is_none().then_some(part);
+            let count = rest.iter().take_while(|part| goes_on(part)).count();
+            let (more, after) = rest.split_at(count);
+            rest = after;
+            let parts = begun.into_iter().chain(more);
+            let content = content::render(parts, parse::text_type(message.role));
+            self.say(message.role, own_fields.unwrap_or_default(), content);
+        }
+    }
+
+    /// Writes a message item, unless nothing is left of it. Fields that came keep a content in
+    /// which there was nothing to begin with.
+    fn say(&mut self, role: Role, mut fields: Fields, content: Option<RawJson>) {
+        if role == Role::Tool || content.is_none() && !fields.contains("content") {
+            return;
+        }
+        fields.set("role", raw(&role));
+        if let Some(content) = content {
+            fields.set("content", content);
+        }
+        let kind = if role == Role::Assistant { ItemKind::Said } else { ItemKind::Told };
+        self.items.push(Item { json: raw(&fields), kind });
+    }
+
+    fn call(&mut self, call: &'a ToolCall) {
+        let id = if call.provider_executed {
+            call.id.clone()
+        } else {
+            let id = call.id.as_deref();
+            Some(self.call_ids.call(id, self.items.len(), call::kind_of(call)))
+        };
+        if let Some(json) = call::render(call, id.as_deref()) {
+            self.items.push(Item { json, kind: ItemKind::PutOut });
+        }
+    }
+
+    fn result(&mut self, result: &ToolResult) {
+        let own = result.call_id.as_deref();
+        let call = self.call_ids.result(own);
+        let id = call.as_ref().map_or(own, |call| Some(&call.id));
+        let json = result::render(result, id, call.as_ref().map(|call| call.kind));
+        let call = call.map(|call| call.index);
+        self.items.push(Item { json, kind: ItemKind::Output { call } });
+    }
+
+    fn item(&mut self, json: RawJson) {
+        let kind = json.parse::<Fields>().ok().and_then(|fields| fields.text("type"));
+        let kind = if kind.is_some_and(|kind| kind.ends_with("_output")) {
+            ItemKind::Output { call: None }
+        } else {
+            ItemKind::PutOut
+        };
+        self.items.push(Item { json, kind });
+    }
+}
+
+/// Whether the part belongs to the content that stands before it: parts that are not written do
+/// not end it.
+fn goes_on(part: &Part) -> bool {
+    match part {
+        Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => false,
+        Part::Native(native) => {
+            matches!(NativeForm::of(native), Some(NativeForm::Content(_)) | None)
+        }
+        _ => true,
+    }
+}
+
+/// Whether the result belongs to a call that a provider ran itself.
+fn is_of_provider(message: &Message, result: &ToolResult) -> bool {
+    let calls = message.parts.iter().filter_map(Part::as_tool_call);
+    calls
+        .filter(|call| call.provider_executed)
+        .any(|call| call.id.is_some() && call.id == result.call_id)
+}

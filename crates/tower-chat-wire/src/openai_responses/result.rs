@@ -1,0 +1,111 @@
+//! Items that answer a call.
+
+use tower_chat_core::{Part, RawJson, ToolResult};
+
+use super::{
+    WIRE, content,
+    kind::{CallKind, FUNCTION, OutputKind},
+    media,
+    native::NativeForm,
+};
+use crate::{
+    WireError,
+    fields::{Fields, raw},
+};
+
+/// The result of an item. An answer that is not there, `null` and an empty list give no content and
+/// stay in the native item; an object is one native part.
+pub(super) fn parse(mut fields: Fields, kind: &OutputKind) -> Result<ToolResult, WireError> {
+    let mut result = ToolResult::new("", "");
+    result.call_id = fields.take_text("call_id");
+    result.content = match fields.get(kind.field) {
+        Some(value) if value.get().starts_with(['"', '[']) => {
+            content::parse(value, content::INPUT)?
+        }
+        Some(value) if value.get() != "null" => {
+            let mut object = Fields::default();
+            object.set(kind.field, value.clone());
+            vec![Part::Native(object.into_native(WIRE))]
+        }
+        Some(_) | None => Vec::new(),
+    };
+    if !result.content.is_empty() {
+        fields.take(kind.field);
+    }
+    let is_plain = Some(kind) == FUNCTION.output.as_ref() && fields.len() == 1;
+    if !is_plain || result.content.is_empty() {
+        result.native = Some(fields.into_native(WIRE));
+    }
+    Ok(result)
+}
+
+/// The item of a result, under this id. `call` is the kind of the call it answers, where that is
+/// known.
+pub(super) fn render(result: &ToolResult, id: Option<&str>, call: Option<&CallKind>) -> RawJson {
+    let native = Fields::of_native(result.native.as_ref(), WIRE);
+    let was = native.as_ref().and_then(|native| OutputKind::of(&native.text("type")?));
+    let answers = call.and_then(|call| call.output.as_ref());
+    let Some(kind) = was.or(answers).or(FUNCTION.output.as_ref()) else { return raw(&()) };
+    let is_new = native.is_none();
+    let mut fields = native.unwrap_or_default();
+    fields.set("type", raw(kind.item));
+    fields.set_text("call_id", id);
+    if let Some(output) = object(result, kind) {
+        fields.set(kind.field, output);
+    } else if let Some(output) = content::render(&result.content, content::INPUT) {
+        fields.set(kind.field, output);
+    } else if is_new || !result.content.is_empty() {
+        fields.set(kind.field, raw(""));
+    }
+    if is_new {
+        adapt(&mut fields, kind, result);
+    }
+    raw(&fields)
+}
+
+/// The answer that was an object, while it is what the result says.
+fn object(result: &ToolResult, kind: &OutputKind) -> Option<RawJson> {
+    let [Part::Native(native)] = result.content.as_slice() else { return None };
+    match NativeForm::of(native) {
+        Some(NativeForm::Message(_) | NativeForm::Content(_) | NativeForm::Item) => None,
+        None => Fields::of_native(Some(native), WIRE)?.take(kind.field),
+    }
+}
+
+/// Puts a result of our own into the form that the provider's own tools want.
+fn adapt(fields: &mut Fields, kind: &OutputKind, result: &ToolResult) {
+    match kind.item {
+        "apply_patch_call_output" => {
+            fields.set("status", raw(if result.is_error { "failed" } else { "completed" }));
+        }
+        "tool_search_output" => {
+            let tools = result.text().parse::<RawJson>().ok();
+            let tools = tools.filter(|tools| tools.get().starts_with('['));
+            fields.set(kind.field, tools.unwrap_or_else(|| raw::<[RawJson]>(&[])));
+            fields.set("execution", raw("client"));
+        }
+        "shell_call_output" => {
+            let mut outcome = Fields::default();
+            outcome.set("type", raw("exit"));
+            outcome.set("exit_code", raw(&i32::from(result.is_error)));
+            let mut output = Fields::default();
+            output.set("stdout", raw(&result.text()));
+            output.set("stderr", raw(""));
+            output.set("outcome", raw(&outcome));
+            fields.set(kind.field, raw(&[output]));
+        }
+        "computer_call_output" => {
+            let shown = result.content.iter().find_map(|part| match part {
+                Part::Media(media) => media::url_of(media),
+                _ => None,
+            });
+            if let Some(url) = shown {
+                let mut screenshot = Fields::default();
+                screenshot.set("type", raw("computer_screenshot"));
+                screenshot.set("image_url", raw(&url));
+                fields.set(kind.field, raw(&screenshot));
+            }
+        }
+        _ => {}
+    }
+}

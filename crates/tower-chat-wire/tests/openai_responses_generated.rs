@@ -1,0 +1,263 @@
+//! Items and messages of every odd shape.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+
+use serde_json::{Map, Value, json};
+use tower_chat_core::{
+    ApprovalRequest, ErrorPart, Media, MediaSource, Message, Native, Part, Reasoning, Role,
+    ToolCall, ToolResult, format,
+};
+use tower_chat_wire::{
+    openai_responses::{WIRE, parse_input, render_input},
+    validate::{Rule, Wire, validate},
+};
+
+/// A generator of the same numbers at every run (xorshift, by Marsaglia).
+struct Numbers(u64);
+
+impl Numbers {
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        usize::try_from(self.0 % limit as u64).unwrap()
+    }
+
+    fn one_of<T: Clone>(&mut self, values: &[T]) -> T {
+        values[self.below(values.len())].clone()
+    }
+
+    fn object(&mut self, fields: &[(&str, &[Value])]) -> Value {
+        let mut object = Map::new();
+        for (name, values) in fields {
+            if self.below(4) > 0 {
+                object.insert((*name).to_owned(), self.one_of(values));
+            }
+        }
+        Value::Object(object)
+    }
+}
+
+fn odd() -> Vec<Value> {
+    vec![json!(null), json!(""), json!("text"), json!(7), json!(true), json!([]), json!({"a": 1})]
+}
+
+fn content_part(numbers: &mut Numbers) -> Value {
+    let kinds =
+        ["input_text", "output_text", "input_image", "input_file", "input_audio", "refusal"];
+    let place = [json!("data:image/png;base64,AA"), json!("https://a.example/b"), json!(null)];
+    let audio =
+        [json!({"data": "AA", "format": "mp3"}), json!({"data": "AA", "format": "x", "b": 1})];
+    numbers.object(&[
+        ("type", &kinds.map(Value::from)),
+        ("text", &odd()),
+        ("image_url", &place),
+        ("file_data", &place),
+        ("file_id", &odd()),
+        ("input_audio", &audio),
+        ("annotations", &odd()),
+    ])
+}
+
+fn content(numbers: &mut Numbers) -> Value {
+    if numbers.below(2) == 0 {
+        return numbers.one_of(&[json!("text"), json!(""), json!([]), json!(["bare", 1, null])]);
+    }
+    (0..numbers.below(4)).map(|_| content_part(numbers)).collect()
+}
+
+fn message(numbers: &mut Numbers, role: &str) -> Value {
+    let mut item = numbers.object(&[
+        ("type", &[json!("message")]),
+        ("id", &odd()),
+        ("status", &odd()),
+        ("phase", &[json!("commentary")]),
+    ]);
+    if numbers.below(2) == 0 {
+        item = json!({});
+    }
+    item["role"] = role.into();
+    item["content"] = content(numbers);
+    item
+}
+
+const OUTPUTS: [(&str, &str); 4] = [
+    ("function_call", "function_call_output"),
+    ("custom_tool_call", "custom_tool_call_output"),
+    ("computer_call", "computer_call_output"),
+    ("shell_call", "shell_call_output"),
+];
+
+/// A valid list of odd items: reasoning leads somewhere, rounds are whole, ids are distinct.
+fn items(numbers: &mut Numbers) -> Vec<Value> {
+    let mut items = Vec::new();
+    for turn in 0..1 + numbers.below(4) {
+        let role = numbers.one_of(&["user", "system", "developer", "assistant"]);
+        items.push(message(numbers, role));
+        for _ in 0..numbers.below(3) {
+            items.push(json!({"type": "reasoning", "summary": numbers.one_of(&[json!([]),
+                json!([{"type": "summary_text", "text": "hm"}, {"type": "summary_text", "text": "ah"}])]),
+                "encrypted_content": "gAAA", "content": numbers.one_of(&odd())}));
+        }
+        let said = message(numbers, "assistant");
+        items.push(said);
+        let mut outputs = Vec::new();
+        for index in 0..numbers.below(4) {
+            if numbers.below(3) == 0 {
+                let kind = ["web_search_call", "mcp_call", "image_generation_call", "new_call"];
+                let (kind, x) = (numbers.one_of(&kind), numbers.one_of(&odd()));
+                items.push(
+                    json!({"type": kind, "id": "ws", "name": "n", "action": x, "arguments": x}),
+                );
+                continue;
+            }
+            let (call, output) = numbers.one_of(&OUTPUTS);
+            let mut item = numbers.object(&[
+                ("arguments", &odd()),
+                ("input", &odd()),
+                ("action", &odd()),
+                ("id", &odd()),
+                ("status", &odd()),
+            ]);
+            let id = format!("c{turn}.{index}");
+            item["type"] = call.into();
+            item["call_id"] = json!(id);
+            item["name"] = numbers.one_of(&["f", ""]).into();
+            items.push(item);
+            let content = content(numbers);
+            let answer = numbers.one_of(&[content, json!({"type": "x"}), json!(null), json!(5)]);
+            let mut item = numbers.object(&[("status", &odd()), ("id", &odd())]);
+            item["type"] = output.into();
+            item["call_id"] = json!(id);
+            item["output"] = answer;
+            outputs.push(item);
+        }
+        items.extend(outputs);
+    }
+    items
+}
+
+fn written(messages: &[Message]) -> Vec<Value> {
+    render_input(messages).iter().map(|item| item.parse().unwrap()).collect()
+}
+
+#[test]
+fn odd_items_are_written_as_they_were_read() {
+    let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15);
+    for _ in 0..1_000 {
+        let items = items(&mut numbers);
+        let messages = parse_input(&json!(items).to_string()).unwrap();
+        assert_eq!(written(&messages), items, "{messages:#?}");
+        let stored: Vec<Message> = messages
+            .iter()
+            .map(|message| format::decode(&format::encode(message)).unwrap())
+            .collect();
+        assert_eq!(written(&stored), items);
+    }
+}
+
+fn odd_text(numbers: &mut Numbers) -> String {
+    numbers.one_of(&["", "text", "{}", "{\"cut", "null", "[1]", "ä\u{0}\u{FFFD}"]).to_owned()
+}
+
+fn odd_native(numbers: &mut Numbers) -> Native {
+    let items = [
+        r#"{"role":"user"}"#,
+        r#"{"role":"assistant","content":null,"type":"message"}"#,
+        r#"{"content":[1,{"type":"refusal"}]}"#,
+        r#"{"content":"x"}"#,
+        r#"{"type":"item_reference","id":"x"}"#,
+        r#"{"type":"function_call","arguments":null}"#,
+        r#"{"type":"computer_call_output"}"#,
+        r#"{"type":"web_search_call","action":null}"#,
+        r#"{"type":"reasoning","summary":5}"#,
+        r#"{"type":"input_image","image_url":1}"#,
+        r#"{"type":"input_audio","input_audio":null}"#,
+        r#"{"output":{"a":1}}"#,
+        "[]",
+        "null",
+    ];
+    let wire = numbers.one_of(&[WIRE, WIRE, "anthropic"]);
+    Native::new(wire, numbers.one_of(&items).parse().unwrap())
+}
+
+fn odd_call(numbers: &mut Numbers) -> ToolCall {
+    let mut call = ToolCall::without_id(odd_text(numbers), odd_text(numbers));
+    call.id =
+        numbers.one_of(&[None, Some(""), Some("a"), Some("a_0"), Some("call_0")]).map(String::from);
+    call.provider_executed = numbers.below(4) == 0;
+    call.native = (numbers.below(2) == 0).then(|| odd_native(numbers));
+    call
+}
+
+fn odd_part(numbers: &mut Numbers) -> Part {
+    let native = (numbers.below(3) == 0).then(|| odd_native(numbers));
+    match numbers.below(9) {
+        0 | 1 => {
+            let mut text = tower_chat_core::Text::new(odd_text(numbers));
+            text.native = native;
+            text.into()
+        }
+        2 => {
+            let mut reasoning = Reasoning::new(odd_text(numbers));
+            reasoning.native = native;
+            reasoning.into()
+        }
+        3 => odd_call(numbers).into(),
+        4 => {
+            let mut result = ToolResult::new(numbers.one_of(&["", "a", "a_0", "b"]), "");
+            result.native = native;
+            result.content = (0..numbers.below(3)).map(|_| odd_part(numbers)).collect();
+            result.into()
+        }
+        5 => {
+            let source = match numbers.below(3) {
+                0 => MediaSource::Url(odd_text(numbers)),
+                1 => MediaSource::Base64(odd_text(numbers)),
+                _ => MediaSource::File(odd_text(numbers)),
+            };
+            let kinds = ["image/png", "audio/wav", "audio/x", "", "text/plain"];
+            let mut media = Media::new(numbers.one_of(&kinds), source);
+            media.native = native;
+            media.into()
+        }
+        6 => ErrorPart::new("overloaded").into(),
+        7 => ApprovalRequest::new("approval", odd_call(numbers), true).into(),
+        _ => odd_native(numbers).into(),
+    }
+}
+
+#[test]
+fn odd_messages_never_panic_and_calls_and_outputs_are_in_order() {
+    let mut numbers = Numbers(0xD1B5_4A32_D192_ED03);
+    let roles = [Role::System, Role::Developer, Role::User, Role::Assistant, Role::Tool];
+    for _ in 0..5_000 {
+        let messages: Vec<Message> = (0..numbers.below(6))
+            .map(|_| {
+                let parts = (0..numbers.below(5)).map(|_| odd_part(&mut numbers)).collect();
+                Message::new(numbers.one_of(&roles), parts)
+            })
+            .collect();
+        let before = messages.clone();
+        let input = written(&messages);
+        assert_eq!(messages, before);
+        assert!(!json!(input).to_string().contains("approval"));
+        let Err(invalid) = validate(Wire::OpenAiResponses, &json!({ "input": input })) else {
+            continue;
+        };
+        for violation in invalid.violations() {
+            assert!(
+                // What replay mends, and what natives that never came from this wire may break.
+                matches!(
+                    violation.rule,
+                    Rule::CallsAnswered
+                        | Rule::ResultAnswersCall
+                        | Rule::OneResultPerCall
+                        | Rule::ReasoningKeepsItem
+                        | Rule::CallIdForm
+                ),
+                "{violation:?}\n{input:#?}\n{messages:#?}"
+            );
+        }
+    }
+}
