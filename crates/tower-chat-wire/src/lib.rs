@@ -3,10 +3,12 @@
 //! One module per wire, each a pair of pure functions: JSON to [`Message`](tower_chat_core::Message)
 //! and back. Nothing here talks to a network; leaf clients and transcript tools build on it.
 //!
+//! - [`anthropic`]: the conversation of Anthropic Messages.
 //! - [`openai_chat`]: the messages of OpenAI Chat Completions, and of everything compatible with it.
 //! - [`openai_responses`]: the items of OpenAI Responses.
 //! - [`validate`]: whether the provider of a wire would accept a conversation.
 
+pub mod anthropic;
 mod error;
 mod fields;
 pub mod openai_chat;

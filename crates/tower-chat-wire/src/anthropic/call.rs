@@ -1,0 +1,88 @@
+//! Tool calls: blocks of the type `tool_use`, and those of tools that the service runs itself.
+
+use serde_json::{Map, Value};
+use tower_chat_core::{RawJson, ToolCall};
+
+use super::WIRE;
+use crate::{
+    WireError,
+    fields::{Fields, raw},
+};
+
+pub(super) const CALL: &str = "tool_use";
+
+/// Whether the type is that of a call which the service runs itself.
+pub(super) fn is_of_provider(kind: &str) -> bool {
+    kind.ends_with("_tool_use")
+}
+
+/// The call of a `tool_use` block.
+pub(super) fn parse(mut fields: Fields) -> Result<ToolCall, WireError> {
+    let mut call = take_call(&mut fields).ok_or(WireError::Field {
+        what: "a tool_use block",
+        field: "name",
+        expected: "a text",
+    })?;
+    if fields.len() > 1 {
+        call.native = Some(fields.into_native(WIRE));
+    }
+    Ok(call)
+}
+
+/// The call of a block of a tool that the service runs, or `None` if it has no name.
+pub(super) fn parse_of_provider(block: &Fields) -> Option<ToolCall> {
+    let mut fields = block.clone();
+    let mut call = take_call(&mut fields)?;
+    call.provider_executed = true;
+    call.native = Some(fields.into_native(WIRE));
+    Some(call)
+}
+
+/// The block of a call, under this id.
+pub(super) fn render(call: &ToolCall, id: &str) -> RawJson {
+    let native = Fields::of_native(call.native.as_ref(), WIRE);
+    let mut fields = native.filter(|fields| fields.is_text("type", CALL)).unwrap_or_default();
+    fields.set("type", raw(CALL));
+    fields.set("id", raw(id));
+    raw(&with_call(fields, call))
+}
+
+/// The block of a call that the service ran, or `None` if another one did.
+pub(super) fn render_of_provider(call: &ToolCall) -> Option<RawJson> {
+    let mut fields = Fields::of_native(call.native.as_ref(), WIRE)?;
+    if !is_of_provider(&fields.text("type")?) {
+        return None;
+    }
+    fields.set_text("id", call.id.as_deref());
+    Some(raw(&with_call(fields, call)))
+}
+
+fn take_call(fields: &mut Fields) -> Option<ToolCall> {
+    let name = fields.take_text("name")?;
+    let id = fields.take_text("id");
+    let input = fields.take("input").map(|input| input.get().to_owned());
+    let mut call = ToolCall::without_id(name, input.unwrap_or_default());
+    call.id = id;
+    Some(call)
+}
+
+fn with_call(mut fields: Fields, call: &ToolCall) -> Fields {
+    fields.set("name", raw(&call.name));
+    fields.set("input", input(&call.arguments));
+    fields
+}
+
+/// The arguments as the JSON object that the wire wants; the text of one stays as it is.
+fn input(arguments: &str) -> RawJson {
+    // A value is made because a text can look like JSON and hold what is none, a half surrogate.
+    match serde_json::from_str::<Value>(arguments) {
+        Ok(Value::Object(object)) => arguments.parse().unwrap_or_else(|_| raw(&object)),
+        Ok(Value::Null) => raw(&Map::new()),
+        _ if arguments.trim().is_empty() => raw(&Map::new()),
+        _ => {
+            let mut object = Fields::default();
+            object.set("arguments", raw(arguments));
+            raw(&object)
+        }
+    }
+}

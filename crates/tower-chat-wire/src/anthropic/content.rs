@@ -1,0 +1,142 @@
+//! Content blocks.
+
+use tower_chat_core::{Media, Native, Part, RawJson, Text, ToolCall};
+
+use super::{WIRE, call, media, result, thinking};
+use crate::{
+    WireError,
+    fields::{Fields, raw},
+};
+
+/// Where a block stands; it decides what a type means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    System,
+    User,
+    Assistant,
+    Result,
+}
+
+/// Reads a list of blocks.
+pub(super) fn parse_list(list: &RawJson, place: Place) -> Result<Vec<Part>, WireError> {
+    let items: Vec<RawJson> = list.parse().map_err(|source| WireError::Json {
+        what: "the content of a message",
+        expected: "a text or a list",
+        source,
+    })?;
+    let is_alone = items.len() == 1;
+    let mut parts = Vec::with_capacity(items.len());
+    for item in items {
+        let part = parse_block(item, is_alone, place, &parts)?;
+        parts.push(part);
+    }
+    Ok(parts)
+}
+
+/// The content that the parts of a result make: a bare text, or a list.
+pub(super) fn render(parts: &[Part]) -> RawJson {
+    if let [Part::Text(text)] = parts
+        && is_bare(text)
+    {
+        return raw(&text.text);
+    }
+    let is_said =
+        |part: &&Part| !matches!(part, Part::Text(text) if is_bare(text) && is_blank(text));
+    raw(&parts.iter().filter(is_said).filter_map(render_part).collect::<Vec<_>>())
+}
+
+/// The block of a text.
+pub(super) fn render_text(text: &Text) -> RawJson {
+    let mut fields = Fields::of_native(text.native.as_ref(), WIRE).unwrap_or_default();
+    fields.set("type", raw("text"));
+    fields.set("text", raw(&text.text));
+    raw(&fields)
+}
+
+/// The block of media, or `None` if the wire takes none of that kind.
+pub(super) fn render_media(media: &Media) -> Option<RawJson> {
+    media::render(media).map(|fields| raw(&fields))
+}
+
+/// Whether a text that is alone needs no list around it.
+pub(super) fn is_bare(text: &Text) -> bool {
+    Fields::of_native(text.native.as_ref(), WIRE).is_none()
+}
+
+/// Whether the service refuses the text for saying nothing.
+pub(super) fn is_blank(text: &Text) -> bool {
+    text.text.trim().is_empty()
+}
+
+fn parse_block(
+    item: RawJson,
+    is_alone: bool,
+    place: Place,
+    before: &[Part],
+) -> Result<Part, WireError> {
+    let fields = Fields::parse(item.get(), "a content block")?;
+    let kind = fields.text("type").ok_or(WireError::Field {
+        what: "a content block",
+        field: "type",
+        expected: "a text",
+    })?;
+    let known = match (place, kind.as_str()) {
+        (_, "text") => parse_text(&fields, is_alone, place).map(Part::Text),
+        (Place::User | Place::Result, media::IMAGE | media::DOCUMENT) => {
+            media::parse(&fields).map(Part::Media)
+        }
+        (Place::Assistant, call::CALL) => return call::parse(fields).map(Part::ToolCall),
+        (Place::User, result::RESULT) => return result::parse(fields).map(Part::ToolResult),
+        (Place::Assistant, thinking::THINKING | thinking::REDACTED) => {
+            thinking::parse(&fields).map(Part::Reasoning)
+        }
+        (Place::Assistant, kind) if call::is_of_provider(kind) => {
+            call::parse_of_provider(&fields).map(Part::ToolCall)
+        }
+        (Place::Assistant, kind) if result::is_of_provider(kind) && has_call(before, &fields) => {
+            result::parse(fields.clone()).ok().map(Part::ToolResult)
+        }
+        _ => None,
+    };
+    match known {
+        Some(part) => Ok(part),
+        None if fields.contains("role") => Err(WireError::Field {
+            what: "a content block with a role",
+            field: "type",
+            expected: "a known one",
+        }),
+        None => Ok(Part::Native(Native::new(WIRE, item))),
+    }
+}
+
+/// The text of a block. Blank ones stay whole where writing would leave them out and the service
+/// might not mind them.
+fn parse_text(block: &Fields, is_alone: bool, place: Place) -> Option<Text> {
+    let mut fields = block.clone();
+    let mut text = Text::new(fields.take_text("text")?);
+    if is_blank(&text) && matches!(place, Place::System | Place::Result) {
+        return None;
+    }
+    if is_alone || fields.len() > 1 {
+        text.native = Some(fields.into_native(WIRE));
+    }
+    Some(text)
+}
+
+/// Whether the call that the result answers stands before it, and was run by the service.
+fn has_call(before: &[Part], result: &Fields) -> bool {
+    let is_its = |call: &ToolCall| {
+        call.provider_executed
+            && call.id.as_deref().is_some_and(|id| result.is_text("tool_use_id", id))
+    };
+    before.iter().filter_map(Part::as_tool_call).any(is_its)
+}
+
+fn render_part(part: &Part) -> Option<RawJson> {
+    match part {
+        Part::Text(text) => Some(render_text(text)),
+        Part::Media(media) => render_media(media),
+        Part::Native(native) if &*native.wire == WIRE => Some(native.item.clone()),
+        _ => None,
+    }
+}

@@ -1,0 +1,91 @@
+//! The ids of calls, as the wire takes them.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+/// The calls of one round: an assistant's turn and what answers it.
+///
+/// The wire wants ids of ASCII letters, digits, `_` and `-`, each once in a round; an id that is
+/// like that stays. Nothing but the round decides, so that a round is written alike whatever
+/// stands before it.
+#[derive(Debug, Default)]
+pub(super) struct Round {
+    calls: Vec<Call>,
+    /// The calls that wait for a result, by the id they came with; `""` for none.
+    waiting: HashMap<String, VecDeque<usize>>,
+    taken: HashSet<String>,
+    /// All calls before this one are answered.
+    first_open: usize,
+}
+
+#[derive(Debug)]
+struct Call {
+    id: String,
+    is_answered: bool,
+}
+
+impl Round {
+    /// The id to write for the next call.
+    pub(super) fn call(&mut self, id: Option<&str>) -> String {
+        let place = self.calls.len();
+        let came = id.unwrap_or_default();
+        let wanted = if came.is_empty() { format!("call_{place}") } else { acceptable(came) };
+        let id = self.free(wanted);
+        self.taken.insert(id.clone());
+        self.waiting.entry(came.to_owned()).or_default().push_back(place);
+        self.calls.push(Call { id: id.clone(), is_answered: false });
+        id
+    }
+
+    /// The id to write for the next result: that of the first open call with its id, or, if it has
+    /// none, of the first open call.
+    pub(super) fn result(&mut self, id: Option<&str>) -> String {
+        let came = id.unwrap_or_default();
+        let named = self.next_named(came);
+        let place = named.or_else(|| if came.is_empty() { self.next_open() } else { None });
+        match place.and_then(|place| self.calls.get_mut(place)) {
+            Some(call) => {
+                call.is_answered = true;
+                call.id.clone()
+            }
+            None if came.is_empty() => "call".to_owned(),
+            None => acceptable(came),
+        }
+    }
+
+    fn next_named(&mut self, came: &str) -> Option<usize> {
+        let waiting = self.waiting.get_mut(came)?;
+        while let Some(place) = waiting.pop_front() {
+            if self.calls.get(place).is_some_and(|call| !call.is_answered) {
+                return Some(place);
+            }
+        }
+        None
+    }
+
+    fn next_open(&mut self) -> Option<usize> {
+        while self.calls.get(self.first_open)?.is_answered {
+            self.first_open += 1;
+        }
+        Some(self.first_open)
+    }
+
+    fn free(&self, wanted: String) -> String {
+        if !self.taken.contains(&wanted) {
+            return wanted;
+        }
+        let mut number = 2_usize;
+        loop {
+            let id = format!("{wanted}_{number}");
+            if !self.taken.contains(&id) {
+                return id;
+            }
+            number += 1;
+        }
+    }
+}
+
+/// The id with every character that the wire does not take replaced.
+fn acceptable(id: &str) -> String {
+    let is_taken = |character: char| character.is_ascii_alphanumeric() || "_-".contains(character);
+    id.chars().map(|character| if is_taken(character) { character } else { '_' }).collect()
+}

@@ -1,0 +1,172 @@
+//! Reading messages, bodies and answers.
+
+use tower_chat_core::{Message, Part, RawJson, Role};
+
+use super::{
+    WIRE,
+    content::{self, Place},
+    shell::{self, SYSTEM},
+};
+use crate::{
+    WireError,
+    fields::{Fields, as_text, raw},
+};
+
+/// Reads the conversation of a request body: the field `system`, if it is there, as a first
+/// message, and `messages`. Every other field is the caller's.
+///
+/// # Errors
+///
+/// [`WireError`], if it is no JSON object, has no list of messages, or one that cannot be read.
+pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
+    let fields = Fields::parse(json, "a request body")?;
+    let list = fields.get("messages").ok_or(WireError::Field {
+        what: "a request body",
+        field: "messages",
+        expected: "a JSON list",
+    })?;
+    let mut messages = Vec::new();
+    if let Some(system) = fields.get(SYSTEM) {
+        messages.push(parse_system(system.get())?);
+    }
+    messages.extend(parse_messages(list.get())?);
+    Ok(messages)
+}
+
+/// Reads the value of the field `system`, a text or a list of blocks, as one system message.
+///
+/// # Errors
+///
+/// [`WireError`], if it is anything else.
+pub fn parse_system(json: &str) -> Result<Message, WireError> {
+    let value: RawJson = json.parse().map_err(|source| WireError::Json {
+        what: "the field system",
+        expected: "a text or a list",
+        source,
+    })?;
+    let mut fields = Fields::default();
+    fields.set("content", value);
+    let is_null = fields.is_null("content");
+    let mut parts = if is_null { Vec::new() } else { take_content(&mut fields, Place::System)? };
+    if let Some(rest) = fields.take("content") {
+        let mut fields = Fields::default();
+        fields.set(SYSTEM, rest);
+        parts.push(Part::Native(fields.into_native(WIRE)));
+    }
+    Ok(Message::new(Role::System, parts))
+}
+
+/// Reads the messages of a JSON list, as a request body has it under `messages`.
+///
+/// # Errors
+///
+/// [`WireError::InMessage`], naming the first message that cannot be read; [`WireError::Json`], if
+/// it is no list.
+///
+/// ```
+/// use tower_chat_wire::anthropic::parse_messages;
+/// let messages = parse_messages(r#"[{"role":"user","content":"hi"}]"#)?;
+/// assert_eq!(messages, [tower_chat_core::Message::user("hi")]);
+/// # Ok::<(), tower_chat_wire::WireError>(())
+/// ```
+pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
+    let items: Vec<RawJson> = serde_json::from_str(json).map_err(|source| WireError::Json {
+        what: "the messages",
+        expected: "a JSON list",
+        source,
+    })?;
+    let mut messages: Vec<Message> = Vec::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        let mut message = parse_message(item.get())
+            .map_err(|source| WireError::InMessage { index, source: source.into() })?;
+        if messages.last().is_some_and(|last| place_of(last.role) == place_of(message.role)) {
+            stand_alone(&mut message);
+        }
+        messages.push(message);
+    }
+    Ok(messages)
+}
+
+/// Reads one message, from the JSON object of it.
+///
+/// # Errors
+///
+/// [`WireError`], if it is no JSON object, has an unknown role, or a content of which nothing can
+/// be made.
+pub fn parse_message(json: &str) -> Result<Message, WireError> {
+    let mut fields = Fields::parse(json, "a message")?;
+    let role = fields.text("role").ok_or(WireError::Field {
+        what: "a message",
+        field: "role",
+        expected: "a text",
+    })?;
+    let role = match role.as_str() {
+        "user" => Role::User,
+        "assistant" => Role::Assistant,
+        "system" => Role::System,
+        _ => return Err(WireError::UnknownRole { role }),
+    };
+    let mut parts = take_content(&mut fields, place_of(role))?;
+    let is_result = |part: &Part| part.as_tool_result().is_some();
+    let has_results_alone = role == Role::User && !parts.is_empty() && parts.iter().all(is_result);
+    if fields.len() > 1 || role == Role::System {
+        parts.insert(0, Part::Native(fields.into_native(WIRE)));
+    }
+    Ok(Message::new(if has_results_alone { Role::Tool } else { role }, parts))
+}
+
+/// Reads the body of a whole answer (`{"type":"message","role":"assistant","content":[…],…}`) as
+/// the assistant's message. Usage, stop reason and the other fields beside the content are the
+/// caller's.
+///
+/// # Errors
+///
+/// [`WireError`], if it is no JSON object with a content: the body of an error is none.
+///
+/// ```
+/// use tower_chat_wire::anthropic::parse_answer;
+/// let message = parse_answer(r#"{"role":"assistant","content":[{"type":"text","text":"Hello"}]}"#)?;
+/// assert_eq!(message.text(), "Hello");
+/// # Ok::<(), tower_chat_wire::WireError>(())
+/// ```
+pub fn parse_answer(json: &str) -> Result<Message, WireError> {
+    let mut fields = Fields::parse(json, "an answer")?;
+    let parts = take_content(&mut fields, Place::Assistant)?;
+    Ok(Message::new(Role::Assistant, parts))
+}
+
+/// Takes the content out. A blank text and an empty list give no part and stay.
+fn take_content(fields: &mut Fields, place: Place) -> Result<Vec<Part>, WireError> {
+    let content = fields.get("content").ok_or(WireError::Field {
+        what: "a message",
+        field: "content",
+        expected: "a text or a list",
+    })?;
+    let parts = match as_text(content) {
+        Some(text) if text.trim().is_empty() => Vec::new(),
+        Some(text) => vec![Part::text(text)],
+        None => content::parse_list(content, place)?,
+    };
+    if !parts.is_empty() {
+        fields.take("content");
+    }
+    Ok(parts)
+}
+
+/// Keeps the message from being joined to the one before it.
+fn stand_alone(message: &mut Message) {
+    if shell::of_message(message).is_some() {
+        return;
+    }
+    let mut fields = Fields::default();
+    fields.set("role", raw(if message.role == Role::Assistant { "assistant" } else { "user" }));
+    message.parts.insert(0, Part::Native(fields.into_native(WIRE)));
+}
+
+fn place_of(role: Role) -> Place {
+    match role {
+        Role::System | Role::Developer => Place::System,
+        Role::Assistant => Place::Assistant,
+        _ => Place::User,
+    }
+}

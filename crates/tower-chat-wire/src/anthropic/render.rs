@@ -1,0 +1,162 @@
+//! Writing a conversation.
+
+use serde::Serialize;
+use tower_chat_core::{Message, Part, RawJson, Role, Text};
+
+use super::{
+    WIRE,
+    arrange::{Block, Kind, Speaker, Turn, arranged, content_of},
+    call, content,
+    ids::Round,
+    result,
+    shell::{self, SYSTEM},
+    thinking,
+};
+use crate::fields::{Fields, raw};
+
+/// The conversation of a request body. Its serde form is an object with these fields, to which
+/// the others of a body (`model`, `max_tokens`, `tools`) are added.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Body {
+    /// The system instructions: a text or a list of blocks; the field is absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system: Option<RawJson>,
+    /// The messages, in order.
+    pub messages: Vec<RawJson>,
+}
+
+/// Writes a conversation, as the [module](super) says it.
+pub fn render_body<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
+    let mut writing = Writing::default();
+    for message in messages {
+        writing.message(message);
+    }
+    writing.into_body()
+}
+
+#[derive(Debug, Default)]
+struct Writing {
+    system: Vec<Block>,
+    /// The field `system` as it was, for when it gets no block.
+    empty_system: Option<RawJson>,
+    turns: Vec<Turn>,
+    round: Round,
+}
+
+impl Writing {
+    fn message(&mut self, message: &Message) {
+        let rest = shell::of_message(message);
+        let speaker = match message.role {
+            Role::System | Role::Developer if rest.is_none() => return self.instructions(message),
+            Role::System | Role::Developer => Speaker::System,
+            Role::Assistant => Speaker::Assistant,
+            _ => Speaker::User,
+        };
+        if let Some(rest) = rest {
+            self.begin(speaker, rest);
+        }
+        for part in &message.parts {
+            self.part(message, speaker, part);
+        }
+    }
+
+    fn instructions(&mut self, message: &Message) {
+        if let Some(value) = shell::of_system(message).and_then(|mut fields| fields.take(SYSTEM)) {
+            self.empty_system = Some(value);
+        }
+        for part in &message.parts {
+            match part {
+                Part::Text(text) if !content::is_blank(text) => self.system.push(text_block(text)),
+                Part::Native(native) if shell::is_block(native) => {
+                    self.system.push(Block::new(Kind::Other, native.item.clone()));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    fn part(&mut self, message: &Message, speaker: Speaker, part: &Part) {
+        use Speaker::{Assistant, System, User};
+        match part {
+            Part::Text(text) if speaker == System || !content::is_blank(text) => {
+                self.push(speaker, text_block(text));
+            }
+            Part::Reasoning(reasoning) if speaker == Assistant => {
+                let block = thinking::render(reasoning);
+                self.push_any(Assistant, Kind::Thinking, block);
+            }
+            Part::ToolCall(call) if call.provider_executed => {
+                self.push_any(Assistant, Kind::Other, call::render_of_provider(call));
+            }
+            Part::ToolCall(call) => {
+                self.join(Assistant);
+                let id = self.round.call(call.id.as_deref());
+                self.push(Assistant, Block::new(Kind::Call, call::render(call, &id)));
+            }
+            Part::ToolResult(result) if is_run_by_provider(message, result.call_id.as_deref()) => {
+                self.push_any(Assistant, Kind::Other, result::render_of_provider(result));
+            }
+            Part::ToolResult(result) => {
+                let id = self.round.result(result.call_id.as_deref());
+                self.push_any(User, Kind::Result, result::render(result, &id));
+            }
+            Part::Media(media) if speaker == User => {
+                self.push_any(User, Kind::Other, content::render_media(media));
+            }
+            Part::Native(native) if &*native.wire == WIRE && shell::is_block(native) => {
+                self.push(speaker, Block::new(Kind::Other, native.item.clone()));
+            }
+            // Approvals and errors are the caller's.
+            _ => {}
+        }
+    }
+
+    fn push_any(&mut self, speaker: Speaker, kind: Kind, block: Option<RawJson>) {
+        if let Some(json) = block {
+            self.push(speaker, Block::new(kind, json));
+        }
+    }
+
+    fn push(&mut self, speaker: Speaker, block: Block) {
+        self.join(speaker);
+        if let Some(turn) = self.turns.last_mut() {
+            turn.blocks.push(block);
+        }
+    }
+
+    /// Goes on with the last message if it is of this speaker.
+    fn join(&mut self, speaker: Speaker) {
+        if self.turns.last().is_none_or(|last| last.speaker != speaker) {
+            self.begin(speaker, Fields::default());
+        }
+    }
+
+    fn begin(&mut self, speaker: Speaker, rest: Fields) {
+        let goes_on = self.turns.last().is_some_and(|last| last.speaker == Speaker::Assistant);
+        if speaker == Speaker::Assistant && !goes_on {
+            self.round = Round::default();
+        }
+        self.turns.push(Turn::new(speaker, rest));
+    }
+
+    fn into_body(self) -> Body {
+        Body {
+            system: content_of(self.system).or(self.empty_system),
+            messages: arranged(self.turns),
+        }
+    }
+}
+
+fn text_block(text: &Text) -> Block {
+    let mut block = Block::new(Kind::Text, content::render_text(text));
+    block.bare = content::is_bare(text).then(|| raw(&text.text));
+    block
+}
+
+/// Whether the result is of a tool that the provider ran: its call stands in the same message.
+fn is_run_by_provider(message: &Message, id: Option<&str>) -> bool {
+    let calls = message.parts.iter().filter_map(Part::as_tool_call);
+    message.role == Role::Assistant
+        && calls.filter(|call| call.provider_executed).any(|call| call.id.as_deref() == id)
+}

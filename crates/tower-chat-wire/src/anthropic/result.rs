@@ -1,0 +1,97 @@
+//! Tool results: blocks of the type `tool_result`, and those of tools that the service ran.
+
+use tower_chat_core::{Native, Part, RawJson, ToolResult};
+
+use super::{
+    WIRE,
+    content::{self, Place},
+};
+use crate::{
+    WireError,
+    fields::{Fields, as_text, raw},
+};
+
+pub(super) const RESULT: &str = "tool_result";
+const ERROR: &str = "is_error";
+
+/// Whether the type is that of a result of a tool which the service ran itself.
+pub(super) fn is_of_provider(kind: &str) -> bool {
+    kind.ends_with("_tool_result")
+}
+
+/// The result of a block.
+pub(super) fn parse(mut fields: Fields) -> Result<ToolResult, WireError> {
+    let mut result = ToolResult::new("", "");
+    result.call_id = fields.take_text("tool_use_id");
+    result.content = parse_content(&mut fields)?;
+    result.is_error = fields.get(ERROR).is_some_and(|value| value.get() == "true");
+    if result.is_error {
+        fields.take(ERROR);
+    }
+    let is_plain =
+        fields.len() == 1 && fields.is_text("type", RESULT) && !result.content.is_empty();
+    if !is_plain {
+        result.native = Some(fields.into_native(WIRE));
+    }
+    Ok(result)
+}
+
+/// The block of a result, under this id, or `None` for one of a tool that the service ran: without
+/// its call it is nothing.
+pub(super) fn render(result: &ToolResult, id: &str) -> Option<RawJson> {
+    let mut fields = Fields::of_native(result.native.as_ref(), WIRE).unwrap_or_default();
+    if fields.text("type").is_some_and(|kind| is_of_provider(&kind)) {
+        return None;
+    }
+    fields.set("type", raw(RESULT));
+    fields.set("tool_use_id", raw(id));
+    Some(raw(&with_result(fields, result)))
+}
+
+/// The block of a result of a tool that the service ran, or `None` if another one did.
+pub(super) fn render_of_provider(result: &ToolResult) -> Option<RawJson> {
+    let mut fields = Fields::of_native(result.native.as_ref(), WIRE)?;
+    if !is_of_provider(&fields.text("type")?) {
+        return None;
+    }
+    fields.set_text("tool_use_id", result.call_id.as_deref());
+    Some(raw(&with_result(fields, result)))
+}
+
+/// Takes the content out. An object, as tools of the service answer it, leaves a `null`; a missing
+/// content, `null` and an empty list give no part and stay.
+fn parse_content(fields: &mut Fields) -> Result<Vec<Part>, WireError> {
+    let Some(content) = fields.get("content") else { return Ok(Vec::new()) };
+    if content.get() == "null" {
+        return Ok(Vec::new());
+    }
+    if let Some(text) = as_text(content) {
+        fields.take("content");
+        return Ok(vec![Part::text(text)]);
+    }
+    if content.get().starts_with('{') {
+        let item = Native::new(WIRE, content.clone());
+        fields.set("content", raw(&()));
+        return Ok(vec![Part::Native(item)]);
+    }
+    let parts = content::parse_list(content, Place::Result)?;
+    if !parts.is_empty() {
+        fields.take("content");
+    }
+    Ok(parts)
+}
+
+fn with_result(mut fields: Fields, result: &ToolResult) -> Fields {
+    if result.is_error {
+        fields.set(ERROR, raw(&true));
+    }
+    let was_object = fields.is_null("content");
+    match result.content.as_slice() {
+        [] => {}
+        [Part::Native(native)] if was_object && &*native.wire == WIRE => {
+            fields.set("content", native.item.clone());
+        }
+        parts => fields.set("content", content::render(parts)),
+    }
+    fields
+}
