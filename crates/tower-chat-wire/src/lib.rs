@@ -4,10 +4,12 @@
 //! and back. Nothing here talks to a network; leaf clients and transcript tools build on it.
 //!
 //! - [`openai_chat`]: the messages of OpenAI Chat Completions, and of everything compatible with it.
+//! - [`gemini`]: the contents and the system instruction of Gemini's `generateContent`.
 //! - [`validate`]: whether the provider of a wire would accept a conversation.
 
 mod error;
 mod fields;
+pub mod gemini;
 pub mod openai_chat;
 pub mod validate;
 
