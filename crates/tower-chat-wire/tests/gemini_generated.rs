@@ -84,7 +84,7 @@ fn part(numbers: &mut Numbers, is_model: bool) -> Value {
             ("thought_signature", &odd()),
             ("new", &odd()),
             ("parts", &[json!([]), json!(1)]),
-            ("text", &[json!(null), json!("t")]),
+            ("text", &[json!(null)]),
         ],
     );
     let calls = ["functionCall", "function_call", "text"];
@@ -117,7 +117,7 @@ fn written(messages: &[Message]) -> Value {
 fn a_content_that_can_be_read_is_written_as_it_was() {
     let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15);
     let (mut exact, mut reordered) = (0, 0);
-    for _ in 0..10_000 {
+    for _ in 0..4_000 {
         let content = content(&mut numbers);
         let contents = json!([{"role": "user", "parts": [{"text": "go"}]}, content]);
         let messages = parse_contents(&contents.to_string()).unwrap();
@@ -138,7 +138,7 @@ fn a_content_that_can_be_read_is_written_as_it_was() {
             reordered += 1;
         }
     }
-    assert!(exact > 5_000 && reordered > 1_000, "{exact}, {reordered}");
+    assert!(exact > 2_000 && reordered > 500, "{exact}, {reordered}");
 }
 
 /// Whether writing keeps the order: results are moved before the user's other parts, here and
@@ -157,7 +157,7 @@ fn results_come_first(content: &Value) -> bool {
 fn a_whole_conversation_that_gemini_takes_is_written_as_it_was() {
     let mut numbers = Numbers(0x2545_F491_4F6C_DD1D);
     let mut accepted = 0;
-    for _ in 0..20_000 {
+    for _ in 0..6_000 {
         let count = 1 + numbers.below(4);
         let contents: Value = (0..count).map(|_| content(&mut numbers)).collect();
         let body = json!({"contents": contents});
@@ -169,7 +169,7 @@ fn a_whole_conversation_that_gemini_takes_is_written_as_it_was() {
         }
     }
     println!("{accepted} accepted");
-    assert!(accepted > 1_500, "{accepted}");
+    assert!(accepted > 1_000, "{accepted}");
 }
 
 #[test]
@@ -181,7 +181,9 @@ fn odd_messages_are_written_without_a_panic_and_always_alike() {
         assert_eq!(first, render_messages(&messages, Unsigned::StandIn));
         for content in &first.contents {
             let content: Value = content.parse().unwrap();
-            assert!(!content["parts"].as_array().unwrap().is_empty(), "{content}");
+            let parts = &content["parts"];
+            let is_list = parts.as_array().is_some_and(|parts| !parts.is_empty());
+            assert!(is_list || parts.is_object(), "{content}");
         }
         let json = serde_json::to_string(&first.contents).unwrap();
         parse_contents(&json).unwrap();

@@ -83,7 +83,7 @@ pub(super) fn render(mut shell: Fields, parts: &[RawJson]) -> RawJson {
     shell.set(
         "parts",
         match parts {
-            [part] if is_single => part.clone(),
+            [part] if is_single && part.get().starts_with('{') => part.clone(),
             parts => raw(parts),
         },
     );
