@@ -5,12 +5,14 @@
 //!
 //! - [`anthropic`]: the conversation of Anthropic Messages.
 //! - [`openai_chat`]: the messages of OpenAI Chat Completions, and of everything compatible with it.
+//! - [`gemini`]: the contents and the system instruction of Gemini's `generateContent`.
 //! - [`openai_responses`]: the items of OpenAI Responses.
 //! - [`validate`]: whether the provider of a wire would accept a conversation.
 
 pub mod anthropic;
 mod error;
 mod fields;
+pub mod gemini;
 pub mod openai_chat;
 pub mod openai_responses;
 pub mod validate;

@@ -1,0 +1,75 @@
+//! Function calls.
+
+use tower_chat_core::{RawJson, ToolCall};
+
+use super::{
+    WIRE,
+    part::{CALL, spelling},
+};
+use crate::fields::{Fields, raw};
+
+/// The call in a part's field `key`, or `None` if nothing can be called by it.
+pub(super) fn parse(mut fields: Fields, key: &str) -> Option<ToolCall> {
+    let mut inner: Fields = fields.take(key)?.parse().ok()?;
+    let mut call = ToolCall::without_id(inner.take_text("name")?, "");
+    call.id = take_id(&mut inner);
+    if let Some(arguments) = inner.take("args") {
+        arguments.get().clone_into(&mut call.arguments);
+        if !is_object(&arguments) {
+            inner.set("args", raw(&()));
+        }
+    }
+    if !(fields.is_empty() && inner.is_empty() && key == CALL[0]) {
+        fields.set(key, raw(&inner));
+        call.native = Some(fields.into_native(WIRE));
+    }
+    Some(call)
+}
+
+/// The part of a call.
+pub(super) fn render(call: &ToolCall) -> Fields {
+    let (mut fields, key, mut inner) = open_native(call.native.as_ref(), CALL);
+    inner.set("name", raw(&call.name));
+    inner.set_text("id", some_id(call.id.as_deref()));
+    match call.arguments.parse::<RawJson>() {
+        Ok(value) if is_object(&value) || inner.is_null("args") => inner.set("args", value),
+        _ if call.arguments.trim().is_empty() => drop(inner.take("args")),
+        Ok(value) if value.get() == "null" => inner.set("args", raw(&Fields::default())),
+        Ok(_) | Err(_) => {
+            let mut arguments = Fields::default();
+            arguments.set("arguments", raw(&call.arguments));
+            inner.set("args", raw(&arguments));
+        }
+    }
+    fields.set(key, raw(&inner));
+    fields
+}
+
+/// Takes an id out. An empty one stays there too: it says no more than none, but is written again.
+pub(super) fn take_id(inner: &mut Fields) -> Option<String> {
+    let id = inner.text("id")?;
+    if !id.is_empty() {
+        inner.take("id");
+    }
+    Some(id)
+}
+
+/// The id, if it says something.
+pub(super) fn some_id(id: Option<&str>) -> Option<&str> {
+    id.filter(|id| !id.is_empty())
+}
+
+pub(super) fn is_object(value: &RawJson) -> bool {
+    value.get().starts_with('{')
+}
+
+/// The fields of a part's native item, and of the object in it under a name.
+pub(super) fn open_native(
+    native: Option<&tower_chat_core::Native>,
+    name: super::part::Name,
+) -> (Fields, &'static str, Fields) {
+    let fields = Fields::of_native(native, WIRE).unwrap_or_default();
+    let key = spelling(&fields, name).unwrap_or(name[0]);
+    let inner = fields.get(key).and_then(|inner| inner.parse().ok()).unwrap_or_default();
+    (fields, key, inner)
+}

@@ -1,0 +1,149 @@
+//! A whole content.
+
+use tower_chat_core::{Message, Native, Part, RawJson, Role};
+
+use super::{
+    WIRE,
+    part::{self, Speaker},
+};
+use crate::{
+    WireError,
+    fields::{Fields, raw},
+};
+
+/// Reads one item of `contents`.
+pub(super) fn parse(item: &RawJson) -> Result<Message, WireError> {
+    let mut fields = Fields::parse(item.get(), "a content")?;
+    let speaker = speaker(&fields)?;
+    let (mut parts, form) = parse_parts(&mut fields, speaker)?;
+    let role = match speaker {
+        Speaker::Model => Role::Assistant,
+        _ if !parts.is_empty() && parts.iter().all(is_result) => Role::Tool,
+        _ => Role::User,
+    };
+    let usual = if speaker == Speaker::Model { "model" } else { "user" };
+    if !(fields.len() == 1 && fields.is_text("role", usual) && form == Form::List) {
+        parts.insert(0, shell(fields, form));
+    }
+    Ok(Message::new(role, parts))
+}
+
+/// Reads the content of an answer; its role may be missing.
+pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
+    let mut fields = Fields::parse(item.get(), "the content of an answer")?;
+    if !fields.contains("role") || fields.is_null("role") {
+        fields.set("role", raw("model"));
+    }
+    if speaker(&fields)? != Speaker::Model {
+        let role = fields.text("role").unwrap_or_default();
+        return Err(WireError::UnknownRole { role });
+    }
+    parse(&raw(&fields))
+}
+
+/// Reads the system instruction, whose role means nothing.
+pub(super) fn parse_system(item: &RawJson) -> Result<Message, WireError> {
+    let mut fields = Fields::parse(item.get(), "the system instruction")?;
+    let (mut parts, form) = parse_parts(&mut fields, Speaker::System)?;
+    if !(fields.is_empty() && form == Form::List) {
+        parts.insert(0, shell(fields, form));
+    }
+    Ok(Message::new(Role::System, parts))
+}
+
+/// Keeps a message of results apart from the one before it, with which it would be one content.
+pub(super) fn keep_apart(message: &mut Message) {
+    if shell_of(message).is_none() {
+        let mut fields = Fields::default();
+        fields.set("role", raw("user"));
+        message.parts.insert(0, shell(fields, Form::List));
+    }
+}
+
+/// The fields of a message's content that its native item keeps; its field `parts` says how the
+/// parts are written.
+pub(super) fn shell_of(message: &Message) -> Option<Fields> {
+    message.parts.iter().find_map(|part| match part {
+        Part::Native(native) if is_shell(native) => Fields::of_native(Some(native), WIRE),
+        _ => None,
+    })
+}
+
+/// Whether a native item belongs to a whole content; only such an item has a field `parts` without
+/// any.
+pub(super) fn is_shell(native: &Native) -> bool {
+    Fields::of_native(Some(native), WIRE)
+        .and_then(|mut fields| fields.take("parts"))
+        .is_some_and(|parts| matches!(parts.get(), "null" | "{}"))
+}
+
+/// The content of parts, in the fields and the form of its shell.
+pub(super) fn render(mut shell: Fields, parts: &[RawJson]) -> RawJson {
+    let is_single = shell.get("parts").is_some_and(|form| form.get() == "{}");
+    shell.set(
+        "parts",
+        match parts {
+            [part] if is_single && part.get().starts_with('{') => part.clone(),
+            parts => raw(parts),
+        },
+    );
+    raw(&shell)
+}
+
+/// How a content holds its parts: as a list, or, as Gemini's own examples of the system instruction
+/// do, as the only part itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    List,
+    Single,
+}
+
+fn speaker(fields: &Fields) -> Result<Speaker, WireError> {
+    if !fields.contains("role") || fields.is_null("role") {
+        return Ok(Speaker::User);
+    }
+    let role = fields.text("role").ok_or(WireError::Field {
+        what: "a content",
+        field: "role",
+        expected: "a text",
+    })?;
+    match role.as_str() {
+        "user" | "function" => Ok(Speaker::User),
+        "model" => Ok(Speaker::Model),
+        _ => Err(WireError::UnknownRole { role }),
+    }
+}
+
+/// Takes the parts out of a content's fields. A content without any says nothing.
+fn parse_parts(fields: &mut Fields, speaker: Speaker) -> Result<(Vec<Part>, Form), WireError> {
+    let (items, form): (Vec<RawJson>, _) = match fields.take("parts") {
+        None => (Vec::new(), Form::List),
+        Some(parts) if parts.get() == "null" => (Vec::new(), Form::List),
+        Some(part) if part.get().starts_with('{') => (vec![part], Form::Single),
+        Some(parts) => {
+            let items = parts.parse().map_err(|source| WireError::Json {
+                what: "the field parts",
+                expected: "a list of parts",
+                source,
+            })?;
+            (items, Form::List)
+        }
+    };
+    let parts = items.iter().map(|item| part::parse(item, speaker)).collect::<Result<_, _>>()?;
+    Ok((parts, form))
+}
+
+fn shell(mut fields: Fields, form: Form) -> Part {
+    fields.set(
+        "parts",
+        match form {
+            Form::List => raw(&()),
+            Form::Single => raw(&Fields::default()),
+        },
+    );
+    Part::Native(fields.into_native(WIRE))
+}
+
+fn is_result(part: &Part) -> bool {
+    matches!(part, Part::ToolResult(_))
+}

@@ -1,0 +1,178 @@
+//! Messages as the conversation of a request.
+
+use tower_chat_core::{Message, Part, RawJson, Role, ToolCall, ToolResult};
+
+use super::{
+    call, content,
+    part::{self, spelling},
+    result,
+    turn::{Content, OpenCalls, put_results_first},
+};
+use crate::fields::{Fields, raw};
+
+/// The base64 of `skip_thought_signature_validator`, which Gemini's document gives for calls that
+/// it did not make: <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+const STAND_IN: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
+const SIGNATURE: part::Name = ["thoughtSignature", "thought_signature"];
+
+/// The conversation of a request body.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Conversation {
+    /// What belongs under `systemInstruction`, if there is any.
+    pub system_instruction: Option<RawJson>,
+    /// What belongs under `contents`.
+    pub contents: Vec<RawJson>,
+}
+
+/// What to do if the first call of a content has no thought signature: it was made by another
+/// provider or an older model, or the call that had it is not shown any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Unsigned {
+    /// It is written without one.
+    AsRecorded,
+    /// It gets the value with which Gemini 3 accepts it. Only for models of that kind: others need
+    /// none.
+    StandIn,
+}
+
+/// Writes messages as the conversation of a request.
+pub fn render_messages<'a>(
+    messages: impl IntoIterator<Item = &'a Message>,
+    unsigned: Unsigned,
+) -> Conversation {
+    let mut writer = Writer::new(unsigned);
+    for message in messages {
+        match message.role {
+            Role::System | Role::Developer => writer.system(message),
+            Role::Assistant => writer.assistant(message),
+            _ => writer.user(message),
+        }
+    }
+    writer.finish()
+}
+
+#[derive(Debug)]
+struct Writer<'a> {
+    unsigned: Unsigned,
+    system: Fields,
+    system_parts: Vec<RawJson>,
+    contents: Vec<Content>,
+    calls: OpenCalls<'a>,
+    user_spoke: bool,
+    begins_with_call: bool,
+}
+
+impl<'a> Writer<'a> {
+    fn new(unsigned: Unsigned) -> Self {
+        Self {
+            unsigned,
+            system: Fields::default(),
+            system_parts: Vec::new(),
+            contents: Vec::new(),
+            calls: OpenCalls::default(),
+            user_spoke: false,
+            begins_with_call: false,
+        }
+    }
+
+    fn system(&mut self, message: &Message) {
+        let parts: Vec<RawJson> = message.parts.iter().filter_map(part::render).collect();
+        if !parts.is_empty() {
+            self.system.extend(content::shell_of(message).unwrap_or_default());
+            self.system_parts.extend(parts);
+        }
+    }
+
+    fn assistant(&mut self, message: &'a Message) {
+        let mut needs_signature = self.unsigned == Unsigned::StandIn;
+        let mut calls = Vec::new();
+        let mut parts = Vec::new();
+        for part in &message.parts {
+            let Part::ToolCall(call) = part else {
+                parts.extend(part::render(part));
+                continue;
+            };
+            if call.provider_executed {
+                continue;
+            }
+            let mut fields = call::render(call);
+            if std::mem::take(&mut needs_signature) && spelling(&fields, SIGNATURE).is_none() {
+                fields.set(SIGNATURE[0], raw(STAND_IN));
+            }
+            calls.push(call);
+            parts.push(raw(&fields));
+        }
+        if !parts.is_empty() {
+            let shell = content::shell_of(message).unwrap_or_default();
+            self.push_model(shell, parts, calls);
+        }
+        self.push_user(Content::results(), owed_results(message), Vec::new());
+    }
+
+    fn user(&mut self, message: &'a Message) {
+        let others: Vec<RawJson> = message.parts.iter().filter_map(part::render).collect();
+        let content = match content::shell_of(message) {
+            None if message.role == Role::Tool && others.is_empty() => Content::results(),
+            shell => Content::user(shell),
+        };
+        self.push_user(content, message.results(), others);
+    }
+
+    fn push_model(&mut self, shell: Fields, parts: Vec<RawJson>, calls: Vec<&'a ToolCall>) {
+        if self.contents.last().is_some_and(Content::is_user) {
+            self.calls = OpenCalls::default();
+            put_results_first(&mut self.contents);
+        }
+        self.begins_with_call |= !self.user_spoke && !calls.is_empty();
+        self.calls.extend(calls);
+        self.contents.push(Content::model(shell, parts));
+    }
+
+    fn push_user(
+        &mut self,
+        mut content: Content,
+        results: impl Iterator<Item = &'a ToolResult>,
+        others: Vec<RawJson>,
+    ) {
+        for result in results {
+            let written = result::render(result, self.calls.answer(result));
+            content.push_result(written.response, written.media);
+        }
+        content.push_others(others);
+        if content.is_empty() {
+            return;
+        }
+        self.user_spoke = true;
+        match self.contents.last_mut() {
+            Some(last) if last.can_join(&content) => last.join(content),
+            _ => self.contents.push(content),
+        }
+    }
+
+    fn finish(mut self) -> Conversation {
+        put_results_first(&mut self.contents);
+        if self.begins_with_call {
+            let mut nothing = Content::user(None);
+            nothing.push_others(part::render(&Part::text("")).into_iter().collect());
+            self.contents.insert(0, nothing);
+        }
+        let contents = self.contents.into_iter().filter(|content| !content.is_empty());
+        let system_instruction = (!self.system_parts.is_empty())
+            .then(|| content::render(self.system, &self.system_parts));
+        Conversation { system_instruction, contents: contents.map(Content::into_json).collect() }
+    }
+}
+
+/// The results of calls that the caller ran.
+fn owed_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
+    let by_provider: Vec<&ToolCall> = message
+        .parts
+        .iter()
+        .filter_map(Part::as_tool_call)
+        .filter(|call| call.provider_executed)
+        .collect();
+    message.results().filter(move |result| {
+        !by_provider.iter().any(|call| call.id.is_some() && call.id == result.call_id)
+    })
+}

@@ -1,0 +1,353 @@
+//! Recorded conversations with Gemini are written as they were read, and those of others in a form
+//! that Gemini takes.
+//!
+//! The recorded data lie in the folder that `TOWER_CHAT_DATA` names; without it the tests say that
+//! they are skipped.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+
+use std::{fs, path::PathBuf, sync::Arc};
+
+use serde_json::{Value, json};
+use tower_chat::replay::{DanglingCalls, Replay};
+use tower_chat_core::{Message, Part, Role, format};
+use tower_chat_wire::{
+    gemini::{Unsigned, parse_answer, parse_body, render_messages},
+    openai_chat,
+    validate::{Rule, Wire, validate},
+};
+
+/// The keys under which a result is a text.
+const KEYS: [&str; 5] = ["output", "error", "result", "return_value", "content"];
+
+fn folder() -> Option<PathBuf> {
+    let folder = std::env::var_os("TOWER_CHAT_DATA").map(PathBuf::from);
+    if folder.is_none() {
+        eprintln!("skipped: TOWER_CHAT_DATA names no folder of recorded data");
+    }
+    folder
+}
+
+fn lines(path: &std::path::Path) -> Vec<Value> {
+    let text = fs::read_to_string(path).unwrap();
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The accepted request bodies, with their names.
+fn accepted() -> Option<Vec<Placed>> {
+    let lines = lines(&folder()?.join("oracle/accepted_gemini.jsonl"));
+    let bodies = lines.into_iter();
+    let named = |mut line: Value| (line["id"].as_str().unwrap().to_owned(), line["request"].take());
+    Some(bodies.map(named).collect())
+}
+
+/// JSON, and where it was found.
+type Placed = (String, Value);
+
+/// The lines of the cassettes that hold the body of a request, and those of a streamed answer.
+fn cassettes() -> Option<(Vec<Placed>, Vec<Placed>)> {
+    let (mut requests, mut events) = (Vec::new(), Vec::new());
+    for entry in fs::read_dir(folder()?.join("cassettes/gemini")).unwrap() {
+        let path = entry.unwrap().path();
+        for (number, line) in fs::read_to_string(&path).unwrap().lines().enumerate() {
+            let place = format!("{}:{}", path.display(), number + 1);
+            let line = line.trim();
+            let body = line.strip_prefix("body: ").unwrap_or(line);
+            let quoted = body.strip_prefix('\'').and_then(|body| body.strip_suffix('\''));
+            let plain = quoted.map_or_else(|| body.to_owned(), |body| body.replace("''", "'"));
+            if let Ok(body) = serde_json::from_str::<Value>(&plain)
+                && body["contents"].is_array()
+            {
+                requests.push((place, body));
+            } else if let Ok(stream) = serde_json::from_str::<String>(body) {
+                let lines = stream.lines().filter_map(|line| line.strip_prefix("data: "));
+                events.extend(
+                    lines.filter_map(|event| {
+                        Some((place.clone(), serde_json::from_str(event).ok()?))
+                    }),
+                );
+            }
+        }
+    }
+    Some((requests, events))
+}
+
+/// A body of what is written, with the system instruction.
+fn written(messages: &[Message], unsigned: Unsigned) -> Value {
+    let conversation = render_messages(messages, unsigned);
+    json!({
+        "systemInstruction": conversation.system_instruction,
+        "contents": conversation.contents,
+    })
+}
+
+fn stored(messages: &[Message]) -> Vec<Message> {
+    messages.iter().map(|message| format::decode(&format::encode(message)).unwrap()).collect()
+}
+
+fn conversation_of(body: &Value) -> Value {
+    let system = body.get("systemInstruction").or_else(|| body.get("system_instruction"));
+    json!({"systemInstruction": system, "contents": body["contents"]})
+}
+
+fn assert_exact(place: &str, body: &Value) {
+    let messages = parse_body(&body.to_string()).expect(place);
+    let expected = conversation_of(body);
+    assert_eq!(written(&messages, Unsigned::AsRecorded), expected, "{place}");
+    let stored = stored(&messages);
+    assert_eq!(written(&stored, Unsigned::AsRecorded), expected, "{place}, after it was stored");
+}
+
+#[test]
+fn an_accepted_body_is_written_as_it_was_read() {
+    let Some(bodies) = accepted() else { return };
+    assert!(bodies.len() >= 34, "only {} bodies found", bodies.len());
+    for (place, body) in &bodies {
+        assert_exact(place, body);
+    }
+}
+
+#[test]
+fn a_request_on_a_cassette_is_written_as_it_was_read() {
+    let Some((requests, _)) = cassettes() else { return };
+    println!("{} requests", requests.len());
+    assert!(requests.len() >= 10, "only {} requests found", requests.len());
+    for (place, body) in &requests {
+        assert_exact(place, body);
+    }
+}
+
+#[test]
+fn an_answer_on_a_cassette_is_written_as_it_was_sent() {
+    let Some((_, events)) = cassettes() else { return };
+    let mut compared = 0;
+    for (place, event) in &events {
+        let messages = parse_answer(&event.to_string()).expect(place);
+        let candidates = event["candidates"].as_array().map_or(&[][..], Vec::as_slice);
+        assert_eq!(messages.len(), candidates.len(), "{place}");
+        for (message, candidate) in messages.iter().zip(candidates) {
+            assert_eq!(message.role, Role::Assistant);
+            let is_call = message.calls().next().is_some();
+            let asked = [Message::user("?"), message.clone()];
+            let written = written(&asked, Unsigned::AsRecorded);
+            let parts = candidate["content"]["parts"].as_array().map_or(0, Vec::len);
+            if parts > 0 {
+                assert_eq!(written["contents"][1], candidate["content"], "{place}");
+                compared += 1;
+            } else {
+                assert!(!is_call && written["contents"].as_array().unwrap().len() == 1, "{place}");
+            }
+        }
+    }
+    println!("{compared} answers of {} events", events.len());
+    assert!(compared >= 8, "only {compared} answers found");
+}
+
+#[test]
+fn text_names_arguments_and_results_are_not_hidden_in_native_items() {
+    let Some(bodies) = accepted() else { return };
+    let (mut calls, mut results, mut thoughts) = (0, 0, 0);
+    for (place, body) in &bodies {
+        let contents = json!({"contents": body["contents"]});
+        let messages = parse_body(&contents.to_string()).expect(place);
+        for (message, content) in messages.iter().zip(body["contents"].as_array().unwrap()) {
+            let parts = message.parts.iter().filter(|part| !matches!(part, Part::Native(_)));
+            for (part, json) in parts.zip(content["parts"].as_array().unwrap()) {
+                match part {
+                    Part::ToolCall(call) => {
+                        let field = ["functionCall", "function_call"].map(|name| &json[name]);
+                        let field = field.into_iter().find(|field| field.is_object()).unwrap();
+                        assert_eq!(field["name"], call.name, "{place}");
+                        assert_eq!(field["args"], call.parse_arguments::<Value>().unwrap());
+                        assert_eq!(field["id"].as_str(), call.id.as_deref(), "{place}");
+                        calls += 1;
+                    }
+                    Part::ToolResult(result) => {
+                        let field =
+                            ["functionResponse", "function_response"].map(|name| &json[name]);
+                        let field = field.into_iter().find(|field| field.is_object()).unwrap();
+                        assert_eq!(field["name"].as_str(), result.name.as_deref(), "{place}");
+                        let response = field["response"].as_object().unwrap();
+                        assert_eq!(result.is_error, response.contains_key("error"), "{place}");
+                        let only = KEYS.into_iter().find_map(|key| response.get(key)?.as_str());
+                        match only.filter(|_| response.len() == 1) {
+                            Some(text) => assert_eq!(result.text(), text, "{place}"),
+                            None => {
+                                let whole: Value = serde_json::from_str(&result.text()).unwrap();
+                                assert_eq!(whole, field["response"], "{place}");
+                            }
+                        }
+                        results += 1;
+                    }
+                    Part::Reasoning(reasoning) => {
+                        assert_eq!(json["text"], reasoning.text, "{place}");
+                        assert_eq!(json["thought"], true, "{place}");
+                        thoughts += 1;
+                    }
+                    Part::Text(text) => assert_eq!(json["text"], text.text, "{place}"),
+                    Part::Media(_) => assert!(json.to_string().contains("ime"), "{place}"),
+                    other => panic!("{place}: {other:?}"),
+                }
+            }
+        }
+    }
+    assert!(calls > 60 && results > 60 && thoughts > 8, "{calls}, {results}, {thoughts}");
+}
+
+#[test]
+fn what_openai_recorded_is_valid_for_gemini() {
+    let Some(folder) = folder() else { return };
+    let (mut count, mut cut_off) = (0, Vec::new());
+    for name in ["tau_bench", "tau2", "openhands", "swe_agent", "toolbench_legacy"] {
+        for entry in fs::read_dir(folder.join(name)).unwrap() {
+            let path = entry.unwrap().path();
+            if path.extension().is_none_or(|extension| extension != "jsonl") {
+                continue;
+            }
+            for (number, line) in lines(&path).into_iter().enumerate() {
+                let place = format!("{}:{}", path.display(), number + 1);
+                let messages = openai_chat::parse_messages(&line["messages"].to_string()).unwrap();
+                let body = written(&messages, Unsigned::AsRecorded);
+                match validate(Wire::Gemini, &body) {
+                    Ok(()) => {}
+                    Err(invalid) => {
+                        let mut found = invalid.violations();
+                        let last = body["contents"].as_array().unwrap().len() - 1;
+                        let is_cut_off = found.all(|violation| {
+                            violation.rule == Rule::CallsAnswered && violation.message == last
+                        });
+                        assert!(is_cut_off, "{place}: {invalid}");
+                        cut_off.push(name);
+                    }
+                }
+                assert_eq!(written(&stored(&messages), Unsigned::AsRecorded), body, "{place}");
+                assert_signed(&written(&messages, Unsigned::StandIn), &place);
+                assert_replayed(&messages, &place);
+                assert_nothing_said_is_lost(&messages, &body, &place);
+                count += 1;
+            }
+        }
+    }
+    println!("{count} conversations, recorded without their last result: {cut_off:?}");
+    assert!(count > 150);
+    // The conversations of 2023 end with a call named Finish, which nobody answers.
+    assert_eq!(cut_off.iter().filter(|name| **name != "toolbench_legacy").count(), 1);
+}
+
+#[test]
+fn what_other_wires_accepted_from_openai_clients_is_valid_for_gemini() {
+    let Some(folder) = folder() else { return };
+    for line in lines(&folder.join("oracle/accepted_openai-chat.jsonl")) {
+        let place = line["id"].as_str().unwrap();
+        let messages = line["request"]["messages"].to_string();
+        let messages = openai_chat::parse_messages(&messages).expect(place);
+        let body = written(&messages, Unsigned::StandIn);
+        validate(Wire::Gemini, &body).unwrap_or_else(|invalid| panic!("{place}: {invalid}"));
+    }
+}
+
+#[test]
+fn what_gemini_accepted_is_valid_for_openai_once_written_so() {
+    let Some(bodies) = accepted() else { return };
+    for (place, body) in &bodies {
+        let messages = parse_body(&body.to_string()).expect(place);
+        if messages.iter().flat_map(Message::calls).any(|call| call.id.is_none()) {
+            continue;
+        }
+        let mut replay = Replay::new(DanglingCalls::Drop);
+        messages.into_iter().for_each(|message| replay.push(&Arc::new(message)));
+        let view = replay.view();
+        let written = openai_chat::render_messages(
+            view.iter().map(|message| &**message),
+            openai_chat::Audience::Model,
+        );
+        let body = json!({"messages": serde_json::to_value(written).unwrap()});
+        validate(Wire::OpenAiChat, &body).unwrap_or_else(|invalid| panic!("{place}: {invalid}"));
+        assert!(!body.to_string().contains("hought"), "{place}");
+    }
+}
+
+fn assert_replayed(messages: &[Message], place: &str) {
+    let step = messages.len() / 6 + 1;
+    for cut in (1..=messages.len()).rev().step_by(step) {
+        for dangling in [DanglingCalls::Drop, DanglingCalls::Interrupted] {
+            let mut replay = Replay::new(dangling);
+            messages[..cut].iter().for_each(|message| replay.push(&Arc::new(message.clone())));
+            let view = replay.view();
+            let shown: Vec<Message> = view.iter().map(|message| (**message).clone()).collect();
+            validate(Wire::Gemini, &written(&shown, Unsigned::AsRecorded))
+                .unwrap_or_else(|invalid| panic!("{place}, cut after {cut}: {invalid}"));
+        }
+    }
+}
+
+/// The first call of each content has a signature, and no other.
+fn assert_signed(body: &Value, place: &str) {
+    for content in body["contents"].as_array().unwrap() {
+        let parts = content["parts"].as_array().unwrap();
+        let calls = parts.iter().filter(|part| part["functionCall"].is_object());
+        for (index, call) in calls.enumerate() {
+            assert_eq!(call["thoughtSignature"].is_string(), index == 0, "{place}");
+        }
+    }
+}
+
+fn assert_nothing_said_is_lost(messages: &[Message], body: &Value, place: &str) {
+    let parts = |message: &Message| {
+        let texts: Vec<_> = message.parts.iter().filter_map(Part::as_text).collect();
+        texts.len() + message.calls().count() + message.results().count()
+    };
+    let expected: usize = messages.iter().map(parts).sum();
+    let contents = body["contents"].as_array().unwrap();
+    let begins_with_call = contents[0]["parts"][0] == json!({"text": ""});
+    let contents = contents.iter().skip(usize::from(begins_with_call));
+    let system = body["systemInstruction"]["parts"].as_array().map_or(0, Vec::len);
+    let found: usize = contents.map(|content| content["parts"].as_array().unwrap().len()).sum();
+    assert_eq!(found + system, expected, "{place}");
+}
+
+#[test]
+fn an_accepted_body_is_replayed_as_it_was_but_for_new_ids() {
+    let Some(bodies) = accepted() else { return };
+    let (mut exact, mut with_new_ids, mut split) = (0, 0, 0);
+    for (place, body) in &bodies {
+        let messages = parse_body(&body.to_string()).expect(place);
+        let has_ids = messages.iter().flat_map(Message::calls).all(|call| call.id.is_some());
+        let is_call = |message: &Message| message.calls().next().is_some();
+        let is_split = messages.windows(2).any(|pair| is_call(&pair[0]) && is_call(&pair[1]))
+            || messages.iter().any(|found| found.role == Role::User && found.results().count() > 0);
+        let mut replay = Replay::new(DanglingCalls::Fail);
+        messages.into_iter().for_each(|message| replay.push(&Arc::new(message)));
+        let view = replay.view();
+        let shown: Vec<Message> = view.iter().map(|message| (**message).clone()).collect();
+        let mut replayed = written(&shown, Unsigned::AsRecorded);
+        validate(Wire::Gemini, &replayed).unwrap_or_else(|invalid| panic!("{place}: {invalid}"));
+        if is_split {
+            // Each of two messages with calls gets its own results, and what came with results
+            // becomes a message of its own: as good, but another sequence.
+            split += 1;
+            continue;
+        }
+        if has_ids {
+            exact += 1;
+        } else {
+            remove_ids(&mut replayed);
+            with_new_ids += 1;
+        }
+        assert_eq!(replayed, conversation_of(body), "{place}");
+    }
+    println!("{exact} exact, {with_new_ids} with new ids, {split} split");
+    assert!(exact >= 16 && with_new_ids >= 14 && split <= 4);
+}
+
+fn remove_ids(body: &mut Value) {
+    for content in body["contents"].as_array_mut().unwrap() {
+        for part in content["parts"].as_array_mut().unwrap() {
+            for name in ["functionCall", "functionResponse"] {
+                if let Some(inner) = part.get_mut(name) {
+                    inner.as_object_mut().unwrap().remove("id").unwrap();
+                }
+            }
+        }
+    }
+}
