@@ -329,9 +329,10 @@ impl HistoryStore for SqliteStore {
         writing.slots.close();
         writing.queue.close();
         self.settle(None).await?;
-        writing.queue.retire();
-        // The last connection that closes folds the write-ahead log into the file.
+        // The last connection that closes folds the write-ahead log into the file; two that close at
+        // the same time may each take the other for the last, so the writer comes after the readers.
         self.0.readers.release();
+        writing.queue.retire();
         let Some(thread) = writing.take_thread() else { return Ok(()) };
         let failed = |source: BoxError| StoreError::backend("close", false, source);
         let runtime = Handle::try_current().map_err(|error| failed(error.into()))?;

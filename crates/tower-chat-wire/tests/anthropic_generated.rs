@@ -142,7 +142,7 @@ fn body(numbers: &mut Numbers) -> Value {
 fn whatever_the_service_takes_is_written_as_it_was() {
     let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15);
     let (mut taken, mut refused) = (0, 0);
-    for _ in 0..8_000 {
+    for _ in 0..5_000 {
         let json = body(&mut numbers);
         let messages = parse_body(&json.to_string()).unwrap();
         let written = serde_json::to_value(render_body(&messages)).unwrap();
@@ -158,7 +158,7 @@ fn whatever_the_service_takes_is_written_as_it_was() {
             refused += 1;
         }
     }
-    assert!(taken > 1_000 && refused > 1_000, "taken {taken}, refused {refused}");
+    assert!(taken > 500 && refused > 500, "taken {taken}, refused {refused}");
 }
 
 fn part(numbers: &mut Numbers) -> Part {

@@ -12,7 +12,8 @@ use std::{
 };
 
 use serde_json::{Value, json};
-use tower_chat_core::{Message, Part, Reasoning, format};
+use tower_chat::replay::{DanglingCalls, Replay};
+use tower_chat_core::{Message, Messages, Part, Reasoning, format};
 use tower_chat_wire::{
     anthropic::{parse_answer, parse_body, parse_message, render_body},
     openai_chat,
@@ -206,6 +207,18 @@ fn a_conversation_recorded_with_openai_becomes_one_that_anthropic_takes() {
     }
     println!("{whole} conversations are valid, {words} texts were found again");
     assert!(whole > 150 && unanswered <= 1 && words > 2_000, "{whole}, {unanswered}, {words}");
+}
+
+#[test]
+fn a_replay_of_a_recorded_conversation_is_written_as_it_was() {
+    let Some(bodies) = accepted() else { return };
+    for (place, body) in &bodies {
+        let messages: Messages = parse_body(&body.to_string()).expect(place).into();
+        let mut replay = Replay::new(DanglingCalls::Drop);
+        replay.push_from(&messages, 0);
+        let view: Vec<Message> = replay.view().iter().map(|message| (**message).clone()).collect();
+        assert_eq!(rendered(&view), conversation(body), "{place}");
+    }
 }
 
 #[test]

@@ -156,6 +156,34 @@ fn the_text_of_a_result_is_its_content_and_a_change_to_it_shows() {
 }
 
 #[test]
+fn a_failure_and_an_empty_result_have_an_object_too() {
+    let call = |id| ToolCall::new(id, "f", "{}");
+    let mut empty = ToolResult::new("b", "");
+    empty.content.clear();
+    let messages = [
+        Message::user("go"),
+        Message::tool_calls([call("a"), call("b")]),
+        Message::tool_results([ToolResult::error("a", "no"), empty]),
+    ];
+    let written = contents(&messages);
+    let response = |index: usize| &written[2]["parts"][index]["functionResponse"]["response"];
+    assert_eq!((response(0), response(1)), (&json!({"error": "no"}), &json!({"output": ""})));
+}
+
+#[test]
+fn a_change_to_a_call_shows_and_its_signature_stays() {
+    let json =
+        json!({"functionCall": {"name": "f", "args": {"a": "secret"}}, "thoughtSignature": "c2k="});
+    let Part::ToolCall(mut call) = part("model", &json) else { panic!("no call") };
+    assert!(!call.native.as_ref().unwrap().item.get().contains("secret"));
+    call.arguments = r#"{"a":"-"}"#.to_owned();
+    let written = contents(&[Message::user("go"), Message::tool_calls([call])]);
+    let expected =
+        json!({"functionCall": {"name": "f", "args": {"a": "-"}}, "thoughtSignature": "c2k="});
+    assert_eq!(written[1]["parts"], json!([expected]));
+}
+
+#[test]
 fn media_inside_a_response_are_media_of_the_result() {
     let json = json!({"functionResponse": {
         "name": "f",

@@ -5,9 +5,12 @@ use std::{collections::HashMap, sync::Arc};
 use tower_chat::{
     core::{
         ConversationKey, Message, MessageId, Messages,
-        store::{RecordedResult, ToolRecord},
+        store::{CallPlace, RecordedResult, ToolRecord},
     },
-    replay::{DanglingCalls, Replay, repair::mismatches_of_readable},
+    replay::{
+        DanglingCalls, Replay,
+        repair::{Mismatch, mismatches_of_readable},
+    },
     validate::validate_messages,
 };
 use tower_chat_sqlite::ConversationRows;
@@ -57,7 +60,15 @@ pub(crate) fn problems(rows: &ConversationRows) -> Vec<Problem> {
         expected = sequence + 1;
     }
     for mismatch in mismatches_of_readable(messages) {
-        found.push(Problem::new(mismatch.sequence(), mismatch.to_string()));
+        let in_record = match &mismatch {
+            Mismatch::DanglingCall { call, .. } => is_in_record(rows, *call),
+            _ => false,
+        };
+        let what = match in_record {
+            true => format!("{mismatch} in the messages; the record of tool calls has it"),
+            false => mismatch.to_string(),
+        };
+        found.push(Problem::new(mismatch.sequence(), what));
     }
     found.extend(problems_of_records(rows));
     if let Some(messages) = whole(rows) {
@@ -82,6 +93,13 @@ pub(crate) fn whole(rows: &ConversationRows) -> Option<Messages> {
 pub(crate) fn readable(rows: &ConversationRows, sequence: u64) -> Option<Arc<Message>> {
     let place = rows.messages.binary_search_by_key(&sequence, |(sequence, _)| *sequence).ok()?;
     rows.messages.get(place)?.1.as_ref().ok().cloned()
+}
+
+/// Whether the result of a call was left out of the messages, and is in the record alone.
+fn is_in_record(rows: &ConversationRows, call: CallPlace) -> bool {
+    let records = rows.tools.iter().filter_map(|(_, record)| record.as_ref().ok());
+    let mut of_call = records.filter(|record| record.call == call);
+    of_call.any(|record| matches!(record.result, RecordedResult::Apart(_)))
 }
 
 fn problems_of_records(rows: &ConversationRows) -> Vec<Problem> {

@@ -46,7 +46,7 @@ fn everything_that_can_be_repaired_is_found() {
             vec![
                 r#"conversation play/dangling, message 2: the call of tool "look" (id "c1") has no result"#,
                 r#"conversation play/dangling, message 5: the call of tool "look" (id "c1") has no result"#,
-                r#"conversation play/recorded, message 2: the call of tool "look" (id "c1") has no result"#,
+                r#"conversation play/recorded, message 2: the call of tool "look" (id "c1") has no result in the messages; the record of tool calls has it"#,
                 r#"conversation play/results, message 2: a result (call id "gone") answers no call"#,
                 r#"conversation play/results, message 4: a result (call id "lost") answers no call"#,
                 r#"conversation play/results, message 4: a result answers call "c1", which has its result already"#,

@@ -1,7 +1,8 @@
 //! Blocks in the order that the wire wants, message by message.
 
-use tower_chat_core::RawJson;
+use tower_chat_core::{RawJson, Text};
 
+use super::content;
 use crate::fields::{Fields, raw};
 
 /// Who speaks on the wire.
@@ -22,17 +23,36 @@ pub(super) enum Kind {
     Other,
 }
 
-/// A block, and the text alone if that can stand in the place of a list.
+/// A block.
 #[derive(Debug)]
 pub(super) struct Block {
-    pub(super) kind: Kind,
-    pub(super) json: RawJson,
-    pub(super) bare: Option<RawJson>,
+    kind: Kind,
+    json: RawJson,
+    /// The JSON is a text that can be the whole content, without a block around it.
+    is_bare: bool,
 }
 
 impl Block {
     pub(super) fn new(kind: Kind, json: RawJson) -> Self {
-        Self { kind, json, bare: None }
+        Self { kind, json, is_bare: false }
+    }
+
+    pub(super) fn text(text: &Text) -> Self {
+        if content::is_bare(text) {
+            Self { kind: Kind::Text, json: raw(&text.text), is_bare: true }
+        } else {
+            Self::new(Kind::Text, content::render_text(text))
+        }
+    }
+
+    fn into_json(self) -> RawJson {
+        if !self.is_bare {
+            return self.json;
+        }
+        let mut fields = Fields::default();
+        fields.set("type", raw("text"));
+        fields.set("text", self.json);
+        raw(&fields)
     }
 }
 
@@ -63,6 +83,16 @@ impl Turn {
         raw(&self.rest)
     }
 
+    /// Whether the message is written: an empty one only as the assistant's last.
+    fn says_something(&self, is_last: bool) -> bool {
+        let may_be_empty = match self.speaker {
+            Speaker::System => true,
+            Speaker::User => false,
+            Speaker::Assistant => is_last,
+        };
+        !self.blocks.is_empty() || may_be_empty && self.rest.contains("content")
+    }
+
     /// Results before everything else; texts before calls.
     fn sort(&mut self) {
         match self.speaker {
@@ -84,9 +114,9 @@ impl Turn {
 pub(super) fn content_of(blocks: Vec<Block>) -> Option<RawJson> {
     match blocks.as_slice() {
         [] => None,
-        [Block { bare: Some(text), .. }] => Some(text.clone()),
+        [Block { json, is_bare: true, .. }] => Some(json.clone()),
         _ => {
-            let list: Vec<RawJson> = blocks.into_iter().map(|block| block.json).collect();
+            let list: Vec<RawJson> = blocks.into_iter().map(Block::into_json).collect();
             Some(raw(&list))
         }
     }
@@ -96,17 +126,22 @@ pub(super) fn content_of(blocks: Vec<Block>) -> Option<RawJson> {
 pub(super) fn arranged(mut turns: Vec<Turn>) -> Vec<RawJson> {
     turns.iter_mut().for_each(Turn::sort);
     drop_last_thoughts(&mut turns);
-    let count = turns.len();
-    let is_kept = |(index, turn): &(usize, Turn)| {
-        !turn.blocks.is_empty()
-            || turn.rest.contains("content")
-                && match turn.speaker {
-                    Speaker::System => true,
-                    Speaker::User => false,
-                    Speaker::Assistant => index + 1 == count,
-                }
-    };
-    turns.into_iter().enumerate().filter(is_kept).map(|(_, turn)| turn.into_json()).collect()
+    let last = turns.len().saturating_sub(1);
+    let mut kept: Vec<Turn> = Vec::with_capacity(turns.len());
+    for (index, turn) in turns.into_iter().enumerate() {
+        if !turn.says_something(index == last) {
+            continue;
+        }
+        match kept.last_mut() {
+            // What stood between the two was dropped.
+            Some(before) if before.speaker == turn.speaker && turn.rest.is_empty() => {
+                before.blocks.extend(turn.blocks);
+                before.sort();
+            }
+            _ => kept.push(turn),
+        }
+    }
+    kept.into_iter().map(Turn::into_json).collect()
 }
 
 /// Takes away thoughts with which an assistant's turn would end.

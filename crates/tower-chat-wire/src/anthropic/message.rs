@@ -58,6 +58,9 @@ pub fn parse_system(json: &str) -> Result<Message, WireError> {
 
 /// Reads the messages of a JSON list, as a request body has it under `messages`.
 ///
+/// Assistant messages in a row are one message: to the service they are one turn, and the calls
+/// of all of them are answered after the last.
+///
 /// # Errors
 ///
 /// [`WireError::InMessage`], naming the first message that cannot be read; [`WireError::Json`], if
@@ -79,10 +82,17 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     for (index, item) in items.iter().enumerate() {
         let mut message = parse_message(item.get())
             .map_err(|source| WireError::InMessage { index, source: source.into() })?;
-        if messages.last().is_some_and(|last| place_of(last.role) == place_of(message.role)) {
-            stand_alone(&mut message);
+        match messages.last_mut() {
+            Some(last) if place_of(last.role) == place_of(message.role) => {
+                stand_alone(&mut message);
+                if message.role == Role::Assistant {
+                    last.parts.extend(message.parts);
+                } else {
+                    messages.push(message);
+                }
+            }
+            _ => messages.push(message),
         }
-        messages.push(message);
     }
     Ok(messages)
 }
@@ -155,7 +165,7 @@ fn take_content(fields: &mut Fields, place: Place) -> Result<Vec<Part>, WireErro
 
 /// Keeps the message from being joined to the one before it.
 fn stand_alone(message: &mut Message) {
-    if shell::of_message(message).is_some() {
+    if shell::begins(message) {
         return;
     }
     let mut fields = Fields::default();

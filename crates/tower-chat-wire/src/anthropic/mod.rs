@@ -14,7 +14,9 @@
 //! - a block of an unknown type, or where its type does not belong: a [`Part::Native`], whole;
 //! - of a message with more than role and content, of one that follows another of its role, and
 //!   of a `system` message among the others: a [`Part::Native`] before its other parts, the
-//!   message object without its content. Such a message is never joined to the one before it.
+//!   message object without its content. Such a message is never joined to the one before it. Of
+//!   assistant messages in a row, which are one [`Message`](tower_chat_core::Message), it keeps
+//!   where each begins.
 //!
 //! A user message of results alone has the role [`Tool`](tower_chat_core::Role::Tool). Tools that
 //! the service runs itself (`server_tool_use`, `mcp_tool_use`) are

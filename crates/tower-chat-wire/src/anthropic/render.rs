@@ -1,18 +1,17 @@
 //! Writing a conversation.
 
 use serde::Serialize;
-use tower_chat_core::{Message, Part, RawJson, Role, Text};
+use tower_chat_core::{Message, Part, RawJson, Role};
 
 use super::{
-    WIRE,
     arrange::{Block, Kind, Speaker, Turn, arranged, content_of},
     call, content,
     ids::Round,
     result,
-    shell::{self, SYSTEM},
+    shell::{self, Item},
     thinking,
 };
-use crate::fields::{Fields, raw};
+use crate::fields::Fields;
 
 /// The conversation of a request body. Its serde form is an object with these fields, to which
 /// the others of a body (`model`, `max_tokens`, `tools`) are added.
@@ -46,31 +45,28 @@ struct Writing {
 
 impl Writing {
     fn message(&mut self, message: &Message) {
-        let rest = shell::of_message(message);
         let speaker = match message.role {
-            Role::System | Role::Developer if rest.is_none() => return self.instructions(message),
-            Role::System | Role::Developer => Speaker::System,
+            Role::System | Role::Developer if shell::begins(message) => Speaker::System,
+            Role::System | Role::Developer => return self.instructions(message),
             Role::Assistant => Speaker::Assistant,
             _ => Speaker::User,
         };
-        if let Some(rest) = rest {
-            self.begin(speaker, rest);
-        }
         for part in &message.parts {
             self.part(message, speaker, part);
         }
     }
 
     fn instructions(&mut self, message: &Message) {
-        if let Some(value) = shell::of_system(message).and_then(|mut fields| fields.take(SYSTEM)) {
-            self.empty_system = Some(value);
-        }
         for part in &message.parts {
             match part {
-                Part::Text(text) if !content::is_blank(text) => self.system.push(text_block(text)),
-                Part::Native(native) if shell::is_block(native) => {
-                    self.system.push(Block::new(Kind::Other, native.item.clone()));
-                }
+                Part::Text(text) if !content::is_blank(text) => self.system.push(Block::text(text)),
+                Part::Native(native) => match Item::of(native) {
+                    Some(Item::System(value)) => self.empty_system = Some(value),
+                    Some(Item::Block) => {
+                        self.system.push(Block::new(Kind::Other, native.item.clone()));
+                    }
+                    Some(Item::Message(_)) | None => {}
+                },
                 _ => {}
             }
         }
@@ -80,7 +76,7 @@ impl Writing {
         use Speaker::{Assistant, System, User};
         match part {
             Part::Text(text) if speaker == System || !content::is_blank(text) => {
-                self.push(speaker, text_block(text));
+                self.push(speaker, Block::text(text));
             }
             Part::Reasoning(reasoning) if speaker == Assistant => {
                 let block = thinking::render(reasoning);
@@ -104,9 +100,13 @@ impl Writing {
             Part::Media(media) if speaker == User => {
                 self.push_any(User, Kind::Other, content::render_media(media));
             }
-            Part::Native(native) if &*native.wire == WIRE && shell::is_block(native) => {
-                self.push(speaker, Block::new(Kind::Other, native.item.clone()));
-            }
+            Part::Native(native) => match Item::of(native) {
+                Some(Item::Message(rest)) => self.begin(speaker, rest),
+                Some(Item::Block) => {
+                    self.push(speaker, Block::new(Kind::Other, native.item.clone()));
+                }
+                Some(Item::System(_)) | None => {}
+            },
             // Approvals and errors are the caller's.
             _ => {}
         }
@@ -146,12 +146,6 @@ impl Writing {
             messages: arranged(self.turns),
         }
     }
-}
-
-fn text_block(text: &Text) -> Block {
-    let mut block = Block::new(Kind::Text, content::render_text(text));
-    block.bare = content::is_bare(text).then(|| raw(&text.text));
-    block
 }
 
 /// Whether the result is of a tool that the provider ran: its call stands in the same message.

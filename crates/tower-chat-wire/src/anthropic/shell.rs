@@ -1,6 +1,6 @@
 //! What is kept of a message, or of the field `system`, beside its blocks.
 
-use tower_chat_core::{Message, Native, Part};
+use tower_chat_core::{Message, Native, Part, RawJson};
 
 use super::WIRE;
 use crate::fields::Fields;
@@ -8,27 +8,33 @@ use crate::fields::Fields;
 /// The field of a request body that holds the system instructions.
 pub(super) const SYSTEM: &str = "system";
 
-/// The fields of a message, if a part keeps them; only such an item has a role.
-pub(super) fn of_message(message: &Message) -> Option<Fields> {
-    message.parts.iter().filter_map(fields_of).find(|fields| fields.contains("role"))
+/// What a native part of this wire is.
+#[derive(Debug)]
+pub(super) enum Item {
+    /// Here a message begins, with these fields beside its content; only such an item has a role.
+    Message(Fields),
+    /// The field `system`, which had no block.
+    System(RawJson),
+    /// A content block.
+    Block,
 }
 
-/// The field `system`, if a part keeps it because it had no block.
-pub(super) fn of_system(message: &Message) -> Option<Fields> {
-    message.parts.iter().filter_map(fields_of).find(is_of_system)
+impl Item {
+    /// What the item is, or `None` for one of another wire.
+    pub(super) fn of(native: &Native) -> Option<Self> {
+        let mut fields = Fields::of_native(Some(native), WIRE)?;
+        if fields.contains("role") {
+            return Some(Self::Message(fields));
+        }
+        if fields.contains("type") {
+            return Some(Self::Block);
+        }
+        fields.take(SYSTEM).map(Self::System)
+    }
 }
 
-/// Whether the native item is a content block.
-pub(super) fn is_block(native: &Native) -> bool {
-    Fields::of_native(Some(native), WIRE)
-        .is_some_and(|fields| !fields.contains("role") && !is_of_system(&fields))
-}
-
-fn is_of_system(fields: &Fields) -> bool {
-    fields.contains(SYSTEM) && !fields.contains("type")
-}
-
-fn fields_of(part: &Part) -> Option<Fields> {
-    let Part::Native(native) = part else { return None };
-    Fields::of_native(Some(native), WIRE)
+/// Whether the message is one of the list `messages`, with a begin of its own.
+pub(super) fn begins(message: &Message) -> bool {
+    let Some(Part::Native(native)) = message.parts.first() else { return false };
+    matches!(Item::of(native), Some(Item::Message(_)))
 }

@@ -75,7 +75,7 @@ mod turn;
 
 pub use self::{
     body::{parse_answer, parse_body, parse_contents},
-    render::{Conversation, Unsigned, render_messages},
+    render::{RequestContents, Unsigned, render_messages},
 };
 
 /// The name of this wire in [`Native`](tower_chat_core::Native) items.

@@ -18,7 +18,7 @@ const SIGNATURE: part::Name = ["thoughtSignature", "thought_signature"];
 /// The conversation of a request body.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Conversation {
+pub struct RequestContents {
     /// What belongs under `systemInstruction`, if there is any.
     pub system_instruction: Option<RawJson>,
     /// What belongs under `contents`.
@@ -40,7 +40,7 @@ pub enum Unsigned {
 pub fn render_messages<'a>(
     messages: impl IntoIterator<Item = &'a Message>,
     unsigned: Unsigned,
-) -> Conversation {
+) -> RequestContents {
     let mut writer = Writer::new(unsigned);
     for message in messages {
         match message.role {
@@ -150,7 +150,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    fn finish(mut self) -> Conversation {
+    fn finish(mut self) -> RequestContents {
         put_results_first(&mut self.contents);
         if self.begins_with_call {
             let mut nothing = Content::user(None);
@@ -160,7 +160,7 @@ impl<'a> Writer<'a> {
         let contents = self.contents.into_iter().filter(|content| !content.is_empty());
         let system_instruction = (!self.system_parts.is_empty())
             .then(|| content::render(self.system, &self.system_parts));
-        Conversation { system_instruction, contents: contents.map(Content::into_json).collect() }
+        RequestContents { system_instruction, contents: contents.map(Content::into_json).collect() }
     }
 }
 
