@@ -7,11 +7,11 @@ use tower_chat::{
         ConversationKey, Messages, ToolResult,
         store::{CallPlace, RecordedResult, ToolRecord},
     },
-    replay::repair::{Mismatch, mismatches, repaired, repaired_records},
+    replay::repair::{Filling, Mismatch, mismatches, repaired, repaired_records},
 };
 use tower_chat_sqlite::{ConversationRows, Rewrite};
 
-use crate::verify::{Problem, readable, whole};
+use crate::verify::{Problem, is_in_record, readable, whole};
 
 /// The change of a conversation, and what it repairs.
 pub(super) struct Plan {
@@ -27,7 +27,11 @@ impl Plan {
         let Some(stored) = whole(rows) else { return Self { rewrite, repairs: Vec::new() } };
         let found = mismatches(&stored);
         let recorded = recorded_results(rows, &found);
-        let after = repaired(&stored, |call| recorded.get(&call).cloned());
+        let after = repaired(&stored, |call| match recorded.get(&call) {
+            _ if is_in_record(rows, call) => Filling::Leave,
+            Some(result) => Filling::Result(Box::new(result.clone())),
+            None => Filling::Interrupted,
+        });
         let is_left: HashSet<Mismatch> = mismatches(&after).into_iter().collect();
         let mut repairs: Vec<Problem> = found
             .iter()
@@ -75,8 +79,8 @@ pub(super) fn apply(rewrite: &Rewrite, rows: &mut ConversationRows) {
     }
 }
 
-/// The results that the record has of calls without one: those that it holds itself, and those
-/// that stand in a message where nothing shows whose they are.
+/// The results of calls without one that stand in a message where nothing but the record shows
+/// whose they are.
 fn recorded_results(rows: &ConversationRows, found: &[Mismatch]) -> HashMap<CallPlace, ToolResult> {
     let unmatched: HashSet<CallPlace> = found
         .iter()
@@ -87,8 +91,7 @@ fn recorded_results(rows: &ConversationRows, found: &[Mismatch]) -> HashMap<Call
         .collect();
     let is_free = |record: &&ToolRecord| match &record.result {
         RecordedResult::InMessage(place) => unmatched.contains(place),
-        RecordedResult::Apart(_) => true,
-        RecordedResult::None => false,
+        RecordedResult::Apart(_) | RecordedResult::None => false,
     };
     let records = rows.tools.iter().filter_map(|(_, record)| record.as_ref().ok());
     records
@@ -103,7 +106,7 @@ fn recorded_results(rows: &ConversationRows, found: &[Mismatch]) -> HashMap<Call
 fn repair_of(mismatch: &Mismatch, recorded: &HashMap<CallPlace, ToolResult>) -> Problem {
     let done = match mismatch {
         Mismatch::DanglingCall { call, .. } if recorded.contains_key(call) => {
-            "it gets the result in the record of tool calls"
+            "it gets the result that the record of tool calls says is its"
         }
         Mismatch::DanglingCall { .. } => "it gets a result that says it was interrupted",
         _ => "it is moved into the metadata of the message",

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 
 pub(crate) use self::{
     database::{Keys, damage_of_file, keys_of, rows_of, stray_rows},
-    problems::{Problem, problems, readable, whole},
+    problems::{Problem, is_in_record, problems, readable, whole},
 };
 use crate::{arguments::VerifyArguments, error::CliError, output::Lines};
 

@@ -60,15 +60,10 @@ pub(crate) fn problems(rows: &ConversationRows) -> Vec<Problem> {
         expected = sequence + 1;
     }
     for mismatch in mismatches_of_readable(messages) {
-        let in_record = match &mismatch {
-            Mismatch::DanglingCall { call, .. } => is_in_record(rows, *call),
-            _ => false,
-        };
-        let what = match in_record {
-            true => format!("{mismatch} in the messages; the record of tool calls has it"),
-            false => mismatch.to_string(),
-        };
-        found.push(Problem::new(mismatch.sequence(), what));
+        match &mismatch {
+            Mismatch::DanglingCall { call, .. } if is_in_record(rows, *call) => {}
+            _ => found.push(Problem::new(mismatch.sequence(), mismatch.to_string())),
+        }
     }
     found.extend(problems_of_records(rows));
     if let Some(messages) = whole(rows) {
@@ -95,8 +90,9 @@ pub(crate) fn readable(rows: &ConversationRows, sequence: u64) -> Option<Arc<Mes
     rows.messages.get(place)?.1.as_ref().ok().cloned()
 }
 
-/// Whether the result of a call was left out of the messages, and is in the record alone.
-fn is_in_record(rows: &ConversationRows, call: CallPlace) -> bool {
+/// Whether the result of a call was left out of the messages, because no service call has seen it,
+/// and is in the record alone.
+pub(crate) fn is_in_record(rows: &ConversationRows, call: CallPlace) -> bool {
     let records = rows.tools.iter().filter_map(|(_, record)| record.as_ref().ok());
     let mut of_call = records.filter(|record| record.call == call);
     of_call.any(|record| matches!(record.result, RecordedResult::Apart(_)))

@@ -3,7 +3,8 @@
 //! Replay repairs what the model is shown, each time, and leaves the store as it is. Here the
 //! stored messages themselves are put right, in place: their number, order and ids stay.
 //!
-//! - A dangling call gets its result from the record of tool calls, else [`INTERRUPTED`]. A call
+//! - A dangling call gets its result from elsewhere in the messages, else [`INTERRUPTED`]. One whose
+//!   result no service call has seen, and which is in the record alone for that, is none. A call
 //!   that waits for approval is none, also where the approval was given: it can still be answered.
 //! - A result that answers no call, or one that has its result, goes out of the way: from the
 //!   parts of its message to its metadata, under [`REMOVED_RESULTS`], as the JSON text that it was
@@ -15,7 +16,7 @@
 //!     Message::user("Weather?"),
 //!     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),
 //! ].into();
-//! let repaired = repair::repaired(&stored, |_call| None);
+//! let repaired = repair::repaired(&stored, |_call| repair::Filling::Interrupted);
 //! assert!(repair::mismatches(&repaired).is_empty());
 //! assert_eq!(repaired.len(), 2);
 //! ```
@@ -46,14 +47,22 @@ use super::{
 /// of texts, each the JSON of a [`ToolResult`].
 pub const REMOVED_RESULTS: &str = "tower-chat.removed_results";
 
+/// What becomes of a dangling call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Filling {
+    /// It gets this result.
+    Result(Box<ToolResult>),
+    /// It gets a result that says [`INTERRUPTED`].
+    Interrupted,
+    /// It stays without one: its result is where it belongs, in the record alone.
+    Leave,
+}
+
 /// The messages with everything repaired that [`mismatches`] finds, but for calls that do not
 /// come from the model. Those that need no repair are shared.
 ///
-/// `recorded` gives the result that the record of tool calls has of a call, if it has one.
-pub fn repaired(
-    messages: &Messages,
-    mut recorded: impl FnMut(CallPlace) -> Option<ToolResult>,
-) -> Messages {
+/// `filling` says what becomes of each dangling call.
+pub fn repaired(messages: &Messages, mut filling: impl FnMut(CallPlace) -> Filling) -> Messages {
     let mut edits: BTreeMap<u64, Edit> = BTreeMap::new();
     for mismatch in mismatches(messages) {
         match mismatch {
@@ -62,11 +71,15 @@ pub fn repaired(
             }
             Mismatch::DanglingCall { call, tool, call_id } => {
                 let Some((sequence, part)) = place_for_result(messages, call) else { continue };
-                let mut result = recorded(call).unwrap_or_else(|| {
-                    let mut interrupted = ToolResult::error(&call_id, INTERRUPTED);
-                    interrupted.name = Some(tool);
-                    interrupted
-                });
+                let mut result = match filling(call) {
+                    Filling::Leave => continue,
+                    Filling::Result(result) => *result,
+                    Filling::Interrupted => {
+                        let mut interrupted = ToolResult::error(&call_id, INTERRUPTED);
+                        interrupted.name = Some(tool);
+                        interrupted
+                    }
+                };
                 result.call_id = Some(call_id);
                 edits.entry(sequence).or_default().insert(part, result);
             }

@@ -19,7 +19,7 @@ fn stored(messages: impl IntoIterator<Item = Message>) -> Messages {
 }
 
 fn repair(messages: &Messages) -> Messages {
-    repaired(messages, |_| None)
+    repaired(messages, |_| Filling::Interrupted)
 }
 
 fn shown(messages: &Messages) -> Messages {
@@ -48,7 +48,7 @@ fn a_dangling_call_is_answered_and_its_sibling_keeps_its_own_result() {
     assert_eq!(after.len(), messages.len());
     let from_record = repaired(&messages, |call| {
         assert_eq!(call, CallPlace { sequence: 2, index: 0 });
-        Some(ToolResult::new("other id", "one"))
+        Filling::Result(Box::new(ToolResult::new("other id", "one")))
     });
     assert_eq!(results(&from_record), ["one", "two"]);
 }
