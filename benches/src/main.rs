@@ -11,6 +11,7 @@ mod cold_load;
 mod files;
 mod group_commit;
 mod memory;
+mod replay;
 mod report;
 mod request;
 mod sqlite;
@@ -40,6 +41,8 @@ enum Effort {
 
 const CASES: &[Case] = &[
     Case { name: "request", measure: request::measure },
+    Case { name: "replay", measure: replay::measure },
+    Case { name: "replay_off", measure: replay::measure_off },
     Case { name: "loop", measure: memory::measure_loop },
     Case { name: "single", measure: memory::measure_single },
     Case { name: "first", measure: memory::measure_first },

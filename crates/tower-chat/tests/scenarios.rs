@@ -11,15 +11,17 @@ fn every_test_that_the_list_of_scenarios_names_exists() {
     for name in names.filter(|name| !name.contains('…')) {
         let path: Vec<&str> = name.split("::").collect();
         let files = match path.as_slice() {
-            ["persistence" | "tool_loop", ..] => "tower-chat/tests",
+            ["persistence" | "record" | "tool_loop", ..] => "tower-chat/tests",
             ["replay", ..] => "tower-chat/src",
+            ["replay_properties", ..] => "../tests",
+            ["wire", ..] => "tower-chat-wire/tests",
             ["core", ..] => "tower-chat-core/tests",
             ["store_contract", _] => "tower-chat-testkit/src/store_contract",
             other => panic!("{name}: no folder for {other:?}"),
         };
         let (test, modules) = path.split_last().expect("a name");
         let modules = match path.first() {
-            Some(&("core" | "store_contract")) => modules.get(1..).unwrap_or_default(),
+            Some(&("core" | "store_contract" | "wire")) => modules.get(1..).unwrap_or_default(),
             _ => modules,
         };
         let source = modules.iter().fold(crates.join(files), |path, module| path.join(module));

@@ -37,6 +37,9 @@ pub(super) fn call_ids<'a>(
     place: Place,
     first: usize,
 ) -> Vec<String> {
+    if have_distinct_ids(calls.clone()) {
+        return calls.filter_map(given_id).map(str::to_owned).collect();
+    }
     let given: HashSet<&str> = calls.clone().filter_map(given_id).collect();
     let mut taken = HashSet::with_capacity(given.len());
     let id = |(index, call): (usize, &'a ToolCall)| {

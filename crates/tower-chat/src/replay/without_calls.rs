@@ -21,7 +21,7 @@ pub(super) fn without_calls(
     mut goes: impl FnMut(&Message, usize, &ToolCall) -> bool,
 ) -> Messages {
     let mut edited = Edited::of(messages);
-    let mut open: Option<Vec<AskedCall>> = None;
+    let mut open: Option<Vec<AskedCall<'_>>> = None;
     for (position, message) in messages.iter().enumerate() {
         if message.role == Role::Tool {
             match &mut open {
@@ -50,20 +50,18 @@ pub(super) fn without_calls(
     edited.finish()
 }
 
-struct AskedCall {
-    call: ToolCall,
+struct AskedCall<'a> {
+    call: &'a ToolCall,
     id: String,
     goes: bool,
     is_answered: bool,
 }
 
-fn asked_calls(message: &Message, position: usize, going: &[bool]) -> Vec<AskedCall> {
+fn asked_calls<'a>(message: &'a Message, position: usize, going: &[bool]) -> Vec<AskedCall<'a>> {
     let calls = || message.parts.iter().filter_map(owed_call);
     let ids = call_ids(calls(), Place::of(message, position), 0);
     let calls = calls().zip(ids).zip(going);
-    calls
-        .map(|((call, id), &goes)| AskedCall { call: call.clone(), id, goes, is_answered: false })
-        .collect()
+    calls.map(|((call, id), &goes)| AskedCall { call, id, goes, is_answered: false }).collect()
 }
 
 fn without_going(message: &Message, going: &[bool]) -> Option<Message> {
@@ -75,11 +73,11 @@ fn without_going(message: &Message, going: &[bool]) -> Option<Message> {
     has_content(&rest).then_some(rest)
 }
 
-fn push_results(edited: &mut Edited<'_>, message: &Arc<Message>, calls: &mut [AskedCall]) {
+fn push_results(edited: &mut Edited<'_>, message: &Arc<Message>, calls: &mut [AskedCall<'_>]) {
     let stays = |part: &&Part| {
         let Part::ToolResult(result) = part else { return true };
         let asked = calls.iter().map(|asked| Asked {
-            call: &asked.call,
+            call: asked.call,
             id: &asked.id,
             is_answered: asked.is_answered,
         });
