@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use serde::{Deserializer, de};
 use tower_chat_core::{Messages, ToolCall};
 
-use super::without_calls::without_calls;
+use super::{edited::edited, without_calls::without_calls};
 
 /// Which calls leave the replay because the tools have changed since. Off unless asked for.
 ///
@@ -63,16 +63,23 @@ impl OutdatedCalls {
     /// The messages without outdated calls. Where it is not known which tools are registered,
     /// none counts as unregistered.
     pub fn apply<N: AsRef<str>>(&self, messages: &Messages, tools: Option<&[N]>) -> Messages {
+        let is_outdated = self.test(tools);
+        edited(messages, |messages| without_calls(messages, |_, _, call| is_outdated(call)))
+    }
+
+    /// Whether a call is outdated.
+    pub(super) fn test<'t, N: AsRef<str>>(
+        &self,
+        tools: Option<&'t [N]>,
+    ) -> impl Fn(&ToolCall) -> bool + use<'t, N> {
+        let unreadable = self.unreadable;
         let registered: Option<HashSet<&str>> = tools
             .filter(|_| self.unregistered)
             .map(|names| names.iter().map(AsRef::as_ref).collect());
-        if registered.is_none() && !self.unreadable {
-            return messages.clone();
-        }
-        without_calls(messages, |_, _, call| {
+        move |call| {
             registered.as_ref().is_some_and(|names| !names.contains(call.name.as_str()))
-                || (self.unreadable && !has_readable_arguments(call))
-        })
+                || (unreadable && !has_readable_arguments(call))
+        }
     }
 }
 

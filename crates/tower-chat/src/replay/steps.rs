@@ -6,7 +6,7 @@ use tower_chat_core::Messages;
 
 use super::{
     Channel, Citations, CompactionTime, DanglingCalls, FinishTimes, Freshness, OutdatedCalls,
-    ToolHistory, Window,
+    ToolHistory, Window, edited::Shown, without_calls::without_calls,
 };
 
 /// What the model is shown of a stored history. Everything but the repair of dangling calls is
@@ -151,23 +151,34 @@ impl ReplayPolicy {
     ///
     /// [`Replay::view`]: super::Replay::view
     pub fn apply(&self, messages: &Messages, facts: &Facts<'_>) -> Messages {
-        let mut shown = self.tool_history.apply(messages);
-        if self.tool_history == ToolHistory::Replay {
-            if let Some(freshness) = &self.freshness {
-                let unknown = FinishTimes::new();
-                let finished = facts.finished.unwrap_or(&unknown);
-                shown = freshness.apply(&shown, facts.now, facts.channel, finished);
-            }
-            if !self.outdated_calls.is_off() {
-                shown = self.outdated_calls.apply(&shown, facts.tools);
-            }
-            if let Some(citations) = self.citations_at_replay() {
-                shown = citations.apply(&shown);
-            }
+        let mut shown = Shown::new(messages);
+        match self.tool_history {
+            ToolHistory::Omit => shown.edit(|messages| self.tool_history.edits(messages)),
+            ToolHistory::Replay => self.edit_tools(&mut shown, facts),
         }
-        match &self.window {
-            Some(window) => window.apply(&shown),
-            None => shown,
+        if let Some(window) = &self.window {
+            let boundary = window.boundary(shown.walk());
+            shown.cut(boundary.head(), boundary.begin());
+        }
+        shown.finish()
+    }
+
+    fn edit_tools(&self, shown: &mut Shown<'_>, facts: &Facts<'_>) {
+        let unknown = FinishTimes::new();
+        let finished = facts.finished.unwrap_or(&unknown);
+        let is_outdated = self.outdated_calls.test(facts.tools);
+        if self.freshness.is_some() || !self.outdated_calls.is_off() {
+            // Both leave out whole calls, so one walk does for the two steps.
+            shown.edit(|messages| {
+                without_calls(messages, |message, index, call| {
+                    self.freshness.as_ref().is_some_and(|freshness| {
+                        freshness.is_stale(message, index, call, facts.now, facts.channel, finished)
+                    }) || is_outdated(call)
+                })
+            });
+        }
+        if let Some(citations) = self.citations_at_replay() {
+            shown.edit(|messages| citations.edits(messages));
         }
     }
 

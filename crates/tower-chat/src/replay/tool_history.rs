@@ -3,7 +3,7 @@
 use tower_chat_core::{Message, Messages, Part, Role};
 
 use super::{
-    edited::Edited,
+    edited::{Editor, Edits, Walk, edited},
     round::{drop_trailing_reasoning, has_content},
 };
 
@@ -33,20 +33,21 @@ pub enum ToolHistory {
 impl ToolHistory {
     /// The messages, with or without what tools did.
     pub fn apply(self, messages: &Messages) -> Messages {
-        match self {
-            Self::Replay => messages.clone(),
-            Self::Omit => {
-                let mut edited = Edited::of(messages);
-                for message in messages.iter() {
-                    if message.role == Role::Tool || message.parts.iter().any(is_of_tools) {
-                        edited.replace(said(message));
-                    } else {
-                        edited.keep(message);
-                    }
+        edited(messages, |messages| self.edits(messages))
+    }
+
+    pub(super) fn edits(self, messages: Walk<'_>) -> Edits {
+        let mut editor = Editor::default();
+        if self == Self::Omit {
+            messages.for_each(|message| {
+                if message.role == Role::Tool || message.parts.iter().any(is_of_tools) {
+                    editor.replace(said(message));
+                } else {
+                    editor.keep();
                 }
-                edited.finish()
-            }
+            });
         }
+        editor.into_edits()
     }
 }
 

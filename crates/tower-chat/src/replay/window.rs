@@ -4,7 +4,7 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 
 use tower_chat_core::{Message, Messages, Part, Role};
 
-use super::turns::Turns;
+use super::{edited::Walk, turns::Turns};
 
 /// Keeps a replay short: only the newest turns are shown, whole ones alone, and never a result
 /// without its call.
@@ -112,11 +112,14 @@ impl Window {
 
     /// The messages inside the window.
     pub fn apply(&self, messages: &Messages) -> Messages {
+        self.boundary(Walk::Original(messages)).cut(messages)
+    }
+
+    /// Where the window of these messages begins.
+    pub(super) fn boundary(&self, messages: Walk<'_>) -> Boundary {
         let mut boundary = Boundary::of(self);
-        for message in messages.iter() {
-            boundary.push(message);
-        }
-        boundary.cut(messages)
+        messages.for_each(|message| boundary.push(message));
+        boundary
     }
 
     fn of(unit: Unit, limit: usize) -> Self {
@@ -225,6 +228,11 @@ impl Boundary {
         let mut cut = messages.take(self.head);
         cut.append(&messages.skip(begin));
         cut
+    }
+
+    /// How many messages at the beginning always stay.
+    pub(super) fn head(&self) -> usize {
+        self.head
     }
 
     /// The position of the oldest message that is shown, apart from those that always stay.

@@ -1,53 +1,63 @@
 //! Leaving calls out of a replay together with their results.
 
-use std::sync::Arc;
-
-use tower_chat_core::{Message, Messages, Part, Role, ToolCall};
+use tower_chat_core::{Message, Part, Role, ToolCall};
 
 use super::{
     call_ids::{Place, call_ids},
-    edited::Edited,
+    edited::{Editor, Edits, Walk},
     pairing::{Answers, Asked, answers, owed_call},
     round::{drop_trailing_reasoning, has_content},
 };
 
-/// The messages without some calls, and without the results of those. A round that loses all its
-/// calls disappears; its text stays.
+/// What changes where some calls go, and the results of those. A round that loses all its calls
+/// disappears; its text stays.
 ///
 /// `goes` is asked about each call that is owed a result, with its message and its place among
 /// the calls of that message.
 pub(super) fn without_calls(
-    messages: &Messages,
+    messages: Walk<'_>,
     mut goes: impl FnMut(&Message, usize, &ToolCall) -> bool,
-) -> Messages {
-    let mut edited = Edited::of(messages);
-    let mut open: Option<Vec<AskedCall<'_>>> = None;
-    for (position, message) in messages.iter().enumerate() {
+) -> Edits {
+    let mut editor = Editor::default();
+    let mut open = Round::Whole;
+    let mut position = 0;
+    let mut going = Vec::new();
+    messages.for_each(|message| {
+        position += 1;
         if message.role == Role::Tool {
             match &mut open {
-                Some(calls) => push_results(&mut edited, message, calls),
-                None => edited.keep(message),
+                Round::Whole => editor.keep(),
+                Round::Parted(calls) => push_results(&mut editor, message, calls),
+                Round::Gone => push_unanswering(&mut editor, message),
             }
-            continue;
+            return;
         }
-        open = None;
-        let going: Vec<bool> = message
-            .parts
-            .iter()
-            .filter_map(|part| Some((part, owed_call(part)?)))
-            .enumerate()
-            .map(|(index, (part, call))| {
-                matches!(part, Part::ToolCall(_)) && goes(message, index, call)
-            })
-            .collect();
+        open = Round::Whole;
+        going.clear();
+        let calls = message.parts.iter().filter_map(|part| Some((part, owed_call(part)?)));
+        going.extend(calls.enumerate().map(|(index, (part, call))| {
+            matches!(part, Part::ToolCall(_)) && goes(message, index, call)
+        }));
         if !going.contains(&true) {
-            edited.keep(message);
-            continue;
+            return editor.keep();
         }
-        open = Some(asked_calls(message, position, &going));
-        edited.replace(without_going(message, &going));
-    }
-    edited.finish()
+        open = match going.contains(&false) {
+            true => Round::Parted(asked_calls(message, position - 1, &going)),
+            false => Round::Gone,
+        };
+        editor.replace(without_going(message, &going));
+    });
+    editor.into_edits()
+}
+
+/// What becomes of the results of a round.
+enum Round<'a> {
+    /// They stay.
+    Whole,
+    /// Those of some of its calls go.
+    Parted(Vec<AskedCall<'a>>),
+    /// They all go.
+    Gone,
 }
 
 struct AskedCall<'a> {
@@ -65,6 +75,9 @@ fn asked_calls<'a>(message: &'a Message, position: usize, going: &[bool]) -> Vec
 }
 
 fn without_going(message: &Message, going: &[bool]) -> Option<Message> {
+    if going.len() == message.parts.len() && !going.contains(&false) {
+        return None;
+    }
     let mut going = going.iter();
     let stays = |part: &&Part| owed_call(part).is_none() || going.next() != Some(&true);
     let mut parts: Vec<Part> = message.parts.iter().filter(stays).cloned().collect();
@@ -73,8 +86,8 @@ fn without_going(message: &Message, going: &[bool]) -> Option<Message> {
     has_content(&rest).then_some(rest)
 }
 
-fn push_results(edited: &mut Edited<'_>, message: &Arc<Message>, calls: &mut [AskedCall<'_>]) {
-    let stays = |part: &&Part| {
+fn push_results(editor: &mut Editor, message: &Message, calls: &mut [AskedCall<'_>]) {
+    let stays = |part: &Part| {
         let Part::ToolResult(result) = part else { return true };
         let asked = calls.iter().map(|asked| Asked {
             call: asked.call,
@@ -90,10 +103,18 @@ fn push_results(edited: &mut Edited<'_>, message: &Arc<Message>, calls: &mut [As
             Answers::Nothing => true,
         }
     };
-    let rest: Vec<Part> = message.parts.iter().filter(stays).cloned().collect();
-    match rest.len() {
-        0 => edited.replace(None),
-        left if left == message.parts.len() => edited.keep(message),
-        _ => edited.replace(Some(message.with_parts(rest))),
+    let staying: Vec<bool> = message.parts.iter().map(stays).collect();
+    if !staying.contains(&false) {
+        return editor.keep();
     }
+    let rest = message.parts.iter().zip(&staying).filter(|(_, stays)| **stays);
+    let rest: Vec<Part> = rest.map(|(part, _)| part.clone()).collect();
+    editor.replace((!rest.is_empty()).then(|| message.with_parts(rest)));
+}
+
+/// A message of results of a round that goes: what else it holds stays.
+fn push_unanswering(editor: &mut Editor, message: &Message) {
+    let rest = message.parts.iter().filter(|part| part.as_tool_result().is_none());
+    let rest: Vec<Part> = rest.cloned().collect();
+    editor.replace((!rest.is_empty()).then(|| message.with_parts(rest)));
 }

@@ -15,7 +15,7 @@ use self::{
     sources::{compact, items, looks_like_sources},
 };
 use super::{
-    edited::Edited,
+    edited::{Editor, Edits, Walk, edited},
     pairing::owed_call,
     turns::{Turns, is_answer},
 };
@@ -127,18 +127,22 @@ impl Citations {
 
     /// The messages without uncited sources.
     pub fn apply(&self, messages: &Messages) -> Messages {
-        let mut edited = Edited::of(messages);
+        edited(messages, |messages| self.edits(messages))
+    }
+
+    pub(super) fn edits(&self, messages: Walk<'_>) -> Edits {
+        let mut editor = Editor::default();
         let mut turns = Turns::default();
         let mut turn = Vec::new();
-        for message in messages.iter() {
+        messages.for_each(|message| {
             if turns.begins_with(message) {
-                self.compact_turn(&turn, &mut edited);
+                self.compact_turn(&turn, &mut editor);
                 turn.clear();
             }
             turn.push(message);
-        }
-        self.compact_turn(&turn, &mut edited);
-        edited.finish()
+        });
+        self.compact_turn(&turn, &mut editor);
+        editor.into_edits()
     }
 
     /// The highest number of a source in the conversation. Items of any array count that have a
@@ -166,11 +170,11 @@ impl Citations {
         texts.filter(|text| text.trim_start().starts_with('[')).flat_map(items)
     }
 
-    fn compact_turn(&self, turn: &[&Arc<Message>], edited: &mut Edited<'_>) {
+    fn compact_turn(&self, turn: &[&Arc<Message>], editor: &mut Editor) {
         let cited = self.cited_in(turn);
         for message in turn {
             let other = cited.as_ref().and_then(|cited| self.compact_results(message, cited));
-            edited.keep_or(message, other);
+            editor.keep_or(other);
         }
     }
 
@@ -197,7 +201,11 @@ impl Citations {
         let mut cited = BTreeSet::new();
         let said = turn.iter().filter(|message| message.role == Role::Assistant);
         for message in said {
-            cite(&message.text(), &mut cited);
+            // A citation may go over the border between two texts.
+            match message.parts.as_slice() {
+                [Part::Text(only)] => cite(&only.text, &mut cited),
+                _ => cite(&message.text(), &mut cited),
+            }
         }
         (!cited.is_empty() || self.uncited != Uncited::LeaveAlone).then_some(cited)
     }

@@ -10,10 +10,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tower_chat_core::Messages;
+use tower_chat_core::{Message, Messages, ToolCall};
 
 pub use self::{finish_times::FinishTimes, settings::FreshnessError};
-use super::without_calls::without_calls;
+use super::{edited::edited, without_calls::without_calls};
 
 /// Where a request comes from, such as `web`, `sms` or `voice`: a request extension of this type
 /// chooses among the windows of a [`Freshness`].
@@ -131,18 +131,27 @@ impl Freshness {
         channel: Option<&Channel>,
         finished: &FinishTimes,
     ) -> Messages {
-        let general = self.window_of(channel);
-        without_calls(messages, |message, index, call| {
-            let window = if self.tools.is_empty() {
-                general
-            } else {
-                self.tools.get(&call.name).copied().unwrap_or(general)
-            };
-            let finished_at = || finished.of(message, index);
-            window.is_zero()
-                || window != Duration::MAX
-                    && finished_at().is_some_and(|at| is_older(at, now, window))
+        edited(messages, |messages| {
+            without_calls(messages, |message, index, call| {
+                self.is_stale(message, index, call, now, channel, finished)
+            })
         })
+    }
+
+    /// Whether a call's result is stale, and leaves with the call.
+    pub(super) fn is_stale(
+        &self,
+        message: &Message,
+        index: usize,
+        call: &ToolCall,
+        now: SystemTime,
+        channel: Option<&Channel>,
+        finished: &FinishTimes,
+    ) -> bool {
+        let window = self.window_for(channel, &call.name);
+        let finished_at = || finished.of(message, index);
+        window.is_zero()
+            || window != Duration::MAX && finished_at().is_some_and(|at| is_older(at, now, window))
     }
 
     fn window_of(&self, channel: Option<&Channel>) -> Duration {
