@@ -95,7 +95,8 @@ impl OpenAiError {
     /// Whether the same request may succeed later.
     ///
     /// True of broken connections and streams, of the statuses 408, 409, 429 and 5xx, and of errors
-    /// inside an answer that name no status; not of an exhausted quota, which waiting does not fill.
+    /// inside an answer that name no status, unless their code blames the request; not of an
+    /// exhausted quota, which waiting does not fill.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Connection { .. } | Self::Truncated { .. } => true,
@@ -103,7 +104,9 @@ impl OpenAiError {
             Self::Refused { status: Some(status), .. } => {
                 matches!(status, 408 | 409 | 429 | 500..=599)
             }
-            Self::Refused { status: None, .. } => true,
+            Self::Refused { status: None, code, .. } => !code
+                .as_deref()
+                .is_some_and(|code| BLAMES_REQUEST.iter().any(|part| code.contains(part))),
             Self::Sentinel(_)
             | Self::Configuration { .. }
             | Self::Unsupported { .. }
@@ -120,6 +123,10 @@ impl OpenAiError {
         Self::Malformed { what, body: body.into(), source: Some(source.into()) }
     }
 }
+
+/// What the codes of errors have in them that come again with the same request.
+const BLAMES_REQUEST: [&str; 6] =
+    ["invalid", "context_length", "content_filter", "policy", "not_found", "unsupported"];
 
 fn in_words(status: Option<u16>, code: Option<&str>) -> String {
     let status = status.map(|status| format!(" with status {status}"));

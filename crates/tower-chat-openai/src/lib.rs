@@ -23,6 +23,8 @@
 //!
 //! - It sends each request once: async-openai's own retries are off. Put a tower retry layer above
 //!   it, and ask [`OpenAiError::is_retryable`] and [`OpenAiError::retry_after`].
+//! - Dropping the future or the response of a call hangs up. async-openai reads a stream in a task
+//!   of its own, so it needs a Tokio runtime, and a slow reader does not slow the service down.
 //! - It has no timeout of its own. Put a tower timeout above it.
 //! - A stream is complete when it said `[DONE]`, and not before: one that ends earlier, by itself
 //!   or by a broken connection, is [`OpenAiError::Truncated`], whatever had come of it.

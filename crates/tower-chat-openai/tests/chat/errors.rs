@@ -92,6 +92,15 @@ async fn an_error_inside_a_200_answer_is_no_answer() {
 }
 
 #[tokio::test]
+async fn an_error_inside_an_answer_that_blames_the_request_is_not_worth_a_retry() {
+    for code in ["context_length_exceeded", "invalid_request_error", "content_filter"] {
+        let event = format!("data: {{\"error\":{{\"message\":\"no\",\"code\":\"{code}\"}}}}\n\n");
+        let found = error(Reply::stream(event), ChatRequest::user("hi").streamed()).await;
+        assert_eq!((found.code(), found.is_retryable()), (Some(code), false));
+    }
+}
+
+#[tokio::test]
 async fn an_answer_that_is_none_says_what_it_was() {
     for body in ["", "<html>", "[]", "{}", r#"{"choices":[]}"#, r#"{"choices":[{}]}"#] {
         let found = error(Reply::json(200, body), ChatRequest::user("hi")).await;
