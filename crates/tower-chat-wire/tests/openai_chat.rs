@@ -449,3 +449,13 @@ fn several_messages_are_read_from_a_list_and_an_error_names_its_place() {
     assert!(matches!(parse_messages("{}"), Err(WireError::Json { .. })));
     assert_eq!(WIRE, "openai-chat");
 }
+
+#[test]
+fn a_function_call_that_names_nothing_is_no_call() {
+    let json = r#"{"role":"assistant","content":"hi","function_call":{"arguments":"","name":""}}"#;
+    let message = parse_message(json).unwrap();
+    assert_eq!(message.calls().count(), 0);
+    let rendered = render_message(&message, Audience::Transcript);
+    let rendered: serde_json::Value = rendered[0].parse().unwrap();
+    assert_eq!(rendered, serde_json::from_str::<serde_json::Value>(json).unwrap());
+}

@@ -13,7 +13,8 @@ const LEGACY: &str = "function_call";
 /// The two kinds of call, each an object under its own name, with the field of its arguments.
 const KINDS: [(&str, &str); 2] = [("function", "arguments"), ("custom", "input")];
 
-/// Takes the calls out of a message's fields. A list without any stays there.
+/// Takes the calls out of a message's fields. A list without any stays there, and so does a
+/// `function_call` that names nothing, which Snowflake puts into every answer.
 pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError> {
     let mut calls = Vec::new();
     if !fields.is_null("tool_calls")
@@ -32,6 +33,7 @@ pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError>
         }
     }
     if !fields.is_null(LEGACY)
+        && !fields.get(LEGACY).is_some_and(is_blank)
         && let Some(item) = fields.take(LEGACY)
     {
         calls.push(parse_legacy(&item)?);
@@ -86,6 +88,11 @@ fn parse(item: &RawJson) -> Result<ToolCall, WireError> {
         call.native = Some(fields.into_native(WIRE));
     }
     Ok(call)
+}
+
+fn is_blank(item: &RawJson) -> bool {
+    Fields::parse(item.get(), LEGACY)
+        .is_ok_and(|inner| inner.is_text("name", "") && inner.is_text("arguments", ""))
 }
 
 fn parse_legacy(item: &RawJson) -> Result<ToolCall, WireError> {

@@ -1,0 +1,195 @@
+//! The leaf itself.
+
+use std::{
+    fmt,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use async_openai::{
+    Client,
+    config::{AzureConfig, Config, OPENAI_API_BASE, OpenAIConfig},
+};
+use futures_util::future::BoxFuture;
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tower_chat_core::{ChatRequest, ChatResponse, RawJson};
+use tower_service::Service;
+
+use crate::{
+    OpenAiError, answer,
+    body::{self, Defaults},
+    merge::Object,
+    streamed,
+    transport::{self, OneAttempt},
+};
+
+/// A model behind OpenAI's Chat Completions API, or behind a compatible one, as a leaf.
+///
+/// A clone is cheap and shares the connections. Dropping the future or the response of a call
+/// cancels it.
+///
+/// Of the [options](tower_chat_core::ChatOptions), `extra` is merged into the body and counts more
+/// than the named ones; a `null` in it takes a field out, such as `stream_options` for a server
+/// that does not know it. `instructions` lead the messages as a system message.
+#[derive(Clone)]
+pub struct OpenAiChat {
+    config: Arc<dyn Config>,
+    http: reqwest::Client,
+    has_key: bool,
+    headers: HeaderMap,
+    defaults: Defaults,
+}
+
+impl OpenAiChat {
+    /// A leaf for OpenAI itself.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenAiError::Configuration`], if the key cannot stand in a header.
+    pub fn openai(key: impl Into<String>) -> Result<Self, OpenAiError> {
+        let leaf = Self::compatible(OPENAI_API_BASE, Some(&key.into()))?;
+        Ok(leaf.with_token_limit_field("max_completion_tokens"))
+    }
+
+    /// A leaf for a compatible service: Ollama, vLLM, llama.cpp, Groq, Mistral, DeepSeek, xAI,
+    /// OpenRouter and others.
+    ///
+    /// `base_url` is what comes before `/chat/completions`, such as `http://localhost:11434/v1`;
+    /// without a key no `authorization` header is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenAiError::Configuration`], if the key cannot stand in a header.
+    pub fn compatible(base_url: &str, key: Option<&str>) -> Result<Self, OpenAiError> {
+        let config = OpenAIConfig::default() // reads the environment, all of which is replaced
+            .with_api_base(base_url.trim_end_matches('/'))
+            .with_api_key(header_text(key.unwrap_or_default())?)
+            .with_org_id("")
+            .with_project_id("");
+        Self::with_config(Arc::new(config), key.is_some())
+    }
+
+    /// A leaf for a deployment of Azure OpenAI; `endpoint` is `https://<resource>.openai.azure.com`.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenAiError::Configuration`], if the key cannot stand in a header.
+    pub fn azure(
+        endpoint: &str,
+        deployment: &str,
+        api_version: &str,
+        key: &str,
+    ) -> Result<Self, OpenAiError> {
+        let config = AzureConfig::new()
+            .with_api_base(endpoint.trim_end_matches('/'))
+            .with_deployment_id(deployment)
+            .with_api_version(api_version)
+            .with_api_key(header_text(key)?);
+        let leaf = Self::with_config(Arc::new(config), true)?;
+        Ok(leaf.with_token_limit_field("max_completion_tokens"))
+    }
+
+    /// The model of requests that name none.
+    #[must_use]
+    pub fn with_model(mut self, model: impl Into<String>) -> Self {
+        self.defaults.model = Some(model.into());
+        self
+    }
+
+    /// The field that carries [`max_output_tokens`](tower_chat_core::ChatOptions):
+    /// `max_completion_tokens` for OpenAI and Azure, `max_tokens` for others, unless it is said.
+    #[must_use]
+    pub fn with_token_limit_field(mut self, field: &'static str) -> Self {
+        self.defaults.token_limit = field;
+        self
+    }
+
+    /// Sends a header with every request, in place of one of the same name.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenAiError::Configuration`], if HTTP has no such header.
+    pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, OpenAiError> {
+        let name: HeaderName = name.parse().map_err(|error: http::header::InvalidHeaderName| {
+            configuration("the name of a header", error)
+        })?;
+        let value =
+            HeaderValue::from_str(value).map_err(|error| configuration("a header", error))?;
+        self.headers.insert(name, value);
+        Ok(self)
+    }
+
+    fn with_config(config: Arc<dyn Config>, has_key: bool) -> Result<Self, OpenAiError> {
+        let http = reqwest::Client::builder()
+            .build()
+            .map_err(|error| configuration("the TLS settings of this system", error))?;
+        let defaults = Defaults { model: None, token_limit: "max_tokens" };
+        Ok(Self { config, http, has_key, headers: HeaderMap::new(), defaults })
+    }
+
+    fn client(&self, is_streamed: bool) -> Client<Arc<dyn Config>> {
+        let (http, headers) = (self.http.clone(), self.headers.clone());
+        let service = OneAttempt { http, headers, has_key: self.has_key, is_streamed };
+        Client::build(self.http.clone(), self.config.clone()).with_http_service(service)
+    }
+}
+
+impl Service<ChatRequest> for OpenAiChat {
+    type Response = ChatResponse;
+    type Error = OpenAiError;
+    type Future = BoxFuture<'static, Result<ChatResponse, OpenAiError>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), OpenAiError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: ChatRequest) -> Self::Future {
+        let is_streamed = request.options.stream;
+        let client = self.client(is_streamed);
+        let body = body(&request, &self.defaults);
+        Box::pin(async move {
+            let (body, chat) = (body?, client.chat());
+            let failed = |error| transport::error(error, "");
+            if is_streamed {
+                let events = chat.create_stream_byot::<Object, RawJson>(body).await;
+                Ok(ChatResponse::stream(streamed::updates(events.map_err(failed)?)))
+            } else {
+                let answer = chat.create_byot::<Object, RawJson>(body).await;
+                answer::parse(&answer.map_err(failed)?)
+            }
+        })
+    }
+}
+
+impl fmt::Debug for OpenAiChat {
+    /// Shows no key and no header, which may hold one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenAiChat")
+            .field("url", &self.config.url("/chat/completions"))
+            .field("defaults", &self.defaults)
+            .finish_non_exhaustive()
+    }
+}
+
+fn body(request: &ChatRequest, defaults: &Defaults) -> Result<Object, OpenAiError> {
+    if request.service_id()?.is_some() {
+        return Err(OpenAiError::Unsupported { what: "conversations that the service keeps" });
+    }
+    if request.options.is_background() {
+        return Err(OpenAiError::Unsupported { what: "background answers" });
+    }
+    Ok(body::render(request, defaults))
+}
+
+/// The text, if it can stand in a header; async-openai would panic otherwise.
+fn header_text(key: &str) -> Result<&str, OpenAiError> {
+    HeaderValue::from_str(key).map_err(|error| configuration("the key", error))?;
+    Ok(key)
+}
+
+fn configuration(
+    what: &'static str,
+    source: impl std::error::Error + Send + Sync + 'static,
+) -> OpenAiError {
+    OpenAiError::Configuration { what, source: Some(source.into()) }
+}

@@ -1,0 +1,175 @@
+//! Every way in which a service says no is a typed error, and none is retried by the leaf.
+
+use std::{error::Error, time::Duration};
+
+use tower_chat_core::{ChatRequest, ConversationId};
+use tower_chat_openai::{OpenAiChat, OpenAiError};
+
+use crate::server::{Framing, Reply, Server, ask};
+
+async fn error(reply: Reply, request: ChatRequest) -> OpenAiError {
+    let server = Server::start([reply]).await;
+    let error = ask(&mut server.leaf(), request).await.expect_err("no answer");
+    assert_eq!(server.received().len(), 1, "the leaf must not retry");
+    *error.downcast().expect("a typed error")
+}
+
+fn both() -> [ChatRequest; 2] {
+    [ChatRequest::user("hi"), ChatRequest::user("hi").streamed()]
+}
+
+#[tokio::test]
+async fn a_rate_limit_says_how_long_to_wait() {
+    let body = r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit"}}"#;
+    for request in both() {
+        let reply = Reply::json(429, body).header("retry-after", "7");
+        let found = error(reply, request.clone()).await;
+        assert_eq!(found.status(), Some(429));
+        assert_eq!(found.code(), Some("rate_limit"));
+        assert_eq!(found.retry_after(), Some(Duration::from_secs(7)));
+        assert!(found.is_retryable());
+        assert_eq!(
+            found.to_string(),
+            "the chat service refused the request with status 429 (rate_limit): slow down"
+        );
+        let reply = Reply::json(429, body).header("retry-after-ms", "1500");
+        assert_eq!(error(reply, request).await.retry_after(), Some(Duration::from_millis(1500)));
+    }
+}
+
+#[tokio::test]
+async fn an_exhausted_quota_is_not_worth_a_retry() {
+    let body = r#"{"error":{"message":"pay","type":"insufficient_quota","code":null}}"#;
+    let found = error(Reply::json(429, body), ChatRequest::user("hi")).await;
+    assert_eq!((found.code(), found.is_retryable()), (Some("insufficient_quota"), false));
+}
+
+#[tokio::test]
+async fn bodies_of_other_shapes_keep_their_words() {
+    let shapes = [
+        (502, "<html>Bad Gateway</html>", "<html>Bad Gateway</html>", None, true),
+        (404, r#"{"error":"model not found"}"#, "model not found", None, false),
+        (422, r#"{"detail":[{"msg":"no"}]}"#, r#"[{"msg":"no"}]"#, None, false),
+        (400, r#"[{"error":{"code":400,"message":"bad"}}]"#, "bad", Some("400"), false),
+        (401, r#"{"object":"error","message":"who?","type":"auth"}"#, "who?", Some("auth"), false),
+        (500, "", "", None, true),
+    ];
+    for (status, body, words, code, retryable) in shapes {
+        for request in both() {
+            let found = error(Reply::json(status, body), request).await;
+            let OpenAiError::Refused { message, body: kept, .. } = &found else {
+                panic!("{found}")
+            };
+            assert_eq!((message.as_str(), kept.as_str()), (words, body));
+            assert_eq!((found.status(), found.code()), (Some(status), code));
+            assert_eq!(found.is_retryable(), retryable, "{body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_inside_a_200_answer_is_no_answer() {
+    let body = r#"{"error":{"message":"upstream is down","code":502},"user_id":"u"}"#;
+    let found = error(Reply::json(200, body), ChatRequest::user("hi")).await;
+    assert_eq!((found.status(), found.is_retryable()), (Some(502), true));
+
+    let begun = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hel\"}}]}\n\n";
+    let events = [
+        "data: {\"error\":{\"message\":\"overloaded\",\"type\":\"server_error\"}}\n\n",
+        "event: error\ndata: {\"error\":{\"message\":\"overloaded\",\"type\":\"server_error\"}}\n\n",
+        "data: {\"error\":{\"message\":\"overloaded\",\"code\":\"server_error\"},\
+         \"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"},\"finish_reason\":\"error\"}]}\n\n",
+        "data: {\"choices\":[{\"index\":0,\"error\":{\"message\":\"overloaded\",\
+         \"type\":\"server_error\"},\"delta\":{}}]}\n\n",
+    ];
+    for event in events {
+        let stream = Reply::stream(format!("{begun}{event}data: [DONE]\n\n"));
+        let found = error(stream, ChatRequest::user("hi").streamed()).await;
+        assert_eq!(found.code(), Some("server_error"), "{event}");
+        assert!(found.to_string().ends_with(": overloaded"), "{found}");
+        assert!(found.is_retryable());
+    }
+}
+
+#[tokio::test]
+async fn an_error_inside_an_answer_that_blames_the_request_is_not_worth_a_retry() {
+    for code in ["context_length_exceeded", "invalid_request_error", "content_filter"] {
+        let event = format!("data: {{\"error\":{{\"message\":\"no\",\"code\":\"{code}\"}}}}\n\n");
+        let found = error(Reply::stream(event), ChatRequest::user("hi").streamed()).await;
+        assert_eq!((found.code(), found.is_retryable()), (Some(code), false));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_says_what_it_was() {
+    for body in ["", "<html>", "[]", "{}", r#"{"choices":[]}"#, r#"{"choices":[{}]}"#] {
+        let found = error(Reply::json(200, body), ChatRequest::user("hi")).await;
+        let OpenAiError::Malformed { body: kept, .. } = &found else { panic!("{body}: {found}") };
+        assert_eq!(kept, body);
+        assert!(!found.is_retryable());
+    }
+    let two = r#"{"choices":[{"message":{"content":"a"}},{"message":{"content":"b"}}]}"#;
+    let found = error(Reply::json(200, two), ChatRequest::user("hi")).await;
+    assert!(found.to_string().contains("several choices"), "{found}");
+
+    let stream = Reply::stream("data: not JSON\n\ndata: [DONE]\n\n");
+    let found = error(stream, ChatRequest::user("hi").streamed()).await;
+    assert!(matches!(&found, OpenAiError::Malformed { body, .. } if body == "not JSON"), "{found}");
+    assert!(found.source().is_some());
+
+    let found = error(Reply::stream("data: [DONE]\n\n"), ChatRequest::user("hi").streamed()).await;
+    assert!(matches!(found, OpenAiError::Truncated { .. }), "{found}");
+}
+
+#[tokio::test]
+async fn a_whole_answer_cut_off_is_a_broken_connection() {
+    let body = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"Hello"}}]}"#;
+    for at in 0..body.len() {
+        let reply = Reply::json(200, body).framed(Framing::BreakAt(at));
+        let found = error(reply, ChatRequest::user("hi")).await;
+        assert!(matches!(found, OpenAiError::Connection { .. }), "{found}");
+        assert!(found.is_retryable() && found.source().is_some());
+        let reply = Reply::json(200, body).framed(Framing::EndAt(at));
+        let found = error(reply, ChatRequest::user("hi")).await;
+        assert!(matches!(found, OpenAiError::Malformed { .. }), "{found}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_there_is_a_connection_error() {
+    let url = Server::start([]).await.url.clone();
+    let mut leaf = OpenAiChat::compatible(&url, None).unwrap();
+    let found = ask(&mut leaf, ChatRequest::user("hi")).await.expect_err("nobody there");
+    let found = found.downcast::<OpenAiError>().unwrap();
+    assert!(matches!(*found, OpenAiError::Connection { .. }), "{found}");
+}
+
+#[tokio::test]
+async fn what_chat_completions_cannot_do_is_refused_before_anything_is_sent() {
+    let server = Server::start([]).await;
+    let mut sentinel = ChatRequest::user("hi");
+    sentinel.conversation_id = Some(ConversationId::LocalHistory);
+    let found = ask(&mut server.leaf(), sentinel).await.expect_err("the sentinel");
+    assert!(matches!(*found.downcast().unwrap(), OpenAiError::Sentinel(_)));
+
+    let kept = ChatRequest::user("hi").with_service_id("conv_1");
+    let mut background = tower_chat_core::ChatOptions::default();
+    background.background = true;
+    for request in [kept, ChatRequest::user("hi").with_options(background)] {
+        let found = ask(&mut server.leaf(), request).await.expect_err("unsupported");
+        assert!(matches!(*found.downcast().unwrap(), OpenAiError::Unsupported { .. }));
+    }
+    assert!(server.received().is_empty());
+}
+
+#[test]
+fn a_key_that_no_header_can_carry_is_an_error_not_a_panic() {
+    for leaf in [
+        OpenAiChat::openai("sk-1\n"),
+        OpenAiChat::compatible("http://localhost", Some("sk-1\n")),
+        OpenAiChat::azure("http://localhost", "d", "v", "sk-1\n"),
+        OpenAiChat::compatible("http://localhost", None).unwrap().with_header("a b", "c"),
+    ] {
+        assert!(matches!(leaf, Err(OpenAiError::Configuration { .. })));
+    }
+}

@@ -1,0 +1,146 @@
+//! The odd ways in which services cut a message into the pieces of a stream.
+
+use tower_chat_core::{Answer, ChatRequest, FinishReason, Native, Part};
+
+use crate::server::{Reply, Server, ask};
+
+/// The answer that these deltas make.
+async fn answer(deltas: &[&str]) -> Answer {
+    let mut body = String::new();
+    for delta in deltas {
+        let delta = delta.replace('\n', "");
+        body += &format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}\n\n");
+    }
+    streamed(&(body + "data: [DONE]\n\n")).await
+}
+
+async fn streamed(body: &str) -> Answer {
+    let server = Server::start([Reply::stream(body)]).await;
+    ask(&mut server.leaf(), ChatRequest::user("hi").streamed()).await.unwrap()
+}
+
+fn calls(answer: &Answer) -> Vec<(&str, &str, &str)> {
+    let calls = answer.tool_calls();
+    calls.map(|call| (call.id.as_deref().unwrap_or("-"), &*call.name, &*call.arguments)).collect()
+}
+
+#[tokio::test]
+async fn a_call_may_come_whole_and_repeat_its_id_and_name() {
+    let found = answer(&[
+        r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}"#,
+        r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":"{\"x\""}}]}"#,
+        r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":":1}"}}]}"#,
+        r#"{"tool_calls":[{"index":1,"id":"","function":{"name":"","arguments":""}}]}"#,
+    ])
+    .await;
+    assert_eq!(calls(&found), [("a", "f", "{}"), ("b", "g", r#"{"x":1}"#)]);
+}
+
+#[tokio::test]
+async fn calls_without_an_index_are_told_apart_by_id_and_name() {
+    let found = answer(&[
+        r#"{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"1"}}]}"#,
+        r#"{"tool_calls":[{"function":{"arguments":"2"}}]}"#,
+        r#"{"tool_calls":[{"id":"b","function":{"name":"f","arguments":"3"}}]}"#,
+        r#"{"tool_calls":[{"id":"a","function":{"arguments":"4"}}]}"#,
+        r#"{"tool_calls":[{"function":{"name":"g","arguments":"5"}},
+                          {"function":{"name":"g","arguments":"6"}}]}"#,
+    ])
+    .await;
+    let expected = [("a", "f", "124"), ("b", "f", "3"), ("-", "g", "5"), ("-", "g", "6")];
+    assert_eq!(calls(&found), expected);
+}
+
+#[tokio::test]
+async fn calls_that_all_have_index_0_are_told_apart_by_id() {
+    let found = answer(&[
+        r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"1"}}]}"#,
+        r#"{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":"2"}}]}"#,
+        r#"{"tool_calls":[{"index":0,"function":{"arguments":"3"}}]}"#,
+    ])
+    .await;
+    assert_eq!(calls(&found), [("a", "f", "1"), ("b", "f", "23")]);
+}
+
+#[tokio::test]
+async fn arguments_cut_off_or_sent_as_an_object_are_kept() {
+    let found = answer(&[
+        r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\": \"y"}}]}"#,
+        r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":{"z":1}}}]}"#,
+    ])
+    .await;
+    assert_eq!(calls(&found), [("a", "f", r#"{"x": "y"#), ("b", "g", r#"{"z":1}"#)]);
+}
+
+#[tokio::test]
+async fn fields_that_nobody_knows_are_kept_as_native_items() {
+    let found = answer(&[
+        r#"{"role":"assistant","content":"","reasoning_details":[{"type":"t","text":"a"}]}"#,
+        r#"{"content":"hi","reasoning_details":[{"type":"t","text":"b"}],"odd":{"n":1}}"#,
+        r#"{"odd":{"m":2},"refusal":null,"annotations":[{"u":1}]}"#,
+        r#"{"tool_calls":[{"index":0,"id":"a","extra_content":{"signature":"s"},
+            "function":{"name":"f","arguments":"{}"}}]}"#,
+    ])
+    .await;
+    let message = &found.messages[0];
+    assert_eq!(found.text(), "hi");
+    let Part::Native(Native { item, .. }) = &message.parts[0] else { panic!("{message:?}") };
+    let item: serde_json::Value = item.parse().unwrap();
+    let details = serde_json::json!([{"type": "t", "text": "a"}, {"type": "t", "text": "b"}]);
+    assert_eq!(item["reasoning_details"], details);
+    assert_eq!(item["odd"], serde_json::json!({"n": 1, "m": 2}));
+    assert_eq!(item["annotations"], serde_json::json!([{"u": 1}]));
+    let call = found.tool_calls().next().unwrap();
+    assert!(call.native.as_ref().unwrap().item.get().contains(r#""signature":"s""#));
+}
+
+#[tokio::test]
+async fn a_refusal_that_comes_in_pieces_is_whole() {
+    let found = answer(&[r#"{"refusal":"I can"}"#, r#"{"refusal":"not."}"#]).await;
+    let Part::Native(Native { item, .. }) = &found.messages[0].parts[0] else { panic!() };
+    assert!(item.get().contains(r#""refusal":"I cannot.""#), "{item:?}");
+}
+
+#[tokio::test]
+async fn thinking_that_comes_as_content_parts_is_kept_in_order() {
+    let found = answer(&[
+        r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#,
+        r#"{"content":"so"}"#,
+    ])
+    .await;
+    assert_eq!(found.text(), "so");
+    assert_eq!(found.messages[0].parts.len(), 2, "{:?}", found.messages[0]);
+}
+
+#[tokio::test]
+async fn the_usage_comes_last_and_by_itself_or_counts_as_it_goes() {
+    let found = streamed(concat!(
+        "data: {\"id\":\"c\",\"model\":\"\",\"choices\":[]}\n\n",
+        "data: {\"id\":\"c\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}],",
+        "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1}}\n\n",
+        "data: {\"id\":\"c\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},",
+        "\"finish_reason\":\"length\"}],\"usage\":null}\n\n",
+        "data: {\"id\":\"c\",\"model\":\"\",\"choices\":[],\"usage\":{\"prompt_tokens\":5,",
+        "\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":4},",
+        "\"completion_tokens_details\":{\"reasoning_tokens\":1}}}\n\n",
+        "data: [DONE]\n\n",
+    ))
+    .await;
+    let usage = found.finish.usage;
+    assert_eq!((usage.input_tokens, usage.cached_input_tokens), (5, 4));
+    assert_eq!((usage.output_tokens, usage.reasoning_tokens), (2, 1));
+    assert_eq!(found.finish.reason, Some(FinishReason::Length));
+    assert_eq!(found.finish.model.as_deref(), Some("m"));
+    assert_eq!(found.finish.metadata["id"], "c");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_stream_answers_whole() {
+    let body = "{\n \"choices\": [{\"index\": 0, \"finish_reason\": \"stop\",\r\n \"message\":\
+                {\"role\": \"assistant\", \"content\": \"hel\\nlo\"}}]\n}";
+    let server = Server::start([Reply::json(200, body)]).await;
+    let request = ChatRequest::user("hi").streamed();
+    let found = ask(&mut server.leaf(), request).await.unwrap();
+    assert_eq!(found.text(), "hel\nlo");
+    assert_eq!(found.finish.reason, Some(FinishReason::Stop));
+}

@@ -1,0 +1,83 @@
+//! A stand-in for a Chat Completions service: it asks for the first tool that it is offered, then
+//! repeats what the tool said. It streams its answers.
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+};
+use tower_chat::core::BoxError;
+
+/// Starts the server on a free port of this machine, and gives its base URL.
+pub(crate) async fn start() -> Result<String, BoxError> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    let url = format!("http://{}/v1", listener.local_addr()?);
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            if let Err(error) = answer(stream).await {
+                eprintln!("the scripted server could not answer: {error}");
+            }
+        }
+    });
+    Ok(url)
+}
+
+async fn answer(stream: TcpStream) -> Result<(), BoxError> {
+    let mut stream = BufReader::new(stream);
+    let request = read_body(&mut stream).await?;
+    let mut events = String::new();
+    for delta in deltas(&request) {
+        let event = json!({"choices": [{"index": 0, "delta": delta}]});
+        events += &format!("data: {event}\n\n");
+    }
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 10}});
+    events += &format!("data: {usage}\n\ndata: [DONE]\n\n");
+    let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream\r\n";
+    let length = format!("content-length: {}\r\n\r\n", events.len());
+    stream.write_all([head, &length, &events].concat().as_bytes()).await?;
+    Ok(stream.shutdown().await?)
+}
+
+/// The answer to a request, in the pieces in which it is streamed.
+fn deltas(request: &Value) -> Vec<Value> {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let messages = request.get("messages").and_then(Value::as_array);
+    let messages = messages.map(Vec::as_slice).unwrap_or_default();
+    let role = |message: &Value| text(message.get("role"));
+    let asked = messages.iter().filter(|message| role(message) == "user").count();
+    match messages.last() {
+        Some(last) if role(last) == "tool" => {
+            let said = text(last.get("content"));
+            let said = format!("{said} (You have asked {asked} times.)");
+            said.split_inclusive(' ').map(|word| json!({"content": word})).collect()
+        }
+        _ => {
+            let name = text(request.pointer("/tools/0/function/name"));
+            let function = json!({"name": name, "arguments": "{\"order\""});
+            let id = format!("call_{asked}");
+            vec![
+                json!({"tool_calls": [{"index": 0, "id": id, "type": "function",
+                    "function": function}]}),
+                json!({"tool_calls": [{"index": 0, "function": {"arguments": ": 7}"}}]}),
+            ]
+        }
+    }
+}
+
+async fn read_body(stream: &mut BufReader<TcpStream>) -> Result<Value, BoxError> {
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).await?;
+        let line = line.trim().to_ascii_lowercase();
+        if let Some(value) = line.strip_prefix("content-length:") {
+            length = value.trim().parse()?;
+        }
+        if line.is_empty() {
+            break;
+        }
+    }
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).await?;
+    Ok(serde_json::from_slice(&body)?)
+}
