@@ -70,9 +70,6 @@ impl FinishTimes {
             return self.alone().get(call_id?).copied().flatten();
         };
         let calls = self.calls.get(&message_id)?;
-        if let ([only], 1) = (calls.as_slice(), message.asked_calls().take(2).count()) {
-            return only.finished_at;
-        }
         let Some(call_id) = call_id else {
             return calls.iter().find(|known| known.index as usize == index)?.finished_at;
         };
