@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{Revision, ServiceIdChange, Write};
+use super::{Revision, ServiceIdChange, Write, sound::Soundness};
 use crate::Messages;
 
 /// A conversation without its messages.
@@ -43,6 +43,7 @@ pub struct History {
     pub messages: Messages,
     /// What readers found out about the messages, kept for the next reader.
     pub memo: HistoryMemo,
+    soundness: Soundness,
 }
 
 impl History {
@@ -53,7 +54,19 @@ impl History {
 
     /// A history with nothing known about it.
     pub fn new(head: Head, messages: Messages) -> Self {
-        Self { head, messages, memo: HistoryMemo::default() }
+        let is_beginning = messages.is_empty();
+        let soundness = if is_beginning { Soundness::default() } else { Soundness::unknown() };
+        Self { head, messages, memo: HistoryMemo::default(), soundness }
+    }
+
+    /// How many of the first messages are known to stand as every provider wants them: each call
+    /// has an id of its own and is answered once, in order, right after its message. A reader need
+    /// not look at them again to know.
+    ///
+    /// It is found out as writes are [applied](Self::apply), so a history that a store keeps in
+    /// memory knows it at no cost to its readers; one made of messages knows nothing.
+    pub fn sound_messages(&self) -> usize {
+        self.soundness.messages()
     }
 
     /// Adds the memo that belongs to the messages.
@@ -65,6 +78,7 @@ impl History {
 
     /// The history as it will be once a write is stored.
     pub fn apply(&mut self, write: &Write) {
+        write.messages().iter().for_each(|message| self.soundness.push(message));
         self.messages.extend(write.messages().iter().cloned());
         self.head.revision = write.result();
         match write.service_id() {

@@ -6,6 +6,7 @@ mod history;
 mod invocations;
 mod revision;
 mod slot;
+mod sound;
 mod ticket;
 mod tool_record;
 mod write;

@@ -139,7 +139,8 @@ impl Replay {
     }
 
     /// The replay of a stored history. Where the store keeps histories in memory, only the
-    /// messages since the last replay are looked at.
+    /// messages since the last replay are looked at, and at the first only those that are not
+    /// known to be sound.
     pub(crate) fn of_history(history: &History, dangling: DanglingCalls) -> Self {
         let strictness = Strictness::Repair(dangling);
         let known = history.memo.get::<Self>().filter(|known| {
@@ -148,11 +149,22 @@ impl Replay {
         let mut replay = match known {
             Some(known) if known.pushed == history.messages.len() => return (*known).clone(),
             Some(known) => (*known).clone(),
-            None => Self::with_strictness(strictness),
+            None => Self::after_sound(strictness, history),
         };
         replay.push_from(&history.messages, replay.pushed);
         history.memo.set(replay.clone());
         replay
+    }
+
+    /// The replay after the messages that are shown as they are.
+    fn after_sound(strictness: Strictness, history: &History) -> Self {
+        let sound = history.sound_messages();
+        Self {
+            closed: history.messages.take(sound),
+            pushed: sound,
+            position: sound,
+            ..Self::with_strictness(strictness)
+        }
     }
 
     fn with_strictness(strictness: Strictness) -> Self {

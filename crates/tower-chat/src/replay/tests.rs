@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    ApprovalRequest, Message, MessageId, Messages, Part, Reasoning, Role, RunId, ToolCall,
-    ToolResult,
+    ApprovalRequest, ConversationKey, Message, MessageId, Messages, Part, Reasoning, Role, RunId,
+    ToolCall, ToolResult, store::Write,
 };
 
 use super::*;
@@ -280,4 +280,48 @@ fn an_answer_that_says_nothing_is_left_out() {
     assert_eq!(shown(messages), "u:t a:c(1) T:r(1)");
     let ended = [calls(["1"]), Message::assistant(""), results(["2"])];
     assert_eq!(shown(ended), "", "it ends the round");
+}
+
+/// A history as a store in memory keeps it, written in a few pieces.
+fn kept_in_memory(messages: &Messages, seed: u64) -> History {
+    let mut history = History::empty();
+    let key = ConversationKey::new("alice", "support");
+    let run = RunId::from_bytes([7; 16]);
+    let mut numbers = generated::Numbers::of(seed);
+    while history.messages.len() < messages.len() {
+        let from = history.messages.len();
+        let count = 1 + numbers.below(5);
+        let id = MessageId { run, index: u32::try_from(from).unwrap() };
+        let piece = messages.iter().skip(from).take(count).cloned();
+        history.apply(&Write::new(key.clone(), id, history.head.revision, piece));
+    }
+    history
+}
+
+#[test]
+fn what_is_known_to_be_sound_is_shown_as_a_look_at_every_message_shows_it() {
+    let mut sound = 0;
+    for seed in 0..600 {
+        let generated = generated::history(seed);
+        let history = kept_in_memory(&generated, seed);
+        sound += history.sound_messages();
+        for dangling in [DanglingCalls::Drop, DanglingCalls::Interrupted, DanglingCalls::Fail] {
+            let known = Replay::of_history(&history, dangling);
+            let mut looked_at = Replay::new(dangling);
+            looked_at.push_from(&history.messages, 0);
+            assert_eq!(known.view(), looked_at.view(), "seed {seed}");
+            assert_eq!(known.check(), looked_at.check(), "seed {seed}");
+            assert_eq!(known.pending_approvals(), looked_at.pending_approvals(), "seed {seed}");
+        }
+    }
+    assert!(sound > 500, "{sound}");
+}
+
+#[test]
+fn a_sound_history_is_not_looked_at_again() {
+    let turn = || [Message::user("u"), calls(["1"]), results(["1"]), Message::assistant("done")];
+    let messages: Messages = (0..20).flat_map(|_| turn()).collect();
+    let history = kept_in_memory(&messages, 1);
+    assert_eq!(history.sound_messages(), messages.len());
+    assert_eq!(Replay::of_history(&history, DanglingCalls::Drop).view(), history.messages);
 }

@@ -1,0 +1,147 @@
+//! How much of a history stands as every provider wants it.
+
+use crate::{Message, Part, Role};
+
+/// Finds out, message by message, how long the beginning of a history is that needs no repair:
+/// every call has an id of its own and is answered once, in order, right after its message.
+///
+/// It errs on the safe side: a beginning that it does not count may be sound too.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Soundness {
+    messages: usize,
+    /// The ids of the open round's calls that are not answered yet, in order.
+    owed: Vec<String>,
+    /// How many messages the open round has so far.
+    open: usize,
+    has_ended: bool,
+}
+
+impl Soundness {
+    /// Of messages whose beginning nobody has looked at: none counts.
+    pub(super) fn unknown() -> Self {
+        Self { has_ended: true, ..Self::default() }
+    }
+
+    /// How many messages are sound.
+    pub(super) fn messages(&self) -> usize {
+        self.messages
+    }
+
+    /// Takes the next message.
+    pub(super) fn push(&mut self, message: &Message) {
+        if self.has_ended {
+            return;
+        }
+        let is_sound = match message.role {
+            Role::Tool => self.answers(message),
+            Role::Assistant => self.owed.is_empty() && self.asks_or_says(message),
+            Role::User | Role::System | Role::Developer => {
+                self.owed.is_empty() && message.parts.iter().all(is_plain)
+            }
+        };
+        if !is_sound {
+            self.has_ended = true;
+            self.owed = Vec::new();
+            return;
+        }
+        self.open += 1;
+        if self.owed.is_empty() {
+            self.messages += std::mem::take(&mut self.open);
+        }
+    }
+
+    fn asks_or_says(&mut self, message: &Message) -> bool {
+        let mut says = false;
+        for part in &message.parts {
+            match part {
+                Part::ToolCall(call) if call.provider_executed => return false,
+                Part::ToolCall(call) => {
+                    let id = call.id.as_deref().unwrap_or_default();
+                    if id.is_empty() || self.owed.iter().any(|owed| owed == id) {
+                        return false;
+                    }
+                    self.owed.push(id.to_owned());
+                }
+                Part::Text(text) => says |= !text.text.is_empty(),
+                part if !is_plain(part) => return false,
+                _ => {}
+            }
+        }
+        says || !self.owed.is_empty()
+    }
+
+    fn answers(&mut self, message: &Message) -> bool {
+        let mut answered = 0;
+        for part in &message.parts {
+            let Part::ToolResult(result) = part else { return false };
+            if result.call_id.is_none() || self.owed.get(answered) != result.call_id.as_ref() {
+                return false;
+            }
+            answered += 1;
+        }
+        self.owed.drain(..answered);
+        answered > 0
+    }
+}
+
+/// Whether a part is shown as it is wherever it stands.
+fn is_plain(part: &Part) -> bool {
+    match part {
+        Part::Text(_) | Part::Reasoning(_) | Part::Media(_) | Part::Error(_) | Part::Native(_) => {
+            true
+        }
+        Part::ToolCall(_)
+        | Part::ToolResult(_)
+        | Part::ApprovalRequest(_)
+        | Part::ApprovalResponse(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ToolCall, ToolResult};
+
+    fn sound(messages: impl IntoIterator<Item = Message>) -> usize {
+        let mut soundness = Soundness::default();
+        messages.into_iter().for_each(|message| soundness.push(&message));
+        soundness.messages()
+    }
+
+    fn calls(ids: &[&str]) -> Message {
+        Message::tool_calls(ids.iter().map(|id| ToolCall::new(*id, "look", "{}")))
+    }
+
+    fn results(ids: &[&str]) -> Message {
+        Message::tool_results(ids.iter().map(|id| ToolResult::new(*id, "found")))
+    }
+
+    #[test]
+    fn whole_rounds_are_sound_and_an_open_one_is_not_yet() {
+        let turn = || [Message::user("u"), calls(&["1", "2"]), results(&["1", "2"])];
+        assert_eq!(sound(turn()), 3);
+        assert_eq!(sound([calls(&["1", "2"]), results(&["1"]), results(&["2"])]), 3);
+        assert_eq!(sound([Message::user("u"), calls(&["1", "2"]), results(&["1"])]), 1);
+        assert_eq!(sound([Message::assistant("a"), Message::assistant("b")]), 2);
+    }
+
+    #[test]
+    fn what_replay_would_change_ends_what_is_sound() {
+        let said = Message::assistant("");
+        let mut text = calls(&["1"]);
+        text.parts.push(Part::ToolResult(ToolResult::new("1", "x")));
+        for (messages, expected) in [
+            (vec![Message::user("u"), results(&["1"]), Message::user("u")], 1),
+            (vec![calls(&["1"]), Message::user("u"), Message::user("v")], 0),
+            (vec![calls(&["1", "2"]), results(&["2", "1"]), Message::user("u")], 0),
+            (vec![calls(&["1"]), results(&["1", "1"])], 0),
+            (vec![calls(&["1"]), results(&["1"]), results(&["1"])], 2),
+            (vec![calls(&["1", "1"]), results(&["1", "1"])], 0),
+            (vec![calls(&[""]), results(&[""])], 0),
+            (vec![Message::user("u"), said, Message::user("u")], 1),
+            (vec![text], 0),
+        ] {
+            assert_eq!(sound(messages.clone()), expected, "{messages:?}");
+        }
+    }
+}
