@@ -253,8 +253,6 @@ impl Player {
             .call_budget(None);
         let policy = PersistencePolicy::default().on_store_failure(StoreFailure::FailCall);
         ChatPipeline::builder(RecordedLeaf(script.clone()))
-            // A recording is compared with as it is, whether or not a provider would take it.
-            .validate_transcripts(false)
             .tool_loop(tool_loop)
             .history(self.store.clone())
             .persistence(self.mode)
