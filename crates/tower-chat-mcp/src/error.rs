@@ -1,0 +1,112 @@
+//! What can go wrong between the loop and a server.
+
+use std::time::Duration;
+
+use rmcp::{ErrorData, ServiceError};
+use tower_chat::tool::DuplicateTool;
+
+/// A server's tools could not be listed, or one of them gave no answer.
+///
+/// A tool returns it as a boxed error; in a
+/// [`ToolFailure`](tower_chat::tool_loop::ToolFailure) it is the source.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum McpError {
+    /// The server did not say which tools it has.
+    #[error("the tools of the MCP server could not be listed: is it connected, and has it tools?")]
+    NotListed {
+        /// Why.
+        source: ServiceError,
+    },
+    /// The list of tools goes round in a circle.
+    #[error(
+        "the MCP server names page {cursor:?} of its tools again after it was read: \
+         its list would never end"
+    )]
+    EndlessList {
+        /// The cursor that came twice.
+        cursor: String,
+    },
+    /// Two tools have the same name.
+    #[error("the tools of the MCP server do not fit into the set: give them a prefix")]
+    Duplicate(#[from] DuplicateTool),
+    /// The server did not take the call, or broke while it worked on it.
+    #[error("the MCP server refused the call of tool {tool:?}")]
+    Refused {
+        /// The tool, by the server's name.
+        tool: String,
+        /// The JSON-RPC error.
+        source: ErrorData,
+    },
+    /// The connection ended before the answer came.
+    #[error(
+        "the connection to the MCP server ended before tool {tool:?} answered, which may or may \
+         not have run: connect again and list the tools anew"
+    )]
+    Closed {
+        /// The tool, by the server's name.
+        tool: String,
+        /// How.
+        source: ServiceError,
+    },
+    /// No answer came in time. The server was told to stop.
+    #[error("tool {tool:?} of the MCP server did not answer within {limit:?}")]
+    TimedOut {
+        /// The tool, by the server's name.
+        tool: String,
+        /// The limit.
+        limit: Duration,
+    },
+    /// The server answered with something other than a result.
+    #[error(
+        "tool {tool:?} of the MCP server answered with {what}, which this adapter does not support"
+    )]
+    Unsupported {
+        /// The tool, by the server's name.
+        tool: String,
+        /// What it was.
+        what: &'static str,
+    },
+    /// Something else went wrong below.
+    #[error("tool {tool:?} of the MCP server could not be called")]
+    NotCalled {
+        /// The tool, by the server's name.
+        tool: String,
+        /// What.
+        source: ServiceError,
+    },
+}
+
+impl McpError {
+    /// Whether the same call may succeed if it is made again, over the same connection. It does
+    /// not say that this is safe: the tool may have run.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::NotListed { source } => !is_closed(source),
+            Self::Refused { source, .. } => source.code == rmcp::model::ErrorCode::INTERNAL_ERROR,
+            Self::TimedOut { .. } => true,
+            Self::EndlessList { .. }
+            | Self::Duplicate(_)
+            | Self::Closed { .. }
+            | Self::Unsupported { .. }
+            | Self::NotCalled { .. } => false,
+        }
+    }
+
+    pub(crate) fn of_call(tool: String, error: ServiceError) -> Self {
+        match error {
+            ServiceError::McpError(source) => Self::Refused { tool, source },
+            source if is_closed(&source) => Self::Closed { tool, source },
+            source => Self::NotCalled { tool, source },
+        }
+    }
+}
+
+fn is_closed(error: &ServiceError) -> bool {
+    matches!(
+        error,
+        ServiceError::TransportClosed
+            | ServiceError::TransportSend(_)
+            | ServiceError::Cancelled { .. }
+    )
+}

@@ -1,0 +1,58 @@
+//! The tools of an MCP server, as tools of a `tower-chat` tool loop.
+//!
+//! [`rmcp`] makes the connection: to a child process, over HTTP, or to anything else it has a
+//! transport for. [`McpTools`] asks the server for its tools and gives them to the loop.
+//!
+//! ```no_run
+//! use rmcp::{ServiceExt, transport::TokioChildProcess};
+//! use tower_chat::{ToolLoop, Tools};
+//! use tower_chat_mcp::McpTools;
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//!
+//! let server = TokioChildProcess::new(tokio::process::Command::new("weather-server"))?;
+//! let client = ().serve(server).await?;
+//! let weather = McpTools::new(&client)
+//!     .with_prefix("weather_")
+//!     .needs_approval(|tool| !tool.hints().read_only);
+//! let tools = weather.add_to(Tools::new()).await?;
+//! let tool_loop = ToolLoop::new(tools);
+//! # Ok::<(), tower_chat::core::BoxError>(())
+//! # }).unwrap();
+//! ```
+//!
+//! The connection ends when its `RunningService`, `client` above, is dropped: keep it as long as the tools are
+//! used. Each call after its end fails with [`McpError::Closed`].
+//!
+//! # What becomes of a call
+//!
+//! | what happens | what the model is shown | status in the record |
+//! |---|---|---|
+//! | the server answers | its content | `ok` |
+//! | it answers with `isError` | its content, as an error | `error` |
+//! | the arguments are not a JSON object | that they are not; the server is not asked | `rejected_arguments` |
+//! | the server refuses the call, the connection ends, no answer comes in time | that the tool failed; the loop's `include_error_details` adds why | `error`, with [`McpError`] |
+//! | the run is cancelled | - | as for every tool; the server is sent `notifications/cancelled` |
+//!
+//! Of the answer, texts and the texts of embedded resources become [`Text`], images, sounds and
+//! embedded files of a known media type [`Media`], everything else is shown as its JSON. The
+//! structured content is added as JSON, unless one of the texts says the same.
+//!
+//! # When the server changes its tools
+//!
+//! A listing is what the server had when it was asked. The running set changes where you say so:
+//! keep the set in a [`SharedTools`], and on `notifications/tools/list_changed`, which `rmcp` hands
+//! to your `ClientHandler`, list anew and [`set`](tower_chat::tool::SharedTools::set) it. Runs see it from their next
+//! service call on. Each change of the tools makes providers' prompt caches start anew.
+//!
+//! [`Text`]: tower_chat::core::Text
+//! [`Media`]: tower_chat::core::Media
+//! [`SharedTools`]: tower_chat::tool::SharedTools
+
+mod content;
+mod error;
+mod hints;
+mod listing;
+mod name;
+mod tool;
+
+pub use self::{error::McpError, hints::ToolHints, listing::McpTools, tool::McpTool};

@@ -1,0 +1,107 @@
+//! Asking a server for its tools.
+
+use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
+
+use rmcp::{Peer, RoleClient, model::PaginatedRequestParams};
+use tower_chat::Tools;
+
+use crate::{McpError, McpTool};
+
+type Chooser = Arc<dyn Fn(&McpTool) -> bool + Send + Sync>;
+
+/// The tools of one MCP server, and how they are taken over.
+///
+/// See the [crate](crate) for an example.
+#[derive(Clone)]
+pub struct McpTools {
+    server: Peer<RoleClient>,
+    prefix: String,
+    needs_approval: Option<Chooser>,
+    time_limit: Option<Duration>,
+}
+
+impl McpTools {
+    /// The tools of the server at the other end of a connection.
+    pub fn new(server: &Peer<RoleClient>) -> Self {
+        let server = server.clone();
+        Self { server, prefix: String::new(), needs_approval: None, time_limit: None }
+    }
+
+    /// Puts this before the names by which the model knows the tools, so that those of several
+    /// servers do not clash.
+    #[must_use]
+    pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
+        self.prefix = prefix.into();
+        self
+    }
+
+    /// Makes the calls of the tools for which this says `true` wait for somebody's consent. By
+    /// default none do.
+    #[must_use]
+    pub fn needs_approval(
+        mut self,
+        choose: impl Fn(&McpTool) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.needs_approval = Some(Arc::new(choose));
+        self
+    }
+
+    /// How long a call may take; then the server is told to stop, and the call fails with
+    /// [`McpError::TimedOut`]. By default there is no limit but that of the whole run. Progress
+    /// that a server reports does not extend it.
+    #[must_use]
+    pub fn with_time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = Some(limit);
+        self
+    }
+
+    /// The tools that the server has now, all pages of its list, in its order.
+    ///
+    /// # Errors
+    ///
+    /// If the server does not answer, or its list never ends.
+    pub async fn list(&self) -> Result<Vec<McpTool>, McpError> {
+        let mut tools = Vec::new();
+        let mut seen = HashSet::new();
+        let mut cursor = None;
+        loop {
+            let params = PaginatedRequestParams::default().with_cursor(cursor);
+            let page = self.server.list_tools(Some(params)).await;
+            let page = page.map_err(|source| McpError::NotListed { source })?;
+            tools.extend(page.tools.into_iter().map(|tool| self.take(tool)));
+            let Some(next) = page.next_cursor else { return Ok(tools) };
+            if !seen.insert(next.clone()) {
+                return Err(McpError::EndlessList { cursor: next });
+            }
+            cursor = Some(next);
+        }
+    }
+
+    /// A set with the tools that the server has now added at its end.
+    ///
+    /// # Errors
+    ///
+    /// As for [`list`](Self::list), or [`McpError::Duplicate`], if the set has one of a tool's name
+    /// already.
+    pub async fn add_to(&self, tools: Tools) -> Result<Tools, McpError> {
+        let listed = self.list().await?;
+        Ok(listed.into_iter().try_fold(tools, Tools::try_with)?)
+    }
+
+    fn take(&self, tool: rmcp::model::Tool) -> McpTool {
+        let tool = McpTool::new(self.server.clone(), tool, &self.prefix, self.time_limit);
+        match &self.needs_approval {
+            Some(choose) if choose(&tool) => tool.needing_approval(),
+            _ => tool,
+        }
+    }
+}
+
+impl fmt::Debug for McpTools {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpTools")
+            .field("prefix", &self.prefix)
+            .field("time_limit", &self.time_limit)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,104 @@
+//! One tool of a server.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use rmcp::{
+    Peer, RoleClient,
+    model::{CallToolRequestParams, CallToolResponse, JsonObject},
+};
+use serde_json::Value;
+use tower_chat::{
+    Tool, ToolContext, ToolOutput,
+    core::{BoxError, ToolDefinition},
+};
+
+use crate::{McpError, ToolHints, content, name};
+
+/// One tool of an MCP server.
+///
+/// Dropping the future of a call tells the server to stop, by `notifications/cancelled`.
+#[derive(Clone)]
+pub struct McpTool {
+    definition: ToolDefinition,
+    listed: Arc<rmcp::model::Tool>,
+    server: Peer<RoleClient>,
+    time_limit: Option<Duration>,
+}
+
+impl McpTool {
+    pub(crate) fn new(
+        server: Peer<RoleClient>,
+        listed: rmcp::model::Tool,
+        prefix: &str,
+        time_limit: Option<Duration>,
+    ) -> Self {
+        let title = listed.title.as_deref();
+        let description = listed.description.as_deref().or(title).unwrap_or_default();
+        let parameters = Value::Object((*listed.input_schema).clone());
+        let name = name::for_model(prefix, &listed.name);
+        let definition = ToolDefinition::new(name, description, parameters);
+        Self { definition, listed: Arc::new(listed), server, time_limit }
+    }
+
+    pub(crate) fn needing_approval(mut self) -> Self {
+        self.definition.needs_approval = true;
+        self
+    }
+
+    /// The tool as the server listed it, with its own name.
+    pub fn listed(&self) -> &rmcp::model::Tool {
+        &self.listed
+    }
+
+    /// What the server says about its effects.
+    pub fn hints(&self) -> ToolHints {
+        self.listed.annotations.as_ref().map(ToolHints::of).unwrap_or_default()
+    }
+
+    async fn answer(&self, arguments: JsonObject) -> Result<ToolOutput, McpError> {
+        let tool = self.listed.name.to_string();
+        let params = CallToolRequestParams::new(self.listed.name.clone()).with_arguments(arguments);
+        let answer = self.server.call_tool_once(params);
+        let answer = match self.time_limit {
+            None => answer.await,
+            Some(limit) => match tokio::time::timeout(limit, answer).await {
+                Ok(answer) => answer,
+                Err(_) => return Err(McpError::TimedOut { tool, limit }),
+            },
+        };
+        match answer {
+            Ok(CallToolResponse::Complete(result)) => Ok(content::output(result)),
+            Ok(CallToolResponse::InputRequired(_)) => {
+                Err(McpError::Unsupported { tool, what: "a question to the user" })
+            }
+            Ok(_) => Err(McpError::Unsupported { tool, what: "a task to be asked for later" }),
+            Err(error) => Err(McpError::of_call(tool, error)),
+        }
+    }
+}
+
+#[async_trait]
+impl Tool for McpTool {
+    fn definition(&self) -> &ToolDefinition {
+        &self.definition
+    }
+
+    async fn call(&self, context: ToolContext) -> Result<ToolOutput, BoxError> {
+        match context.parse_arguments::<JsonObject>() {
+            Ok(arguments) => Ok(self.answer(arguments).await?),
+            Err(error) => Ok(ToolOutput::rejected_arguments(format!(
+                "The arguments must be a JSON object: {error}."
+            ))),
+        }
+    }
+}
+
+impl fmt::Debug for McpTool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("McpTool")
+            .field("definition", &self.definition)
+            .field("server_name", &self.listed.name)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,79 @@
+//! Calls that are answered, in the history and in the record.
+
+use tower_chat::core::{Media, MediaSource, Part, Role, ToolStatus};
+
+use super::*;
+
+#[tokio::test]
+async fn the_servers_answers_are_in_the_history_and_in_the_record() {
+    for mode in BOTH_MODES {
+        let client = connect(&[]).await;
+        let script = vec![
+            calls([
+                ("town_weather", r#"{"city": "Paris"}"#),
+                ("town_fail", ""),
+                ("town_picture_of", "{}"),
+            ]),
+            Step::text("It rains."),
+        ];
+        let tools = McpTools::new(&client).with_prefix("town.");
+        let agent = Agent::new(&tools, mode, script).await;
+        assert_eq!(agent.ask("Which weather?").await.unwrap().text(), "It rains.");
+
+        let stored = agent.stored().await;
+        let roles: Vec<Role> = stored.iter().map(|message| message.role).collect();
+        assert_eq!(roles, [Role::User, Role::Assistant, Role::Tool, Role::Assistant], "{mode:?}");
+        let results: Vec<_> = stored[2].results().collect();
+        let rain = [Part::text("Rain in Paris."), Part::text(r#"{"degrees":7}"#)];
+        assert_eq!((results[0].content.as_slice(), results[0].is_error), (&rain[..], false));
+        assert_eq!(results[1].content, [Part::text("There is no such city.")]);
+        assert!(results[1].is_error);
+        let picture = Media::new("image/png", MediaSource::Base64("aGk=".to_owned()));
+        assert_eq!(results[2].content, [Part::Media(picture)]);
+
+        let record = agent.record().await;
+        let rows: Vec<_> =
+            record.iter().map(|call| (call.name.as_str(), call.status, call.sequence)).collect();
+        let expected = [
+            ("town_weather", ToolStatus::Ok, 2),
+            ("town_fail", ToolStatus::Error, 2),
+            ("town_picture_of", ToolStatus::Ok, 2),
+        ];
+        assert_eq!(rows, expected, "{mode:?}");
+        assert_eq!(record[0].arguments, r#"{"city": "Paris"}"#);
+        assert_eq!(record[0].result.as_ref(), Some(results[0]));
+        assert_eq!(record[1].error.as_deref(), Some("There is no such city."));
+
+        let shown = &agent.leaf.requests()[1];
+        let last = shown.messages.last().unwrap();
+        assert_eq!(last.results().collect::<Vec<_>>(), results);
+        assert_eq!(shown.options.tools.len(), 7);
+    }
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_object_do_not_reach_the_server() {
+    for arguments in ["[1]", "null", r#"{"city": "Pa"#] {
+        let client = connect(&[]).await;
+        let script = vec![calls([("exit", arguments)]), calls([("weather", "")]), Step::text("ok")];
+        let agent = Agent::new(&McpTools::new(&client), BOTH_MODES[1], script).await;
+        assert_eq!(agent.ask("hi").await.unwrap().text(), "ok");
+        let record = agent.record().await;
+        let statuses: Vec<_> = record.iter().map(|call| call.status).collect();
+        assert_eq!(statuses, [ToolStatus::RejectedArguments, ToolStatus::Ok], "{arguments}");
+        let told = record[0].result.as_ref().unwrap();
+        assert!(told.is_error && told.text().contains("must be a JSON object"), "{told:?}");
+        assert_eq!(record[0].arguments, arguments);
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_nobody_has_is_not_asked_for() {
+    let client = connect(&[]).await;
+    let script = vec![calls([("nobody", "{}"), ("weather", "{}")]), Step::text("ok")];
+    let agent = Agent::new(&McpTools::new(&client), BOTH_MODES[0], script).await;
+    agent.ask("hi").await.unwrap();
+    let record = agent.record().await;
+    let statuses: Vec<_> = record.iter().map(|call| call.status).collect();
+    assert_eq!(statuses, [ToolStatus::UnknownTool, ToolStatus::Ok]);
+}

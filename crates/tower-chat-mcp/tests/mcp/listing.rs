@@ -1,0 +1,63 @@
+//! What a server says of its tools.
+
+use tower_chat::Tool;
+use tower_chat_mcp::McpError;
+
+use super::*;
+
+#[tokio::test]
+async fn every_page_is_read_in_order() {
+    let client = connect(&[]).await;
+    let listed = McpTools::new(&client).list().await.unwrap();
+    let names: Vec<&str> = listed.iter().map(|tool| tool.definition().name.as_str()).collect();
+    let expected = ["weather", "fail", "refuse", "wait", "cancellation", "exit", "picture_of"];
+    assert_eq!(names, expected);
+    assert_eq!(listed[6].listed().name, "picture.of");
+    let weather = listed[0].definition();
+    assert_eq!(weather.description, "The weather in a city.");
+    let schema = serde_json::json!({"type": "object", "properties": {"city": {"type": "string"}}});
+    assert_eq!(weather.parameters, schema);
+}
+
+#[tokio::test]
+async fn a_list_that_never_ends_is_refused() {
+    let client = connect(&["circle"]).await;
+    let error = McpTools::new(&client).list().await.unwrap_err();
+    assert!(matches!(&error, McpError::EndlessList { cursor } if cursor == "0"), "{error}");
+    assert!(!error.is_retryable());
+}
+
+#[tokio::test]
+async fn a_prefix_keeps_two_servers_apart() {
+    let (one, two) = (connect(&[]).await, connect(&[]).await);
+    let tools = McpTools::new(&one).add_to(Tools::new()).await.unwrap();
+    let clash = McpTools::new(&two).add_to(tools.clone()).await.unwrap_err();
+    assert!(matches!(&clash, McpError::Duplicate(tool) if tool.name == "weather"), "{clash}");
+    let both = McpTools::new(&two).with_prefix("two.").add_to(tools).await.unwrap();
+    assert_eq!(both.len(), 14);
+    assert!(both.tool("two_weather").is_some() && both.tool("two_picture_of").is_some());
+}
+
+#[tokio::test]
+async fn approval_is_chosen_by_what_the_server_says_of_the_effects() {
+    let client = connect(&[]).await;
+    let tools = McpTools::new(&client).needs_approval(|tool| !tool.hints().idempotent);
+    let listed = tools.list().await.unwrap();
+    let asking: Vec<&str> = listed
+        .iter()
+        .map(Tool::definition)
+        .filter(|definition| definition.needs_approval)
+        .map(|definition| definition.name.as_str())
+        .collect();
+    assert_eq!(asking, ["refuse", "exit"]);
+}
+
+#[tokio::test]
+async fn a_server_that_has_gone_cannot_be_listed() {
+    let mut client = connect(&[]).await;
+    let tools = McpTools::new(&client);
+    client.close().await.unwrap();
+    let error = tools.list().await.unwrap_err();
+    assert!(matches!(error, McpError::NotListed { .. }), "{error}");
+    assert!(!error.is_retryable());
+}

@@ -1,0 +1,89 @@
+//! The tools of a real MCP server, a child process, in a whole pipeline.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![allow(unreachable_pub, reason = "nothing outside uses these tests")]
+
+mod calls;
+mod example;
+mod faults;
+mod listing;
+
+use std::{path::PathBuf, sync::Arc};
+
+use rmcp::{RoleClient, ServiceExt, service::RunningService, transport::TokioChildProcess};
+use tower::{Service, ServiceExt as _};
+use tower_chat::{
+    ChatPipeline, PersistenceMode, ToolLoop, Tools,
+    core::{
+        Answer, BoxError, ChatRequest, ConversationKey, MemoryStore, Message, ToolCall,
+        ToolInvocation,
+        store::{HistoryStore, InvocationQuery},
+    },
+};
+use tower_chat_mcp::McpTools;
+use tower_chat_testkit::{ScriptedLeaf, Step};
+
+const BOTH_MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
+
+/// Built beside these tests: cargo builds a package's examples before it runs the tests.
+fn built(name: &str) -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    let folder = test.ancestors().nth(2).unwrap().join("examples");
+    folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+}
+
+/// A connection to a server of its own, which ends with it.
+async fn connect(arguments: &[&str]) -> RunningService<RoleClient, ()> {
+    let mut command = tokio::process::Command::new(built("mcp_test_server"));
+    command.args(arguments);
+    ().serve(TokioChildProcess::new(command).unwrap()).await.unwrap()
+}
+
+fn key() -> ConversationKey {
+    ConversationKey::new("alice", "support")
+}
+
+/// A step that calls tools: `(name, arguments)` each.
+fn calls<const N: usize>(calls: [(&str, &str); N]) -> Step {
+    let mut id = 0;
+    Step::message(Message::tool_calls(calls.map(|(name, arguments)| {
+        id += 1;
+        ToolCall::new(format!("c{id}"), name, arguments)
+    })))
+}
+
+/// An agent with the tools of a server.
+struct Agent {
+    store: MemoryStore,
+    leaf: ScriptedLeaf,
+    client: ChatPipeline,
+}
+
+impl Agent {
+    async fn new(tools: &McpTools, mode: PersistenceMode, script: Vec<Step>) -> Self {
+        let tools = tools.add_to(Tools::new()).await.unwrap();
+        let (store, leaf) = (MemoryStore::new(), ScriptedLeaf::new(script));
+        let client = ChatPipeline::builder(leaf.clone())
+            .tool_loop(ToolLoop::new(tools).include_error_details(true))
+            .history(store.clone())
+            .persistence(mode)
+            .build()
+            .unwrap();
+        Self { store, leaf, client }
+    }
+
+    async fn ask(&self, text: &str) -> Result<Answer, BoxError> {
+        let request = ChatRequest::user(text).in_conversation(key());
+        self.client.clone().ready().await?.call(request).await?.collect().await
+    }
+
+    async fn stored(&self) -> Vec<Arc<Message>> {
+        self.store.load(&key()).await.unwrap().messages.iter().cloned().collect()
+    }
+
+    async fn record(&self) -> Vec<ToolInvocation> {
+        let invocations = self.store.invocations(&InvocationQuery::of(&key())).await.unwrap();
+        assert_eq!(invocations.unreadable, []);
+        invocations.found.into_iter().map(|(_, invocation)| invocation).collect()
+    }
+}
