@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, RawJson, ToolChoice, ToolDefinition};
-use tower_chat_wire::openai_chat::{Audience, render_messages};
+use tower_chat_wire::openai_chat::{Audience, render_messages, with_nine_character_ids};
 
 use crate::merge::{Object, raw, to_value};
 
@@ -12,6 +12,8 @@ pub(crate) struct Defaults {
     pub(crate) model: Option<String>,
     /// The field that limits the answer's tokens.
     pub(crate) token_limit: &'static str,
+    /// The service takes only ids of nine letters and digits.
+    pub(crate) nine_character_ids: bool,
 }
 
 /// The body of the request for an answer.
@@ -38,15 +40,18 @@ pub(crate) fn render(request: &ChatRequest, defaults: &Defaults) -> Object {
         body.remove("stream");
         body.remove("stream_options");
     }
-    body.insert("messages".to_owned(), raw(&messages(request)));
+    body.insert("messages".to_owned(), raw(&messages(request, defaults)));
     body
 }
 
-fn messages(request: &ChatRequest) -> Vec<RawJson> {
+fn messages(request: &ChatRequest, defaults: &Defaults) -> Vec<RawJson> {
     let instructions = request.options.instructions.as_ref();
     let instructions = instructions.map(|text| raw(&json!({"role": "system", "content": text})));
     let messages = request.messages.iter().map(|message| &**message);
-    let messages = render_messages(messages, Audience::Model);
+    let mut messages = render_messages(messages, Audience::Model);
+    if defaults.nine_character_ids {
+        messages = with_nine_character_ids(messages);
+    }
     instructions.into_iter().chain(messages.iter().map(without_empty_fields)).collect()
 }
 

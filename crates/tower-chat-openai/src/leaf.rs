@@ -55,7 +55,8 @@ impl OpenAiChat {
     /// OpenRouter and others.
     ///
     /// `base_url` is what comes before `/chat/completions`, such as `http://localhost:11434/v1`;
-    /// without a key no `authorization` header is sent.
+    /// without a key no `authorization` header is sent. To `mistral.ai` the ids of calls are sent as
+    /// [`with_nine_character_ids`](Self::with_nine_character_ids) says.
     ///
     /// # Errors
     ///
@@ -66,7 +67,8 @@ impl OpenAiChat {
             .with_api_key(header_text(key.unwrap_or_default())?)
             .with_org_id("")
             .with_project_id("");
-        Self::with_config(Arc::new(config), key.is_some())
+        let leaf = Self::with_config(Arc::new(config), key.is_some())?;
+        Ok(if is_mistral(base_url) { leaf.with_nine_character_ids() } else { leaf })
     }
 
     /// A leaf for a deployment of Azure OpenAI; `endpoint` is `https://<resource>.openai.azure.com`.
@@ -104,6 +106,14 @@ impl OpenAiChat {
         self
     }
 
+    /// Sends the ids of calls as nine letters and digits, for Mistral's models, which refuse others
+    /// as soon as they come in a history that was begun elsewhere. Nothing that is stored changes.
+    #[must_use]
+    pub fn with_nine_character_ids(mut self) -> Self {
+        self.defaults.nine_character_ids = true;
+        self
+    }
+
     /// Sends a header with every request, in place of one of the same name.
     ///
     /// # Errors
@@ -123,7 +133,8 @@ impl OpenAiChat {
         let http = reqwest::Client::builder()
             .build()
             .map_err(|error| configuration("the TLS settings of this system", error))?;
-        let defaults = Defaults { model: None, token_limit: "max_tokens" };
+        let defaults =
+            Defaults { model: None, token_limit: "max_tokens", nine_character_ids: false };
         Ok(Self { config, http, has_key, headers: HeaderMap::new(), defaults })
     }
 
@@ -181,6 +192,11 @@ fn body(request: &ChatRequest, defaults: &Defaults) -> Result<Object, OpenAiErro
     Ok(body::render(request, defaults))
 }
 
+fn is_mistral(base_url: &str) -> bool {
+    let host = reqwest::Url::parse(base_url).ok().and_then(|url| url.host_str().map(str::to_owned));
+    host.is_some_and(|host| host == "mistral.ai" || host.ends_with(".mistral.ai"))
+}
+
 /// The text, if it can stand in a header; async-openai would panic otherwise.
 fn header_text(key: &str) -> Result<&str, OpenAiError> {
     HeaderValue::from_str(key).map_err(|error| configuration("the key", error))?;
@@ -192,4 +208,21 @@ fn configuration(
     source: impl std::error::Error + Send + Sync + 'static,
 ) -> OpenAiError {
     OpenAiError::Configuration { what, source: Some(source.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistral_is_known_by_its_host() {
+        for url in ["https://api.mistral.ai/v1", "https://codestral.mistral.ai/v1/"] {
+            assert!(is_mistral(url), "{url}");
+        }
+        for url in ["https://api.openai.com/v1", "http://127.0.0.1:1/mistral.ai", "mistral.ai"] {
+            assert!(!is_mistral(url), "{url}");
+        }
+        let leaf = OpenAiChat::compatible("https://api.mistral.ai/v1", None);
+        assert!(leaf.is_ok_and(|leaf| leaf.defaults.nine_character_ids));
+    }
 }

@@ -1,7 +1,9 @@
 //! What is sent.
 
 use serde_json::{Value, json};
-use tower_chat_core::{ChatOptions, ChatRequest, Message, ToolChoice, ToolDefinition};
+use tower_chat_core::{
+    ChatOptions, ChatRequest, Message, ToolCall, ToolChoice, ToolDefinition, ToolResult,
+};
 use tower_chat_openai::OpenAiChat;
 
 use crate::server::{Received, Reply, Server, ask};
@@ -129,4 +131,22 @@ async fn azure_is_addressed_by_its_deployment() {
     assert!(received.head.contains("api-key: azure-key\r\n"), "{}", received.head);
     assert_eq!(received.body["max_completion_tokens"], json!(7));
     assert_eq!(received.body.get("model"), None::<&Value>);
+}
+
+#[tokio::test]
+async fn ids_from_elsewhere_are_made_nine_characters_long_where_a_service_wants_that() {
+    let history = || {
+        ChatRequest::new([
+            Message::user("hi"),
+            Message::tool_calls([ToolCall::new("call_elsewhere", "f", "{}")]),
+            Message::tool_results([ToolResult::new("call_elsewhere", "done")]),
+        ])
+    };
+    let received = sent(compatible, history()).await;
+    assert_eq!(received.body["messages"][2]["tool_call_id"], "call_elsewhere");
+    let received = sent(|url| compatible(url).with_nine_character_ids(), history()).await;
+    let messages = &received.body["messages"];
+    let id = messages[2]["tool_call_id"].as_str().unwrap();
+    assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+    assert_eq!(messages[1]["tool_calls"][0]["id"], id);
 }

@@ -22,7 +22,8 @@
 //! with several results becomes several; results in a user message come before its text; media
 //! become `image_url`, `input_audio` or `file` parts. Left out are reasoning, approvals, errors,
 //! calls that a provider ran itself and their results, and the native items of other wires; a
-//! message of which nothing is left disappears.
+//! message of which nothing is left disappears. [`with_nine_character_ids`] makes the ids ones that
+//! Mistral takes.
 //!
 //! ```
 //! use tower_chat_wire::openai_chat::{Audience, parse_message, render_message};
@@ -43,9 +44,13 @@ mod call;
 mod content;
 mod media;
 mod message;
+mod nine_characters;
 mod result;
 
-pub use self::message::{parse_message, parse_messages, render_message, render_messages};
+pub use self::{
+    message::{parse_message, parse_messages, render_message, render_messages},
+    nine_characters::with_nine_character_ids,
+};
 
 /// The name of this wire in [`Native`](tower_chat_core::Native) items.
 pub const WIRE: &str = "openai-chat";

@@ -1,0 +1,160 @@
+//! Ids of calls in the form that Mistral takes.
+
+use std::collections::{HashMap, HashSet};
+
+use tower_chat_core::RawJson;
+
+use crate::fields::{Fields, raw};
+
+const LENGTH: usize = 9;
+const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+
+/// Changes the ids of calls, and those by which results name them, to nine ASCII letters and
+/// digits, which Mistral demands: "Tool call id was … but must be a-z, A-Z, 0-9, with a length of
+/// 9" (its server's 400, recorded in <https://github.com/langchain-ai/langchain/pull/24668>).
+///
+/// An id that is like that stays. Any other becomes one that depends on it alone, so that every
+/// request shows the same; where two become the same, the later call gets another. A call without
+/// an id stays without.
+///
+/// ```
+/// use tower_chat_core::{Message, ToolCall, ToolResult};
+/// use tower_chat_wire::openai_chat::{Audience, render_messages, with_nine_character_ids};
+/// let history = [
+///     Message::tool_calls([ToolCall::new("toolu_01A09q90qw90lq917835lq9", "look", "{}")]),
+///     Message::tool_results([ToolResult::new("toolu_01A09q90qw90lq917835lq9", "12 degrees")]),
+/// ];
+/// let sent = with_nine_character_ids(render_messages(&history, Audience::Model));
+/// let result: serde_json::Value = sent[1].parse()?;
+/// assert_eq!(result["tool_call_id"].as_str().map(str::len), Some(9));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+pub fn with_nine_character_ids(messages: impl IntoIterator<Item = RawJson>) -> Vec<RawJson> {
+    let mut ids = Ids::default();
+    messages.into_iter().map(|message| ids.change(&message).unwrap_or(message)).collect()
+}
+
+#[derive(Debug, Default)]
+struct Ids {
+    /// What each id became.
+    given: HashMap<String, String>,
+    taken: HashSet<String>,
+}
+
+impl Ids {
+    /// The message with other ids, or `None` if it has none.
+    fn change(&mut self, message: &RawJson) -> Option<RawJson> {
+        let mut fields: Fields = message.parse().ok()?;
+        let calls = fields.get("tool_calls").and_then(|calls| calls.parse().ok());
+        let mut calls: Vec<Fields> = calls.unwrap_or_default();
+        for call in &mut calls {
+            self.change_field(call, "id");
+        }
+        if !calls.is_empty() {
+            fields.set("tool_calls", raw(&calls));
+        }
+        let names_call = self.change_field(&mut fields, "tool_call_id");
+        (names_call || !calls.is_empty()).then(|| raw(&fields))
+    }
+
+    fn change_field(&mut self, fields: &mut Fields, name: &str) -> bool {
+        let Some(id) = fields.text(name).filter(|id| !id.is_empty()) else { return false };
+        fields.set(name, raw(&self.id(id)));
+        true
+    }
+
+    fn id(&mut self, came: String) -> String {
+        if let Some(given) = self.given.get(&came) {
+            return given.clone();
+        }
+        let own = is_fit(&came).then(|| came.clone());
+        let made = (0..).map(|attempt| made_of(&came, attempt));
+        let mut wanted = own.into_iter().chain(made);
+        let free = wanted.find(|id| !self.taken.contains(id)).unwrap_or_default();
+        self.taken.insert(free.clone());
+        self.given.insert(came, free.clone());
+        free
+    }
+}
+
+fn is_fit(id: &str) -> bool {
+    id.len() == LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
+}
+
+/// The last digits, of base 62, of a hash of the id: FNV-1a and the mixing of SplitMix64.
+fn made_of(id: &str, attempt: u64) -> String {
+    let start = 0xcbf2_9ce4_8422_2325 ^ attempt;
+    let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let mut hash = id.bytes().fold(start, fnv);
+    hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ (hash >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^= hash >> 31;
+    let digits = std::iter::successors(Some(hash), |rest| Some(rest / 62)).take(LENGTH);
+    digits
+        .filter_map(|rest| DIGITS.get((rest % 62) as usize))
+        .map(|&digit| char::from(digit))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn changed(messages: &Value) -> Value {
+        let messages: Vec<RawJson> = serde_json::from_value(messages.clone()).expect("a list");
+        serde_json::to_value(with_nine_character_ids(messages)).expect("JSON")
+    }
+
+    #[test]
+    fn ids_that_mistral_gave_stay_and_others_change_on_call_and_result_alike() {
+        let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f"}});
+        let messages = json!([
+            {"role": "user", "content": "hi"},
+            {"role": "assistant", "tool_calls": [call("vAKGXGFZD"), call("call_1"), call("call_2")]},
+            {"role": "tool", "tool_call_id": "vAKGXGFZD", "content": "1"},
+            {"role": "tool", "tool_call_id": "call_1", "content": "2"},
+            {"role": "tool", "tool_call_id": "call_2", "content": "3"},
+        ]);
+        let sent = changed(&messages);
+        assert_eq!((&sent[0], &sent[2]), (&messages[0], &messages[2]));
+        let id = |index: usize| sent[1]["tool_calls"][index]["id"].as_str().expect("an id");
+        assert_eq!(id(0), "vAKGXGFZD");
+        assert!(is_fit(id(1)) && is_fit(id(2)) && id(1) != id(2));
+        assert_eq!(
+            (&sent[3]["tool_call_id"], &sent[4]["tool_call_id"]),
+            (&json!(id(1)), &json!(id(2)))
+        );
+        assert_eq!(sent[3]["content"], "2");
+        assert_eq!(changed(&sent), sent);
+    }
+
+    #[test]
+    fn an_id_becomes_the_same_wherever_it_stands() {
+        assert_eq!(made_of("call_1", 0), "6cVnL8Rc5");
+        let mut ids = Ids::default();
+        for index in 0..1_000 {
+            assert!(is_fit(&ids.id(format!("call_{index}"))));
+        }
+        assert_eq!(ids.taken.len(), 1_000);
+        assert_eq!(ids.id("call_7".to_owned()), made_of("call_7", 0));
+    }
+
+    #[test]
+    fn an_id_that_is_taken_is_not_given_again() {
+        let mut ids = Ids::default();
+        let made = ids.id("call_1".to_owned());
+        assert_ne!(ids.id(made.clone()), made);
+        assert!(is_fit(&ids.id(made)));
+    }
+
+    #[test]
+    fn a_call_without_an_id_stays_without() {
+        let messages = json!([
+            {"role": "assistant", "tool_calls": [{"type": "function"}, {"id": "", "type": "function"}]},
+            {"role": "tool", "tool_call_id": "", "content": "1"},
+        ]);
+        assert_eq!(changed(&messages), messages);
+    }
+}
