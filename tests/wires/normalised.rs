@@ -1,0 +1,88 @@
+//! How what a model is shown may differ from what was recorded.
+
+use serde_json::Value;
+use tower_chat_wire::validate::Wire;
+
+/// How what a model is shown of a record differs from what the provider was sent when it was made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Difference {
+    /// Not at all.
+    None,
+    /// An assistant message of the empty text, which other providers refuse, is left out.
+    EmptyAnswerLeft,
+    /// Calls and results that came without ids have ids, the same on both.
+    IdsGiven,
+    /// As [`IdsGiven`](Self::IdsGiven), and what stood beside results is a message after them.
+    ResultsApart,
+    /// Two messages with calls that were answered in one: each has its results right after it.
+    RoundsApart,
+}
+
+/// The difference, or `None` if it is of no kind that may be.
+pub(crate) fn difference(wire: Wire, recorded: &Value, sent: &Value) -> Option<Difference> {
+    if recorded == sent {
+        return Some(Difference::None);
+    }
+    if without_empty_answers(wire, recorded) == *sent {
+        return Some(Difference::EmptyAnswerLeft);
+    }
+    if wire != Wire::Gemini || recorded.get("systemInstruction") != sent.get("systemInstruction") {
+        return None;
+    }
+    let has_ids = |body: &Value| parts(body).iter().any(|part| id_of(part).is_some());
+    if !has_ids(recorded) {
+        let plain = without_ids(sent);
+        if plain == *recorded {
+            return Some(Difference::IdsGiven);
+        }
+        let same = parts(&plain) == parts(recorded);
+        return same.then_some(Difference::ResultsApart);
+    }
+    let sorted = |body: &Value| {
+        let mut parts: Vec<String> = parts(body).iter().map(ToString::to_string).collect();
+        parts.sort();
+        parts
+    };
+    (sorted(recorded) == sorted(sent)).then_some(Difference::RoundsApart)
+}
+
+fn without_empty_answers(wire: Wire, body: &Value) -> Value {
+    let mut body = body.clone();
+    let items = body.get_mut(wire.conversation_field()).and_then(Value::as_array_mut);
+    items.unwrap().retain(|item| {
+        let content = &item["content"];
+        let is_empty = *content == ""
+            || content.as_array().is_some_and(|parts| parts.iter().all(|part| part["text"] == ""));
+        item["role"] != "assistant" || !is_empty || item.get("tool_calls").is_some()
+    });
+    body
+}
+
+/// Every part with the role of its content, in order.
+fn parts(body: &Value) -> Vec<Value> {
+    let contents = body["contents"].as_array().unwrap();
+    let of = |content: &Value| -> Vec<Value> {
+        let parts = content["parts"].as_array().unwrap().iter();
+        parts.map(|part| serde_json::json!([content["role"], part])).collect()
+    };
+    contents.iter().flat_map(of).collect()
+}
+
+fn id_of(part: &Value) -> Option<&Value> {
+    let part = &part[1];
+    let item = part.get("functionCall").or_else(|| part.get("functionResponse"))?;
+    item.get("id")
+}
+
+fn without_ids(body: &Value) -> Value {
+    let mut body = body.clone();
+    let contents = body["contents"].as_array_mut().unwrap().iter_mut();
+    for part in contents.flat_map(|content| content["parts"].as_array_mut().unwrap()) {
+        for kind in ["functionCall", "functionResponse"] {
+            if let Some(item) = part.get_mut(kind).and_then(Value::as_object_mut) {
+                item.remove("id");
+            }
+        }
+    }
+    body
+}

@@ -1,0 +1,185 @@
+//! A conversation goes on with another provider.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+use tower_chat::core::{Messages, format};
+use tower_chat_wire::{
+    openai_chat::with_nine_character_ids,
+    validate::{Wire, validate},
+};
+
+use crate::{
+    codec::{WIRES, render},
+    data,
+    through_the_store::{as_stored, replay},
+};
+
+/// What the other wires' reasoning and signatures are recognised by.
+const FOREIGN: [(Wire, &[&str]); 4] = [
+    (Wire::OpenAiChat, &["\"reasoning_content\"", "\"reasoning\""]),
+    (Wire::OpenAiResponses, &["\"encrypted_content\"", "\"type\":\"reasoning\""]),
+    (Wire::Anthropic, &["\"signature\"", "\"redacted_thinking\""]),
+    (Wire::Gemini, &["\"thoughtSignature\"", "\"thought_signature\"", "\"thought\":true"]),
+];
+
+fn text(messages: &Messages) -> Vec<String> {
+    messages.iter().map(|message| format::encode(message)).collect()
+}
+
+fn sent(wire: Wire, shown: &Messages) -> String {
+    render(wire, shown.iter().map(|message| &**message)).to_string()
+}
+
+/// Asserts all that must be true of a history that is sent to a provider which did not make it.
+fn assert_accepted(place: &str, history: &Messages, to: Wire) -> Value {
+    let before = text(history);
+    let bytes = sent(to, &replay(history));
+    assert_eq!(sent(to, &replay(history)), bytes, "{place}: not the same bytes again");
+    assert_eq!(text(history), before, "{place}: the record has changed");
+    let body: Value = serde_json::from_str(&bytes).unwrap();
+    validate(to, &body).unwrap_or_else(|invalid| panic!("{place}: {invalid}\n{body:#}"));
+    assert_nothing_asked_is_lost(place, history, to, &body);
+    match to {
+        Wire::OpenAiChat => assert_mistral(place, &body),
+        Wire::Anthropic => assert_anthropic(place, &body),
+        Wire::Gemini => assert_gemini(place, &body),
+        _ => {}
+    }
+    body
+}
+
+/// Every call that the replay shows is there, with its result.
+fn assert_nothing_asked_is_lost(place: &str, history: &Messages, to: Wire, body: &Value) {
+    let asked = replay(history).iter().flat_map(|message| message.calls()).count();
+    let items = body[to.conversation_field()].as_array().unwrap();
+    let inner = |name: &str| -> Vec<&Value> {
+        items.iter().flat_map(|item| item[name].as_array().into_iter().flatten()).collect()
+    };
+    // What a service's own tools put out names no call.
+    let is_output = |item: &&Value| {
+        let kind = item["type"].as_str().unwrap_or_default();
+        kind.ends_with("_output") && !item["call_id"].is_null()
+    };
+    let is_response = |part: &&&Value| {
+        part.get("functionResponse").or_else(|| part.get("function_response")).is_some()
+    };
+    let answered = match to {
+        Wire::OpenAiResponses => items.iter().filter(is_output).count(),
+        Wire::Anthropic => inner("content").iter().filter(|it| it["type"] == "tool_result").count(),
+        Wire::Gemini => inner("parts").iter().filter(is_response).count(),
+        _ => items.iter().filter(|message| message["role"] == "tool").count(),
+    };
+    assert_eq!(answered, asked, "{place}\n{body:#}");
+}
+
+fn ids<'a>(list: &'a Value, message: impl Fn(&'a Value) -> Vec<&'a Value>) -> Vec<&'a str> {
+    let items = list.as_array().unwrap().iter();
+    items.flat_map(message).map(|id| id.as_str().expect("every call has an id")).collect()
+}
+
+/// Mistral takes ids of nine letters and digits.
+fn assert_mistral(place: &str, body: &Value) {
+    let messages: Vec<_> = serde_json::from_value(body["messages"].clone()).unwrap();
+    let messages = serde_json::to_value(with_nine_character_ids(messages)).unwrap();
+    let body = json!({ "messages": messages });
+    validate(Wire::OpenAiChat, &body).unwrap_or_else(|invalid| panic!("{place}: {invalid}"));
+    let found = ids(&messages, |message| {
+        let calls = message["tool_calls"].as_array().into_iter().flatten().map(|call| &call["id"]);
+        calls.chain(message.get("tool_call_id")).collect()
+    });
+    for id in found {
+        let is_fit = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        assert!(is_fit, "{place}: {id}");
+    }
+}
+
+/// Anthropic takes ids of `^[a-zA-Z0-9_-]+$`.
+fn assert_anthropic(place: &str, body: &Value) {
+    let found = ids(&body["messages"], |message| {
+        let blocks = message["content"].as_array().into_iter().flatten();
+        blocks.filter_map(|block| block.get("id").or_else(|| block.get("tool_use_id"))).collect()
+    });
+    for id in found {
+        let is_taken = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
+        assert!(!id.is_empty() && id.bytes().all(is_taken), "{place}: {id}");
+    }
+}
+
+/// What Anthropic did not record itself is sent to it as user and assistant in turns, and system
+/// apart.
+fn assert_turns(place: &str, body: &Value) {
+    let roles: Vec<_> =
+        body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
+    assert!(roles.iter().all(|role| **role != "system"), "{place}: {roles:?}");
+    assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "{place}: {roles:?}");
+}
+
+/// Gemini takes its system instruction apart.
+fn assert_gemini(place: &str, body: &Value) {
+    let contents = body["contents"].as_array().unwrap();
+    assert!(
+        contents.iter().all(|content| content["role"] == "user" || content["role"] == "model"),
+        "{place}: {body:#}"
+    );
+}
+
+fn assert_no_reasoning_of(place: &str, from: Wire, history: &Messages, body: &Value) {
+    let (_, signs) = FOREIGN.iter().find(|(wire, _)| *wire == from).unwrap();
+    let own = sent(from, &replay(history));
+    let said: String = history.iter().map(|message| message.text()).collect();
+    for sign in signs.iter().filter(|sign| own.contains(**sign) && !said.contains(**sign)) {
+        assert!(!body.to_string().contains(sign), "{place}: {sign}\n{body:#}");
+    }
+}
+
+#[test]
+fn a_history_of_each_wire_goes_on_with_each_other() {
+    let Some(bodies) = data::accepted() else { return };
+    let mut counts = BTreeMap::new();
+    let mut with_reasoning = 0;
+    for accepted in &bodies {
+        let history = as_stored(accepted.wire, &accepted.body);
+        let own = sent(accepted.wire, &replay(&history));
+        let (_, signs) = FOREIGN.iter().find(|(wire, _)| *wire == accepted.wire).unwrap();
+        with_reasoning += usize::from(signs.iter().any(|sign| own.contains(sign)));
+        for to in WIRES.into_iter().filter(|to| *to != accepted.wire) {
+            let place = format!("{} to {to}", accepted.id);
+            let body = assert_accepted(&place, &history, to);
+            assert_no_reasoning_of(&place, accepted.wire, &history, &body);
+            if to == Wire::Anthropic {
+                assert_turns(&place, &body);
+            }
+            *counts.entry((accepted.wire, to)).or_insert(0_usize) += 1;
+        }
+    }
+    for ((from, to), count) in &counts {
+        println!("{from:20} to {to:20} {count:3} histories");
+    }
+    println!("{with_reasoning} of {} histories have reasoning", bodies.len());
+    assert_eq!((counts.len(), counts.values().sum::<usize>()), (12, 3 * 214));
+    assert!(with_reasoning > 30, "{with_reasoning}");
+}
+
+/// One after the other, as a user does who tries one provider after another.
+#[test]
+fn a_history_of_two_wires_goes_on_with_each() {
+    let Some(bodies) = data::accepted() else { return };
+    let of = |wire| bodies.iter().filter(move |accepted| accepted.wire == wire);
+    let mut count = 0;
+    for first in WIRES {
+        for second in WIRES.into_iter().filter(|second| *second != first) {
+            for (one, two) in of(first).zip(of(second)) {
+                let mut history = as_stored(first, &one.body);
+                history.append(&as_stored(second, &two.body));
+                for to in WIRES {
+                    let place = format!("{} and {} to {to}", one.id, two.id);
+                    assert_accepted(&place, &history, to);
+                    count += 1;
+                }
+            }
+        }
+    }
+    println!("{count} histories of two wires");
+    assert!(count > 1_000, "{count}");
+}
