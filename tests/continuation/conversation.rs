@@ -1,0 +1,161 @@
+//! Two turns of a conversation whose answers were recorded.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tower::{Service as _, ServiceExt};
+use tower_chat::{
+    ChatPipeline, PersistenceMode, ToolLoop, Tools,
+    core::{
+        BoxError, ChatRequest, Conversation, ConversationKey, RunId, ToolDefinition,
+        store::HistoryStore,
+    },
+    tool_fn,
+};
+
+use crate::{
+    cassettes::{Cassette, Exchange},
+    providers::{Leaf, Provider},
+    server::{Answers, Received, Server},
+};
+
+/// The tools of one turn run in no more rounds than this.
+const ROUNDS: usize = 3;
+
+/// A recorded conversation with one provider, in one mode.
+pub(crate) struct Recorded {
+    pub(crate) provider: &'static Provider,
+    pub(crate) mode: PersistenceMode,
+    /// Names it, among all.
+    pub(crate) place: String,
+    pub(crate) answers: Answers,
+    number: u64,
+    is_streamed: bool,
+    tools: Vec<String>,
+}
+
+/// A provider on this machine, and a leaf that asks it.
+pub(crate) struct Service {
+    pub(crate) server: Server,
+    leaf: Leaf,
+}
+
+impl Service {
+    pub(crate) async fn start(provider: &Provider) -> Self {
+        let server = Server::start().await;
+        let leaf = (provider.leaf)(&server.url);
+        Self { server, leaf }
+    }
+}
+
+/// What a turn sent, and what it came to.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Turn {
+    pub(crate) sent: Vec<Received>,
+    pub(crate) outcome: String,
+    pub(crate) succeeded: bool,
+}
+
+impl Recorded {
+    /// The conversations of a provider in a cassette: of two answers and more, whole or streamed.
+    pub(crate) fn of(
+        cassette: &Cassette,
+        provider: &'static Provider,
+        numbers: &mut impl Iterator<Item = u64>,
+    ) -> Vec<Self> {
+        let answered = |exchange: &&Exchange| {
+            (provider.speaks)(exchange) && exchange.status == 200 && !exchange.response.is_empty()
+        };
+        let exchanges: Vec<&Exchange> = cassette.exchanges.iter().filter(answered).collect();
+        let mut found = Vec::new();
+        for (is_streamed, content_type) in
+            [(false, Some("application/json")), (true, provider.stream_type)]
+        {
+            let those: Vec<&&Exchange> =
+                exchanges.iter().filter(|it| it.is_streamed() == is_streamed).collect();
+            let Some(content_type) = content_type.filter(|_| those.len() >= 2) else { continue };
+            let bodies: Vec<String> = those.iter().map(|it| it.response.clone()).collect();
+            let mut tools = Vec::new();
+            those.iter().for_each(|it| names(&it.request["tools"], &mut tools));
+            tools.sort();
+            tools.dedup();
+            for mode in [PersistenceMode::PerRun, PersistenceMode::PerServiceCall] {
+                let Cassette { folder, name, .. } = cassette;
+                found.push(Self {
+                    provider,
+                    mode,
+                    place: format!("{} {folder}/{name} {is_streamed} {mode:?}", provider.name),
+                    number: numbers.next().unwrap(),
+                    is_streamed,
+                    answers: Answers { content_type, bodies: bodies.clone() },
+                    tools: tools.clone(),
+                });
+            }
+        }
+        found
+    }
+
+    /// A stack over a store, as each process makes it.
+    pub(crate) fn stack(&self, service: &Service, store: impl HistoryStore) -> ChatPipeline {
+        let tools = self.tools.iter().fold(Tools::new(), |tools, name| {
+            let definition = ToolDefinition::new(name, "a tool", json!({"type": "object"}));
+            tools.with(tool_fn(definition, |context| async move {
+                Ok(format!("done: {}", context.arguments()))
+            }))
+        });
+        ChatPipeline::builder(service.leaf.clone())
+            .tool_loop(ToolLoop::new(tools).max_rounds(ROUNDS).unwrap())
+            .history(store)
+            .persistence(self.mode)
+            .build()
+            .unwrap()
+    }
+
+    /// Has the turn of this number.
+    pub(crate) async fn turn(&self, stack: &ChatPipeline, service: &Service, turn: u64) -> Turn {
+        let key = ConversationKey::new("continuation", self.place.as_str());
+        let run = run_id(self.number * 2 + turn);
+        let mut request =
+            ChatRequest::user(format!("question {turn}")).in_run(Conversation { key, run });
+        if self.is_streamed {
+            request = request.streamed();
+        }
+        let answer = async {
+            let response = stack.clone().ready().await?.call(request).await?;
+            Ok::<_, BoxError>(response.collect().await?.text())
+        };
+        let (outcome, succeeded) = match answer.await {
+            Ok(text) => (text, true),
+            Err(error) => (error.to_string(), false),
+        };
+        Turn { sent: service.server.take_received(), outcome, succeeded }
+    }
+}
+
+/// A run id of its own for each number, in their order: ids of calls that came without one are
+/// made of it.
+fn run_id(number: u64) -> RunId {
+    let mut bytes = [0; 16];
+    bytes[..6].copy_from_slice(&(1_760_000_000_000 + number).to_be_bytes()[2..]);
+    bytes[6] = 0x70;
+    bytes[8..].copy_from_slice(&(number | 1 << 63).to_be_bytes());
+    RunId::from_bytes(bytes)
+}
+
+/// The names of tools, wherever a wire has them.
+fn names(tools: &Value, found: &mut Vec<String>) {
+    match tools {
+        Value::Array(items) => items.iter().for_each(|item| names(item, found)),
+        Value::Object(fields) => {
+            for (field, value) in fields {
+                match (field.as_str(), value) {
+                    ("name", Value::String(name)) => found.push(name.clone()),
+                    ("function" | "functionDeclarations" | "function_declarations", inner) => {
+                        names(inner, found);
+                    }
+                    _ => {}
+                }
+            }
+        }
+        _ => {}
+    }
+}

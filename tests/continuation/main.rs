@@ -1,0 +1,21 @@
+//! A conversation that goes on in another process sends the provider exactly what it would have
+//! sent in the first.
+//!
+//! Recorded answers are played by a server on this machine. One process has two turns, each with
+//! its tools; another has the first turn, and a really new one the second. What the second turn
+//! sends is compared byte for byte. [`providers`] has one row for each leaf.
+//!
+//! The recorded data lie in the folder that `TOWER_CHAT_DATA` names; without it the tests say that
+//! they are skipped.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+#![allow(unreachable_pub, reason = "nothing outside uses these tests")]
+
+#[allow(dead_code, reason = "the leaf's own tests use more of it")]
+#[path = "../../crates/tower-chat-openai/tests/chat/cassettes.rs"]
+mod cassettes;
+mod conversation;
+mod processes;
+mod providers;
+mod server;
+mod value_codec;

@@ -1,0 +1,149 @@
+//! One process, and two.
+
+use std::{collections::BTreeMap, fs, path::Path, process::Command};
+
+use tower_chat::core::{MemoryStore, store::HistoryStore};
+use tower_chat_sqlite::SqliteStore;
+
+use crate::{
+    cassettes,
+    conversation::{Recorded, Service, Turn},
+    providers::PROVIDERS,
+};
+
+const FOLDER: &str = "TOWER_CHAT_CONTINUATION_FOLDER";
+
+/// All conversations, in the same order in every process.
+fn recorded() -> Option<Vec<Recorded>> {
+    let cassettes = cassettes::all()?;
+    let mut numbers = 0..;
+    let of_provider = |provider| {
+        let of = |cassette| Recorded::of(cassette, provider, &mut numbers);
+        cassettes.iter().flat_map(of).collect::<Vec<_>>()
+    };
+    Some(PROVIDERS.iter().flat_map(of_provider).collect())
+}
+
+/// A server and a leaf for each provider.
+async fn services() -> BTreeMap<&'static str, Service> {
+    let mut services = BTreeMap::new();
+    for provider in &PROVIDERS {
+        services.insert(provider.name, Service::start(provider).await);
+    }
+    services
+}
+
+fn database(folder: &Path) -> std::path::PathBuf {
+    folder.join("chat.db")
+}
+
+/// How many requests the first turn of each conversation made.
+fn first_turns(folder: &Path) -> std::path::PathBuf {
+    folder.join("first_turns.json")
+}
+
+/// The second turn of each.
+fn second_turns(folder: &Path) -> std::path::PathBuf {
+    folder.join("second_turns.json")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_goes_on_in_another_process_as_it_would_have_in_the_first() {
+    let Some(recorded) = recorded() else { return };
+    let services = services().await;
+    let folder = tempfile::tempdir().unwrap();
+    let undisturbed = SqliteStore::open(folder.path().join("undisturbed.db")).await.unwrap();
+    let disturbed = SqliteStore::open(database(folder.path())).await.unwrap();
+    let mut expected = BTreeMap::new();
+    let mut offsets = BTreeMap::new();
+    for conversation in &recorded {
+        let place = &conversation.place;
+        let service = &services[conversation.provider.name];
+        service.server.play(&conversation.answers, 0);
+        let stack = conversation.stack(service, undisturbed.clone());
+        let first = conversation.turn(&stack, service, 0).await;
+        let second = conversation.turn(&stack, service, 1).await;
+        assert_goes_on(place, &second);
+
+        service.server.play(&conversation.answers, 0);
+        let stack = conversation.stack(service, MemoryStore::new());
+        assert_eq!(conversation.turn(&stack, service, 0).await, first, "{place}, in memory");
+        assert_eq!(conversation.turn(&stack, service, 1).await, second, "{place}, in memory");
+
+        service.server.play(&conversation.answers, 0);
+        let stack = conversation.stack(service, disturbed.clone());
+        assert_eq!(conversation.turn(&stack, service, 0).await, first, "{place}, before the end");
+        offsets.insert(place.clone(), first.sent.len());
+        expected.insert(place.clone(), (first, second));
+    }
+    disturbed.close().await.unwrap();
+    fs::write(first_turns(folder.path()), serde_json::to_string(&offsets).unwrap()).unwrap();
+
+    let child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "processes::child_has_the_second_turns", "--ignored", "--nocapture"])
+        .env(FOLDER, folder.path())
+        .output()
+        .unwrap();
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stderr));
+    let turns = fs::read_to_string(second_turns(folder.path())).unwrap();
+    let turns: BTreeMap<String, Turn> = serde_json::from_str(&turns).unwrap();
+    assert_eq!(turns.len(), recorded.len());
+    for (place, turn) in &turns {
+        assert_same(place, turn, &expected[place].1);
+    }
+    report(&recorded, &expected);
+}
+
+/// Both questions are in what the second turn sends.
+fn assert_goes_on(place: &str, second: &Turn) {
+    let body = &second.sent[0].body;
+    assert!(body.contains("question 0") && body.contains("question 1"), "{place}: {body}");
+}
+
+fn assert_same(place: &str, turn: &Turn, expected: &Turn) {
+    assert_eq!(turn.sent.len(), expected.sent.len(), "{place}");
+    for (index, (sent, wanted)) in turn.sent.iter().zip(&expected.sent).enumerate() {
+        assert_eq!(sent.line, wanted.line, "{place}, request {index}");
+        assert_eq!(sent.body, wanted.body, "{place}, request {index}");
+    }
+    assert_eq!(turn.outcome, expected.outcome, "{place}");
+}
+
+/// Says how much was compared, and asserts that it was something.
+fn report(recorded: &[Recorded], expected: &BTreeMap<String, (Turn, Turn)>) {
+    for provider in &PROVIDERS {
+        let those = recorded.iter().filter(|it| it.provider.name == provider.name);
+        let turns: Vec<_> = those.map(|it| &expected[&it.place]).collect();
+        let requests: usize = turns.iter().map(|(_, second)| second.sent.len()).sum();
+        let answered = turns.iter().filter(|(one, two)| one.succeeded && two.succeeded).count();
+        let with_tools = turns.iter().filter(|(first, _)| first.sent.len() > 1).count();
+        println!(
+            "{:20} {:3} conversations in 2 modes, {answered} answered to the end, {with_tools} with \
+             tools in the first turn; {requests} requests of the second turn are the same bytes",
+            provider.name,
+            turns.len() / 2,
+        );
+        assert!(turns.len() / 2 >= provider.at_least, "{}: {}", provider.name, turns.len());
+        assert!(with_tools > 0 && answered > 0 && requests >= turns.len(), "{}", provider.name);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "the child of another test"]
+async fn child_has_the_second_turns() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let folder = Path::new(&folder);
+    let offsets = fs::read_to_string(first_turns(folder)).unwrap();
+    let offsets: BTreeMap<String, usize> = serde_json::from_str(&offsets).unwrap();
+    let store = SqliteStore::open(database(folder)).await.unwrap();
+    let services = services().await;
+    let mut turns = BTreeMap::new();
+    for conversation in recorded().unwrap() {
+        let service = &services[conversation.provider.name];
+        service.server.play(&conversation.answers, offsets[&conversation.place]);
+        let stack = conversation.stack(service, store.clone());
+        let turn = conversation.turn(&stack, service, 1).await;
+        turns.insert(conversation.place, turn);
+    }
+    fs::write(second_turns(folder), serde_json::to_string(&turns).unwrap()).unwrap();
+}
