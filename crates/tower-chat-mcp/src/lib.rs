@@ -39,7 +39,8 @@
 //!
 //! # When the server changes its tools
 //!
-//! A listing is what the server had when it was asked. The running set changes where you say so:
+//! A listing is what the server had when it was asked, or what it said before, for as long as it
+//! said that this holds (`ttlMs`). The running set changes where you say so:
 //! keep the set in a [`SharedTools`], and on `notifications/tools/list_changed`, which `rmcp` hands
 //! to your `ClientHandler`, list anew and [`set`](tower_chat::tool::SharedTools::set) it. Runs see it from their next
 //! service call on. Each change of the tools makes providers' prompt caches start anew.
