@@ -21,6 +21,9 @@ use crate::{
 /// The tools of one turn run in no more rounds than this.
 const ROUNDS: usize = 3;
 
+/// No conversation has more turns.
+const TURNS: u64 = 4;
+
 /// A recorded conversation with one provider, in one mode.
 pub(crate) struct Recorded {
     pub(crate) provider: &'static Provider,
@@ -110,10 +113,25 @@ impl Recorded {
             .unwrap()
     }
 
+    /// Its name in a store.
+    pub(crate) fn key(&self) -> ConversationKey {
+        ConversationKey::new("continuation", self.place.as_str())
+    }
+
     /// Has the turn of this number.
     pub(crate) async fn turn(&self, stack: &ChatPipeline, service: &Service, turn: u64) -> Turn {
-        let key = ConversationKey::new("continuation", self.place.as_str());
-        let run = run_id(self.number * 2 + turn);
+        self.turn_in(self.key(), stack, service, turn).await
+    }
+
+    /// Has a turn of another conversation.
+    pub(crate) async fn turn_in(
+        &self,
+        key: ConversationKey,
+        stack: &ChatPipeline,
+        service: &Service,
+        turn: u64,
+    ) -> Turn {
+        let run = run_id(self.number * TURNS + turn);
         let mut request =
             ChatRequest::user(format!("question {turn}")).in_run(Conversation { key, run });
         if self.is_streamed {

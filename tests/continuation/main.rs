@@ -3,7 +3,8 @@
 //!
 //! Recorded answers are played by a server on this machine. One process has two turns, each with
 //! its tools; another has the first turn, and a really new one the second. What the second turn
-//! sends is compared byte for byte. [`providers`] has one row for each leaf.
+//! sends is compared byte for byte. And a conversation goes to another provider and back.
+//! [`providers`] has one row for each leaf.
 //!
 //! The recorded data lie in the folder that `TOWER_CHAT_DATA` names; without it the tests say that
 //! they are skipped.
@@ -18,4 +19,5 @@ mod conversation;
 mod processes;
 mod providers;
 mod server;
+mod switching;
 mod value_codec;

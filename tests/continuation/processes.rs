@@ -14,7 +14,7 @@ use crate::{
 const FOLDER: &str = "TOWER_CHAT_CONTINUATION_FOLDER";
 
 /// All conversations, in the same order in every process.
-fn recorded() -> Option<Vec<Recorded>> {
+pub(crate) fn recorded() -> Option<Vec<Recorded>> {
     let cassettes = cassettes::all()?;
     let mut numbers = 0..;
     let of_provider = |provider| {
@@ -25,7 +25,7 @@ fn recorded() -> Option<Vec<Recorded>> {
 }
 
 /// A server and a leaf for each provider.
-async fn services() -> BTreeMap<&'static str, Service> {
+pub(crate) async fn services() -> BTreeMap<&'static str, Service> {
     let mut services = BTreeMap::new();
     for provider in &PROVIDERS {
         services.insert(provider.name, Service::start(provider).await);

@@ -19,6 +19,8 @@ pub(crate) type Leaf = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 /// A leaf, and which recorded exchanges it understands.
 pub(crate) struct Provider {
     pub(crate) name: &'static str,
+    /// What its requests are checked by.
+    pub(crate) wire: Wire,
     /// Whether an exchange is one of this provider's.
     pub(crate) speaks: fn(&Exchange) -> bool,
     /// The media type of its streamed answers; `None` if the leaf cannot stream.
@@ -33,6 +35,7 @@ pub(crate) struct Provider {
 pub(crate) const PROVIDERS: [Provider; 4] = [
     Provider {
         name: "openai-chat",
+        wire: Wire::OpenAiChat,
         speaks: Exchange::is_chat,
         stream_type: Some("text/event-stream"),
         leaf: |url| {
@@ -43,6 +46,7 @@ pub(crate) const PROVIDERS: [Provider; 4] = [
     },
     Provider {
         name: "openai-responses",
+        wire: Wire::OpenAiResponses,
         speaks: |exchange| path(exchange).ends_with("/responses"),
         stream_type: None,
         leaf: |url| by_codec(Wire::OpenAiResponses, url),
@@ -50,6 +54,7 @@ pub(crate) const PROVIDERS: [Provider; 4] = [
     },
     Provider {
         name: "anthropic",
+        wire: Wire::Anthropic,
         speaks: |exchange| path(exchange).ends_with("/messages"),
         stream_type: None,
         leaf: |url| by_codec(Wire::Anthropic, url),
@@ -57,6 +62,7 @@ pub(crate) const PROVIDERS: [Provider; 4] = [
     },
     Provider {
         name: "gemini",
+        wire: Wire::Gemini,
         speaks: |exchange| path(exchange).ends_with(":generateContent"),
         stream_type: None,
         leaf: |url| by_codec(Wire::Gemini, url),

@@ -27,19 +27,16 @@ impl ClientCodec for ValueCodec {
         let messages = request.messages.iter().map(|message| &**message);
         let tools: Vec<&str> =
             request.options.tools.iter().map(|tool| tool.name.as_str()).collect();
-        let conversation = match self.wire {
+        let mut body = match self.wire {
             Wire::OpenAiResponses => json!({"input": openai_responses::render_input(messages)}),
             Wire::Anthropic => serde_json::to_value(anthropic::render_body(messages))?,
             Wire::Gemini => {
-                let written = gemini::render_messages(messages, Unsigned::AsRecorded);
-                json!({
-                    "systemInstruction": written.system_instruction,
-                    "contents": written.contents,
-                })
+                json!({"contents": gemini::render_messages(messages, Unsigned::AsRecorded).contents})
             }
             other => return Err(format!("there is no codec for {other}").into()),
         };
-        Ok(json!({"conversation": conversation, "tools": tools}))
+        body["tools"] = json!(tools);
+        Ok(body)
     }
 
     fn decode(&self, body: String) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {

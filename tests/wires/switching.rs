@@ -174,7 +174,10 @@ fn a_history_of_two_wires_goes_on_with_each() {
                 history.append(&as_stored(second, &two.body));
                 for to in WIRES {
                     let place = format!("{} and {} to {to}", one.id, two.id);
-                    assert_accepted(&place, &history, to);
+                    let body = assert_accepted(&place, &history, to);
+                    if to == Wire::Anthropic && first != to && second != to {
+                        assert_turns(&place, &body);
+                    }
                     count += 1;
                 }
             }

@@ -1,0 +1,99 @@
+//! A conversation goes to another provider, and back.
+
+use serde_json::Value;
+use tower_chat::{
+    PersistenceMode,
+    core::{MemoryStore, store::HistoryStore},
+};
+use tower_chat_wire::validate::validate;
+
+use crate::{
+    conversation::{Recorded, Turn},
+    processes::{recorded, services},
+    providers::{PROVIDERS, Provider},
+};
+
+/// The entries of the conversation that a request sends.
+fn entries(provider: &Provider, body: &str) -> Vec<Value> {
+    let body: Value = serde_json::from_str(body).unwrap();
+    body[provider.wire.conversation_field()].as_array().unwrap().clone()
+}
+
+fn assert_accepted(place: &str, provider: &Provider, turn: &Turn) {
+    assert!(turn.succeeded, "{place}: {}", turn.outcome);
+    for request in &turn.sent {
+        let body: Value = serde_json::from_str(&request.body).unwrap();
+        validate(provider.wire, &body)
+            .unwrap_or_else(|invalid| panic!("{place}: {invalid}\n{body:#}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_conversation_goes_to_another_provider_and_back() {
+    let Some(recorded) = recorded() else { return };
+    let services = services().await;
+    let mut count = 0;
+    for home in &PROVIDERS {
+        for away in PROVIDERS.iter().filter(|away| away.name != home.name) {
+            let of = |provider: &'static str| {
+                recorded.iter().filter(move |it| {
+                    it.provider.name == provider && it.mode == PersistenceMode::PerServiceCall
+                })
+            };
+            for (one, other) in of(home.name).zip(of(away.name)) {
+                let place = format!("{}, {}", one.place, other.place);
+                goes_and_comes_back(&place, one, other, &services).await;
+                count += 1;
+            }
+        }
+    }
+    println!("{count} conversations went to another provider and back");
+    assert!(count >= 60, "{count}");
+}
+
+async fn goes_and_comes_back(
+    place: &str,
+    one: &Recorded,
+    other: &Recorded,
+    services: &std::collections::BTreeMap<&'static str, crate::conversation::Service>,
+) {
+    let (home, away) = (&services[one.provider.name], &services[other.provider.name]);
+    let store = MemoryStore::new();
+    let stored = async || {
+        let history = store.load(&one.key()).await.unwrap();
+        history.messages.iter().cloned().collect::<Vec<_>>()
+    };
+
+    home.server.play(&one.answers, 0);
+    let stack = one.stack(home, store.clone());
+    let first = one.turn(&stack, home, 0).await;
+    assert_accepted(place, one.provider, &first);
+    let after_first = stored().await;
+
+    away.server.play(&other.answers, 0);
+    let stack = other.stack(away, store.clone());
+    let second = other.turn_in(one.key(), &stack, away, 1).await;
+    assert_accepted(place, other.provider, &second);
+    let after_second = stored().await;
+    assert!(second.sent[0].body.contains("question 0"), "{place}");
+
+    home.server.play(&one.answers, first.sent.len());
+    let stack = one.stack(home, store.clone());
+    let third = one.turn(&stack, home, 2).await;
+    assert_accepted(place, one.provider, &third);
+    let after_third = stored().await;
+    assert_eq!(after_second[..after_first.len()], after_first, "{place}: the record has changed");
+    assert_eq!(after_third[..after_second.len()], after_second, "{place}: the record has changed");
+
+    // What the provider said itself goes back to it as if nothing had happened.
+    let alone = MemoryStore::new();
+    home.server.play(&one.answers, 0);
+    let stack = one.stack(home, alone);
+    one.turn(&stack, home, 0).await;
+    let at_home = one.turn(&stack, home, 2).await;
+    let mut own = entries(one.provider, &at_home.sent[0].body);
+    own.pop();
+    let sent = entries(one.provider, &third.sent[0].body);
+    assert!(sent.starts_with(&own), "{place}\n{own:#?}\n{sent:#?}");
+    assert!(sent.len() > own.len() + 1, "{place}: the other provider's turn is missing");
+}
