@@ -1,6 +1,9 @@
 //! Calls that are answered, in the history and in the record.
 
-use tower_chat::core::{Media, MediaSource, Part, Role, ToolStatus};
+use tower_chat::{
+    core::{Media, MediaSource, Part, Role, ToolStatus},
+    tool::SharedTools,
+};
 
 use super::*;
 
@@ -76,4 +79,49 @@ async fn a_tool_that_nobody_has_is_not_asked_for() {
     let record = agent.record().await;
     let statuses: Vec<_> = record.iter().map(|call| call.status).collect();
     assert_eq!(statuses, [ToolStatus::UnknownTool, ToolStatus::Ok]);
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_approval_reaches_the_server_once_it_is_given() {
+    for mode in BOTH_MODES {
+        let client = connect(&[]).await;
+        let script = vec![calls([("refuse", "{}"), ("weather", "{}")]), Step::text("ok")];
+        let tools = McpTools::new(&client).needs_approval(|tool| !tool.hints().read_only);
+        let agent = Agent::new(&tools, mode, script).await;
+        let answer = agent.ask("hi").await.unwrap();
+        let waiting: Vec<_> = answer.approval_requests().collect();
+        let required: Vec<bool> = waiting.iter().map(|request| request.required).collect();
+        assert_eq!(required, [true, false]);
+        let statuses = async || -> Vec<ToolStatus> {
+            agent.record().await.iter().map(|call| call.status).collect()
+        };
+        assert_eq!(statuses().await, [ToolStatus::PendingApproval; 2], "{mode:?}");
+
+        let consent = waiting.iter().map(|request| request.approve().into()).collect();
+        let request = ChatRequest::new(Message::new(Role::User, consent));
+        assert_eq!(agent.send(request).await.unwrap().text(), "ok");
+        assert_eq!(statuses().await, [ToolStatus::Error, ToolStatus::Ok], "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_new_listing_is_seen_by_the_next_service_call() {
+    let (client, other) = (connect(&[]).await, connect(&[]).await);
+    let shared = SharedTools::new(McpTools::new(&client).add_to(Tools::new()).await.unwrap());
+    let leaf =
+        ScriptedLeaf::new([Step::text("one"), calls([("new_weather", "")]), Step::text("two")]);
+    let mut pipeline = ChatPipeline::builder(leaf.clone()).tools(shared.clone()).build().unwrap();
+    let mut ask = async || {
+        let response = pipeline.ready().await.unwrap().call(ChatRequest::user("hi")).await.unwrap();
+        response.collect().await.unwrap().text()
+    };
+    assert_eq!(ask().await, "one");
+    let listed = McpTools::new(&other).with_prefix("new_").add_to(Tools::new()).await.unwrap();
+    shared.set(listed);
+    assert_eq!(ask().await, "two");
+    let requests = leaf.requests();
+    let first = |index: usize| requests[index].options.tools[0].name.as_str();
+    assert_eq!((first(0), first(1)), ("weather", "new_weather"));
+    let result = requests[2].messages.last().unwrap().results().next().unwrap().text();
+    assert!(result.starts_with("Rain in nowhere."), "{result}");
 }

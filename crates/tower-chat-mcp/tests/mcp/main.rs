@@ -73,7 +73,11 @@ impl Agent {
     }
 
     async fn ask(&self, text: &str) -> Result<Answer, BoxError> {
-        let request = ChatRequest::user(text).in_conversation(key());
+        self.send(ChatRequest::user(text)).await
+    }
+
+    async fn send(&self, request: ChatRequest) -> Result<Answer, BoxError> {
+        let request = request.in_conversation(key());
         self.client.clone().ready().await?.call(request).await?.collect().await
     }
 
