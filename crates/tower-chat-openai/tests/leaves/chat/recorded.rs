@@ -11,9 +11,9 @@ use tower_chat_openai::OpenAiError;
 use tower_chat_wire::openai_chat::{Audience, parse_messages, render_message};
 use tower_service::Service;
 
+use super::expected::Said;
 use crate::{
     cassettes::{self, Cassette, Exchange},
-    expected::Said,
     server::{Reply, Server, ask},
 };
 

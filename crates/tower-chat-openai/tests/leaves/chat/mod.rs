@@ -1,0 +1,10 @@
+//! Chat Completions.
+
+mod cut;
+mod errors;
+mod expected;
+mod live;
+mod pieces;
+mod recorded;
+mod requests;
+mod stack;
