@@ -6,11 +6,23 @@ use tower_chat_wire::openai_responses::render_input;
 
 use super::keeping::Place;
 use crate::{
-    merge::{Object, raw},
+    merge::{Object, as_text, raw},
     options,
 };
 
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
+
+/// How the names of OpenAI's models begin that do not reason. They refuse a request that asks for
+/// encrypted reasoning: "Encrypted content is not supported with this model."
+const WITHOUT_REASONING: [&str; 4] = ["gpt-3.5", "gpt-4", "gpt-5-chat", "chatgpt-"];
+
+/// What a leaf adds to every request.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Defaults {
+    pub(super) model: Option<String>,
+    /// Whether to ask for encrypted reasoning; by the model's name, if it was not said.
+    pub(super) encrypted_reasoning: Option<bool>,
+}
 
 /// The body of the request for an answer.
 ///
@@ -18,13 +30,14 @@ const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 /// whatever `extra` says.
 pub(super) fn render(
     request: &ChatRequest,
-    model: Option<&str>,
+    defaults: &Defaults,
     place: &Place,
     is_streamed: bool,
 ) -> Object {
     let options = &*request.options;
-    let mut body = options::fields(&named(options, model, place), options, is_streamed);
-    if *place == Place::Request {
+    let mut body = options::fields(&named(options, defaults, place), options, is_streamed);
+    let may_reason = || body.get("model").and_then(as_text).is_none_or(|model| may_reason(&model));
+    if *place == Place::Request && defaults.encrypted_reasoning.unwrap_or_else(may_reason) {
         include_reasoning(&mut body, options);
     }
     match place {
@@ -51,14 +64,23 @@ fn include_reasoning(body: &mut Object, options: &ChatOptions) {
     body.insert("include".to_owned(), raw(&include));
 }
 
-fn named(options: &ChatOptions, model: Option<&str>, place: &Place) -> Map<String, Value> {
+/// Whether a model may reason, by its name: `gpt-4o`, `openai/gpt-4o` and `ft:gpt-4o:mine` do not.
+fn may_reason(model: &str) -> bool {
+    let model = model.strip_prefix("ft:").unwrap_or(model);
+    let name = model.rsplit('/').next().unwrap_or(model);
+    let name = name.strip_prefix("openai.").unwrap_or(name);
+    !WITHOUT_REASONING.iter().any(|start| name.starts_with(start))
+}
+
+fn named(options: &ChatOptions, defaults: &Defaults, place: &Place) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
             fields.insert(name.to_owned(), value);
         }
     };
-    set("model", options.model.as_deref().or(model).map(Value::from));
+    let model = options.model.as_ref().or(defaults.model.as_ref());
+    set("model", model.cloned().map(Value::from));
     set("instructions", options.instructions.clone().map(Value::from));
     set("temperature", options.temperature.map(Value::from));
     set("top_p", options.top_p.map(Value::from));

@@ -17,8 +17,9 @@ use crate::merge::{Object, as_text};
 pub enum Keeping {
     /// The caller, in a history store or otherwise: every request carries all of it.
     ///
-    /// The service is told to store nothing (`store: false`), and asked for the encrypted
-    /// reasoning, without which reasoning could not be sent back.
+    /// The service is told to store nothing (`store: false`), and asked for the
+    /// [encrypted reasoning](super::OpenAiResponses::with_encrypted_reasoning), without which
+    /// reasoning could not be sent back.
     #[default]
     Locally,
     /// The service keeps every response, and a request names the one that it goes on from

@@ -14,7 +14,7 @@ use tower_service::Service;
 use super::{
     API, Keeping,
     answer::{self, Asked},
-    body,
+    body::{self, Defaults},
     keeping::{Place, id_in},
     streamed,
 };
@@ -61,7 +61,7 @@ use crate::{
 #[derive(Clone)]
 pub struct OpenAiResponses {
     connection: Connection,
-    model: Option<String>,
+    defaults: Defaults,
     keeping: Keeping,
 }
 
@@ -100,7 +100,7 @@ impl OpenAiResponses {
     /// The model of requests that name none.
     #[must_use]
     pub fn with_model(mut self, model: impl Into<String>) -> Self {
-        self.model = Some(model.into());
+        self.defaults.model = Some(model.into());
         self
     }
 
@@ -108,6 +108,17 @@ impl OpenAiResponses {
     #[must_use]
     pub fn with_keeping(mut self, keeping: Keeping) -> Self {
         self.keeping = keeping;
+        self
+    }
+
+    /// Whether to ask for encrypted reasoning where the caller keeps the history.
+    ///
+    /// If it is not said, every model is asked but those of OpenAI whose names say that they do not
+    /// reason, such as `gpt-4o`: they refuse to be asked. Say it where the name of a deployment does
+    /// not show the model, or where a service does not know the option.
+    #[must_use]
+    pub fn with_encrypted_reasoning(mut self, ask: bool) -> Self {
+        self.defaults.encrypted_reasoning = Some(ask);
         self
     }
 
@@ -122,7 +133,7 @@ impl OpenAiResponses {
     }
 
     fn new(connection: Connection) -> Self {
-        Self { connection, model: None, keeping: Keeping::default() }
+        Self { connection, defaults: Defaults::default(), keeping: Keeping::default() }
     }
 
     async fn answer(self, request: ChatRequest) -> Result<ChatResponse, OpenAiError> {
@@ -137,7 +148,7 @@ impl OpenAiResponses {
             place = Place::InConversation(self.new_conversation().await?.into());
         }
         let is_streamed = options.stream && !is_background;
-        let body = body::render(&request, self.model.as_deref(), &place, is_streamed);
+        let body = body::render(&request, &self.defaults, &place, is_streamed);
         let asked = Asked { place, is_background };
         if is_streamed {
             let client = self.connection.client(Answers::Events);
@@ -192,7 +203,7 @@ impl fmt::Debug for OpenAiResponses {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OpenAiResponses")
             .field("url", &self.connection.url("/responses"))
-            .field("model", &self.model)
+            .field("defaults", &self.defaults)
             .field("keeping", &self.keeping)
             .finish_non_exhaustive()
     }

@@ -13,5 +13,6 @@
 mod cassettes;
 mod chat;
 mod coverage;
+mod live;
 mod responses;
 mod server;

@@ -3,7 +3,6 @@
 mod cut;
 mod errors;
 mod expected;
-mod live;
 mod pieces;
 mod recorded;
 mod requests;

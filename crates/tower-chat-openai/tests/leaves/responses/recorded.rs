@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use futures_util::StreamExt;
 use serde_json::Value;
-use tower_chat_core::{Answer, ChatRequest, ChatUpdate};
+use tower_chat_core::{Answer, ChatRequest, ChatUpdate, format};
 use tower_chat_openai::{Keeping, OpenAiError, OpenAiResponses};
 use tower_chat_wire::openai_responses::render_input;
 use tower_service::Service;
@@ -111,7 +111,9 @@ async fn play(cassette: &Cassette) -> Played {
                 let output = assert_answer(exchange, &answer, is_kept, &place);
                 let id = answer.finish.conversation_id.as_ref();
                 ids.extend(id.and_then(|id| id.service_id()).map(ToString::to_string));
-                answers.push(Read { asked, output, message: (*answer.messages[0]).clone() });
+                // A new process would have it from a store.
+                let stored = format::encode(&answer.messages[0]);
+                answers.push(Read { asked, output, message: format::decode(&stored).unwrap() });
             }
         }
     }

@@ -94,6 +94,25 @@ async fn extra_fields_count_more_but_leave_the_input_alone() {
 }
 
 #[tokio::test]
+async fn models_that_do_not_reason_are_not_asked_for_it_as_they_would_refuse() {
+    let asks = async |leaf: &dyn Fn(&str) -> OpenAiResponses| {
+        let received = sent(leaf, ChatRequest::user("hi")).await;
+        received.body.get("include").is_some()
+    };
+    let named = ["gpt-4o", "gpt-4.1-mini", "openai/gpt-4o", "ft:gpt-4o:x", "gpt-5-chat-latest"];
+    for model in named {
+        assert!(!asks(&|url| compatible(url).with_model(model)).await, "{model}");
+        let leaf = |url: &str| compatible(url).with_model(model).with_encrypted_reasoning(true);
+        assert!(asks(&leaf).await, "{model}");
+    }
+    for model in ["gpt-5-mini", "o4-mini", "grok-4.3", "openai.gpt-5.5", "my-deployment"] {
+        assert!(asks(&|url| compatible(url).with_model(model)).await, "{model}");
+        let leaf = |url: &str| compatible(url).with_model(model).with_encrypted_reasoning(false);
+        assert!(!asks(&leaf).await, "{model}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_goes_back_byte_for_byte_with_its_ids_phases_and_reasoning() {
     // Numbers, spaces and the order of fields are as odd as they can be.
     let items = [

@@ -10,11 +10,11 @@ use tower_chat::{
     },
     tool_fn,
 };
-use tower_chat_openai::Keeping;
+use tower_chat_openai::{Keeping, OpenAiError};
 use tower_service::Service;
 
-use super::{called, said, streamed};
-use crate::server::{Received, Reply, Server};
+use super::{called, event, said, streamed};
+use crate::server::{Framing, Received, Reply, Server};
 
 const CLEAR: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: true };
 const RECORD: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: false };
@@ -36,15 +36,6 @@ impl Stack {
         text: &str,
         replies: impl IntoIterator<Item = Value>,
     ) -> (Result<Answer, BoxError>, Vec<Received>) {
-        let request = ChatRequest::user(text).in_conversation(key());
-        self.run_request(request, replies).await
-    }
-
-    async fn run_request(
-        &self,
-        request: ChatRequest,
-        replies: impl IntoIterator<Item = Value>,
-    ) -> (Result<Answer, BoxError>, Vec<Received>) {
         let replies = replies.into_iter().map(|reply| match reply["error"]["status"].as_u64() {
             Some(status) => Reply::json(status.try_into().unwrap(), reply.to_string()),
             None if self.is_streamed && reply["object"] == "response" => {
@@ -52,6 +43,15 @@ impl Stack {
             }
             None => Reply::json(200, reply.to_string()),
         });
+        self.play(ChatRequest::user(text).in_conversation(key()), replies).await
+    }
+
+    /// Plays replies to a request, as they are.
+    async fn play(
+        &self,
+        request: ChatRequest,
+        replies: impl IntoIterator<Item = Reply>,
+    ) -> (Result<Answer, BoxError>, Vec<Received>) {
         let server = Server::start(replies).await;
         let definition = ToolDefinition::new("f", "does f", json!({"type": "object"}));
         let mut pipeline = ChatPipeline::builder(server.responses().with_keeping(self.keeping))
@@ -234,4 +234,56 @@ async fn a_service_call_that_fails_leaves_the_id_of_the_last_one_that_was_persis
         assert_eq!(sent[0].body["previous_response_id"], expected);
         assert_eq!(stack.service_id().await.as_deref(), Some("resp_2"));
     }
+}
+
+#[tokio::test]
+async fn a_fault_leaves_the_history_of_the_contract_and_the_run_goes_on() {
+    let (call, text) = (called("resp_1", "call_1"), said("resp_2", "done"));
+    let whole = streamed(&text);
+    let half = whole.len() / 2;
+    let failed = event(&json!({"type": "response.failed", "response": {"id": "resp_2",
+        "status": "failed", "output": [], "error": {"code": "server_error", "message": "down"}}}));
+    let limit = r#"{"error":{"message":"slow down","code":"rate_limit"}}"#;
+    for fault in [
+        Reply::stream(whole.clone()).framed(Framing::EndAt(half)),
+        Reply::stream(whole.clone()).framed(Framing::BreakAt(half)),
+        Reply::json(429, limit),
+        Reply::stream(failed),
+        Reply::stream(event(&json!({"type": "error", "message": "down"}))),
+    ] {
+        for stack in every(Keeping::Locally, ConflictPolicy::default()) {
+            if !stack.is_streamed {
+                continue;
+            }
+            let request = ChatRequest::user("go").in_conversation(key());
+            let begun = Reply::stream(streamed(&call));
+            let (outcome, sent) = stack.play(request.clone(), [begun.clone(), fault.clone()]).await;
+            let error = outcome.unwrap_err();
+            assert!(is_of_the_leaf(&error), "{error}");
+            let kept = stack.mode == PersistenceMode::PerServiceCall;
+            let roles = [Role::User, Role::Assistant, Role::Tool, Role::Assistant];
+            let stored = if kept { &roles[..3] } else { &[] };
+            assert_eq!(stack.roles().await, stored, "{fault:?}");
+            let undisturbed = &sent[1].body;
+
+            let wanted = [begun, Reply::stream(whole.clone())];
+            let wanted = wanted.into_iter().skip(usize::from(kept));
+            let (answer, sent) = stack.play(request, wanted).await;
+            assert_eq!(answer.unwrap().text(), "done");
+            assert_eq!(&sent.last().unwrap().body, undisturbed, "{fault:?}");
+            assert_eq!(stack.roles().await, roles, "{fault:?}");
+        }
+    }
+}
+
+/// Whether the error, or one under it, is the leaf's and worth a retry.
+fn is_of_the_leaf(error: &BoxError) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<OpenAiError>() {
+            return error.is_retryable();
+        }
+        next = error.source();
+    }
+    false
 }
