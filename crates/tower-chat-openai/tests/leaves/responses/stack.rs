@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use tower_chat::{
     ChatPipeline, ConflictPolicy, PersistenceError, PersistenceMode, PersistencePolicy, Tools,
     core::{
-        Answer, BoxError, ChatRequest, ConversationId, ConversationKey, MemoryStore, Role,
-        ToolDefinition, store::HistoryStore,
+        Answer, BoxError, ChatOptions, ChatRequest, ConversationId, ConversationKey, MemoryStore,
+        Message, Role, ToolDefinition, store::HistoryStore,
     },
     tool_fn,
 };
@@ -272,6 +272,37 @@ async fn a_fault_leaves_the_history_of_the_contract_and_the_run_goes_on() {
             assert_eq!(answer.unwrap().text(), "done");
             assert_eq!(&sent.last().unwrap().body, undisturbed, "{fault:?}");
             assert_eq!(stack.roles().await, roles, "{fault:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_background_answer_is_stored_when_it_has_come() {
+    let reply = |json: Value| Reply::json(200, json.to_string());
+    let pending = json!({"id": "resp_1", "object": "response", "status": "queued", "output": []});
+    for (keeping, conflict) in
+        [(Keeping::Locally, ConflictPolicy::default()), (Keeping::PreviousResponse, RECORD)]
+    {
+        for stack in every(keeping, conflict) {
+            let ask = |options: &dyn Fn(&mut ChatOptions)| {
+                let mut asked = ChatOptions::default();
+                options(&mut asked);
+                ChatRequest::default().with_options(asked).in_conversation(key())
+            };
+            let mut begun = ask(&|options| options.background = true);
+            begun.messages.push(Message::user("go"));
+            let (answer, sent) = stack.play(begun, [reply(pending.clone())]).await;
+            let token = answer.unwrap().finish.continuation.unwrap();
+            assert_eq!((token.as_str(), &sent[0].body["background"]), ("resp_1", &json!(true)));
+            assert_eq!(stack.roles().await, [Role::User]);
+
+            let goes_on = ask(&|options| options.continuation = Some(token.clone()));
+            let (answer, sent) = stack.play(goes_on, [reply(said("resp_1", "done"))]).await;
+            assert_eq!(answer.unwrap().text(), "done");
+            assert!(sent[0].head.starts_with("get /v1/responses/resp_1 "), "{}", sent[0].head);
+            assert_eq!(stack.roles().await, [Role::User, Role::Assistant]);
+            let expected = (keeping == Keeping::PreviousResponse).then_some("resp_1");
+            assert_eq!(stack.service_id().await.as_deref(), expected);
         }
     }
 }
