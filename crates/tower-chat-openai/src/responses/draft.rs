@@ -63,9 +63,10 @@ impl Draft {
         index
     }
 
-    /// The items: those that are done as they came, and of the others as much as came.
-    pub(super) fn into_items(self) -> Vec<RawJson> {
-        self.items.into_iter().filter_map(DraftItem::into_json).collect()
+    /// The items: those that are done as they came, and of the others as much as came, with the
+    /// status of the response.
+    pub(super) fn into_items(self, status: &str) -> Vec<RawJson> {
+        self.items.into_iter().filter_map(|item| item.into_json(status)).collect()
     }
 
     fn index_of(&self, event: &Object, id: Option<&RawJson>) -> Option<usize> {
@@ -82,7 +83,7 @@ impl Draft {
 
 impl DraftItem {
     /// The item; `None` of reasoning that was cut off, since no service takes it back.
-    fn into_json(self) -> Option<RawJson> {
+    fn into_json(self, status: &str) -> Option<RawJson> {
         if self.done.is_some() {
             return self.done;
         }
@@ -90,9 +91,11 @@ impl DraftItem {
         let kind = fields.get("type").and_then(as_text).unwrap_or_default();
         match kind.as_str() {
             "reasoning" => return None,
+            // It may have begun whole.
+            _ if self.text.is_empty() => {}
             "function_call" => drop(fields.insert("arguments".to_owned(), raw(&self.text))),
             "custom_tool_call" => drop(fields.insert("input".to_owned(), raw(&self.text))),
-            "message" if !self.text.is_empty() => {
+            "message" => {
                 let part = serde_json::json!(
                     {"type": "output_text", "text": self.text, "annotations": []}
                 );
@@ -100,7 +103,7 @@ impl DraftItem {
             }
             _ => {}
         }
-        fields.insert("status".to_owned(), raw("incomplete"));
+        fields.insert("status".to_owned(), raw(status));
         Some(raw(&fields))
     }
 }

@@ -145,7 +145,9 @@ impl Reader {
     /// The response as a whole, which ends the stream.
     fn end(&mut self, response: Object) -> Result<(), OpenAiError> {
         self.events = None;
-        let items = std::mem::take(&mut self.draft).into_items();
+        let status = response.get("status").and_then(as_text);
+        let status = status.as_deref().unwrap_or("completed");
+        let items = std::mem::take(&mut self.draft).into_items(status);
         let answer = answer::read(response, items, &self.asked)?;
         self.ready.extend(answer.messages.into_iter().map(ChatUpdate::Message));
         self.ready.push_back(ChatUpdate::Finish(answer.finish));

@@ -71,6 +71,24 @@ async fn a_call_cut_off_at_the_token_limit_is_kept_as_it_came() {
 }
 
 #[tokio::test]
+async fn items_that_were_never_said_to_be_done_are_kept() {
+    let begun = json!({"id": "msg_1", "type": "message", "role": "assistant", "content": []});
+    let found = answer(&[
+        json!({"type": "response.output_item.added", "output_index": 0, "item": begun}),
+        json!({"type": "response.output_text.delta", "output_index": 0, "delta": "Hel"}),
+        json!({"type": "response.output_item.added", "output_index": 1, "item": call("{}")}),
+        json!({"type": "response.output_text.delta", "output_index": 0, "delta": "lo"}),
+        ended("completed", json!([])),
+    ])
+    .await;
+    assert_eq!(found.text(), "Hello");
+    let call = found.tool_calls().next().unwrap();
+    assert_eq!(call.arguments, "{}");
+    assert!(call.native.as_ref().unwrap().item.get().contains(r#""status":"completed""#));
+    assert_eq!(found.finish.reason, Some(FinishReason::ToolCalls));
+}
+
+#[tokio::test]
 async fn text_cut_off_at_the_token_limit_is_kept() {
     let begun = json!({"id": "msg_1", "type": "message", "role": "assistant", "content": []});
     let found = answer(&[
