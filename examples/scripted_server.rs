@@ -1,5 +1,7 @@
-//! A stand-in for a Chat Completions service: it asks for the first tool that it is offered, then
-//! repeats what the tool said. It streams its answers.
+//! A stand-in for OpenAI: it asks for the first tool that it is offered, then repeats what the tool
+//! said. It streams its answers, of Chat Completions and of Responses.
+
+mod responses;
 
 use serde_json::{Value, json};
 use tokio::{
@@ -24,18 +26,26 @@ pub(crate) async fn start() -> Result<String, BoxError> {
 
 async fn answer(stream: TcpStream) -> Result<(), BoxError> {
     let mut stream = BufReader::new(stream);
-    let request = read_body(&mut stream).await?;
-    let mut events = String::new();
-    for delta in deltas(&request) {
-        let event = json!({"choices": [{"index": 0, "delta": delta}]});
-        events += &format!("data: {event}\n\n");
-    }
-    let usage = json!({"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 10}});
-    events += &format!("data: {usage}\n\ndata: [DONE]\n\n");
+    let (path, request) = read(&mut stream).await?;
+    let events = match path.ends_with("/responses") {
+        true => responses::events(&request),
+        false => chat_events(&request),
+    };
     let head = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: text/event-stream\r\n";
     let length = format!("content-length: {}\r\n\r\n", events.len());
     stream.write_all([head, &length, &events].concat().as_bytes()).await?;
     Ok(stream.shutdown().await?)
+}
+
+/// The stream that answers a request of Chat Completions.
+fn chat_events(request: &Value) -> String {
+    let mut events = String::new();
+    for delta in deltas(request) {
+        let event = json!({"choices": [{"index": 0, "delta": delta}]});
+        events += &format!("data: {event}\n\n");
+    }
+    let usage = json!({"choices": [], "usage": {"prompt_tokens": 20, "completion_tokens": 10}});
+    events + &format!("data: {usage}\n\ndata: [DONE]\n\n")
 }
 
 /// The answer to a request, in the pieces in which it is streamed.
@@ -64,7 +74,11 @@ fn deltas(request: &Value) -> Vec<Value> {
     }
 }
 
-async fn read_body(stream: &mut BufReader<TcpStream>) -> Result<Value, BoxError> {
+/// The path and the body of a request.
+async fn read(stream: &mut BufReader<TcpStream>) -> Result<(String, Value), BoxError> {
+    let mut first = String::new();
+    stream.read_line(&mut first).await?;
+    let path = first.split_whitespace().nth(1).unwrap_or_default().to_owned();
     let mut length = 0;
     loop {
         let mut line = String::new();
@@ -79,5 +93,5 @@ async fn read_body(stream: &mut BufReader<TcpStream>) -> Result<Value, BoxError>
     }
     let mut body = vec![0; length];
     stream.read_exact(&mut body).await?;
-    Ok(serde_json::from_slice(&body)?)
+    Ok((path, serde_json::from_slice(&body)?))
 }

@@ -13,7 +13,7 @@
 #![allow(unreachable_pub, reason = "nothing outside uses these tests")]
 
 #[allow(dead_code, reason = "the leaf's own tests use more of it")]
-#[path = "../../crates/tower-chat-openai/tests/chat/cassettes.rs"]
+#[path = "../../crates/tower-chat-openai/tests/leaves/cassettes.rs"]
 mod cassettes;
 mod conversation;
 mod processes;

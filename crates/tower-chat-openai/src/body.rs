@@ -4,7 +4,10 @@ use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, RawJson, ToolChoice, ToolDefinition};
 use tower_chat_wire::openai_chat::{Audience, render_messages, with_nine_character_ids};
 
-use crate::merge::{Object, raw, to_value};
+use crate::{
+    merge::{Object, raw, to_value},
+    options,
+};
 
 /// What a leaf adds to every request.
 #[derive(Debug, Clone)]
@@ -18,28 +21,10 @@ pub(crate) struct Defaults {
 
 /// The body of the request for an answer.
 ///
-/// `extra` options count more than named ones, and a `null` among them takes the field out; but
-/// the messages, and whether the answer is streamed, are the request's own.
+/// The messages, and whether the answer is streamed, are the request's own, whatever `extra` says.
 pub(crate) fn render(request: &ChatRequest, defaults: &Defaults) -> Object {
     let options = &*request.options;
-    let mut body = Object::new();
-    for (name, value) in named(options, defaults).iter().chain(&options.extra) {
-        if value.is_null() {
-            body.remove(name);
-        } else {
-            body.insert(name.clone(), raw(value));
-        }
-    }
-    if !body.contains_key("tools") {
-        // Services refuse a choice among no tools.
-        body.remove("tool_choice");
-    }
-    if options.stream {
-        body.insert("stream".to_owned(), raw(&true));
-    } else {
-        body.remove("stream");
-        body.remove("stream_options");
-    }
+    let mut body = options::fields(&named(options, defaults), options, options.stream);
     body.insert("messages".to_owned(), raw(&messages(request, defaults)));
     body
 }

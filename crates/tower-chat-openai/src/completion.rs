@@ -68,7 +68,8 @@ pub(crate) fn refusal(
         message => in_words(message),
     };
     let field = |name| error.get(name).filter(|value: &&Value| !value.is_null()).map(in_words);
-    let code = field("code").or_else(|| field("type"));
+    // As a type `error` says that it is one, no more.
+    let code = field("code").or_else(|| field("type").filter(|kind| kind != "error"));
     let named = code.as_deref().and_then(|code| code.parse().ok());
     let named = named.filter(|status| (400..600).contains(status));
     let body = body.to_owned();

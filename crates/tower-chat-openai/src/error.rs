@@ -20,9 +20,11 @@ pub enum OpenAiError {
         /// Why, where a library said so.
         source: Option<BoxError>,
     },
-    /// The request asks for what Chat Completions does not have.
-    #[error("Chat Completions has no {what}: send the request without it")]
+    /// The request asks for what the API does not have.
+    #[error("{api} has no {what}: send the request without it")]
     Unsupported {
+        /// The API.
+        api: &'static str,
         /// What was asked for.
         what: &'static str,
     },
@@ -47,7 +49,7 @@ pub enum OpenAiError {
         /// The error as it came.
         body: String,
     },
-    /// The answer is none that Chat Completions can give.
+    /// The answer is none that the API can give.
     #[error("the chat service's answer cannot be read: {what}")]
     Malformed {
         /// What is wrong with it.

@@ -2,25 +2,21 @@
 
 use std::{
     fmt,
-    sync::Arc,
     task::{Context, Poll},
 };
 
-use async_openai::{
-    Client,
-    config::{AzureConfig, Config, OPENAI_API_BASE, OpenAIConfig},
-};
+use async_openai::config::OPENAI_API_BASE;
 use futures_util::future::BoxFuture;
-use http::{HeaderMap, HeaderName, HeaderValue};
 use tower_chat_core::{ChatRequest, ChatResponse, RawJson};
 use tower_service::Service;
 
 use crate::{
     OpenAiError, answer,
     body::{self, Defaults},
+    connection::Connection,
     merge::Object,
     streamed,
-    transport::{self, OneAttempt},
+    transport::{self, Answers},
 };
 
 /// A model behind OpenAI's Chat Completions API, or behind a compatible one, as a leaf.
@@ -33,10 +29,7 @@ use crate::{
 /// that does not know it. `instructions` lead the messages as a system message.
 #[derive(Clone)]
 pub struct OpenAiChat {
-    config: Arc<dyn Config>,
-    http: reqwest::Client,
-    has_key: bool,
-    headers: HeaderMap,
+    connection: Connection,
     defaults: Defaults,
 }
 
@@ -62,12 +55,7 @@ impl OpenAiChat {
     ///
     /// [`OpenAiError::Configuration`], if the key cannot stand in a header.
     pub fn compatible(base_url: &str, key: Option<&str>) -> Result<Self, OpenAiError> {
-        let config = OpenAIConfig::default() // reads the environment, all of which is replaced
-            .with_api_base(base_url.trim_end_matches('/'))
-            .with_api_key(header_text(key.unwrap_or_default())?)
-            .with_org_id("")
-            .with_project_id("");
-        let leaf = Self::with_config(Arc::new(config), key.is_some())?;
+        let leaf = Self::new(Connection::compatible(base_url, key)?);
         Ok(if is_mistral(base_url) { leaf.with_nine_character_ids() } else { leaf })
     }
 
@@ -82,12 +70,7 @@ impl OpenAiChat {
         api_version: &str,
         key: &str,
     ) -> Result<Self, OpenAiError> {
-        let config = AzureConfig::new()
-            .with_api_base(endpoint.trim_end_matches('/'))
-            .with_deployment_id(deployment)
-            .with_api_version(api_version)
-            .with_api_key(header_text(key)?);
-        let leaf = Self::with_config(Arc::new(config), true)?;
+        let leaf = Self::new(Connection::azure_deployment(endpoint, deployment, api_version, key)?);
         Ok(leaf.with_token_limit_field("max_completion_tokens"))
     }
 
@@ -120,28 +103,14 @@ impl OpenAiChat {
     ///
     /// [`OpenAiError::Configuration`], if HTTP has no such header.
     pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, OpenAiError> {
-        let name: HeaderName = name.parse().map_err(|error: http::header::InvalidHeaderName| {
-            configuration("the name of a header", error)
-        })?;
-        let value =
-            HeaderValue::from_str(value).map_err(|error| configuration("a header", error))?;
-        self.headers.insert(name, value);
+        self.connection = self.connection.with_header(name, value)?;
         Ok(self)
     }
 
-    fn with_config(config: Arc<dyn Config>, has_key: bool) -> Result<Self, OpenAiError> {
-        let http = reqwest::Client::builder()
-            .build()
-            .map_err(|error| configuration("the TLS settings of this system", error))?;
+    fn new(connection: Connection) -> Self {
         let defaults =
             Defaults { model: None, token_limit: "max_tokens", nine_character_ids: false };
-        Ok(Self { config, http, has_key, headers: HeaderMap::new(), defaults })
-    }
-
-    fn client(&self, is_streamed: bool) -> Client<Arc<dyn Config>> {
-        let (http, headers) = (self.http.clone(), self.headers.clone());
-        let service = OneAttempt { http, headers, has_key: self.has_key, is_streamed };
-        Client::build(self.http.clone(), self.config.clone()).with_http_service(service)
+        Self { connection, defaults }
     }
 }
 
@@ -156,11 +125,12 @@ impl Service<ChatRequest> for OpenAiChat {
 
     fn call(&mut self, request: ChatRequest) -> Self::Future {
         let is_streamed = request.options.stream;
-        let client = self.client(is_streamed);
+        let answers = if is_streamed { Answers::UntilDone } else { Answers::Whole };
+        let client = self.connection.client(answers);
         let body = body(&request, &self.defaults);
         Box::pin(async move {
             let (body, chat) = (body?, client.chat());
-            let failed = |error| transport::error(error, "");
+            let failed = |error| transport::error(error, "", transport::DONE);
             if is_streamed {
                 let events = chat.create_stream_byot::<Object, RawJson>(body).await;
                 Ok(ChatResponse::stream(streamed::updates(events.map_err(failed)?)))
@@ -176,18 +146,23 @@ impl fmt::Debug for OpenAiChat {
     /// Shows no key and no header, which may hold one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OpenAiChat")
-            .field("url", &self.config.url("/chat/completions"))
+            .field("url", &self.connection.url("/chat/completions"))
             .field("defaults", &self.defaults)
             .finish_non_exhaustive()
     }
 }
 
+const API: &str = "Chat Completions";
+
 fn body(request: &ChatRequest, defaults: &Defaults) -> Result<Object, OpenAiError> {
     if request.service_id()?.is_some() {
-        return Err(OpenAiError::Unsupported { what: "conversations that the service keeps" });
+        return Err(OpenAiError::Unsupported {
+            api: API,
+            what: "conversations that the service keeps",
+        });
     }
     if request.options.is_background() {
-        return Err(OpenAiError::Unsupported { what: "background answers" });
+        return Err(OpenAiError::Unsupported { api: API, what: "background answers" });
     }
     Ok(body::render(request, defaults))
 }
@@ -195,19 +170,6 @@ fn body(request: &ChatRequest, defaults: &Defaults) -> Result<Object, OpenAiErro
 fn is_mistral(base_url: &str) -> bool {
     let host = reqwest::Url::parse(base_url).ok().and_then(|url| url.host_str().map(str::to_owned));
     host.is_some_and(|host| host == "mistral.ai" || host.ends_with(".mistral.ai"))
-}
-
-/// The text, if it can stand in a header; async-openai would panic otherwise.
-fn header_text(key: &str) -> Result<&str, OpenAiError> {
-    HeaderValue::from_str(key).map_err(|error| configuration("the key", error))?;
-    Ok(key)
-}
-
-fn configuration(
-    what: &'static str,
-    source: impl std::error::Error + Send + Sync + 'static,
-) -> OpenAiError {
-    OpenAiError::Configuration { what, source: Some(source.into()) }
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! OpenAI Chat Completions, and every service compatible with it, as a leaf of a `tower-chat` stack.
+//! OpenAI Chat Completions, OpenAI Responses, and every service compatible with either, as leaves of
+//! a `tower-chat` stack.
 //!
-//! [`OpenAiChat`] is a `tower` service of [`ChatRequest`](tower_chat_core::ChatRequest)s, on top of
-//! [async-openai](https://docs.rs/async-openai). It answers whole or as a stream, as the request
-//! asks. Nothing a service sends is lost: messages are read by
-//! [`tower_chat_wire::openai_chat`], and what else an answer says is in
-//! [`Finish::metadata`](tower_chat_core::Finish).
+//! [`OpenAiChat`] and [`OpenAiResponses`] are `tower` services of
+//! [`ChatRequest`](tower_chat_core::ChatRequest)s, on top of
+//! [async-openai](https://docs.rs/async-openai). They answer whole or as a stream, as the request
+//! asks. Nothing a service sends is lost: messages are read by [`tower_chat_wire`], and what else an
+//! answer says is in [`Finish::metadata`](tower_chat_core::Finish).
 //!
 //! ```no_run
 //! # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -26,20 +27,50 @@
 //! - Dropping the future or the response of a call hangs up. async-openai reads a stream in a task
 //!   of its own, so it needs a Tokio runtime, and a slow reader does not slow the service down.
 //! - It has no timeout of its own. Put a tower timeout above it.
-//! - A stream is complete when it said `[DONE]`, and not before: one that ends earlier, by itself
-//!   or by a broken connection, is [`OpenAiError::Truncated`], whatever had come of it.
-//! - Chat Completions keeps no conversations: a request with a service conversation id, and a
-//!   request for a background answer, is refused before anything is sent.
-//! - Of several choices (`n`) none is the answer: such an answer is refused.
+//! - A stream is complete when the service said so, by `[DONE]` or by the event that carries the
+//!   whole response, and not before: one that ends earlier, by itself or by a broken connection, is
+//!   [`OpenAiError::Truncated`], whatever had come of it.
+//! - Of several choices (`n`) of Chat Completions none is the answer: such an answer is refused.
+//!
+//! # Who keeps the history
+//!
+//! Chat Completions keeps no conversations: a request with a service conversation id, and a request
+//! for a background answer, is refused before anything is sent.
+//!
+//! Of Responses [`Keeping`] says it. By default the caller keeps the history, so that a history
+//! store above the leaf does. Where the service does, every answer names the id to go on from, which
+//! a history store remembers after each service call. By default such a store takes it for a
+//! conflict that everything would be kept twice; its `ConflictPolicy` must let the service have its
+//! way.
+//!
+//! A service that keeps the history knows nothing of tools that have run until the next request
+//! tells it. If a run stops between an answer that calls tools and that request, OpenAI refuses to
+//! go on from that answer without their results. With [`Keeping::PreviousResponse`], and a store
+//! that persists per run, the next run goes on from the answer before that.
+//!
+//! # What is recorded and not played
+//!
+//! The tests play recorded traffic of `azure`, `deepseek`, `groq`, `mistral`, `ollama`,
+//! `openai_chat`, `openai_responses`, `openrouter`, `xai` and others. Of these folders every file is
+//! asserted on but the two of Ollama's own `/api/chat`, a wire that is not OpenAI's. Exchanges in
+//! them that are no calls of a model are left aside: tokens counted (`/responses/input_tokens`),
+//! histories compacted (`/responses/compact`), telemetry, and pictures and documents fetched.
 
 mod answer;
 mod body;
 mod completion;
+mod connection;
 mod draft;
 mod error;
 mod leaf;
 mod merge;
+mod options;
+mod responses;
 mod streamed;
 mod transport;
 
-pub use self::{error::OpenAiError, leaf::OpenAiChat};
+pub use self::{
+    error::OpenAiError,
+    leaf::OpenAiChat,
+    responses::{Keeping, OpenAiResponses},
+};

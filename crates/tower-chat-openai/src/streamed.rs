@@ -58,7 +58,9 @@ impl Reader {
             let Some(events) = &mut self.events else { return Ok(None) };
             match events.next().await {
                 Some(Ok(event)) => self.accept(&event)?,
-                Some(Err(error)) => return Err(transport::error(error, self.draft.text())),
+                Some(Err(error)) => {
+                    return Err(transport::error(error, self.draft.text(), transport::DONE));
+                }
                 None => self.end()?,
             }
         }

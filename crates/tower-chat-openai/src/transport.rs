@@ -25,9 +25,22 @@ pub(crate) struct OneAttempt {
     pub(crate) headers: HeaderMap,
     /// Whether there is a key to send.
     pub(crate) has_key: bool,
-    /// Whether the answers are streams.
-    pub(crate) is_streamed: bool,
+    pub(crate) answers: Answers,
 }
+
+/// What answers are, and how the end of one is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answers {
+    /// They are whole.
+    Whole,
+    /// They are streams, and complete with `data: [DONE]`.
+    UntilDone,
+    /// They are streams, and whoever reads them knows the event that completes them.
+    Events,
+}
+
+/// The end of a stream of Chat Completions.
+pub(crate) const DONE: &str = "[DONE]";
 
 impl Service<HttpRequestFactory> for OneAttempt {
     type Response = reqwest::Response;
@@ -39,7 +52,7 @@ impl Service<HttpRequestFactory> for OneAttempt {
     }
 
     fn call(&mut self, factory: HttpRequestFactory) -> Self::Future {
-        let Self { http, headers, has_key, is_streamed } = self.clone();
+        let Self { http, headers, has_key, answers } = self.clone();
         Box::pin(async move {
             let mut request = factory.build().await?;
             if !has_key {
@@ -52,7 +65,7 @@ impl Service<HttpRequestFactory> for OneAttempt {
             if !response.status().is_success() {
                 return Err(OpenAIError::Boxed(refusal(response).await.into()));
             }
-            if !is_streamed {
+            if answers == Answers::Whole {
                 return Ok(response);
             }
             let is_whole = response.headers().get(CONTENT_TYPE).is_some_and(|kind| {
@@ -61,6 +74,8 @@ impl Service<HttpRequestFactory> for OneAttempt {
             let head = http::Response::builder().status(response.status());
             let body = if is_whole {
                 reqwest::Body::from(as_event(&response.bytes().await?))
+            } else if answers == Answers::Events {
+                return Ok(response);
             } else {
                 reqwest::Body::wrap_stream(until_done(response.bytes_stream()))
             };
@@ -70,8 +85,9 @@ impl Service<HttpRequestFactory> for OneAttempt {
     }
 }
 
-/// The error of ours that an error of async-openai stands for; `text` had come of the answer.
-pub(crate) fn error(error: OpenAIError, text: &str) -> OpenAiError {
+/// The error of ours that an error of async-openai stands for; `text` had come of the answer, and
+/// `end` would have completed it.
+pub(crate) fn error(error: OpenAIError, text: &str, end: &str) -> OpenAiError {
     match error {
         OpenAIError::Boxed(error) => match error.downcast::<OpenAiError>() {
             Ok(error) => *error,
@@ -84,7 +100,7 @@ pub(crate) fn error(error: OpenAIError, text: &str) -> OpenAiError {
         }
         OpenAIError::StreamError(error) => {
             let reason =
-                format!("its stream ended, or its connection broke, before [DONE] ({error})");
+                format!("its stream ended, or its connection broke, before {end} ({error})");
             OpenAiError::Truncated { text: text.to_owned(), reason }
         }
         error => OpenAiError::Connection { source: error.into() },

@@ -1,36 +1,58 @@
-//! The example runs without a key, and prints what its documentation says.
+//! The examples run without a key, and print what their documentation says.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{path::PathBuf, process::Command};
+use std::{
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 /// Built beside this test: cargo builds a package's examples before it runs the tests.
-fn example() -> PathBuf {
+fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let built = test.ancestors().nth(2).unwrap();
-    built.join("examples").join(format!("openai_chat{}", std::env::consts::EXE_SUFFIX))
+    built.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
+}
+
+/// What an example prints in a process of its own.
+fn printed(name: &str, database: &Path) -> String {
+    let mut command = Command::new(example(name));
+    // Without these it never leaves this machine.
+    command.env_remove("OPENAI_API_KEY").env_remove("OPENAI_BASE_URL");
+    let output = command.arg(database).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
 }
 
 #[test]
 fn the_agent_remembers_what_an_earlier_process_was_told() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("agent.db");
-    let agent = || {
-        let mut command = Command::new(example());
-        // Without these it never leaves this machine.
-        command.env_remove("OPENAI_API_KEY").env_remove("OPENAI_BASE_URL");
-        let output = command.arg(&database).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        String::from_utf8(output.stdout).unwrap()
-    };
-    let first = agent();
     assert_eq!(
-        first,
+        printed("openai_chat", &database),
         "remembered 0 messages\n\
          Order 7 is on its way. (You have asked 1 times.)\n\
          40 tokens read, 20 written\n"
     );
-    let second = agent();
+    let second = printed("openai_chat", &database);
     assert_eq!(second.lines().next(), Some("remembered 4 messages"));
     assert!(second.contains("You have asked 2 times."), "{second}");
+}
+
+#[test]
+fn the_service_remembers_and_the_store_knows_how_to_go_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("responses.db");
+    assert_eq!(
+        printed("openai_responses", &database),
+        "a new conversation\n\
+         Order 7 is on its way. (You have asked 1 times.)\n\
+         40 tokens read, 20 written\n"
+    );
+    assert_eq!(
+        printed("openai_responses", &database),
+        "the service remembers, up to resp_1_told\n\
+         Order 7 is on its way. (You have asked 2 times.)\n\
+         40 tokens read, 20 written\n"
+    );
 }

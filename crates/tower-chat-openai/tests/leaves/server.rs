@@ -8,8 +8,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
     task::JoinHandle,
 };
-use tower_chat_core::{Answer, BoxError, ChatRequest};
-use tower_chat_openai::OpenAiChat;
+use tower_chat_core::{Answer, BoxError, ChatRequest, ChatResponse};
+use tower_chat_openai::{OpenAiChat, OpenAiResponses};
 use tower_service::Service;
 
 /// What a connection is answered with.
@@ -91,6 +91,7 @@ impl Reply {
 pub(crate) struct Received {
     /// The request line and the headers, in lower case.
     pub(crate) head: String,
+    /// `null` of a request without one.
     pub(crate) body: Value,
 }
 
@@ -121,9 +122,14 @@ impl Server {
         Self { url, received, task }
     }
 
-    /// A leaf without a key, whose requests come here.
+    /// A leaf of Chat Completions without a key, whose requests come here.
     pub(crate) fn leaf(&self) -> OpenAiChat {
         OpenAiChat::compatible(&self.url, None).unwrap()
+    }
+
+    /// A leaf of Responses without a key, whose requests come here.
+    pub(crate) fn responses(&self) -> OpenAiResponses {
+        OpenAiResponses::compatible(&self.url, None).unwrap()
     }
 
     pub(crate) fn received(&self) -> Vec<Received> {
@@ -138,8 +144,11 @@ impl Drop for Server {
 }
 
 /// The answer to a request, whole or streamed.
-pub(crate) async fn ask(leaf: &mut OpenAiChat, request: ChatRequest) -> Result<Answer, BoxError> {
-    leaf.call(request).await?.collect().await
+pub(crate) async fn ask<S>(leaf: &mut S, request: ChatRequest) -> Result<Answer, BoxError>
+where
+    S: Service<ChatRequest, Response = ChatResponse, Error: Into<BoxError>>,
+{
+    leaf.call(request).await.map_err(Into::into)?.collect().await
 }
 
 async fn read(stream: &mut TcpStream) -> Received {
@@ -155,10 +164,11 @@ async fn read(stream: &mut TcpStream) -> Received {
     };
     let head = String::from_utf8(bytes[..end].to_vec()).unwrap().to_lowercase();
     let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
-    let length: usize = length.expect("a request with a body").parse().unwrap();
+    let length: usize = length.map_or(0, |length| length.parse().unwrap());
     let mut body = bytes[end..].to_vec();
     let mut rest = vec![0; length - body.len()];
     stream.read_exact(&mut rest).await.unwrap();
     body.extend(rest);
-    Received { head, body: serde_json::from_slice(&body).unwrap() }
+    let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
+    Received { head, body }
 }

@@ -5,15 +5,15 @@ use std::collections::BTreeMap;
 use futures_util::StreamExt;
 use serde_json::{Value, json};
 use tower_chat_core::{
-    Answer, ChatOptions, ChatRequest, ChatUpdate, Message, Part, ToolChoice, ToolDefinition,
+    Answer, ChatOptions, ChatRequest, ChatUpdate, Message, Part, ToolChoice, ToolDefinition, format,
 };
 use tower_chat_openai::OpenAiError;
 use tower_chat_wire::openai_chat::{Audience, parse_messages, render_message};
 use tower_service::Service;
 
+use super::expected::Said;
 use crate::{
     cassettes::{self, Cassette, Exchange},
-    expected::Said,
     server::{Reply, Server, ask},
 };
 
@@ -77,7 +77,9 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
             Err(error) => assert_refused(exchange, &error.downcast().unwrap(), &place),
             Ok(answer) => {
                 assert_answer(exchange, &answer, &place);
-                answers.push((exchange.request["messages"].clone(), (*answer.messages[0]).clone()));
+                // A new process would have it from a store.
+                let stored = format::decode(&format::encode(&answer.messages[0])).unwrap();
+                answers.push((exchange.request["messages"].clone(), stored));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The leaf against a loopback server that answers with what real services answered.
+//! The leaves against a loopback server that answers with what real services answered.
 //!
 //! The recorded traffic lies in the folder that `TOWER_CHAT_DATA` names; without it the tests that
 //! need it say that they are skipped.
@@ -11,12 +11,8 @@
 )]
 
 mod cassettes;
-mod cut;
-mod errors;
-mod expected;
+mod chat;
+mod coverage;
 mod live;
-mod pieces;
-mod recorded;
-mod requests;
+mod responses;
 mod server;
-mod stack;

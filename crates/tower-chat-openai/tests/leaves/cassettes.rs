@@ -27,11 +27,25 @@ impl Cassette {
     pub(crate) fn chat(&self) -> impl Iterator<Item = &Exchange> {
         self.exchanges.iter().filter(|exchange| exchange.is_chat())
     }
+
+    /// The exchanges of Responses.
+    pub(crate) fn responses(&self) -> impl Iterator<Item = &Exchange> {
+        self.exchanges.iter().filter(|exchange| exchange.is_responses())
+    }
 }
 
 impl Exchange {
     pub(crate) fn is_chat(&self) -> bool {
-        self.url.split('?').next().unwrap().ends_with("/chat/completions")
+        self.path().ends_with("/chat/completions")
+    }
+
+    pub(crate) fn is_responses(&self) -> bool {
+        self.path().ends_with("/responses")
+    }
+
+    /// The address without what stands behind the path.
+    pub(crate) fn path(&self) -> &str {
+        self.url.split('?').next().unwrap()
     }
 
     /// Whether the answer was streamed.

@@ -1,0 +1,214 @@
+//! The leaf itself.
+
+use std::{
+    fmt,
+    task::{Context, Poll},
+};
+
+use async_openai::config::OPENAI_API_BASE;
+use futures_util::future::BoxFuture;
+use serde_json::{Value, json};
+use tower_chat_core::{ChatRequest, ChatResponse, RawJson};
+use tower_service::Service;
+
+use super::{
+    API, Keeping,
+    answer::{self, Asked},
+    body::{self, Defaults},
+    keeping::{Place, id_in},
+    streamed,
+};
+use crate::{
+    OpenAiError,
+    connection::Connection,
+    merge::Object,
+    transport::{self, Answers},
+};
+
+/// A model behind OpenAI's Responses API, or behind a compatible one, as a leaf.
+///
+/// What the model puts out goes back as it came: ids, phases, summaries and encrypted content of
+/// reasoning, and items of the provider's own tools. Who keeps the history is for [`Keeping`] to
+/// say; by default it is the caller.
+///
+/// A clone is cheap and shares the connections. Dropping the future or the response of a call
+/// cancels it; a background answer goes on at the service.
+///
+/// Of the [options](tower_chat_core::ChatOptions), `extra` is merged into the body and counts more
+/// than the named ones; a `null` in it takes a field out, such as `include` or `store` for a server
+/// that does not know it. `instructions` are the field of that name. Tools are sent with
+/// `strict: false`, so that their schemas count as they are; those in `extra` may say otherwise.
+///
+/// With `background` the answer is only begun, and never streamed:
+/// [`Finish::continuation`](tower_chat_core::Finish) is the token to ask for it later, by the option
+/// of that name, as often as need be.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// use tower_chat_core::ChatRequest;
+/// use tower_chat_openai::{Keeping, OpenAiResponses};
+/// use tower_service::Service;
+///
+/// let leaf = OpenAiResponses::openai("sk-...")?.with_model("gpt-5-mini");
+/// let mut leaf = leaf.with_keeping(Keeping::PreviousResponse);
+/// let answer = leaf.call(ChatRequest::user("Where is my order?")).await?.collect().await?;
+/// let mut next = ChatRequest::user("And when does it come?");
+/// next.conversation_id = answer.finish.conversation_id;
+/// println!("{}", leaf.call(next).await?.collect().await?.text());
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct OpenAiResponses {
+    connection: Connection,
+    defaults: Defaults,
+    keeping: Keeping,
+}
+
+impl OpenAiResponses {
+    /// A leaf for OpenAI itself.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenAiError::Configuration`], if the key cannot stand in a header.
+    pub fn openai(key: impl Into<String>) -> Result<Self, OpenAiError> {
+        Self::compatible(OPENAI_API_BASE, Some(&key.into()))
+    }
+
+    /// A leaf for a compatible service: xAI, DeepSeek, OpenRouter, Ollama, vLLM and others.
+    ///
+    /// `base_url` is what comes before `/responses`, such as `http://localhost:11434/v1`; without a
+    /// key no `authorization` header is sent.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenAiError::Configuration`], if the key cannot stand in a header.
+    pub fn compatible(base_url: &str, key: Option<&str>) -> Result<Self, OpenAiError> {
+        Connection::compatible(base_url, key).map(Self::new)
+    }
+
+    /// A leaf for Azure OpenAI by its v1 API; `endpoint` is `https://<resource>.openai.azure.com`.
+    /// The model is the name of a deployment.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenAiError::Configuration`], if the key cannot stand in a header.
+    pub fn azure(endpoint: &str, key: &str) -> Result<Self, OpenAiError> {
+        Connection::azure(endpoint, key).map(Self::new)
+    }
+
+    /// The model of requests that name none.
+    #[must_use]
+    pub fn with_model(mut self, model: impl Into<String>) -> Self {
+        self.defaults.model = Some(model.into());
+        self
+    }
+
+    /// Who keeps the history of requests that have no service conversation id.
+    #[must_use]
+    pub fn with_keeping(mut self, keeping: Keeping) -> Self {
+        self.keeping = keeping;
+        self
+    }
+
+    /// Whether to ask for encrypted reasoning where the caller keeps the history.
+    ///
+    /// If it is not said, every model is asked but those of OpenAI whose names say that they do not
+    /// reason, such as `gpt-4o`: they refuse to be asked. Say it where the name of a deployment does
+    /// not show the model, or where a service does not know the option.
+    #[must_use]
+    pub fn with_encrypted_reasoning(mut self, ask: bool) -> Self {
+        self.defaults.encrypted_reasoning = Some(ask);
+        self
+    }
+
+    /// Sends a header with every request, in place of one of the same name.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenAiError::Configuration`], if HTTP has no such header.
+    pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, OpenAiError> {
+        self.connection = self.connection.with_header(name, value)?;
+        Ok(self)
+    }
+
+    fn new(connection: Connection) -> Self {
+        Self { connection, defaults: Defaults::default(), keeping: Keeping::default() }
+    }
+
+    async fn answer(self, request: ChatRequest) -> Result<ChatResponse, OpenAiError> {
+        let mut place = Place::of(request.service_id()?, self.keeping);
+        let options = &*request.options;
+        let is_background = options.is_background();
+        if let Some(token) = &options.continuation {
+            let answer = self.continued(token).await?;
+            return Ok(answer::parse(&answer, &Asked { place, is_background })?.into());
+        }
+        if place == Place::NewConversation {
+            place = Place::InConversation(self.new_conversation().await?.into());
+        }
+        let is_streamed = options.stream && !is_background;
+        let body = body::render(&request, &self.defaults, &place, is_streamed);
+        let asked = Asked { place, is_background };
+        if is_streamed {
+            let client = self.connection.client(Answers::Events);
+            let events = client.responses().create_stream_byot::<Object, RawJson>(body).await;
+            let events = events.map_err(failed)?;
+            Ok(ChatResponse::stream(streamed::updates(events, asked)))
+        } else {
+            let client = self.connection.client(Answers::Whole);
+            let answer = client.responses().create_byot::<Object, RawJson>(body).await;
+            Ok(answer::parse(&answer.map_err(failed)?, &asked)?.into())
+        }
+    }
+
+    /// A background answer, or that it is still to come.
+    async fn continued(&self, token: &str) -> Result<RawJson, OpenAiError> {
+        let is_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+        if token.is_empty() || !token.chars().all(is_id) {
+            // It would be another address.
+            let what = "continuation token of this form, which no response has as its id";
+            return Err(OpenAiError::Unsupported { api: API, what });
+        }
+        let client = self.connection.client(Answers::Whole);
+        client.responses().retrieve_byot::<&str, RawJson>(token).await.map_err(failed)
+    }
+
+    async fn new_conversation(&self) -> Result<String, OpenAiError> {
+        let client = self.connection.client(Answers::Whole);
+        let made = client.conversations().create_byot::<Value, RawJson>(json!({})).await;
+        let made = made.map_err(failed)?;
+        id_in(&made).ok_or_else(|| {
+            OpenAiError::malformed("the conversation that was created has no id", made.get())
+        })
+    }
+}
+
+impl Service<ChatRequest> for OpenAiResponses {
+    type Response = ChatResponse;
+    type Error = OpenAiError;
+    type Future = BoxFuture<'static, Result<ChatResponse, OpenAiError>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), OpenAiError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: ChatRequest) -> Self::Future {
+        Box::pin(self.clone().answer(request))
+    }
+}
+
+impl fmt::Debug for OpenAiResponses {
+    /// Shows no key and no header, which may hold one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenAiResponses")
+            .field("url", &self.connection.url("/responses"))
+            .field("defaults", &self.defaults)
+            .field("keeping", &self.keeping)
+            .finish_non_exhaustive()
+    }
+}
+
+fn failed(error: async_openai::error::OpenAIError) -> OpenAiError {
+    transport::error(error, "", transport::DONE)
+}

@@ -1,0 +1,92 @@
+//! An agent with one tool on OpenAI Responses, where the service keeps the history: each call sends
+//! only what is new. The store remembers how to go on. Run it twice: the second time it remembers.
+//!
+//! ```text
+//! OPENAI_API_KEY=sk-... cargo run -p tower-chat-openai --example openai_responses [DATABASE] [QUESTION]
+//! ```
+//!
+//! Without a key it talks to a server on this machine that it starts itself and that answers by a
+//! script, in the same wire format. `OPENAI_BASE_URL` and `OPENAI_MODEL` name another service and
+//! model.
+
+mod scripted_server;
+
+use std::env::var;
+
+use futures_util::StreamExt;
+use serde_json::json;
+use tower::{Service, ServiceExt};
+use tower_chat::{
+    ChatPipeline, ConflictPolicy, PersistencePolicy, Tools,
+    core::{
+        BoxError, ChatRequest, ChatUpdate, ConversationKey, ToolDefinition, store::HistoryStore,
+    },
+    tool_fn,
+};
+use tower_chat_openai::{Keeping, OpenAiResponses};
+use tower_chat_sqlite::SqliteStore;
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let mut arguments = std::env::args().skip(1);
+    let database = arguments.next().unwrap_or_else(|| "responses.db".to_owned());
+    let question = arguments.next().unwrap_or_else(|| "Where is my order 7?".to_owned());
+
+    let store = SqliteStore::open(&database).await?;
+    let key = ConversationKey::new("alice", "orders");
+    match store.head(&key).await?.service_id {
+        Some(id) => println!("the service remembers, up to {id}"),
+        None => println!("a new conversation"),
+    }
+
+    // The service keeps the history, and that is meant: no conflict, and no second record here.
+    let service_keeps = ConflictPolicy { warn: false, throw: false, clear: true };
+    let mut agent = ChatPipeline::builder(leaf().await?)
+        .tools(Tools::new().with(order_status()))
+        .history(store.clone())
+        .policy(PersistencePolicy::default().on_conflict(service_keeps))
+        .build()?;
+
+    let request = ChatRequest::user(question).in_conversation(key).streamed();
+    let mut response = agent.ready().await?.call(request).await?;
+    while let Some(update) = response.next().await {
+        match update? {
+            ChatUpdate::TextDelta(text) => print!("{text}"),
+            ChatUpdate::Finish(finish) => {
+                let usage = finish.usage;
+                println!("\n{} tokens read, {} written", usage.input_tokens, usage.output_tokens);
+            }
+            _ => {}
+        }
+    }
+    store.close().await?;
+    Ok(())
+}
+
+/// The model: a service where a key or an address is set, else the script.
+async fn leaf() -> Result<OpenAiResponses, BoxError> {
+    let model = var("OPENAI_MODEL").unwrap_or_else(|_| "gpt-5-mini".to_owned());
+    let leaf = match (var("OPENAI_BASE_URL"), var("OPENAI_API_KEY")) {
+        (Ok(url), key) => OpenAiResponses::compatible(&url, key.ok().as_deref())?,
+        (Err(_), Ok(key)) => OpenAiResponses::openai(key)?,
+        (Err(_), Err(_)) => OpenAiResponses::compatible(&scripted_server::start().await?, None)?,
+    };
+    Ok(leaf.with_model(model).with_keeping(Keeping::PreviousResponse))
+}
+
+fn order_status() -> impl tower_chat::Tool {
+    let parameters = json!({
+        "type": "object",
+        "properties": {"order": {"type": "integer"}},
+        "required": ["order"],
+    });
+    let definition = ToolDefinition::new("order_status", "Where an order is.", parameters);
+    tool_fn(definition, |call| async move {
+        let arguments: serde_json::Value = call.parse_arguments()?;
+        let order = arguments.get("order").and_then(serde_json::Value::as_u64);
+        Ok(match order {
+            Some(order) => format!("Order {order} is on its way."),
+            None => "Which order?".to_owned(),
+        })
+    })
+}

@@ -1,0 +1,49 @@
+//! The script of Responses. The service keeps the history: a request says only what is new.
+
+use serde_json::{Value, json};
+
+/// The stream that answers a request.
+pub(super) fn events(request: &Value) -> String {
+    let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+    let input = request.get("input").and_then(Value::as_array);
+    let input = input.map(Vec::as_slice).unwrap_or_default();
+    let before = asked_before(request);
+    let questions = input.iter().filter(|item| text(item.get("role")) == "user").count();
+    let asked = before + questions;
+    let answered = input.iter().find(|item| text(item.get("type")) == "function_call_output");
+    let mut events = Vec::new();
+    let (step, item) = match answered {
+        Some(output) => {
+            let said = text(output.get("output"));
+            let said = format!("{said} (You have asked {asked} times.)");
+            let item = json!({"id": "msg_1", "type": "message", "role": "assistant",
+                "status": "completed", "content": [{"type": "output_text", "text": said,
+                "annotations": []}]});
+            for word in said.split_inclusive(' ') {
+                events.push(json!({"type": "response.output_text.delta", "output_index": 0,
+                    "delta": word}));
+            }
+            ("told", item)
+        }
+        None => {
+            let item = json!({"id": "fc_1", "type": "function_call", "status": "completed",
+                "call_id": format!("call_{asked}"), "name": text(request.pointer("/tools/0/name")),
+                "arguments": "{\"order\": 7}"});
+            ("called", item)
+        }
+    };
+    events.push(json!({"type": "response.output_item.done", "output_index": 0, "item": item}));
+    events.push(json!({"type": "response.completed", "response": {
+        "id": format!("resp_{asked}_{step}"), "object": "response", "status": "completed",
+        "store": true, "output": [item],
+        "usage": {"input_tokens": 20, "output_tokens": 10}}}));
+    events.iter().map(|event| format!("data: {event}\n\n")).collect()
+}
+
+/// How often the user had asked up to the previous response. A real service looks into its history;
+/// this one, which is another in every process, has put it into the id.
+fn asked_before(request: &Value) -> usize {
+    let previous = request.get("previous_response_id").and_then(Value::as_str);
+    let asked = previous.and_then(|id| id.split('_').nth(1)?.parse().ok());
+    asked.unwrap_or(0)
+}
