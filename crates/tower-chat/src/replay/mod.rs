@@ -22,6 +22,7 @@ mod edited;
 mod extract;
 mod freshness;
 pub mod import;
+mod json;
 mod order;
 mod pairing;
 mod policy;
