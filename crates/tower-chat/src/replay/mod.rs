@@ -18,7 +18,6 @@
 
 mod call_ids;
 mod citations;
-mod edited;
 mod extract;
 mod freshness;
 pub mod import;
@@ -30,6 +29,7 @@ mod registered;
 pub mod repair;
 mod round;
 mod settings;
+mod shown;
 mod steps;
 mod tool_history;
 mod truncate;
