@@ -17,6 +17,7 @@ mod part;
 mod request;
 mod response;
 mod run_handle;
+mod sound;
 pub mod store;
 mod tool_invocation;
 

@@ -1,10 +1,10 @@
 //! A sequence of messages that is cheap to clone, extend and join.
 
-use std::sync::Arc;
+use std::{iter::Flatten, ops::Range, sync::Arc};
 
-use imbl::Vector;
+use imbl::{Vector, shared_ptr::DefaultSharedPtr, vector::Chunks};
 
-use crate::Message;
+use crate::{Message, sound::Soundness};
 
 /// A persistent sequence of shared messages.
 ///
@@ -64,6 +64,17 @@ impl Messages {
         }
     }
 
+    /// Adds a stretch of another sequence at the end. What lies outside of that sequence is left
+    /// out; a long stretch is shared in O(log n) of both.
+    pub fn append_range(&mut self, other: &Messages, range: Range<usize>) {
+        let count = range.end.min(other.len()).saturating_sub(range.start);
+        if count <= SMALL {
+            self.0.extend(other.iter_from(range.start).take(count).cloned());
+        } else {
+            self.append(&other.take(range.start + count).skip(range.start));
+        }
+    }
+
     /// The messages from a position on; empty if there are fewer.
     #[must_use]
     pub fn skip(&self, count: usize) -> Self {
@@ -87,7 +98,7 @@ impl Messages {
 
     /// All messages, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> + ExactSizeIterator {
-        self.0.iter()
+        Iter { messages: self.0.leaves().flatten(), left: self.len() }
     }
 
     /// The messages from a position on, without walking those before it.
@@ -95,7 +106,68 @@ impl Messages {
         let from = from.min(self.len());
         self.0.focus().narrow(from..).into_iter()
     }
+
+    /// How many messages from a position on stand as every provider wants them: each call has an
+    /// id of its own and is answered once, in order, right after its message. Whole rounds count
+    /// alone.
+    ///
+    /// It errs on the safe side: a message that it does not count may be sound too.
+    ///
+    /// ```
+    /// use tower_chat_core::{Message, Messages, ToolCall, ToolResult};
+    /// let messages: Messages = [
+    ///     Message::user("Weather?"),
+    ///     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),
+    ///     Message::tool_results([ToolResult::new("c1", "sunny")]),
+    ///     Message::tool_calls([ToolCall::new("c2", "weather", "{}")]), // never answered
+    /// ].into();
+    /// assert_eq!(messages.sound_from(0), 3);
+    /// assert_eq!(messages.sound_from(3), 0);
+    /// ```
+    pub fn sound_from(&self, from: usize) -> usize {
+        let mut soundness = Soundness::<&str>::default();
+        let mut push = |message| {
+            soundness.push(message);
+            !soundness.has_ended()
+        };
+        let _is_sound = match from {
+            0 => self.iter().all(|message| push(message)),
+            from => self.iter_from(from).all(|message| push(message)),
+        };
+        soundness.messages()
+    }
 }
+
+/// The messages of a sequence, stretch by stretch as they lie in memory: finding each by its
+/// position costs several times as much.
+struct Iter<'a> {
+    messages: Flatten<Chunks<'a, Arc<Message>, DefaultSharedPtr>>,
+    left: usize,
+}
+
+impl<'a> Iterator for Iter<'a> {
+    type Item = &'a Arc<Message>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.messages.next();
+        self.left -= usize::from(next.is_some());
+        next
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl DoubleEndedIterator for Iter<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        let next = self.messages.next_back();
+        self.left -= usize::from(next.is_some());
+        next
+    }
+}
+
+impl ExactSizeIterator for Iter<'_> {}
 
 /// Up to this many messages, copying pointers is faster than joining trees.
 const SMALL: usize = 64;
@@ -133,5 +205,46 @@ impl From<Vec<Message>> for Messages {
 impl<const N: usize> From<[Message; N]> for Messages {
     fn from(messages: [Message; N]) -> Self {
         messages.into_iter().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbered(count: usize) -> Messages {
+        (0..count).map(|number| Message::user(number.to_string())).collect()
+    }
+
+    #[test]
+    fn iteration_goes_from_both_ends_and_knows_what_is_left() {
+        for count in [0, 1, 63, 64, 65, 1000] {
+            // A joined sequence lies in memory in stretches of all lengths.
+            let mut messages = numbered(count);
+            messages.append(&numbered(300).skip(count % 7));
+            let expected: Vec<_> = (0..messages.len()).filter_map(|at| messages.get(at)).collect();
+            assert!(messages.iter().eq(expected.iter().copied()));
+            assert!(messages.iter().rev().eq(expected.iter().rev().copied()));
+            let mut iter = messages.iter();
+            let (mut front, mut back) = (Vec::new(), Vec::new());
+            while iter.len() > 0 {
+                front.extend(iter.next());
+                back.extend(iter.next_back());
+                assert_eq!(iter.len(), messages.len() - front.len() - back.len());
+            }
+            front.extend(back.into_iter().rev());
+            assert_eq!(front, expected);
+        }
+    }
+
+    #[test]
+    fn a_stretch_is_added_and_what_is_not_there_is_left_out() {
+        let source = numbered(500);
+        for range in [0..500, 0..0, 3..9, 100..400, 450..900, 700..800, 64..129] {
+            let mut messages = numbered(2);
+            messages.append_range(&source, range.clone());
+            let stretch = source.iter().skip(range.start).take(range.len());
+            assert!(messages.iter().skip(2).eq(stretch), "{range:?}");
+        }
     }
 }

@@ -6,8 +6,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{Revision, ServiceIdChange, Write, sound::Soundness};
-use crate::Messages;
+use super::{Revision, ServiceIdChange, Write};
+use crate::{Messages, sound::Soundness};
 
 /// A conversation without its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,7 +43,7 @@ pub struct History {
     pub messages: Messages,
     /// What readers found out about the messages, kept for the next reader.
     pub memo: HistoryMemo,
-    soundness: Soundness,
+    soundness: Soundness<String>,
 }
 
 impl History {

@@ -6,7 +6,6 @@ mod history;
 mod invocations;
 mod revision;
 mod slot;
-mod sound;
 mod ticket;
 mod tool_record;
 mod write;

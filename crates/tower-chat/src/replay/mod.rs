@@ -18,10 +18,10 @@
 
 mod call_ids;
 mod citations;
-mod edited;
 mod extract;
 mod freshness;
 pub mod import;
+mod json;
 mod order;
 mod pairing;
 mod policy;
@@ -29,6 +29,7 @@ mod registered;
 pub mod repair;
 mod round;
 mod settings;
+mod shown;
 mod steps;
 mod tool_history;
 mod truncate;
@@ -191,8 +192,27 @@ impl Replay {
     }
 
     /// Takes all messages of a sequence from a position on.
+    ///
+    /// Stretches that stand as a provider wants them already are shared, not copied.
     pub fn push_from(&mut self, messages: &Messages, from: usize) {
-        messages.iter_from(from).for_each(|message| self.push(message));
+        let mut from = from;
+        while from < messages.len() {
+            if self.open.is_none() {
+                let sound = messages.sound_from(from);
+                self.closed.append_range(messages, from..from + sound);
+                self.pushed += sound;
+                self.position += sound;
+                from += sound;
+            }
+            // Whatever ended the stretch is looked at up to the end of its round.
+            for message in messages.iter_from(from) {
+                self.push(message);
+                from += 1;
+                if self.open.is_none() {
+                    break;
+                }
+            }
+        }
     }
 
     /// How many messages were taken.

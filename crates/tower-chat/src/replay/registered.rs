@@ -1,11 +1,10 @@
 //! Step 4: calls that no tool of today could have answered.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
-use serde::{Deserializer, de};
 use tower_chat_core::{Messages, ToolCall};
 
-use super::{edited::edited, without_calls::without_calls};
+use super::{json::Json, without_calls::without_calls};
 
 /// Which calls leave the replay because the tools have changed since. Off unless asked for.
 ///
@@ -64,7 +63,7 @@ impl OutdatedCalls {
     /// none counts as unregistered.
     pub fn apply<N: AsRef<str>>(&self, messages: &Messages, tools: Option<&[N]>) -> Messages {
         let is_outdated = self.test(tools);
-        edited(messages, |messages| without_calls(messages, |_, _, call| is_outdated(call)))
+        without_calls(messages, |_, _, call| is_outdated(call))
     }
 
     /// Whether a call is outdated.
@@ -73,7 +72,7 @@ impl OutdatedCalls {
         tools: Option<&'t [N]>,
     ) -> impl Fn(&ToolCall) -> bool + use<'t, N> {
         let unreadable = self.unreadable;
-        let registered: Option<HashSet<&str>> = tools
+        let registered: Option<BTreeSet<&str>> = tools
             .filter(|_| self.unregistered)
             .map(|names| names.iter().map(AsRef::as_ref).collect());
         move |call| {
@@ -84,26 +83,18 @@ impl OutdatedCalls {
 }
 
 fn has_readable_arguments(call: &ToolCall) -> bool {
-    if call.arguments.trim().is_empty() {
+    let text = call.arguments.as_str();
+    if text.trim_start().is_empty() {
         return true;
     }
-    let mut json = serde_json::Deserializer::from_str(&call.arguments);
-    json.deserialize_map(AnyObject).and_then(|()| json.end()).is_ok()
-}
-
-struct AnyObject;
-
-impl<'de> de::Visitor<'de> for AnyObject {
-    type Value = ();
-
-    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("an object")
-    }
-
-    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
-        while map.next_entry::<de::IgnoredAny, de::IgnoredAny>()?.is_some() {}
-        Ok(())
-    }
+    // Escapes in a key may spell half a surrogate pair, which is no text.
+    let has_escapes = text.contains('\\');
+    let mut has_readable_keys = true;
+    let mut arguments = Json::of(text);
+    let object = arguments.object(|key, _| {
+        has_readable_keys &= !has_escapes || serde_json::from_str::<String>(key).is_ok();
+    });
+    object.and_then(|()| arguments.end()).is_some() && has_readable_keys
 }
 
 #[cfg(test)]

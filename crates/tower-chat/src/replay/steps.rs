@@ -1,12 +1,15 @@
 //! Steps 3 to 6, in their order.
 
-use std::time::SystemTime;
+use std::{borrow::Cow, time::SystemTime};
 
 use tower_chat_core::Messages;
 
 use super::{
     Channel, Citations, CompactionTime, DanglingCalls, FinishTimes, Freshness, OutdatedCalls,
-    ToolHistory, Window, edited::Shown, without_calls::without_calls,
+    ToolHistory, Window,
+    shown::{Passing, Shown},
+    tool_history::said,
+    without_calls::WithoutCalls,
 };
 
 /// What the model is shown of a stored history. Everything but the repair of dangling calls is
@@ -151,34 +154,56 @@ impl ReplayPolicy {
     ///
     /// [`Replay::view`]: super::Replay::view
     pub fn apply(&self, messages: &Messages, facts: &Facts<'_>) -> Messages {
-        let mut shown = Shown::new(messages);
-        match self.tool_history {
-            ToolHistory::Omit => shown.edit(|messages| self.tool_history.edits(messages)),
-            ToolHistory::Replay => self.edit_tools(&mut shown, facts),
+        if self.is_off() {
+            return messages.clone();
         }
+        let mut shown = Shown::of(messages);
         if let Some(window) = &self.window {
-            let boundary = window.boundary(shown.walk());
-            shown.cut(boundary.head(), boundary.begin());
+            shown = shown.inside(window);
+        }
+        let show = |message| shown.push(message);
+        match self.tool_history {
+            ToolHistory::Omit => messages.iter().filter_map(said).for_each(show),
+            ToolHistory::Replay => self.pass_tools(messages, facts, show),
         }
         shown.finish()
     }
 
-    fn edit_tools(&self, shown: &mut Shown<'_>, facts: &Facts<'_>) {
+    /// Takes the steps that look at what tools did.
+    fn pass_tools<'a>(
+        &self,
+        messages: &'a Messages,
+        facts: &Facts<'_>,
+        mut show: impl FnMut(Passing<'a>),
+    ) {
         let unknown = FinishTimes::new();
         let finished = facts.finished.unwrap_or(&unknown);
+        let freshness = self.freshness.as_ref();
+        let mut is_stale =
+            freshness.map(|freshness| freshness.test(facts.now, facts.channel, finished));
         let is_outdated = self.outdated_calls.test(facts.tools);
-        if self.freshness.is_some() || !self.outdated_calls.is_off() {
-            // Both leave out whole calls, so one walk does for the two steps.
-            shown.edit(|messages| {
-                without_calls(messages, |message, index, call| {
-                    self.freshness.as_ref().is_some_and(|freshness| {
-                        freshness.is_stale(message, index, call, facts.now, facts.channel, finished)
-                    }) || is_outdated(call)
-                })
-            });
+        // Freshness and outdated tools leave out whole calls both, so they are one step.
+        let drops_calls = is_stale.is_some() || !self.outdated_calls.is_off();
+        let mut calls = drops_calls.then(|| {
+            WithoutCalls::new(|message, index, call| {
+                is_stale.as_mut().is_some_and(|is_stale| is_stale(message, index, call))
+                    || is_outdated(call)
+            })
+        });
+        let mut citations = self.citations_at_replay().map(Citations::step);
+        for message in messages.iter() {
+            let left = match &mut calls {
+                Some(calls) => calls.pass(message),
+                None => Some(Cow::Borrowed(message)),
+            };
+            let Some(message) = left else { continue };
+            match &mut citations {
+                Some(citations) => citations.pass(message, &mut show),
+                None => show(message),
+            }
         }
-        if let Some(citations) = self.citations_at_replay() {
-            shown.edit(|messages| citations.edits(messages));
+        if let Some(citations) = citations {
+            citations.finish(&mut show);
         }
     }
 

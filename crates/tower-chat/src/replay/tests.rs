@@ -325,3 +325,34 @@ fn a_sound_history_is_not_looked_at_again() {
     assert_eq!(history.sound_messages(), messages.len());
     assert_eq!(Replay::of_history(&history, DanglingCalls::Drop).view(), history.messages);
 }
+
+#[test]
+fn sound_stretches_are_shared_and_shown_as_if_they_had_been_pushed() {
+    let sound: Messages = (0..40).flat_map(|turn| whole_turn(&turn.to_string())).collect();
+    for seed in 1..=generated::SEEDS {
+        let damaged = generated::history(seed);
+        let parts = [&sound, &damaged, &sound.take(3), &damaged, &sound];
+        let mut messages = Messages::new();
+        parts.iter().for_each(|part| messages.append(part));
+        for begin in [0, 1, 2, sound.len() + 1] {
+            let mut one_by_one = Replay::new(DanglingCalls::Drop);
+            messages.take(begin).iter().for_each(|message| one_by_one.push(message));
+            let mut at_once = one_by_one.clone();
+            messages.iter_from(begin).for_each(|message| one_by_one.push(message));
+            at_once.push_from(&messages, begin);
+            assert_eq!(at_once.view(), one_by_one.view(), "seed {seed}, from {begin}");
+            assert_eq!(at_once.pushed(), one_by_one.pushed());
+            assert_eq!(at_once.dangling_calls(), one_by_one.dangling_calls());
+            assert_eq!(at_once.pending_approvals(), one_by_one.pending_approvals());
+        }
+    }
+}
+
+fn whole_turn(id: &str) -> [Message; 4] {
+    [
+        Message::user("u"),
+        Message::tool_calls([ToolCall::new(id, "look", "{}")]),
+        Message::tool_results([ToolResult::new(id, "found")]),
+        Message::assistant("a"),
+    ]
+}

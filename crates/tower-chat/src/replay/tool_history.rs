@@ -1,10 +1,12 @@
 //! Replays with tools, and replays of text alone.
 
+use std::{borrow::Cow, sync::Arc};
+
 use tower_chat_core::{Message, Messages, Part, Role};
 
 use super::{
-    edited::{Editor, Edits, Walk, edited},
     round::{drop_trailing_reasoning, has_content},
+    shown::{Passing, after_step, changed},
 };
 
 /// Whether the model is shown what its tools did in earlier runs.
@@ -33,33 +35,26 @@ pub enum ToolHistory {
 impl ToolHistory {
     /// The messages, with or without what tools did.
     pub fn apply(self, messages: &Messages) -> Messages {
-        edited(messages, |messages| self.edits(messages))
-    }
-
-    pub(super) fn edits(self, messages: Walk<'_>) -> Edits {
-        let mut editor = Editor::default();
-        if self == Self::Omit {
-            messages.for_each(|message| {
-                if message.role == Role::Tool || message.parts.iter().any(is_of_tools) {
-                    editor.replace(said(message));
-                } else {
-                    editor.keep();
-                }
-            });
+        match self {
+            Self::Replay => messages.clone(),
+            Self::Omit => after_step(messages, said),
         }
-        editor.into_edits()
     }
 }
 
-fn said(message: &Message) -> Option<Message> {
+/// What becomes of a message where only what was said is shown.
+pub(super) fn said(message: &Arc<Message>) -> Option<Passing<'_>> {
     if message.role == Role::Tool {
         return None;
+    }
+    if !message.parts.iter().any(is_of_tools) {
+        return Some(Cow::Borrowed(message));
     }
     let mut parts: Vec<Part> =
         message.parts.iter().filter(|part| !is_of_tools(part)).cloned().collect();
     drop_trailing_reasoning(&mut parts);
     let said = message.with_parts(parts);
-    has_content(&said).then_some(said)
+    has_content(&said).then(|| changed(said))
 }
 
 fn is_of_tools(part: &Part) -> bool {

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, fmt, sync::Arc};
 
 use tower_chat_core::{Message, Messages, Part, Role};
 
-use super::{edited::Walk, turns::Turns};
+use super::turns::Turns;
 
 /// Keeps a replay short: only the newest turns are shown, whole ones alone, and never a result
 /// without its call.
@@ -112,14 +112,9 @@ impl Window {
 
     /// The messages inside the window.
     pub fn apply(&self, messages: &Messages) -> Messages {
-        self.boundary(Walk::Original(messages)).cut(messages)
-    }
-
-    /// Where the window of these messages begins.
-    pub(super) fn boundary(&self, messages: Walk<'_>) -> Boundary {
         let mut boundary = Boundary::of(self);
-        messages.for_each(|message| boundary.push(message));
-        boundary
+        messages.iter().for_each(|message| boundary.push(message));
+        boundary.cut(messages)
     }
 
     fn of(unit: Unit, limit: usize) -> Self {

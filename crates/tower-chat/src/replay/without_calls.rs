@@ -1,53 +1,71 @@
 //! Leaving calls out of a replay together with their results.
 
-use tower_chat_core::{Message, Part, Role, ToolCall};
+use std::{borrow::Cow, sync::Arc};
+
+use tower_chat_core::{Message, Messages, Part, Role, ToolCall};
 
 use super::{
     call_ids::{Place, call_ids},
-    edited::{Editor, Edits, Walk},
     pairing::{Answers, Asked, answers, owed_call},
     round::{drop_trailing_reasoning, has_content},
+    shown::{Passing, after_step, changed},
 };
 
-/// What changes where some calls go, and the results of those. A round that loses all its calls
-/// disappears; its text stays.
-///
-/// `goes` is asked about each call that is owed a result, with its message and its place among
-/// the calls of that message.
+/// The messages without some of their calls; see [`WithoutCalls`].
 pub(super) fn without_calls(
-    messages: Walk<'_>,
-    mut goes: impl FnMut(&Message, usize, &ToolCall) -> bool,
-) -> Edits {
-    let mut editor = Editor::default();
-    let mut open = Round::Whole;
-    let mut position = 0;
-    let mut going = Vec::new();
-    messages.for_each(|message| {
-        position += 1;
+    messages: &Messages,
+    goes: impl FnMut(&Message, usize, &ToolCall) -> bool,
+) -> Messages {
+    let mut step = WithoutCalls::new(goes);
+    after_step(messages, |message| step.pass(message))
+}
+
+/// A step that leaves some calls out, and the results of those. A round that loses all its calls
+/// disappears; its text stays.
+pub(super) struct WithoutCalls<'a, G> {
+    goes: G,
+    /// What becomes of the results that come next.
+    open: Round<'a>,
+    position: usize,
+    /// Which calls of a message go, in its order.
+    going: Vec<bool>,
+}
+
+impl<'a, G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<'a, G> {
+    /// `goes` is asked about each call that is owed a result, with its message and its place among
+    /// the calls of that message.
+    pub(super) fn new(goes: G) -> Self {
+        Self { goes, open: Round::Whole, position: 0, going: Vec::new() }
+    }
+
+    /// What becomes of the next message.
+    pub(super) fn pass(&mut self, message: &'a Arc<Message>) -> Option<Passing<'a>> {
+        let position = self.position;
+        self.position += 1;
         if message.role == Role::Tool {
-            match &mut open {
-                Round::Whole => editor.keep(),
-                Round::Parted(calls) => push_results(&mut editor, message, calls),
-                Round::Gone => push_unanswering(&mut editor, message),
+            return match &mut self.open {
+                Round::Whole => Some(Cow::Borrowed(message)),
+                Round::Parted(calls) => staying_results(message, calls),
+                Round::Gone => without_results(message).map(changed),
+            };
+        }
+        self.open = Round::Whole;
+        self.going.clear();
+        for part in &message.parts {
+            if let Some(call) = owed_call(part) {
+                let is_call = matches!(part, Part::ToolCall(_));
+                self.going.push(is_call && (self.goes)(message, self.going.len(), call));
             }
-            return;
         }
-        open = Round::Whole;
-        going.clear();
-        let calls = message.parts.iter().filter_map(|part| Some((part, owed_call(part)?)));
-        going.extend(calls.enumerate().map(|(index, (part, call))| {
-            matches!(part, Part::ToolCall(_)) && goes(message, index, call)
-        }));
-        if !going.contains(&true) {
-            return editor.keep();
+        if !self.going.contains(&true) {
+            return Some(Cow::Borrowed(message));
         }
-        open = match going.contains(&false) {
-            true => Round::Parted(asked_calls(message, position - 1, &going)),
+        self.open = match self.going.contains(&false) {
+            true => Round::Parted(asked_calls(message, position, &self.going)),
             false => Round::Gone,
         };
-        editor.replace(without_going(message, &going));
-    });
-    editor.into_edits()
+        without_going(message, &self.going).map(changed)
+    }
 }
 
 /// What becomes of the results of a round.
@@ -86,7 +104,10 @@ fn without_going(message: &Message, going: &[bool]) -> Option<Message> {
     has_content(&rest).then_some(rest)
 }
 
-fn push_results(editor: &mut Editor, message: &Message, calls: &mut [AskedCall<'_>]) {
+fn staying_results<'a>(
+    message: &'a Arc<Message>,
+    calls: &mut [AskedCall<'_>],
+) -> Option<Passing<'a>> {
     let stays = |part: &Part| {
         let Part::ToolResult(result) = part else { return true };
         let asked = calls.iter().map(|asked| Asked {
@@ -105,16 +126,16 @@ fn push_results(editor: &mut Editor, message: &Message, calls: &mut [AskedCall<'
     };
     let staying: Vec<bool> = message.parts.iter().map(stays).collect();
     if !staying.contains(&false) {
-        return editor.keep();
+        return Some(Cow::Borrowed(message));
     }
     let rest = message.parts.iter().zip(&staying).filter(|(_, stays)| **stays);
     let rest: Vec<Part> = rest.map(|(part, _)| part.clone()).collect();
-    editor.replace((!rest.is_empty()).then(|| message.with_parts(rest)));
+    (!rest.is_empty()).then(|| changed(message.with_parts(rest)))
 }
 
 /// A message of results of a round that goes: what else it holds stays.
-fn push_unanswering(editor: &mut Editor, message: &Message) {
+fn without_results(message: &Message) -> Option<Message> {
     let rest = message.parts.iter().filter(|part| part.as_tool_result().is_none());
     let rest: Vec<Part> = rest.cloned().collect();
-    editor.replace((!rest.is_empty()).then(|| message.with_parts(rest)));
+    (!rest.is_empty()).then(|| message.with_parts(rest))
 }

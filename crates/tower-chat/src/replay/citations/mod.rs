@@ -1,24 +1,15 @@
 //! Step 5: sources that the answer did not cite.
 
 mod cited;
+mod compaction;
 mod sources;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 
-use tower_chat_core::{Message, Messages, Part, Role};
+use tower_chat_core::{Messages, Part};
 
-use self::{
-    cited::cite,
-    sources::{compact, items, looks_like_sources},
-};
-use super::{
-    edited::{Editor, Edits, Walk, edited},
-    pairing::owed_call,
-    turns::{Turns, is_answer},
-};
+use self::{compaction::Compaction, sources::items};
+use super::shown::Shown;
 pub use sources::Source;
 
 /// Leaves out of the results of tools what the answer of their turn did not cite.
@@ -127,22 +118,16 @@ impl Citations {
 
     /// The messages without uncited sources.
     pub fn apply(&self, messages: &Messages) -> Messages {
-        edited(messages, |messages| self.edits(messages))
+        let mut shown = Shown::of(messages);
+        let mut show = |message| shown.push(message);
+        let mut step = self.step();
+        messages.iter().for_each(|message| step.pass(Cow::Borrowed(message), &mut show));
+        step.finish(&mut show);
+        shown.finish()
     }
 
-    pub(super) fn edits(&self, messages: Walk<'_>) -> Edits {
-        let mut editor = Editor::default();
-        let mut turns = Turns::default();
-        let mut turn = Vec::new();
-        messages.for_each(|message| {
-            if turns.begins_with(message) {
-                self.compact_turn(&turn, &mut editor);
-                turn.clear();
-            }
-            turn.push(message);
-        });
-        self.compact_turn(&turn, &mut editor);
-        editor.into_edits()
+    pub(super) fn step<'a>(&self) -> Compaction<'_, 'a> {
+        Compaction::of(self)
     }
 
     /// The highest number of a source in the conversation. Items of any array count that have a
@@ -169,79 +154,6 @@ impl Citations {
         let texts = results.flat_map(|result| result.content.iter().filter_map(Part::as_text));
         texts.filter(|text| text.trim_start().starts_with('[')).flat_map(items)
     }
-
-    fn compact_turn(&self, turn: &[&Arc<Message>], editor: &mut Editor) {
-        let cited = self.cited_in(turn);
-        for message in turn {
-            let other = cited.as_ref().and_then(|cited| self.compact_results(message, cited));
-            editor.keep_or(other);
-        }
-    }
-
-    /// The numbers that a turn cites; `None` if the turn is to be left alone.
-    fn cited_in(&self, turn: &[&Arc<Message>]) -> Option<BTreeSet<u64>> {
-        let is_of_round = |message: &&Arc<Message>| {
-            message.role == Role::Tool || message.parts.iter().any(|part| owed_call(part).is_some())
-        };
-        let has_sources = |message: &&Arc<Message>| {
-            message.role == Role::Tool && texts_of_results(message).any(looks_like_sources)
-        };
-        if !turn.iter().any(has_sources) {
-            return None;
-        }
-        let has_final_text = turn
-            .iter()
-            .rev()
-            .take_while(|message| !is_of_round(message))
-            .filter(|message| is_answer(message))
-            .any(|message| texts(message).any(|text| !text.trim().is_empty()));
-        if !has_final_text {
-            return None;
-        }
-        let mut cited = BTreeSet::new();
-        let said = turn.iter().filter(|message| message.role == Role::Assistant);
-        for message in said {
-            // A citation may go over the border between two texts.
-            match message.parts.as_slice() {
-                [Part::Text(only)] => cite(&only.text, &mut cited),
-                _ => cite(&message.text(), &mut cited),
-            }
-        }
-        (!cited.is_empty() || self.uncited != Uncited::LeaveAlone).then_some(cited)
-    }
-
-    /// The message with its results compacted, if that changes anything.
-    fn compact_results(&self, message: &Message, cited: &BTreeSet<u64>) -> Option<Message> {
-        if message.role != Role::Tool {
-            return None;
-        }
-        let changed = changed(&message.parts, |part| {
-            let Part::ToolResult(result) = part else { return None };
-            let content = changed(&result.content, |part| {
-                let text = part.as_text().filter(|text| looks_like_sources(text))?;
-                compact(text, &self.number_key, cited, &self.uncited).map(Part::text)
-            });
-            content.map(|content| result.with_content(content).into())
-        });
-        changed.map(|parts| message.with_parts(parts))
-    }
-}
-
-/// The parts, with some of them changed, if any is.
-fn changed(parts: &[Part], change: impl Fn(&Part) -> Option<Part>) -> Option<Vec<Part>> {
-    let changes: Vec<Option<Part>> = parts.iter().map(change).collect();
-    changes.iter().any(Option::is_some).then(|| {
-        let changes = changes.into_iter().zip(parts);
-        changes.map(|(change, part)| change.unwrap_or_else(|| part.clone())).collect()
-    })
-}
-
-fn texts(message: &Message) -> impl Iterator<Item = &str> {
-    message.parts.iter().filter_map(Part::as_text)
-}
-
-fn texts_of_results(message: &Message) -> impl Iterator<Item = &str> {
-    message.results().flat_map(|result| result.content.iter().filter_map(Part::as_text))
 }
 
 #[cfg(test)]

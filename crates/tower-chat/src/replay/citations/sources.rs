@@ -1,11 +1,11 @@
 //! JSON arrays of numbered sources, read without changing a byte.
 
-use std::{collections::BTreeSet, fmt};
+use std::collections::BTreeSet;
 
-use serde::{Deserializer, de};
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value};
 
 use super::Uncited;
+use crate::replay::json::Json;
 
 /// A source that a tool found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,98 +40,63 @@ pub(super) fn compact(
     cited: &BTreeSet<u64>,
     uncited: &Uncited,
 ) -> Option<String> {
-    let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
-    let mut compacted = String::with_capacity(text.len());
-    let mut kept = 0;
-    for item in &items {
-        if cited.contains(&number_of(item.get(), number_key)?) {
-            compacted.push(if kept == 0 { '[' } else { ',' });
-            compacted.push_str(item.get());
-            kept += 1;
+    let (mut items, mut kept) = (0, Vec::new());
+    let mut json = Json::of(text);
+    json.array(|json| {
+        let begin = json.place();
+        let number = number_in(json, number_key)?;
+        items += 1;
+        if cited.contains(&number) {
+            kept.push(json.since(begin)?);
         }
-    }
+        Some(())
+    })?;
+    json.end()?;
     match (cited.is_empty(), uncited) {
-        _ if kept == items.len() => None,
+        _ if kept.len() == items => None,
         (true, Uncited::LeaveAlone) => None,
         (true, Uncited::Replace(sentence)) => (sentence != text).then(|| sentence.clone()),
-        (false, _) if kept == 0 => Some("[]".to_owned()),
-        (false, _) => {
-            compacted.push(']');
-            compacted.shrink_to_fit();
-            Some(compacted)
-        }
+        (false, _) => Some(array_of(&kept)),
     }
+}
+
+fn array_of(items: &[&str]) -> String {
+    let commas = items.len().saturating_sub(1);
+    let length = items.iter().map(|item| item.len()).sum::<usize>() + commas;
+    let mut array = String::with_capacity("[]".len() + length);
+    array.push('[');
+    for (index, item) in items.iter().enumerate() {
+        if index > 0 {
+            array.push(',');
+        }
+        array.push_str(item);
+    }
+    array.push(']');
+    array
 }
 
 /// The number of an item: a JSON integer from 0 on, under this key of an object. Of a key that
 /// comes twice the first one counts.
-///
-/// The item has been found to be JSON before, so its keys are looked at up to this one and no
-/// further; this is the inner loop of compaction.
 pub(super) fn number_of(item: &str, key: &str) -> Option<u64> {
-    let mut rest = item.strip_prefix('{')?.trim_start();
-    while rest.starts_with('"') {
-        let (name, after) = split_value(rest)?;
-        let (value, after) = split_value(after.trim_start().strip_prefix(':')?.trim_start())?;
-        if is_text(name, key) {
-            return value.parse().ok();
-        }
-        rest = after.trim_start().strip_prefix(',')?.trim_start();
-    }
-    None
+    number_in(&mut Json::of(item), key)
 }
 
-/// A JSON value at the beginning of a text, and what follows it.
-fn split_value(text: &str) -> Option<(&str, &str)> {
-    let end = match text.as_bytes().first()? {
-        b'"' => 1 + end_of_string(text.get(1..)?)?,
-        b'{' | b'[' => end_of_nested(text)?,
-        _ => text.bytes().position(ends_scalar).unwrap_or(text.len()),
-    };
-    text.split_at_checked(end)
-}
-
-fn ends_scalar(byte: u8) -> bool {
-    matches!(byte, b',' | b'}' | b']' | b' ' | b'\t' | b'\n' | b'\r')
-}
-
-/// Where the string ends inside of which the text begins, its quote included.
-fn end_of_string(text: &str) -> Option<usize> {
-    let mut from = 0;
-    loop {
-        let (inside, _) = text.get(from..)?.split_once('"')?;
-        from += inside.len() + 1;
-        let escapes = inside.bytes().rev().take_while(|&byte| byte == b'\\').count();
-        if escapes % 2 == 0 {
-            return Some(from);
+/// Goes over an item that has a number.
+fn number_in(json: &mut Json<'_>, key: &str) -> Option<u64> {
+    let mut number = None;
+    json.object(|name, value| {
+        if number.is_none() && is_text(name, key) {
+            number = Some(value);
         }
-    }
-}
-
-/// Where the object or array ends with which the text begins.
-fn end_of_nested(text: &str) -> Option<usize> {
-    let mut depth = 0_usize;
-    let mut from = 0;
-    loop {
-        let byte = text.as_bytes().get(from)?;
-        from += 1;
-        match byte {
-            b'"' => from += end_of_string(text.get(from..)?)?,
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.checked_sub(1)?,
-            _ => continue,
-        }
-        if depth == 0 {
-            return Some(from);
-        }
-    }
+    })?;
+    number?.parse().ok()
 }
 
 /// Whether a JSON string holds this text.
 fn is_text(json: &str, text: &str) -> bool {
     let inside = json.strip_prefix('"').and_then(|json| json.strip_suffix('"'));
     match inside {
-        Some(inside) if !inside.contains('\\') => inside == text,
+        Some(inside) if !inside.as_bytes().contains(&b'\\') => inside == text,
         _ => serde_json::from_str::<String>(json).is_ok_and(|held| held == text),
     }
 }
@@ -140,25 +105,11 @@ fn is_text(json: &str, text: &str) -> bool {
 pub(super) fn items(text: &str) -> Vec<&str> {
     let mut items = Vec::new();
     // Where the text is cut, what was read before it counts all the same.
-    let _cut = serde_json::Deserializer::from_str(text).deserialize_seq(Gather(&mut items));
+    let _cut = Json::of(text).array(|json| {
+        items.push(json.value()?);
+        Some(())
+    });
     items
-}
-
-struct Gather<'i, 't>(&'i mut Vec<&'t str>);
-
-impl<'t> de::Visitor<'t> for Gather<'_, 't> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("an array")
-    }
-
-    fn visit_seq<A: de::SeqAccess<'t>>(self, mut items: A) -> Result<(), A::Error> {
-        while let Some(item) = items.next_element::<&'t RawValue>()? {
-            self.0.push(item.get());
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! What is compacted, what is left alone, and where counting goes on.
 
-use tower_chat_core::{Native, ToolCall, ToolResult};
+use tower_chat_core::{Message, Native, ToolCall, ToolResult};
 
 use super::*;
 use crate::replay::{

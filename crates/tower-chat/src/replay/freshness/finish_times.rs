@@ -22,13 +22,16 @@ use tower_chat_core::{Message, MessageId, ToolCall, ToolInvocation};
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct FinishTimes {
-    calls: HashMap<MessageId, Vec<FinishedCall>>,
+    /// In the order of their places, which is nearly that of the conversation.
+    calls: Vec<FinishedCall>,
     /// By the call's id alone, where only one call has it: for messages without an id.
     alone: OnceLock<HashMap<String, Option<SystemTime>>>,
 }
 
 #[derive(Debug, Clone)]
 struct FinishedCall {
+    message: MessageId,
+    /// Its place among the calls of the message.
     index: u32,
     call_id: String,
     finished_at: Option<SystemTime>,
@@ -53,40 +56,32 @@ impl FinishTimes {
         finished_at: Option<SystemTime>,
     ) {
         self.alone.take();
-        let call = FinishedCall { index, call_id: call_id.into(), finished_at };
-        let calls = self.calls.entry(message).or_default();
-        let place = calls.partition_point(|known| known.index < index);
-        match calls.get_mut(place) {
-            Some(known) if known.index == index => *known = call,
-            _ => calls.insert(place, call),
+        let call = FinishedCall { message, index, call_id: call_id.into(), finished_at };
+        // As a rule calls are added in their order.
+        if self.calls.last().is_none_or(|last| last.place() < call.place()) {
+            return self.calls.push(call);
+        }
+        match self.calls.binary_search_by_key(&call.place(), FinishedCall::place) {
+            Ok(known) => self.calls.splice(known..=known, [call]).for_each(drop),
+            Err(place) => self.calls.insert(place, call),
         }
     }
 
     /// When the call at a place among those of a replayed message had finished, if it is known.
     pub fn of(&self, message: &Message, index: usize) -> Option<SystemTime> {
         let call = message.asked_calls().nth(index)?;
-        let call_id = call.id.as_deref().filter(|id| !id.is_empty());
-        let Some(message_id) = message.id else {
-            return self.alone().get(call_id?).copied().flatten();
-        };
-        let calls = self.calls.get(&message_id)?;
-        let Some(call_id) = call_id else {
-            return calls.iter().find(|known| known.index as usize == index)?.finished_at;
-        };
-        let mut known = calls.iter().filter(|known| known.call_id == call_id);
-        let same_id = |call: &&ToolCall| call.id.as_deref() == Some(call_id);
-        if known.clone().count() != message.asked_calls().filter(same_id).count() {
-            // Which of them was left out cannot be told.
-            return known.filter_map(|known| known.finished_at).max();
-        }
-        let before = message.asked_calls().take(index).filter(same_id).count();
-        known.nth(before)?.finished_at
+        self.walk().of(message, index, call)
+    }
+
+    /// Looks calls up one after the other, in the order of their messages.
+    pub(super) fn walk(&self) -> FinishTimesWalk<'_> {
+        FinishTimesWalk { times: self, at: 0 }
     }
 
     fn alone(&self) -> &HashMap<String, Option<SystemTime>> {
         self.alone.get_or_init(|| {
             let mut alone = HashMap::new();
-            for call in self.calls.values().flatten() {
+            for call in &self.calls {
                 alone
                     .entry(call.call_id.clone())
                     .and_modify(|finished_at| *finished_at = None)
@@ -104,5 +99,72 @@ impl<'a> FromIterator<&'a ToolInvocation> for FinishTimes {
             times.insert(call.message, call.sequence_index, &call.call_id, call.finished_at);
         }
         times
+    }
+}
+
+impl FinishedCall {
+    fn place(&self) -> (MessageId, u32) {
+        (self.message, self.index)
+    }
+}
+
+/// A walk over the times along with one over messages: as long as the two go in step, nothing has
+/// to be searched.
+#[derive(Debug)]
+pub(super) struct FinishTimesWalk<'a> {
+    times: &'a FinishTimes,
+    /// Where the calls of a message begin.
+    at: usize,
+}
+
+impl<'a> FinishTimesWalk<'a> {
+    /// When a call, at its place among those of a replayed message, had finished, if it is known.
+    pub(super) fn of(
+        &mut self,
+        message: &Message,
+        index: usize,
+        call: &ToolCall,
+    ) -> Option<SystemTime> {
+        let call_id = call.id.as_deref().filter(|id| !id.is_empty());
+        let Some(message_id) = message.id else {
+            return self.times.alone().get(call_id?).copied().flatten();
+        };
+        let known = self.calls_of(message_id);
+        let Some(call_id) = call_id else {
+            return known.iter().find(|known| known.index as usize == index)?.finished_at;
+        };
+        let (mut same_id, mut same_id_before) = (0, 0);
+        for (place, asked) in message.asked_calls().enumerate() {
+            let is_same = asked.id.as_deref() == Some(call_id);
+            same_id += usize::from(is_same);
+            same_id_before += usize::from(is_same && place < index);
+        }
+        let (mut same_id_known, mut its_own, mut latest) = (0, None, None);
+        for call in known.iter().filter(|call| call.call_id == call_id) {
+            if same_id_known == same_id_before {
+                its_own = call.finished_at;
+            }
+            latest = latest.max(call.finished_at);
+            same_id_known += 1;
+        }
+        // Where some were left out, it cannot be told which.
+        if same_id_known == same_id { its_own } else { latest }
+    }
+
+    /// The known calls of a message, in their order.
+    fn calls_of(&mut self, message: MessageId) -> &'a [FinishedCall] {
+        /// More calls than a message has as a rule.
+        const NEAR: usize = 8;
+        let calls = &self.times.calls;
+        let is_before = |call: &&FinishedCall| call.message < message;
+        let behind = calls.iter().skip(self.at).take(NEAR).take_while(is_before).count();
+        let is_there = calls.get(self.at + behind).is_some_and(|call| call.message == message);
+        self.at = match is_there {
+            true => self.at + behind,
+            false => calls.partition_point(|call| call.message < message),
+        };
+        let ahead = calls.get(self.at..).unwrap_or_default();
+        let count = ahead.iter().take_while(|call| call.message == message).count();
+        ahead.get(..count).unwrap_or_default()
     }
 }

@@ -13,7 +13,7 @@ use std::{
 use tower_chat_core::{Message, Messages, ToolCall};
 
 pub use self::{finish_times::FinishTimes, settings::FreshnessError};
-use super::{edited::edited, without_calls::without_calls};
+use super::without_calls::without_calls;
 
 /// Where a request comes from, such as `web`, `sms` or `voice`: a request extension of this type
 /// chooses among the windows of a [`Freshness`].
@@ -131,27 +131,26 @@ impl Freshness {
         channel: Option<&Channel>,
         finished: &FinishTimes,
     ) -> Messages {
-        edited(messages, |messages| {
-            without_calls(messages, |message, index, call| {
-                self.is_stale(message, index, call, now, channel, finished)
-            })
-        })
+        without_calls(messages, self.test(now, channel, finished))
     }
 
-    /// Whether a call's result is stale, and leaves with the call.
-    pub(super) fn is_stale(
-        &self,
-        message: &Message,
-        index: usize,
-        call: &ToolCall,
+    /// Whether a call's result is stale, and leaves with the call. To be asked in the order of
+    /// the messages, with each call's place among those of its message.
+    pub(super) fn test<'a>(
+        &'a self,
         now: SystemTime,
         channel: Option<&Channel>,
-        finished: &FinishTimes,
-    ) -> bool {
-        let window = self.window_for(channel, &call.name);
-        let finished_at = || finished.of(message, index);
-        window.is_zero()
-            || window != Duration::MAX && finished_at().is_some_and(|at| is_older(at, now, window))
+        finished: &'a FinishTimes,
+    ) -> impl FnMut(&Message, usize, &ToolCall) -> bool + use<'a> {
+        let general = self.window_of(channel);
+        let mut finished = finished.walk();
+        move |message, index, call| {
+            let window = self.tools.get(&call.name).copied().unwrap_or(general);
+            let mut finished_at = || finished.of(message, index, call);
+            window.is_zero()
+                || window != Duration::MAX
+                    && finished_at().is_some_and(|at| is_older(at, now, window))
+        }
     }
 
     fn window_of(&self, channel: Option<&Channel>) -> Duration {

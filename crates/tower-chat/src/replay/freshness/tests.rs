@@ -153,6 +153,33 @@ fn a_call_that_replay_moved_behind_its_message_is_found_by_its_id() {
     assert_eq!(twice.of(&moved, 0), None, "which of the two is meant is not known");
 }
 
+#[test]
+fn times_are_found_in_whatever_order_they_are_added_and_asked_for() {
+    let message = |index: u32| {
+        let mut message = Message::tool_calls(["a", "b"].map(|id| ToolCall::new(id, "look", "{}")));
+        message.id = Some(MessageId { run: RunId::from_bytes([1; 16]), index });
+        message
+    };
+    let time = |index: u32, call: u32| at(u64::from(index * 2 + call));
+    for step in [1, 3, 7, 16] {
+        let mut times = FinishTimes::new();
+        for index in (0..17).map(|n| n * step % 17) {
+            for (call, id) in [(1, "b"), (0, "?"), (0, "a")] {
+                times.insert(message(index).id.unwrap(), call, id, Some(time(index, call)));
+            }
+        }
+        let mut walk = times.walk();
+        for index in (0..100).map(|n| n * 5 % 19) {
+            let message = message(index);
+            for (call, asked) in (0..).zip(message.asked_calls()) {
+                let expected = (index < 17).then(|| time(index, call));
+                assert_eq!(walk.of(&message, call as usize, asked), expected);
+                assert_eq!(times.of(&message, call as usize), expected);
+            }
+        }
+    }
+}
+
 /// B 2.11
 #[test]
 fn fresh_messages_are_shared() {

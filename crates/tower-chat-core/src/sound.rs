@@ -6,81 +6,109 @@ use crate::{Message, Part, Role};
 /// every call has an id of its own and is answered once, in order, right after its message.
 ///
 /// It errs on the safe side: a beginning that it does not count may be sound too.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Soundness {
+///
+/// Ids are owned, `String`, where it is kept beside the messages, and borrowed, `&str`, where it
+/// walks over them.
+#[derive(Debug, Clone)]
+pub(crate) struct Soundness<Id> {
     messages: usize,
-    /// The ids of the open round's calls that are not answered yet, in order.
-    owed: Vec<String>,
+    /// The ids of the open round's calls, in order, and how many of them are answered.
+    calls: Vec<Id>,
+    answered: usize,
     /// How many messages the open round has so far.
     open: usize,
     has_ended: bool,
 }
 
-impl Soundness {
+impl<Id> Default for Soundness<Id> {
+    fn default() -> Self {
+        Self { messages: 0, calls: Vec::new(), answered: 0, open: 0, has_ended: false }
+    }
+}
+
+impl<Id> Soundness<Id> {
     /// Of messages whose beginning nobody has looked at: none counts.
-    pub(super) fn unknown() -> Self {
+    pub(crate) fn unknown() -> Self {
         Self { has_ended: true, ..Self::default() }
     }
 
     /// How many messages are sound.
-    pub(super) fn messages(&self) -> usize {
+    pub(crate) fn messages(&self) -> usize {
         self.messages
     }
 
+    /// Whether no more messages will be.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.has_ended
+    }
+
+    fn is_owed(&self) -> bool {
+        self.answered < self.calls.len()
+    }
+}
+
+impl<Id: AsRef<str>> Soundness<Id> {
     /// Takes the next message.
-    pub(super) fn push(&mut self, message: &Message) {
+    pub(crate) fn push<'m>(&mut self, message: &'m Message)
+    where
+        Id: From<&'m str>,
+    {
         if self.has_ended {
             return;
         }
         let is_sound = match message.role {
             Role::Tool => self.answers(message),
-            Role::Assistant => self.owed.is_empty() && self.asks_or_says(message),
+            Role::Assistant => !self.is_owed() && self.asks_or_says(message),
             Role::User | Role::System | Role::Developer => {
-                self.owed.is_empty() && message.parts.iter().all(is_plain)
+                !self.is_owed() && message.parts.iter().all(is_plain)
             }
         };
         if !is_sound {
             self.has_ended = true;
-            self.owed = Vec::new();
+            self.calls = Vec::new();
             return;
         }
         self.open += 1;
-        if self.owed.is_empty() {
+        if !self.is_owed() {
             self.messages += std::mem::take(&mut self.open);
         }
     }
 
-    fn asks_or_says(&mut self, message: &Message) -> bool {
+    fn asks_or_says<'m>(&mut self, message: &'m Message) -> bool
+    where
+        Id: From<&'m str>,
+    {
+        self.calls.clear();
+        self.answered = 0;
         let mut says = false;
         for part in &message.parts {
             match part {
                 Part::ToolCall(call) if call.provider_executed => return false,
                 Part::ToolCall(call) => {
                     let id = call.id.as_deref().unwrap_or_default();
-                    if id.is_empty() || self.owed.iter().any(|owed| owed == id) {
+                    if id.is_empty() || self.calls.iter().any(|other| other.as_ref() == id) {
                         return false;
                     }
-                    self.owed.push(id.to_owned());
+                    self.calls.push(id.into());
                 }
                 Part::Text(text) => says |= !text.text.is_empty(),
                 part if !is_plain(part) => return false,
                 _ => {}
             }
         }
-        says || !self.owed.is_empty()
+        says || self.is_owed()
     }
 
     fn answers(&mut self, message: &Message) -> bool {
-        let mut answered = 0;
         for part in &message.parts {
             let Part::ToolResult(result) = part else { return false };
-            if result.call_id.is_none() || self.owed.get(answered) != result.call_id.as_ref() {
+            let owed = self.calls.get(self.answered).map(AsRef::as_ref);
+            if owed.is_none() || owed != result.call_id.as_deref() {
                 return false;
             }
-            answered += 1;
+            self.answered += 1;
         }
-        self.owed.drain(..answered);
-        answered > 0
+        !message.parts.is_empty()
     }
 }
 
@@ -103,7 +131,7 @@ mod tests {
     use crate::{ToolCall, ToolResult};
 
     fn sound(messages: impl IntoIterator<Item = Message>) -> usize {
-        let mut soundness = Soundness::default();
+        let mut soundness = Soundness::<String>::default();
         messages.into_iter().for_each(|message| soundness.push(&message));
         soundness.messages()
     }

@@ -1,0 +1,133 @@
+//! Leaving uncited sources out, turn by turn.
+
+use std::collections::BTreeSet;
+
+use tower_chat_core::{Message, Part, Role};
+
+use super::{
+    Citations, Uncited,
+    cited::cite,
+    sources::{compact, looks_like_sources},
+};
+use crate::replay::{
+    pairing::owed_call,
+    shown::{self, Passing},
+    turns::{Turns, is_answer},
+};
+
+/// The step: holds the messages of a turn back until its end, for only then is it known what the
+/// turn cites.
+#[derive(Debug)]
+pub(in crate::replay) struct Compaction<'c, 'a> {
+    citations: &'c Citations,
+    turns: Turns,
+    turn: Vec<Passing<'a>>,
+}
+
+impl<'c, 'a> Compaction<'c, 'a> {
+    pub(super) fn of(citations: &'c Citations) -> Self {
+        Self { citations, turns: Turns::default(), turn: Vec::new() }
+    }
+
+    /// Takes the next message, and hands on those of the turn that it ends, if it begins another.
+    pub(in crate::replay) fn pass(
+        &mut self,
+        message: Passing<'a>,
+        next: &mut impl FnMut(Passing<'a>),
+    ) {
+        if self.turns.begins_with(&message) {
+            self.end_turn(next);
+        }
+        self.turn.push(message);
+    }
+
+    /// Hands the messages of the last turn on.
+    pub(in crate::replay) fn finish(mut self, next: &mut impl FnMut(Passing<'a>)) {
+        self.end_turn(next);
+    }
+
+    fn end_turn(&mut self, next: &mut impl FnMut(Passing<'a>)) {
+        if let Some(cited) = self.cited() {
+            for message in self.turn.iter_mut().filter(|message| message.role == Role::Tool) {
+                if let Some(compacted) = self.citations.compact_results(message, &cited) {
+                    *message = shown::changed(compacted);
+                }
+            }
+        }
+        self.turn.drain(..).for_each(next);
+    }
+
+    /// The numbers that the turn cites; `None` if it is to be left alone.
+    fn cited(&self) -> Option<BTreeSet<u64>> {
+        let has_sources = |message: &Passing<'a>| {
+            message.role == Role::Tool && texts_of_results(message).any(looks_like_sources)
+        };
+        if !self.turn.iter().any(has_sources) || !self.has_final_text() {
+            return None;
+        }
+        let mut cited = BTreeSet::new();
+        let said = self.turn.iter().filter(|message| message.role == Role::Assistant);
+        for message in said {
+            // A citation may go over the border between two texts.
+            match message.parts.as_slice() {
+                [Part::Text(only)] => cite(&only.text, &mut cited),
+                _ => cite(&message.text(), &mut cited),
+            }
+        }
+        (!cited.is_empty() || self.citations.uncited != Uncited::LeaveAlone).then_some(cited)
+    }
+
+    fn has_final_text(&self) -> bool {
+        let is_of_round = |message: &&Passing<'a>| {
+            message.role == Role::Tool || message.parts.iter().any(|part| owed_call(part).is_some())
+        };
+        self.turn
+            .iter()
+            .rev()
+            .take_while(|message| !is_of_round(message))
+            .filter(|message| is_answer(message))
+            .any(|message| texts(message).any(|text| !text.trim().is_empty()))
+    }
+}
+
+impl Citations {
+    /// The message with its results compacted, if that changes anything.
+    fn compact_results(&self, message: &Message, cited: &BTreeSet<u64>) -> Option<Message> {
+        let changed = changed(&message.parts, |part| {
+            let Part::ToolResult(result) = part else { return None };
+            let content = changed(&result.content, |part| {
+                let text = part.as_text().filter(|text| looks_like_sources(text))?;
+                compact(text, &self.number_key, cited, &self.uncited).map(Part::text)
+            });
+            content.map(|content| result.with_content(content).into())
+        });
+        changed.map(|parts| message.with_parts(parts))
+    }
+}
+
+/// The parts, with some of them changed, if any is.
+fn changed(parts: &[Part], change: impl Fn(&Part) -> Option<Part>) -> Option<Vec<Part>> {
+    let mut changed: Option<Vec<Part>> = None;
+    for (index, part) in parts.iter().enumerate() {
+        match (change(part), &mut changed) {
+            (None, None) => {}
+            (None, Some(changed)) => changed.push(part.clone()),
+            (Some(other), Some(changed)) => changed.push(other),
+            (Some(other), None) => {
+                let mut before = Vec::with_capacity(parts.len());
+                before.extend(parts.iter().take(index).cloned());
+                before.push(other);
+                changed = Some(before);
+            }
+        }
+    }
+    changed
+}
+
+fn texts(message: &Message) -> impl Iterator<Item = &str> {
+    message.parts.iter().filter_map(Part::as_text)
+}
+
+fn texts_of_results(message: &Message) -> impl Iterator<Item = &str> {
+    message.results().flat_map(|result| result.content.iter().filter_map(Part::as_text))
+}
