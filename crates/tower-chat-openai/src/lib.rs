@@ -32,6 +32,8 @@
 //!   request for a background answer, is refused before anything is sent.
 //! - Of several choices (`n`) none is the answer: such an answer is refused.
 
+#[cfg(feature = "adapt")]
+pub mod adapt;
 mod answer;
 mod body;
 mod completion;

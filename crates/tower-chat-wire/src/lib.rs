@@ -12,6 +12,8 @@
 
 pub mod anthropic;
 pub mod body;
+#[cfg(feature = "codec")]
+pub mod codec;
 mod error;
 mod fields;
 pub mod gemini;
