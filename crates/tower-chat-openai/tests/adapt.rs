@@ -162,3 +162,14 @@ async fn a_client_that_streams_is_heard_as_it_speaks() {
     let cut = error.downcast_ref::<OpenAiError>().unwrap();
     assert!(matches!(cut, OpenAiError::Truncated { text, .. } if text == "Hello"), "{cut}");
 }
+
+#[test]
+fn the_example_remembers_what_was_asked() {
+    let test = std::env::current_exe().unwrap();
+    let built = test.ancestors().nth(2).unwrap().join("examples");
+    let example = built.join(format!("async_openai_stack{}", std::env::consts::EXE_SUFFIX));
+    let output = std::process::Command::new(example).env_remove("OPENAI_API_KEY").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(printed, "Order 7 is on its way.\nYou asked: Where is order 7?\n");
+}
