@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashSet,
+    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -10,12 +11,15 @@ use axum::{
     extract::{FromRequest, Request, State},
     response::{IntoResponse, Response},
 };
-use http::{HeaderValue, StatusCode};
+use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Map, Value, json};
 use tower::ServiceExt;
 use tower_chat::{
     adapt::as_one_message,
-    core::{Answer, ChatRequest, Conversation, ConversationKey, Part, RunId},
+    core::{
+        Answer, ChatRequest, ChatResponse, Conversation, ConversationKey, Finish, Message,
+        Messages, Part, Role, RunId,
+    },
 };
 use tower_chat_wire::body::BodyWire;
 
@@ -23,7 +27,7 @@ use crate::{
     ChatEndpoint, Refusal,
     conversation::{Asked, CONVERSATION_HEADER, id_in_body},
     models::{self, as_json},
-    new_messages::new_messages,
+    new_messages::{Wanted, wanted},
     streamed,
 };
 
@@ -52,16 +56,25 @@ pub(crate) async fn complete(
     models::check(&endpoint.models, request.options.model.as_deref())?;
 
     let history = endpoint.store.load(&key).await.map_err(|error| Refusal::of_store(&error))?;
-    request.messages = new_messages(&history.messages, &request.messages)?;
-    request.extensions = parts.extensions;
-    let run = RunId::new();
-    let request = request.in_run(Conversation { key: key.clone(), run });
-    let shape = AnswerShape::of(&request, run);
+    let wanted = wanted(&history.messages, &request.messages, tries_again(&parts.headers))?;
     let is_streamed = request.options.stream;
-
     let upstream = endpoint.upstream;
     let failed = |error| Refusal::of_stack(&error, |error| upstream(error));
-    let response = endpoint.stack.oneshot(request).await.map_err(failed)?;
+    let (response, shape) = match wanted {
+        Wanted::Answer(new) => {
+            request.messages = new;
+            request.extensions = parts.extensions;
+            let run = RunId::new();
+            let shape = AnswerShape::of(&request, run);
+            let request = request.in_run(Conversation { key: key.clone(), run });
+            (endpoint.stack.oneshot(request).await.map_err(failed)?, shape)
+        }
+        Wanted::LastAnswer => {
+            let run = history.messages.last().and_then(|message| Some(message.id?.run));
+            let shape = AnswerShape::of(&request, run.unwrap_or_else(RunId::new));
+            (last_answer(&history.messages, run), shape)
+        }
+    };
     let response = if is_streamed {
         streamed::respond(response, shape, include_usage, upstream)
     } else {
@@ -69,6 +82,22 @@ pub(crate) async fn complete(
         as_json(StatusCode::OK, &shape.body(&answer))
     };
     Ok(with_conversation(response, &key))
+}
+
+/// Whether the client says that it has sent the request before, as OpenAI's SDKs do.
+fn tries_again(headers: &HeaderMap) -> bool {
+    let count = headers.get("x-stainless-retry-count").and_then(|count| count.to_str().ok());
+    count.and_then(|count| count.parse::<u32>().ok()).is_some_and(|count| count > 0)
+}
+
+/// What the last run of a conversation has answered, as it is stored.
+fn last_answer(stored: &Messages, run: Option<RunId>) -> ChatResponse {
+    let is_of_run = |message: &&Arc<Message>| message.id.map(|id| id.run) == run;
+    let mut of_run: Vec<Arc<Message>> =
+        stored.iter().rev().take_while(is_of_run).cloned().collect();
+    of_run.reverse();
+    let answer = of_run.into_iter().skip_while(|message| message.role != Role::Assistant);
+    ChatResponse::whole(answer, Finish::stop())
 }
 
 /// What every part of one answer has in common.

@@ -42,8 +42,11 @@
 //!   with 409 and `conversation_diverged`: a record that only grows cannot take back what was said.
 //!   Send only what is new, or begin another conversation with the whole history.
 //! - A request that repeats everything up to a question that was never answered asks it again, and
-//!   stores nothing twice. One that repeats only the first part of what was answered is taken for
-//!   something new.
+//!   stores nothing twice.
+//! - A request that was answered already is given the stored answer again, with no usage: if the
+//!   client says that it tries again (`x-stainless-retry-count`, which OpenAI's SDKs send), or if
+//!   it repeats all answers but the last, which then cannot have arrived. Otherwise the same words
+//!   again are something new.
 //!
 //! # Tools
 //!

@@ -7,35 +7,57 @@ use crate::{
     known::{Known, of_stored},
 };
 
-/// The messages of a request that are not stored yet.
+/// What a request asks for.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Wanted {
+    /// An answer to these messages, which are not stored yet. Where there are none, to the stored
+    /// question that was never answered.
+    Answer(Messages),
+    /// The stored answer, which the client did not get.
+    LastAnswer,
+}
+
+/// What a request asks for, by what of its messages is stored already.
+///
+/// A client that says that it tries again is believed. So is one that repeats everything up to the
+/// last question, answers and all: had it got the last answer, it would repeat that too.
 ///
 /// # Errors
 ///
-/// A refusal, if they contradict what is stored, or there is nothing to answer.
-pub(crate) fn new_messages(stored: &Messages, sent: &Messages) -> Result<Messages, Refusal> {
+/// A refusal, if the messages contradict what is stored, or there is nothing to answer.
+pub(crate) fn wanted(
+    stored: &Messages,
+    sent: &Messages,
+    tries_again: bool,
+) -> Result<Wanted, Refusal> {
     if stored.is_empty() {
-        return if sent.is_empty() { Err(nothing_new()) } else { Ok(sent.clone()) };
+        return if sent.is_empty() { Err(nothing_new()) } else { Ok(Wanted::Answer(sent.clone())) };
     }
     let (known, may_be_unseen) = of_stored(stored);
     let sent = Sent::new(sent);
-    let seen = match known.split_last() {
-        Some((_, seen)) if may_be_unseen => Some(seen),
+    let before_answer = match known.split_last() {
+        Some((last, before)) if last.is_assistant() => Some(before),
         _ => None,
     };
-    let ends_with_answer = seen.is_none() && known.last().is_some_and(Known::is_assistant);
-    let begun = sent.beyond(&known).map(|new| (new, ends_with_answer));
-    let begun = begun.or_else(|| sent.beyond(seen?).map(|new| (new, false)));
-    match begun {
-        Some((new, true)) if new.is_empty() => Err(nothing_new()),
-        Some((new, _)) => Ok(new),
-        None if sent.repeats_an_answer() && known.iter().any(Known::is_assistant) => {
-            Err(Refusal::diverged())
-        }
-        None => {
-            let new = sent.from(&known, sent.leading);
-            if new.is_empty() { Err(nothing_new()) } else { Ok(new) }
-        }
+    let is_answered = before_answer.is_some() && !may_be_unseen;
+    match sent.beyond(&known) {
+        Some(new) if new.is_empty() && is_answered => return Err(nothing_new()),
+        Some(new) => return Ok(Wanted::Answer(new)),
+        None => {}
     }
+    let asks_again = before_answer.and_then(|before| sent.beyond(before));
+    match asks_again {
+        Some(new) if may_be_unseen => return Ok(Wanted::Answer(new)),
+        Some(new) if new.is_empty() && (tries_again || sent.repeats_an_answer()) => {
+            return Ok(Wanted::LastAnswer);
+        }
+        _ => {}
+    }
+    if sent.repeats_an_answer() && known.iter().any(Known::is_assistant) {
+        return Err(Refusal::diverged());
+    }
+    let new = sent.from(&known, sent.leading);
+    if new.is_empty() { Err(nothing_new()) } else { Ok(Wanted::Answer(new)) }
 }
 
 /// The messages of a request beside what they say.

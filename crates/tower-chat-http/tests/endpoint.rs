@@ -316,3 +316,25 @@ async fn a_served_endpoint_says_which_conversation_it_is() {
     assert_eq!(response.headers()[CONVERSATION_HEADER], "mine");
     assert_eq!(served.leaf.remaining(), 0);
 }
+
+#[tokio::test]
+async fn an_sdk_that_tries_again_gets_the_answer_that_is_stored() {
+    let order = Message::tool_calls([ToolCall::new("s1", "order_status", "{}")]);
+    let fixture = Fixture::new([Step::message(order), Step::text("Here.")]);
+    let first = json_of(fixture.post(ask("Order?")).await).await;
+    for body in [ask("Order?"), streamed(ask("Order?"))] {
+        let request = Request::post("/v1/chat/completions").header("x-stainless-retry-count", "1");
+        let request = request.body(Body::from(body.to_string())).unwrap();
+        let response = fixture.endpoint.clone().into_router().oneshot(request).await.unwrap();
+        if body["stream"] == true {
+            let events = events_of(response).await;
+            assert_eq!(events.last().map(String::as_str), Some("[DONE]"));
+            assert!(events.iter().any(|event| event.contains("Here.")), "{events:?}");
+        } else {
+            let again = json_of(response).await;
+            assert_eq!((&again["id"], &again["choices"]), (&first["id"], &first["choices"]));
+        }
+    }
+    assert_eq!(fixture.leaf.requests().len(), 2);
+    assert_eq!(fixture.stored("c").await.len(), 4);
+}
