@@ -1,10 +1,6 @@
 //! `POST /v1/chat/completions`.
 
-use std::{
-    collections::HashSet,
-    sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
-};
+use std::sync::Arc;
 
 use axum::{
     body::Bytes,
@@ -12,16 +8,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 use tower::ServiceExt;
-use tower_chat::{
-    adapt::as_one_message,
-    core::{
-        Answer, ChatRequest, ChatResponse, Conversation, ConversationKey, Finish, Message,
-        Messages, Part, Role, RunId,
-    },
+use tower_chat::core::{
+    ChatResponse, Conversation, ConversationKey, Finish, Message, Messages, Role, RunId,
 };
-use tower_chat_wire::body::BodyWire;
+use tower_chat_wire::{body::BodyWire, codec::Completion};
 
 use crate::{
     ChatEndpoint, Refusal,
@@ -60,26 +52,27 @@ pub(crate) async fn complete(
     let is_streamed = request.options.stream;
     let upstream = endpoint.upstream;
     let failed = |error| Refusal::of_stack(&error, |error| upstream(error));
-    let (response, shape) = match wanted {
+    let (response, completion) = match wanted {
         Wanted::Answer(new) => {
             request.messages = new;
             request.extensions = parts.extensions;
             let run = RunId::new();
-            let shape = AnswerShape::of(&request, run);
+            let completion = Completion::of_run(run).asked_by(&request.options);
             let request = request.in_run(Conversation { key: key.clone(), run });
-            (endpoint.stack.oneshot(request).await.map_err(failed)?, shape)
+            (endpoint.stack.oneshot(request).await.map_err(failed)?, completion)
         }
         Wanted::LastAnswer => {
             let run = history.messages.last().and_then(|message| Some(message.id?.run));
-            let shape = AnswerShape::of(&request, run.unwrap_or_else(RunId::new));
-            (last_answer(&history.messages, run), shape)
+            let completion = Completion::of_run(run.unwrap_or_else(RunId::new));
+            let completion = completion.asked_by(&request.options);
+            (last_answer(&history.messages, run), completion)
         }
     };
     let response = if is_streamed {
-        streamed::respond(response, shape, include_usage, upstream)
+        streamed::respond(response, completion, include_usage, upstream)
     } else {
         let answer = response.collect().await.map_err(failed)?;
-        as_json(StatusCode::OK, &shape.body(&answer))
+        as_json(StatusCode::OK, &completion.body(&answer))
     };
     Ok(with_conversation(response, &key))
 }
@@ -98,69 +91,6 @@ fn last_answer(stored: &Messages, run: Option<RunId>) -> ChatResponse {
     of_run.reverse();
     let answer = of_run.into_iter().skip_while(|message| message.role != Role::Assistant);
     ChatResponse::whole(answer, Finish::stop())
-}
-
-/// What every part of one answer has in common.
-#[derive(Debug)]
-pub(crate) struct AnswerShape {
-    id: String,
-    created: u64,
-    model: Option<String>,
-    /// The tools that the client runs.
-    declared: HashSet<String>,
-}
-
-impl AnswerShape {
-    fn of(request: &ChatRequest, run: RunId) -> Self {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let names = request.options.tools.iter().map(|tool| tool.name.clone());
-        Self {
-            id: format!("chatcmpl-{run}"),
-            created: now.map(|now| now.as_secs()).unwrap_or_default(),
-            model: request.options.model.clone(),
-            declared: names.collect(),
-        }
-    }
-
-    /// The body of a whole answer.
-    pub(crate) fn body(&self, answer: &Answer) -> Value {
-        let mut message = as_one_message(answer);
-        let is_own = |name: &str| self.declared.contains(name);
-        if message.calls().any(|call| is_own(&call.name)) {
-            message.parts.retain(|part| match part {
-                Part::ToolCall(call) => call.provider_executed || is_own(&call.name),
-                _ => true,
-            });
-        }
-        let mut body = BodyWire::OpenAiChat.render_answer(&message, &answer.finish);
-        let waiting: Vec<Value> = answer
-            .approval_requests()
-            .map(|request| {
-                let call = &request.call;
-                json!({"id": request.id, "name": call.name, "arguments": call.arguments})
-            })
-            .collect();
-        if let (false, Some(Value::Object(choice))) =
-            (waiting.is_empty(), body.pointer_mut("/choices/0"))
-        {
-            choice.insert("approval_requests".to_owned(), Value::Array(waiting));
-        }
-        if let Some(fields) = body.as_object_mut() {
-            fields.extend(self.head("chat.completion", fields.get("model").cloned()));
-        }
-        body
-    }
-
-    /// The fields that all bodies and events of the answer have.
-    pub(crate) fn head(&self, object: &str, model: Option<Value>) -> Map<String, Value> {
-        let model = model.or_else(|| self.model.clone().map(Value::String));
-        Map::from_iter([
-            ("id".to_owned(), json!(self.id)),
-            ("object".to_owned(), json!(object)),
-            ("created".to_owned(), json!(self.created)),
-            ("model".to_owned(), model.unwrap_or_else(|| json!(""))),
-        ])
-    }
 }
 
 fn as_object(bytes: &[u8]) -> Result<Map<String, Value>, Refusal> {

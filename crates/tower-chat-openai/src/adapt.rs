@@ -2,8 +2,7 @@
 //! `adapt`.
 //!
 //! [`ChatTypes`] turns a `Service<CreateChatCompletionRequest>` into a leaf, and a stack into such
-//! a service. With a response of the type [`ChatCompletionResponseStream`], [`ChatStream`] does the
-//! former for clients that stream.
+//! a service; [`ChatStream`] does so where the response is a [`ChatCompletionResponseStream`].
 //!
 //! These types have no extensions, so a client that is adapted does not see the run. And they have
 //! the fields of one version of OpenAI's API: a request with an option that they do not have is
@@ -27,9 +26,12 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tower_chat::{
     adapt::{ClientCodec, ServerCodec, as_one_message},
-    core::{BoxError, ChatRequest, ChatResponse, ConversationKey, RawJson, RunId},
+    core::{BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey, RawJson, RunId},
 };
-use tower_chat_wire::body::BodyWire;
+use tower_chat_wire::{
+    body::BodyWire,
+    codec::{Completion, UsageChunk},
+};
 
 use crate::streamed;
 
@@ -70,6 +72,20 @@ impl ChatTypes {
         Self { model: model.into(), key: Arc::new(|_| None) }
     }
 
+    /// The codec of the same exchange with a streamed answer.
+    pub fn streamed(self) -> ChatStream {
+        ChatStream { types: self }
+    }
+
+    fn request(&self, request: &CreateChatCompletionRequest) -> Result<ChatRequest, BoxError> {
+        let key = (self.key)(request);
+        let request = BodyWire::OpenAiChat.parse_request(to_json(request)?)?;
+        Ok(match key {
+            Some(key) => request.in_conversation(key),
+            None => request,
+        })
+    }
+
     /// As a [`ServerCodec`]: says which conversation a request begins a run in.
     #[must_use]
     pub fn keyed_by(
@@ -107,15 +123,11 @@ impl ServerCodec for ChatTypes {
     type Response = CreateChatCompletionResponse;
 
     fn decode(&self, request: CreateChatCompletionRequest) -> Result<ChatRequest, BoxError> {
-        let key = (self.key)(&request);
-        let mut request = BodyWire::OpenAiChat.parse_request(to_json(&request)?)?;
+        let mut request = self.request(&request)?;
         if request.options.stream {
             Arc::make_mut(&mut request.options).stream = false;
         }
-        Ok(match key {
-            Some(key) => request.in_conversation(key),
-            None => request,
-        })
+        Ok(request)
     }
 
     fn encode(
@@ -140,21 +152,15 @@ impl ServerCodec for ChatTypes {
     }
 }
 
-/// async-openai's types of a streamed exchange, for a client.
+/// async-openai's types of a streamed exchange, made by [`ChatTypes::streamed`].
 ///
-/// The client answers with events whether it is asked for a stream or not, so it always is. A
-/// stream in which no choice has a reason to end is cut off:
-/// [`OpenAiError::Truncated`](crate::OpenAiError::Truncated).
+/// Whoever has these types expects events, so a stream is asked for always. One of a client in
+/// which no choice has a reason to end is cut off:
+/// [`OpenAiError::Truncated`](crate::OpenAiError::Truncated). One of a stack has the usage of the
+/// answer in its last event.
 #[derive(Debug, Clone)]
 pub struct ChatStream {
-    model: String,
-}
-
-impl ChatStream {
-    /// A codec with the model of requests that name none.
-    pub fn new(model: impl Into<String>) -> Self {
-        Self { model: model.into() }
-    }
+    types: ChatTypes,
 }
 
 impl ClientCodec for ChatStream {
@@ -166,7 +172,7 @@ impl ClientCodec for ChatStream {
         options.stream = true;
         let usage = || json!({"include_usage": true});
         options.extra.entry("stream_options").or_insert_with(usage);
-        encode(&request, &self.model)
+        encode(&request, &self.types.model)
     }
 
     fn decode(
@@ -194,6 +200,35 @@ impl ClientCodec for ChatStream {
         });
         let updates = streamed::updates(Box::pin(events));
         Box::pin(std::future::ready(Ok(ChatResponse::stream(updates))))
+    }
+}
+
+impl ServerCodec for ChatStream {
+    type Request = CreateChatCompletionRequest;
+    type Response = ChatCompletionResponseStream;
+
+    fn decode(&self, request: CreateChatCompletionRequest) -> Result<ChatRequest, BoxError> {
+        let mut request = self.types.request(&request)?;
+        let options = Arc::make_mut(&mut request.options);
+        options.stream = true;
+        // It belongs to this stream; the leaf asks for its own.
+        options.extra.remove("stream_options");
+        Ok(request)
+    }
+
+    fn encode(
+        &self,
+        response: ChatResponse,
+    ) -> BoxFuture<'static, Result<ChatCompletionResponseStream, BoxError>> {
+        let mut options = ChatOptions::default();
+        options.model = Some(self.types.model.clone());
+        let completion = Completion::of_run(RunId::new()).asked_by(&options);
+        let chunks = completion.chunks(response, UsageChunk::Last).map(|chunk| {
+            let event = chunk.and_then(|chunk| from_json("a chunk", chunk));
+            event.map_err(OpenAIError::Boxed)
+        });
+        let events: ChatCompletionResponseStream = Box::pin(chunks);
+        Box::pin(std::future::ready(Ok(events)))
     }
 }
 

@@ -22,7 +22,7 @@ use tower_chat::{
 };
 use tower_chat_openai::{
     OpenAiError,
-    adapt::{ChatStream, ChatTypes, UnknownFields},
+    adapt::{ChatTypes, UnknownFields},
 };
 
 type Asked = Arc<Mutex<Vec<Value>>>;
@@ -150,7 +150,9 @@ async fn a_client_that_streams_is_heard_as_it_speaks() {
         let end = if is_cut { Value::Null } else { json!("stop") };
         Ok::<_, BoxError>(events(said(end)))
     });
-    let leaf = ServiceBuilder::new().layer(AdaptLayer::new(ChatStream::new("m"))).service(client);
+    let leaf = ServiceBuilder::new()
+        .layer(AdaptLayer::new(ChatTypes::new("m").streamed()))
+        .service(client);
     let response = leaf.clone().oneshot(ChatRequest::user("hi")).await.unwrap();
     let updates: Vec<ChatUpdate> = response.map(Result::unwrap).collect().await;
     assert_eq!(updates[..2], ["Hel", "lo"].map(|text| ChatUpdate::TextDelta(text.to_owned())));
@@ -161,6 +163,39 @@ async fn a_client_that_streams_is_heard_as_it_speaks() {
     let error = response.collect().await.unwrap_err();
     let cut = error.downcast_ref::<OpenAiError>().unwrap();
     assert!(matches!(cut, OpenAiError::Truncated { text, .. } if text == "Hello"), "{cut}");
+}
+
+#[tokio::test]
+async fn layers_in_the_middle_of_a_stack_that_streams_let_it_stream() {
+    let asked: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let seen = asked.clone();
+    let client = service_fn(move |request: CreateChatCompletionRequest| {
+        seen.lock().unwrap().push(request.messages.len());
+        let said = json!({"role": "assistant", "content": "Hel"});
+        let end = json!({"index": 0, "delta": {"content": "lo"}, "finish_reason": "stop"});
+        let events = events(vec![json!({"index": 0, "delta": said}), end]);
+        async move { Ok::<_, BoxError>(events) }
+    });
+    let store = MemoryStore::new();
+    let codec = ChatTypes::new("m").keyed_by(|_| Some(ConversationKey::new("theirs", "c")));
+    let mut theirs = ServiceBuilder::new()
+        .layer(ExposeLayer::new(codec.clone().streamed()))
+        .layer(PerRunPersistence::new(store.clone()))
+        .layer(PerServiceCallPersistence::new(store))
+        .layer(AdaptLayer::new(codec.streamed()))
+        .service(client);
+    for _turn in 0..2 {
+        let events = theirs.ready().await.unwrap().call(typed_request("hi")).await.unwrap();
+        let events: Vec<CreateChatCompletionStreamResponse> =
+            events.map(Result::unwrap).collect().await;
+        let choices = events.iter().flat_map(|event| &event.choices);
+        let said: Vec<&str> =
+            choices.clone().filter_map(|choice| choice.delta.content.as_deref()).collect();
+        assert_eq!(said, ["", "Hel", "lo"]);
+        assert_eq!(choices.filter(|choice| choice.finish_reason.is_some()).count(), 1);
+        assert!(events.last().unwrap().usage.is_some());
+    }
+    assert_eq!(*asked.lock().unwrap(), [1, 3]);
 }
 
 #[test]

@@ -3,7 +3,8 @@
 //! [`JsonClient`] makes a leaf of a `Service<http::Request<Value>, Response = http::Response<Value>>`,
 //! [`JsonServer`] makes such a service of a stack. Both speak one [`BodyWire`](crate::body::BodyWire).
 //! What layers say to each other travels in the extensions of the request, in both directions.
-//! A JSON body is whole, so these codecs neither ask for streams nor answer with them.
+//! A JSON body is whole, so these codecs neither ask for streams nor answer with them;
+//! [`Completion`] says an answer in chunks, for servers of one's own.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -35,9 +36,11 @@
 //! ```
 
 mod client;
+mod completion;
 mod server;
 
 pub use self::{
     client::{JsonClient, RefusedAnswer},
+    completion::{Completion, UsageChunk},
     server::JsonServer,
 };
