@@ -75,13 +75,16 @@ impl ChatEndpoint {
     /// error and its sources, and makes a refusal of those that it knows; others are 502.
     ///
     /// ```
-    /// use std::{io, time::Duration};
-    /// use http::StatusCode;
     /// use tower_chat_http::{ChatEndpoint, Refusal};
+    /// use tower_chat_openai::OpenAiError;
     /// # fn with(endpoint: ChatEndpoint) -> ChatEndpoint {
     /// endpoint.upstream(|error| {
-    ///     let error = error.downcast_ref::<io::Error>()?; // the leaf's error
-    ///     Some(Refusal::upstream(429, error.to_string()).with_retry_after(Duration::from_secs(2)))
+    ///     let error = error.downcast_ref::<OpenAiError>()?;
+    ///     let refusal = Refusal::upstream(error.status()?, error.to_string());
+    ///     Some(match error.retry_after() {
+    ///         Some(wait) => refusal.with_retry_after(wait),
+    ///         None => refusal,
+    ///     })
     /// })
     /// # }
     /// ```

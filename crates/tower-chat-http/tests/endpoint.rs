@@ -6,20 +6,21 @@ mod support;
 
 use std::{sync::Mutex, time::Duration};
 
-use axum::{body::Body, response::Response};
+use axum::{Router, body::Body, response::Response, routing};
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use support::{serve, sketch, stack};
 use tokio::sync::oneshot;
 use tower::{ServiceExt, service_fn};
 use tower_chat::{
-    ChatPipeline,
+    ChatPipeline, PersistenceMode,
     core::{
         BoxError, ChatRequest, ConversationKey, MemoryStore, Message, Part, Reasoning, ToolCall,
         store::HistoryStore,
     },
 };
 use tower_chat_http::{CONVERSATION_HEADER, ChatEndpoint, Refusal};
+use tower_chat_openai::{OpenAiChat, OpenAiError};
 use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
 
 /// The leaf's error in these tests.
@@ -37,7 +38,10 @@ impl Fixture {
     fn new(steps: impl IntoIterator<Item = Step>) -> Self {
         let leaf = ScriptedLeaf::new(steps);
         let store = MemoryStore::new();
-        let endpoint = ChatEndpoint::new(stack(leaf.clone(), store.clone()), store.clone());
+        let endpoint = ChatEndpoint::new(
+            stack(leaf.clone(), store.clone(), PersistenceMode::PerServiceCall),
+            store.clone(),
+        );
         Self { leaf, store, endpoint: endpoint.in_one_scope("alice") }
     }
 
@@ -167,7 +171,10 @@ async fn a_request_that_names_no_conversation_begins_one_and_is_told_its_id() {
 async fn nobody_gets_a_conversation_without_a_scope() {
     let store = MemoryStore::new();
     let leaf = ScriptedLeaf::new([]);
-    let endpoint = ChatEndpoint::new(stack(leaf.clone(), store.clone()), store);
+    let endpoint = ChatEndpoint::new(
+        stack(leaf.clone(), store.clone(), PersistenceMode::PerServiceCall),
+        store,
+    );
     let response = post(&endpoint, ask("hi")).await;
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
     assert!(leaf.requests().is_empty());
@@ -216,6 +223,36 @@ async fn an_error_of_the_models_service_is_what_the_host_makes_of_it() {
         assert_eq!(answer["error"]["type"], "rate_limit_error");
         assert_eq!(fixture.stored("c").await, Vec::<Value>::new());
     }
+}
+
+#[tokio::test]
+async fn a_limit_of_openai_reaches_the_client_with_the_time_to_wait() {
+    let limit = || async {
+        let body = r#"{"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}"#;
+        (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "7")], body)
+    };
+    let upstream = Router::new().route("/v1/chat/completions", routing::post(limit));
+    let upstream = support::listen(upstream).await;
+    let leaf = OpenAiChat::compatible(&format!("{upstream}/v1"), None).unwrap();
+    let store = MemoryStore::new();
+    let stack = ChatPipeline::builder(leaf).history(store.clone()).build().unwrap();
+    let endpoint = ChatEndpoint::new(stack, store).in_one_scope("alice").upstream(|error| {
+        let error = error.downcast_ref::<OpenAiError>()?;
+        let refusal = Refusal::upstream(error.status()?, error.to_string());
+        Some(refusal.with_retry_after(error.retry_after()?).with_code(error.code()?))
+    });
+    let response = post(&endpoint, ask("hi")).await;
+    assert_eq!(response.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(response.headers()["retry-after"], "7");
+    assert_eq!(json_of(response).await["error"]["code"], "rate_limit_exceeded");
+}
+
+#[tokio::test]
+async fn a_body_beyond_the_limit_is_refused_in_the_same_form() {
+    let fixture = Fixture::new([]);
+    let response = fixture.post(ask(&"x".repeat(3 << 20))).await;
+    assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(json_of(response).await["error"]["type"], "invalid_request_error");
 }
 
 #[tokio::test]
@@ -306,7 +343,7 @@ async fn a_client_that_hangs_up_drops_its_run() {
 
 #[tokio::test]
 async fn a_served_endpoint_says_which_conversation_it_is() {
-    let served = serve([Step::text("1")], MemoryStore::new()).await;
+    let served = serve([Step::text("1")], MemoryStore::new(), PersistenceMode::PerRun).await;
     let client = reqwest::Client::new();
     let body = json!({"model": "scripted", "messages": [{"role": "user", "content": "hi"}]});
     let request = client.post(served.url("/v1/chat/completions")).body(body.to_string());

@@ -19,8 +19,9 @@ use std::{
 
 use serde_json::{Value, json};
 use support::{Served, serve, sketch};
-use tower_chat::core::{
-    ConversationKey, Finish, Message, Part, ToolCall, Usage, store::HistoryStore,
+use tower_chat::{
+    PersistenceMode,
+    core::{ConversationKey, Finish, Message, Part, ToolCall, Usage, store::HistoryStore},
 };
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::Step;
@@ -42,9 +43,15 @@ async fn the_openai_package_holds_a_conversation_with_tools_and_sqlite_has_it() 
     let store = SqliteStore::open(&path).await.unwrap();
     let mut held = Vec::new();
     for form in ["whole", "streamed", "helper"] {
-        for history in ["new", "repeat", "window"] {
-            let conversation = format!("{form}-{history}");
-            let served = serve(script(), store.clone()).await;
+        let ways = [
+            ("new", PersistenceMode::PerServiceCall),
+            ("repeat", PersistenceMode::PerServiceCall),
+            ("repeat", PersistenceMode::PerRun),
+            ("window", PersistenceMode::PerRun),
+        ];
+        for (history, mode) in ways {
+            let conversation = format!("{form}-{history}-{mode:?}");
+            let served = serve(script(), store.clone(), mode).await;
             hold(&python, &served, &[&conversation, form, history]).await;
             assert_eq!(served.leaf.remaining(), 0, "{conversation}");
             let asked = served.leaf.requests();

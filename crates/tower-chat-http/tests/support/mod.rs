@@ -29,22 +29,27 @@ impl Served {
 pub(crate) async fn serve(
     steps: impl IntoIterator<Item = Step>,
     store: impl HistoryStore + Clone,
+    mode: PersistenceMode,
 ) -> Served {
     let leaf = ScriptedLeaf::new(steps);
-    let endpoint = ChatEndpoint::new(stack(leaf.clone(), store.clone()), store);
+    let endpoint = ChatEndpoint::new(stack(leaf.clone(), store.clone(), mode), store);
     let address = listen(endpoint.with_models(["scripted"]).into_router()).await;
     Served { leaf, address }
 }
 
 /// The stack that is served.
-pub(crate) fn stack(leaf: ScriptedLeaf, store: impl HistoryStore) -> ChatPipeline {
+pub(crate) fn stack(
+    leaf: ScriptedLeaf,
+    store: impl HistoryStore,
+    mode: PersistenceMode,
+) -> ChatPipeline {
     let parameters = json!({"type": "object", "properties": {"order": {"type": "integer"}}});
     let definition = ToolDefinition::new("order_status", "Where an order is.", parameters);
     let order_status = tool_fn(definition, |_| async { Ok("Order 7 is on its way.") });
     ChatPipeline::builder(leaf)
         .tools(Tools::new().with(order_status))
         .history(store)
-        .persistence(PersistenceMode::PerServiceCall)
+        .persistence(mode)
         .build()
         .unwrap()
 }
