@@ -13,11 +13,12 @@ use support::{serve, sketch, stack};
 use tokio::sync::oneshot;
 use tower::{ServiceExt, service_fn};
 use tower_chat::{
-    ChatPipeline, PersistenceMode,
+    ChatPipeline, PersistenceMode, Tools,
     core::{
         BoxError, ChatRequest, ConversationKey, MemoryStore, Message, Part, Reasoning, ToolCall,
-        store::HistoryStore,
+        ToolDefinition, store::HistoryStore,
     },
+    tool_fn,
 };
 use tower_chat_http::{CONVERSATION_HEADER, ChatEndpoint, Refusal};
 use tower_chat_openai::{OpenAiChat, OpenAiError};
@@ -152,6 +153,25 @@ async fn a_call_that_came_without_an_id_is_answered_by_the_one_the_client_was_gi
     let answer = json_of(fixture.post(body).await).await;
     assert_eq!(answer["choices"][0]["message"]["content"], "It rains.");
     assert_eq!(fixture.stored("c").await.len(), 4);
+}
+
+#[tokio::test]
+async fn calls_that_wait_for_approval_are_listed_and_are_no_calls_of_the_client() {
+    let pay = ToolDefinition::new("pay", "Pays.", json!({"type": "object"})).needs_approval();
+    let tools = Tools::new().with(tool_fn(pay, |_| async { Ok("paid") }));
+    let call = Message::tool_calls([ToolCall::new("p1", "pay", r#"{"sum": 5}"#)]);
+    let store = MemoryStore::new();
+    let stack = ChatPipeline::builder(ScriptedLeaf::new([Step::message(call)])).tools(tools);
+    let stack = stack.history(store.clone()).build().unwrap();
+    let endpoint = ChatEndpoint::new(stack, store).in_one_scope("alice");
+    let answer = json_of(post(&endpoint, ask("Pay.")).await).await;
+    let choice = &answer["choices"][0];
+    assert_eq!(
+        (&choice["finish_reason"], &choice["message"]["tool_calls"]),
+        (&json!("stop"), &json!(null))
+    );
+    let waiting = &choice["approval_requests"][0];
+    assert_eq!((&waiting["name"], &waiting["arguments"]), (&json!("pay"), &json!(r#"{"sum": 5}"#)));
 }
 
 #[tokio::test]
