@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::Native;
+
 /// What a request asks of the model besides its messages.
 ///
 /// Sent with each service call and never stored. Fields left at `None` are left to the provider.
@@ -49,11 +51,16 @@ pub struct ToolDefinition {
     pub name: String,
     /// What it does, in words for the model.
     pub description: String,
-    /// JSON Schema of its arguments.
+    /// JSON Schema of its arguments; `null` for a tool that its native item alone describes, such
+    /// as one that a provider runs itself.
     pub parameters: Value,
     /// Its calls wait for somebody's consent.
     #[serde(default)]
     pub needs_approval: bool,
+    /// The wire's item for it, without the fields above, where it says more than they do
+    /// (`strict`, a grammar, a cache mark).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub native: Option<Native>,
 }
 
 impl ToolDefinition {
@@ -64,7 +71,15 @@ impl ToolDefinition {
             description: description.into(),
             parameters,
             needs_approval: false,
+            native: None,
         }
+    }
+
+    /// Adds the wire's item.
+    #[must_use]
+    pub fn with_native(mut self, native: Native) -> Self {
+        self.native = Some(native);
+        self
     }
 
     /// Makes every call of the tool wait for consent.

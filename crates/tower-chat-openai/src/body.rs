@@ -1,8 +1,11 @@
 //! The body of a request.
 
 use serde_json::{Map, Value, json};
-use tower_chat_core::{ChatOptions, ChatRequest, RawJson, ToolChoice, ToolDefinition};
-use tower_chat_wire::openai_chat::{Audience, render_messages, with_nine_character_ids};
+use tower_chat_core::{ChatOptions, ChatRequest, RawJson, ToolChoice};
+use tower_chat_wire::{
+    body::BodyWire,
+    openai_chat::{Audience, render_messages, with_nine_character_ids},
+};
 
 use crate::{
     merge::{Object, raw, to_value},
@@ -81,21 +84,11 @@ fn named(options: &ChatOptions, defaults: &Defaults) -> Map<String, Value> {
     set("top_p", options.top_p.map(Value::from));
     set(defaults.token_limit, options.max_output_tokens.map(Value::from));
     set("tool_choice", options.tool_choice.as_ref().map(tool_choice));
-    let tools: Vec<Value> = options.tools.iter().map(tool).collect();
+    let tool = |tool| BodyWire::OpenAiChat.render_tool(tool);
+    let tools: Vec<Value> = options.tools.iter().filter_map(tool).collect();
     set("tools", (!tools.is_empty()).then_some(Value::Array(tools)));
     set("stream_options", options.stream.then(|| json!({"include_usage": true})));
     fields
-}
-
-fn tool(definition: &ToolDefinition) -> Value {
-    let ToolDefinition { name, description, parameters, .. } = definition;
-    let mut function = json!({"name": name, "description": description});
-    // A tool without parameters is one without this field; `{}` is no schema of an object.
-    let is_empty = parameters.as_object().is_some_and(Map::is_empty) || parameters.is_null();
-    if let (false, Some(fields)) = (is_empty, function.as_object_mut()) {
-        fields.insert("parameters".to_owned(), parameters.clone());
-    }
-    json!({"type": "function", "function": function})
 }
 
 fn tool_choice(choice: &ToolChoice) -> Value {

@@ -56,6 +56,8 @@
 //! them that are no calls of a model are left aside: tokens counted (`/responses/input_tokens`),
 //! histories compacted (`/responses/compact`), telemetry, and pictures and documents fetched.
 
+#[cfg(feature = "adapt")]
+pub mod adapt;
 mod answer;
 mod body;
 mod completion;

@@ -3,6 +3,7 @@
 //! One module per wire, each a pair of pure functions: JSON to [`Message`](tower_chat_core::Message)
 //! and back. Nothing here talks to a network; leaf clients and transcript tools build on it.
 //!
+//! - [`body`]: whole bodies of requests and answers, with their options.
 //! - [`anthropic`]: the conversation of Anthropic Messages.
 //! - [`openai_chat`]: the messages of OpenAI Chat Completions, and of everything compatible with it.
 //! - [`gemini`]: the contents and the system instruction of Gemini's `generateContent`.
@@ -10,6 +11,9 @@
 //! - [`validate`]: whether the provider of a wire would accept a conversation.
 
 pub mod anthropic;
+pub mod body;
+#[cfg(feature = "codec")]
+pub mod codec;
 mod error;
 mod fields;
 pub mod gemini;

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice, ToolDefinition};
-use tower_chat_wire::openai_responses::render_input;
+use tower_chat_wire::{body::BodyWire, openai_responses::render_input};
 
 use super::keeping::Place;
 use crate::{
@@ -86,7 +86,7 @@ fn named(options: &ChatOptions, defaults: &Defaults, place: &Place) -> Map<Strin
     set("top_p", options.top_p.map(Value::from));
     set("max_output_tokens", options.max_output_tokens.map(Value::from));
     set("tool_choice", options.tool_choice.as_ref().map(tool_choice));
-    let tools: Vec<Value> = options.tools.iter().map(tool).collect();
+    let tools: Vec<Value> = options.tools.iter().filter_map(tool).collect();
     set("tools", (!tools.is_empty()).then_some(Value::Array(tools)));
     set("background", options.background.then_some(Value::Bool(true)));
     // A background answer has to be stored to be fetched.
@@ -95,19 +95,23 @@ fn named(options: &ChatOptions, defaults: &Defaults, place: &Place) -> Map<Strin
 }
 
 /// The schema is taken as it is: the service would rewrite it, if it were not said that it is not
-/// one of those that `strict` allows.
-fn tool(definition: &ToolDefinition) -> Value {
+/// one of those that `strict` allows. A definition that came from this wire is sent as it came; one
+/// that only another provider has, not at all.
+fn tool(definition: &ToolDefinition) -> Option<Value> {
+    if definition.native.is_some() {
+        return BodyWire::OpenAiResponses.render_tool(definition);
+    }
     let ToolDefinition { name, description, parameters, .. } = definition;
     let is_empty = parameters.as_object().is_some_and(Map::is_empty) || parameters.is_null();
     let none = || json!({"type": "object", "properties": {}});
     let parameters = if is_empty { none() } else { parameters.clone() };
-    json!({
+    Some(json!({
         "type": "function",
         "name": name,
         "description": description,
         "parameters": parameters,
         "strict": false,
-    })
+    }))
 }
 
 fn tool_choice(choice: &ToolChoice) -> Value {

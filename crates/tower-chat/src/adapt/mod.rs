@@ -21,11 +21,13 @@
 mod codec;
 mod expose;
 mod layer;
+mod one_message;
 mod service;
 
 pub use self::{
     codec::{ClientCodec, ServerCodec},
     expose::{ExposeLayer, ExposeService},
     layer::AdaptLayer,
+    one_message::as_one_message,
     service::AdaptService,
 };

@@ -1,0 +1,126 @@
+//! `POST /v1/chat/completions`.
+
+use std::sync::Arc;
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, Request, State},
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::{Map, Value};
+use tower::ServiceExt;
+use tower_chat::core::{
+    ChatResponse, Conversation, ConversationKey, Finish, Message, Messages, Role, RunId,
+};
+use tower_chat_wire::{body::BodyWire, codec::Completion};
+
+use crate::{
+    ChatEndpoint, Refusal,
+    conversation::{Asked, CONVERSATION_HEADER, id_in_body},
+    models::{self, as_json},
+    new_messages::{Wanted, wanted},
+    streamed,
+};
+
+pub(crate) async fn complete(
+    State(endpoint): State<ChatEndpoint>,
+    request: Request,
+) -> Result<Response, Refusal> {
+    let (parts, body) = request.into_parts();
+    let request = Request::from_parts(parts.clone(), body);
+    let bytes = Bytes::from_request(request, &())
+        .await
+        .map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
+    let mut body = as_object(&bytes)?;
+    let conversation = body.remove("conversation");
+    let asked = Asked {
+        headers: &parts.headers,
+        extensions: &parts.extensions,
+        conversation: id_in_body(conversation.as_ref())?,
+    };
+    let key = (endpoint.key)(&asked)?;
+    let include_usage = takes_usage(&mut body);
+    refuse_choices(&body)?;
+    let mut request = BodyWire::OpenAiChat
+        .parse_request(Value::Object(body))
+        .map_err(|error| Refusal::of_body(&error))?;
+    models::check(&endpoint.models, request.options.model.as_deref())?;
+
+    let history = endpoint.store.load(&key).await.map_err(|error| Refusal::of_store(&error))?;
+    let wanted = wanted(&history.messages, &request.messages, tries_again(&parts.headers))?;
+    let is_streamed = request.options.stream;
+    let upstream = endpoint.upstream;
+    let failed = |error| Refusal::of_stack(&error, |error| upstream(error));
+    let (response, completion) = match wanted {
+        Wanted::Answer(new) => {
+            request.messages = new;
+            request.extensions = parts.extensions;
+            let run = RunId::new();
+            let completion = Completion::of_run(run).asked_by(&request.options);
+            let request = request.in_run(Conversation { key: key.clone(), run });
+            (endpoint.stack.oneshot(request).await.map_err(failed)?, completion)
+        }
+        Wanted::LastAnswer => {
+            let run = history.messages.last().and_then(|message| Some(message.id?.run));
+            let completion = Completion::of_run(run.unwrap_or_else(RunId::new));
+            let completion = completion.asked_by(&request.options);
+            (last_answer(&history.messages, run), completion)
+        }
+    };
+    let response = if is_streamed {
+        streamed::respond(response, completion, include_usage, upstream)
+    } else {
+        let answer = response.collect().await.map_err(failed)?;
+        as_json(StatusCode::OK, &completion.body(&answer))
+    };
+    Ok(with_conversation(response, &key))
+}
+
+/// Whether the client says that it has sent the request before, as OpenAI's SDKs do.
+fn tries_again(headers: &HeaderMap) -> bool {
+    let count = headers.get("x-stainless-retry-count").and_then(|count| count.to_str().ok());
+    count.and_then(|count| count.parse::<u32>().ok()).is_some_and(|count| count > 0)
+}
+
+/// What the last run of a conversation has answered, as it is stored.
+fn last_answer(stored: &Messages, run: Option<RunId>) -> ChatResponse {
+    let is_of_run = |message: &&Arc<Message>| message.id.map(|id| id.run) == run;
+    let mut of_run: Vec<Arc<Message>> =
+        stored.iter().rev().take_while(is_of_run).cloned().collect();
+    of_run.reverse();
+    let answer = of_run.into_iter().skip_while(|message| message.role != Role::Assistant);
+    ChatResponse::whole(answer, Finish::stop())
+}
+
+fn as_object(bytes: &[u8]) -> Result<Map<String, Value>, Refusal> {
+    serde_json::from_slice(bytes)
+        .map_err(|error| Refusal::bad_request(format!("the body is no JSON object: {error}")))
+}
+
+/// Takes out whether a stream is to end with the usage; the leaf asks for its own.
+fn takes_usage(body: &mut Map<String, Value>) -> bool {
+    let options = body.remove("stream_options");
+    let wants = options.as_ref().and_then(|options| options.get("include_usage")?.as_bool());
+    wants.unwrap_or_default()
+}
+
+fn refuse_choices(body: &Map<String, Value>) -> Result<(), Refusal> {
+    match body.get("n") {
+        None | Some(Value::Null) => Ok(()),
+        Some(count) if count.as_u64() == Some(1) => Ok(()),
+        Some(_) => {
+            let message = "a conversation goes on with one answer: ask for one choice";
+            Err(Refusal::bad_request(message).with_param("n"))
+        }
+    }
+}
+
+fn with_conversation(response: impl IntoResponse, key: &ConversationKey) -> Response {
+    let mut response = response.into_response();
+    // An id that no header can hold came in the body, and the client knows it.
+    if let Ok(id) = HeaderValue::from_str(key.id()) {
+        response.headers_mut().insert(CONVERSATION_HEADER, id);
+    }
+    response
+}

@@ -1,0 +1,127 @@
+//! What a host sets up.
+
+use std::{error::Error, fmt, sync::Arc};
+
+use axum::{
+    Router,
+    routing::{get, post},
+};
+use tower::{Service, ServiceExt, util::BoxCloneSyncService};
+use tower_chat::core::{BoxError, ChatRequest, ChatResponse, ConversationKey, store::HistoryStore};
+
+use crate::{
+    chat,
+    conversation::{Asked, Scope, key_in_scope},
+    models,
+    refusal::Refusal,
+};
+
+/// A stack behind HTTP. See the [crate](crate) for what clients can do.
+#[derive(Clone)]
+pub struct ChatEndpoint {
+    pub(crate) stack: BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>,
+    pub(crate) store: Arc<dyn HistoryStore>,
+    pub(crate) key: Arc<KeyRule>,
+    pub(crate) upstream: Arc<UpstreamRule>,
+    pub(crate) models: Arc<[String]>,
+}
+
+type KeyRule = dyn Fn(&Asked<'_>) -> Result<ConversationKey, Refusal> + Send + Sync;
+type UpstreamRule = dyn Fn(&(dyn Error + 'static)) -> Option<Refusal> + Send + Sync;
+
+impl ChatEndpoint {
+    /// An endpoint of a stack and the store that the stack keeps its histories in.
+    ///
+    /// It reads the store to know what a client repeats; only the stack writes. The scope of a
+    /// request is its [`Scope`] extension.
+    pub fn new<S>(stack: S, store: impl HistoryStore) -> Self
+    where
+        S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+    {
+        Self {
+            stack: BoxCloneSyncService::new(ServiceExt::map_err(stack, into_box)),
+            store: Arc::new(store),
+            key: Arc::new(|asked| {
+                let scope = asked.extensions.get::<Scope>().ok_or_else(Refusal::no_scope)?;
+                key_in_scope(asked, scope.0.clone())
+            }),
+            upstream: Arc::new(|_| None),
+            models: Arc::default(),
+        }
+    }
+
+    /// Puts all conversations of all clients into one scope: who knows an id, reads along. For a
+    /// server with one user, or behind something that keeps users apart.
+    #[must_use]
+    pub fn in_one_scope(self, scope: impl Into<Arc<str>>) -> Self {
+        let scope = scope.into();
+        self.keyed_by(move |asked| key_in_scope(asked, scope.clone()))
+    }
+
+    /// Says which conversation a request belongs to. The rule answers for the scope: it must not
+    /// take it from a client that nobody has identified.
+    #[must_use]
+    pub fn keyed_by(
+        mut self,
+        rule: impl Fn(&Asked<'_>) -> Result<ConversationKey, Refusal> + Send + Sync + 'static,
+    ) -> Self {
+        self.key = Arc::new(rule);
+        self
+    }
+
+    /// Says what clients are told of errors of the model's service. The rule is asked about each
+    /// error and its sources, and makes a refusal of those that it knows; others are 502.
+    ///
+    /// ```
+    /// use tower_chat_http::{ChatEndpoint, Refusal};
+    /// use tower_chat_openai::OpenAiError;
+    /// # fn with(endpoint: ChatEndpoint) -> ChatEndpoint {
+    /// endpoint.upstream(|error| {
+    ///     let error = error.downcast_ref::<OpenAiError>()?;
+    ///     let refusal = Refusal::upstream(error.status()?, error.to_string());
+    ///     Some(match error.retry_after() {
+    ///         Some(wait) => refusal.with_retry_after(wait),
+    ///         None => refusal,
+    ///     })
+    /// })
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn upstream(
+        mut self,
+        rule: impl Fn(&(dyn Error + 'static)) -> Option<Refusal> + Send + Sync + 'static,
+    ) -> Self {
+        self.upstream = Arc::new(rule);
+        self
+    }
+
+    /// The models to list. Once there are some, a request that names another is refused; without
+    /// any, every name goes to the leaf.
+    #[must_use]
+    pub fn with_models<M: Into<String>>(mut self, models: impl IntoIterator<Item = M>) -> Self {
+        self.models = models.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The routes, to be served or merged into another router. axum's `DefaultBodyLimit` bounds the
+    /// bodies, at 2 MB unless it is set.
+    pub fn into_router(self) -> Router {
+        Router::new()
+            .route("/v1/chat/completions", post(chat::complete))
+            .route("/v1/models", get(models::list))
+            .route("/v1/models/{*model}", get(models::one))
+            .with_state(self)
+    }
+}
+
+impl fmt::Debug for ChatEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChatEndpoint").field("models", &self.models).finish_non_exhaustive()
+    }
+}
+
+fn into_box(error: impl Into<BoxError>) -> BoxError {
+    error.into()
+}

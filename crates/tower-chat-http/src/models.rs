@@ -1,0 +1,49 @@
+//! The models that are listed.
+
+use axum::{
+    extract::{Path, State},
+    response::{IntoResponse, Response},
+};
+use http::{StatusCode, header::CONTENT_TYPE};
+use serde_json::{Value, json};
+
+use crate::{ChatEndpoint, Refusal};
+
+pub(crate) async fn list(State(endpoint): State<ChatEndpoint>) -> Response {
+    let models: Vec<Value> = endpoint.models.iter().map(|model| entry(model)).collect();
+    as_json(StatusCode::OK, &json!({"object": "list", "data": models}))
+}
+
+pub(crate) async fn one(
+    State(endpoint): State<ChatEndpoint>,
+    Path(model): Path<String>,
+) -> Result<Response, Refusal> {
+    if !endpoint.models.contains(&model) {
+        return Err(unknown(&model));
+    }
+    Ok(as_json(StatusCode::OK, &entry(&model)))
+}
+
+/// Refuses a model that is not among those that are listed.
+pub(crate) fn check(models: &[String], model: Option<&str>) -> Result<(), Refusal> {
+    match model {
+        Some(model) if !models.is_empty() && !models.iter().any(|known| known == model) => {
+            Err(unknown(model))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A response with a JSON body.
+pub(crate) fn as_json(status: StatusCode, body: &Value) -> Response {
+    (status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+}
+
+fn entry(model: &str) -> Value {
+    json!({"id": model, "object": "model", "created": 0, "owned_by": "tower-chat"})
+}
+
+fn unknown(model: &str) -> Refusal {
+    let message = format!("there is no model {model:?} here: ask for one that /v1/models lists");
+    Refusal::new(StatusCode::NOT_FOUND, message).with_code("model_not_found").with_param("model")
+}

@@ -1,0 +1,167 @@
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use tower_chat::core::{Message, MessageId, Part, RunId, ToolCall, ToolResult};
+use tower_chat_wire::openai_chat::{Audience, parse_messages, render_messages};
+
+use super::*;
+
+/// The messages of runs, as a store returns them.
+fn stored<const N: usize>(runs: [&[Message]; N]) -> Messages {
+    let mut messages = Messages::new();
+    for run in runs {
+        let id = RunId::new();
+        for (index, message) in (0..).zip(run) {
+            let mut message = message.clone();
+            message.id = Some(MessageId { run: id, index });
+            messages.push(message);
+        }
+    }
+    messages
+}
+
+/// The messages of a request, as they come over the wire.
+fn sent(messages: &[Message]) -> Messages {
+    let json = render_messages(messages, Audience::Model);
+    let json = serde_json::to_string(&json).unwrap();
+    parse_messages(&json).unwrap().into_iter().collect()
+}
+
+fn user(text: &str) -> Message {
+    Message::user(text)
+}
+
+fn model(text: &str) -> Message {
+    Message::assistant(text)
+}
+
+fn call(id: &str) -> Message {
+    Message::tool_calls([ToolCall::new(id, "look", "{}")])
+}
+
+fn result(id: &str) -> Message {
+    Message::tool_results([ToolResult::new(id, "seen")])
+}
+
+fn new(stored: &Messages, messages: &[Message]) -> Vec<Message> {
+    match wanted(stored, &sent(messages), false).unwrap() {
+        Wanted::Answer(new) => new.iter().map(|message| (**message).clone()).collect(),
+        Wanted::LastAnswer => panic!("the last answer is wanted again"),
+    }
+}
+
+#[test]
+fn everything_is_new_in_a_new_conversation() {
+    let messages = [Message::system("Be brief."), user("one"), model("1"), user("two")];
+    assert_eq!(new(&Messages::new(), &messages), messages);
+}
+
+#[test]
+fn what_is_new_may_come_alone_or_after_a_repetition_of_any_length() {
+    let system = Message::system("Be brief.");
+    let stored = stored([&[system.clone(), user("one"), model("1")], &[user("two"), model("2")]]);
+    let whole = [system.clone(), user("one"), model("1"), user("two"), model("2"), user("three")];
+    assert_eq!(new(&stored, &whole), [user("three")]);
+    assert_eq!(new(&stored, &whole[1..]), [user("three")]);
+    assert_eq!(new(&stored, &whole[3..]), [user("three")]);
+    assert_eq!(new(&stored, &[system.clone(), user("two"), model("2"), user("3")]), [user("3")]);
+    assert_eq!(new(&stored, &[user("three")]), [user("three")]);
+    assert_eq!(new(&stored, &[system, user("three")]), [user("three")]);
+}
+
+#[test]
+fn the_same_words_again_are_something_new() {
+    let stored = stored([&[user("yes"), model("ok")]]);
+    assert_eq!(new(&stored, &[user("yes")]), [user("yes")]);
+    assert_eq!(new(&stored, &[user("yes"), model("ok"), user("yes")]), [user("yes")]);
+}
+
+#[test]
+fn other_system_messages_are_new() {
+    let stored = stored([&[Message::system("Be brief."), user("one"), model("1")]]);
+    let other = Message::system("Be friendly.");
+    assert_eq!(new(&stored, &[other.clone(), user("two")]), [other.clone(), user("two")]);
+    let whole = [other.clone(), user("one"), model("1"), user("two")];
+    assert_eq!(new(&stored, &whole), [other, user("two")]);
+}
+
+#[test]
+fn calls_and_results_of_the_client_are_recognised_and_those_of_the_stack_are_not_expected() {
+    let mut asking = model("Let me look.");
+    asking.parts.push(Part::ToolCall(ToolCall::new("s1", "look", "{}")));
+    let stored = stored([
+        &[user("one"), asking, result("s1"), model("And you?"), call("c1")],
+        &[result("c1"), model("Done.")],
+    ]);
+    let mut shown = model("Let me look.\n\nAnd you?");
+    shown.parts.push(Part::ToolCall(ToolCall::new("c1", "look", "{ }")));
+    let whole = [user("one"), shown, result("c1"), model("Done."), user("two")];
+    assert_eq!(new(&stored, &whole), [user("two")]);
+}
+
+#[test]
+fn the_results_of_the_last_calls_are_new() {
+    let stored = stored([&[user("one"), call("c1")]]);
+    assert_eq!(new(&stored, &[result("c1")]), [result("c1")]);
+    assert_eq!(new(&stored, &[user("one"), call("c1"), result("c1")]), [result("c1")]);
+}
+
+#[test]
+fn calls_of_the_stack_beside_those_of_the_client_need_not_be_repeated() {
+    let both =
+        Message::tool_calls([ToolCall::new("c1", "look", "{}"), ToolCall::new("s1", "work", "{}")]);
+    let stored = stored([&[user("one"), both]]);
+    assert_eq!(new(&stored, &[user("one"), call("c1"), result("c1")]), [result("c1")]);
+}
+
+#[test]
+fn a_question_that_was_not_answered_is_asked_again_and_not_stored_again() {
+    let asked = stored([&[user("one")]]);
+    assert_eq!(new(&asked, &[user("one")]), []);
+    let broken_off = stored([&[user("one"), call("s1"), result("s1")]]);
+    assert_eq!(new(&broken_off, &[user("one")]), []);
+    let results = stored([&[user("one"), call("c1")], &[result("c1")]]);
+    assert_eq!(new(&results, &[result("c1")]), []);
+    let unseen = stored([&[user("one"), call("c1")]]);
+    assert_eq!(new(&unseen, &[user("one")]), []);
+}
+
+#[test]
+fn what_was_queued_or_approved_behind_the_clients_back_is_not_expected() {
+    let stored = stored([&[user("one"), call("s1"), result("s1"), user("hurry"), model("1")]]);
+    assert_eq!(new(&stored, &[user("one"), model("1"), user("two")]), [user("two")]);
+}
+
+#[test]
+fn a_history_that_goes_another_way_is_refused() {
+    let stored = stored([&[user("one"), model("1")], &[user("two"), model("2")]]);
+    for other in [
+        &[user("one"), model("1"), user("another")][..],
+        &[user("uno"), model("1"), user("two"), model("2"), user("three")],
+        &[model("9"), user("three")],
+    ] {
+        let refusal = wanted(&stored, &sent(other), false).unwrap_err();
+        assert_eq!((refusal.status.as_u16(), refusal.is_retryable()), (409, false), "{other:?}");
+    }
+}
+
+#[test]
+fn a_request_without_anything_new_is_refused() {
+    let answered = stored([&[user("one"), model("1")]]);
+    for nothing in [&[][..], &[user("one"), model("1")]] {
+        assert_eq!(wanted(&answered, &sent(nothing), true).unwrap_err().status.as_u16(), 400);
+    }
+}
+
+#[test]
+fn an_answer_that_did_not_arrive_is_given_again() {
+    let stored =
+        stored([&[user("yes"), model("1")], &[user("two"), call("s1"), result("s1"), model("2")]]);
+    let again = |messages: &[Message], tries_again| wanted(&stored, &sent(messages), tries_again);
+    let whole = [user("yes"), model("1"), user("two")];
+    assert_eq!(again(&whole, false).unwrap(), Wanted::LastAnswer);
+    assert_eq!(again(&[user("two")], true).unwrap(), Wanted::LastAnswer);
+    // Without a word of the client's the same words are something new.
+    assert_eq!(new(&stored, &[user("two")]), [user("two")]);
+    // What was asked before the last question is no repetition of it.
+    assert_eq!(again(&[user("yes")], true).unwrap(), Wanted::Answer(sent(&[user("yes")])));
+}

@@ -1,0 +1,213 @@
+//! What a client is told when there is no answer.
+
+use std::{error::Error, time::Duration};
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
+use serde_json::{Value, json};
+use tower::{load_shed::error::Overloaded, timeout::error::Elapsed};
+use tower_chat::{
+    DeadlineExceeded, PersistenceError, ToolLoopError,
+    core::{BoxError, store::StoreError},
+    validate::InvalidRequest,
+};
+use tower_chat_wire::body::BodyError;
+
+use crate::models::as_json;
+
+/// An HTTP status with an error body in OpenAI's form.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+#[non_exhaustive]
+pub struct Refusal {
+    /// The status.
+    pub status: StatusCode,
+    /// What is wrong, in words for the client.
+    pub message: String,
+    /// A word for it by which programs know it.
+    pub code: Option<String>,
+    /// The field of the request that is wrong.
+    pub param: Option<String>,
+    /// How long to wait before asking again.
+    pub retry_after: Option<Duration>,
+}
+
+/// Code of a request that is not how the stored conversation goes.
+const DIVERGED: &str = "conversation_diverged";
+
+impl Refusal {
+    /// A refusal with a status and a message.
+    pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
+        let message = message.into();
+        Self { status, message, code: None, param: None, retry_after: None }
+    }
+
+    /// What becomes of a status of the model's service: what blames the request (400, 404, 413,
+    /// 422) and 429 stay, 503 and 529 are 503, and any other is 502, for a client can do nothing
+    /// about a key of the host.
+    pub fn upstream(status: u16, message: impl Into<String>) -> Self {
+        let status = match status {
+            400 => StatusCode::BAD_REQUEST,
+            404 => StatusCode::NOT_FOUND,
+            413 => StatusCode::PAYLOAD_TOO_LARGE,
+            422 => StatusCode::UNPROCESSABLE_ENTITY,
+            429 => StatusCode::TOO_MANY_REQUESTS,
+            503 | 529 => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_GATEWAY,
+        };
+        Self::new(status, message)
+    }
+
+    /// Adds a code.
+    #[must_use]
+    pub fn with_code(mut self, code: impl Into<String>) -> Self {
+        self.code = Some(code.into());
+        self
+    }
+
+    /// Names the field that is wrong.
+    #[must_use]
+    pub fn with_param(mut self, param: impl Into<String>) -> Self {
+        self.param = Some(param.into());
+        self
+    }
+
+    /// Says how long to wait.
+    #[must_use]
+    pub fn with_retry_after(mut self, wait: Duration) -> Self {
+        self.retry_after = Some(wait);
+        self
+    }
+
+    /// Whether the same request may succeed later.
+    pub fn is_retryable(&self) -> bool {
+        let passes = matches!(self.status.as_u16(), 408 | 409 | 429 | 502..=504);
+        passes && self.code.as_deref() != Some(DIVERGED)
+    }
+
+    pub(crate) fn bad_request(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, message)
+    }
+
+    pub(crate) fn no_scope() -> Self {
+        let message = "nobody has said in whose name this request is made: the server must add a \
+                       Scope to its extensions";
+        Self::new(StatusCode::UNAUTHORIZED, message).with_code("no_scope")
+    }
+
+    pub(crate) fn diverged() -> Self {
+        let message = "the messages are not how the stored conversation goes: send only what is \
+                       new, or begin another conversation with them";
+        Self::new(StatusCode::CONFLICT, message).with_code(DIVERGED).with_param("messages")
+    }
+
+    pub(crate) fn of_body(error: &BodyError) -> Self {
+        let mut message = error.to_string();
+        let mut source = error.source();
+        while let Some(error) = source {
+            message += &format!(": {error}");
+            source = error.source();
+        }
+        Self::bad_request(message)
+    }
+
+    pub(crate) fn of_store(error: &StoreError) -> Self {
+        tracing::error!(error = error as &dyn Error, "the history could not be read");
+        Self::of_storage(error.is_retryable())
+    }
+
+    /// What the client is told of an error of the stack.
+    pub(crate) fn of_stack(
+        error: &BoxError,
+        upstream: impl Fn(&(dyn Error + 'static)) -> Option<Self>,
+    ) -> Self {
+        let mut next: Option<&(dyn Error + 'static)> = Some(error.as_ref());
+        while let Some(error) = next {
+            if let Some(refusal) = upstream(error).or_else(|| Self::of_layer(error)) {
+                if refusal.status.is_server_error() {
+                    tracing::error!(error, "the stack failed");
+                }
+                return refusal;
+            }
+            next = error.source();
+        }
+        tracing::error!(error = error.as_ref() as &dyn Error, "the model could not be asked");
+        let message = "the model's service failed: the log of this server has the reason";
+        Self::new(StatusCode::BAD_GATEWAY, message).with_code("upstream_error")
+    }
+
+    fn of_layer(error: &(dyn Error + 'static)) -> Option<Self> {
+        if let Some(error) = error.downcast_ref::<PersistenceError>() {
+            return Some(Self::of_persistence(error));
+        }
+        if let Some(error) = error.downcast_ref::<InvalidRequest>() {
+            return Some(Self::bad_request(error.to_string()).with_param("messages"));
+        }
+        if let Some(ToolLoopError::ApprovalMissing { .. }) = error.downcast_ref() {
+            return Some(Self::bad_request(error.to_string()));
+        }
+        if error.is::<DeadlineExceeded>() || error.is::<Elapsed>() {
+            let message = "the answer took too long";
+            return Some(Self::new(StatusCode::GATEWAY_TIMEOUT, message).with_code("timeout"));
+        }
+        if error.is::<Overloaded>() {
+            let message = "the server has too much to do";
+            return Some(Self::new(StatusCode::SERVICE_UNAVAILABLE, message));
+        }
+        None
+    }
+
+    fn of_persistence(error: &PersistenceError) -> Self {
+        let conflict = || {
+            let message = "the conversation was changed by another request meanwhile: send this \
+                           one again";
+            Self::new(StatusCode::CONFLICT, message).with_code("conversation_conflict")
+        };
+        match error {
+            PersistenceError::NotStored(not_stored) if not_stored.conflict().is_some() => {
+                conflict()
+            }
+            PersistenceError::RunOvertaken { .. } => conflict(),
+            PersistenceError::Dangling { .. } => Self::bad_request(error.to_string()),
+            error => Self::of_storage(error.is_retryable()),
+        }
+    }
+
+    fn of_storage(is_retryable: bool) -> Self {
+        let status = match is_retryable {
+            true => StatusCode::SERVICE_UNAVAILABLE,
+            false => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        let message = "the conversation could not be read or stored";
+        Self::new(status, message).with_code("history_error")
+    }
+
+    /// The body of the response, and the event of a stream.
+    pub(crate) fn body(&self) -> Value {
+        let kind = match self.status {
+            StatusCode::TOO_MANY_REQUESTS => "rate_limit_error",
+            StatusCode::UNAUTHORIZED => "authentication_error",
+            status if status.is_server_error() => "server_error",
+            _ => "invalid_request_error",
+        };
+        json!({"error": {
+            "message": self.message, "type": kind, "param": self.param, "code": self.code,
+        }})
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let mut response = as_json(self.status, &self.body());
+        let headers = response.headers_mut();
+        if let Some(wait) = self.retry_after {
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            headers.insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::CONFLICT && !self.is_retryable() {
+            // OpenAI's SDKs try again after a 409 unless they are told not to.
+            headers.insert("x-should-retry", HeaderValue::from_static("false"));
+        }
+        response
+    }
+}

@@ -1,0 +1,99 @@
+//! An endpoint over a scripted model, served on this machine.
+
+use axum::{Router, extract::Request, middleware, response::Response};
+use serde_json::{Map, Value, json};
+use tokio::net::TcpListener;
+use tower_chat::{
+    ChatPipeline, PersistenceMode, Tools,
+    core::{Message, Messages, Role, ToolDefinition, store::HistoryStore},
+    tool_fn,
+};
+use tower_chat_http::{ChatEndpoint, Scope};
+use tower_chat_testkit::{ScriptedLeaf, Step};
+
+/// A server under way; it ends with the test.
+pub(crate) struct Served {
+    /// The model.
+    pub(crate) leaf: ScriptedLeaf,
+    address: String,
+}
+
+impl Served {
+    /// An address of the server.
+    pub(crate) fn url(&self, path: &str) -> String {
+        format!("{}{path}", self.address)
+    }
+}
+
+/// Serves a stack with the tool `order_status`; clients identify themselves by a bearer key.
+pub(crate) async fn serve(
+    steps: impl IntoIterator<Item = Step>,
+    store: impl HistoryStore + Clone,
+    mode: PersistenceMode,
+) -> Served {
+    let leaf = ScriptedLeaf::new(steps);
+    let endpoint = ChatEndpoint::new(stack(leaf.clone(), store.clone(), mode), store);
+    let address = listen(endpoint.with_models(["scripted"]).into_router()).await;
+    Served { leaf, address }
+}
+
+/// The stack that is served.
+pub(crate) fn stack(
+    leaf: ScriptedLeaf,
+    store: impl HistoryStore,
+    mode: PersistenceMode,
+) -> ChatPipeline {
+    let parameters = json!({"type": "object", "properties": {"order": {"type": "integer"}}});
+    let definition = ToolDefinition::new("order_status", "Where an order is.", parameters);
+    let order_status = tool_fn(definition, |_| async { Ok("Order 7 is on its way.") });
+    ChatPipeline::builder(leaf)
+        .tools(Tools::new().with(order_status))
+        .history(store)
+        .persistence(mode)
+        .build()
+        .unwrap()
+}
+
+/// Serves routes behind a layer that knows Alice's key.
+pub(crate) async fn listen(routes: Router) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let routes = routes.layer(middleware::from_fn(identify));
+    tokio::spawn(async move { axum::serve(listener, routes).await.unwrap() });
+    address
+}
+
+async fn identify(mut request: Request, next: middleware::Next) -> Response {
+    let key = request.headers().get("authorization").and_then(|key| key.to_str().ok());
+    if key == Some("Bearer key-of-alice") {
+        request.extensions_mut().insert(Scope("alice".into()));
+    }
+    next.run(request).await
+}
+
+/// What was said, in short: the role, the text if there is some, calls or results if there are.
+pub(crate) fn sketch(messages: &Messages) -> Vec<Value> {
+    messages.iter().map(|message| sketch_of(message)).collect()
+}
+
+fn sketch_of(message: &Message) -> Value {
+    let role = match message.role {
+        Role::System => "system",
+        Role::User => "user",
+        Role::Assistant => "assistant",
+        Role::Tool => "tool",
+        _ => "other",
+    };
+    let calls = message.calls().map(|call| (call.id.clone().unwrap_or_default(), json!(call.name)));
+    let results =
+        message.results().map(|result| (result.call_id.clone().unwrap(), json!(result.text())));
+    let tools: Map<String, Value> = calls.chain(results).collect();
+    let mut sketch = vec![json!(role)];
+    if !message.text().is_empty() {
+        sketch.push(json!(message.text()));
+    }
+    if !tools.is_empty() {
+        sketch.push(Value::Object(tools));
+    }
+    Value::Array(sketch)
+}

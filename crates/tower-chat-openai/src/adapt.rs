@@ -1,0 +1,272 @@
+//! Codecs for [`tower_chat::adapt`]: async-openai's typed chat requests and answers. The feature
+//! `adapt`.
+//!
+//! [`ChatTypes`] turns a `Service<CreateChatCompletionRequest>` into a leaf, and a stack into such
+//! a service; [`ChatStream`] does so where the response is a [`ChatCompletionResponseStream`].
+//!
+//! These types have no extensions, so a client that is adapted does not see the run. And they have
+//! the fields of one version of OpenAI's API: a request with an option that they do not have is
+//! refused, and what other services add to messages is left out. Where that matters, take
+//! `JsonClient` of `tower-chat-wire`, or the leaf [`OpenAiChat`](crate::OpenAiChat).
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use async_openai::{
+    error::{OpenAIError, StreamError},
+    types::chat::{
+        ChatCompletionResponseStream, CreateChatCompletionRequest, CreateChatCompletionResponse,
+    },
+};
+use futures_util::{StreamExt, future::BoxFuture, stream};
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+use tower_chat::{
+    adapt::{ClientCodec, ServerCodec, as_one_message},
+    core::{BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey, RawJson, RunId},
+};
+use tower_chat_wire::{
+    body::BodyWire,
+    codec::{Completion, UsageChunk},
+};
+
+use crate::streamed;
+
+/// async-openai's types of a whole exchange.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use async_openai::types::chat::{CreateChatCompletionRequest, CreateChatCompletionResponse};
+/// use tower::{ServiceBuilder, ServiceExt, service_fn};
+/// use tower_chat::{adapt::AdaptLayer, core::{BoxError, ChatRequest}};
+/// use tower_chat_openai::adapt::ChatTypes;
+///
+/// let theirs = service_fn(|request: CreateChatCompletionRequest| async move {
+///     let said = format!("{} messages", request.messages.len());
+///     let answer = serde_json::json!({
+///         "id": "chatcmpl-1", "object": "chat.completion", "created": 0, "model": request.model,
+///         "choices": [{"index": 0, "message": {"role": "assistant", "content": said}}],
+///     });
+///     Ok::<CreateChatCompletionResponse, BoxError>(serde_json::from_value(answer)?)
+/// });
+/// let leaf = ServiceBuilder::new().layer(AdaptLayer::new(ChatTypes::new("gpt-4o"))).service(theirs);
+/// let answer = leaf.oneshot(ChatRequest::user("hi")).await?.collect().await?;
+/// assert_eq!(answer.text(), "1 messages");
+/// # Ok::<(), BoxError>(())
+/// # }).unwrap();
+/// ```
+#[derive(Clone)]
+pub struct ChatTypes {
+    model: String,
+    key: Arc<KeyRule>,
+}
+
+type KeyRule = dyn Fn(&CreateChatCompletionRequest) -> Option<ConversationKey> + Send + Sync;
+
+impl ChatTypes {
+    /// A codec with the model of requests that name none; their type demands one.
+    pub fn new(model: impl Into<String>) -> Self {
+        Self { model: model.into(), key: Arc::new(|_| None) }
+    }
+
+    /// The codec of the same exchange with a streamed answer.
+    pub fn streamed(self) -> ChatStream {
+        ChatStream { types: self }
+    }
+
+    fn request(&self, request: &CreateChatCompletionRequest) -> Result<ChatRequest, BoxError> {
+        let key = (self.key)(request);
+        let request = BodyWire::OpenAiChat.parse_request(to_json(request)?)?;
+        Ok(match key {
+            Some(key) => request.in_conversation(key),
+            None => request,
+        })
+    }
+
+    /// As a [`ServerCodec`]: says which conversation a request begins a run in.
+    #[must_use]
+    pub fn keyed_by(
+        mut self,
+        rule: impl Fn(&CreateChatCompletionRequest) -> Option<ConversationKey> + Send + Sync + 'static,
+    ) -> Self {
+        self.key = Arc::new(rule);
+        self
+    }
+}
+
+impl ClientCodec for ChatTypes {
+    type Request = CreateChatCompletionRequest;
+    type Response = CreateChatCompletionResponse;
+
+    fn encode(&self, mut request: ChatRequest) -> Result<CreateChatCompletionRequest, BoxError> {
+        if request.options.stream {
+            Arc::make_mut(&mut request.options).stream = false;
+        }
+        encode(&request, &self.model)
+    }
+
+    fn decode(
+        &self,
+        response: CreateChatCompletionResponse,
+    ) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
+        let answer = to_json(&response)
+            .and_then(|body| BodyWire::OpenAiChat.parse_answer(body).map_err(BoxError::from));
+        Box::pin(std::future::ready(answer.map(ChatResponse::from)))
+    }
+}
+
+impl ServerCodec for ChatTypes {
+    type Request = CreateChatCompletionRequest;
+    type Response = CreateChatCompletionResponse;
+
+    fn decode(&self, request: CreateChatCompletionRequest) -> Result<ChatRequest, BoxError> {
+        let mut request = self.request(&request)?;
+        if request.options.stream {
+            Arc::make_mut(&mut request.options).stream = false;
+        }
+        Ok(request)
+    }
+
+    fn encode(
+        &self,
+        response: ChatResponse,
+    ) -> BoxFuture<'static, Result<CreateChatCompletionResponse, BoxError>> {
+        let model = self.model.clone();
+        Box::pin(async move {
+            let answer = response.collect().await?;
+            let message = as_one_message(&answer);
+            let mut body = BodyWire::OpenAiChat.render_answer(&message, &answer.finish);
+            if let Some(fields) = body.as_object_mut() {
+                // What their type demands, where the leaf has not said it.
+                let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let id = || json!(format!("chatcmpl-{}", RunId::new()));
+                fields.entry("id").or_insert_with(id);
+                fields.entry("created").or_insert_with(|| json!(now.as_secs()));
+                fields.entry("model").or_insert(json!(model));
+            }
+            from_json("an answer", body)
+        })
+    }
+}
+
+/// async-openai's types of a streamed exchange, made by [`ChatTypes::streamed`].
+///
+/// Whoever has these types expects events, so a stream is asked for always. One of a client in
+/// which no choice has a reason to end is cut off:
+/// [`OpenAiError::Truncated`](crate::OpenAiError::Truncated). One of a stack has the usage of the
+/// answer in its last event.
+#[derive(Debug, Clone)]
+pub struct ChatStream {
+    types: ChatTypes,
+}
+
+impl ClientCodec for ChatStream {
+    type Request = CreateChatCompletionRequest;
+    type Response = ChatCompletionResponseStream;
+
+    fn encode(&self, mut request: ChatRequest) -> Result<CreateChatCompletionRequest, BoxError> {
+        let options = Arc::make_mut(&mut request.options);
+        options.stream = true;
+        let usage = || json!({"include_usage": true});
+        options.extra.entry("stream_options").or_insert_with(usage);
+        encode(&request, &self.types.model)
+    }
+
+    fn decode(
+        &self,
+        events: ChatCompletionResponseStream,
+    ) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
+        let state = Some((events, false));
+        let events = stream::unfold(state, |state| async move {
+            let (mut events, has_ended) = state?;
+            match events.next().await {
+                Some(Ok(event)) => {
+                    let ends = event.choices.iter().any(|choice| choice.finish_reason.is_some());
+                    match RawJson::from_value(&event) {
+                        Ok(json) => Some((Ok(json), Some((events, has_ended || ends)))),
+                        Err(error) => Some((Err(OpenAIError::Boxed(error.into())), None)),
+                    }
+                }
+                Some(Err(error)) => Some((Err(error), None)),
+                None if has_ended => None,
+                None => {
+                    let cut = StreamError::EventStream("no reason to end came".to_owned());
+                    Some((Err(OpenAIError::StreamError(cut.into())), None))
+                }
+            }
+        });
+        let updates = streamed::updates(Box::pin(events));
+        Box::pin(std::future::ready(Ok(ChatResponse::stream(updates))))
+    }
+}
+
+impl ServerCodec for ChatStream {
+    type Request = CreateChatCompletionRequest;
+    type Response = ChatCompletionResponseStream;
+
+    fn decode(&self, request: CreateChatCompletionRequest) -> Result<ChatRequest, BoxError> {
+        let mut request = self.types.request(&request)?;
+        let options = Arc::make_mut(&mut request.options);
+        options.stream = true;
+        // It belongs to this stream; the leaf asks for its own.
+        options.extra.remove("stream_options");
+        Ok(request)
+    }
+
+    fn encode(
+        &self,
+        response: ChatResponse,
+    ) -> BoxFuture<'static, Result<ChatCompletionResponseStream, BoxError>> {
+        let mut options = ChatOptions::default();
+        options.model = Some(self.types.model.clone());
+        let completion = Completion::of_run(RunId::new()).asked_by(&options);
+        let chunks = completion.chunks(response, UsageChunk::Last).map(|chunk| {
+            let event = chunk.and_then(|chunk| from_json("a chunk", chunk));
+            event.map_err(OpenAIError::Boxed)
+        });
+        let events: ChatCompletionResponseStream = Box::pin(chunks);
+        Box::pin(std::future::ready(Ok(events)))
+    }
+}
+
+/// A request has a field that async-openai's type does not have.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "async-openai's chat request has no field for {fields:?}: send the request without them, or \
+     through a codec of JSON bodies"
+)]
+#[non_exhaustive]
+pub struct UnknownFields {
+    /// The names of the fields.
+    pub fields: Vec<String>,
+}
+
+fn encode(request: &ChatRequest, model: &str) -> Result<CreateChatCompletionRequest, BoxError> {
+    let mut body = BodyWire::OpenAiChat.render_request(request)?;
+    if let Some(fields) = body.as_object_mut() {
+        fields.entry("model").or_insert(json!(model));
+    }
+    let typed: CreateChatCompletionRequest = from_json("a request", body.clone())?;
+    let said = to_json(&typed)?;
+    let names = body.as_object().into_iter().flat_map(|fields| fields.keys());
+    let fields: Vec<String> = names.filter(|name| said.get(name).is_none()).cloned().collect();
+    if fields.is_empty() { Ok(typed) } else { Err(UnknownFields { fields }.into()) }
+}
+
+fn to_json(value: &impl Serialize) -> Result<Value, BoxError> {
+    Ok(serde_json::to_value(value)?)
+}
+
+fn from_json<T: DeserializeOwned>(what: &str, body: Value) -> Result<T, BoxError> {
+    serde_json::from_value(body)
+        .map_err(|error| format!("async-openai's types cannot say {what}: {error}").into())
+}
+
+impl fmt::Debug for ChatTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChatTypes").field("model", &self.model).finish_non_exhaustive()
+    }
+}

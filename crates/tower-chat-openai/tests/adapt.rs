@@ -1,0 +1,210 @@
+//! Clients with async-openai's typed requests and answers.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+
+use std::sync::{Arc, Mutex};
+
+use async_openai::types::chat::{
+    ChatCompletionResponseStream, CreateChatCompletionRequest, CreateChatCompletionResponse,
+    CreateChatCompletionStreamResponse,
+};
+use futures_util::{StreamExt, stream};
+use serde_json::{Value, json};
+use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+use tower_chat::{
+    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolLoop, Tools,
+    adapt::{AdaptLayer, ExposeLayer},
+    core::{
+        BoxError, ChatRequest, ChatUpdate, ConversationKey, MemoryStore, ToolDefinition,
+        store::HistoryStore,
+    },
+    tool_fn,
+};
+use tower_chat_openai::{
+    OpenAiError,
+    adapt::{ChatTypes, UnknownFields},
+};
+
+type Asked = Arc<Mutex<Vec<Value>>>;
+
+/// Their client: it keeps what it was asked, and asks for a tool until it has a result.
+async fn answer(asked: Asked, request: CreateChatCompletionRequest) -> Result<Value, BoxError> {
+    let request = serde_json::to_value(request)?;
+    let message = match request["messages"].as_array().unwrap().last().unwrap()["role"].as_str() {
+        Some("tool") => json!({"role": "assistant", "content": "found it"}),
+        _ => {
+            let function = json!({"name": "look", "arguments": "{ }"});
+            let call = json!({"id": "call_1", "type": "function", "function": function});
+            json!({"role": "assistant", "tool_calls": [call]})
+        }
+    };
+    asked.lock().unwrap().push(request);
+    Ok(json!({
+        "id": "chatcmpl-1", "object": "chat.completion", "created": 5, "model": "theirs",
+        "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
+    }))
+}
+
+fn typed_request(text: &str) -> CreateChatCompletionRequest {
+    let function = json!({"name": "mine", "parameters": {"type": "object"}, "strict": true});
+    serde_json::from_value(json!({
+        "model": "gpt-4o", "temperature": 0.5, "seed": 7, "safety_identifier": "alice",
+        "max_completion_tokens": 50, "response_format": {"type": "text"},
+        "tools": [{"type": "function", "function": function}], "tool_choice": "auto",
+        "messages": [{"role": "user", "content": text}],
+    }))
+    .unwrap()
+}
+
+#[tokio::test]
+async fn their_stack_gains_tools_and_a_history_by_layers_alone() {
+    let asked = Asked::default();
+    let store = MemoryStore::new();
+    let kept = asked.clone();
+    let client = service_fn(move |request| {
+        let asked = kept.clone();
+        async move {
+            let answer = answer(asked, request).await?;
+            Ok::<CreateChatCompletionResponse, BoxError>(serde_json::from_value(answer)?)
+        }
+    });
+    let look = ToolDefinition::new("look", "Looks.", json!({"type": "object"}));
+    let tools = Tools::new().with(tool_fn(look, |_| async { Ok("looked") }));
+    let codec = ChatTypes::new("gpt-4o").keyed_by(|request: &CreateChatCompletionRequest| {
+        Some(ConversationKey::new("theirs", request.safety_identifier.clone()?))
+    });
+    let persistence = PerRunPersistence::new(store.clone());
+    let mut theirs = ServiceBuilder::new()
+        .layer(ExposeLayer::new(codec.clone()))
+        .layer(persistence.mode(PersistenceMode::PerServiceCall))
+        .layer(ToolLoop::new(tools))
+        .layer(PerServiceCallPersistence::new(store.clone()))
+        .layer(AdaptLayer::new(codec))
+        .service(client);
+    for text in ["one", "two"] {
+        let answer = theirs.ready().await.unwrap().call(typed_request(text)).await.unwrap();
+        assert_eq!(answer.choices[0].message.content.as_deref(), Some("found it"));
+        assert!(answer.choices[0].message.tool_calls.is_none());
+        assert_eq!((answer.id.as_str(), answer.created), ("chatcmpl-1", 5));
+        assert_eq!(answer.usage.unwrap().total_tokens, 10, "of both service calls");
+    }
+    let key = ConversationKey::new("theirs", "alice");
+    assert_eq!(store.load(&key).await.unwrap().messages.len(), 8);
+
+    let asked = asked.lock().unwrap();
+    let last = asked.last().unwrap();
+    let roles: Vec<&str> = last["messages"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user", "assistant", "tool"]);
+    assert_eq!(last["messages"][1]["tool_calls"][0]["function"]["arguments"], "{ }");
+    // Every option that they set is still set, and their tool is as it was.
+    let sent = serde_json::to_value(typed_request("two")).unwrap();
+    for (name, value) in sent.as_object().unwrap() {
+        match name.as_str() {
+            "messages" => {}
+            "tools" => assert_eq!(last["tools"][0], value[0]),
+            name => assert_eq!(&last[name], value, "{name}"),
+        }
+    }
+    assert_eq!(last["tools"][1]["function"]["name"], "look");
+}
+
+#[tokio::test]
+async fn an_option_that_their_type_does_not_have_is_refused_and_not_dropped() {
+    let client = service_fn(|_: CreateChatCompletionRequest| async {
+        Err::<CreateChatCompletionResponse, BoxError>("never asked".into())
+    });
+    let leaf = ServiceBuilder::new().layer(AdaptLayer::new(ChatTypes::new("m"))).service(client);
+    let mut request = ChatRequest::user("hi");
+    Arc::make_mut(&mut request.options).extra.insert("top_k".to_owned(), json!(3));
+    let error = leaf.oneshot(request).await.unwrap_err();
+    assert_eq!(error.downcast_ref::<UnknownFields>().unwrap().fields, ["top_k"]);
+}
+
+fn events(deltas: Vec<Value>) -> ChatCompletionResponseStream {
+    let events = deltas.into_iter().map(|choice| {
+        let event = json!({"id": "c", "object": "chat.completion.chunk", "created": 5, "model": "m",
+            "choices": [choice]});
+        let event: CreateChatCompletionStreamResponse = serde_json::from_value(event).unwrap();
+        Ok(event)
+    });
+    Box::pin(stream::iter(events.collect::<Vec<_>>()))
+}
+
+#[tokio::test]
+async fn a_client_that_streams_is_heard_as_it_speaks() {
+    let said = |end: Value| {
+        vec![
+            json!({"index": 0, "delta": {"role": "assistant", "content": "Hel"}}),
+            json!({"index": 0, "delta": {"content": "lo"}, "finish_reason": end}),
+        ]
+    };
+    let client = service_fn(move |request: CreateChatCompletionRequest| async move {
+        assert_eq!(request.stream, Some(true));
+        let is_cut = serde_json::to_value(&request.messages[0]).unwrap()["content"] == "cut";
+        let end = if is_cut { Value::Null } else { json!("stop") };
+        Ok::<_, BoxError>(events(said(end)))
+    });
+    let leaf = ServiceBuilder::new()
+        .layer(AdaptLayer::new(ChatTypes::new("m").streamed()))
+        .service(client);
+    let response = leaf.clone().oneshot(ChatRequest::user("hi")).await.unwrap();
+    let updates: Vec<ChatUpdate> = response.map(Result::unwrap).collect().await;
+    assert_eq!(updates[..2], ["Hel", "lo"].map(|text| ChatUpdate::TextDelta(text.to_owned())));
+    assert!(matches!(&updates[2], ChatUpdate::Message(message) if message.text() == "Hello"));
+    assert!(matches!(updates[3], ChatUpdate::Finish(_)) && updates.len() == 4);
+
+    let response = leaf.oneshot(ChatRequest::user("cut")).await.unwrap();
+    let error = response.collect().await.unwrap_err();
+    let cut = error.downcast_ref::<OpenAiError>().unwrap();
+    assert!(matches!(cut, OpenAiError::Truncated { text, .. } if text == "Hello"), "{cut}");
+}
+
+#[tokio::test]
+async fn layers_in_the_middle_of_a_stack_that_streams_let_it_stream() {
+    let asked: Arc<Mutex<Vec<usize>>> = Arc::default();
+    let seen = asked.clone();
+    let client = service_fn(move |request: CreateChatCompletionRequest| {
+        seen.lock().unwrap().push(request.messages.len());
+        let said = json!({"role": "assistant", "content": "Hel"});
+        let end = json!({"index": 0, "delta": {"content": "lo"}, "finish_reason": "stop"});
+        let events = events(vec![json!({"index": 0, "delta": said}), end]);
+        async move { Ok::<_, BoxError>(events) }
+    });
+    let store = MemoryStore::new();
+    let codec = ChatTypes::new("m").keyed_by(|_| Some(ConversationKey::new("theirs", "c")));
+    let mut theirs = ServiceBuilder::new()
+        .layer(ExposeLayer::new(codec.clone().streamed()))
+        .layer(PerRunPersistence::new(store.clone()))
+        .layer(PerServiceCallPersistence::new(store))
+        .layer(AdaptLayer::new(codec.streamed()))
+        .service(client);
+    for _turn in 0..2 {
+        let events = theirs.ready().await.unwrap().call(typed_request("hi")).await.unwrap();
+        let events: Vec<CreateChatCompletionStreamResponse> =
+            events.map(Result::unwrap).collect().await;
+        let choices = events.iter().flat_map(|event| &event.choices);
+        let said: Vec<&str> =
+            choices.clone().filter_map(|choice| choice.delta.content.as_deref()).collect();
+        assert_eq!(said, ["", "Hel", "lo"]);
+        assert_eq!(choices.filter(|choice| choice.finish_reason.is_some()).count(), 1);
+        assert!(events.last().unwrap().usage.is_some());
+    }
+    assert_eq!(*asked.lock().unwrap(), [1, 3]);
+}
+
+#[test]
+fn the_example_remembers_what_was_asked() {
+    let test = std::env::current_exe().unwrap();
+    let built = test.ancestors().nth(2).unwrap().join("examples");
+    let example = built.join(format!("async_openai_stack{}", std::env::consts::EXE_SUFFIX));
+    let output = std::process::Command::new(example).env_remove("OPENAI_API_KEY").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(printed, "Order 7 is on its way.\nYou asked: Where is order 7?\n");
+}

@@ -1,0 +1,169 @@
+//! Bodies of Anthropic Messages.
+
+use serde_json::{Map, Value, json};
+use tower_chat_core::{
+    Answer, ChatOptions, ChatRequest, Finish, FinishReason, Message, Messages, ToolChoice, Usage,
+};
+
+use super::{
+    BodyError,
+    fields::{self, Fields, merge, set},
+    tool::Form,
+    value, values, with_instructions,
+};
+use crate::anthropic::{WIRE, parse_answer as parse_message, parse_body, render_body};
+
+/// What is written where the request sets no limit, which this wire demands.
+const MOST_TOKENS: u64 = 4096;
+
+const TOOL: Form =
+    Form { wire: WIRE, parameters: "input_schema", is_nested: false, plain: || json!({}) };
+
+pub(super) fn parse_request(body: Value) -> Result<ChatRequest, BodyError> {
+    let messages: Messages = parse_body(&body.to_string())?.into_iter().collect();
+    let mut fields = Fields::of(body)?;
+    fields.take("messages");
+    fields.take("system");
+
+    let mut options = ChatOptions::default();
+    options.model = fields.text("model");
+    options.temperature = fields.number("temperature");
+    options.top_p = fields.number("top_p");
+    options.max_output_tokens = fields.count("max_tokens");
+    let tools = fields.list("tools").unwrap_or_default();
+    options.tools = tools.into_iter().map(|tool| TOOL.parse(tool)).collect();
+    options.tool_choice = fields.take_as("tool_choice", tool_choice);
+    options.stream = fields.flag("stream").unwrap_or_default();
+    options.extra = fields.rest();
+    Ok(ChatRequest::new(messages).with_options(options))
+}
+
+pub(super) fn render_request(request: &ChatRequest) -> Value {
+    let options = &*request.options;
+    let mut body = Map::new();
+    set(&mut body, "model", options.model.as_deref());
+    set(&mut body, "max_tokens", Some(options.max_output_tokens.unwrap_or(MOST_TOKENS)));
+    set(&mut body, "temperature", options.temperature);
+    set(&mut body, "top_p", options.top_p);
+    let tools: Vec<Value> = options.tools.iter().filter_map(render_tool).collect();
+    let has_tools = !tools.is_empty();
+    set(&mut body, "tools", has_tools.then_some(tools));
+    set(&mut body, "tool_choice", options.tool_choice.as_ref().map(render_tool_choice));
+    merge(&mut body, &options.extra);
+    if !body.contains_key("tools") {
+        body.remove("tool_choice");
+    }
+    set(&mut body, "stream", options.stream.then_some(true));
+    let messages = with_instructions(request);
+    let conversation = render_body(messages.iter().map(|message| &**message));
+    set(&mut body, "system", conversation.system.as_ref().map(value));
+    body.insert("messages".to_owned(), values(&conversation.messages));
+    Value::Object(body)
+}
+
+pub(super) fn parse_answer(body: Value) -> Result<Answer, BodyError> {
+    let text = body.to_string();
+    let mut fields = Fields::of(body)?;
+    if let Some(error) = fields.take("error") {
+        return Err(BodyError::Refused { error: error.to_string() });
+    }
+    let message = parse_message(&text)?;
+    ["content", "role", "type"].iter().for_each(|field| drop(fields.take(field)));
+    let mut finish = Finish::default();
+    finish.reason = fields.text("stop_reason").map(reason);
+    finish.model = fields.text("model");
+    finish.usage = usage(fields.take("usage").as_ref());
+    finish.metadata = fields.rest();
+    Ok(Answer::new(vec![message.into()], finish))
+}
+
+pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
+    let conversation = render_body([message]);
+    let content = conversation.messages.last().map(value);
+    let content = content.and_then(|message| message.get("content").cloned());
+    let content = match content {
+        Some(Value::String(text)) => json!([{"type": "text", "text": text}]),
+        Some(content) => content,
+        None => json!([]),
+    };
+    let has_calls = message.calls().next().is_some();
+    let reason = match &finish.reason {
+        Some(FinishReason::Length) => "max_tokens",
+        Some(FinishReason::ContentFilter) => "refusal",
+        _ if has_calls => "tool_use",
+        Some(FinishReason::Other(reason)) => reason,
+        _ => "end_turn",
+    };
+    let mut body = finish.metadata.clone();
+    body.entry("stop_sequence").or_insert(Value::Null);
+    set(&mut body, "model", finish.model.as_deref());
+    let usage = &finish.usage;
+    let fields = json!({
+        "type": "message",
+        "role": "assistant",
+        "content": content,
+        "stop_reason": reason,
+        "usage": {
+            "input_tokens": usage.input_tokens.saturating_sub(usage.cached_input_tokens),
+            "cache_read_input_tokens": usage.cached_input_tokens,
+            "output_tokens": usage.output_tokens,
+        },
+    });
+    if let Value::Object(fields) = fields {
+        body.extend(fields);
+    }
+    Value::Object(body)
+}
+
+pub(super) fn render_tool(definition: &tower_chat_core::ToolDefinition) -> Option<Value> {
+    let mut tool = TOOL.render(definition)?;
+    if !definition.parameters.is_null() {
+        // This wire demands a schema.
+        let fields = tool.as_object_mut()?;
+        fields.entry(TOOL.parameters).or_insert_with(|| json!({"type": "object"}));
+    }
+    Some(tool)
+}
+
+fn tool_choice(choice: &Value) -> Option<ToolChoice> {
+    let fields = choice.as_object()?;
+    let name = fields.get("name").and_then(Value::as_str);
+    // One with more to say stays as it is.
+    match (fields.get("type")?.as_str()?, name, fields.len()) {
+        ("auto", None, 1) => Some(ToolChoice::Auto),
+        ("any", None, 1) => Some(ToolChoice::Required),
+        ("none", None, 1) => Some(ToolChoice::None),
+        ("tool", Some(name), 2) => Some(ToolChoice::Tool(name.to_owned())),
+        _ => None,
+    }
+}
+
+fn render_tool_choice(choice: &ToolChoice) -> Value {
+    match choice {
+        ToolChoice::None => json!({"type": "none"}),
+        ToolChoice::Required => json!({"type": "any"}),
+        ToolChoice::Tool(name) => json!({"type": "tool", "name": name}),
+        _ => json!({"type": "auto"}),
+    }
+}
+
+fn reason(text: String) -> FinishReason {
+    match text.as_str() {
+        "end_turn" => FinishReason::Stop,
+        "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
+        "tool_use" => FinishReason::ToolCalls,
+        "refusal" => FinishReason::ContentFilter,
+        _ => FinishReason::Other(text),
+    }
+}
+
+/// Tokens of the cache are counted beside the others on this wire.
+fn usage(usage: Option<&Value>) -> Usage {
+    fields::usage(
+        usage,
+        &["/input_tokens", "/cache_read_input_tokens", "/cache_creation_input_tokens"],
+        "/cache_read_input_tokens",
+        &["/output_tokens"],
+        "",
+    )
+}

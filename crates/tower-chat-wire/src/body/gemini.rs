@@ -1,0 +1,236 @@
+//! Bodies of Gemini's `generateContent`.
+
+use serde_json::{Map, Value, json};
+use tower_chat_core::{
+    Answer, ChatOptions, ChatRequest, Finish, FinishReason, Message, Messages, Native, ToolChoice,
+    ToolDefinition, Usage,
+};
+
+use super::{
+    BodyError, as_json,
+    fields::{self, Fields, merge, set},
+    tool::Form,
+    value, values, with_instructions,
+};
+use crate::gemini::{
+    Unsigned, WIRE, parse_answer as parse_candidates, parse_body, render_messages,
+};
+
+const FUNCTION: Form =
+    Form { wire: WIRE, parameters: "parameters", is_nested: false, plain: || json!({}) };
+
+/// The field of a tool that lists functions; any other tool is run by the service.
+const FUNCTIONS: &str = "functionDeclarations";
+
+pub(super) fn parse_request(body: Value) -> Result<ChatRequest, BodyError> {
+    let messages: Messages = parse_body(&body.to_string())?.into_iter().collect();
+    let mut fields = Fields::of(body)?;
+    ["contents", "systemInstruction", "system_instruction"]
+        .iter()
+        .for_each(|field| drop(fields.take(field)));
+
+    let mut options = ChatOptions::default();
+    if let Some(config) = fields.take("generationConfig") {
+        let mut config = Fields::of(config)?;
+        options.temperature = config.number("temperature");
+        options.top_p = config.number("topP");
+        options.max_output_tokens = config.count("maxOutputTokens");
+        let rest = config.rest();
+        if !rest.is_empty() {
+            fields.put("generationConfig", Value::Object(rest));
+        }
+    }
+    let tools = fields.list("tools").unwrap_or_default();
+    options.tools = tools.into_iter().flat_map(parse_tool).collect();
+    options.tool_choice = fields.take_as("toolConfig", tool_choice);
+    options.extra = fields.rest();
+    Ok(ChatRequest::new(messages).with_options(options))
+}
+
+pub(super) fn render_request(request: &ChatRequest) -> Value {
+    let options = &*request.options;
+    let mut body = Map::new();
+    let mut config = Map::new();
+    set(&mut config, "temperature", options.temperature);
+    set(&mut config, "topP", options.top_p);
+    set(&mut config, "maxOutputTokens", options.max_output_tokens);
+    let mut extra = options.extra.clone();
+    if let Some(Value::Object(more)) = extra.remove("generationConfig") {
+        merge(&mut config, &more);
+    }
+    set(&mut body, "generationConfig", (!config.is_empty()).then_some(config));
+    let tools = render_tools(&options.tools);
+    let has_tools = !tools.is_empty();
+    set(&mut body, "tools", has_tools.then_some(tools));
+    let choice = options.tool_choice.as_ref().filter(|_| has_tools);
+    set(&mut body, "toolConfig", choice.map(render_tool_choice));
+    merge(&mut body, &extra);
+    let messages = with_instructions(request);
+    let messages = messages.iter().map(|message| &**message);
+    let written = render_messages(messages, Unsigned::AsRecorded);
+    set(&mut body, "systemInstruction", written.system_instruction.as_ref().map(value));
+    body.insert("contents".to_owned(), values(&written.contents));
+    Value::Object(body)
+}
+
+pub(super) fn parse_answer(body: Value) -> Result<Answer, BodyError> {
+    let messages = parse_candidates(&body.to_string())?;
+    let mut fields = Fields::of(body)?;
+    if let Some(error) = fields.take("error") {
+        return Err(BodyError::Refused { error: error.to_string() });
+    }
+    let candidates = fields.list("candidates").unwrap_or_default();
+    let [candidate] = candidates.as_slice() else {
+        return Err(BodyError::Field { field: "candidates", expected: "a list of one candidate" });
+    };
+    let mut candidate = Fields::of(candidate.clone())?;
+    ["content", "index"].iter().for_each(|field| drop(candidate.take(field)));
+    let has_calls = messages.iter().any(|message| message.calls().next().is_some());
+    let mut finish = Finish::default();
+    finish.reason = candidate.text("finishReason").map(|text| reason(text, has_calls));
+    finish.model = fields.text("modelVersion");
+    finish.usage = usage(fields.take("usageMetadata").as_ref());
+    finish.metadata = fields.rest();
+    let candidate = candidate.rest();
+    if !candidate.is_empty() {
+        finish.metadata.insert("candidate".to_owned(), Value::Object(candidate));
+    }
+    Ok(Answer::new(messages.into_iter().map(Into::into).collect(), finish))
+}
+
+pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
+    let written = render_messages([message], Unsigned::AsRecorded);
+    let content = written.contents.iter().map(value).find(|content| {
+        content.get("role").and_then(Value::as_str).is_some_and(|role| role == "model")
+    });
+    let reason = match &finish.reason {
+        Some(FinishReason::Length) => "MAX_TOKENS",
+        Some(FinishReason::ContentFilter) => "SAFETY",
+        Some(FinishReason::Other(reason)) => reason,
+        _ => "STOP",
+    };
+    let mut body = finish.metadata.clone();
+    let mut candidate = match body.remove("candidate") {
+        Some(Value::Object(candidate)) => candidate,
+        _ => Map::new(),
+    };
+    candidate.insert("index".to_owned(), json!(0));
+    let empty = || json!({"role": "model", "parts": []});
+    candidate.insert("content".to_owned(), content.unwrap_or_else(empty));
+    candidate.insert("finishReason".to_owned(), json!(reason));
+    body.insert("candidates".to_owned(), json!([candidate]));
+    set(&mut body, "modelVersion", finish.model.as_deref());
+    let usage = &finish.usage;
+    let written = json!({
+        "promptTokenCount": usage.input_tokens,
+        "cachedContentTokenCount": usage.cached_input_tokens,
+        "candidatesTokenCount": usage.output_tokens.saturating_sub(usage.reasoning_tokens),
+        "thoughtsTokenCount": usage.reasoning_tokens,
+        "totalTokenCount": usage.input_tokens + usage.output_tokens,
+    });
+    body.insert("usageMetadata".to_owned(), written);
+    Value::Object(body)
+}
+
+/// One definition for each function, and one for each tool of the service beside them.
+fn parse_tool(tool: Value) -> Vec<ToolDefinition> {
+    let Value::Object(fields) = tool else { return Vec::new() };
+    let mut definitions = Vec::new();
+    for (name, value) in fields.into_iter().filter(|(_, value)| !value.is_null()) {
+        match value {
+            Value::Array(functions) if name == FUNCTIONS => {
+                definitions.extend(functions.into_iter().map(parse_function));
+            }
+            value => {
+                let native = Native::new(WIRE, as_json(&json!({name.as_str(): value})));
+                let definition = ToolDefinition::new(name, "", Value::Null);
+                definitions.push(definition.with_native(native));
+            }
+        }
+    }
+    definitions
+}
+
+fn parse_function(function: Value) -> ToolDefinition {
+    let schema = function.get("parametersJsonSchema").cloned();
+    let mut definition = FUNCTION.parse(function);
+    // Its native item keeps the schema under the name it came with.
+    if let Some(schema) = schema {
+        definition.parameters = schema;
+    }
+    definition
+}
+
+pub(super) fn render_tools(definitions: &[ToolDefinition]) -> Vec<Value> {
+    let mut functions = Vec::new();
+    let mut tools = Vec::new();
+    // All functions are one tool, in the place of the first.
+    let mut place = 0;
+    for definition in definitions {
+        if definition.parameters.is_null() {
+            let native = definition.native.as_ref().filter(|native| &*native.wire == WIRE);
+            tools.extend(native.map(|native| value(&native.item)));
+        } else if let Some(mut function) = FUNCTION.render(definition) {
+            if let Some(fields) = function.as_object_mut()
+                && fields.contains_key("parametersJsonSchema")
+                && let Some(schema) = fields.remove(FUNCTION.parameters)
+            {
+                fields.insert("parametersJsonSchema".to_owned(), schema);
+            }
+            if functions.is_empty() {
+                place = tools.len();
+            }
+            functions.push(function);
+        }
+    }
+    if !functions.is_empty() {
+        tools.insert(place, json!({FUNCTIONS: functions}));
+    }
+    tools
+}
+
+fn tool_choice(config: &Value) -> Option<ToolChoice> {
+    let fields = config.as_object().filter(|fields| fields.len() == 1)?;
+    let calling = fields.get("functionCallingConfig")?.as_object()?;
+    let names = calling.get("allowedFunctionNames");
+    let name = names.and_then(Value::as_array).map(Vec::as_slice);
+    match (calling.get("mode")?.as_str()?, name, calling.len()) {
+        ("AUTO", None, 1) => Some(ToolChoice::Auto),
+        ("NONE", None, 1) => Some(ToolChoice::None),
+        ("ANY", None, 1) => Some(ToolChoice::Required),
+        ("ANY", Some([name]), 2) => Some(ToolChoice::Tool(name.as_str()?.to_owned())),
+        _ => None,
+    }
+}
+
+fn render_tool_choice(choice: &ToolChoice) -> Value {
+    let calling = match choice {
+        ToolChoice::None => json!({"mode": "NONE"}),
+        ToolChoice::Required => json!({"mode": "ANY"}),
+        ToolChoice::Tool(name) => json!({"mode": "ANY", "allowedFunctionNames": [name]}),
+        _ => json!({"mode": "AUTO"}),
+    };
+    json!({"functionCallingConfig": calling})
+}
+
+fn reason(text: String, has_calls: bool) -> FinishReason {
+    match text.as_str() {
+        "STOP" if has_calls => FinishReason::ToolCalls,
+        "STOP" => FinishReason::Stop,
+        "MAX_TOKENS" => FinishReason::Length,
+        "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" => {
+            FinishReason::ContentFilter
+        }
+        _ => FinishReason::Other(text),
+    }
+}
+
+fn usage(usage: Option<&Value>) -> Usage {
+    fields::usage(
+        usage,
+        &["/promptTokenCount", "/toolUsePromptTokenCount"],
+        "/cachedContentTokenCount",
+        &["/candidatesTokenCount", "/thoughtsTokenCount"],
+        "/thoughtsTokenCount",
+    )
+}

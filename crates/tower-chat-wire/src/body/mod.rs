@@ -1,0 +1,147 @@
+//! Whole bodies: requests with their options, and answers with how they ended.
+//!
+//! A [`BodyWire`] reads and writes the JSON bodies of one API, on top of the modules that read and
+//! write its messages. Of a request, what [`ChatOptions`](tower_chat_core::ChatOptions) has a field
+//! for stands in that field, and every other field in
+//! [`extra`](tower_chat_core::ChatOptions::extra), so that writing gives back what was read. A field
+//! that is `null` is one that was not set. Of an answer, what [`Finish`] has no field for is in its
+//! [`metadata`](Finish::metadata).
+//!
+//! ```
+//! use serde_json::json;
+//! use tower_chat_wire::body::BodyWire;
+//! let body = json!({
+//!     "model": "gpt-4o-mini", "temperature": 0.5, "seed": 7,
+//!     "messages": [{"role": "user", "content": "hi"}],
+//! });
+//! let request = BodyWire::OpenAiChat.parse_request(body.clone())?;
+//! assert_eq!(request.options.temperature, Some(0.5));
+//! assert_eq!(request.options.extra["seed"], 7);
+//! assert_eq!(BodyWire::OpenAiChat.render_request(&request)?, body);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod anthropic;
+mod error;
+mod fields;
+mod gemini;
+mod openai_chat;
+mod openai_responses;
+mod tool;
+
+use serde_json::Value;
+use tower_chat_core::{Answer, ChatRequest, Finish, Message, RawJson, ToolDefinition};
+
+pub use self::error::BodyError;
+use crate::fields::raw;
+
+/// An API whose bodies can be read and written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BodyWire {
+    /// OpenAI Chat Completions, and what is compatible with it. The limit of tokens is written as
+    /// `max_completion_tokens`; a body with `max_tokens` is read too.
+    OpenAiChat,
+    /// OpenAI Responses. `previous_response_id` and `conversation` are the service conversation id.
+    OpenAiResponses,
+    /// Anthropic Messages. It demands `max_tokens`: where none are asked for, 4096 are written.
+    Anthropic,
+    /// Gemini's `generateContent`, whose body does not name the model.
+    Gemini,
+}
+
+impl BodyWire {
+    /// Reads the body of a request.
+    ///
+    /// # Errors
+    ///
+    /// [`BodyError`], if it is no request of this wire.
+    pub fn parse_request(self, body: Value) -> Result<ChatRequest, BodyError> {
+        match self {
+            Self::OpenAiChat => openai_chat::parse_request(body),
+            Self::OpenAiResponses => openai_responses::parse_request(body),
+            Self::Anthropic => anthropic::parse_request(body),
+            Self::Gemini => gemini::parse_request(body),
+        }
+    }
+
+    /// Writes the body of a request, history and all.
+    ///
+    /// # Errors
+    ///
+    /// [`BodyError::Unsupported`], if it asks for what the wire does not have: a conversation that
+    /// the service keeps, or a background answer.
+    pub fn render_request(self, request: &ChatRequest) -> Result<Value, BodyError> {
+        if request.options.is_background() {
+            return Err(BodyError::Unsupported { what: "background answers" });
+        }
+        let service_id = request.service_id()?;
+        if service_id.is_some() && self != Self::OpenAiResponses {
+            return Err(BodyError::Unsupported { what: "conversations that the service keeps" });
+        }
+        Ok(match self {
+            Self::OpenAiChat => openai_chat::render_request(request),
+            Self::OpenAiResponses => {
+                openai_responses::render_request(request, service_id.map(AsRef::as_ref))
+            }
+            Self::Anthropic => anthropic::render_request(request),
+            Self::Gemini => gemini::render_request(request),
+        })
+    }
+
+    /// Writes the definition of a tool as it stands in the list of tools, if this wire can say it:
+    /// a tool that another provider runs itself it cannot.
+    pub fn render_tool(self, definition: &ToolDefinition) -> Option<Value> {
+        match self {
+            Self::OpenAiChat => openai_chat::TOOL.render(definition),
+            Self::OpenAiResponses => openai_responses::TOOL.render(definition),
+            Self::Anthropic => anthropic::render_tool(definition),
+            Self::Gemini => gemini::render_tools(std::slice::from_ref(definition)).pop(),
+        }
+    }
+
+    /// Reads the body of a whole answer.
+    ///
+    /// # Errors
+    ///
+    /// [`BodyError`], if it is none, or reports an error.
+    pub fn parse_answer(self, body: Value) -> Result<Answer, BodyError> {
+        match self {
+            Self::OpenAiChat => openai_chat::parse_answer(body),
+            Self::OpenAiResponses => openai_responses::parse_answer(body),
+            Self::Anthropic => anthropic::parse_answer(body),
+            Self::Gemini => gemini::parse_answer(body),
+        }
+    }
+
+    /// Writes the body of a whole answer of one message. What identifies the answer (`id`,
+    /// `created`) is written as far as [`Finish::metadata`] has it.
+    pub fn render_answer(self, message: &Message, finish: &Finish) -> Value {
+        match self {
+            Self::OpenAiChat => openai_chat::render_answer(message, finish),
+            Self::OpenAiResponses => openai_responses::render_answer(message, finish),
+            Self::Anthropic => anthropic::render_answer(message, finish),
+            Self::Gemini => gemini::render_answer(message, finish),
+        }
+    }
+}
+
+/// The value of some JSON that was written here.
+fn value(json: &RawJson) -> Value {
+    json.parse().unwrap_or(Value::Null)
+}
+
+/// The list of some JSON that was written here.
+fn values(json: &[RawJson]) -> Value {
+    Value::Array(json.iter().map(value).collect())
+}
+
+/// The messages to write: what is to be said this time alone comes first.
+fn with_instructions(request: &ChatRequest) -> Vec<std::sync::Arc<Message>> {
+    let instructions = request.options.instructions.as_ref();
+    let instructions = instructions.map(|text| Message::system(text.clone()).into());
+    instructions.into_iter().chain(request.messages.iter().cloned()).collect()
+}
+
+fn as_json<T: serde::Serialize + ?Sized>(value: &T) -> RawJson {
+    raw(value)
+}

@@ -1,0 +1,187 @@
+//! Bodies of OpenAI Responses.
+
+use serde_json::{Map, Value, json};
+use tower_chat_core::{
+    Answer, ChatOptions, ChatRequest, ConversationId, Finish, FinishReason, Message, Messages,
+    ToolChoice, Usage,
+};
+
+use super::{
+    BodyError,
+    fields::{self, Fields, merge, set},
+    tool::Form,
+    values,
+};
+use crate::openai_responses::{WIRE, parse_answer as parse_output, parse_input, render_input};
+
+pub(super) const TOOL: Form = Form {
+    wire: WIRE,
+    parameters: "parameters",
+    is_nested: false,
+    plain: || json!({"type": "function"}),
+};
+
+pub(super) fn parse_request(body: Value) -> Result<ChatRequest, BodyError> {
+    let mut fields = Fields::of(body)?;
+    let input = fields.take("input");
+    let input = input.ok_or(BodyError::Field { field: "input", expected: "a text or a list" })?;
+    let messages: Messages = parse_input(&input.to_string())?.into_iter().collect();
+
+    let mut options = ChatOptions::default();
+    options.instructions = fields.text("instructions");
+    options.model = fields.text("model");
+    options.temperature = fields.number("temperature");
+    options.top_p = fields.number("top_p");
+    options.max_output_tokens = fields.count("max_output_tokens");
+    let tools = fields.list("tools").unwrap_or_default();
+    options.tools = tools.into_iter().map(|tool| TOOL.parse(tool)).collect();
+    options.tool_choice = fields.take_as("tool_choice", tool_choice);
+    options.stream = fields.flag("stream").unwrap_or_default();
+    options.background = fields.flag("background").unwrap_or_default();
+    let service_id = fields.text("previous_response_id");
+    let service_id = service_id.or_else(|| fields.take_as("conversation", conversation));
+    options.extra = fields.rest();
+    let request = ChatRequest::new(messages).with_options(options);
+    Ok(match service_id {
+        Some(id) => request.with_service_id(id),
+        None => request,
+    })
+}
+
+pub(super) fn render_request(request: &ChatRequest, service_id: Option<&str>) -> Value {
+    let options = &*request.options;
+    let mut body = Map::new();
+    set(&mut body, "model", options.model.as_deref());
+    set(&mut body, "instructions", options.instructions.as_deref());
+    set(&mut body, "temperature", options.temperature);
+    set(&mut body, "top_p", options.top_p);
+    set(&mut body, "max_output_tokens", options.max_output_tokens);
+    let tools: Vec<Value> = options.tools.iter().filter_map(|tool| TOOL.render(tool)).collect();
+    let has_tools = !tools.is_empty();
+    set(&mut body, "tools", has_tools.then_some(tools));
+    set(&mut body, "tool_choice", options.tool_choice.as_ref().map(render_tool_choice));
+    merge(&mut body, &options.extra);
+    set(&mut body, "stream", options.stream.then_some(true));
+    if let Some(id) = service_id {
+        let field = if id.starts_with("conv_") { "conversation" } else { "previous_response_id" };
+        body.insert(field.to_owned(), json!(id));
+    }
+    let input = render_input(request.messages.iter().map(|message| &**message));
+    body.insert("input".to_owned(), values(&input));
+    Value::Object(body)
+}
+
+pub(super) fn parse_answer(body: Value) -> Result<Answer, BodyError> {
+    let text = body.to_string();
+    let mut fields = Fields::of(body)?;
+    if let Some(error) = fields.take("error") {
+        return Err(BodyError::Refused { error: error.to_string() });
+    }
+    let messages = parse_output(&text)?;
+    fields.take("output");
+    let mut finish = Finish::default();
+    let cut = fields.take_as("incomplete_details", |details| {
+        details.get("reason")?.as_str().map(str::to_owned)
+    });
+    let has_calls = messages.iter().any(|message| message.calls().next().is_some());
+    finish.reason = Some(match cut.as_deref() {
+        Some("max_output_tokens") => FinishReason::Length,
+        Some("content_filter") => FinishReason::ContentFilter,
+        Some(other) => FinishReason::Other(other.to_owned()),
+        None if has_calls => FinishReason::ToolCalls,
+        None => FinishReason::Stop,
+    });
+    finish.model = fields.text("model");
+    finish.usage = usage(fields.take("usage").as_ref());
+    let conversation = fields.take_as("conversation", conversation);
+    let is_kept = fields.take("previous_response_id").is_some();
+    finish.metadata = fields.rest();
+    ["object", "status"].iter().for_each(|field| drop(finish.metadata.remove(*field)));
+    let id = || finish.metadata.get("id")?.as_str().map(str::to_owned);
+    let service_id = conversation.or_else(|| is_kept.then(id).flatten());
+    finish.conversation_id = service_id.map(|id| ConversationId::Service(id.into()));
+    Ok(Answer::new(messages.into_iter().map(Into::into).collect(), finish))
+}
+
+pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
+    let cut = match &finish.reason {
+        Some(FinishReason::Length) => Some("max_output_tokens"),
+        Some(FinishReason::ContentFilter) => Some("content_filter"),
+        _ => None,
+    };
+    let mut body = finish.metadata.clone();
+    set(&mut body, "model", finish.model.as_deref());
+    let usage = &finish.usage;
+    let output = render_input([message]);
+    let output: Vec<Value> = output.iter().map(super::value).map(output_item).collect();
+    let fields = json!({
+        "object": "response",
+        "status": if cut.is_some() { "incomplete" } else { "completed" },
+        "incomplete_details": cut.map(|reason| json!({"reason": reason})),
+        "error": null,
+        "output": output,
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "input_tokens_details": {"cached_tokens": usage.cached_input_tokens},
+            "output_tokens": usage.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+            "total_tokens": usage.input_tokens + usage.output_tokens,
+        },
+    });
+    if let Value::Object(fields) = fields {
+        body.extend(fields);
+    }
+    Value::Object(body)
+}
+
+/// An item in the full form in which an answer has it; a message of a request may have a shorter.
+fn output_item(item: Value) -> Value {
+    let mut item = item;
+    let Some(fields) = item.as_object_mut() else { return item };
+    if fields.contains_key("role") {
+        fields.entry("type").or_insert_with(|| json!("message"));
+        fields.entry("status").or_insert_with(|| json!("completed"));
+        if let Some(Value::String(text)) = fields.get("content").cloned() {
+            let content = json!([{"type": "output_text", "text": text, "annotations": []}]);
+            fields.insert("content".to_owned(), content);
+        }
+    }
+    item
+}
+
+fn conversation(value: &Value) -> Option<String> {
+    let id = value.as_str().or_else(|| value.get("id")?.as_str())?;
+    Some(id.to_owned())
+}
+
+fn tool_choice(choice: &Value) -> Option<ToolChoice> {
+    match choice.as_str() {
+        Some("auto") => return Some(ToolChoice::Auto),
+        Some("none") => return Some(ToolChoice::None),
+        Some("required") => return Some(ToolChoice::Required),
+        Some(_) => return None,
+        None => {}
+    }
+    let is_function = choice.get("type")?.as_str()? == "function";
+    let name = choice.get("name")?.as_str()?;
+    is_function.then(|| ToolChoice::Tool(name.to_owned()))
+}
+
+fn render_tool_choice(choice: &ToolChoice) -> Value {
+    match choice {
+        ToolChoice::None => json!("none"),
+        ToolChoice::Required => json!("required"),
+        ToolChoice::Tool(name) => json!({"type": "function", "name": name}),
+        _ => json!("auto"),
+    }
+}
+
+fn usage(usage: Option<&Value>) -> Usage {
+    fields::usage(
+        usage,
+        &["/input_tokens"],
+        "/input_tokens_details/cached_tokens",
+        &["/output_tokens"],
+        "/output_tokens_details/reasoning_tokens",
+    )
+}

@@ -1,0 +1,93 @@
+//! Definitions of tools.
+
+use serde_json::{Map, Value, json};
+use tower_chat_core::{Native, ToolDefinition};
+
+use super::as_json;
+
+/// How a wire names what it says of a tool.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Form {
+    /// The wire.
+    pub(super) wire: &'static str,
+    /// The field that holds the schema of the arguments.
+    pub(super) parameters: &'static str,
+    /// Whether all of it stands in a field that is named as the type is.
+    pub(super) is_nested: bool,
+    /// What an ordinary tool has besides.
+    pub(super) plain: fn() -> Value,
+}
+
+impl Form {
+    /// The tool that a JSON object defines; one without a name has that of its type.
+    pub(super) fn parse(&self, tool: Value) -> ToolDefinition {
+        let kind = tool.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let mut rest = tool;
+        let inner_name = self.inner_of(&rest, &kind);
+        let fields = match &inner_name {
+            Some(name) => rest.get_mut(name).and_then(Value::as_object_mut),
+            None => rest.as_object_mut(),
+        };
+        let mut definition = ToolDefinition::new(kind.clone(), "", Value::Null);
+        // One without a description is written without one again.
+        let mut is_plain = false;
+        if let Some(fields) = fields {
+            if let Some(name) = take_text(fields, "name") {
+                definition.name = name;
+            }
+            is_plain = fields.contains_key("description");
+            definition.description = take_text(fields, "description").unwrap_or_default();
+            let is_schema = |value: &Value| value.as_object().is_some_and(|map| !map.is_empty());
+            if fields.get(self.parameters).is_some_and(is_schema) {
+                definition.parameters = fields.remove(self.parameters).unwrap_or_default();
+            } else if fields.contains_key(self.parameters)
+                || matches!(kind.as_str(), "function" | "") && !definition.name.is_empty()
+            {
+                definition.parameters = json!({});
+            }
+        }
+        if !is_plain || rest != (self.plain)() {
+            definition.native = Some(Native::new(self.wire, as_json(&rest)));
+        }
+        definition
+    }
+
+    /// The JSON object that defines a tool; `None` for one that only another wire can say.
+    pub(super) fn render(&self, definition: &ToolDefinition) -> Option<Value> {
+        let native = definition.native.as_ref().filter(|native| &*native.wire == self.wire);
+        let native: Option<Value> = native.and_then(|native| native.item.parse().ok());
+        if native.is_none() && definition.native.is_some() && definition.parameters.is_null() {
+            return None;
+        }
+        let has_native = native.is_some();
+        let mut tool = native.unwrap_or_else(self.plain);
+        let kind = tool.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
+        let fields = match self.inner_of(&tool, &kind) {
+            Some(name) => tool.get_mut(&name)?.as_object_mut()?,
+            None => tool.as_object_mut()?,
+        };
+        if definition.name != kind {
+            fields.insert("name".to_owned(), json!(definition.name));
+        }
+        if !definition.description.is_empty() || !has_native {
+            fields.insert("description".to_owned(), json!(definition.description));
+        }
+        let is_empty = definition.parameters.as_object().is_some_and(Map::is_empty);
+        if !definition.parameters.is_null() && !is_empty {
+            fields.insert(self.parameters.to_owned(), definition.parameters.clone());
+        }
+        Some(tool)
+    }
+
+    fn inner_of(&self, tool: &Value, kind: &str) -> Option<String> {
+        let is_nested = self.is_nested && tool.get(kind).is_some_and(Value::is_object);
+        is_nested.then(|| kind.to_owned())
+    }
+}
+
+/// The field, if it is a text that is not empty; any other stays, to be written as it was.
+fn take_text(fields: &mut Map<String, Value>, name: &str) -> Option<String> {
+    let text = fields.get(name)?.as_str().filter(|text| !text.is_empty())?.to_owned();
+    fields.remove(name);
+    Some(text)
+}

@@ -1,0 +1,95 @@
+//! An HTTP client as a leaf.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_core::future::BoxFuture;
+use http::{HeaderValue, Method, StatusCode, Uri, header};
+use serde_json::Value;
+use tower_chat::{
+    adapt::ClientCodec,
+    core::{BoxError, ChatRequest, ChatResponse},
+};
+
+use crate::body::{BodyError, BodyWire};
+
+/// What an HTTP client with JSON bodies is asked.
+///
+/// A request is a `POST` to one address with `content-type: application/json`. Keys and other
+/// headers are for the client's own layers to add. Answers come whole.
+#[derive(Debug, Clone)]
+pub struct JsonClient {
+    wire: BodyWire,
+    uri: String,
+}
+
+impl JsonClient {
+    /// A codec of a wire, for an address such as `https://api.openai.com/v1/chat/completions`.
+    /// `{model}` in it stands for the model's name, for services (Gemini) that have it there.
+    pub fn new(wire: BodyWire, uri: impl Into<String>) -> Self {
+        Self { wire, uri: uri.into() }
+    }
+
+    fn uri(&self, model: Option<&str>) -> Result<Uri, BoxError> {
+        const MODEL: &str = "{model}";
+        if !self.uri.contains(MODEL) {
+            return Ok(self.uri.parse()?);
+        }
+        let unnamed = BodyError::Field { field: "model", expected: "part of this address" };
+        Ok(self.uri.replace(MODEL, model.ok_or(unnamed)?).parse()?)
+    }
+}
+
+impl ClientCodec for JsonClient {
+    type Request = http::Request<Value>;
+    type Response = http::Response<Value>;
+
+    fn encode(&self, mut request: ChatRequest) -> Result<http::Request<Value>, BoxError> {
+        if request.options.stream {
+            Arc::make_mut(&mut request.options).stream = false;
+        }
+        let body = self.wire.render_request(&request)?;
+        let mut encoded = http::Request::new(body);
+        *encoded.method_mut() = Method::POST;
+        *encoded.uri_mut() = self.uri(request.options.model.as_deref())?;
+        let json = HeaderValue::from_static("application/json");
+        encoded.headers_mut().insert(header::CONTENT_TYPE, json);
+        *encoded.extensions_mut() = request.extensions;
+        Ok(encoded)
+    }
+
+    fn decode(
+        &self,
+        response: http::Response<Value>,
+    ) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
+        let (parts, body) = response.into_parts();
+        let decoded = if parts.status.is_success() {
+            self.wire.parse_answer(body).map(ChatResponse::from).map_err(Into::into)
+        } else {
+            let seconds = parts.headers.get(header::RETRY_AFTER);
+            let seconds = seconds.and_then(|value| value.to_str().ok()?.trim().parse().ok());
+            let retry_after = seconds.map(Duration::from_secs);
+            Err(RefusedAnswer { status: parts.status, retry_after, body }.into())
+        };
+        Box::pin(std::future::ready(decoded))
+    }
+}
+
+/// The service said no, by an HTTP status.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("the chat service refused the request with status {status}: {body}")]
+#[non_exhaustive]
+pub struct RefusedAnswer {
+    /// The status.
+    pub status: StatusCode,
+    /// How long the service asks to wait, if it said so in seconds.
+    pub retry_after: Option<Duration>,
+    /// The body of its answer.
+    pub body: Value,
+}
+
+impl RefusedAnswer {
+    /// Whether the same request may succeed later: the statuses 408, 409, 429 and 5xx.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.status.as_u16(), 408 | 409 | 429 | 500..=599)
+    }
+}

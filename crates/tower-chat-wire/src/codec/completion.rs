@@ -1,0 +1,254 @@
+//! A run as a chat completion, whole or in chunks.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use futures_core::Stream;
+use futures_util::{StreamExt, stream};
+use serde_json::{Map, Value, json};
+use tower_chat::{
+    adapt::as_one_message,
+    core::{
+        Answer, BoxError, ChatOptions, ChatResponse, ChatUpdate, Finish, Message, Part, Role,
+        RunId, TruncatedStream,
+    },
+};
+
+use crate::body::BodyWire;
+
+/// One answer of a stack as OpenAI's chat completion: the body of a whole one, or the chunks of a
+/// stream, which add up to the same.
+///
+/// The answer is one message, as [`as_one_message`] makes it. Where the request declares tools and
+/// the model calls some of them, calls of other tools beside them, which are the stack's, are left
+/// out.
+#[derive(Debug, Clone)]
+pub struct Completion {
+    id: String,
+    created: u64,
+    model: Option<String>,
+    declared: HashSet<String>,
+}
+
+/// Where the usage stands in a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UsageChunk {
+    /// Nowhere.
+    None,
+    /// In a chunk of its own, without choices, after all others: `stream_options.include_usage`.
+    Own,
+    /// In the last chunk that has a choice.
+    Last,
+}
+
+impl Completion {
+    /// The completion of a run, begun now.
+    pub fn of_run(run: RunId) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let id = format!("chatcmpl-{run}");
+        Self { id, created: now.as_secs(), model: None, declared: HashSet::new() }
+    }
+
+    /// Adds what the request has asked for: its model, if the answer names none, and its tools.
+    #[must_use]
+    pub fn asked_by(mut self, options: &ChatOptions) -> Self {
+        self.model.clone_from(&options.model);
+        self.declared = options.tools.iter().map(|tool| tool.name.clone()).collect();
+        self
+    }
+
+    /// The body of a whole answer. Calls that wait for approval are in `approval_requests` of the
+    /// choice, which is no field of OpenAI's.
+    pub fn body(&self, answer: &Answer) -> Value {
+        let mut message = as_one_message(answer);
+        let is_own = |name: &str| self.declared.contains(name);
+        if message.calls().any(|call| is_own(&call.name)) {
+            message.parts.retain(|part| match part {
+                Part::ToolCall(call) => call.provider_executed || is_own(&call.name),
+                _ => true,
+            });
+        }
+        let mut body = BodyWire::OpenAiChat.render_answer(&message, &answer.finish);
+        let waiting: Vec<Value> = answer
+            .approval_requests()
+            .map(|request| {
+                let call = &request.call;
+                json!({"id": request.id, "name": call.name, "arguments": call.arguments})
+            })
+            .collect();
+        if let (false, Some(Value::Object(choice))) =
+            (waiting.is_empty(), body.pointer_mut("/choices/0"))
+        {
+            choice.insert("approval_requests".to_owned(), Value::Array(waiting));
+        }
+        if let Some(fields) = body.as_object_mut() {
+            fields.extend(self.head("chat.completion", fields.get("model").cloned()));
+        }
+        body
+    }
+
+    /// The chunks of a streamed answer, as JSON; what ends a stream on the wire (`[DONE]`) is not
+    /// one of them. Text and reasoning come as they are written, the calls of the answer whole and
+    /// at its end, since only then it shows whose they are. After an error nothing more comes.
+    pub fn chunks(
+        self,
+        response: ChatResponse,
+        usage: UsageChunk,
+    ) -> impl Stream<Item = Result<Value, BoxError>> + Send + 'static {
+        stream::unfold(Chunks::new(self, response, usage), |mut chunks| async move {
+            let chunk = chunks.next().await?;
+            Some((chunk, chunks))
+        })
+    }
+
+    /// The fields that a body and all chunks have.
+    fn head(&self, object: &str, model: Option<Value>) -> Map<String, Value> {
+        let model = model.or_else(|| self.model.clone().map(Value::String));
+        Map::from_iter([
+            ("id".to_owned(), json!(self.id)),
+            ("object".to_owned(), json!(object)),
+            ("created".to_owned(), json!(self.created)),
+            ("model".to_owned(), model.unwrap_or_else(|| json!(""))),
+        ])
+    }
+}
+
+struct Chunks {
+    completion: Completion,
+    /// `None` once the answer is over.
+    response: Option<ChatResponse>,
+    usage: UsageChunk,
+    ready: VecDeque<Value>,
+    messages: Vec<Arc<Message>>,
+    /// Some text was said, in any message.
+    has_spoken: bool,
+    /// Some text of the message under way was said.
+    is_speaking: bool,
+    has_reasoned: bool,
+}
+
+impl Chunks {
+    fn new(completion: Completion, response: ChatResponse, usage: UsageChunk) -> Self {
+        let mut chunks = Self {
+            completion,
+            response: Some(response),
+            usage,
+            ready: VecDeque::new(),
+            messages: Vec::new(),
+            has_spoken: false,
+            is_speaking: false,
+            has_reasoned: false,
+        };
+        chunks.delta(json!({"role": "assistant", "content": ""}));
+        chunks
+    }
+
+    async fn next(&mut self) -> Option<Result<Value, BoxError>> {
+        loop {
+            if let Some(chunk) = self.ready.pop_front() {
+                return Some(Ok(chunk));
+            }
+            let error = match self.response.as_mut()?.next().await {
+                Some(Ok(update)) => {
+                    self.accept(update);
+                    continue;
+                }
+                Some(Err(error)) => error,
+                None => TruncatedStream::default().into(),
+            };
+            self.response = None;
+            return Some(Err(error));
+        }
+    }
+
+    fn accept(&mut self, update: ChatUpdate) {
+        match update {
+            ChatUpdate::TextDelta(text) => self.say(&text),
+            ChatUpdate::ReasoningDelta(text) => {
+                self.has_reasoned = true;
+                self.delta(json!({"reasoning_content": text}));
+            }
+            ChatUpdate::Message(message) => {
+                if message.role == Role::Assistant {
+                    if !self.is_speaking {
+                        // It came whole.
+                        self.say(&message.text());
+                    }
+                    self.is_speaking = false;
+                }
+                self.messages.push(message);
+            }
+            ChatUpdate::Finish(finish) => self.finish(finish),
+            _ => {}
+        }
+    }
+
+    fn say(&mut self, text: &str) {
+        if text.is_empty() {
+            return;
+        }
+        let begins_again = self.has_spoken && !self.is_speaking;
+        self.is_speaking = true;
+        self.has_spoken = true;
+        let gap = if begins_again { "\n\n" } else { "" };
+        self.delta(json!({"content": format!("{gap}{text}")}));
+    }
+
+    fn finish(&mut self, finish: Finish) {
+        self.response = None;
+        let answer = Answer::new(std::mem::take(&mut self.messages), finish);
+        let mut body = self.completion.body(&answer);
+        let usage = body.get_mut("usage").map(Value::take).unwrap_or_default();
+        let usage = Map::from_iter([("usage".to_owned(), usage)]);
+        let choice = body.pointer_mut("/choices/0").map(Value::take);
+        let Some(Value::Object(mut choice)) = choice else { return };
+        if let Some(Value::Object(message)) = choice.remove("message") {
+            let rest = self.unsaid(message);
+            if !rest.is_empty() {
+                self.delta(Value::Object(rest));
+            }
+        }
+        choice.insert("delta".to_owned(), json!({}));
+        match self.usage {
+            UsageChunk::None => self.chunk(json!([choice]), Map::new()),
+            UsageChunk::Own => {
+                self.chunk(json!([choice]), Map::new());
+                self.chunk(json!([]), usage);
+            }
+            UsageChunk::Last => self.chunk(json!([choice]), usage),
+        }
+    }
+
+    /// What a whole message has that was not streamed: its calls, and fields of the service.
+    fn unsaid(&self, mut message: Map<String, Value>) -> Map<String, Value> {
+        let is_said = |name: &str| match name {
+            "role" | "content" => true,
+            "reasoning_content" | "reasoning" => self.has_reasoned,
+            _ => false,
+        };
+        message.retain(|name, value| !value.is_null() && !is_said(name));
+        if let Some(Value::Array(calls)) = message.get_mut("tool_calls") {
+            for (index, call) in calls.iter_mut().enumerate() {
+                if let Some(call) = call.as_object_mut() {
+                    call.insert("index".to_owned(), json!(index));
+                }
+            }
+        }
+        message
+    }
+
+    fn delta(&mut self, delta: Value) {
+        let choices = json!([{"index": 0, "delta": delta, "finish_reason": null}]);
+        self.chunk(choices, Map::new());
+    }
+
+    fn chunk(&mut self, choices: Value, more: Map<String, Value>) {
+        let mut chunk = self.completion.head("chat.completion.chunk", None);
+        chunk.insert("choices".to_owned(), choices);
+        chunk.extend(more);
+        self.ready.push_back(Value::Object(chunk));
+    }
+}

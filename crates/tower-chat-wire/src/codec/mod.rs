@@ -1,0 +1,46 @@
+//! Ready codecs for [`tower_chat::adapt`]: HTTP messages with JSON bodies. The feature `codec`.
+//!
+//! [`JsonClient`] makes a leaf of a `Service<http::Request<Value>, Response = http::Response<Value>>`,
+//! [`JsonServer`] makes such a service of a stack. Both speak one [`BodyWire`](crate::body::BodyWire).
+//! What layers say to each other travels in the extensions of the request, in both directions.
+//! A JSON body is whole, so these codecs neither ask for streams nor answer with them;
+//! [`Completion`] says an answer in chunks, for servers of one's own.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! use serde_json::{Value, json};
+//! use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
+//! use tower_chat::{ChatPipeline, adapt::{AdaptLayer, ExposeLayer}, core::*};
+//! use tower_chat_wire::{body::BodyWire, codec::{JsonClient, JsonServer}};
+//!
+//! let theirs = service_fn(|request: http::Request<Value>| async move {
+//!     let said = request.body()["messages"].as_array().map_or(0, Vec::len);
+//!     let message = json!({"role": "assistant", "content": format!("{said} messages")});
+//!     let answer = json!({"choices": [{"index": 0, "message": message}]});
+//!     Ok::<_, BoxError>(http::Response::new(answer))
+//! });
+//! let leaf = ServiceBuilder::new()
+//!     .layer(AdaptLayer::new(JsonClient::new(BodyWire::OpenAiChat, "/v1/chat/completions")))
+//!     .service(theirs);
+//! let stack = ChatPipeline::builder(leaf).history(MemoryStore::new()).build()?;
+//! let server = JsonServer::new(BodyWire::Anthropic)
+//!     .keyed_by(|_| Some(ConversationKey::new("alice", "c")));
+//! let mut service = ServiceBuilder::new().layer(ExposeLayer::new(server)).service(stack);
+//! for said in ["1 messages", "3 messages"] {
+//!     let body = json!({"max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]});
+//!     let answer = service.ready().await?.call(http::Request::new(body)).await?;
+//!     assert_eq!(answer.body()["content"][0]["text"], said);
+//! }
+//! # Ok::<(), BoxError>(())
+//! # }).unwrap();
+//! ```
+
+mod client;
+mod completion;
+mod server;
+
+pub use self::{
+    client::{JsonClient, RefusedAnswer},
+    completion::{Completion, UsageChunk},
+    server::JsonServer,
+};

@@ -1,0 +1,104 @@
+//! A stack as a service of HTTP messages.
+
+use std::{
+    fmt,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use futures_core::future::BoxFuture;
+use serde_json::{Value, json};
+use tower_chat::{
+    adapt::{ServerCodec, as_one_message},
+    core::{Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, RunId},
+};
+
+use crate::body::BodyWire;
+
+/// What a stack is asked through HTTP messages with JSON bodies.
+///
+/// The extensions of a request become those of ours; one that holds a
+/// [`Conversation`](tower_chat::core::Conversation) belongs to it, and so does one for which
+/// [`keyed_by`](Self::keyed_by) names a key. The answer is one message, as
+/// [`as_one_message`] makes it, and the [`Answer`] itself is in the extensions of the response.
+#[derive(Clone)]
+pub struct JsonServer {
+    wire: BodyWire,
+    key: Arc<KeyRule>,
+}
+
+type KeyRule = dyn Fn(&http::Request<Value>) -> Option<ConversationKey> + Send + Sync;
+
+impl JsonServer {
+    /// A codec of a wire.
+    pub fn new(wire: BodyWire) -> Self {
+        Self { wire, key: Arc::new(|_| None) }
+    }
+
+    /// Says which conversation a request begins a run in. A rule that takes the scope from the
+    /// request believes whoever sent it.
+    #[must_use]
+    pub fn keyed_by(
+        mut self,
+        rule: impl Fn(&http::Request<Value>) -> Option<ConversationKey> + Send + Sync + 'static,
+    ) -> Self {
+        self.key = Arc::new(rule);
+        self
+    }
+}
+
+impl ServerCodec for JsonServer {
+    type Request = http::Request<Value>;
+    type Response = http::Response<Value>;
+
+    fn decode(&self, request: http::Request<Value>) -> Result<ChatRequest, BoxError> {
+        let key = (self.key)(&request);
+        let (parts, body) = request.into_parts();
+        let mut request = self.wire.parse_request(body)?;
+        if request.options.stream {
+            Arc::make_mut(&mut request.options).stream = false;
+        }
+        request.extensions = parts.extensions;
+        Ok(match key {
+            Some(key) => request.in_conversation(key),
+            None => request,
+        })
+    }
+
+    fn encode(
+        &self,
+        response: ChatResponse,
+    ) -> BoxFuture<'static, Result<http::Response<Value>, BoxError>> {
+        let wire = self.wire;
+        Box::pin(async move {
+            let answer = response.collect().await?;
+            let mut body = wire.render_answer(&as_one_message(&answer), &answer.finish);
+            identify(wire, &mut body);
+            let mut encoded = http::Response::new(body);
+            encoded.extensions_mut().insert::<Answer>(answer);
+            Ok(encoded)
+        })
+    }
+}
+
+/// Gives the answer the id and the time that its wire demands, if its leaf gave it none.
+fn identify(wire: BodyWire, body: &mut Value) {
+    let Some(fields) = body.as_object_mut() else { return };
+    let (id, created, prefix) = match wire {
+        BodyWire::OpenAiChat => ("id", Some("created"), "chatcmpl-"),
+        BodyWire::OpenAiResponses => ("id", Some("created_at"), "resp_"),
+        BodyWire::Anthropic => ("id", None, "msg_"),
+        BodyWire::Gemini => ("responseId", None, ""),
+    };
+    fields.entry(id).or_insert_with(|| json!(format!("{prefix}{}", RunId::new())));
+    if let Some(created) = created {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        fields.entry(created).or_insert_with(|| json!(now.as_secs()));
+    }
+}
+
+impl fmt::Debug for JsonServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JsonServer").field("wire", &self.wire).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,172 @@
+//! Whole bodies, with their options.
+//!
+//! The accepted bodies lie in the folder that `TOWER_CHAT_DATA` names; without it the test that
+//! needs them says that it is skipped.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+
+use std::{fs, path::PathBuf};
+
+use serde_json::{Value, json};
+use tower_chat_core::{
+    ChatOptions, ChatRequest, ConversationId, FinishReason, Message, ToolCall, ToolChoice,
+    ToolDefinition, Usage,
+};
+use tower_chat_wire::body::{BodyError, BodyWire};
+
+const WIRES: [(&str, BodyWire); 4] = [
+    ("openai-chat", BodyWire::OpenAiChat),
+    ("openai-responses", BodyWire::OpenAiResponses),
+    ("anthropic", BodyWire::Anthropic),
+    ("gemini", BodyWire::Gemini),
+];
+
+#[test]
+fn an_accepted_body_is_written_as_it_was_read() {
+    let Some(data) = std::env::var_os("TOWER_CHAT_DATA").map(PathBuf::from) else {
+        eprintln!("skipped: TOWER_CHAT_DATA names no folder of recorded data");
+        return;
+    };
+    for (name, wire) in WIRES {
+        let file = data.join(format!("oracle/accepted_{name}.jsonl"));
+        let lines = fs::read_to_string(&file).unwrap();
+        assert!(lines.lines().count() > 20, "{name}");
+        let mut different = Vec::new();
+        for line in lines.lines() {
+            let mut line: Value = serde_json::from_str(line).unwrap();
+            let body = line["request"].take();
+            let request = wire.parse_request(body.clone()).unwrap();
+            let written = wire.render_request(&request).unwrap();
+            let (written, body) = (in_one_form(written), in_one_form(body));
+            if written != body {
+                different.push(format!("{}\n{written}\n{body}", line["id"]));
+            }
+        }
+        assert!(different.is_empty(), "{} of {name}: {}", different.len(), different[0]);
+    }
+}
+
+/// The body with what can be said in two ways said in one.
+fn in_one_form(mut body: Value) -> Value {
+    without_integers(&mut body);
+    let fields = body.as_object_mut().unwrap();
+    let says_nothing = [json!(null), json!(false), json!([]), json!({})];
+    fields.retain(|_, value| !says_nothing.contains(value));
+    if fields.get("messages").is_some()
+        && fields.get("anthropic_version").is_none()
+        && let Some(limit) = fields.remove("max_tokens")
+    {
+        fields.entry("max_completion_tokens").or_insert(limit);
+    }
+    for tool in fields.get_mut("tools").and_then(Value::as_array_mut).into_iter().flatten() {
+        tool.as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    }
+    if let Some(Value::String(text)) = fields.get("input") {
+        let input = json!([{"role": "user", "content": text}]);
+        fields.insert("input".to_owned(), input);
+    }
+    body
+}
+
+fn without_integers(value: &mut Value) {
+    match value {
+        Value::Number(number) => *value = json!(number.as_f64()),
+        Value::Array(items) => items.iter_mut().for_each(without_integers),
+        Value::Object(fields) => fields.values_mut().for_each(without_integers),
+        _ => {}
+    }
+}
+
+/// A request with every option that all wires have.
+fn request() -> ChatRequest {
+    let mut options = ChatOptions::default();
+    options.instructions = Some("Be brief.".to_owned());
+    options.temperature = Some(0.5);
+    options.top_p = Some(0.75);
+    options.max_output_tokens = Some(100);
+    options.tool_choice = Some(ToolChoice::Tool("look".to_owned()));
+    let schema = json!({"type": "object", "properties": {"at": {"type": "string"}}});
+    options.tools = vec![ToolDefinition::new("look", "Looks.", schema)];
+    options.extra.insert("seed".to_owned(), json!(7));
+    ChatRequest::new(Message::user("hi")).with_options(options)
+}
+
+#[test]
+fn options_reach_every_wire_and_come_back() {
+    for (name, wire) in WIRES {
+        let written = wire.render_request(&request()).unwrap();
+        let read = wire.parse_request(written.clone()).unwrap();
+        let mut expected = (*request().options).clone();
+        let mut options = (*read.options).clone();
+        if options.instructions.is_none() {
+            // They are the first message on this wire.
+            assert_eq!(read.messages.get(0).unwrap().text(), "Be brief.", "{name}");
+            options.instructions = expected.instructions.take();
+            expected.instructions.clone_from(&options.instructions);
+        }
+        assert_eq!(options, expected, "{name}: {written}");
+        assert_eq!(read.messages.last().unwrap().text(), "hi", "{name}");
+    }
+}
+
+#[test]
+fn an_answer_comes_back_from_every_wire() {
+    let mut message = Message::assistant("Let me look.");
+    message.parts.push(ToolCall::new("call_1", "look", r#"{"at": "Paris"}"#).into());
+    let mut usage = Usage::new(30, 12);
+    usage.cached_input_tokens = 10;
+    let mut finish = tower_chat_core::Finish::new(FinishReason::ToolCalls).with_usage(usage);
+    finish.model = Some("m".to_owned());
+    for (name, wire) in WIRES {
+        let body = wire.render_answer(&message, &finish);
+        let answer = wire.parse_answer(body.clone()).unwrap();
+        assert_eq!(answer.messages.len(), 1, "{name}");
+        assert_eq!(answer.text(), "Let me look.", "{name}: {body}");
+        let call = answer.tool_calls().next().unwrap();
+        assert_eq!((call.id.as_deref(), call.name.as_str()), (Some("call_1"), "look"), "{name}");
+        let arguments: Value = call.parse_arguments().unwrap();
+        assert_eq!(arguments, json!({"at": "Paris"}), "{name}");
+        assert_eq!(answer.finish.reason, Some(FinishReason::ToolCalls), "{name}");
+        assert_eq!((answer.finish.usage, answer.finish.model), (usage, finish.model.clone()));
+    }
+}
+
+#[test]
+fn what_a_tool_has_beside_name_and_schema_goes_back_to_its_own_wire_alone() {
+    let strict = json!({"type": "function",
+        "function": {"name": "look", "parameters": {"type": "object"}, "strict": true}});
+    let grammar = json!({"type": "custom", "custom": {"name": "sql", "format": {"type": "text"}}});
+    let body = json!({"messages": [{"role": "user", "content": "hi"}], "tools": [strict, grammar]});
+    let request = BodyWire::OpenAiChat.parse_request(body.clone()).unwrap();
+    assert_eq!(BodyWire::OpenAiChat.render_request(&request).unwrap(), body);
+    let elsewhere = BodyWire::Anthropic.render_request(&request).unwrap();
+    let look = json!({"name": "look", "description": "", "input_schema": {"type": "object"}});
+    assert_eq!(elsewhere["tools"], json!([look]));
+}
+
+#[test]
+fn an_error_is_no_answer() {
+    for (name, wire) in WIRES {
+        let error = json!({"error": {"message": "slow down"}, "content": [], "output": []});
+        let error = wire.parse_answer(error).unwrap_err();
+        assert!(matches!(error, BodyError::Refused { .. }), "{name}: {error}");
+        assert!(error.to_string().contains("slow down"));
+    }
+}
+
+#[test]
+fn a_conversation_that_the_service_keeps_is_for_responses_alone() {
+    let request = ChatRequest::user("hi").with_service_id("resp_1");
+    for (name, wire) in WIRES {
+        match wire.render_request(&request) {
+            Ok(body) => assert_eq!(body["previous_response_id"], "resp_1", "{name}"),
+            Err(error) => {
+                assert!(matches!(error, BodyError::Unsupported { .. }), "{name}");
+                continue;
+            }
+        }
+        let answer = json!({"id": "resp_2", "previous_response_id": "resp_1", "output": []});
+        let id = wire.parse_answer(answer).unwrap().finish.conversation_id;
+        assert_eq!(id, Some(ConversationId::Service("resp_2".into())), "{name}");
+    }
+}

@@ -1,0 +1,49 @@
+//! A stack behind HTTP: any OpenAI SDK talks to it, and its conversations are kept.
+//!
+//! ```text
+//! cargo run -p tower-chat-http --example endpoint [ADDRESS] [DATABASE]
+//! curl http://127.0.0.1:8080/v1/chat/completions -H 'x-conversation-id: c1' \
+//!     -d '{"messages": [{"role": "user", "content": "hello"}]}'
+//! ```
+//!
+//! Ctrl-C ends it, once the runs under way have come to their end. A function in this file plays
+//! the model; any leaf can stand in its place.
+
+use tokio::net::TcpListener;
+use tower::service_fn;
+use tower_chat::{
+    ChatPipeline, PersistenceMode,
+    core::{BoxError, ChatRequest, ChatResponse, Finish, Message, Role, store::HistoryStore},
+};
+use tower_chat_http::ChatEndpoint;
+use tower_chat_sqlite::SqliteStore;
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let mut arguments = std::env::args().skip(1);
+    let address = arguments.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+    let database = arguments.next().unwrap_or_else(|| "endpoint.db".to_owned());
+
+    let store = SqliteStore::open(&database).await?;
+    let stack = ChatPipeline::builder(service_fn(model))
+        .history(store.clone())
+        .persistence(PersistenceMode::PerServiceCall)
+        .build()?;
+    // One user, on this machine. A server for many tells them apart in a layer that adds a Scope.
+    let endpoint = ChatEndpoint::new(stack, store.clone()).in_one_scope("me");
+
+    let listener = TcpListener::bind(&address).await?;
+    println!("http://{}/v1", listener.local_addr()?);
+    axum::serve(listener, endpoint.into_router())
+        .with_graceful_shutdown(async { drop(tokio::signal::ctrl_c().await) })
+        .await?;
+    store.close().await?;
+    println!("closed");
+    Ok(())
+}
+
+async fn model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
+    let asked = request.messages.iter().filter(|message| message.role == Role::User).count();
+    let answer = Message::assistant(format!("You have said {asked} things."));
+    Ok(ChatResponse::whole([answer], Finish::stop()))
+}
