@@ -54,6 +54,10 @@ pub struct ToolDefinition {
     /// Its calls wait for somebody's consent.
     #[serde(default)]
     pub needs_approval: bool,
+    /// A call of it that may or may not have run can simply be run again: it only reads, or it
+    /// knows a repetition by its idempotency key.
+    #[serde(default)]
+    pub safe_to_retry: bool,
 }
 
 impl ToolDefinition {
@@ -64,6 +68,7 @@ impl ToolDefinition {
             description: description.into(),
             parameters,
             needs_approval: false,
+            safe_to_retry: false,
         }
     }
 
@@ -71,6 +76,13 @@ impl ToolDefinition {
     #[must_use]
     pub fn needs_approval(mut self) -> Self {
         self.needs_approval = true;
+        self
+    }
+
+    /// Says that a call which may or may not have run can be run again.
+    #[must_use]
+    pub fn safe_to_retry(mut self) -> Self {
+        self.safe_to_retry = true;
         self
     }
 }

@@ -11,8 +11,8 @@ use tokio::sync::{oneshot, watch};
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Slot, StoreError,
-        StoreHandle, Ticket, ToolTotals, Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
+        OpenRunContent, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
     },
 };
 
@@ -188,7 +188,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         let _ = self.shared.held.subscribe().wait_for(|held| held.len() >= count).await;
     }
 
-    /// How many loads were asked for, failed ones too.
+    /// How many loads were asked for, failed ones too; of open runs likewise.
     pub fn loads(&self) -> usize {
         self.orders().loads.count
     }
@@ -305,6 +305,31 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         outcome?;
         self.released(|held| held == key).await;
         self.inner.load(key).await
+    }
+
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        self.orders().loads.next()?;
+        self.released(|held| held == key).await;
+        self.inner.open_run(key).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        self.released(|held| held.scope() == scope).await;
+        self.inner.open_runs(scope, after, limit).await
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        self.released(|held| held == from || held == to).await;
+        self.inner.fork(from, to).await
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {

@@ -6,8 +6,9 @@ use async_trait::async_trait;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, Messages,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, RecordedResult,
-        Revision, Slot, StoreError, StoreHandle, Ticket, ToolRecord, ToolTotals, Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
+        OpenRunContent, RecordedResult, Revision, Slot, StoreError, StoreHandle, Ticket,
+        ToolRecord, ToolTotals, Write,
     },
 };
 use tower_chat_testkit::store_contract::{self, Runtime};
@@ -210,6 +211,27 @@ impl HistoryStore for Broken {
             _ => {}
         }
         Ok(history)
+    }
+
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        self.inner.open_run(&self.key(key)).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        self.inner.open_runs(scope, after, limit).await
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        self.inner.fork(from, to).await
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
