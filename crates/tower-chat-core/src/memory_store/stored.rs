@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    ApprovalRequest, ConversationKey, Message, Part, RunId, ToolStatus,
+    ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
     store::{
         CallPlace, Claim, Close, Conflict, History, InvocationQuery, OpenRun, OpenRunContent,
         Revision, ServiceIdChange, Staged, StoreError, ToolRecord, Write,
@@ -208,13 +208,7 @@ impl Stored {
     }
 
     fn approval_request(&self, place: CallPlace) -> Option<ApprovalRequest> {
-        let message = self.message(place.sequence)?;
-        let mut asked = message.parts.iter().filter_map(|part| match part {
-            Part::ToolCall(call) if !call.provider_executed => Some(None),
-            Part::ApprovalRequest(request) => Some(Some(request.clone())),
-            _ => None,
-        });
-        asked.nth(place.index as usize).flatten()
+        self.message(place.sequence)?.approval_request(place.index).cloned()
     }
 
     /// A message by its number, staged ones included.
