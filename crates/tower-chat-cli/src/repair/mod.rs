@@ -26,7 +26,7 @@ pub(crate) async fn repair(arguments: RepairArguments) -> Result<ExitCode, CliEr
     let dry_run = arguments.dry_run;
     let store = match dry_run {
         true => arguments.store.open_to_read("repair").await?,
-        false => arguments.store.open_to_repair().await?,
+        false => arguments.store.open_to_change("repair").await?,
     };
     let mut report = Report { dry_run, lines: Lines::default(), repaired: 0, left: 0 };
     let damage = damage_of_file(&store).await?;
