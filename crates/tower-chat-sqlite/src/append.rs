@@ -59,7 +59,10 @@ impl EncodedWrite {
             };
         }
         let open = found.as_ref().and_then(|found| found.open.as_ref());
-        if open.is_none() && self.bodies.is_empty() && self.write.close() == Some(Close::Commit) {
+        let is_repeated_commit = open.is_none()
+            && self.write.close() == Some(Close::Commit)
+            && self.write.result() == revision;
+        if is_repeated_commit {
             return Ok(revision);
         }
         if !self.may_follow(open) {
@@ -89,9 +92,7 @@ impl EncodedWrite {
             (None, None) => true,
             (None, Some(staged)) => !matches!(staged.close, Some(Close::Discard { .. })),
             (Some(_), None) => false,
-            (Some(open), Some(staged)) => {
-                open.run == self.write.run() && open.lease.attempt <= staged.lease.attempt
-            }
+            (Some(open), Some(staged)) => open.admits(self.write.run(), staged),
         }
     }
 
@@ -123,15 +124,16 @@ impl EncodedWrite {
             None => OpenRun::new(self.write.run(), staged.lease, expected.sequence),
         };
         open.apply(staged);
+        let incarnation = self.write.result().incarnation;
         match staged.close {
             None => open_run::put(connection, number, before, &open),
             Some(Close::Commit) => {
                 change_service_id(connection, number, open.service_id.as_ref())?;
-                open_run::close(connection, number)
+                open_run::close(connection, number, incarnation)
             }
             Some(Close::Discard { .. }) => {
-                let incarnation = self.write.result().incarnation;
-                open_run::discard(connection, number, open.visible, incarnation)
+                open_run::discard(connection, number, open.visible)?;
+                open_run::close(connection, number, incarnation)
             }
         }
     }
@@ -148,8 +150,7 @@ impl EncodedWrite {
             .checked_add(1)
             .and_then(|sequence| place::of_message(found.number, sequence));
         let Some(place) = place else { return Ok(false) };
-        // Without its messages, the revision after the write has the same incarnation as with them.
-        if expected.after(self.write.run(), 0).incarnation != found.revision.incarnation {
+        if self.write.result().incarnation != found.revision.incarnation {
             return Ok(false);
         }
         let mut statement =

@@ -95,32 +95,39 @@ fn stored_times(mut open: OpenRun) -> OpenRun {
     open
 }
 
-/// Removes the row of a conversation's open run: what is staged is part of the history.
-pub(crate) fn close(connection: &Connection, conversation: i64) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("DELETE FROM open_runs WHERE number = ?1")?
-        .execute([conversation])?;
-    Ok(())
-}
-
-/// Removes everything after the messages that readers see, and the row of the open run. The
-/// conversation is in another incarnation afterwards.
+/// Removes everything after the messages that readers see.
 pub(crate) fn discard(
     connection: &Connection,
     conversation: i64,
     visible: u64,
-    incarnation: u64,
 ) -> rusqlite::Result<()> {
     let (first, last) = place::range_after(conversation, visible);
-    for table in ["messages", "tool_invocations"] {
-        connection
-            .prepare_cached(&format!("DELETE FROM {table} WHERE place BETWEEN ?1 AND ?2"))?
-            .execute([first, last])?;
+    for sql in [
+        "DELETE FROM messages WHERE place BETWEEN ?1 AND ?2",
+        "DELETE FROM tool_invocations WHERE place BETWEEN ?1 AND ?2",
+    ] {
+        connection.prepare_cached(sql)?.execute([first, last])?;
     }
+    Ok(())
+}
+
+/// Removes the row of a conversation's open run: what is there now is the history, in this
+/// incarnation.
+pub(crate) fn close(
+    connection: &Connection,
+    conversation: i64,
+    incarnation: u64,
+) -> rusqlite::Result<()> {
     connection
-        .prepare_cached("UPDATE conversations SET incarnation = ?2 WHERE id = ?1")?
+        .prepare_cached("DELETE FROM open_runs WHERE number = ?1")?
+        .execute([conversation])?;
+    // No row is written where the incarnation is the same.
+    connection
+        .prepare_cached(
+            "UPDATE conversations SET incarnation = ?2 WHERE id = ?1 AND incarnation <> ?2",
+        )?
         .execute([conversation, incarnation.cast_signed()])?;
-    close(connection, conversation)
+    Ok(())
 }
 
 /// A conversation's open run with everything staged of it, as it is at one moment.

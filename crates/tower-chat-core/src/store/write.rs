@@ -132,8 +132,12 @@ impl Write {
     /// The revision it has afterwards.
     pub fn result(&self) -> Revision {
         let after = self.0.expected.after(self.0.id.run, self.0.messages.len());
-        match self.close() {
-            Some(Close::Discard { visible }) => after.back_to(visible, self.0.id.run),
+        let Some(staged) = self.as_staged() else { return after };
+        match staged.close {
+            Some(Close::Discard { visible }) => after.back_to(visible, self.run()),
+            Some(Close::Commit) if staged.lease.attempt > 1 => {
+                after.back_to(after.sequence, self.run())
+            }
             Some(Close::Commit) | None => after,
         }
     }
