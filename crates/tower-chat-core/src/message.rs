@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{MessageId, Part, ToolCall, ToolResult};
+use crate::{ApprovalRequest, MessageId, Part, ToolCall, ToolResult};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -103,6 +103,17 @@ impl Message {
             Part::ApprovalRequest(request) => Some(&request.call),
             _ => None,
         })
+    }
+
+    /// The request for consent to one of the [`asked_calls`](Self::asked_calls), by its place among
+    /// them; `None` if the call waits for none.
+    pub fn approval_request(&self, index: u32) -> Option<&ApprovalRequest> {
+        let mut asked = self.parts.iter().filter_map(|part| match part {
+            Part::ToolCall(call) if !call.provider_executed => Some(None),
+            Part::ApprovalRequest(request) => Some(Some(request)),
+            _ => None,
+        });
+        asked.nth(index as usize).flatten()
     }
 
     /// The tool results in it.

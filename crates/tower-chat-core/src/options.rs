@@ -61,6 +61,10 @@ pub struct ToolDefinition {
     /// (`strict`, a grammar, a cache mark).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
+    /// A call of it that may or may not have run can simply be run again: it only reads, or it
+    /// knows a repetition by its idempotency key.
+    #[serde(default)]
+    pub safe_to_retry: bool,
 }
 
 impl ToolDefinition {
@@ -72,6 +76,7 @@ impl ToolDefinition {
             parameters,
             needs_approval: false,
             native: None,
+            safe_to_retry: false,
         }
     }
 
@@ -86,6 +91,13 @@ impl ToolDefinition {
     #[must_use]
     pub fn needs_approval(mut self) -> Self {
         self.needs_approval = true;
+        self
+    }
+
+    /// Says that a call which may or may not have run can be run again.
+    #[must_use]
+    pub fn safe_to_retry(mut self) -> Self {
+        self.safe_to_retry = true;
         self
     }
 }

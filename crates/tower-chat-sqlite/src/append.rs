@@ -2,11 +2,16 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tower_chat_core::{
-    ConversationKey, format,
-    store::{Conflict, Revision, ServiceIdChange, StoreError, Write},
+    ConversationKey, ToolStatus, format,
+    store::{
+        Claim, Close, Conflict, OpenRun, Revision, ServiceIdChange, Staged, StoreError, Write,
+    },
 };
 
-use crate::{place, tool_row};
+use crate::{
+    conversation::{self, Conversation},
+    milliseconds, open_run, place, tool_row,
+};
 
 /// A write with its messages, and the results that are in none, in their stored form.
 #[derive(Debug)]
@@ -42,32 +47,100 @@ impl EncodedWrite {
         self.write.key()
     }
 
-    /// Stores the write, if the conversation is at the revision it expects; a write that is stored
-    /// already is acknowledged again.
+    /// Stores the write, if the conversation is at the revision it expects and its end is the
+    /// writer's; a write that is stored already is acknowledged again.
     pub(crate) fn store(&self, connection: &Connection) -> Result<Revision, NotStored> {
-        let found = find(connection, self.key())?;
-        let revision = found.map_or(Revision::ABSENT, |found| found.revision);
+        let found = conversation::find(connection, self.key())?;
+        let revision = found.as_ref().map_or(Revision::ABSENT, |found| found.revision);
         if revision != self.write.expected() {
-            return match found {
+            return match &found {
                 Some(found) if self.is_stored(connection, found)? => Ok(self.write.result()),
-                _ => Err(self.conflict(revision)),
+                _ => Err(self.conflict(found.as_ref())),
             };
         }
+        let open = found.as_ref().and_then(|found| found.open.as_ref());
+        let is_repeated_commit = open.is_none()
+            && self.write.close() == Some(Close::Commit)
+            && self.write.result() == revision;
+        if is_repeated_commit {
+            return Ok(revision);
+        }
+        if !self.may_follow(open) {
+            return Err(self.conflict(found.as_ref()));
+        }
+        self.check_claims(connection, found.as_ref())?;
         let places = self.places_left(revision)?;
         let result = self.write.result();
-        let number = match found {
+        let number = match &found {
             Some(found) => found.number,
             None => insert_conversation(connection, self.key(), result.incarnation)?,
         };
-        self.insert_messages(connection, number, places)?;
+        if !matches!(self.write.close(), Some(Close::Discard { .. })) {
+            self.insert_messages(connection, number, places)?;
+        }
         self.put_tool_rows(connection, number)?;
-        self.change_service_id(connection, number)?;
+        match self.write.as_staged() {
+            Some(staged) => self.stage(connection, number, open, staged)?,
+            None => change_service_id(connection, number, self.write.service_id())?,
+        }
         Ok(result)
+    }
+
+    /// Whether the end of the conversation is the writer's.
+    fn may_follow(&self, open: Option<&OpenRun>) -> bool {
+        match (open, self.write.as_staged()) {
+            (None, None) => true,
+            (None, Some(staged)) => !matches!(staged.close, Some(Close::Discard { .. })),
+            (Some(_), None) => false,
+            (Some(open), Some(staged)) => open.admits(self.write.run(), staged),
+        }
+    }
+
+    fn check_claims(
+        &self,
+        connection: &Connection,
+        found: Option<&Conversation>,
+    ) -> Result<(), NotStored> {
+        for claim in self.write.claims() {
+            if !holds(connection, found, claim)? {
+                let (key, call) = (self.key().clone(), claim.call);
+                return Err(NotStored::Refused(StoreError::Claimed { key, call }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Brings the row of the open run up to date, or ends the run.
+    fn stage(
+        &self,
+        connection: &Connection,
+        number: i64,
+        before: Option<&OpenRun>,
+        staged: &Staged,
+    ) -> rusqlite::Result<()> {
+        let expected = self.write.expected();
+        let mut open = match before {
+            Some(open) => open.clone(),
+            None => OpenRun::new(self.write.run(), staged.lease, expected.sequence),
+        };
+        open.apply(staged);
+        let incarnation = self.write.result().incarnation;
+        match staged.close {
+            None => open_run::put(connection, number, before, &open),
+            Some(Close::Commit) => {
+                change_service_id(connection, number, open.service_id.as_ref())?;
+                open_run::close(connection, number, incarnation)
+            }
+            Some(Close::Discard { .. }) => {
+                open_run::discard(connection, number, open.visible)?;
+                open_run::close(connection, number, incarnation)
+            }
+        }
     }
 
     /// Whether the write's first message stands in the conversation at the place it expects. A
     /// write without messages is stored if nothing came after it.
-    fn is_stored(&self, connection: &Connection, found: Found) -> rusqlite::Result<bool> {
+    fn is_stored(&self, connection: &Connection, found: &Conversation) -> rusqlite::Result<bool> {
         if self.bodies.is_empty() {
             return Ok(found.revision == self.write.result());
         }
@@ -77,8 +150,7 @@ impl EncodedWrite {
             .checked_add(1)
             .and_then(|sequence| place::of_message(found.number, sequence));
         let Some(place) = place else { return Ok(false) };
-        // Without its messages, the revision after the write has the same incarnation as with them.
-        if expected.after(self.write.run(), 0).incarnation != found.revision.incarnation {
+        if self.write.result().incarnation != found.revision.incarnation {
             return Ok(false);
         }
         let mut statement =
@@ -90,9 +162,11 @@ impl EncodedWrite {
             .is_some_and(|(run, index)| run == id.run.to_bytes() && index == i64::from(id.index)))
     }
 
-    fn conflict(&self, found: Revision) -> NotStored {
-        let conflict = Conflict::new(self.key().clone(), self.write.expected(), found);
-        NotStored::Refused(Box::new(conflict).into())
+    fn conflict(&self, found: Option<&Conversation>) -> NotStored {
+        let revision = found.map_or(Revision::ABSENT, |found| found.revision);
+        let open = found.and_then(|found| found.open.as_ref()).map(|open| open.run);
+        let conflict = Conflict::new(self.key().clone(), self.write.expected(), revision);
+        NotStored::Refused(Box::new(conflict.with_open_run(open)).into())
     }
 
     /// The sequences of the write's messages.
@@ -132,27 +206,56 @@ impl EncodedWrite {
         }
         Ok(())
     }
-
-    fn change_service_id(&self, connection: &Connection, number: i64) -> rusqlite::Result<()> {
-        let id = match self.write.service_id() {
-            Some(ServiceIdChange::Set(id)) => Some(&**id),
-            Some(ServiceIdChange::Clear) => None,
-            None => return Ok(()),
-        };
-        // No row is written where the id is the same.
-        connection
-            .prepare_cached(
-                "UPDATE conversations SET service_id = ?2 WHERE id = ?1 AND service_id IS NOT ?2",
-            )?
-            .execute(params![number, id])?;
-        Ok(())
-    }
 }
 
-/// Deletes a conversation with all its messages, and its tool rows by the schema's trigger; says
-/// whether there was one.
+/// Whether a call waits for approval in a message that readers see, and was last begun when the
+/// claim says.
+fn holds(
+    connection: &Connection,
+    found: Option<&Conversation>,
+    claim: &Claim,
+) -> rusqlite::Result<bool> {
+    let place = found
+        .filter(|found| claim.call.sequence <= found.visible())
+        .and_then(|found| place::of_message(found.number, claim.call.sequence));
+    let row: Option<(String, Option<i64>)> = connection
+        .prepare_cached(
+            "SELECT status, started FROM tool_invocations WHERE place = ?1 AND call_index = ?2",
+        )?
+        .query_row(params![place, claim.call.index], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?;
+    let claimed = claim.started_at.map(milliseconds::of);
+    Ok(match row {
+        Some((status, started)) => {
+            status == ToolStatus::PendingApproval.as_str() && started == claimed
+        }
+        None => claimed.is_none(),
+    })
+}
+
+fn change_service_id(
+    connection: &Connection,
+    number: i64,
+    change: Option<&ServiceIdChange>,
+) -> rusqlite::Result<()> {
+    let id = match change {
+        Some(ServiceIdChange::Set(id)) => Some(&**id),
+        Some(ServiceIdChange::Clear) => None,
+        None => return Ok(()),
+    };
+    // No row is written where the id is the same.
+    connection
+        .prepare_cached(
+            "UPDATE conversations SET service_id = ?2 WHERE id = ?1 AND service_id IS NOT ?2",
+        )?
+        .execute(params![number, id])?;
+    Ok(())
+}
+
+/// Deletes a conversation with all its messages, and its tool rows and open run by the schema's
+/// triggers; says whether there was one.
 pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> rusqlite::Result<bool> {
-    let Some(found) = find(connection, key)? else { return Ok(false) };
+    let Some(found) = conversation::find(connection, key)? else { return Ok(false) };
     let (first, last) = place::range(found.number);
     connection
         .prepare_cached("DELETE FROM messages WHERE place BETWEEN ?1 AND ?2")?
@@ -163,39 +266,7 @@ pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> rusqlite
     Ok(true)
 }
 
-/// A conversation that is there.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
-    pub(crate) number: i64,
-    pub(crate) revision: Revision,
-}
-
-pub(crate) fn find(
-    connection: &Connection,
-    key: &ConversationKey,
-) -> rusqlite::Result<Option<Found>> {
-    connection
-        .prepare_cached(
-            "SELECT id, incarnation, (
-                 SELECT place FROM messages
-                 WHERE place BETWEEN id << 32 AND (id << 32) + 4294967295
-                 ORDER BY place DESC LIMIT 1
-             )
-             FROM conversations WHERE scope = ?1 AND conversation = ?2",
-        )?
-        .query_row([key.scope(), key.id()], |row| {
-            let incarnation: i64 = row.get(1)?;
-            let last: Option<i64> = row.get(2)?;
-            let revision = Revision {
-                incarnation: incarnation.cast_unsigned(),
-                sequence: last.map_or(0, place::sequence),
-            };
-            Ok(Found { number: row.get(0)?, revision })
-        })
-        .optional()
-}
-
-fn insert_conversation(
+pub(crate) fn insert_conversation(
     connection: &Connection,
     key: &ConversationKey,
     incarnation: u64,

@@ -12,7 +12,7 @@ use tower_chat_core::{
 
 use crate::{
     place,
-    read::{self, NotRead},
+    read::{self, NotRead, VISIBLE},
     tool_row,
 };
 
@@ -23,7 +23,7 @@ pub(crate) fn conversation(query: &InvocationQuery) -> Option<ConversationKey> {
 }
 
 /// The part of a statement that finds the rows a query asks for, as `t`, with their
-/// conversations, as `c`: `FROM` and `WHERE`.
+/// conversations, as `c`: `FROM` and `WHERE`. What is staged is not among them.
 pub(crate) struct Filter {
     pub(crate) sql: String,
     pub(crate) values: Vec<Value>,
@@ -36,13 +36,18 @@ impl Filter {
         // come in the order in which they are asked for.
         match &query.sequences {
             None => filter.add(
-                "FROM conversations c CROSS JOIN tool_invocations t
-                 ON t.place BETWEEN c.id << 32 AND (c.id << 32) + 4294967295",
+                &format!(
+                    "FROM conversations c CROSS JOIN tool_invocations t
+                     ON t.place BETWEEN c.id << 32 AND (c.id << 32) + {VISIBLE}"
+                ),
                 [],
             ),
             Some(sequences) => filter.add(
-                "FROM conversations c CROSS JOIN json_each(?) message CROSS JOIN tool_invocations t
-                 ON t.place = (c.id << 32) + message.value",
+                &format!(
+                    "FROM conversations c CROSS JOIN json_each(?) message
+                     CROSS JOIN tool_invocations t
+                     ON t.place = (c.id << 32) + message.value AND message.value <= {VISIBLE}"
+                ),
                 [list(sequences).into()],
             ),
         }

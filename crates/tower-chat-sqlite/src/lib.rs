@@ -43,19 +43,31 @@
 //! again: a question reads the rows of the conversation that it names, or else of its whole scope.
 //! Times are kept in whole milliseconds.
 //!
+//! # Open runs
+//!
+//! What a run stages stands in the tables of the messages and of the record, at its final place; a
+//! row for each open run says how much of its conversation readers see. A commit takes this row
+//! away and moves nothing. [`SqliteStore::rows`] shows what readers see, and
+//! [`SqliteStore::rewrite`] leaves a conversation alone while a run is open. A process of a release
+//! without open runs must not have the file open while it is migrated: it would show what is staged.
+//!
 //! # Deleting
 //!
 //! What is deleted is overwritten in the file. The write-ahead log (`-wal`) still holds it until
 //! it is reused; [`SqliteStore::checkpoint`] empties it at once.
 
 mod append;
+mod conversation;
 mod failure;
 mod file;
+mod fork;
 mod invocations;
 mod maintenance;
 mod milliseconds;
 mod open_error;
+mod open_run;
 mod options;
+mod pending_approvals;
 mod place;
 mod queue;
 mod read;

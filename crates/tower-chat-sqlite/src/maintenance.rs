@@ -7,11 +7,12 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use tower_chat_core::{
     ConversationKey, Message, RunId,
     format::{self, FormatError},
-    store::{CallPlace, Conflict, Revision, StoreError, ToolRecord},
+    store::{CallPlace, Conflict, OpenRun, Revision, StoreError, ToolRecord},
 };
 
 use crate::{
-    append, place,
+    conversation::{self, Conversation},
+    place,
     read::{self, NotRead},
     tool_row,
 };
@@ -22,6 +23,9 @@ use crate::{
 pub struct ConversationRows {
     /// What a [`Rewrite`] must expect.
     pub revision: Revision,
+    /// The run that is open. What it has staged is not among the rows: it is checked when it is
+    /// read, and goes if the run is discarded.
+    pub open_run: Option<OpenRun>,
     /// The messages in order, with their numbers; a number that is left out is a message that is
     /// missing.
     pub messages: Vec<(u64, Result<Arc<Message>, FormatError>)>,
@@ -84,8 +88,8 @@ pub(crate) fn rows(
 ) -> Result<Option<ConversationRows>, NotRead> {
     // All statements see the same moment.
     let snapshot = connection.unchecked_transaction()?;
-    let Some(found) = append::find(&snapshot, key)? else { return Ok(None) };
-    let (first, last) = place::range(found.number);
+    let Some(found) = conversation::find(&snapshot, key)? else { return Ok(None) };
+    let (first, last) = place::range_to(found.number, found.visible());
     let mut statement = snapshot.prepare(
         "SELECT place, run, run_index, body FROM messages
          WHERE place BETWEEN ?1 AND ?2 ORDER BY place",
@@ -106,7 +110,8 @@ pub(crate) fn rows(
         Ok((call, tool_row::read(row, 1, sequence)))
     })?;
     let tools = tools.collect::<Result<_, _>>()?;
-    Ok(Some(ConversationRows { revision: found.revision, messages, tools }))
+    let Conversation { revision, open: open_run, .. } = found;
+    Ok(Some(ConversationRows { revision, open_run, messages, tools }))
 }
 
 pub(crate) fn stray(connection: &Connection) -> Result<StrayRows, NotRead> {
@@ -133,13 +138,14 @@ pub(crate) fn remove_stray_tools(connection: &Connection) -> Result<u64, NotRead
 pub(crate) fn rewrite(connection: &mut Connection, rewrite: &Rewrite) -> Result<Revision, NotRead> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let Rewrite { key, expected, .. } = rewrite;
-    let found = append::find(&transaction, key)?;
-    let revision = found.map_or(Revision::ABSENT, |found| found.revision);
+    let found = conversation::find(&transaction, key)?;
+    let revision = found.as_ref().map_or(Revision::ABSENT, |found| found.revision);
+    let open = found.as_ref().and_then(|found| found.open.as_ref()).map(|open| open.run);
     let number = match found {
-        Some(found) if revision == *expected => found.number,
+        Some(found) if revision == *expected && found.open.is_none() => found.number,
         Some(_) | None => {
             let conflict = Conflict::new(key.clone(), *expected, revision);
-            return Err(NotRead::Damaged(Box::new(conflict).into()));
+            return Err(NotRead::Damaged(Box::new(conflict.with_open_run(open)).into()));
         }
     };
     for (sequence, message) in &rewrite.messages {

@@ -23,6 +23,18 @@ pub(crate) fn range(conversation: i64) -> (i64, i64) {
     (first, first | i64::from(u32::MAX))
 }
 
+/// The keys of a conversation's first messages, so many of them.
+pub(crate) fn range_to(conversation: i64, sequence: u64) -> (i64, i64) {
+    let (first, _) = range(conversation);
+    (first, first + sequence.min(LAST_SEQUENCE).cast_signed())
+}
+
+/// The keys of the messages after these.
+pub(crate) fn range_after(conversation: i64, sequence: u64) -> (i64, i64) {
+    let (_, last) = range(conversation);
+    (range_to(conversation, sequence).1 + 1, last)
+}
+
 /// The number of the conversation that the message with this key belongs to.
 pub(crate) fn conversation(place: i64) -> i64 {
     place >> BITS

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension, Row, types::ValueRef};
+use rusqlite::{Connection, Row, types::ValueRef};
 use serde::de::Error as _;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, Messages, RunId,
@@ -10,7 +10,11 @@ use tower_chat_core::{
     store::{Head, History, Revision, StoreError},
 };
 
-use crate::place;
+use crate::{conversation, pending_approvals::pending_approvals, place};
+
+/// How many messages of a conversation, as `c`, readers see, or may see, in a statement.
+pub(crate) const VISIBLE: &str =
+    "ifnull((SELECT visible FROM open_runs WHERE number = c.id), 4294967295)";
 
 /// Why something was not read.
 #[derive(Debug)]
@@ -29,51 +33,60 @@ impl From<rusqlite::Error> for NotRead {
 
 /// A conversation without its messages.
 pub(crate) fn head(connection: &Connection, key: &ConversationKey) -> Result<Head, NotRead> {
-    let Some((number, incarnation, service_id)) = conversation(connection, key)? else {
+    // All statements see the same moment.
+    let snapshot = connection.unchecked_transaction()?;
+    let Some(found) = conversation::find(&snapshot, key)? else {
         return Ok(Head::new(Revision::ABSENT));
     };
-    let (first, last) = place::range(number);
-    let last: Option<i64> = connection
-        .prepare_cached(
-            "SELECT place FROM messages WHERE place BETWEEN ?1 AND ?2 ORDER BY place DESC LIMIT 1",
-        )?
-        .query_row([first, last], |row| row.get(0))
-        .optional()?;
-    let sequence = last.map_or(0, place::sequence);
-    Ok(Head::new(Revision { incarnation, sequence }).with_service_id(service_id))
+    let pending = pending_approvals(&snapshot, key, &found)?;
+    Ok(found.head().with_pending_approvals(pending))
 }
 
-/// A conversation with all its messages, as it is at one moment.
+/// A conversation with all its messages that readers see, as it is at one moment.
 pub(crate) fn history(connection: &Connection, key: &ConversationKey) -> Result<History, NotRead> {
-    // Both statements see the same moment.
     let snapshot = connection.unchecked_transaction()?;
-    let Some((number, incarnation, service_id)) = conversation(&snapshot, key)? else {
+    let Some(found) = conversation::find(&snapshot, key)? else {
         return Ok(History::empty());
     };
-    let (first, last) = place::range(number);
-    let mut statement = snapshot.prepare_cached(
+    let messages = messages(&snapshot, key, place::range_to(found.number, found.visible()), 0)?;
+    if messages.len() as u64 != found.visible() {
+        return Err(missing(key, messages.len() as u64 + 1));
+    }
+    Ok(History::new(found.head(), messages.into_iter().collect::<Messages>()))
+}
+
+/// The messages at these places, which follow the first `before` of the conversation without a gap.
+pub(crate) fn messages(
+    connection: &Connection,
+    key: &ConversationKey,
+    (first, last): (i64, i64),
+    before: u64,
+) -> Result<Vec<Arc<Message>>, NotRead> {
+    let mut statement = connection.prepare_cached(
         "SELECT place, run, run_index, body FROM messages
          WHERE place BETWEEN ?1 AND ?2 ORDER BY place",
     )?;
     let mut rows = statement.query([first, last])?;
-    let mut messages: Vec<Arc<Message>> = Vec::new();
+    let mut messages = Vec::new();
     while let Some(row) = rows.next()? {
-        let expected = messages.len() as u64 + 1;
+        let expected = before + messages.len() as u64 + 1;
         let sequence = place::sequence(row.get(0)?);
         if sequence != expected {
-            let reason = format!(
-                "message {expected} of conversation {key} is missing: restore the file from a backup"
-            );
-            return Err(NotRead::Damaged(StoreError::Corrupt { reason }));
+            return Err(missing(key, expected));
         }
         let message = message(row)?.map_err(|source| {
             NotRead::Damaged(StoreError::Undecodable { key: key.clone(), sequence, source })
         })?;
         messages.push(Arc::new(message));
     }
-    let revision = Revision { incarnation, sequence: messages.len() as u64 };
-    let head = Head::new(revision).with_service_id(service_id);
-    Ok(History::new(head, messages.into_iter().collect::<Messages>()))
+    Ok(messages)
+}
+
+fn missing(key: &ConversationKey, sequence: u64) -> NotRead {
+    let reason = format!(
+        "message {sequence} of conversation {key} is missing: restore the file from a backup"
+    );
+    NotRead::Damaged(StoreError::Corrupt { reason })
 }
 
 /// Conversations of a scope in the byte order of their ids.
@@ -84,46 +97,33 @@ pub(crate) fn list(
     limit: usize,
 ) -> Result<Vec<ConversationKey>, NotRead> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let sql = match after {
-        Some(_) => {
-            "SELECT conversation FROM conversations WHERE scope = ?1 AND conversation > ?2
-             ORDER BY conversation LIMIT ?3"
-        }
-        None => {
-            "SELECT conversation FROM conversations WHERE scope = ?1 AND conversation >= ?2
-             ORDER BY conversation LIMIT ?3"
-        }
+    let start = match after {
+        Some(_) => ">",
+        None => ">=",
     };
+    let sql = format!(
+        "SELECT conversation
+         FROM conversations c
+         WHERE scope = ?1 AND conversation {start} ?2
+             AND (service_id IS NOT NULL OR EXISTS (
+                 SELECT 1 FROM messages
+                 WHERE place BETWEEN id << 32 AND (id << 32) + {VISIBLE}
+             ))
+         ORDER BY conversation LIMIT ?3"
+    );
     let scope: Arc<str> = scope.into();
-    let mut statement = connection.prepare_cached(sql)?;
+    let mut statement = connection.prepare_cached(&sql)?;
     let ids = statement
         .query_map((&*scope, after.unwrap_or_default(), limit), |row| row.get::<_, Arc<str>>(0))?;
     ids.map(|id| Ok(ConversationKey::new(scope.clone(), id?))).collect()
 }
 
-/// All scopes in byte order.
+/// All scopes in byte order, those too where all is staged.
 pub(crate) fn scopes(connection: &Connection) -> Result<Vec<String>, NotRead> {
     let mut statement =
         connection.prepare_cached("SELECT DISTINCT scope FROM conversations ORDER BY scope")?;
     let scopes = statement.query_map([], |row| row.get(0))?;
     Ok(scopes.collect::<rusqlite::Result<_>>()?)
-}
-
-type ConversationRow = (i64, u64, Option<Arc<str>>);
-
-fn conversation(
-    connection: &Connection,
-    key: &ConversationKey,
-) -> rusqlite::Result<Option<ConversationRow>> {
-    connection
-        .prepare_cached(
-            "SELECT id, incarnation, service_id FROM conversations
-             WHERE scope = ?1 AND conversation = ?2",
-        )?
-        .query_row([key.scope(), key.id()], |row| {
-            Ok((row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned(), row.get(2)?))
-        })
-        .optional()
 }
 
 /// The message of a row of place, run, place in its run, and body.

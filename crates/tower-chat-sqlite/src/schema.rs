@@ -7,7 +7,7 @@ pub(crate) const APPLICATION_ID: i64 = 0x7477_6368;
 
 /// One step each, from the version of its place in the list to the next. A step that was released
 /// is never changed.
-const MIGRATIONS: &[&str] = &[MESSAGES, TOOL_INVOCATIONS];
+const MIGRATIONS: &[&str] = &[MESSAGES, TOOL_INVOCATIONS, OPEN_RUNS];
 
 const MESSAGES: &str = "
     CREATE TABLE conversations (
@@ -56,6 +56,35 @@ const TOOL_INVOCATIONS: &str = "
         DELETE FROM tool_invocations
         WHERE place BETWEEN old.id << 32 AND (old.id << 32) + 4294967295;
     END;
+";
+
+/// The open runs, one of a conversation at most.
+///
+/// What a run stages stands in the other tables at its final place, so that a commit is one row
+/// that goes; readers stop at the number of messages that they see. In the other modes an append
+/// looks into an empty tree, and writes nothing more than before.
+///
+/// The index makes a conversation's pending approvals come at the same cost at any length of its
+/// record. Rows of other statuses are not in it.
+const OPEN_RUNS: &str = "
+    CREATE TABLE open_runs (
+        number INTEGER PRIMARY KEY, -- conversations.id
+        run BLOB NOT NULL,
+        attempt INTEGER NOT NULL,
+        holder INTEGER NOT NULL,
+        opened INTEGER NOT NULL, -- milliseconds since 1970
+        renewed INTEGER NOT NULL,
+        until INTEGER,
+        visible INTEGER NOT NULL, -- the sequence of the last message that readers see
+        changes_service_id INTEGER NOT NULL,
+        service_id TEXT,
+        partial_text TEXT
+    ) STRICT;
+    CREATE TRIGGER conversation_with_an_open_run_deleted AFTER DELETE ON conversations BEGIN
+        DELETE FROM open_runs WHERE number = old.id;
+    END;
+    CREATE INDEX pending_approvals ON tool_invocations (place)
+    WHERE status = 'pending_approval';
 ";
 
 /// The version of the schema that this release writes.

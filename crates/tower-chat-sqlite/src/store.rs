@@ -11,8 +11,8 @@ use tokio::{runtime::Handle, sync::Semaphore};
 use tower_chat_core::{
     BoxError, ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Revision, Slot,
-        StoreError, StoreHandle, Ticket, ToolTotals, Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
+        OpenRunContent, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
     },
 };
 
@@ -21,6 +21,7 @@ use crate::{
     file::{PATIENCE, StoreFile},
     invocations,
     maintenance::{self, ConversationRows, Rewrite, StrayRows},
+    open_run,
     queue::WriteQueue,
     read::{self, NotRead},
     readers::Readers,
@@ -108,7 +109,7 @@ impl SqliteStore {
         Ok(Self(Arc::new(Shared { handle: StoreHandle::new(), readers, writing })))
     }
 
-    /// All scopes that have conversations, in byte order.
+    /// All scopes that have conversations, in byte order; those of open runs too.
     ///
     /// # Errors
     ///
@@ -188,8 +189,8 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Conflict`], if the conversation is not at the expected revision; otherwise, if
-    /// the store cannot be written.
+    /// [`StoreError::Conflict`], if the conversation is not at the expected revision, or has an open
+    /// run, which must be committed or discarded before; otherwise, if the store cannot be written.
     pub async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
         self.writing()?;
         self.settle(Some(&rewrite.key)).await?;
@@ -264,6 +265,26 @@ impl HistoryStore for SqliteStore {
         self.0.readers.read("load a conversation", history).await
     }
 
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        self.settle(Some(key)).await?;
+        let key = key.clone();
+        let content = move |connection: &_| open_run::content(connection, &key);
+        self.0.readers.read("load an open run", content).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        self.settle(None).await?;
+        let (scope, after) = (scope.to_owned(), after.map(str::to_owned));
+        let list =
+            move |connection: &_| open_run::list(connection, &scope, after.as_deref(), limit);
+        self.0.readers.read("list open runs", list).await
+    }
+
     async fn reserve(&self) -> Result<Slot, StoreError> {
         let slots = &self.writing()?.slots;
         let permit = slots.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
@@ -279,6 +300,18 @@ impl HistoryStore for SqliteStore {
             }
             Err(source) => Ticket::done(Err(AppendError { completed: 0, source })),
         }
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        let slot = self.reserve().await?;
+        let (submission, outcome) =
+            Submission::fork(slot.without_blocking(), from.clone(), to.clone());
+        self.writing()?.queue.submit(submission);
+        outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {

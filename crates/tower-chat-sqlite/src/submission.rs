@@ -10,9 +10,10 @@ use tower_chat_core::{
 use crate::{
     append::{self, EncodedWrite, NotStored},
     failure::Failure,
+    fork,
 };
 
-/// One entry of the queue: an append or a deletion, with the place it takes and who is told.
+/// One entry of the queue: an append, a deletion or a copy, with the place it takes and who is told.
 #[derive(Debug)]
 pub(crate) struct Submission {
     slot: Slot,
@@ -23,6 +24,7 @@ pub(crate) struct Submission {
 enum Work {
     Append(Append),
     Delete(Delete),
+    Fork(Fork),
 }
 
 #[derive(Debug)]
@@ -38,6 +40,14 @@ struct Delete {
     key: ConversationKey,
     outcome: Result<bool, StoreError>,
     reply: oneshot::Sender<Result<bool, StoreError>>,
+}
+
+#[derive(Debug)]
+struct Fork {
+    from: ConversationKey,
+    to: ConversationKey,
+    outcome: Result<Revision, StoreError>,
+    reply: oneshot::Sender<Result<Revision, StoreError>>,
 }
 
 /// Whether a submission has more to do.
@@ -67,6 +77,16 @@ impl Submission {
         (Self { slot, work: Work::Delete(delete) }, outcome)
     }
 
+    pub(crate) fn fork(
+        slot: Slot,
+        from: ConversationKey,
+        to: ConversationKey,
+    ) -> (Self, oneshot::Receiver<Result<Revision, StoreError>>) {
+        let (reply, outcome) = oneshot::channel();
+        let fork = Fork { from, to, outcome: Ok(Revision::ABSENT), reply };
+        (Self { slot, work: Work::Fork(fork) }, outcome)
+    }
+
     pub(crate) fn may_block(&self) -> bool {
         self.slot.may_block()
     }
@@ -76,6 +96,7 @@ impl Submission {
         match &self.work {
             Work::Append(append) => append.writes.iter().map(|write| write.key().clone()).collect(),
             Work::Delete(delete) => vec![delete.key.clone()],
+            Work::Fork(fork) => vec![fork.from.clone(), fork.to.clone()],
         }
     }
 
@@ -83,7 +104,7 @@ impl Submission {
     pub(crate) fn stored(&self) -> usize {
         match &self.work {
             Work::Append(append) => append.stored,
-            Work::Delete(_) => 0,
+            Work::Delete(_) | Work::Fork(_) => 0,
         }
     }
 
@@ -91,7 +112,7 @@ impl Submission {
     pub(crate) fn is_single(&self) -> bool {
         match &self.work {
             Work::Append(append) => append.writes.len() <= 1,
-            Work::Delete(_) => true,
+            Work::Delete(_) | Work::Fork(_) => true,
         }
     }
 
@@ -102,8 +123,13 @@ impl Submission {
             Work::Append(append) => append.step(connection),
             // Nobody is told, so nothing need be done: the caller gave up.
             Work::Delete(delete) if delete.reply.is_closed() => Ok(Next::Done),
+            Work::Fork(fork) if fork.reply.is_closed() => Ok(Next::Done),
             Work::Delete(delete) => {
                 delete.outcome = Ok(append::delete(connection, &delete.key)?);
+                Ok(Next::Done)
+            }
+            Work::Fork(fork) => {
+                fork.outcome = fork::fork(connection, &fork.from, &fork.to)?;
                 Ok(Next::Done)
             }
         }
@@ -117,6 +143,7 @@ impl Submission {
                 append.outcome = Ok(Revision::ABSENT);
             }
             Work::Delete(delete) => delete.outcome = Ok(false),
+            Work::Fork(fork) => fork.outcome = Ok(Revision::ABSENT),
         }
     }
 
@@ -131,6 +158,7 @@ impl Submission {
             Work::Delete(delete) => {
                 delete.outcome = Err(failure.store_error("delete a conversation"));
             }
+            Work::Fork(fork) => fork.outcome = Err(failure.store_error("copy a conversation")),
         }
     }
 
@@ -141,6 +169,7 @@ impl Submission {
                 append.outcome = Err(AppendError { completed: 0, source: StoreError::Closed });
             }
             Work::Delete(delete) => delete.outcome = Err(StoreError::Closed),
+            Work::Fork(fork) => fork.outcome = Err(StoreError::Closed),
         }
     }
 
@@ -151,6 +180,7 @@ impl Submission {
         match self.work {
             Work::Append(append) => drop(append.reply.send(append.outcome)),
             Work::Delete(delete) => drop(delete.reply.send(delete.outcome)),
+            Work::Fork(fork) => drop(fork.reply.send(fork.outcome)),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Files of every released version open, with everything that is in them.
-#![allow(clippy::unwrap_used, reason = "in helpers of tests too")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "in helpers of tests too")]
 
 mod common;
 
@@ -12,10 +12,11 @@ use std::{
 use common::{append, texts};
 use tempfile::TempDir;
 use tower_chat_core::{
-    ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult, ToolStatus,
+    ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
+    ToolStatus,
     store::{
-        CallPlace, HistoryStore, InvocationQuery, RecordedResult, Revision, ServiceIdChange,
-        ToolRecord, Write,
+        CallPlace, HistoryStore, InvocationQuery, Lease, RecordedResult, Revision, ServiceIdChange,
+        Staged, ToolRecord, Write,
     },
 };
 use tower_chat_sqlite::{OpenError, SqliteStore};
@@ -43,7 +44,9 @@ fn run() -> RunId {
 async fn assert_has_the_messages(store: &SqliteStore) {
     assert_eq!(store.scopes().await.unwrap(), ["", "alice"]);
     let history = store.load(&support()).await.unwrap();
-    assert_eq!(history.head.revision, Revision { incarnation: 0x0909_0909_0909_0909, sequence: 2 });
+    let Revision { incarnation, sequence } = history.head.revision;
+    let staged = history.head.open_run.as_ref().map_or(0, |open| sequence - open.visible);
+    assert_eq!((incarnation, sequence - staged), (0x0909_0909_0909_0909, 2));
     assert_eq!(history.head.service_id.as_deref(), Some("resp_1"));
     let ids: Vec<_> =
         history.messages.iter().map(|message| message.id.unwrap().to_string()).collect();
@@ -52,7 +55,7 @@ async fn assert_has_the_messages(store: &SqliteStore) {
     assert_eq!(texts(store, &support()).await, ["Where is my order?", ""]);
     let call = history.messages.last().unwrap().calls().next().unwrap().clone();
     assert_eq!((call.name.as_str(), call.arguments.as_str()), ("orders", "{\"user\": \"al"));
-    assert_eq!(texts(store, &ConversationKey::new("", "")).await, ["hi"]);
+    assert_eq!(texts(store, &ConversationKey::new("", "")).await[0], "hi");
 }
 
 /// A row of the call that is in every fixture.
@@ -87,7 +90,7 @@ async fn assert_has_the_outcome(store: &SqliteStore) {
 async fn a_file_of_version_1_loads_and_gains_the_record_of_tool_calls() {
     let (_folder, path) = copy("v1.db");
     let error = SqliteStore::options().read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 1, supported: 2, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 1, supported: 3, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
         assert_has_the_messages(&store).await;
@@ -106,31 +109,98 @@ async fn a_file_of_version_1_loads_and_gains_the_record_of_tool_calls() {
 }
 
 #[tokio::test]
-async fn a_file_of_version_2_loads_with_its_record_of_tool_calls() {
+async fn a_file_of_version_2_loads_with_its_record_of_tool_calls_and_takes_open_runs() {
     let (_folder, path) = copy("v2.db");
+    let error = SqliteStore::options().read_only(true).open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::Older { version: 2, supported: 3, .. }), "{error:?}");
+    for _ in 0..2 {
+        let store = SqliteStore::open(&path).await.unwrap();
+        assert_has_the_messages(&store).await;
+        assert_has_the_outcome(&store).await;
+        assert_eq!(store.open_runs("alice", None, 10).await.unwrap(), []);
+        store.close().await.unwrap();
+    }
+    let store = SqliteStore::open(&path).await.unwrap();
+    let at = store.head(&support()).await.unwrap().revision;
+    append(&store, vec![staged(at)]).await.unwrap();
+    assert_has_the_open_run(&store).await;
+}
+
+#[tokio::test]
+async fn a_file_of_version_3_loads_with_its_open_run() {
+    let (_folder, path) = copy("v3.db");
     for store in [
         SqliteStore::options().read_only(true).open(&path).await.unwrap(),
         SqliteStore::open(&path).await.unwrap(),
     ] {
         assert_has_the_messages(&store).await;
         assert_has_the_outcome(&store).await;
+        assert_has_the_open_run(&store).await;
+        let head = store.head(&ConversationKey::new("", "")).await.unwrap();
+        assert_eq!(head.pending_approvals, [[approval_request()]]);
     }
 }
 
-/// Made `fixtures/v2.db`, once. A later schema gets a fixture of its own; this one stays.
+/// The run that is open in the fixture since version 3.
+fn staged(at: Revision) -> Write {
+    let id = MessageId { run: RunId::from_bytes([7; 16]), index: 0 };
+    let renewed_at = SystemTime::UNIX_EPOCH + Duration::from_millis(1_760_000_000_456);
+    let until = Some(renewed_at + Duration::from_secs(30));
+    let lease = Lease { attempt: 2, holder: u64::MAX - 1, renewed_at, until };
+    let call = ToolCall::new("call_2", "orders", "{}");
+    let messages = [Message::user("And now?"), Message::tool_calls([call])];
+    let place = CallPlace { sequence: at.sequence + 2, index: 0 };
+    Write::new(support(), id, at, messages.map(Into::into))
+        .with_tools(vec![ToolRecord::pending(place, 0, "call_2", "orders")])
+        .staged(Staged {
+            lease,
+            close: None,
+            service_id: Some(ServiceIdChange::Clear),
+            partial_text: Some("Let me".into()),
+        })
+}
+
+async fn assert_has_the_open_run(store: &SqliteStore) {
+    let Some(content) = store.open_run(&support()).await.unwrap() else { panic!("no open run") };
+    let at = Revision { incarnation: content.head.revision.incarnation, sequence: 2 };
+    let write = staged(at);
+    let expected = write.as_staged().unwrap();
+    let open = &content.open;
+    assert_eq!((open.run, open.lease, open.visible), (write.run(), expected.lease, 2));
+    assert_eq!(open.opened_at, expected.lease.renewed_at);
+    assert_eq!(open.service_id, expected.service_id);
+    assert_eq!(open.partial_text, expected.partial_text);
+    assert_eq!(content.head.revision, write.result());
+    assert_eq!(content.messages, write.messages());
+    assert_eq!(content.tools, write.tools());
+    let listed = store.open_runs("alice", None, 10).await.unwrap();
+    assert_eq!(listed, [(support(), content.open)]);
+}
+
+fn approval_request() -> ApprovalRequest {
+    ApprovalRequest::new("approval_1", ToolCall::new("call_3", "refund", "{}"), true)
+}
+
+/// Made `fixtures/v3.db`, once. A later schema gets a fixture of its own; this one stays.
 #[tokio::test]
 #[ignore = "makes a fixture"]
 async fn make_the_fixture() {
-    assert!(!fixture("v2.db").exists(), "it is there");
-    let store = SqliteStore::open(fixture("v2.db")).await.unwrap();
+    assert!(!fixture("v3.db").exists(), "it is there");
+    let store = SqliteStore::open(fixture("v3.db")).await.unwrap();
     let id = MessageId { run: run(), index: 0 };
     let call = ToolCall::new("call_1", "orders", "{\"user\": \"al");
     let messages = [Message::user("Where is my order?"), Message::tool_calls([call])];
     let support = Write::new(support(), id, Revision::ABSENT, messages.map(Into::into))
         .with_service_id(ServiceIdChange::Set("resp_1".into()))
         .with_tools(vec![outcome()]);
+    let staged = staged(support.result());
     let unnamed = ConversationKey::new("", "");
-    let unnamed = Write::new(unnamed, id, Revision::ABSENT, [Message::user("hi").into()]);
-    append(&store, vec![support, unnamed]).await.unwrap();
+    let request = Message::new(Role::Assistant, vec![Part::ApprovalRequest(approval_request())]);
+    let mut row = ToolRecord::pending(CallPlace { sequence: 2, index: 0 }, 0, "call_3", "refund");
+    row.status = ToolStatus::PendingApproval;
+    let unnamed =
+        Write::new(unnamed, id, Revision::ABSENT, [Message::user("hi").into(), request.into()])
+            .with_tools(vec![row]);
+    append(&store, vec![support, staged, unnamed]).await.unwrap();
     store.close().await.unwrap();
 }

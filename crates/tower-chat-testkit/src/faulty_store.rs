@@ -11,8 +11,8 @@ use tokio::sync::{oneshot, watch};
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Slot, StoreError,
-        StoreHandle, Ticket, ToolTotals, Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
+        OpenRunContent, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
     },
 };
 
@@ -20,8 +20,8 @@ use crate::Gate;
 
 /// Any store, made to fail or to wait when a test says so, and keeping count of what is asked.
 ///
-/// It is the store it wraps: their [`handle`](HistoryStore::handle) is the same. Clones share
-/// their faults and counts. While nothing is ordered, it adds nothing.
+/// It is the store it wraps: their [`handle`](HistoryStore::handle) is the same, unless it stands
+/// for [another process](Self::in_another_process). Clones share their faults and counts. While nothing is ordered, it adds nothing.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -38,6 +38,7 @@ use crate::Gate;
 #[derive(Debug, Clone)]
 pub struct FaultyStore<S> {
     inner: S,
+    handle: Option<StoreHandle>,
     shared: Arc<Shared>,
 }
 
@@ -94,7 +95,17 @@ struct Held {
 impl<S: HistoryStore> FaultyStore<S> {
     /// A store with no faults yet.
     pub fn new(inner: S) -> Self {
-        Self { inner, shared: Arc::default() }
+        Self { inner, handle: None, shared: Arc::default() }
+    }
+
+    /// The same store as another process sees it: with a handle of its own, so that it knows
+    /// nothing of the runs under way here. Faults and counts are shared.
+    #[must_use]
+    pub fn in_another_process(&self) -> Self
+    where
+        S: Clone,
+    {
+        Self { handle: Some(StoreHandle::new()), ..self.clone() }
     }
 
     /// The store inside, to look at without being counted.
@@ -188,7 +199,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         let _ = self.shared.held.subscribe().wait_for(|held| held.len() >= count).await;
     }
 
-    /// How many loads were asked for, failed ones too.
+    /// How many loads were asked for, failed ones too; of open runs likewise.
     pub fn loads(&self) -> usize {
         self.orders().loads.count
     }
@@ -285,7 +296,7 @@ impl fmt::Debug for Orders {
 #[async_trait]
 impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
     fn handle(&self) -> &StoreHandle {
-        self.inner.handle()
+        self.handle.as_ref().unwrap_or_else(|| self.inner.handle())
     }
 
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
@@ -305,6 +316,31 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         outcome?;
         self.released(|held| held == key).await;
         self.inner.load(key).await
+    }
+
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        self.orders().loads.next()?;
+        self.released(|held| held == key).await;
+        self.inner.open_run(key).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        self.released(|held| held.scope() == scope).await;
+        self.inner.open_runs(scope, after, limit).await
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        self.released(|held| held == from || held == to).await;
+        self.inner.fork(from, to).await
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {

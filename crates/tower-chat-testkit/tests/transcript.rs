@@ -9,8 +9,8 @@ use tower_chat::{NotStored, PersistenceError, PersistenceMode};
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, Messages, Part, Role,
     store::{
-        Head, History, HistoryStore, InvocationQuery, Invocations, Slot, StoreError, StoreHandle,
-        Ticket, ToolTotals, Write,
+        Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun, OpenRunContent,
+        Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
     },
 };
 use tower_chat_testkit::{
@@ -42,6 +42,27 @@ impl<F: Fn(&mut Vec<Message>) + Send + Sync + 'static> HistoryStore for Altering
             history.messages.iter().map(|message| (**message).clone()).collect();
         (self.alter)(&mut messages);
         Ok(History::new(history.head, messages.into_iter().collect::<Messages>()))
+    }
+
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        self.inner.open_run(key).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        self.inner.open_runs(scope, after, limit).await
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        self.inner.fork(from, to).await
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {

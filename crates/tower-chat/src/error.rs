@@ -131,6 +131,36 @@ pub enum PersistenceError {
         /// How many it has.
         messages: usize,
     },
+    /// Another run is under way on the conversation, here or in another process. The model was
+    /// not called.
+    #[error("run {run} is under way on conversation {key}: wait for its end, or queue runs")]
+    RunUnderWay {
+        /// The conversation.
+        key: ConversationKey,
+        /// The run under way.
+        run: RunId,
+    },
+    /// The conversation has an open run, and the policy is to leave it alone.
+    #[error(
+        "conversation {key} has an open run, {run}: resume, commit or discard it first \
+         (tower_chat::recovery)"
+    )]
+    OpenRun {
+        /// The conversation.
+        key: ConversationKey,
+        /// The open run.
+        run: RunId,
+    },
+    /// The open run of the conversation could not be ended.
+    #[error("run {run} of conversation {key}, which is open, could not be ended")]
+    NotRecovered {
+        /// The conversation.
+        key: ConversationKey,
+        /// The open run.
+        run: RunId,
+        /// Why.
+        source: StoreError,
+    },
     /// A stored call has no result, and the policy is to fail.
     #[error("the history of conversation {key} cannot be replayed")]
     Dangling {
@@ -171,8 +201,11 @@ impl PersistenceError {
     /// Whether sending the same request again may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::NotLoaded { source, .. } => source.is_retryable(),
+            Self::NotLoaded { source, .. } | Self::NotRecovered { source, .. } => {
+                source.is_retryable()
+            }
             Self::NotStored(not_stored) => not_stored.source.is_retryable(),
+            Self::RunUnderWay { .. } => true,
             _ => false,
         }
     }

@@ -11,6 +11,7 @@ mod per_run;
 mod per_service_call;
 mod pipeline;
 mod policy;
+pub mod recovery;
 pub mod replay;
 pub mod run;
 pub mod tool;
@@ -27,7 +28,10 @@ pub use self::{
     per_run::{PerRunPersistence, PerRunPersistenceService},
     per_service_call::{PerServiceCallPersistence, PerServiceCallPersistenceService},
     pipeline::{BuildError, ChatPipeline, ChatPipelineBuilder, DeadlineExceeded},
-    policy::{ConflictPolicy, MissingPersister, PersistenceMode, PersistencePolicy, StoreFailure},
+    policy::{
+        ConcurrentRuns, ConflictPolicy, MissingPersister, PersistenceMode, PersistencePolicy,
+        StoreFailure,
+    },
     tool::{Tool, ToolContext, ToolOutput, ToolSource, Tools, tool_fn},
     tool_loop::{ToolLoop, ToolLoopError},
 };

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::replay::{DanglingCalls, ReplayPolicy, Truncation};
+use crate::{
+    recovery::JournalPolicy,
+    replay::{DanglingCalls, ReplayPolicy, Truncation},
+};
 
 /// When the messages of a run become durable.
 ///
@@ -13,6 +16,7 @@ use crate::replay::{DanglingCalls, ReplayPolicy, Truncation};
 /// |---|---|---|
 /// | [`PerRun`](Self::PerRun) | leaves no trace | loses the run under way |
 /// | [`PerServiceCall`](Self::PerServiceCall) | keeps the service calls that succeeded | keeps the same |
+/// | [`Journaled`](Self::Journaled) | stays open, to be resumed | the same |
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PersistenceMode {
@@ -23,6 +27,11 @@ pub enum PersistenceMode {
     /// Every service call that succeeds is appended, with what was new in it, before its caller
     /// sees the end of the response.
     PerServiceCall,
+    /// Everything is made durable as it happens, every tool's start and outcome too, and becomes
+    /// part of the history at the end of the run, at once or not at all. Until then the run is
+    /// open: it can be resumed from where it stopped, committed as it is, or discarded; see
+    /// [`recovery`](crate::recovery). A write that fails fails the call.
+    Journaled,
 }
 
 /// What happens when a service returns a conversation id of its own although a history store is
@@ -62,8 +71,8 @@ pub enum StoreFailure {
     FailCall,
 }
 
-/// What happens when the mode is [`PersistenceMode::PerServiceCall`] and no
-/// `PerServiceCallPersistence` has reported to the run after its first service call.
+/// What happens when the mode is [`PersistenceMode::PerServiceCall`] or
+/// [`PersistenceMode::Journaled`] and no `PerServiceCallPersistence` has reported to the run after its first service call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingPersister {
@@ -72,6 +81,29 @@ pub enum MissingPersister {
     Warn,
     /// Fail the run.
     Fail,
+}
+
+/// What happens to a run on a conversation on which another is under way.
+///
+/// Runs in other processes are seen where they are journaled; otherwise the revision of the
+/// conversation tells at the first write, which is then a
+/// [`Conflict`](crate::core::store::Conflict). Two runs are never mixed in one history.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConcurrentRuns {
+    /// It fails with [`PersistenceError::RunUnderWay`](crate::PersistenceError::RunUnderWay) before
+    /// the model is called.
+    #[default]
+    Reject,
+    /// It waits for its turn, in the order in which runs came to this process.
+    Queue {
+        /// How many may wait on one conversation; one more is rejected.
+        most: usize,
+    },
+    /// It goes on in a copy of the conversation as it is now, under the same scope and an id made
+    /// of the conversation's and the run's. The answer's
+    /// [`Finish::branch`](crate::core::Finish::branch) says which.
+    Branch,
 }
 
 /// All choices about persistence apart from its mode. The defaults suit most users.
@@ -86,6 +118,8 @@ pub struct PersistencePolicy {
     pub(crate) conflict: ConflictPolicy,
     pub(crate) store_failure: StoreFailure,
     pub(crate) missing_persister: MissingPersister,
+    pub(crate) journal: JournalPolicy,
+    pub(crate) concurrent_runs: ConcurrentRuns,
     pub(crate) replay: Arc<ReplayPolicy>,
     pub(crate) truncation: Truncation,
     pub(crate) keep_trailing_results: bool,
@@ -104,6 +138,20 @@ impl PersistencePolicy {
     #[must_use]
     pub fn on_store_failure(mut self, policy: StoreFailure) -> Self {
         self.store_failure = policy;
+        self
+    }
+
+    /// How journaled runs are written and taken up again.
+    #[must_use]
+    pub fn journal(mut self, policy: JournalPolicy) -> Self {
+        self.journal = policy;
+        self
+    }
+
+    /// What to do with a run on a conversation on which another is under way.
+    #[must_use]
+    pub fn concurrent_runs(mut self, policy: ConcurrentRuns) -> Self {
+        self.concurrent_runs = policy;
         self
     }
 

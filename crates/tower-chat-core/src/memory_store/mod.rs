@@ -17,8 +17,8 @@ use self::stored::{Stored, asked_for};
 use crate::{
     ConversationKey,
     store::{
-        AppendError, CallPlace, Conflict, Head, History, HistoryStore, InvocationQuery,
-        Invocations, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals,
+        AppendError, CallPlace, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
+        OpenRunContent, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals,
         UnreadableInvocation, Write,
     },
 };
@@ -62,37 +62,14 @@ impl MemoryStore {
             return Err(StoreError::Closed);
         }
         let mut conversations = self.conversations();
-        let Some(stored) = conversations.get_mut(write.key()) else {
-            if write.expected() != Revision::ABSENT {
-                return Err(conflict(write, Revision::ABSENT));
-            }
-            let mut stored = Stored::new();
-            stored.apply(write);
-            conversations.insert(write.key().clone(), stored);
-            return Ok(write.result());
-        };
-        if stored.history.head.revision == write.expected() {
-            stored.apply(write);
-        } else if !is_stored(&stored.history, write) {
-            return Err(conflict(write, stored.history.head.revision));
+        if let Some(stored) = conversations.get_mut(write.key()) {
+            return stored.store(write);
         }
-        Ok(write.result())
+        let mut stored = Stored::new();
+        let revision = stored.store(write)?;
+        conversations.insert(write.key().clone(), stored);
+        Ok(revision)
     }
-}
-
-fn conflict(write: &Write, found: Revision) -> StoreError {
-    Box::new(Conflict::new(write.key().clone(), write.expected(), found)).into()
-}
-
-/// Whether the messages of a write stand in the history already, at the place it expects. A write
-/// without messages is stored if nothing came after it.
-fn is_stored(history: &History, write: &Write) -> bool {
-    if write.messages().is_empty() {
-        return history.head.revision == write.result();
-    }
-    let place = usize::try_from(write.expected().sequence).unwrap_or(usize::MAX);
-    history.head.revision.incarnation == write.result().incarnation
-        && history.messages.get(place).is_some_and(|message| message.id == Some(write.id()))
 }
 
 #[async_trait]
@@ -103,13 +80,52 @@ impl HistoryStore for MemoryStore {
 
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let conversations = self.conversations();
-        let head = conversations.get(key).map(|stored| stored.history.head.clone());
+        let head = conversations.get(key).map(|stored| {
+            stored.history.head.clone().with_pending_approvals(stored.pending_approvals())
+        });
         Ok(head.unwrap_or_else(|| Head::new(Revision::ABSENT)))
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
         let conversations = self.conversations();
         Ok(conversations.get(key).map_or_else(History::empty, |stored| stored.history.clone()))
+    }
+
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        Ok(self.conversations().get(key).and_then(Stored::open_run_content))
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        let conversations = self.conversations();
+        let open = of_scope(&conversations, scope, after)
+            .filter_map(|(key, stored)| Some((key.clone(), stored.open_run()?.clone())));
+        Ok(open.take(limit).collect())
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        if self.0.closed.load(Ordering::Acquire) {
+            return Err(StoreError::Closed);
+        }
+        let mut conversations = self.conversations();
+        if conversations.contains_key(to) {
+            return Err(StoreError::Exists { key: to.clone() });
+        }
+        let Some(stored) = conversations.get(from).filter(|stored| stored.is_visible()) else {
+            return Ok(Revision::ABSENT);
+        };
+        let fork = stored.fork();
+        let revision = fork.history.head.revision;
+        conversations.insert(to.clone(), fork);
+        Ok(revision)
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
@@ -141,13 +157,8 @@ impl HistoryStore for MemoryStore {
         limit: usize,
     ) -> Result<Vec<ConversationKey>, StoreError> {
         let conversations = self.conversations();
-        let start = ConversationKey::new(scope, after.unwrap_or_default());
-        let start = match after {
-            Some(_) => Bound::Excluded(start),
-            None => Bound::Included(start),
-        };
-        let keys = conversations.range((start, Bound::Unbounded)).map(|(key, _)| key);
-        Ok(keys.take_while(|key| key.scope() == scope).take(limit).cloned().collect())
+        let seen = of_scope(&conversations, scope, after).filter(|(_, stored)| stored.is_visible());
+        Ok(seen.take(limit).map(|(key, _)| key.clone()).collect())
     }
 
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
@@ -193,4 +204,18 @@ impl HistoryStore for MemoryStore {
         self.0.closed.store(true, Ordering::Release);
         Ok(())
     }
+}
+
+/// The conversations of a scope whose ids come after one.
+fn of_scope<'a>(
+    conversations: &'a BTreeMap<ConversationKey, Stored>,
+    scope: &'a str,
+    after: Option<&str>,
+) -> impl Iterator<Item = (&'a ConversationKey, &'a Stored)> {
+    let start = ConversationKey::new(scope, after.unwrap_or_default());
+    let start = match after {
+        Some(_) => Bound::Excluded(start),
+        None => Bound::Included(start),
+    };
+    conversations.range((start, Bound::Unbounded)).take_while(move |(key, _)| key.scope() == scope)
 }

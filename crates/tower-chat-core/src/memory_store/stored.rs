@@ -1,36 +1,222 @@
 //! One conversation in memory, and how its record is searched.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use crate::{
-    ConversationKey, Message,
-    store::{CallPlace, History, InvocationQuery, ToolRecord, Write},
+    ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
+    store::{
+        CallPlace, Claim, Close, Conflict, History, InvocationQuery, OpenRun, OpenRunContent,
+        Revision, ServiceIdChange, Staged, StoreError, ToolRecord, Write,
+    },
 };
 
 /// The messages of a conversation, and what is known of its tool calls.
 #[derive(Debug)]
 pub(super) struct Stored {
+    /// What readers see; its head has the revision with everything that is staged.
     pub(super) history: History,
+    tools: BTreeMap<CallPlace, ToolRecord>,
+    /// The calls among `tools` that wait for consent.
+    pending_approvals: BTreeSet<CallPlace>,
+    open: Option<Open>,
+}
+
+/// What is staged of an open run.
+#[derive(Debug)]
+struct Open {
+    run: OpenRun,
+    messages: Vec<Arc<Message>>,
     tools: BTreeMap<CallPlace, ToolRecord>,
 }
 
 impl Stored {
     pub(super) fn new() -> Self {
-        Self { history: History::empty(), tools: BTreeMap::new() }
+        Self {
+            history: History::empty(),
+            tools: BTreeMap::new(),
+            pending_approvals: BTreeSet::new(),
+            open: None,
+        }
     }
 
-    pub(super) fn apply(&mut self, write: &Write) {
-        self.history.apply(write);
-        let last = self.history.head.revision.sequence;
-        let known =
-            write.tools().iter().filter(|record| (1..=last).contains(&record.call.sequence));
-        self.tools.extend(known.map(|record| (record.call, record.clone())));
+    /// What readers see of this conversation, in an incarnation of its own.
+    pub(super) fn fork(&self) -> Self {
+        let mut fork = Self::new();
+        fork.history.extend(self.history.messages.iter().cloned());
+        fork.history.head.revision = Revision {
+            incarnation: RunId::new().random_half().max(1),
+            sequence: self.history.messages.len() as u64,
+        };
+        fork.tools.clone_from(&self.tools);
+        fork.pending_approvals.clone_from(&self.pending_approvals);
+        fork
     }
 
-    /// A message by its number.
+    /// Stores a write, or acknowledges one that is stored already.
+    pub(super) fn store(&mut self, write: &Write) -> Result<Revision, StoreError> {
+        let revision = self.history.head.revision;
+        if revision != write.expected() {
+            let is_stored = self.holds(write);
+            return if is_stored { Ok(write.result()) } else { Err(self.conflict(write)) };
+        }
+        let is_repeated_commit = self.open.is_none()
+            && write.close() == Some(Close::Commit)
+            && write.result() == revision;
+        if is_repeated_commit {
+            return Ok(revision);
+        }
+        if !self.lets_write(write) {
+            return Err(self.conflict(write));
+        }
+        if let Some(claim) = write.claims().iter().find(|claim| !self.admits(claim)) {
+            return Err(StoreError::Claimed { key: write.key().clone(), call: claim.call });
+        }
+        match write.as_staged() {
+            Some(staged) => self.stage(write, staged),
+            None => {
+                self.history.apply(write);
+                self.put_tools(write.tools());
+            }
+        }
+        Ok(write.result())
+    }
+
+    fn conflict(&self, write: &Write) -> StoreError {
+        let found = self.history.head.revision;
+        let open = self.open.as_ref().map(|open| open.run.run);
+        Box::new(Conflict::new(write.key().clone(), write.expected(), found).with_open_run(open))
+            .into()
+    }
+
+    /// Whether the messages of a write stand in the conversation already, at the place it expects.
+    /// A write without messages is stored if nothing came after it.
+    fn holds(&self, write: &Write) -> bool {
+        let revision = self.history.head.revision;
+        if write.messages().is_empty() {
+            return revision == write.result();
+        }
+        revision.incarnation == write.result().incarnation
+            && self
+                .message(write.expected().sequence.saturating_add(1))
+                .is_some_and(|message| message.id == Some(write.id()))
+    }
+
+    /// Whether the end of the conversation is the writer's.
+    fn lets_write(&self, write: &Write) -> bool {
+        match (&self.open, write.as_staged()) {
+            (None, None) => true,
+            (None, Some(staged)) => !matches!(staged.close, Some(Close::Discard { .. })),
+            (Some(_), None) => false,
+            (Some(open), Some(staged)) => open.run.admits(write.run(), staged),
+        }
+    }
+
+    fn admits(&self, claim: &Claim) -> bool {
+        match self.tools.get(&claim.call) {
+            Some(row) => {
+                row.status == ToolStatus::PendingApproval && row.started_at == claim.started_at
+            }
+            None => claim.started_at.is_none(),
+        }
+    }
+
+    fn stage(&mut self, write: &Write, staged: &Staged) {
+        let visible = self.history.messages.len() as u64;
+        let open = self.open.get_or_insert_with(|| Open {
+            run: OpenRun::new(write.run(), staged.lease, visible),
+            messages: Vec::new(),
+            tools: BTreeMap::new(),
+        });
+        open.run.apply(staged);
+        open.messages.extend(write.messages().iter().cloned());
+        let last = visible + open.messages.len() as u64;
+        let (seen, unseen): (Vec<_>, Vec<_>) = write
+            .tools()
+            .iter()
+            .filter(|row| (1..=last).contains(&row.call.sequence))
+            .cloned()
+            .partition(|row| row.call.sequence <= visible);
+        open.tools.extend(unseen.into_iter().map(|row| (row.call, row)));
+        self.put_tools(&seen);
+        self.history.head.revision = write.result();
+        match staged.close {
+            Some(Close::Commit) => self.commit(),
+            Some(Close::Discard { .. }) => self.open = None,
+            None => {}
+        }
+        self.history.head.open_run = self.open.as_ref().map(|open| open.run.clone());
+    }
+
+    fn commit(&mut self) {
+        let Some(Open { run, messages, tools }) = self.open.take() else { return };
+        self.history.extend(messages);
+        self.put_tools(&tools.into_values().collect::<Vec<_>>());
+        match run.service_id {
+            Some(ServiceIdChange::Set(id)) => self.history.head.service_id = Some(id),
+            Some(ServiceIdChange::Clear) => self.history.head.service_id = None,
+            None => {}
+        }
+    }
+
+    fn put_tools(&mut self, rows: &[ToolRecord]) {
+        let last = self.history.messages.len() as u64;
+        for row in rows.iter().filter(|row| (1..=last).contains(&row.call.sequence)) {
+            if row.status == ToolStatus::PendingApproval {
+                self.pending_approvals.insert(row.call);
+            } else {
+                self.pending_approvals.remove(&row.call);
+            }
+            self.tools.insert(row.call, row.clone());
+        }
+    }
+
+    /// Whether readers see anything of the conversation.
+    pub(super) fn is_visible(&self) -> bool {
+        !self.history.messages.is_empty() || self.history.head.service_id.is_some()
+    }
+
+    pub(super) fn open_run(&self) -> Option<&OpenRun> {
+        self.open.as_ref().map(|open| &open.run)
+    }
+
+    pub(super) fn open_run_content(&self) -> Option<OpenRunContent> {
+        let open = self.open.as_ref()?;
+        Some(OpenRunContent::new(
+            self.history.head.clone(),
+            open.run.clone(),
+            open.messages.clone(),
+            open.tools.values().cloned().collect(),
+        ))
+    }
+
+    /// The requests of the calls that wait for consent, those of one message together.
+    pub(super) fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
+        let mut batches: Vec<(u64, Vec<ApprovalRequest>)> = Vec::new();
+        for place in &self.pending_approvals {
+            let Some(request) = self.approval_request(*place) else { continue };
+            match batches.last_mut() {
+                Some((sequence, batch)) if *sequence == place.sequence => batch.push(request),
+                Some(_) | None => batches.push((place.sequence, vec![request])),
+            }
+        }
+        batches.into_iter().map(|(_, batch)| batch).collect()
+    }
+
+    fn approval_request(&self, place: CallPlace) -> Option<ApprovalRequest> {
+        self.message(place.sequence)?.approval_request(place.index).cloned()
+    }
+
+    /// A message by its number, staged ones included.
     pub(super) fn message(&self, sequence: u64) -> Option<Arc<Message>> {
         let index = usize::try_from(sequence.checked_sub(1)?).ok()?;
-        self.history.messages.get(index).cloned()
+        let visible = self.history.messages.len();
+        if index < visible {
+            return self.history.messages.get(index).cloned();
+        }
+        self.open.as_ref()?.messages.get(index - visible).cloned()
     }
 }
 

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::ConversationId;
+use crate::{ConversationId, ConversationKey};
 
 /// The end of an answer: why it ended, what it cost, and what became of it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -22,6 +22,8 @@ pub struct Finish {
     pub model: Option<String>,
     /// What became of the messages in the history store; `None` where no layer keeps one.
     pub saved: Option<Saved>,
+    /// The copy of the conversation in which the run went on, because another run was under way.
+    pub branch: Option<ConversationKey>,
     /// Anything else the provider said about the answer as a whole.
     pub metadata: Map<String, Value>,
 }

@@ -1,7 +1,7 @@
 //! What can go wrong in a store.
 
-use super::Revision;
-use crate::{BoxError, ConversationKey, format::FormatError};
+use super::{CallPlace, Revision};
+use crate::{BoxError, ConversationKey, RunId, format::FormatError};
 
 /// A store could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
@@ -10,6 +10,23 @@ pub enum StoreError {
     /// The conversation is not at the revision that a write expects.
     #[error(transparent)]
     Conflict(#[from] Box<Conflict>),
+    /// A tool call that a write claims was begun by somebody else, or waits for nobody any more.
+    #[error(
+        "call {} of message {} in conversation {key} was claimed by another run",
+        call.index, call.sequence
+    )]
+    Claimed {
+        /// The conversation.
+        key: ConversationKey,
+        /// The call.
+        call: CallPlace,
+    },
+    /// A conversation cannot be copied to a key under which there is one.
+    #[error("there is a conversation {key} already")]
+    Exists {
+        /// The key.
+        key: ConversationKey,
+    },
     /// The store was closed and takes no more writes.
     #[error("the history store is closed and takes no more writes")]
     Closed,
@@ -55,6 +72,8 @@ impl StoreError {
         match self {
             Self::Backend { retryable, .. } => *retryable,
             Self::Conflict(_)
+            | Self::Claimed { .. }
+            | Self::Exists { .. }
             | Self::Closed
             | Self::ReadOnly
             | Self::Undecodable { .. }
@@ -67,11 +86,7 @@ impl StoreError {
 ///
 /// Nothing of the refused write is stored. Load the conversation again before going on.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "conversation {key} was changed by another run: expected message {} to be its last, found {}",
-    expected.sequence,
-    found.sequence
-)]
+#[error("{}", self.describe())]
 #[non_exhaustive]
 pub struct Conflict {
     /// The conversation.
@@ -80,12 +95,34 @@ pub struct Conflict {
     pub expected: Revision,
     /// The revision the conversation has.
     pub found: Revision,
+    /// The open run that owns the end of the conversation, if there is one. It may be the writer's
+    /// own, taken up by somebody else since.
+    pub open_run: Option<RunId>,
 }
 
 impl Conflict {
     /// A conflict between two revisions.
     pub fn new(key: ConversationKey, expected: Revision, found: Revision) -> Self {
-        Self { key, expected, found }
+        Self { key, expected, found, open_run: None }
+    }
+
+    /// Adds the open run that is in the way.
+    #[must_use]
+    pub fn with_open_run(mut self, run: Option<RunId>) -> Self {
+        self.open_run = run;
+        self
+    }
+
+    fn describe(&self) -> String {
+        let Self { key, expected, found, open_run } = self;
+        match open_run {
+            Some(run) => format!("conversation {key} belongs to run {run}, which is open"),
+            None => format!(
+                "conversation {key} was changed by another run: expected message {} to be its \
+                 last, found {}",
+                expected.sequence, found.sequence
+            ),
+        }
     }
 }
 

@@ -1,12 +1,15 @@
-//! A store's identity and its outbox.
+//! A store's identity, its outbox, and the runs under way.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::Write;
-use crate::ConversationKey;
+use super::{
+    Write,
+    under_way::{ConversationBusy, RunUnderWay, RunsUnderWay},
+};
+use crate::{ConversationKey, RunId};
 
 /// What identifies a store among its clones, with the outbox of writes that it could not take.
 ///
@@ -25,6 +28,8 @@ pub struct StoreHandle(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
+    holder: u64,
+    runs: RunsUnderWay,
     limit: usize,
     outbox: Mutex<Outbox>,
 }
@@ -52,7 +57,39 @@ impl StoreHandle {
 
     /// A new identity whose outbox holds up to `limit` messages.
     pub fn with_outbox_limit(limit: usize) -> Self {
-        Self(Arc::new(Shared { limit, outbox: Mutex::default() }))
+        Self(Arc::new(Shared {
+            holder: RunId::new().random_half(),
+            runs: RunsUnderWay::default(),
+            limit,
+            outbox: Mutex::default(),
+        }))
+    }
+
+    /// The random number by which the [`Lease`](super::Lease)s taken through this store are known.
+    pub fn holder(&self) -> u64 {
+        self.0.holder
+    }
+
+    /// Begins a run on a conversation, as the only one in this process. Where another is under way
+    /// it waits for its turn, in the order in which runs came, unless `most` wait already.
+    ///
+    /// Dropping the future gives the place in the row up.
+    ///
+    /// # Errors
+    ///
+    /// [`ConversationBusy`], at once, if `most` wait already.
+    pub async fn begin_run(
+        &self,
+        key: &ConversationKey,
+        run: RunId,
+        most: usize,
+    ) -> Result<RunUnderWay, ConversationBusy> {
+        self.0.runs.begin(key, run, most).await
+    }
+
+    /// The run under way on a conversation in this process.
+    pub fn run_under_way(&self, key: &ConversationKey) -> Option<RunId> {
+        self.0.runs.find(key)
     }
 
     /// Whether both belong to the same store.

@@ -6,23 +6,28 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{Revision, ServiceIdChange, Write};
-use crate::{Messages, sound::Soundness};
+use super::{OpenRun, Revision, ServiceIdChange, Write};
+use crate::{ApprovalRequest, Message, Messages, sound::Soundness};
 
 /// A conversation without its messages.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Head {
-    /// What a write must expect.
+    /// What a write must expect. It counts the messages of an open run too.
     pub revision: Revision,
     /// The id under which the service keeps the history, if it does.
     pub service_id: Option<Arc<str>>,
+    /// The run that was staged and neither committed nor discarded.
+    pub open_run: Option<OpenRun>,
+    /// The tool calls of the history that wait for somebody's consent, as its record says; those
+    /// of one message together, in order.
+    pub pending_approvals: Vec<Vec<ApprovalRequest>>,
 }
 
 impl Head {
     /// The head of a conversation at a revision, kept here alone.
     pub fn new(revision: Revision) -> Self {
-        Self { revision, service_id: None }
+        Self { revision, service_id: None, open_run: None, pending_approvals: Vec::new() }
     }
 
     /// Adds the service's id.
@@ -31,9 +36,23 @@ impl Head {
         self.service_id = id;
         self
     }
+
+    /// Adds the open run.
+    #[must_use]
+    pub fn with_open_run(mut self, open: Option<OpenRun>) -> Self {
+        self.open_run = open;
+        self
+    }
+
+    /// Adds the tool calls that wait for consent.
+    #[must_use]
+    pub fn with_pending_approvals(mut self, pending: Vec<Vec<ApprovalRequest>>) -> Self {
+        self.pending_approvals = pending;
+        self
+    }
 }
 
-/// A conversation with all its messages, oldest first.
+/// A conversation with all its messages that readers see, oldest first.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct History {
@@ -76,16 +95,23 @@ impl History {
         self
     }
 
-    /// The history as it will be once a write is stored.
+    /// The history as it will be once a write is stored. It must be visible: what a staged write
+    /// adds is no part of the history.
     pub fn apply(&mut self, write: &Write) {
-        write.messages().iter().for_each(|message| self.soundness.push(message));
-        self.messages.extend(write.messages().iter().cloned());
+        self.extend(write.messages().iter().cloned());
         self.head.revision = write.result();
         match write.service_id() {
             Some(ServiceIdChange::Set(id)) => self.head.service_id = Some(id.clone()),
             Some(ServiceIdChange::Clear) => self.head.service_id = None,
             None => {}
         }
+    }
+
+    /// Adds messages that readers see from now on, such as those of a run that was committed. The
+    /// head stays as it is.
+    pub fn extend(&mut self, messages: impl IntoIterator<Item = Arc<Message>>) {
+        let soundness = &mut self.soundness;
+        self.messages.extend(messages.into_iter().inspect(|message| soundness.push(message)));
     }
 }
 

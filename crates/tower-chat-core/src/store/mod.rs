@@ -4,10 +4,12 @@ mod error;
 mod handle;
 mod history;
 mod invocations;
+mod journal;
 mod revision;
 mod slot;
 mod ticket;
 mod tool_record;
+mod under_way;
 mod write;
 
 use std::sync::Arc;
@@ -19,10 +21,12 @@ pub use self::{
     handle::{OutboxFull, StoreHandle},
     history::{Head, History, HistoryMemo},
     invocations::{InvocationQuery, Invocations, ToolTotals, UnreadableInvocation},
+    journal::{Claim, Close, Lease, OpenRun, OpenRunContent, Staged},
     revision::Revision,
     slot::Slot,
     ticket::Ticket,
     tool_record::{CallPlace, RecordedResult, ToolRecord, UnresolvedRecord},
+    under_way::{ConversationBusy, RunUnderWay},
     write::{ServiceIdChange, Write, WriteId},
 };
 use crate::ConversationKey;
@@ -47,6 +51,12 @@ use crate::ConversationKey;
 /// - what a write says of tool calls is stored with it, and goes with the conversation. There is
 ///   one row of a call, the last that was written; a write that is acknowledged again changes none.
 ///   Times are kept at least to the millisecond;
+/// - a [staged](Write::staged) write is as durable as any, and nobody sees it before its run is
+///   committed: no load, no list, no question to the record. It opens its run, and from then on
+///   only writes of that run, under its present [`Lease`] or a later attempt, are stored; all others
+///   are a [`Conflict`] that names it. Committing shows the whole run at one moment; discarding
+///   leaves nothing of it, but for rows of calls in messages that were visible before;
+/// - a write that [claims](Write::with_claims) tool calls is stored only if all claims hold;
 /// - nothing crosses a scope.
 ///
 /// Clones of a store's handle are the same store: see [`handle`](Self::handle).
@@ -58,20 +68,41 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// when it is opened and shares it among its clones.
     fn handle(&self) -> &StoreHandle;
 
-    /// The conversation's revision and service id, without its messages. A conversation that was
-    /// never written has [`Revision::ABSENT`].
+    /// The conversation's revision, service id, open run and pending approvals, without its
+    /// messages. A conversation that was never written has [`Revision::ABSENT`].
     ///
     /// # Errors
     ///
     /// If the store cannot be read.
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError>;
 
-    /// The whole conversation. One that was never written is empty.
+    /// The whole conversation, without what is staged. One that was never written is empty. The
+    /// head that comes with it need not have the pending approvals.
     ///
     /// # Errors
     ///
     /// If the store cannot be read, or holds a message it cannot decode.
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError>;
+
+    /// The conversation's open run with everything that is staged of it; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read, or holds something of the run that it cannot decode.
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError>;
+
+    /// Up to `limit` conversations of a scope that have an open run, in the byte order of their ids,
+    /// from the first id greater than `after` on.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read.
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError>;
 
     /// Waits for a place in the store's bounded queue. Done before the model is called, so that a
     /// slow store holds callers back instead of letting unsaved answers pile up.
@@ -86,6 +117,21 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// The returned [`Ticket`] resolves when they are durable. Dropping it cancels nothing.
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket;
 
+    /// Copies a conversation as readers see it, with its record of tool calls, to a key under which
+    /// there is none, and in an incarnation of its own. Returns the copy's revision;
+    /// [`Revision::ABSENT`], with nothing done, if there is nothing to copy. A service id is not
+    /// copied: the service knows nothing of the copy.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Exists`], if there is a conversation at the other key; otherwise, if the store
+    /// cannot be written.
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError>;
+
     /// Deletes the conversation with everything that belongs to it; says whether there was one.
     ///
     /// # Errors
@@ -94,7 +140,7 @@ pub trait HistoryStore: Send + Sync + 'static {
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError>;
 
     /// Up to `limit` conversations of a scope, in the byte order of their ids, from the first id
-    /// greater than `after` on.
+    /// greater than `after` on. One of which all is staged is not among them.
     ///
     /// # Errors
     ///
@@ -150,6 +196,27 @@ impl<S: HistoryStore + ?Sized> HistoryStore for Arc<S> {
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
         (**self).load(key).await
+    }
+
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        (**self).open_run(key).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        (**self).open_runs(scope, after, limit).await
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        (**self).fork(from, to).await
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {

@@ -8,9 +8,10 @@ use crate::RunId;
 /// `sequence` is the number of its last message. Neither is a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Revision {
-    /// Random, chosen when the conversation is first written; 0 while there is none.
+    /// Random, chosen when the conversation is first written, and again when something was taken out
+    /// of it or a run ends that was taken over; 0 while there is none.
     pub incarnation: u64,
-    /// How many messages were ever appended; messages are numbered from 1.
+    /// How many messages there are; they are numbered from 1.
     pub sequence: u64,
 }
 
@@ -27,5 +28,16 @@ impl Revision {
             incarnation => incarnation,
         };
         Self { incarnation, sequence: self.sequence + messages as u64 }
+    }
+
+    /// The revision once a run has ended that leaves `visible` messages. The
+    /// incarnation is another one, so that what still expects messages that were discarded, or the
+    /// revision before them, is refused.
+    #[must_use]
+    pub fn back_to(self, visible: u64, run: RunId) -> Self {
+        let incarnation = self.incarnation.rotate_left(1) ^ run.random_half();
+        let is_other = incarnation != 0 && incarnation != self.incarnation;
+        let incarnation = if is_other { incarnation } else { !self.incarnation | 1 };
+        Self { incarnation, sequence: visible }
     }
 }

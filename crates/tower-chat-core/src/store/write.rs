@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Revision, ToolRecord};
+use super::{Claim, Close, Revision, Staged, ToolRecord};
 use crate::{ConversationKey, Message, MessageId, RunId};
 
 /// Names a write, so that repeating it stores nothing twice.
@@ -35,7 +35,9 @@ struct Content {
     expected: Revision,
     messages: Vec<Arc<Message>>,
     tools: Vec<ToolRecord>,
+    claims: Vec<Claim>,
     service_id: Option<ServiceIdChange>,
+    staged: Option<Staged>,
 }
 
 /// What a write does to the conversation's service id.
@@ -59,8 +61,16 @@ impl Write {
         let ids = (id.index..).map(|index| MessageId { run: id.run, index });
         let messages =
             messages.into_iter().zip(ids).map(|(message, id)| with_id(message, id)).collect();
-        let content = Content { key, id, expected, messages, tools: Vec::new(), service_id: None };
-        Self(Arc::new(content))
+        Self(Arc::new(Content {
+            key,
+            id,
+            expected,
+            messages,
+            tools: Vec::new(),
+            claims: Vec::new(),
+            service_id: None,
+            staged: None,
+        }))
     }
 
     /// Also puts rows into the record of tool calls, each in place of what was known of its call.
@@ -71,7 +81,28 @@ impl Write {
         self
     }
 
-    /// Also changes the conversation's service id.
+    /// Stores the write only if the claims hold: each call is
+    /// [`PendingApproval`](crate::ToolStatus::PendingApproval) in a message that readers see, and
+    /// was last begun when the claim says. What the claimed calls are afterwards is in
+    /// [`tools`](Self::tools).
+    #[must_use]
+    pub fn with_claims(mut self, claims: Vec<Claim>) -> Self {
+        Arc::make_mut(&mut self.0).claims = claims;
+        self
+    }
+
+    /// Makes it a write of an open run, which it opens if there is none.
+    ///
+    /// Its messages are durable, and part of no history until the run is committed; the rows of
+    /// tool calls in them likewise. A row of a call in a message that readers see is put in place
+    /// at once, as in any write.
+    #[must_use]
+    pub fn staged(mut self, staged: Staged) -> Self {
+        Arc::make_mut(&mut self.0).staged = Some(staged);
+        self
+    }
+
+    /// Also changes the conversation's service id, at once.
     #[must_use]
     pub fn with_service_id(mut self, change: ServiceIdChange) -> Self {
         Arc::make_mut(&mut self.0).service_id = Some(change);
@@ -100,7 +131,30 @@ impl Write {
 
     /// The revision it has afterwards.
     pub fn result(&self) -> Revision {
-        self.0.expected.after(self.0.id.run, self.0.messages.len())
+        let after = self.0.expected.after(self.0.id.run, self.0.messages.len());
+        let Some(staged) = self.as_staged() else { return after };
+        match staged.close {
+            Some(Close::Discard { visible }) => after.back_to(visible, self.run()),
+            Some(Close::Commit) if staged.lease.attempt > 1 => {
+                after.back_to(after.sequence, self.run())
+            }
+            Some(Close::Commit) | None => after,
+        }
+    }
+
+    /// What makes it a write of an open run, if it is one.
+    pub fn as_staged(&self) -> Option<&Staged> {
+        self.0.staged.as_ref()
+    }
+
+    /// How the run ends with it, if it is the last of an open run.
+    pub fn close(&self) -> Option<Close> {
+        self.0.staged.as_ref()?.close
+    }
+
+    /// What must hold of tool calls for the write to be stored.
+    pub fn claims(&self) -> &[Claim] {
+        &self.0.claims
     }
 
     /// What is appended.

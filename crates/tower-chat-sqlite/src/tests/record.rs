@@ -203,9 +203,20 @@ async fn a_question_looks_at_no_row_of_another_scope_or_message() {
             .collect::<Result<_, _>>()
             .unwrap();
         assert!(plan[0].starts_with("SEARCH c USING COVERING INDEX"), "{plan:?}");
-        let last = plan.last().unwrap();
-        assert_eq!(*last, format!("SEARCH t USING PRIMARY KEY {places}"), "{plan:?}");
+        let rows = format!("SEARCH t USING PRIMARY KEY {places}");
+        assert!(plan.contains(&rows), "{plan:?}");
+        // How much of the conversation readers see is looked up by its number.
+        let open = ["CORRELATED SCALAR SUBQUERY", "SEARCH open_runs USING INTEGER PRIMARY KEY"];
+        let known = |line: &String| {
+            *line == rows || open.iter().any(|known| line.starts_with(known)) || is_list(line)
+        };
+        assert!(plan.iter().skip(1).all(known), "{plan:?}");
     }
+}
+
+/// The query's own list of messages.
+fn is_list(line: &str) -> bool {
+    line.starts_with("SCAN message VIRTUAL TABLE")
 }
 
 #[test]

@@ -14,6 +14,7 @@
 //! failed round would leave the earlier ones behind. Retry layers belong above it (the same
 //! request is the same run) or below the loop, never between two halves of a run.
 
+mod admission;
 mod layer;
 mod service;
 

@@ -1,19 +1,27 @@
 //! The service.
 
 use std::{
+    future::poll_fn,
     sync::Arc,
     task::{Context, Poll},
 };
 
 use futures_util::{StreamExt, stream};
-use tower_chat_core::{Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Message, Role};
+use tower_chat_core::{
+    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, Message, Role,
+    store::Head,
+};
 use tower_service::Service;
 
-use super::PerRunPersistence;
+use super::{
+    PerRunPersistence,
+    admission::{Admitted, OpenRunInTheWay, RunPlace, admit, resuming},
+};
 use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
-    run::{OpenRun, Run, strip_sentinel},
+    recovery::close_open_run,
+    run::{OpenRun, Run, head_of, strip_sentinel},
     tool::RunAncestry,
 };
 
@@ -57,8 +65,9 @@ async fn per_run<S>(
     layer: PerRunPersistence,
 ) -> Result<ChatResponse, BoxError>
 where
-    S: Service<ChatRequest, Response = ChatResponse>,
+    S: Service<ChatRequest, Response = ChatResponse> + Send,
     S::Error: Into<BoxError>,
+    S::Future: Send,
 {
     const LAYER: &str = "PerRunPersistence";
     if request.extensions.get::<Run>().is_some() {
@@ -69,8 +78,57 @@ where
     };
     RunAncestry::check(&request)?;
     let mode = request.extensions.get::<PersistenceMode>().copied().unwrap_or(layer.mode);
-    let run = Run::begin(&layer.settings, mode, conversation, &request).await?;
-    if let Some(answer) = run.stored_answer(&request)? {
+    let Admitted { conversation, turn, branch } = admit(&layer.settings, conversation).await?;
+    let mut request = request;
+    request.extensions.insert(conversation.clone());
+    let mut recovered = None;
+    let head = loop {
+        let head = head_of(&layer.settings, &conversation.key).await?;
+        let in_the_way = OpenRunInTheWay::of(&head, &layer.settings, &conversation, mode)?;
+        match in_the_way {
+            None => break head,
+            Some(OpenRunInTheWay::Closed(open, close)) => {
+                close_open_run(&layer.settings, &conversation.key, open, close).await?;
+            }
+            Some(OpenRunInTheWay::ToResume(open)) => {
+                if recovered.replace(open.run) == Some(open.run) {
+                    let key = conversation.key;
+                    return Err(PersistenceError::OpenRun { key, run: open.run }.into());
+                }
+                let resuming = resuming(&request, &conversation.key, open.run);
+                let of_run =
+                    resuming.conversation().cloned().unwrap_or_else(|| conversation.clone());
+                let mode = PersistenceMode::Journaled;
+                let run = one_run(&mut service, &layer, resuming, of_run, mode, head, None);
+                run.await?.collect().await?;
+                poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
+            }
+        }
+    };
+    let of_run = RunPlace { _turn: turn, branch };
+    one_run(&mut service, &layer, request, conversation, mode, head, Some(of_run)).await
+}
+
+/// One run, with nothing in its way any more.
+async fn one_run<S>(
+    service: &mut S,
+    layer: &PerRunPersistence,
+    request: ChatRequest,
+    conversation: Conversation,
+    mode: PersistenceMode,
+    head: Head,
+    place: Option<RunPlace>,
+) -> Result<ChatResponse, BoxError>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Send,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    let run = Run::begin(&layer.settings, mode, conversation, &request, head).await?;
+    let opened = Opened { run: run.clone(), place };
+    if let Some(mut answer) = run.stored_answer(&request)? {
+        run.commit(&answer).await?;
+        opened.name_branch(&mut answer);
         return Ok(answer.into());
     }
     let is_written_here = run.is_written_at_end();
@@ -81,10 +139,15 @@ where
     let (request, input) = run.open_request(request)?;
     let open = match is_written_here {
         true => Some(OpenRun::reserve(run.clone(), input).await?),
-        false => None,
+        false => {
+            if run.is_journaled() {
+                run.stage_input(input).await?;
+            }
+            None
+        }
     };
     let response = service.call(request).await.map_err(Into::into);
-    let ending = RunEnding { run, open, before: before.len() };
+    let ending = RunEnding { run, open, before: before.len(), opened };
     with_ending(response.map(|response| following(before, response)), ending).await
 }
 
@@ -111,13 +174,34 @@ struct RunEnding {
     open: Option<OpenRun>,
     /// How many messages of the answer are of an earlier attempt at the run.
     before: usize,
+    opened: Opened,
+}
+
+/// A run that was begun. When it goes, whatever is still open of the run is left for a later
+/// attempt, and it is the next run's turn.
+struct Opened {
+    run: Run,
+    place: Option<RunPlace>,
+}
+
+impl Opened {
+    fn name_branch(&self, answer: &mut Answer) {
+        let branch = self.place.as_ref().and_then(|place| place.branch.clone());
+        answer.finish.branch = branch;
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.run.interrupt();
+    }
 }
 
 impl Ending for RunEnding {
     const SHOWS_MESSAGES: bool = true;
 
     async fn complete(self, mut answer: Answer) -> Result<Answer, PersistenceError> {
-        let Self { run, open, before } = self;
+        let Self { run, open, before, opened } = self;
         strip_sentinel(&mut answer);
         match open {
             Some(open) => answer = open.complete(answer).await?,
@@ -127,10 +211,15 @@ impl Ending for RunEnding {
                 if now.any(|message| message.role == Role::Assistant) {
                     run.check_persister()?;
                 }
-                run.record_left_out(&answer).await;
+                if run.is_journaled() {
+                    run.commit(&answer).await?;
+                } else {
+                    run.record_left_out(&answer).await;
+                }
             }
         }
         answer.finish.saved = Some(run.saved());
+        opened.name_branch(&mut answer);
         Ok(answer)
     }
 

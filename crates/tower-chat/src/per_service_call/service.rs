@@ -105,6 +105,9 @@ async fn lone_run(
         Some(PersistenceMode::PerRun) => {
             Err(PersistenceError::RunMissing { key: conversation.key, mode: "per-run" })
         }
+        Some(PersistenceMode::Journaled) => {
+            Err(PersistenceError::RunMissing { key: conversation.key, mode: "journaled" })
+        }
         Some(PersistenceMode::PerServiceCall) | None => {
             Run::begin_alone(&layer.settings, conversation, request).await
         }

@@ -44,6 +44,7 @@ use tower_chat_core::{
     ApprovalRequest, Message, MessageId, Messages, Part, Role, ToolCall, ToolResult, store::History,
 };
 
+pub(crate) use self::round::INTERRUPTED;
 use self::{
     call_ids::Place,
     order::{Ordered, in_order},
@@ -98,6 +99,10 @@ pub(crate) struct AskedCall {
     pub(crate) place: (MessageId, usize),
     pub(crate) call: ToolCall,
 }
+
+/// A call that waits for consent, and the message that holds it with the call's place among its
+/// calls.
+pub(crate) type WaitingCall = (Option<(MessageId, usize)>, ApprovalRequest);
 
 /// A stored tool call has no stored result, and the policy is to fail.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -248,13 +253,20 @@ impl Replay {
     /// The approval requests that nobody has answered yet, oldest first; those of one message are
     /// one batch.
     pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
+        let batches = self.waiting_calls().into_iter();
+        batches.map(|batch| batch.into_iter().map(|(_, request)| request).collect()).collect()
+    }
+
+    /// The same with the places of the calls, where their messages have ids.
+    pub(crate) fn waiting_calls(&self) -> Vec<Vec<WaitingCall>> {
         let open = self.open.iter().flat_map(Round::unanswered).map(Arc::new);
-        let mut batches: Vec<(usize, Vec<ApprovalRequest>)> = Vec::new();
+        let mut batches: Vec<(usize, Vec<WaitingCall>)> = Vec::new();
         for call in self.unanswered.iter().cloned().chain(open) {
             let Some(request) = call.approval.clone() else { continue };
+            let waiting = (call.place, request);
             match batches.last_mut() {
-                Some((last, batch)) if *last == call.position => batch.push(request),
-                _ => batches.push((call.position, vec![request])),
+                Some((last, batch)) if *last == call.position => batch.push(waiting),
+                _ => batches.push((call.position, vec![waiting])),
             }
         }
         batches.into_iter().map(|(_, batch)| batch).collect()

@@ -6,17 +6,22 @@ use std::{
 };
 
 use tower_chat_core::{
-    Answer, ChatRequest, Conversation, ConversationId, Finish, Message, MessageId, Messages, Role,
-    RunId,
-    store::{History, HistoryStore, Revision},
+    Answer, ChatRequest, Conversation, ConversationId, ConversationKey, Finish, Message, MessageId,
+    Messages, Role, RunId, ToolStatus,
+    store::{
+        Conflict, Head, History, HistoryStore, InvocationQuery, OpenRunContent, Revision,
+        ServiceIdChange, StoreError,
+    },
 };
 
 use super::{
     Run, ServiceCall, Shared, State, answers_approvals,
     history::{load_head, load_history},
+    journal::Journal,
     record::Recorder,
     service_call::joined,
     service_id::{Recording, agreed_service_id},
+    tool_events::BegunBefore,
 };
 use crate::{
     Clock, PersistenceError, PersistenceMode, PersistencePolicy, ToolSource, replay::Replay,
@@ -51,6 +56,7 @@ impl Run {
         mode: PersistenceMode,
         conversation: Conversation,
         request: &ChatRequest,
+        head: Head,
     ) -> Result<Self, PersistenceError> {
         let Settings { store, policy, clock, .. } = settings;
         let own = own_messages(request);
@@ -59,17 +65,48 @@ impl Run {
         }
         let key = &conversation.key;
         let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
-        let head = load_head(store, key).await.map_err(not_loaded)?;
+        let resumed = match &head.open_run {
+            Some(_) => store.open_run(key).await.map_err(not_loaded)?,
+            None => None,
+        };
+        let head = resumed.as_ref().map_or(head, |content| content.head.clone());
+        let head = match &resumed {
+            Some(content) => head.with_service_id(service_id_within(content)),
+            None => head,
+        };
         let requested = request.conversation_id.as_ref().and_then(ConversationId::service_id);
         let service_id = agreed_service_id(key, head.service_id.clone(), requested)?;
 
         let is_kept_here = service_id.is_none() && !request.options.is_background();
-        let needs_history = is_kept_here || answers_approvals(&own);
-        let (history, replay) = if needs_history && head.revision != Revision::ABSENT {
+        let needs_history = is_kept_here || answers_approvals(&own) || resumed.is_some();
+        let (mut history, mut replay) = if needs_history && head.revision != Revision::ABSENT {
             load_history(settings, key, request).await.map_err(not_loaded)?
         } else {
+            let head = head.clone();
             (History::new(head, Messages::new()), Replay::new(policy.replay.dangling_calls))
         };
+        if let Some(content) = &resumed {
+            if history.head.revision != content.head.revision {
+                let found = history.head.revision;
+                let conflict = Conflict::new(key.clone(), content.head.revision, found);
+                return Err(not_loaded(Box::new(conflict).into()));
+            }
+            content.messages.iter().for_each(|message| replay.push(message));
+            history.extend(content.messages.iter().cloned());
+        }
+        let begun_before = match answers_approvals(&own) {
+            true => begun_before(store, key).await.map_err(not_loaded)?,
+            false => BegunBefore::default(),
+        };
+        let now = clock.now();
+        let is_journaled = mode == PersistenceMode::Journaled && !request.options.is_background();
+        let journal = is_journaled.then(|| {
+            let (holder, length) = (store.handle().holder(), policy.journal.lease);
+            match &resumed {
+                Some(content) => Journal::resuming(holder, length, now, content),
+                None => Journal::new(holder, length, now, history.head.revision.sequence),
+            }
+        });
 
         let recording = match service_id {
             Some(_) => Recording::of_service_kept(policy.conflict),
@@ -87,16 +124,18 @@ impl Run {
             history: history.messages,
             replay,
             revision: history.head.revision,
-            stored_service_id: history.head.service_id,
+            stored_service_id: head.service_id,
             service_id,
             recording,
             unsaved: 0,
             last_call: None,
+            journal,
+            begun_before,
             open_replay: None,
             recorder,
             above: Messages::new(),
         };
-        Ok(Self(Arc::new(Shared {
+        let run = Self(Arc::new(Shared {
             conversation,
             mode,
             policy: policy.clone(),
@@ -107,7 +146,11 @@ impl Run {
             is_alone: false,
             is_background: request.options.is_background(),
             state: Mutex::new(state),
-        })))
+        }));
+        if resumed.is_some() {
+            run.take_over().await?;
+        }
+        Ok(run)
     }
 
     /// A run of one service call, for a persister with no layer above the tool loop.
@@ -117,7 +160,11 @@ impl Run {
         request: &ChatRequest,
     ) -> Result<Self, PersistenceError> {
         let mode = PersistenceMode::PerServiceCall;
-        let mut run = Self::begin(settings, mode, conversation, request).await?;
+        let head = head_of(settings, &conversation.key).await?;
+        if let Some(open) = head.open_run {
+            return Err(PersistenceError::OpenRun { key: conversation.key, run: open.run });
+        }
+        let mut run = Self::begin(settings, mode, conversation, request, head).await?;
         if let Some(shared) = Arc::get_mut(&mut run.0) {
             shared.is_alone = true;
         }
@@ -136,7 +183,13 @@ impl Run {
     ) -> Result<Option<Answer>, PersistenceError> {
         let state = self.state();
         let input = state.input(self.id(), request).len();
-        if self.persists_below() && !has_final_answer(&state.added) {
+        // What is left of a journaled run that is not open was committed whole.
+        let is_whole = match &state.journal {
+            Some(journal) if journal.is_open() => has_final_answer(&state.added),
+            Some(_) => true,
+            None => !self.persists_below() || has_final_answer(&state.added),
+        };
+        if !is_whole {
             if state.is_overtaken {
                 let (key, run) = (self.key().clone(), self.id());
                 return Err(PersistenceError::RunOvertaken { key, run });
@@ -272,6 +325,38 @@ impl State {
         }
         own
     }
+}
+
+/// The conversation's head as it will be once the outbox is empty.
+///
+/// # Errors
+///
+/// [`PersistenceError::NotLoaded`].
+pub(crate) async fn head_of(
+    settings: &Settings,
+    key: &ConversationKey,
+) -> Result<Head, PersistenceError> {
+    let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
+    load_head(&settings.store, key).await.map_err(not_loaded)
+}
+
+/// The service id as the open run knows it.
+fn service_id_within(content: &OpenRunContent) -> Option<Arc<str>> {
+    match &content.open.service_id {
+        Some(ServiceIdChange::Set(id)) => Some(id.clone()),
+        Some(ServiceIdChange::Clear) => None,
+        None => content.head.service_id.clone(),
+    }
+}
+
+/// When the calls that wait for approval were begun, as far as somebody has begun them.
+async fn begun_before(
+    store: &Arc<dyn HistoryStore>,
+    key: &ConversationKey,
+) -> Result<BegunBefore, StoreError> {
+    let query = InvocationQuery::of(key).with_status(ToolStatus::PendingApproval);
+    let waiting = store.invocations(&query).await?.found;
+    Ok(waiting.into_iter().map(|(_, call)| call).collect())
 }
 
 /// Whether the messages of a run end with an answer that asks for nothing.

@@ -7,7 +7,7 @@ use tower_chat_core::{
     store::{Slot, StoreError},
 };
 
-use super::{Run, service_call::ToStore, submission::FailedSubmission};
+use super::{Run, State, service_call::ToStore, submission::FailedSubmission};
 use crate::PersistenceError;
 
 /// A run that is written at its end.
@@ -56,12 +56,9 @@ impl OpenRun {
                 take_trailing_results(&mut messages)
             };
             let adopted = Some(adopted);
-            run.submit(
-                &mut state,
-                slot,
-                ToStore { messages, left_out, adopted, is_whole_run: true },
-            )
-            .0
+            let to_store =
+                ToStore { messages, left_out, adopted, is_whole_run: true, ..ToStore::default() };
+            run.submit(&mut state, slot, to_store).0
         };
         match submission.outcome().await {
             Ok(unsaved) => {
@@ -80,16 +77,10 @@ impl Run {
     pub(crate) async fn record_left_out(&self, answer: &Answer) {
         let submission = {
             let mut state = self.state();
-            let is_stored = |message: &Arc<Message>| {
-                let index = message.id.filter(|id| id.run == self.id()).map(|id| id.index);
-                index.is_none_or(|index| (index as usize) < state.taken)
-            };
-            let trailing = answer.messages.iter().rev().take_while(|message| is_results(message));
-            let mut left_out: Vec<_> = trailing.filter(|m| !is_stored(m)).cloned().collect();
+            let left_out = self.not_taken(&state, answer);
             if left_out.is_empty() {
                 return;
             }
-            left_out.reverse();
             let slot = Ok(Slot::unbounded());
             self.submit(&mut state, slot, ToStore { left_out, ..ToStore::default() }).0
         };
@@ -103,12 +94,26 @@ impl Run {
     }
 }
 
+impl Run {
+    /// The results at the end of an answer that no service call has carried.
+    pub(super) fn not_taken(&self, state: &State, answer: &Answer) -> Vec<Arc<Message>> {
+        let is_taken = |message: &Arc<Message>| {
+            let index = message.id.filter(|id| id.run == self.id()).map(|id| id.index);
+            index.is_none_or(|index| (index as usize) < state.taken)
+        };
+        let trailing = answer.messages.iter().rev().take_while(|message| is_results(message));
+        let mut results: Vec<_> = trailing.filter(|message| !is_taken(message)).cloned().collect();
+        results.reverse();
+        results
+    }
+}
+
 /// Takes out the results at the end that answer calls of this run: no service call has seen them,
 /// and per-service-call persistence would not have stored them either.
 ///
 /// Results of approved calls stay: their calls were stored by an earlier run, and would wait for
 /// approval again.
-fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc<Message>> {
+pub(super) fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     let trailing = messages.iter().rev().take_while(|message| is_results(message)).count();
     let kept = messages.len() - trailing;
     let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;

@@ -8,10 +8,12 @@
 mod begin;
 mod finish;
 mod history;
+mod journal;
 mod record;
 mod service_call;
 mod service_id;
 mod submission;
+mod tool_events;
 mod unsent;
 
 use std::{
@@ -29,15 +31,22 @@ use tower_chat_core::{
 };
 
 use self::submission::Submission;
-pub(crate) use self::{begin::Settings, record::ToolReport};
+pub(crate) use self::{
+    begin::{Settings, head_of},
+    record::ToolReport,
+};
 pub(crate) use self::{
     finish::OpenRun,
+    journal::{CallOfRun, InterruptedRun, KnownCall},
     service_call::{OpenCall, StartedCall, strip_sentinel},
 };
-use self::{record::Recorder, service_call::CallRecord, service_id::Recording};
+use self::{
+    journal::Journal, record::Recorder, service_call::CallRecord, service_id::Recording,
+    tool_events::BegunBefore,
+};
 use crate::{
     Clock, MissingPersister, PersistenceError, PersistenceMode, PersistencePolicy, Tools,
-    replay::Replay,
+    replay::{Replay, WaitingCall},
 };
 
 /// A run under way: a request extension that the layers of one stack share.
@@ -87,6 +96,9 @@ struct State {
     /// Another run has written after what this run, sent again, had stored.
     is_overtaken: bool,
     last_call: Option<CallRecord>,
+    /// In journaled mode alone.
+    journal: Option<Journal>,
+    begun_before: BegunBefore,
     open_replay: Option<Replay>,
     recorder: Recorder,
     /// What a layer above put before the run's input: it stays first in every service call,
@@ -127,11 +139,14 @@ impl Run {
     /// Whether history is put before each service call below the tool loop, so that the loop
     /// sends only what is new.
     pub fn persists_below(&self) -> bool {
-        self.0.mode == PersistenceMode::PerServiceCall
+        match self.0.mode {
+            PersistenceMode::PerRun => false,
+            PersistenceMode::PerServiceCall | PersistenceMode::Journaled => true,
+        }
     }
 
-    /// Whether the run is appended at its end: in per-run mode, and for answers that the service
-    /// makes in the background.
+    /// Whether the run is appended at its end, by one write: in per-run mode, and for answers that
+    /// the service makes in the background.
     pub(crate) fn is_written_at_end(&self) -> bool {
         !self.persists_below() || (self.0.is_background && !self.0.is_alone)
     }
@@ -139,6 +154,16 @@ impl Run {
     /// The stored approval requests that nobody has answered yet, a batch per message.
     pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         self.state().replay.pending_approvals()
+    }
+
+    /// The same with the places of the calls.
+    pub(crate) fn waiting_calls(&self) -> Vec<Vec<WaitingCall>> {
+        self.state().replay.waiting_calls()
+    }
+
+    /// What the record knew of a call that waits for approval when the run began, if it was begun.
+    pub(crate) fn known_approved(&self, call: CallOfRun) -> Option<KnownCall> {
+        self.state().begun_before.call(call)
     }
 
     /// The open end of the stored history, where the input answers approval requests in it: a
@@ -151,14 +176,19 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`PersistenceError::PersisterMissing`] under [`MissingPersister::Fail`]; otherwise it is
-    /// logged, once a run.
+    /// [`PersistenceError::PersisterMissing`] under [`MissingPersister::Fail`], and in journaled
+    /// mode; otherwise it is logged, once a run.
     pub fn check_persister(&self) -> Result<(), PersistenceError> {
         if !self.persists_below() || self.0.persister_reported.load(Ordering::Acquire) {
             return Ok(());
         }
         let missing = PersistenceError::PersisterMissing { key: self.key().clone() };
-        match self.0.policy.missing_persister {
+        let missing_persister = match self.is_journaled() {
+            // Its input is staged already, and nothing else would be.
+            true => MissingPersister::Fail,
+            false => self.0.policy.missing_persister,
+        };
+        match missing_persister {
             MissingPersister::Fail => Err(missing),
             MissingPersister::Warn => {
                 if !self.0.persister_missed.swap(true, Ordering::AcqRel) {

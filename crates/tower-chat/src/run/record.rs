@@ -58,9 +58,9 @@ pub(super) struct Composed {
 }
 
 /// Where a call was stored, and what is known of it.
-struct StoredPlace {
-    call: CallPlace,
-    round_index: u32,
+pub(super) struct StoredPlace {
+    pub(super) call: CallPlace,
+    pub(super) round_index: u32,
 }
 
 impl State {
@@ -204,15 +204,18 @@ impl State {
             let call_id = asked.call.id.clone().unwrap_or_default();
             let mut row =
                 ToolRecord::pending(place.call, place.round_index, call_id, &asked.call.name);
-            row.status = match &report {
-                Some(report) => report.status,
-                None if result.is_error => ToolStatus::Error,
-                None => ToolStatus::Ok,
-            };
+            let report = report.unwrap_or_else(|| {
+                ToolReport::not_run(if result.is_error {
+                    ToolStatus::Error
+                } else {
+                    ToolStatus::Ok
+                })
+            });
             row.result = recorded;
-            row.error = redaction.error.unwrap_or_else(|| error.map(str::to_owned));
-            row.started_at = report.as_ref().and_then(|report| report.started_at);
-            row.finished_at = report.as_ref().and_then(|report| report.finished_at);
+            row.error = redaction.error.unwrap_or(report.error);
+            row.status = report.status;
+            row.started_at = report.started_at;
+            row.finished_at = report.finished_at;
             put(records, row);
             kept.push(Some(changed));
             next += 1;
@@ -221,7 +224,7 @@ impl State {
     }
 
     /// Where a call stands in the store: a call of this run, or of the loaded history.
-    fn stored_place(&self, (message, index): (MessageId, usize)) -> Option<StoredPlace> {
+    pub(super) fn stored_place(&self, (message, index): (MessageId, usize)) -> Option<StoredPlace> {
         let asking = self.recorder.asking.iter().rev().find(|asking| asking.message == message);
         if let Some(asking) = asking {
             let index = (*asking.stored.get(index)?)?;
@@ -248,13 +251,13 @@ impl Recorder {
         Self { rounds_before: added.iter().filter(is_round).count(), ..Self::default() }
     }
 
-    fn tool(&self, name: &str) -> Option<&dyn crate::Tool> {
+    pub(super) fn tool(&self, name: &str) -> Option<&dyn crate::Tool> {
         self.tools.as_ref()?.tool(name).map(|tool| &**tool)
     }
 }
 
 /// Adds a row, in place of the one of the same call if the write has one.
-fn put(records: &mut Vec<ToolRecord>, row: ToolRecord) {
+pub(super) fn put(records: &mut Vec<ToolRecord>, row: ToolRecord) {
     match records.iter_mut().rev().find(|known| known.call == row.call) {
         Some(known) => *known = row,
         None => records.push(row),

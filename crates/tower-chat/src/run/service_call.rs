@@ -4,15 +4,23 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     Answer, ChatOptions, ChatRequest, ConversationId, Message, MessageId, Messages, Role,
-    store::{Slot, StoreError, Write},
+    store::{Close, Slot, StoreError, Write},
 };
 
 use super::{
-    PersisterAbove, Run, ServiceCall, State, Submission, begin::own_messages, record::Composed,
-    service_id::Adopted, submission::FailedSubmission,
+    PersisterAbove, Run, ServiceCall, State, Submission,
+    begin::own_messages,
+    journal::{CallOfRun, Journal},
+    record::Composed,
+    service_id::Adopted,
+    submission::FailedSubmission,
+    tool_events::Outcome,
 };
 use crate::{
-    NotStored, PersistenceError, StoreFailure, approval::request_approvals_of, replay::Replay,
+    NotStored, PersistenceError, StoreFailure,
+    approval::request_approvals_of,
+    replay::Replay,
+    tool_loop::{Foresight, Next},
 };
 
 /// A service call that was begun: it is stored if it completes, and its inputs are stored if it is
@@ -25,6 +33,10 @@ pub(crate) struct OpenCall {
     /// The replay of everything up to and with the inputs.
     replay: Replay,
     options: Arc<ChatOptions>,
+    /// What the tool loop will do with the answer, where it says so.
+    foresight: Option<Foresight>,
+    /// How many of the run's messages the call is the first to carry, stored or not.
+    unsent: usize,
     /// The place in the store's queue; `None` once nothing is to be stored any more. A caller who
     /// goes away while it is waited for does not wait, and what tools have done is not lost.
     slot: Option<Result<Slot, StoreError>>,
@@ -62,6 +74,12 @@ pub(super) struct ToStore {
     pub(super) adopted: Option<Adopted>,
     /// The messages are all that the run adds, its final answer included.
     pub(super) is_whole_run: bool,
+    /// Calls that are about to run.
+    pub(super) starts: Vec<CallOfRun>,
+    /// What came out of calls whose results are in no message yet.
+    pub(super) outcomes: Vec<Outcome>,
+    /// How a journaled run ends with it.
+    pub(super) close: Option<Close>,
 }
 
 impl ToStore {
@@ -107,6 +125,11 @@ impl Run {
         let inputs = self.number(state.taken, own);
         state.open_replay = None;
         let replay = self.replay_with(&state, &inputs)?;
+        let unsent = match (self.is_journaled(), &state.last_call) {
+            // Its input is staged already, and new to the model all the same.
+            (true, None) => own_messages(request).len(),
+            _ => inputs.len(),
+        };
         drop(state);
         Ok(StartedCall::Call(Box::new(OpenCall {
             run: self.clone(),
@@ -114,6 +137,8 @@ impl Run {
             inputs,
             replay,
             options: request.options.clone(),
+            foresight: request.extensions.get::<Foresight>().cloned(),
+            unsent,
             slot: Some(Ok(Slot::unbounded())),
         })))
     }
@@ -128,6 +153,16 @@ impl Run {
         let is_stored = |message: &Arc<Message>| is_stored(state, self, message);
         let new_from = own.iter().rposition(is_stored).map_or(0, |last| last + 1);
         let own = own.get(new_from..).unwrap_or_default();
+        let own = if self.is_journaled() && state.last_call.is_none() {
+            // The input is staged, although no call has carried it: a loop may have dropped its ids.
+            let is_same = |(own, added): &(&Arc<Message>, &Arc<Message>)| {
+                own.id.is_none() && own.role == added.role && own.parts == added.parts
+            };
+            let staged = own.iter().zip(&state.added).take_while(is_same).count();
+            own.get(staged..).unwrap_or_default()
+        } else {
+            own
+        };
         let is_later_call = !state.added.is_empty();
         if is_later_call
             && own.iter().any(|message| message.role == Role::Assistant && message.id.is_none())
@@ -142,7 +177,7 @@ impl Run {
             Some(write) => {
                 let slot = Ok(Slot::unbounded());
                 let writes = with_unsettled(state, write);
-                Submission::submit(self.store(), self.policy().store_failure, slot, writes)
+                Submission::submit(self.store(), self.store_failure(), slot, writes)
             }
             None => Submission::nothing(),
         };
@@ -155,8 +190,10 @@ impl Run {
         &self,
         state: &mut State,
         slot: Result<Slot, StoreError>,
-        ToStore { messages, left_out, adopted, is_whole_run }: ToStore,
+        to_store: ToStore,
     ) -> (Submission, Option<Write>) {
+        let ToStore { messages, left_out, adopted, is_whole_run, starts, outcomes, close } =
+            to_store;
         let change = match adopted {
             Some(Adopted { recording, service_id, change }) => {
                 state.recording = recording;
@@ -174,23 +211,29 @@ impl Run {
         state.taken += messages.len();
         let messages = state.recording.select(messages, answers);
         let citations = self.policy().replay.citations_at_save().filter(|_| is_whole_run);
-        let Composed { messages: stored, records } =
-            state.compose(&messages, &left_out, citations, self.policy().truncation);
-        if stored.is_empty() && records.is_empty() && change.is_none() {
+        let truncation = self.policy().truncation;
+        let Composed { messages: stored, mut records } =
+            state.compose(&messages, &left_out, citations, truncation);
+        state.outcome_rows(&outcomes, truncation, &mut records);
+        let claims = state.start_rows(&starts, &messages, self.0.clock.now(), &mut records);
+        state.note_started(&starts);
+        let closes = close.is_some() && state.journal.as_ref().is_some_and(Journal::is_open);
+        if stored.is_empty() && records.is_empty() && change.is_none() && !closes {
             return (Submission::nothing(), None);
         }
+        // A claim that nobody knows of is none.
+        let failure = if claims.is_empty() { self.store_failure() } else { StoreFailure::FailCall };
         let id = messages.first().and_then(|message| message.id).unwrap_or(next);
-        let write = Write::new(self.key().clone(), id, state.revision, stored);
-        let mut write = write.with_tools(records);
-        if let Some(change) = change {
-            write = write.with_service_id(change);
-        }
+        let write = Write::new(self.key().clone(), id, state.revision, stored).with_claims(claims);
+        let write = match (&mut state.journal, change) {
+            (Some(journal), change) => journal.stage(write, records, close, change),
+            (None, Some(change)) => write.with_tools(records).with_service_id(change),
+            (None, None) => write.with_tools(records),
+        };
         state.revision = write.result();
         state.added.extend(messages);
         let writes = with_unsettled(state, write.clone());
-        let submission =
-            Submission::submit(self.store(), self.policy().store_failure, slot, writes);
-        (submission, Some(write))
+        (Submission::submit(self.store(), failure, slot, writes), Some(write))
     }
 }
 
@@ -230,7 +273,7 @@ impl OpenCall {
             }
             None => {
                 let view = self.replay.view();
-                request.new_from = (prefix.len() + view.len()).saturating_sub(self.inputs.len());
+                request.new_from = (prefix.len() + view.len()).saturating_sub(self.unsent);
                 view
             }
         };
@@ -268,7 +311,14 @@ impl OpenCall {
         }
         let mut messages = inputs;
         messages.extend(answer.messages.iter().cloned());
-        let to_store = ToStore { adopted: Some(adopted), ..ToStore::messages(messages) };
+        let mut to_store = ToStore { adopted: Some(adopted), ..ToStore::messages(messages) };
+        if run.is_journaled() {
+            match Next::after(self.foresight.as_ref(), &answer.messages) {
+                Next::Tools(starts) => to_store.starts = starts,
+                Next::End => to_store.close = Some(Close::Commit),
+                Next::Call => {}
+            }
+        }
         let (submission, write) = run.submit(&mut state, slot, to_store);
         let replay = &mut self.replay;
         answer.messages.iter().for_each(|message| replay.push(message));
@@ -287,6 +337,9 @@ impl OpenCall {
     /// The service has failed: submits the results of tools that have run, by policy, and waits.
     pub(crate) async fn fail(mut self) {
         let slot = self.take_slot();
+        if self.run.is_journaled() {
+            return self.leave_unanswered();
+        }
         // What stands before a result goes with it, such as the consent to an approved call.
         let is_result = |message: &Arc<Message>| message.role == Role::Tool;
         let kept = match self.run.policy().forget_results_of_failed_call {
@@ -300,6 +353,16 @@ impl OpenCall {
                 error = &source as &dyn std::error::Error,
                 "tool results of a failed service call could not be stored"
             );
+        }
+    }
+
+    /// Journaled: everything worth keeping is staged, so that a retry finds its inputs here.
+    fn leave_unanswered(&mut self) {
+        let Some(ordinal) = self.ordinal else { return };
+        let mut state = self.run.state();
+        if self.attempted_meanwhile(&state).is_none() {
+            let outcome = CallOutcome::Unanswered { rest: std::mem::take(&mut self.inputs) };
+            state.last_call = Some(CallRecord { ordinal, outcome });
         }
     }
 
@@ -346,6 +409,9 @@ impl Drop for OpenCall {
     /// the cause was. Nothing can be awaited here, so the store's own task does it.
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
+        if self.run.is_journaled() {
+            return self.leave_unanswered();
+        }
         let slot = slot.map(Slot::without_blocking);
         drop(self.submit_inputs(slot, self.inputs.len()));
     }
@@ -377,7 +443,7 @@ impl Run {
     /// A place in the store's queue. Under [`StoreFailure::Continue`] the failure to get one is
     /// the outcome of the write it was for.
     pub(super) async fn reserve(&self) -> Result<Result<Slot, StoreError>, PersistenceError> {
-        match (self.store().reserve().await, self.policy().store_failure) {
+        match (self.store().reserve().await, self.store_failure()) {
             (Err(source), StoreFailure::FailCall) => {
                 Err(self.not_stored(FailedSubmission { source, unsaved: Vec::new() }, None))
             }

@@ -8,7 +8,7 @@ use tower_chat_core::{
 };
 
 use super::RunAncestry;
-use crate::Clock;
+use crate::{Clock, run::CallOfRun};
 
 /// What a tool knows about the call it answers, and how it talks to the run around it.
 #[derive(Clone)]
@@ -16,6 +16,7 @@ pub struct ToolContext {
     run: Arc<RunContext>,
     call: ToolCall,
     call_id: String,
+    place: Option<CallOfRun>,
     round_index: usize,
     sequence_index: usize,
 }
@@ -39,10 +40,10 @@ impl ToolContext {
         run: Arc<RunContext>,
         call: ToolCall,
         call_id: String,
-        round_index: usize,
-        sequence_index: usize,
+        place: Option<CallOfRun>,
+        (round_index, sequence_index): (usize, usize),
     ) -> Self {
-        Self { run, call, call_id, round_index, sequence_index }
+        Self { run, call, call_id, place, round_index, sequence_index }
     }
 
     /// The call as the model made it.
@@ -54,6 +55,17 @@ impl ToolContext {
     /// generated one where the provider gave none. Not unique: some providers repeat their ids.
     pub fn call_id(&self) -> &str {
         &self.call_id
+    }
+
+    /// Names the call, the same at every attempt to run it and different from every other call's:
+    /// for the systems a tool talks to, so that they know a repetition. It is made of the run's id
+    /// and the call's place in it, in characters that fit a header.
+    pub fn idempotency_key(&self) -> String {
+        match self.place {
+            Some(place) => idempotency_key(place),
+            // A loop without a history has nothing that outlives the run.
+            None => format!("{}-r{}-{}", self.run.run, self.round_index, self.sequence_index),
+        }
     }
 
     /// The arguments' text, as the model wrote it.
@@ -117,6 +129,11 @@ impl ToolContext {
         request.extensions.insert(ancestry);
         request
     }
+}
+
+/// The idempotency key of a call, from where it stands.
+pub(crate) fn idempotency_key((message, index): CallOfRun) -> String {
+    format!("{}-{}-{index}", message.run, message.index)
 }
 
 impl fmt::Debug for ToolContext {

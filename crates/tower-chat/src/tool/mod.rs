@@ -30,11 +30,6 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tower_chat_core::{BoxError, ToolDefinition};
 
-pub(crate) use self::{
-    context::RunContext,
-    output::ResultName,
-    persist::{Redaction, redaction},
-};
 pub use self::{
     context::ToolContext,
     function::{FnTool, TypedFnTool, tool_fn, typed_tool_fn},
@@ -43,6 +38,11 @@ pub use self::{
     persist::{PersistWith, Retention, StoredCall, persist_with},
     set::{DuplicateTool, Tools},
     shared::{SharedTools, ToolSource},
+};
+pub(crate) use self::{
+    context::{RunContext, idempotency_key},
+    output::ResultName,
+    persist::{Redaction, redaction},
 };
 
 /// Something the model may ask to be run.

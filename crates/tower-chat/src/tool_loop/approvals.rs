@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use tower_chat_core::{ApprovalRequest, ApprovalResponse, Message, Part};
 
-use super::batch::PlannedCall;
-use crate::{approval::waiting_call_id, tool::Tools};
+use super::batch::{OwedCall, PlannedCall};
+use crate::{approval::waiting_call_id, run::CallOfRun, tool::Tools};
 
 /// The answers to approval requests in these messages. The first answer to a request counts.
 pub(super) fn answers<'a>(
@@ -29,7 +29,7 @@ pub(super) fn answers<'a>(
 ///
 /// The ids of the requests without an answer, in batches that have some.
 pub(super) fn decide(
-    pending: impl IntoIterator<Item = Vec<ApprovalRequest>>,
+    pending: impl IntoIterator<Item = Vec<(Option<CallOfRun>, ApprovalRequest)>>,
     mut answers: HashMap<&str, &ApprovalResponse>,
     tools: &Tools,
 ) -> Result<Vec<PlannedCall>, Vec<String>> {
@@ -38,10 +38,10 @@ pub(super) fn decide(
     for batch in pending {
         let before = calls.len();
         let mut unanswered = Vec::new();
-        for request in batch {
+        for (place, request) in batch {
             // Taken out, so that a request that is both stored and sent again counts once.
             match answers.remove(request.id.as_str()) {
-                Some(answer) => calls.push(decided(request, answer, tools)),
+                Some(answer) => calls.push(decided(place, request, answer, tools)),
                 None => unanswered.push(request.id),
             }
         }
@@ -52,11 +52,17 @@ pub(super) fn decide(
     if missing.is_empty() { Ok(calls) } else { Err(missing) }
 }
 
-fn decided(request: ApprovalRequest, answer: &ApprovalResponse, tools: &Tools) -> PlannedCall {
+fn decided(
+    place: Option<CallOfRun>,
+    request: ApprovalRequest,
+    answer: &ApprovalResponse,
+    tools: &Tools,
+) -> PlannedCall {
     let id = waiting_call_id(&request);
+    let owed = OwedCall { call: request.call, id, place };
     if answer.approved {
-        PlannedCall::run(request.call, id, tools)
+        PlannedCall::run(owed, tools)
     } else {
-        PlannedCall::rejected(request.call, id, answer.reason.clone())
+        PlannedCall::rejected(owed, answer.reason.clone())
     }
 }

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Message, Part, Role, ToolCall, ToolDefinition};
+use tower_chat_core::{Message, Part, Role, ToolCall, ToolDefinition, ToolResult};
 
 use super::settings::UnknownTools;
 use crate::{
     replay::effective_call_ids,
+    run::{CallOfRun, ToolReport},
     tool::{Tool, Tools},
 };
 
@@ -15,6 +16,8 @@ pub(super) struct PlannedCall {
     pub(super) call: ToolCall,
     /// The id by which the result names it.
     pub(super) id: String,
+    /// Where it stands, if its message has an id.
+    pub(super) place: Option<CallOfRun>,
     pub(super) action: Action,
 }
 
@@ -22,6 +25,16 @@ pub(super) struct PlannedCall {
 pub(super) enum Action {
     Run(Arc<dyn Tool>),
     Refuse(Refusal),
+    /// It was run by an earlier attempt at the run, or by an earlier run that it was approved for.
+    Reuse(Box<ToolResult>, ToolReport),
+}
+
+/// A call that nothing in its response answers.
+pub(super) struct OwedCall {
+    pub(super) call: ToolCall,
+    /// The id its result will name.
+    pub(super) id: String,
+    pub(super) place: Option<CallOfRun>,
 }
 
 /// Why a call is not run, although it gets a result.
@@ -62,29 +75,35 @@ pub(super) fn plan(
     };
     let is_unknown = |name: &str| tools.tool(name).is_none() && !is_declared(name);
     let needs_approval = |name: &str| tools.get(name).is_some_and(|tool| tool.needs_approval);
-    let any = |is: &dyn Fn(&str) -> bool| calls.iter().any(|(call, _)| is(&call.name));
+    let any = |is: &dyn Fn(&str) -> bool| calls.iter().any(|owed| is(&owed.call.name));
     if any(&is_declared) || (unknown_tools == UnknownTools::Return && any(&is_unknown)) {
         return Plan::Return;
     }
     if any(&needs_approval) {
         return Plan::Ask;
     }
-    Plan::Run(calls.into_iter().map(|(call, id)| PlannedCall::run(call, id, tools)).collect())
+    Plan::Run(calls.into_iter().map(|owed| PlannedCall::run(owed, tools)).collect())
 }
 
 impl PlannedCall {
     /// A call that is run, if its tool is known.
-    pub(super) fn run(call: ToolCall, id: String, tools: &Tools) -> Self {
+    pub(super) fn run(OwedCall { call, id, place }: OwedCall, tools: &Tools) -> Self {
         let action = match tools.tool(&call.name) {
             Some(tool) => Action::Run(tool.clone()),
             None => Action::Refuse(Refusal::UnknownTool),
         };
-        Self { call, id, action }
+        Self { call, id, place, action }
     }
 
     /// A call that somebody refused.
-    pub(super) fn rejected(call: ToolCall, id: String, reason: Option<String>) -> Self {
-        Self { call, id, action: Action::Refuse(Refusal::Rejected { reason }) }
+    pub(super) fn rejected(owed: OwedCall, reason: Option<String>) -> Self {
+        let OwedCall { call, id, place } = owed;
+        Self { call, id, place, action: Action::Refuse(Refusal::Rejected { reason }) }
+    }
+
+    /// Whether its tool runs in this batch.
+    pub(super) fn runs(&self) -> bool {
+        matches!(self.action, Action::Run(_))
     }
 }
 
@@ -106,22 +125,29 @@ fn asks_for_consent(message: &Message) -> bool {
     message.parts.iter().any(|part| matches!(part, Part::ApprovalRequest(_)))
 }
 
-/// The calls that nothing in the response itself answers, each with the id its result will name.
-fn owed_calls(messages: &[Arc<Message>]) -> Vec<(ToolCall, String)> {
+/// The calls that nothing in the response itself answers.
+pub(super) fn owed_calls(messages: &[Arc<Message>]) -> Vec<OwedCall> {
     if messages.iter().all(|message| message.calls().next().is_none()) {
         return Vec::new();
     }
-    let mut calls: Vec<(ToolCall, String)> = messages
-        .iter()
-        .flat_map(|message| message.calls().cloned().zip(effective_call_ids(message)))
-        .collect();
+    let calls_of = |message: &Arc<Message>| {
+        let of_message = message.id;
+        let calls = message.calls().cloned().zip(effective_call_ids(message));
+        let owed = move |(index, (call, id))| OwedCall {
+            call,
+            id,
+            place: of_message.map(|message| (message, index)),
+        };
+        calls.enumerate().map(owed).collect::<Vec<_>>()
+    };
+    let mut calls: Vec<OwedCall> = messages.iter().flat_map(calls_of).collect();
     for message in messages {
         for result in message.results() {
             let place = match result.call_id.as_deref() {
-                Some(id) if !id.is_empty() => calls.iter().position(|(_, owed)| owed == id),
+                Some(id) if !id.is_empty() => calls.iter().position(|owed| owed.id == id),
                 // Beside calls a result without an id may be of a tool the provider ran itself.
-                _ if message.role == Role::Tool => calls.iter().position(|(call, _)| {
-                    result.name.as_ref().is_none_or(|name| *name == call.name)
+                _ if message.role == Role::Tool => calls.iter().position(|owed| {
+                    result.name.as_ref().is_none_or(|name| *name == owed.call.name)
                 }),
                 _ => None,
             };
@@ -141,7 +167,7 @@ mod tests {
 
     fn owed(messages: impl IntoIterator<Item = Message>) -> Vec<String> {
         let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
-        owed_calls(&messages).into_iter().map(|(_, id)| id).collect()
+        owed_calls(&messages).into_iter().map(|owed| owed.id).collect()
     }
 
     fn calls(ids: &[&str]) -> Message {

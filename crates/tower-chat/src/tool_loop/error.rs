@@ -4,6 +4,8 @@ use std::{any::Any, fmt};
 
 use tower_chat_core::{BoxError, ConversationKey};
 
+use crate::recovery::UnknownCall;
+
 /// A run failed in the tool loop. The loop's service returns it as a [`BoxError`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -30,6 +32,20 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
+    /// Calls of a run that was interrupted may or may not have run, and the policy is not to go
+    /// on without knowing. The run is still open.
+    #[error(
+        "{} of an interrupted run{} may or may not have run: resume it with another \
+         UnknownCalls policy, commit it, or discard it",
+        describe_calls(calls),
+        of_conversation(conversation.as_ref())
+    )]
+    UnknownCalls {
+        /// The calls.
+        calls: Vec<UnknownCall>,
+        /// The conversation.
+        conversation: Option<ConversationKey>,
+    },
     /// A `PerServiceCallPersistence` stands above the loop.
     #[error(
         "PerServiceCallPersistence stands above the tool loop{}, where it would take a whole run \
@@ -48,7 +64,9 @@ impl ToolLoopError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::ConsecutiveFailures { .. } => true,
-            Self::ApprovalMissing { .. } | Self::PersisterAbove { .. } => false,
+            Self::ApprovalMissing { .. }
+            | Self::UnknownCalls { .. }
+            | Self::PersisterAbove { .. } => false,
         }
     }
 }
@@ -108,6 +126,12 @@ impl fmt::Display for Chain<'_> {
         }
         Ok(())
     }
+}
+
+fn describe_calls(calls: &[UnknownCall]) -> String {
+    let calls: Vec<_> =
+        calls.iter().map(|call| format!("{} ({})", call.tool, call.call_id)).collect();
+    format!("the calls {}", calls.join(", "))
 }
 
 fn consecutive_failures(

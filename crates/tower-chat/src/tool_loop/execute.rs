@@ -11,7 +11,8 @@ use super::{
     settings::Settings,
 };
 use crate::{
-    run::ToolReport,
+    PersistenceError,
+    run::{CallOfRun, Run, ToolReport},
     tool::{ResultName, RunContext, Tool, ToolContext, ToolOutput},
 };
 
@@ -19,6 +20,8 @@ use crate::{
 pub(super) struct Executor {
     pub(super) settings: Arc<Settings>,
     pub(super) context: Arc<RunContext>,
+    /// The run that makes starts and outcomes durable, if there is one.
+    pub(super) run: Option<Run>,
     pub(super) round_index: usize,
 }
 
@@ -44,27 +47,69 @@ impl Executor {
     /// Runs the calls and adds what they come to as it comes.
     ///
     /// One after the other, a call that terminates the run is the last; at the same time, all run.
-    pub(super) async fn execute(&self, calls: Vec<PlannedCall>, outcomes: &mut Outcomes) {
-        let calls = calls.into_iter().enumerate();
+    ///
+    /// # Errors
+    ///
+    /// If a start or an outcome could not be made durable. Nothing more is started then; the
+    /// outcomes so far are among `outcomes`.
+    pub(super) async fn execute(
+        &self,
+        calls: Vec<PlannedCall>,
+        outcomes: &mut Outcomes,
+    ) -> Result<(), PersistenceError> {
+        let to_run: Vec<_> = calls.iter().filter(|call| call.runs()).collect();
+        let at_once = if self.settings.concurrent { to_run.len() } else { 1 };
+        let starts: Vec<_> = to_run.iter().take(at_once).filter_map(|call| call.place).collect();
+        if let (Some(run), false) = (&self.run, starts.is_empty()) {
+            run.note_starts(&starts).await?;
+        }
         if self.settings.concurrent {
-            let mut running: FuturesUnordered<_> = calls
-                .map(|(index, call)| async move { (index, self.run(index, call).await) })
-                .collect();
-            while let Some((index, outcome)) = running.next().await {
+            let calls = calls.into_iter().enumerate();
+            let mut running: FuturesUnordered<_> =
+                calls.map(|(index, call)| self.run_noted(index, call, None)).collect();
+            let mut failure = None;
+            while let Some((index, outcome, noted)) = running.next().await {
                 outcomes.add(index, outcome);
+                failure = failure.or(noted.err());
             }
-        } else {
-            for (index, call) in calls {
-                outcomes.add(index, self.run(index, call).await);
-                if outcomes.terminate {
-                    break;
-                }
+            return failure.map_or(Ok(()), Err);
+        }
+        // The start of a call is made durable with the outcome of the one before.
+        let mut nexts =
+            to_run.iter().skip(1).map(|call| call.place).collect::<Vec<_>>().into_iter();
+        for (index, call) in calls.into_iter().enumerate() {
+            let next = if call.runs() { nexts.next().flatten() } else { None };
+            let (_, outcome, noted) = self.run_noted(index, call, next).await;
+            outcomes.add(index, outcome);
+            noted?;
+            if outcomes.terminate {
+                break;
             }
         }
+        Ok(())
+    }
+
+    /// Runs a call, and makes durable what came out of it and that `next` is about to run.
+    async fn run_noted(
+        &self,
+        index: usize,
+        planned: PlannedCall,
+        next: Option<CallOfRun>,
+    ) -> (usize, Outcome, Result<(), PersistenceError>) {
+        let place = planned.place.filter(|_| planned.runs());
+        let outcome = self.run(index, planned).await;
+        let next = next.filter(|_| !outcome.terminate);
+        let noted = match (&self.run, place) {
+            (Some(run), Some(place)) => {
+                run.note_outcome(place, &outcome.result, &outcome.report, next).await
+            }
+            _ => Ok(()),
+        };
+        (index, outcome, noted)
     }
 
     async fn run(&self, sequence_index: usize, planned: PlannedCall) -> Outcome {
-        let PlannedCall { call, id, action } = planned;
+        let PlannedCall { call, id, place, action } = planned;
         let tool_name = call.name.clone();
         match action {
             Action::Refuse(refusal) => {
@@ -73,10 +118,20 @@ impl Executor {
                 let result = result(id, tool_name, output);
                 Outcome { result, report, failure: None, terminate: false }
             }
+            Action::Reuse(result, report) => {
+                let mut result = *result;
+                result.call_id = Some(id.clone());
+                let is_failure = report.status == ToolStatus::Error;
+                let failure = is_failure.then(|| {
+                    let source = report.error.clone().unwrap_or_else(|| result.text());
+                    self.failure(&id, &tool_name, source.into())
+                });
+                Outcome { result, report, failure, terminate: false }
+            }
             Action::Run(tool) => {
                 let context = self.context.clone();
-                let context =
-                    ToolContext::new(context, call, id.clone(), self.round_index, sequence_index);
+                let place_in_round = (self.round_index, sequence_index);
+                let context = ToolContext::new(context, call, id.clone(), place, place_in_round);
                 let started_at = self.context.clock.now();
                 let answer = run_caught(tool, context).await;
                 let mut outcome = match answer {
@@ -192,7 +247,7 @@ async fn run_caught(tool: Arc<dyn Tool>, context: ToolContext) -> Result<ToolOut
     }
 }
 
-fn result(id: String, tool: String, output: ToolOutput) -> ToolResult {
+pub(super) fn result(id: String, tool: String, output: ToolOutput) -> ToolResult {
     let mut result = ToolResult::new(id, "");
     result.name = match output.name {
         ResultName::OfTool => Some(tool),

@@ -49,14 +49,17 @@ mod approvals;
 mod batch;
 mod error;
 mod execute;
+mod foresight;
 mod layer;
 mod options;
+mod resume;
 mod rounds;
 mod service;
 mod settings;
 mod tally;
 mod transcript;
 
+pub(crate) use self::foresight::{Foresight, Next};
 pub use self::{
     error::{ToolFailure, ToolLoopError, ToolPanicked, ZeroRounds},
     layer::ToolLoop,

@@ -34,6 +34,11 @@ impl CallOptions {
         &self.caller.tools
     }
 
+    /// What the caller asked for, as far as it holds for the next service call.
+    pub(super) fn callers(&self) -> Arc<ChatOptions> {
+        self.caller.clone()
+    }
+
     /// The caller's options with these tools declared.
     pub(super) fn with_tools(&mut self, tools: &Tools) -> Arc<ChatOptions> {
         if tools.is_empty() {

@@ -1,6 +1,10 @@
 //! One run of the loop: service call, tools, service call, tools, ..., answer.
 
-use std::{collections::VecDeque, future::poll_fn, sync::Arc};
+use std::{
+    collections::{HashMap, VecDeque},
+    future::poll_fn,
+    sync::Arc,
+};
 
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{
@@ -13,15 +17,18 @@ use super::{
     ToolLoopError, approvals,
     batch::{self, Plan, PlannedCall},
     execute::{Executor, Outcomes},
+    foresight::Foresight,
     options::CallOptions,
+    resume,
     settings::Settings,
     tally::Tally,
     transcript::{Outgoing, Transcript, without_sentinel},
 };
 use crate::{
     approval::request_approvals_of,
+    recovery::UnknownCalls,
     replay::Replay,
-    run::{PersisterAbove, Run, ServiceCall},
+    run::{CallOfRun, InterruptedRun, KnownCall, PersisterAbove, Run, ServiceCall},
     tool::{RunContext, Tools},
 };
 
@@ -120,6 +127,9 @@ where
             None => Transcript::whole(&request, run_id, Replay::lenient()),
         };
         let tools = settings.source.tools();
+        if let Some(run) = &run {
+            run.use_tools(&tools);
+        }
         let approved = approved(&request, run.as_ref(), &transcript, &tools)?;
         let mut tally = Tally::default();
         let phase = if approved.is_empty() {
@@ -128,7 +138,9 @@ where
             let calls = tally.charged(approved, settings.call_budget);
             Phase::Running { calls, finish: Finish::default() }
         };
-        Ok(Self {
+        let interrupted = run.as_ref().and_then(Run::take_interrupted);
+        let unknown_calls = request.extensions.get::<UnknownCalls>().cloned();
+        let mut rounds = Self {
             service: ready,
             is_ready: true,
             options: CallOptions::new(request.options, settings.options.clone()),
@@ -147,7 +159,54 @@ where
             outcomes: Outcomes::default(),
             has_unsent_results: false,
             tally,
-        })
+        };
+        if let Some(interrupted) = interrupted {
+            rounds.resume(interrupted, unknown_calls)?;
+        }
+        Ok(rounds)
+    }
+
+    /// Goes on where an earlier attempt at the run was interrupted.
+    fn resume(
+        &mut self,
+        interrupted: InterruptedRun,
+        unknown_calls: Option<UnknownCalls>,
+    ) -> Result<(), ToolLoopError> {
+        let InterruptedRun { response, calls: known, rounds, tool_calls } = interrupted;
+        self.tally.resumed(rounds, tool_calls);
+        for message in &response {
+            self.transcript.push_sent(message);
+        }
+        if response.is_empty() {
+            return Ok(());
+        }
+        let plan = batch::plan(
+            &response,
+            &self.tools,
+            self.options.callers_tools(),
+            self.settings.unknown_tools,
+        );
+        let finish = Finish::default();
+        self.phase = match plan {
+            Plan::Run(calls) => {
+                let mut calls = self.tally.charged(calls, self.settings.call_budget);
+                self.settle(&mut calls, &known, unknown_calls)?;
+                Phase::Running { calls, finish }
+            }
+            Plan::Answer | Plan::Return | Plan::Ask => Phase::Finishing(finish),
+        };
+        Ok(())
+    }
+
+    fn settle(
+        &self,
+        calls: &mut [PlannedCall],
+        known: &HashMap<CallOfRun, KnownCall>,
+        unknown_calls: Option<UnknownCalls>,
+    ) -> Result<(), ToolLoopError> {
+        let Some(run) = &self.run else { return Ok(()) };
+        let policy = unknown_calls.unwrap_or_else(|| run.unknown_calls());
+        resume::settle(calls, known, &policy, (run.key(), run.id()))
     }
 
     /// The whole answer, once the run is complete.
@@ -271,8 +330,24 @@ where
         request.conversation_id = conversation_id;
         request.extensions = self.context.extensions.clone();
         request.extensions.insert(ServiceCall { ordinal: self.tally.service_calls });
+        if self.run.as_ref().is_some_and(Run::is_journaled) {
+            request.extensions.insert(self.foresight());
+        }
         self.tally.service_calls += 1;
         request
+    }
+
+    fn foresight(&self) -> Foresight {
+        let spent = self.tally.tool_calls();
+        Foresight {
+            tools: self.tools.clone(),
+            options: self.options.callers(),
+            unknown_tools: self.settings.unknown_tools,
+            is_last_call: self.is_last_call(),
+            concurrent: self.settings.concurrent,
+            budget_left: self.settings.call_budget.map(|budget| budget.saturating_sub(spent)),
+            handle: self.context.handle.clone(),
+        }
     }
 
     /// Whether all rounds are used up, so that the model must answer without tools.
@@ -325,7 +400,9 @@ where
             self.settings.unknown_tools,
         );
         self.phase = match plan {
-            Plan::Answer if self.context.handle.has_queued() => Phase::Calling,
+            Plan::Answer if self.context.handle.has_queued() && !self.is_committed() => {
+                Phase::Calling
+            }
             Plan::Run(calls) if !self.is_last_call() => {
                 self.tally.rounds += 1;
                 let calls = self.tally.charged(calls, self.settings.call_budget);
@@ -337,6 +414,11 @@ where
                 Phase::Finishing(finish)
             }
         };
+    }
+
+    /// Whether a layer below has taken the response for the run's last and committed it.
+    fn is_committed(&self) -> bool {
+        self.run.as_ref().is_some_and(Run::is_committed)
     }
 
     /// Gives the response on with its calls as requests for consent.
@@ -360,10 +442,11 @@ where
         let executor = Executor {
             settings: self.settings.clone(),
             context: self.context.clone(),
+            run: self.run.clone(),
             round_index: self.tally.batches,
         };
         self.tally.batches += 1;
-        executor.execute(calls, &mut self.outcomes).await;
+        executor.execute(calls, &mut self.outcomes).await?;
         let failures = self.outcomes.take_failures();
         self.tally.failed(
             failures,
@@ -379,7 +462,7 @@ where
                 self.has_unsent_results = false;
             } else {
                 // Their calls were stored by another run, which would ask for them again.
-                self.submit_finished();
+                self.submit_unsent();
             }
             Phase::Finishing(finish)
         };
@@ -409,6 +492,13 @@ impl<S> Rounds<S> {
     /// Hands the results of tools that have run, and that no service call has carried, to the run
     /// whose persister would have got them with that call.
     fn submit_finished(&mut self) {
+        // A journal has them already, one by one.
+        if !self.run.as_ref().is_some_and(Run::is_journaled) {
+            self.submit_unsent();
+        }
+    }
+
+    fn submit_unsent(&mut self) {
         if !self.transcript.is_kept_below() {
             return;
         }
@@ -437,10 +527,19 @@ fn approved(
     if answers.is_empty() {
         return Ok(Vec::new());
     }
-    let mut pending = run.map(Run::pending_approvals).unwrap_or_default();
+    let mut pending = run.map(Run::waiting_calls).unwrap_or_default();
     pending.extend(transcript.pending_approvals(request));
-    approvals::decide(pending, answers, tools)
-        .map_err(|ids| ToolLoopError::ApprovalMissing { ids, conversation: key_of(request) })
+    let mut calls = approvals::decide(pending, answers, tools)
+        .map_err(|ids| ToolLoopError::ApprovalMissing { ids, conversation: key_of(request) })?;
+    if let Some(run) = run {
+        let places = calls.iter().filter_map(|call| call.place);
+        let known: HashMap<_, _> =
+            places.filter_map(|place| Some((place, run.known_approved(place)?))).collect();
+        let policy = request.extensions.get::<UnknownCalls>().cloned();
+        let policy = policy.unwrap_or_else(|| run.unknown_calls());
+        resume::settle(&mut calls, &known, &policy, (run.key(), run.id()))?;
+    }
+    Ok(calls)
 }
 
 fn key_of(request: &ChatRequest) -> Option<ConversationKey> {

@@ -22,6 +22,18 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// Counts what an earlier attempt at the run has used.
+    pub(super) fn resumed(&mut self, rounds: usize, tool_calls: usize) {
+        self.rounds = rounds;
+        self.batches = rounds.saturating_sub(1);
+        self.tool_calls = tool_calls;
+    }
+
+    /// How many tool calls were let run so far.
+    pub(super) fn tool_calls(&self) -> usize {
+        self.tool_calls
+    }
+
     /// Takes a batch of calls off the budget; those it does not cover are refused.
     pub(super) fn charged(
         &mut self,

@@ -6,7 +6,7 @@ use tower_chat_core::{
     ApprovalRequest, ChatRequest, ConversationId, Message, MessageId, Messages, RunId,
 };
 
-use crate::replay::Replay;
+use crate::{replay::Replay, run::CallOfRun};
 
 /// The messages of a run as the loop sends them.
 pub(super) struct Transcript {
@@ -87,14 +87,17 @@ impl Transcript {
     }
 
     /// The approval requests that wait for an answer among the request's own messages, and in the
-    /// open end of the history before them, in batches.
-    pub(super) fn pending_approvals(&self, request: &ChatRequest) -> Vec<Vec<ApprovalRequest>> {
+    /// open end of the history before them, in batches, with the places of the calls.
+    pub(super) fn pending_approvals(
+        &self,
+        request: &ChatRequest,
+    ) -> Vec<Vec<(Option<CallOfRun>, ApprovalRequest)>> {
         if let Some(history) = &self.history {
-            return history.replay.pending_approvals();
+            return history.replay.waiting_calls();
         }
         let mut own = Replay::lenient();
         own.push_from(&request.messages, request.new_from);
-        own.pending_approvals()
+        own.waiting_calls()
     }
 
     /// Whether a layer below keeps the history and puts it before each call.

@@ -6,7 +6,8 @@ use tower::{
     BoxError, Layer, ServiceBuilder, ServiceExt, buffer::BufferLayer, limit::ConcurrencyLimitLayer,
 };
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolLoop, Tools,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode, ToolLoop,
+    Tools,
     core::{ChatRequest, ChatResponse, ConversationKey},
     tool::{ToolOutput, tool_fn},
 };
@@ -157,10 +158,11 @@ async fn many_conversations_at_once_keep_to_themselves() {
 async fn of_many_runs_at_once_on_one_conversation_each_is_stored_whole_or_refused() {
     for mode in BOTH_MODES {
         let (store, leaf) = (store(), one_round_each(20));
-        let client = agent(&leaf, &store, mode);
+        let processes =
+            [agent(&leaf, &store, mode), agent(&leaf, &store.in_another_process(), mode)];
         let runs: Vec<_> = (0..20)
-            .map(|_| {
-                let client = client.clone();
+            .map(|run| {
+                let client = processes[run % 2].clone();
                 tokio::spawn(async move { send(&client, ask("where?", false)).await })
             })
             .collect();
@@ -168,13 +170,14 @@ async fn of_many_runs_at_once_on_one_conversation_each_is_stored_whole_or_refuse
         for run in runs {
             match run.await.unwrap() {
                 Ok(_) => done += 1,
-                Err(error) => {
-                    let error = refused(Err(error));
-                    let tower_chat::PersistenceError::NotStored(not_stored) = error else {
-                        panic!("{error:?}")
-                    };
-                    assert!(not_stored.conflict().is_some());
-                }
+                Err(error) => match refused(Err(error)) {
+                    PersistenceError::NotStored(not_stored) => {
+                        assert!(not_stored.conflict().is_some());
+                    }
+                    error => {
+                        assert!(matches!(error, PersistenceError::RunUnderWay { .. }), "{error:?}")
+                    }
+                },
             }
         }
         assert!(done >= 1);

@@ -327,7 +327,8 @@ async fn two_runs_at_once_conflict_and_the_error_carries_the_answer() {
                 let first = tokio::spawn(async move { send(&client, ask("1", streamed)).await });
                 slow.called(1).await;
                 let fast = ScriptedLeaf::new([Step::text("fast")]);
-                send(&agent(&fast, &store, mode), ask("2", streamed)).await.unwrap();
+                let elsewhere = agent(&fast, &store.in_another_process(), mode);
+                send(&elsewhere, ask("2", streamed)).await.unwrap();
                 gate.open();
                 let error = refused(first.await.unwrap());
                 let PersistenceError::NotStored(not_stored) = &error else { panic!("{error:?}") };
@@ -381,7 +382,8 @@ async fn a_conversation_that_was_deleted_and_made_anew_is_another_one() {
         });
         leaf.called(2).await;
         assert!(store.inner().delete(&key()).await.unwrap());
-        send(&client, ask("2", false)).await.unwrap();
+        let elsewhere = agent(&leaf, &store.in_another_process(), mode);
+        send(&elsewhere, ask("2", false)).await.unwrap();
         gate.open();
         let error = refused(late.await.unwrap());
         assert!(matches!(&error, PersistenceError::NotStored(e) if e.conflict().is_some()));

@@ -1,0 +1,63 @@
+//! A conversation without its messages.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension};
+use tower_chat_core::{
+    ConversationKey,
+    store::{Head, OpenRun, Revision},
+};
+
+use crate::{open_run, place};
+
+/// A conversation that is there.
+#[derive(Debug)]
+pub(crate) struct Conversation {
+    pub(crate) number: i64,
+    pub(crate) revision: Revision,
+    pub(crate) service_id: Option<Arc<str>>,
+    pub(crate) open: Option<OpenRun>,
+}
+
+impl Conversation {
+    /// How many messages readers see.
+    pub(crate) fn visible(&self) -> u64 {
+        self.open.as_ref().map_or(self.revision.sequence, |open| open.visible)
+    }
+
+    pub(crate) fn head(&self) -> Head {
+        Head::new(self.revision)
+            .with_service_id(self.service_id.clone())
+            .with_open_run(self.open.clone())
+    }
+}
+
+/// Looks for a conversation, inside a transaction that somebody else began.
+pub(crate) fn find(
+    connection: &Connection,
+    key: &ConversationKey,
+) -> rusqlite::Result<Option<Conversation>> {
+    let found = connection
+        .prepare_cached(
+            "SELECT id, incarnation, service_id, (
+                 SELECT place FROM messages
+                 WHERE place BETWEEN id << 32 AND (id << 32) + 4294967295
+                 ORDER BY place DESC LIMIT 1
+             )
+             FROM conversations WHERE scope = ?1 AND conversation = ?2",
+        )?
+        .query_row([key.scope(), key.id()], |row| {
+            let incarnation: i64 = row.get(1)?;
+            let last: Option<i64> = row.get(3)?;
+            let revision = Revision {
+                incarnation: incarnation.cast_unsigned(),
+                sequence: last.map_or(0, place::sequence),
+            };
+            Ok(Conversation { number: row.get(0)?, revision, service_id: row.get(2)?, open: None })
+        })
+        .optional()?;
+    let Some(mut found) = found else { return Ok(None) };
+    // Not joined: SQLite would prepare the statement again at every use.
+    found.open = open_run::find(connection, found.number)?;
+    Ok(Some(found))
+}

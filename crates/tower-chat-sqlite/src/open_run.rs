@@ -1,0 +1,187 @@
+//! The row of an open run, and what is staged of it.
+
+use std::{sync::Arc, time::SystemTime};
+
+use rusqlite::{Connection, OptionalExtension, Row, named_params};
+use tower_chat_core::{
+    ConversationKey, RunId,
+    store::{Lease, OpenRun, OpenRunContent, ServiceIdChange, StoreError},
+};
+
+use crate::{
+    conversation, milliseconds, place,
+    read::{self, NotRead},
+    tool_row,
+};
+
+/// The open run of a conversation.
+pub(crate) fn find(
+    connection: &Connection,
+    conversation: i64,
+) -> rusqlite::Result<Option<OpenRun>> {
+    connection
+        .prepare_cached("SELECT * FROM open_runs WHERE number = ?1")?
+        .query_row([conversation], |row| read(row, 0))
+        .optional()
+}
+
+/// Reads the row of an open run; its columns begin at `first`.
+fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<OpenRun> {
+    let lease = Lease {
+        attempt: row.get(first + 2)?,
+        holder: row.get::<_, i64>(first + 3)?.cast_unsigned(),
+        renewed_at: time(row, first + 5)?,
+        until: row.get::<_, Option<i64>>(first + 6)?.map(|_| time(row, first + 6)).transpose()?,
+    };
+    let visible: i64 = row.get(first + 7)?;
+    let run = RunId::from_bytes(row.get(first + 1)?);
+    let mut open = OpenRun::new(run, lease, visible.cast_unsigned());
+    open.opened_at = time(row, first + 4)?;
+    if row.get(first + 8)? {
+        let id: Option<Arc<str>> = row.get(first + 9)?;
+        open.service_id = Some(id.map_or(ServiceIdChange::Clear, ServiceIdChange::Set));
+    }
+    open.partial_text = row.get(first + 10)?;
+    Ok(open)
+}
+
+fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<SystemTime> {
+    let stored = row.get(index)?;
+    milliseconds::time(stored).ok_or(rusqlite::Error::IntegralValueOutOfRange(index, stored))
+}
+
+/// Writes the row of a conversation's open run in place of the one there is, unless they are the
+/// same.
+pub(crate) fn put(
+    connection: &Connection,
+    conversation: i64,
+    before: Option<&OpenRun>,
+    open: &OpenRun,
+) -> rusqlite::Result<()> {
+    if before.is_some_and(|before| stored_times(before.clone()) == stored_times(open.clone())) {
+        return Ok(());
+    }
+    let service_id = match &open.service_id {
+        Some(ServiceIdChange::Set(id)) => Some(&**id),
+        Some(ServiceIdChange::Clear) | None => None,
+    };
+    connection
+        .prepare_cached(
+            "REPLACE INTO open_runs VALUES (:number, :run, :attempt, :holder, :opened, :renewed,
+                :until, :visible, :changes_service_id, :service_id, :partial_text)",
+        )?
+        .execute(named_params! {
+            ":number": conversation,
+            ":run": open.run.to_bytes(),
+            ":attempt": open.lease.attempt,
+            ":holder": open.lease.holder.cast_signed(),
+            ":opened": milliseconds::of(open.opened_at),
+            ":renewed": milliseconds::of(open.lease.renewed_at),
+            ":until": open.lease.until.map(milliseconds::of),
+            ":visible": open.visible.cast_signed(),
+            ":changes_service_id": open.service_id.is_some(),
+            ":service_id": service_id,
+            ":partial_text": open.partial_text.as_deref(),
+        })?;
+    Ok(())
+}
+
+/// The run with its times as they are stored.
+fn stored_times(mut open: OpenRun) -> OpenRun {
+    let stored = |time| milliseconds::time(milliseconds::of(time)).unwrap_or(time);
+    open.opened_at = stored(open.opened_at);
+    open.lease.renewed_at = stored(open.lease.renewed_at);
+    open.lease.until = open.lease.until.map(stored);
+    open
+}
+
+/// Removes everything after the messages that readers see.
+pub(crate) fn discard(
+    connection: &Connection,
+    conversation: i64,
+    visible: u64,
+) -> rusqlite::Result<()> {
+    let (first, last) = place::range_after(conversation, visible);
+    for sql in [
+        "DELETE FROM messages WHERE place BETWEEN ?1 AND ?2",
+        "DELETE FROM tool_invocations WHERE place BETWEEN ?1 AND ?2",
+    ] {
+        connection.prepare_cached(sql)?.execute([first, last])?;
+    }
+    Ok(())
+}
+
+/// Removes the row of a conversation's open run: what is there now is the history, in this
+/// incarnation.
+pub(crate) fn close(
+    connection: &Connection,
+    conversation: i64,
+    incarnation: u64,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("DELETE FROM open_runs WHERE number = ?1")?
+        .execute([conversation])?;
+    // No row is written where the incarnation is the same.
+    connection
+        .prepare_cached(
+            "UPDATE conversations SET incarnation = ?2 WHERE id = ?1 AND incarnation <> ?2",
+        )?
+        .execute([conversation, incarnation.cast_signed()])?;
+    Ok(())
+}
+
+/// A conversation's open run with everything staged of it, as it is at one moment.
+pub(crate) fn content(
+    connection: &Connection,
+    key: &ConversationKey,
+) -> Result<Option<OpenRunContent>, NotRead> {
+    let snapshot = connection.unchecked_transaction()?;
+    let Some(found) = conversation::find(&snapshot, key)? else { return Ok(None) };
+    let head = found.head();
+    let Some(open) = found.open else { return Ok(None) };
+    let range = place::range_after(found.number, open.visible);
+    let messages = read::messages(&snapshot, key, range, open.visible)?;
+    let mut statement = snapshot.prepare_cached(&format!(
+        "SELECT place, {} FROM tool_invocations
+         WHERE place BETWEEN ?1 AND ?2 ORDER BY place, call_index",
+        tool_row::COLUMNS
+    ))?;
+    let mut rows = statement.query([range.0, range.1])?;
+    let mut tools = Vec::new();
+    while let Some(row) = rows.next()? {
+        let sequence = place::sequence(row.get(0)?);
+        let record = tool_row::read(row, 1, sequence).map_err(|reason| {
+            let reason = format!(
+                "the record of a call of message {sequence} in conversation {key}: {reason}"
+            );
+            NotRead::Damaged(StoreError::Corrupt { reason })
+        })?;
+        tools.push(record);
+    }
+    Ok(Some(OpenRunContent::new(head, open, messages, tools)))
+}
+
+/// The conversations of a scope that have an open run, in the byte order of their ids.
+pub(crate) fn list(
+    connection: &Connection,
+    scope: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<(ConversationKey, OpenRun)>, NotRead> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let scope: Arc<str> = scope.into();
+    // There are few open runs, however many conversations.
+    let mut statement = connection.prepare_cached(
+        "SELECT conversation, open_runs.*
+         FROM open_runs CROSS JOIN conversations ON id = number
+         WHERE scope = ?1 AND (?2 IS NULL OR conversation > ?2)
+         ORDER BY conversation LIMIT ?3",
+    )?;
+    let mut rows = statement.query((&*scope, after, limit))?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        let key = ConversationKey::new(scope.clone(), row.get::<_, Arc<str>>(0)?);
+        found.push((key, read(row, 1)?));
+    }
+    Ok(found)
+}

@@ -1,0 +1,114 @@
+//! Whether a run may begin: what else is under way on its conversation, and what is open there.
+
+use tower_chat_core::{
+    ChatRequest, Conversation, ConversationKey, Messages, RunHandle, RunId,
+    store::{Head, OpenRun, RunUnderWay, StoreError},
+};
+
+use crate::{
+    ConcurrentRuns, PersistenceError, PersistenceMode,
+    recovery::{OnOpenRun, RunEnd},
+    run::Settings,
+};
+
+/// A run that may begin.
+pub(super) struct Admitted {
+    /// The request's own, or the branch it goes on in.
+    pub(super) conversation: Conversation,
+    pub(super) turn: RunUnderWay,
+    pub(super) branch: Option<ConversationKey>,
+}
+
+/// What a run holds until its end.
+pub(super) struct RunPlace {
+    pub(super) _turn: RunUnderWay,
+    /// The copy of the conversation in which it goes on, if it does.
+    pub(super) branch: Option<ConversationKey>,
+}
+
+/// An open run that has to go before another may begin.
+pub(super) enum OpenRunInTheWay {
+    ToResume(Box<OpenRun>),
+    Closed(Box<OpenRun>, RunEnd),
+}
+
+/// Waits for the run's turn in this process, by the policy.
+pub(super) async fn admit(
+    settings: &Settings,
+    conversation: Conversation,
+) -> Result<Admitted, PersistenceError> {
+    let Conversation { key, run } = &conversation;
+    let (key, run) = (key.clone(), *run);
+    let most = match settings.policy.concurrent_runs {
+        ConcurrentRuns::Queue { most } => most,
+        ConcurrentRuns::Reject | ConcurrentRuns::Branch => 0,
+    };
+    let handle = settings.store.handle();
+    match handle.begin_run(&key, run, most).await {
+        Ok(turn) => Ok(Admitted { conversation, turn, branch: None }),
+        Err(_) if settings.policy.concurrent_runs == ConcurrentRuns::Branch => {
+            let branch = ConversationKey::new(key.scope(), format!("{}~{run}", key.id()));
+            match settings.store.fork(&key, &branch).await {
+                // An earlier attempt at the run has made it.
+                Ok(_) | Err(StoreError::Exists { .. }) => {}
+                Err(source) => return Err(PersistenceError::NotLoaded { key, source }),
+            }
+            let under_way = |busy| busy_with(branch.clone(), busy);
+            let turn = handle.begin_run(&branch, run, 0).await.map_err(under_way)?;
+            let conversation = Conversation { key: branch.clone(), run };
+            Ok(Admitted { conversation, turn, branch: Some(branch) })
+        }
+        Err(busy) => Err(busy_with(key, busy)),
+    }
+}
+
+fn busy_with(
+    key: ConversationKey,
+    busy: tower_chat_core::store::ConversationBusy,
+) -> PersistenceError {
+    PersistenceError::RunUnderWay { key, run: busy.run }
+}
+
+impl OpenRunInTheWay {
+    /// What has to be done about the conversation's open run, if there is one that is not this
+    /// run's own.
+    ///
+    /// # Errors
+    ///
+    /// If somebody is still at work on it, or the policy is to leave it alone.
+    pub(super) fn of(
+        head: &Head,
+        settings: &Settings,
+        Conversation { key, run }: &Conversation,
+        mode: PersistenceMode,
+    ) -> Result<Option<Self>, PersistenceError> {
+        let Some(open) = &head.open_run else { return Ok(None) };
+        // It is this run's turn in this process: what was written from here has come to an end.
+        let is_ours = open.lease.holder == settings.store.handle().holder();
+        if !is_ours && open.is_held_at(settings.clock.now()) {
+            return Err(PersistenceError::RunUnderWay { key: key.clone(), run: open.run });
+        }
+        let open = Box::new(open.clone());
+        if open.run == *run {
+            let goes_on = mode == PersistenceMode::Journaled;
+            return Ok((!goes_on).then_some(Self::ToResume(open)));
+        }
+        match settings.policy.journal.on_open_run {
+            OnOpenRun::Recover => Ok(Some(Self::ToResume(open))),
+            OnOpenRun::Commit => Ok(Some(Self::Closed(open, RunEnd::Commit))),
+            OnOpenRun::Discard => Ok(Some(Self::Closed(open, RunEnd::Discard))),
+            OnOpenRun::Reject => Err(PersistenceError::OpenRun { key: key.clone(), run: open.run }),
+        }
+    }
+}
+
+/// A request that goes on with an open run, with the options and extensions of another.
+pub(super) fn resuming(request: &ChatRequest, key: &ConversationKey, run: RunId) -> ChatRequest {
+    let mut resuming = ChatRequest::new(Messages::new());
+    resuming.options = request.options.clone();
+    resuming.extensions = request.extensions.clone();
+    resuming.extensions.insert(Conversation { key: key.clone(), run });
+    // What is queued is for the new run.
+    resuming.extensions.insert(RunHandle::new());
+    resuming
+}

@@ -1,0 +1,186 @@
+//! Ending open runs without going on with them.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use serde_json::Value;
+use tower_chat_core::{
+    ConversationKey, Message, MessageId, ToolResult, ToolStatus,
+    store::{
+        CallPlace, Close, HistoryStore, Lease, OpenRun, OpenRunContent, RecordedResult, Staged,
+        StoreError, ToolRecord, Write,
+    },
+};
+
+use super::CallState;
+use crate::{PersistenceError, replay::INTERRUPTED, run::Settings};
+
+/// How an open run ends if it is not resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunEnd {
+    /// What is staged becomes part of the history, with an answer to every call that has none: its
+    /// recorded result, or that it may or may not have run, or that it was not run.
+    Commit,
+    /// Nothing of it is left, but for what the record says of calls that earlier runs had asked
+    /// for and that were approved.
+    Discard,
+}
+
+/// What the model is told of a call that was not run before its run ended.
+const NEVER_RUN: &str = "The call was not run: its run was interrupted before.";
+
+/// Ends the open run of a conversation; says whether there was one. Whoever still works on it can
+/// write no more.
+///
+/// # Errors
+///
+/// If the store cannot be read or written, or somebody else has ended or taken up the run
+/// meanwhile.
+pub async fn close(
+    store: &(impl HistoryStore + ?Sized),
+    key: &ConversationKey,
+    end: RunEnd,
+) -> Result<bool, StoreError> {
+    let Some(content) = store.open_run(key).await? else { return Ok(false) };
+    let write = match end {
+        RunEnd::Commit => committing(store, key, &content),
+        RunEnd::Discard => discarding(store, key, &content),
+    };
+    let slot = store.reserve().await?;
+    store.append(slot, vec![write]).await.map_err(|error| error.source)?;
+    Ok(true)
+}
+
+/// Ends every open run of a scope that nobody works on and that was opened at least `age` before
+/// `now`; returns their conversations.
+///
+/// # Errors
+///
+/// At the first run that could not be ended, because the store could not be read or written. A run
+/// that somebody took up meanwhile is left alone.
+pub async fn sweep(
+    store: &(impl HistoryStore + ?Sized),
+    scope: &str,
+    now: SystemTime,
+    age: Duration,
+    end: RunEnd,
+) -> Result<Vec<ConversationKey>, StoreError> {
+    const AT_ONCE: usize = 100;
+    let mut swept = Vec::new();
+    let mut after: Option<String> = None;
+    loop {
+        let page = store.open_runs(scope, after.as_deref(), AT_ONCE).await?;
+        let Some((last, _)) = page.last() else { return Ok(swept) };
+        after = Some(last.id().to_owned());
+        for (key, open) in page {
+            let is_old = now.duration_since(open.opened_at).is_ok_and(|since| since >= age);
+            let is_under_way = store.handle().run_under_way(&key) == Some(open.run);
+            if !is_old || is_under_way || open.is_held_at(now) {
+                continue;
+            }
+            match close(store, &key, end).await {
+                Ok(true) => swept.push(key),
+                Ok(false) | Err(StoreError::Conflict(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// The same for a run that another one finds in its way.
+pub(crate) async fn close_open_run(
+    settings: &Settings,
+    key: &ConversationKey,
+    open: Box<OpenRun>,
+    end: RunEnd,
+) -> Result<(), PersistenceError> {
+    let ended = close(settings.store.as_ref(), key, end).await;
+    let not_ended =
+        |source| PersistenceError::NotRecovered { key: key.clone(), run: open.run, source };
+    ended.map(drop).map_err(not_ended)
+}
+
+fn committing(
+    store: &(impl HistoryStore + ?Sized),
+    key: &ConversationKey,
+    content: &OpenRunContent,
+) -> Write {
+    let (message, rows) = missing_results(content);
+    let mut messages: Vec<Arc<Message>> = message.into_iter().map(Arc::new).collect();
+    if let Some(text) = &content.open.partial_text {
+        let mut partial = Message::assistant(&**text);
+        partial.metadata.insert("interrupted".to_owned(), Value::Bool(true));
+        messages.push(Arc::new(partial));
+    }
+    let write = last_write(store, key, content, messages, Close::Commit);
+    write.with_tools(rows)
+}
+
+fn discarding(
+    store: &(impl HistoryStore + ?Sized),
+    key: &ConversationKey,
+    content: &OpenRunContent,
+) -> Write {
+    let close = Close::Discard { visible: content.open.visible };
+    last_write(store, key, content, Vec::new(), close)
+}
+
+/// The last write of an open run, under an attempt of its own.
+fn last_write(
+    store: &(impl HistoryStore + ?Sized),
+    key: &ConversationKey,
+    content: &OpenRunContent,
+    messages: Vec<Arc<Message>>,
+    close: Close,
+) -> Write {
+    let OpenRun { run, lease, .. } = &content.open;
+    let of_run = content.messages.iter().filter_map(|message| message.id);
+    let next = of_run.map(|id| id.index.saturating_add(1)).max().unwrap_or(0);
+    let lease = Lease {
+        attempt: lease.attempt.saturating_add(1),
+        holder: store.handle().holder(),
+        until: None,
+        ..*lease
+    };
+    let id = MessageId { run: *run, index: next };
+    let staged = Staged { lease, close: Some(close), service_id: None, partial_text: None };
+    Write::new(key.clone(), id, content.head.revision, messages).staged(staged)
+}
+
+/// The results that the last round lacks, as one message in the order of its calls, and the rows
+/// that say where they are.
+fn missing_results(content: &OpenRunContent) -> (Option<Message>, Vec<ToolRecord>) {
+    let sequence = content.head.revision.sequence + 1;
+    let mut results = Vec::new();
+    let mut rows = Vec::new();
+    let open =
+        content.tools.iter().filter(|row| !matches!(row.result, RecordedResult::InMessage(_)));
+    for row in open.filter(|row| row.status != ToolStatus::PendingApproval) {
+        let mut row = row.clone();
+        let state = CallState::of(&row);
+        let mut result = match std::mem::replace(&mut row.result, RecordedResult::None) {
+            RecordedResult::Apart(result) => *result,
+            RecordedResult::InMessage(_) | RecordedResult::None => {
+                let (status, text) = match state {
+                    CallState::Unknown => (ToolStatus::Interrupted, INTERRUPTED),
+                    CallState::NeverStarted | CallState::Done | CallState::Failed => {
+                        (ToolStatus::Error, NEVER_RUN)
+                    }
+                };
+                row.status = status;
+                row.error = Some(text.to_owned());
+                ToolResult::error(&row.call_id, text)
+            }
+        };
+        result.call_id = Some(row.call_id.clone());
+        result.name.get_or_insert_with(|| row.name.clone());
+        let index = u32::try_from(results.len()).unwrap_or(u32::MAX);
+        row.result = RecordedResult::InMessage(CallPlace { sequence, index });
+        results.push(result);
+        rows.push(row);
+    }
+    ((!results.is_empty()).then(|| Message::tool_results(results)), rows)
+}

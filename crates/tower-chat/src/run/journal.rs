@@ -1,0 +1,433 @@
+//! Journaled runs: what is staged, when, and how the run is closed.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Weak},
+    time::{Duration, SystemTime},
+};
+
+use tower_chat_core::{
+    Answer, Message, MessageId, Role, ToolInvocation, ToolResult, ToolStatus,
+    store::{
+        CallPlace, Close, Lease, OpenRunContent, RecordedResult, ServiceIdChange, Slot, Staged,
+        ToolRecord, Write,
+    },
+};
+
+use super::{
+    Run, Shared, State, Submission, ToolReport, finish::take_trailing_results,
+    service_call::ToStore, submission::FailedSubmission,
+};
+use crate::{PersistenceError, StoreFailure, recovery::UnknownCalls};
+
+/// Names a call of a run: the message that holds it, and its place among the calls of that message.
+pub(crate) type CallOfRun = (MessageId, usize);
+
+/// What a journaled run knows of what it has staged.
+#[derive(Debug)]
+pub(super) struct Journal {
+    lease: Lease,
+    length: Duration,
+    /// Somebody renews the lease.
+    is_kept: bool,
+    /// How many messages of the conversation readers see.
+    visible: u64,
+    stage: Stage,
+    /// Calls whose start is staged.
+    started: HashSet<CallOfRun>,
+    /// Rows of calls in messages that readers see, whose result is staged: the commit puts them in
+    /// place, since nobody could resolve them before.
+    deferred: Vec<ToolRecord>,
+    /// What an earlier attempt at the run has left, until the tool loop takes it.
+    interrupted: Option<InterruptedRun>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Nothing is staged yet.
+    New,
+    Open,
+    Committed,
+    /// Left open, for a later attempt.
+    Left,
+}
+
+/// What an earlier attempt at a run has left of its last round, for the tool loop to go on with.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct InterruptedRun {
+    /// The last response, if its calls have no results among the messages yet.
+    pub(crate) response: Vec<Arc<Message>>,
+    /// What is known of the calls in it.
+    pub(crate) calls: HashMap<CallOfRun, KnownCall>,
+    /// How many rounds the run has had, that of the response included.
+    pub(crate) rounds: usize,
+    /// How many tool calls the run has started before this round.
+    pub(crate) tool_calls: usize,
+}
+
+/// What the journal knows of a call.
+#[derive(Debug, Clone)]
+pub(crate) enum KnownCall {
+    NeverStarted,
+    /// It may or may not have run.
+    Started(Option<SystemTime>),
+    Finished(Box<ToolResult>, ToolReport),
+}
+
+impl Journal {
+    pub(super) fn new(holder: u64, length: Duration, now: SystemTime, visible: u64) -> Self {
+        let lease = Lease { attempt: 1, holder, renewed_at: now, until: until(now, length) };
+        Self {
+            lease,
+            length,
+            is_kept: false,
+            visible,
+            stage: Stage::New,
+            started: HashSet::new(),
+            deferred: Vec::new(),
+            interrupted: None,
+        }
+    }
+
+    /// The journal of a run that is taken up again, under the next attempt.
+    pub(super) fn resuming(
+        holder: u64,
+        length: Duration,
+        now: SystemTime,
+        content: &OpenRunContent,
+    ) -> Self {
+        let mut journal = Self::new(holder, length, now, content.open.visible);
+        journal.lease.attempt = content.open.lease.attempt.saturating_add(1);
+        journal.stage = Stage::Open;
+        journal.interrupted = Some(InterruptedRun::of(content));
+        journal
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        self.stage == Stage::Open
+    }
+
+    fn renew(&mut self, now: SystemTime) {
+        self.lease.renewed_at = now;
+        self.lease.until = until(now, self.length);
+    }
+
+    /// A write as one of this run.
+    pub(super) fn stage(
+        &mut self,
+        write: Write,
+        rows: Vec<ToolRecord>,
+        close: Option<Close>,
+        service_id: Option<ServiceIdChange>,
+    ) -> Write {
+        self.stage = match close {
+            Some(Close::Commit | Close::Discard { .. }) => Stage::Committed,
+            None => Stage::Open,
+        };
+        self.staged(write, rows, close, service_id)
+    }
+
+    fn staged(
+        &mut self,
+        write: Write,
+        mut rows: Vec<ToolRecord>,
+        close: Option<Close>,
+        service_id: Option<ServiceIdChange>,
+    ) -> Write {
+        match close {
+            Some(Close::Commit) => rows.splice(..0, self.deferred.drain(..)).for_each(drop),
+            Some(Close::Discard { .. }) | None => {
+                let visible = self.visible;
+                let is_deferred = |row: &ToolRecord| {
+                    row.call.sequence <= visible
+                        && matches!(row.result, RecordedResult::InMessage(place)
+                            if place.sequence > visible)
+                };
+                self.deferred.extend(rows.extract_if(.., |row| is_deferred(row)));
+            }
+        }
+        let staged = Staged { lease: self.lease, close, service_id, partial_text: None };
+        write.with_tools(rows).staged(staged)
+    }
+}
+
+fn until(now: SystemTime, length: Duration) -> Option<SystemTime> {
+    (!length.is_zero()).then(|| now + length)
+}
+
+impl InterruptedRun {
+    fn of(content: &OpenRunContent) -> Self {
+        let messages = &content.messages;
+        let is_response = |message: &&Arc<Message>| message.role == Role::Assistant;
+        let last = messages.iter().rev().take_while(is_response).count();
+        let response = messages.get(messages.len() - last..).unwrap_or_default().to_vec();
+        let message_of = |place: CallPlace| {
+            let index = place.sequence.checked_sub(content.open.visible + 1)?;
+            messages.get(usize::try_from(index).ok()?)?.id
+        };
+        let mut calls = HashMap::new();
+        let mut tool_calls = 0;
+        for row in &content.tools {
+            let Some(message) = message_of(row.call) else { continue };
+            if response.iter().any(|response| response.id == Some(message)) {
+                calls.insert((message, row.call.index as usize), KnownCall::of(row));
+            } else if row.started_at.is_some() {
+                tool_calls += 1;
+            }
+        }
+        let has_calls = |message: &&Arc<Message>| message.asked_calls().next().is_some();
+        Self { response, calls, rounds: messages.iter().filter(has_calls).count(), tool_calls }
+    }
+}
+
+impl KnownCall {
+    /// What the record knows of a call that waits for approval and was begun. Its status says no
+    /// more than that it waits.
+    pub(super) fn of_waiting(call: ToolInvocation) -> Self {
+        let Some(result) = call.result else { return Self::Started(call.started_at) };
+        let status = if result.is_error { ToolStatus::Error } else { ToolStatus::Ok };
+        let report = ToolReport {
+            status,
+            error: call.error,
+            started_at: call.started_at,
+            finished_at: call.finished_at,
+        };
+        Self::Finished(Box::new(result), report)
+    }
+
+    fn of(row: &ToolRecord) -> Self {
+        match &row.result {
+            RecordedResult::Apart(result) => {
+                let report = ToolReport {
+                    status: row.status,
+                    error: row.error.clone(),
+                    started_at: row.started_at,
+                    finished_at: row.finished_at,
+                };
+                Self::Finished(result.clone(), report)
+            }
+            RecordedResult::None | RecordedResult::InMessage(_) => match row.started_at {
+                Some(_) => Self::Started(row.started_at),
+                None => Self::NeverStarted,
+            },
+        }
+    }
+}
+
+impl Run {
+    /// Whether it is staged as it goes.
+    pub(crate) fn is_journaled(&self) -> bool {
+        self.0.mode == crate::PersistenceMode::Journaled && !self.is_written_at_end()
+    }
+
+    /// Whether the run was committed: nothing can be added to it any more.
+    pub(crate) fn is_committed(&self) -> bool {
+        let state = self.state();
+        state.journal.as_ref().is_some_and(|journal| journal.stage == Stage::Committed)
+    }
+
+    /// What becomes of calls that may or may not have run.
+    pub(crate) fn unknown_calls(&self) -> UnknownCalls {
+        self.policy().journal.unknown_calls.clone()
+    }
+
+    /// What happens when a write fails. A journal that is not durable is none.
+    pub(super) fn store_failure(&self) -> StoreFailure {
+        if self.is_journaled() { StoreFailure::FailCall } else { self.policy().store_failure }
+    }
+
+    /// What an earlier attempt at the run has left, once.
+    pub(crate) fn take_interrupted(&self) -> Option<InterruptedRun> {
+        self.state().journal.as_mut()?.interrupted.take()
+    }
+
+    /// Takes the run over from an earlier attempt, and waits until that one can write no more.
+    pub(super) async fn take_over(&self) -> Result<(), PersistenceError> {
+        let slot = self.reserve().await?;
+        let submission = self.stage_lease(Some(slot), |_| {});
+        self.settled(submission).await?;
+        self.keep_lease();
+        Ok(())
+    }
+
+    /// Stages the run's input, before the model is paid.
+    pub(crate) async fn stage_input(
+        &self,
+        input: Vec<Arc<Message>>,
+    ) -> Result<(), PersistenceError> {
+        if input.is_empty() {
+            return Ok(());
+        }
+        let slot = self.reserve().await?;
+        let submission = {
+            let mut state = self.state();
+            let submission = self.submit(&mut state, slot, ToStore::messages(input.clone())).0;
+            input.iter().for_each(|message| state.replay.push(message));
+            submission
+        };
+        self.settled(submission).await?;
+        self.keep_lease();
+        Ok(())
+    }
+
+    /// Whether what becomes of a call is made durable before its result is part of a message: of
+    /// every call in a journal, elsewhere of one that an earlier run had asked for and that waited
+    /// for approval. That one is known whatever becomes of this run.
+    fn notes(&self, (message, _): CallOfRun) -> bool {
+        self.is_journaled() || message.run != self.id()
+    }
+
+    /// Makes durable that calls are about to run. Those that waited for approval are claimed: of
+    /// several who try, one may go on.
+    ///
+    /// # Errors
+    ///
+    /// If it could not be stored, or somebody else has claimed one; no tool may run then.
+    pub(crate) async fn note_starts(&self, calls: &[CallOfRun]) -> Result<(), PersistenceError> {
+        let mut starts: Vec<_> = calls.iter().filter(|call| self.notes(**call)).copied().collect();
+        starts.retain(|call| !self.state().is_started(*call));
+        if starts.is_empty() {
+            return Ok(());
+        }
+        let slot = self.reserve().await?;
+        let submission = {
+            let mut state = self.state();
+            self.submit(&mut state, slot, ToStore { starts, ..ToStore::default() }).0
+        };
+        self.settled(submission).await
+    }
+
+    /// Makes durable what came out of a call, and that others are about to run.
+    ///
+    /// # Errors
+    ///
+    /// If it could not be stored.
+    pub(crate) async fn note_outcome(
+        &self,
+        call: CallOfRun,
+        result: &ToolResult,
+        report: &ToolReport,
+        next: Option<CallOfRun>,
+    ) -> Result<(), PersistenceError> {
+        if !self.notes(call) {
+            return Ok(());
+        }
+        let slot = self.reserve().await?;
+        let submission = {
+            let mut state = self.state();
+            let outcomes = vec![(call, result.clone(), report.clone())];
+            let starts = next.into_iter().collect();
+            self.submit(&mut state, slot, ToStore { outcomes, starts, ..ToStore::default() }).0
+        };
+        self.settled(submission).await
+    }
+
+    /// The run has its final answer: everything staged becomes part of the history, if that has
+    /// not happened with the answer itself. Results at its end that no service call has seen are in
+    /// the record alone, unless the policy keeps them.
+    pub(crate) async fn commit(&self, answer: &Answer) -> Result<(), PersistenceError> {
+        let submission = {
+            let mut state = self.state();
+            if !state.journal.as_ref().is_some_and(Journal::is_open) {
+                return Ok(());
+            }
+            let mut messages = self.not_taken(&state, answer);
+            let left_out = if self.policy().keep_trailing_results {
+                Vec::new()
+            } else {
+                let stored = state.added.len();
+                let mut all: Vec<_> = state.added.iter().chain(&messages).cloned().collect();
+                let left_out = take_trailing_results(&mut all);
+                messages = all.split_off(stored.min(all.len()));
+                left_out
+            };
+            let close = Some(Close::Commit);
+            let to_store = ToStore { messages, left_out, close, ..ToStore::default() };
+            self.submit(&mut state, Ok(Slot::unbounded()), to_store).0
+        };
+        match submission.outcome().await {
+            Ok(_) => Ok(()),
+            Err(failed) => Err(self.not_stored(failed, Some(answer.clone()))),
+        }
+    }
+
+    /// Notes that nobody works on the run any more, so that it can be taken up at once. It is a
+    /// submission, for where nothing can be awaited.
+    pub(crate) fn interrupt(&self) {
+        let is_open = self.state().journal.as_ref().is_some_and(Journal::is_open);
+        if is_open {
+            drop(self.stage_lease(None, |journal| {
+                journal.lease.until = None;
+                journal.stage = Stage::Left;
+            }));
+        }
+    }
+
+    /// Stages nothing but the lease.
+    fn stage_lease(
+        &self,
+        slot: Option<Result<Slot, tower_chat_core::store::StoreError>>,
+        change: impl FnOnce(&mut Journal),
+    ) -> Submission {
+        let now = self.0.clock.now();
+        let mut state = self.state();
+        let State { journal, revision, taken, .. } = &mut *state;
+        let Some(journal) = journal.as_mut() else { return Submission::nothing() };
+        let id = MessageId { run: self.id(), index: u32::try_from(*taken).unwrap_or(u32::MAX) };
+        let write = Write::new(self.key().clone(), id, *revision, []);
+        journal.renew(now);
+        journal.stage = Stage::Open;
+        change(journal);
+        let write = journal.staged(write, Vec::new(), None, None);
+        let slot = slot.unwrap_or_else(|| Ok(Slot::unbounded().without_blocking()));
+        Submission::submit(self.store(), StoreFailure::FailCall, slot, vec![write])
+    }
+
+    async fn settled(&self, submission: Submission) -> Result<(), PersistenceError> {
+        match submission.outcome().await {
+            Ok(_) => Ok(()),
+            Err(FailedSubmission { source, unsaved }) => {
+                Err(self.not_stored(FailedSubmission { source, unsaved }, None))
+            }
+        }
+    }
+
+    /// Renews the lease for as long as the run exists and is open.
+    fn keep_lease(&self) {
+        let length = match &mut self.state().journal {
+            Some(journal) if !journal.length.is_zero() && !journal.is_kept => {
+                journal.is_kept = true;
+                journal.length
+            }
+            Some(_) | None => return,
+        };
+        let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
+        let run: Weak<Shared> = Arc::downgrade(&self.0);
+        runtime.spawn(async move {
+            loop {
+                tokio::time::sleep(length / 3).await;
+                let Some(run) = run.upgrade().map(Run) else { return };
+                if !run.state().journal.as_ref().is_some_and(Journal::is_open) {
+                    return;
+                }
+                // A renewal that fails is one that comes too late, or the next one's business.
+                if run.stage_lease(None, |_| {}).outcome().await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+impl State {
+    fn is_started(&self, call: CallOfRun) -> bool {
+        self.journal.as_ref().is_some_and(|journal| journal.started.contains(&call))
+    }
+
+    /// Takes note of starts that are about to be submitted.
+    pub(super) fn note_started(&mut self, calls: &[CallOfRun]) {
+        if let Some(journal) = &mut self.journal {
+            journal.started.extend(calls);
+        }
+    }
+}

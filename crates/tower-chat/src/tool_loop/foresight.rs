@@ -1,0 +1,71 @@
+//! What the loop will do with an answer, for the layer below that stores it first.
+
+use std::{fmt, sync::Arc};
+
+use tower_chat_core::{ChatOptions, Message, RunHandle};
+
+use super::{
+    batch::{self, Action, Plan},
+    settings::UnknownTools,
+};
+use crate::{run::CallOfRun, tool::Tools};
+
+/// A request extension by which the loop lets the layers below know how it decides.
+///
+/// A journal can so stage the start of a tool together with the answer that asks for it, and
+/// commit a run together with its last answer.
+#[derive(Clone)]
+pub(crate) struct Foresight {
+    pub(super) tools: Tools,
+    /// The caller's, for the tools they declare.
+    pub(super) options: Arc<ChatOptions>,
+    pub(super) unknown_tools: UnknownTools,
+    pub(super) is_last_call: bool,
+    pub(super) concurrent: bool,
+    pub(super) budget_left: Option<usize>,
+    pub(super) handle: RunHandle,
+}
+
+/// What follows a complete answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Tools run, these at once.
+    Tools(Vec<CallOfRun>),
+    /// Another service call, or nobody knows.
+    Call,
+    /// Nothing: it is the last answer of the run.
+    End,
+}
+
+impl Next {
+    /// What follows these messages. A loop that says nothing may run every tool they ask for.
+    pub(crate) fn after(foresight: Option<&Foresight>, messages: &[Arc<Message>]) -> Self {
+        let Some(foresight) = foresight else {
+            let calls = batch::owed_calls(messages);
+            let places: Vec<_> = calls.into_iter().filter_map(|call| call.place).collect();
+            return if places.is_empty() { Self::Call } else { Self::Tools(places) };
+        };
+        let plan = batch::plan(
+            messages,
+            &foresight.tools,
+            &foresight.options.tools,
+            foresight.unknown_tools,
+        );
+        match plan {
+            Plan::Run(mut calls) if !foresight.is_last_call => {
+                batch::charge(&mut calls, &mut 0, foresight.budget_left);
+                let to_run = calls.iter().filter(|call| matches!(call.action, Action::Run(_)));
+                let at_once = if foresight.concurrent { calls.len() } else { 1 };
+                Self::Tools(to_run.take(at_once).filter_map(|call| call.place).collect())
+            }
+            Plan::Answer if foresight.handle.has_queued() => Self::Call,
+            Plan::Answer | Plan::Return | Plan::Ask | Plan::Run(_) => Self::End,
+        }
+    }
+}
+
+impl fmt::Debug for Foresight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Foresight")
+    }
+}

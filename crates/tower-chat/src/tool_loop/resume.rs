@@ -1,0 +1,81 @@
+//! What a loop does with calls that an earlier attempt has left behind.
+
+use std::collections::HashMap;
+
+use tower_chat_core::{ConversationKey, RunId, ToolResult, ToolStatus};
+
+use super::{
+    ToolLoopError,
+    batch::{Action, PlannedCall},
+};
+use crate::{
+    recovery::{UnknownAnswer, UnknownCall, UnknownCalls},
+    replay::INTERRUPTED,
+    run::{CallOfRun, KnownCall, ToolReport},
+    tool::idempotency_key,
+};
+
+/// Settles what is known of calls about to be run: those that have finished are not run again,
+/// and those of which nobody knows follow their tool's declaration, else the policy.
+///
+/// # Errors
+///
+/// [`ToolLoopError::UnknownCalls`], if the policy is not to go on.
+pub(super) fn settle(
+    calls: &mut [PlannedCall],
+    known: &HashMap<CallOfRun, KnownCall>,
+    policy: &UnknownCalls,
+    (key, run): (&ConversationKey, RunId),
+) -> Result<(), ToolLoopError> {
+    let mut refused = Vec::new();
+    for call in calls {
+        let (Action::Run(tool), Some(place)) = (&call.action, call.place) else { continue };
+        let started_at = match known.get(&place) {
+            None | Some(KnownCall::NeverStarted) => continue,
+            Some(KnownCall::Finished(result, report)) => {
+                call.action = Action::Reuse(result.clone(), report.clone());
+                continue;
+            }
+            Some(KnownCall::Started(started_at)) => *started_at,
+        };
+        if tool.definition().safe_to_retry {
+            continue;
+        }
+        let unknown = UnknownCall {
+            key: key.clone(),
+            run,
+            tool: call.call.name.clone(),
+            call_id: call.id.clone(),
+            arguments: call.call.arguments.clone(),
+            idempotency_key: idempotency_key(place),
+            started_at,
+        };
+        let answer = match policy {
+            UnknownCalls::Answer => UnknownAnswer::Unknown,
+            UnknownCalls::Fail => UnknownAnswer::Fail,
+            UnknownCalls::Ask(ask) => ask(&unknown),
+        };
+        let mut report = ToolReport::not_run(ToolStatus::Interrupted);
+        report.started_at = started_at;
+        match answer {
+            UnknownAnswer::RunAgain => {}
+            UnknownAnswer::Fail => refused.push(unknown),
+            UnknownAnswer::Unknown => {
+                let mut result = ToolResult::error(&call.id, INTERRUPTED);
+                result.name = Some(call.call.name.clone());
+                call.action = Action::Reuse(Box::new(result), report);
+            }
+            UnknownAnswer::Output(output) => {
+                report.status = if output.is_error { ToolStatus::Error } else { ToolStatus::Ok };
+                let result =
+                    super::execute::result(call.id.clone(), call.call.name.clone(), *output);
+                call.action = Action::Reuse(Box::new(result), report);
+            }
+        }
+    }
+    if refused.is_empty() {
+        Ok(())
+    } else {
+        Err(ToolLoopError::UnknownCalls { calls: refused, conversation: Some(key.clone()) })
+    }
+}
