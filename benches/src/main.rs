@@ -11,6 +11,7 @@ mod cold_load;
 mod files;
 mod group_commit;
 mod memory;
+mod modes;
 mod replay;
 mod report;
 mod request;
@@ -47,6 +48,7 @@ const CASES: &[Case] = &[
     Case { name: "single", measure: memory::measure_single },
     Case { name: "first", measure: memory::measure_first },
     Case { name: "sqlite", measure: sqlite::measure },
+    Case { name: "modes", measure: modes::measure },
     Case { name: "cold_load", measure: cold_load::measure },
     Case { name: "per_run", measure: whole_run::measure },
     Case { name: "group_commit", measure: group_commit::measure },

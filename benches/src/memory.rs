@@ -27,9 +27,10 @@ use crate::{
 
 const FLOOR: usize = 10;
 const HISTORIES: [usize; 4] = [0, FLOOR, 1000, 10_000];
-const MODES: [(&str, Option<PersistenceMode>); 3] = [
+const MODES: [(&str, Option<PersistenceMode>); 4] = [
     ("per_run", Some(PersistenceMode::PerRun)),
     ("per_service_call", Some(PersistenceMode::PerServiceCall)),
+    ("journaled", Some(PersistenceMode::Journaled)),
     ("none", None),
 ];
 
@@ -68,7 +69,7 @@ enum Stored {
 }
 
 fn measure(case: &'static str, calls: usize, known: Known, effort: Effort) -> Result<(), BoxError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let store = MemoryStore::new();
     let leaf = Leaf::default();
     let key = ConversationKey::new("benches", case);

@@ -18,6 +18,9 @@ pub(crate) struct Line {
     pub(crate) us_per_call: f64,
     pub(crate) floor_us: f64,
     pub(crate) ratio: f64,
+    /// Durable appends, where they are counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) appends_per_call: Option<f64>,
 }
 
 /// Times in microseconds.
@@ -44,6 +47,7 @@ impl Line {
             us_per_call: rounded(us),
             floor_us: rounded(floor),
             ratio: rounded(us / floor),
+            appends_per_call: None,
         }
     }
 
