@@ -1,0 +1,11 @@
+//! Anthropic Messages.
+
+mod answer;
+mod body;
+mod draft;
+mod thinking;
+mod vertex;
+
+pub(crate) use self::{
+    answer::parse, body::render, draft::AnthropicDraft, vertex::complete_for_vertex,
+};
