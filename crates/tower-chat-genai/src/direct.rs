@@ -14,7 +14,9 @@ use tower_chat_core::{BoxError, RawJson};
 
 use crate::{
     GenAiError,
+    event_stream::EventStream,
     frame::{Answer, Frame, Frames},
+    lines::Lines,
     object::{Object, raw},
     refusal,
     sse::Sse,
@@ -31,6 +33,10 @@ pub(crate) trait Framing: Default + Send + 'static {
 pub(crate) enum Framed {
     /// Server-sent events.
     Sse,
+    /// One JSON value a line.
+    Lines,
+    /// `application/vnd.amazon.eventstream`.
+    EventStream,
 }
 
 /// A request, but for its headers.
@@ -75,9 +81,11 @@ pub(crate) async fn send(
         .is_some_and(|kind| kind.to_str().is_ok_and(|kind| kind.starts_with("application/json")));
     match request.framed {
         // A service that cannot stream answers whole.
-        Some(framed) if !is_json => {
+        Some(framed) if framed == Framed::Lines || !is_json => {
             let frames = match framed {
                 Framed::Sse => frames::<Sse>(response),
+                Framed::Lines => frames::<Lines>(response),
+                Framed::EventStream => frames::<EventStream>(response),
             };
             begun(frames).await.map(Answer::Streamed)
         }

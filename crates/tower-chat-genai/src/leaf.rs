@@ -17,11 +17,12 @@ use tower_chat_openai::OpenAiChat;
 use tower_service::Service;
 
 use crate::{
-    GenAiError, Provider, anthropic, compatible,
+    GenAiError, Provider, anthropic, bedrock, cohere, compatible,
     direct::{self, Framed, Request},
     frame::Answer,
     gemini,
     object::Object,
+    ollama,
     provider::Route,
     streamed::{self, Draft},
     through_genai,
@@ -118,11 +119,19 @@ impl GenAiChat {
         let model = ModelIden::new(self.provider.kind(), model);
         let target = self.client.resolve_service_target(model).await;
         let mut target = target.map_err(through_genai::error)?;
-        if let Some(url) = &self.endpoint {
-            target.endpoint = Endpoint::from_owned(url.clone());
+        match &self.endpoint {
+            Some(url) => target.endpoint = Endpoint::from_owned(url.clone()),
+            // genai knows version 1, which has no tools.
+            None if self.provider == Provider::Cohere => {
+                target.endpoint = Endpoint::from_static("https://api.cohere.com/v2/");
+            }
+            None => {}
         }
-        if let Some(key) = &self.key {
-            target.auth = AuthData::from_single(&**key);
+        match &self.key {
+            Some(key) => target.auth = AuthData::from_single(&**key),
+            // genai makes one up.
+            None if self.provider == Provider::Ollama => target.auth = AuthData::None,
+            None => {}
         }
         Ok(target)
     }
@@ -158,6 +167,25 @@ impl GenAiChat {
                 let path = format!("publishers/anthropic/models/{model}:{method}");
                 let answer = self.directly(&request, &target, &path, &body, Framed::Sse).await?;
                 respond::<anthropic::AnthropicDraft>(answer, anthropic::parse)
+            }
+            Route::Bedrock => {
+                let body = bedrock::render(&request)?;
+                let method = if request.options.stream { "converse-stream" } else { "converse" };
+                let path = format!("model/{}/{method}", in_path(&model));
+                let framed = Framed::EventStream;
+                let answer = self.directly(&request, &target, &path, &body, framed).await?;
+                respond::<bedrock::BedrockDraft>(answer, bedrock::parse)
+            }
+            Route::Cohere => {
+                let body = cohere::render(&request, &model);
+                let answer = self.directly(&request, &target, "chat", &body, Framed::Sse).await?;
+                respond::<cohere::CohereDraft>(answer, cohere::parse)
+            }
+            Route::Ollama => {
+                let body = ollama::render(&request, &model)?;
+                let framed = Framed::Lines;
+                let answer = self.directly(&request, &target, "api/chat", &body, framed).await?;
+                respond::<ollama::OllamaDraft>(answer, ollama::parse)
             }
         }
     }
@@ -224,6 +252,19 @@ impl fmt::Debug for GenAiChat {
             .field("model", &self.model)
             .finish_non_exhaustive()
     }
+}
+
+/// The text as a segment of a path: Bedrock's models have colons, and addresses of resources.
+fn in_path(segment: &str) -> String {
+    let mut path = String::with_capacity(segment.len());
+    for byte in segment.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    path
 }
 
 /// The response that an answer of one wire is.

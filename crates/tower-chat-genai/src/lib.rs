@@ -30,8 +30,10 @@
 //!   signatures, redacted thinking, thought signatures and ids go back as they came.
 //! - **Mistral, Groq, DeepSeek, xAI, OpenRouter**: genai says where and as who they are asked, and
 //!   [`tower_chat_openai::OpenAiChat`] asks them. Mistral gets ids of nine characters.
-//! - **Claude in Vertex AI**: genai says where and as who it is asked; requests and answers go over
-//!   the same HTTP client without it. Its adapter takes no body but its own, which lacks thinking.
+//! - **Bedrock, Cohere, Ollama, Claude in Vertex AI**: genai says where and as who they are asked;
+//!   requests and answers go over the same HTTP client without it. Its adapters for these take no
+//!   body but their own, which lacks tools (Cohere), thinking (Ollama, Claude in Vertex AI) or
+//!   fields of the service (Bedrock).
 //!
 //! # What a leaf does and does not do
 //!
@@ -54,25 +56,33 @@
 //!
 //! # What is not there
 //!
-//! - The Responses API of DeepSeek, xAI and OpenRouter: use `tower-chat-openai`.
+//! - Bedrock's `InvokeModel`, and AWS signatures (SigV4): the leaf speaks Converse, with a Bedrock
+//!   API key.
+//! - The Responses API of DeepSeek, xAI, OpenRouter and Bedrock: use `tower-chat-openai`.
 //! - Several candidates: such an answer is refused.
 //!
 //! genai turns on serde_json's feature `preserve_order` for the whole program.
 
 mod anthropic;
+mod bedrock;
+mod cohere;
 mod compatible;
 mod direct;
 mod error;
+mod event_stream;
 mod frame;
 mod gemini;
 mod leaf;
+mod lines;
 mod mistral;
 mod names;
 mod object;
+mod ollama;
 mod provider;
 mod refusal;
 mod sse;
 mod streamed;
+mod text_parts;
 mod through_genai;
 
 pub use self::{error::GenAiError, leaf::GenAiChat, provider::Provider};

@@ -13,6 +13,13 @@ pub enum Provider {
     /// Gemini and Claude in Google's Vertex AI; the key is an OAuth token, `VERTEX_API_KEY`, and
     /// the address is made of `VERTEX_PROJECT_ID` and `VERTEX_LOCATION`.
     Vertex,
+    /// Amazon Bedrock's Converse; the key is a Bedrock API key, `BEDROCK_API_KEY`, and the address
+    /// is made of `AWS_REGION`.
+    Bedrock,
+    /// Cohere's chat, version 2; the key is `COHERE_API_KEY`.
+    Cohere,
+    /// Ollama's own chat, at `http://localhost:11434/` unless another address is given; no key.
+    Ollama,
     /// Mistral; the key is `MISTRAL_API_KEY`.
     Mistral,
     /// Groq; the key is `GROQ_API_KEY`.
@@ -34,6 +41,12 @@ pub(crate) enum Route {
     Gemini,
     /// Anthropic Messages in Vertex AI, directly.
     VertexClaude,
+    /// Bedrock Converse, directly.
+    Bedrock,
+    /// Cohere chat, directly.
+    Cohere,
+    /// Ollama chat, directly.
+    Ollama,
     /// Chat Completions, by the OpenAI leaf.
     Compatible,
 }
@@ -45,6 +58,9 @@ impl Provider {
             Self::Anthropic => AdapterKind::Anthropic,
             Self::Gemini => AdapterKind::Gemini,
             Self::Vertex => AdapterKind::Vertex,
+            Self::Bedrock => AdapterKind::BedrockApi,
+            Self::Cohere => AdapterKind::Cohere,
+            Self::Ollama => AdapterKind::Ollama,
             Self::Mistral => AdapterKind::Mistral,
             Self::Groq => AdapterKind::Groq,
             Self::DeepSeek => AdapterKind::DeepSeek,
@@ -58,6 +74,9 @@ impl Provider {
             Self::Anthropic => Route::Anthropic,
             Self::Vertex if model.starts_with("claude") => Route::VertexClaude,
             Self::Gemini | Self::Vertex => Route::Gemini,
+            Self::Bedrock => Route::Bedrock,
+            Self::Cohere => Route::Cohere,
+            Self::Ollama => Route::Ollama,
             Self::Mistral | Self::Groq | Self::DeepSeek | Self::XAi | Self::OpenRouter => {
                 Route::Compatible
             }

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, RawJson, ToolChoice, ToolDefinition};
-use tower_chat_wire::anthropic::render_body;
+use tower_chat_wire::anthropic::{WIRE, render_body};
 
 use super::thinking::goes_on_without_thinking;
 use crate::{
@@ -30,7 +30,7 @@ pub(crate) fn render(request: &ChatRequest, model: Option<&str>) -> Object {
     body.remove("stream");
     let thinking = body.get("thinking").and_then(|thinking| thinking.parse::<Object>().ok());
     if thinking.is_some_and(|fields| text(&fields, "type").is_some_and(|kind| kind == "enabled"))
-        && goes_on_without_thinking(request.messages.iter().map(|message| &**message))
+        && goes_on_without_thinking(request.messages.iter().map(|message| &**message), WIRE)
     {
         body.remove("thinking");
     }

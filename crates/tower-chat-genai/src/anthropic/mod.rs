@@ -7,5 +7,6 @@ mod thinking;
 mod vertex;
 
 pub(crate) use self::{
-    answer::parse, body::render, draft::AnthropicDraft, vertex::complete_for_vertex,
+    answer::parse, body::render, draft::AnthropicDraft, thinking::goes_on_without_thinking,
+    vertex::complete_for_vertex,
 };

@@ -8,10 +8,13 @@ use tower_chat_genai::{GenAiChat, GenAiError, Provider};
 use crate::server::{Reply, Server, ask};
 
 /// The providers by the way in which they are asked, each with a model.
-pub(crate) const PROVIDERS: [(Provider, &str); 4] = [
+pub(crate) const PROVIDERS: [(Provider, &str); 7] = [
     (Provider::Anthropic, "claude-x"),
     (Provider::Gemini, "gemini-x"),
     (Provider::Vertex, "claude-x"),
+    (Provider::Bedrock, "nova-x:0"),
+    (Provider::Cohere, "command-x"),
+    (Provider::Ollama, "llama-x"),
     (Provider::Groq, "llama-x"),
 ];
 

@@ -114,6 +114,112 @@ impl Said {
         }
         said
     }
+
+    /// The recorded stream has reasoning that cannot be read, and texts.
+    pub(crate) fn by_bedrock(exchange: &Exchange, is_streamed: bool) -> Self {
+        if is_streamed {
+            let text = String::from_utf8_lossy(&exchange.response);
+            let texts = text.split(r#""delta":{"text":""#).skip(1);
+            let texts = texts.map(|rest| rest.split(r#""},"#).next().unwrap());
+            let text: String = texts.collect();
+            let text = serde_json::from_str(&format!("\"{text}\"")).unwrap();
+            let count = |name: &str| -> u64 {
+                let rest = text_after(&exchange.response, &format!("\"{name}\":"));
+                rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
+            };
+            let usage = Usage::new(count("inputTokens"), count("outputTokens"));
+            return Self { text, usage, finish: "stop".to_owned(), ..Self::default() };
+        }
+        let json = exchange.json();
+        let blocks = json["output"]["message"]["content"].as_array().unwrap();
+        let text = blocks.iter().map(|block| string(&block["text"])).collect();
+        let reasoning =
+            blocks.iter().map(|block| string(&block["reasoningContent"]["reasoningText"]["text"]));
+        let calls = blocks.iter().filter_map(|block| block.get("toolUse")).map(|call| {
+            (Some(string(&call["toolUseId"])), string(&call["name"]), call["input"].clone())
+        });
+        let used = &json["usage"];
+        let cached = number(&used["cacheReadInputTokens"]);
+        let input = number(&used["inputTokens"]) + number(&used["cacheWriteInputTokens"]) + cached;
+        let mut usage = Usage::new(input, number(&used["outputTokens"]));
+        usage.cached_input_tokens = cached;
+        Self {
+            text,
+            reasoning: reasoning.collect(),
+            calls: calls.collect(),
+            finish: match json["stopReason"].as_str().unwrap() {
+                "end_turn" => "stop".to_owned(),
+                "tool_use" => "tools".to_owned(),
+                other => panic!("{other}"),
+            },
+            model: None,
+            usage,
+        }
+    }
+
+    pub(crate) fn by_cohere(exchange: &Exchange, is_streamed: bool) -> Self {
+        let events = if is_streamed { exchange.events() } else { Vec::new() };
+        let mut said = Self::default();
+        let mut calls: Vec<(Option<String>, String, String)> = Vec::new();
+        for event in &events {
+            let message = &event["delta"]["message"];
+            said.text += &string(&message["content"]["text"]);
+            said.reasoning += &string(&message["tool_plan"]);
+            let call = &message["tool_calls"];
+            if event["type"] == "tool-call-start" {
+                let id = call["id"].as_str().map(str::to_owned);
+                calls.push((id, string(&call["function"]["name"]), String::new()));
+            }
+            if let Some((_, _, arguments)) = calls.last_mut() {
+                *arguments += &string(&call["function"]["arguments"]);
+            }
+        }
+        let json = match events.last() {
+            Some(end) => end["delta"].clone(),
+            None => {
+                let json = exchange.json();
+                let message = &json["message"];
+                said.reasoning = string(&message["tool_plan"]);
+                for block in message["content"].as_array().into_iter().flatten() {
+                    said.text += &string(&block["text"]);
+                }
+                for call in message["tool_calls"].as_array().into_iter().flatten() {
+                    let (id, function) = (string(&call["id"]), &call["function"]);
+                    let arguments = string(&function["arguments"]);
+                    calls.push((Some(id), string(&function["name"]), arguments));
+                }
+                json
+            }
+        };
+        let calls = calls.into_iter().map(|(id, name, arguments)| (id, name, parsed(&arguments)));
+        said.calls = calls.collect();
+        said.finish = match json["finish_reason"].as_str().unwrap() {
+            "COMPLETE" => "stop".to_owned(),
+            "TOOL_CALL" => "tools".to_owned(),
+            other => panic!("{other}"),
+        };
+        let tokens = &json["usage"]["tokens"];
+        said.usage = Usage::new(number(&tokens["input_tokens"]), number(&tokens["output_tokens"]));
+        said.usage.cached_input_tokens = number(&json["usage"]["cached_tokens"]);
+        said
+    }
+
+    pub(crate) fn by_ollama(exchange: &Exchange) -> Self {
+        let json = exchange.json();
+        assert_eq!(json["message"].get("tool_calls"), None);
+        Self {
+            text: string(&json["message"]["content"]),
+            finish: string(&json["done_reason"]),
+            model: json["model"].as_str().map(str::to_owned),
+            usage: Usage::new(number(&json["prompt_eval_count"]), number(&json["eval_count"])),
+            ..Self::default()
+        }
+    }
+}
+
+fn text_after(bytes: &[u8], mark: &str) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    text.split_once(mark).expect(mark).1.to_owned()
 }
 
 /// The whole answer that the events of a stream spell.

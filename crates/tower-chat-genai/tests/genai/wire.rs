@@ -1,16 +1,19 @@
 //! What a recorded request asks, and in which words.
 
 use serde_json::{Value, json};
-use tower_chat_core::{Answer, Message};
+use tower_chat_core::{Answer, Message, Role};
 use tower_chat_genai::Provider;
 use tower_chat_wire::{anthropic, gemini, openai_chat};
 
-use crate::{cassettes::Exchange, said::Said};
+use crate::{cassettes::Exchange, plain, said::Said};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wire {
     Anthropic,
     Gemini,
+    Bedrock,
+    Cohere,
+    Ollama,
     Chat,
 }
 
@@ -45,6 +48,19 @@ impl Asked {
         if path.ends_with("/v1/messages") {
             return asked(Provider::Anthropic, Wire::Anthropic, &in_body, streams);
         }
+        if let Some((path, method)) = path.rsplit_once('/')
+            && method.starts_with("converse")
+        {
+            let model = path.rsplit('/').next().unwrap().replace("%3A", ":");
+            let is_streamed = method == "converse-stream";
+            return asked(Provider::Bedrock, Wire::Bedrock, &model, is_streamed);
+        }
+        if path.ends_with("/v2/chat") {
+            return asked(Provider::Cohere, Wire::Cohere, &in_body, streams);
+        }
+        if path.ends_with("/api/chat") {
+            return asked(Provider::Ollama, Wire::Ollama, &in_body, streams);
+        }
         let provider = match folder {
             "mistral" => Provider::Mistral,
             "groq" => Provider::Groq,
@@ -69,7 +85,7 @@ impl Asked {
     pub(crate) fn is_ours(&self, name: &str) -> bool {
         match name {
             "messages" | "contents" | "model" | "stream" => true,
-            "system" => self.wire == Wire::Anthropic,
+            "system" => matches!(self.wire, Wire::Anthropic | Wire::Bedrock),
             "systemInstruction" | "system_instruction" => self.wire == Wire::Gemini,
             "anthropic_version" => self.provider == Provider::Vertex,
             _ => false,
@@ -88,6 +104,9 @@ impl Asked {
                     gemini::parse_body(&body.to_string()).unwrap()
                 })
             }
+            Wire::Bedrock => body["system"].as_array().map(|blocks| {
+                vec![Message::new(Role::System, blocks.iter().map(plain::bedrock_block).collect())]
+            }),
             _ => None,
         }
         .unwrap_or_default()
@@ -99,6 +118,8 @@ impl Asked {
             Wire::Anthropic => anthropic::parse_messages(&json).unwrap(),
             Wire::Gemini => gemini::parse_contents(&json).unwrap(),
             Wire::Chat => openai_chat::parse_messages(&json).unwrap(),
+            Wire::Bedrock => list.iter().map(plain::bedrock).collect(),
+            Wire::Cohere | Wire::Ollama => list.iter().map(plain::chat).collect(),
         }
     }
 
@@ -129,7 +150,7 @@ impl Asked {
                 fields.insert(camel.to_owned(), value);
             }
         }
-        fields.retain(|_, value| !value.is_null() && *value != json!({}));
+        fields.retain(|_, value| !value.is_null() && *value != json!({}) && *value != json!([]));
         if !fields.contains_key("tools") {
             fields.remove("tool_choice");
             fields.remove("toolConfig");
@@ -141,7 +162,10 @@ impl Asked {
     /// mark what is to be cached, trim texts, and drop fields in which the service said nothing.
     pub(crate) fn history(&self, body: &Value) -> Vec<Value> {
         let list = self.list(body).iter();
-        list.map(|message| json!([message["role"], self.parts(message)])).collect()
+        match self.wire {
+            Wire::Cohere | Wire::Ollama => list.map(plain::said).collect(),
+            _ => list.map(|message| json!([message["role"], self.parts(message)])).collect(),
+        }
     }
 
     fn parts(&self, message: &Value) -> Value {
@@ -159,6 +183,9 @@ impl Asked {
             Wire::Anthropic => Said::by_anthropic(exchange, self.is_streamed),
             Wire::Gemini => Said::by_gemini(exchange, self.is_streamed),
             Wire::Chat => unreachable!("compared with what the OpenAI leaf makes of it"),
+            Wire::Bedrock => Said::by_bedrock(exchange, self.is_streamed),
+            Wire::Cohere => Said::by_cohere(exchange, self.is_streamed),
+            Wire::Ollama => Said::by_ollama(exchange),
         };
         assert_eq!(Said::of(answer), said, "{place}");
     }
@@ -179,6 +206,14 @@ fn plain_part(part: &Value) -> Value {
             let is_clients = matches!(name.as_str(), "cache_control" | "caller");
             !value.is_null() && !is_clients && (name != "thought" || *value != json!(false))
         });
+        // An ordinary result says nothing of it, and the service's own word for a call is new.
+        for (kind, name, usual) in
+            [("toolResult", "status", "success"), ("toolUse", "type", "tool_use")]
+        {
+            if let Some(inner) = fields.get_mut(kind).and_then(Value::as_object_mut) {
+                inner.retain(|field, value| field != name || *value != json!(usual));
+            }
+        }
         // Some clients write the other alphabet of base64.
         if let Some(Value::String(signature)) = fields.get_mut("thoughtSignature") {
             *signature = signature.replace('-', "+").replace('_', "/");
