@@ -16,12 +16,13 @@ use crate::{GenAiError, Provider, mistral};
 pub(crate) async fn answer(
     leaf: &OnceLock<OpenAiChat>,
     provider: Provider,
+    model: &str,
     target: ServiceTarget,
     headers: &HeaderMap,
     mut request: ChatRequest,
 ) -> Result<ChatResponse, GenAiError> {
     let mut options = (*request.options).clone();
-    options.model = Some(target.model.model_name.to_string());
+    options.model = Some(model.to_owned());
     request.options = options.into();
     if provider == Provider::Mistral {
         request.messages = mistral::with_acceptable_ids(&request.messages);

@@ -129,6 +129,10 @@ impl GenAiChat {
         }
         match &self.key {
             Some(key) => target.auth = AuthData::from_single(&**key),
+            // The name that AWS gives it; genai reads it for itself alone.
+            None if self.provider == Provider::Bedrock && !is_set("BEDROCK_API_KEY") => {
+                target.auth = AuthData::from_env("AWS_BEARER_TOKEN_BEDROCK");
+            }
             // genai makes one up.
             None if self.provider == Provider::Ollama => target.auth = AuthData::None,
             None => {}
@@ -157,8 +161,8 @@ impl GenAiChat {
                 respond::<gemini::GeminiDraft>(answer, gemini::parse)
             }
             Route::Compatible => {
-                compatible::answer(&self.compatible, self.provider, target, &self.headers, request)
-                    .await
+                let (leaf, headers) = (&self.compatible, &self.headers);
+                compatible::answer(leaf, self.provider, &model, target, headers, request).await
             }
             Route::VertexClaude => {
                 let mut body = anthropic::render(&request, None);
@@ -252,6 +256,10 @@ impl fmt::Debug for GenAiChat {
             .field("model", &self.model)
             .finish_non_exhaustive()
     }
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
 
 /// The text as a segment of a path: Bedrock's models have colons, and addresses of resources.

@@ -13,8 +13,8 @@ pub enum Provider {
     /// Gemini and Claude in Google's Vertex AI; the key is an OAuth token, `VERTEX_API_KEY`, and
     /// the address is made of `VERTEX_PROJECT_ID` and `VERTEX_LOCATION`.
     Vertex,
-    /// Amazon Bedrock's Converse; the key is a Bedrock API key, `BEDROCK_API_KEY`, and the address
-    /// is made of `AWS_REGION`.
+    /// Amazon Bedrock's Converse; the key is a Bedrock API key, `BEDROCK_API_KEY` or
+    /// `AWS_BEARER_TOKEN_BEDROCK`, and the address is made of `AWS_REGION`.
     Bedrock,
     /// Cohere's chat, version 2; the key is `COHERE_API_KEY`.
     Cohere,

@@ -8,7 +8,7 @@ use tower_chat_core::{
 use super::WIRE;
 use crate::{
     GenAiError,
-    object::{Object, raw, take, take_object, take_text},
+    object::{Object, raw, take, take_object, take_text, text},
     text_parts::{fields_of, native, object_of},
 };
 
@@ -42,6 +42,10 @@ fn parse_known(mut fields: Object) -> Option<Part> {
         return Some(Part::text(text));
     }
     if let Some(mut call) = take_object(&mut fields, "toolUse") {
+        // Of another kind are calls of tools that the service runs itself.
+        if text(&call, "type").is_some_and(|kind| kind != "tool_use") {
+            return None;
+        }
         let name = take_text(&mut call, "name")?;
         let input = take(&mut call, "input").map(|input| input.get().to_owned());
         let mut parsed = ToolCall::without_id(name, input.unwrap_or_default());

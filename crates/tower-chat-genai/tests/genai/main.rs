@@ -13,7 +13,9 @@
 mod cassettes;
 mod compatible;
 mod cut;
+mod direct;
 mod errors;
+mod foreign;
 mod live;
 mod ollama;
 mod plain;

@@ -18,7 +18,7 @@ async fn sent(provider: Provider, answer: &str, request: ChatRequest) -> Receive
     server.received().remove(0)
 }
 
-fn options(model: &str) -> ChatOptions {
+pub(crate) fn options(model: &str) -> ChatOptions {
     let mut options = ChatOptions::default();
     options.model = Some(model.to_owned());
     options.instructions = Some("Be brief.".to_owned());
@@ -34,7 +34,7 @@ fn options(model: &str) -> ChatOptions {
     options
 }
 
-fn asked(model: &str) -> ChatRequest {
+pub(crate) fn asked(model: &str) -> ChatRequest {
     let messages = [Message::system("Be kind."), Message::user("hi")];
     ChatRequest::new(messages).with_options(options(model))
 }
