@@ -58,7 +58,10 @@
 //!
 //! - Bedrock's `InvokeModel`, and AWS signatures (SigV4): the leaf speaks Converse, with a Bedrock
 //!   API key.
+//! - The endpoints of Gemini and Ollama that are compatible with OpenAI: use `tower-chat-openai`.
 //! - The Responses API of DeepSeek, xAI, OpenRouter and Bedrock: use `tower-chat-openai`.
+//! - An answer that comes whole although a stream was asked for, from Anthropic or Gemini: genai
+//!   shows nothing of it, so it is a truncated one.
 //! - Several candidates: such an answer is refused.
 //!
 //! genai turns on serde_json's feature `preserve_order` for the whole program.

@@ -18,7 +18,7 @@ use genai::{
     Client, Headers, ServiceTarget,
     chat::{ChatFrameSink, ChatOptions, ChatRequest, ChatStream, FrameCtx, RawFrameRef},
 };
-use http::HeaderMap;
+use http::{HeaderMap, HeaderName, header::AUTHORIZATION};
 use reqwest::StatusCode;
 use serde_json::Value;
 use tower_chat_core::RawJson;
@@ -77,9 +77,14 @@ fn options(body: &Object, headers: &HeaderMap) -> ChatOptions {
         .with_capture_tool_calls(true)
         .with_capture_usage(true)
         .with_extra_body(Value::Object(body));
+    // genai tells names by their case, and writes this one so.
+    let name = |name: &HeaderName| match *name {
+        AUTHORIZATION => "Authorization".to_owned(),
+        _ => name.to_string(),
+    };
     let headers: Vec<(String, String)> = headers
         .iter()
-        .filter_map(|(name, value)| Some((name.to_string(), value.to_str().ok()?.to_owned())))
+        .filter_map(|(key, value)| Some((name(key), value.to_str().ok()?.to_owned())))
         .collect();
     options.with_extra_headers(Headers::from(headers))
 }

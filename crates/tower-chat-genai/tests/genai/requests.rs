@@ -116,6 +116,62 @@ async fn headers_are_sent_in_place_of_those_of_the_same_name() {
     }
 }
 
+#[tokio::test]
+async fn a_token_in_a_header_takes_the_place_of_the_key() {
+    for (model, answer) in [("gemini-x", GEMINI), ("claude-x", ANTHROPIC)] {
+        let server = Server::start([Reply::json(200, answer)]).await;
+        let leaf = server.leaf(Provider::Vertex).with_header("authorization", "Bearer new");
+        ask(&mut leaf.unwrap(), asked(model)).await.unwrap();
+        let head = &server.received()[0].head;
+        assert_eq!(head.matches("authorization:").count(), 1, "{head}");
+        assert!(head.contains("authorization: bearer new\r\n"), "{head}");
+    }
+}
+
+#[tokio::test]
+async fn claude_is_given_a_number_of_tokens_where_the_request_names_none() {
+    for provider in [Provider::Anthropic, Provider::Vertex] {
+        let mut options = options("claude-x");
+        options.max_output_tokens = None;
+        let received = sent(provider, ANTHROPIC, asked("").with_options(options)).await;
+        assert!(received.body["max_tokens"].as_u64() >= Some(4096), "{provider:?}");
+    }
+}
+
+#[tokio::test]
+async fn plain_texts_of_geminis_stream_are_joined_and_signed_parts_stay_as_they_came() {
+    let part =
+        |part: Value| json!({"candidates": [{"content": {"role": "model", "parts": [part]}}]});
+    let call = json!({"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "s2"});
+    let mut events = vec![
+        part(json!({"text": "Hm", "thought": true})),
+        part(json!({"text": ".", "thought": true})),
+        part(json!({"text": "on"})),
+        part(json!({"text": "e"})),
+        part(json!({"text": " two", "thoughtSignature": "s1"})),
+        part(json!({"text": " three"})),
+        part(call.clone()),
+    ];
+    events.push(json!({"candidates": [{"content": {"parts": [{"text": ""}]},
+        "finishReason": "STOP"}]}));
+    let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
+    let server = Server::start([Reply::stream(stream), Reply::json(200, GEMINI)]).await;
+    let mut leaf = server.leaf(Provider::Gemini);
+    let answer = ask(&mut leaf, asked("gemini-x").streamed()).await.unwrap();
+    assert_eq!(answer.text(), "one two three");
+    let history = vec![Message::user("hi"), (*answer.messages[0]).clone()];
+    ask(&mut leaf, ChatRequest::new(history)).await.unwrap();
+    let expected = json!([
+        {"text": "Hm.", "thought": true},
+        {"text": "one"},
+        {"text": " two", "thoughtSignature": "s1"},
+        {"text": " three"},
+        call,
+        {"text": ""},
+    ]);
+    assert_eq!(server.received()[1].body["contents"][1]["parts"], expected);
+}
+
 /// A round that asks for a tool with an odd name, after a thought of some wire.
 fn round(wire: &str) -> [Message; 3] {
     let mut thought = Reasoning::new("hm");
