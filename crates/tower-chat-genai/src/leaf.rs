@@ -51,7 +51,8 @@ pub struct GenAiChat {
 
 impl GenAiChat {
     /// A leaf for a provider, with the address and the key that genai finds in its environment
-    /// variables, at each call, unless they are given here.
+    /// variables when it is called, unless they are given here. That of a compatible service looks
+    /// for them at its first call.
     ///
     /// # Errors
     ///
@@ -144,7 +145,7 @@ impl GenAiChat {
         let model = request.options.model.as_deref().or(self.model.as_deref());
         let Some(model) = model.map(str::to_owned) else {
             return Err(GenAiError::Configuration {
-                what: "no model: neither the leaf nor the request names one, which",
+                what: "a request without a model, to a leaf without one,",
                 source: None,
             });
         };

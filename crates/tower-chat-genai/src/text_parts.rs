@@ -1,6 +1,6 @@
 //! What the smaller wires have in common: how a message's parts become their fields.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{
@@ -20,9 +20,9 @@ pub(crate) fn native(wire: &str, fields: Object) -> Option<Native> {
 }
 
 /// The instructions of this request, as a system message before the others.
-pub(crate) fn messages(request: &ChatRequest) -> impl Iterator<Item = Message> {
-    let instructions = request.options.instructions.clone().map(Message::system);
-    instructions.into_iter().chain(request.messages.iter().map(|message| (**message).clone()))
+pub(crate) fn messages(request: &ChatRequest) -> impl Iterator<Item = Arc<Message>> {
+    let instructions = request.options.instructions.clone().map(Message::system).map(Arc::new);
+    instructions.into_iter().chain(request.messages.iter().cloned())
 }
 
 /// A tool in the words of OpenAI, which others took over.

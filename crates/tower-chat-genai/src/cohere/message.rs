@@ -1,5 +1,7 @@
 //! Messages to and from the wire.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use tower_chat_core::{
     Media, MediaSource, Message, Native, Part, RawJson, Reasoning, Role, Text, ToolCall,
@@ -78,7 +80,7 @@ fn parse_call(mut fields: Object) -> ToolCall {
 
 /// The messages of a request. Left out are reasoning and native items of other wires, what other
 /// providers ran, approvals, errors, and media other than a user's images.
-pub(super) fn render(messages: impl Iterator<Item = Message>) -> Vec<RawJson> {
+pub(super) fn render(messages: impl Iterator<Item = Arc<Message>>) -> Vec<RawJson> {
     let mut written = Vec::new();
     for message in messages {
         let is_assistant = message.role == Role::Assistant;

@@ -1,5 +1,7 @@
 //! Messages to and from the wire.
 
+use std::sync::Arc;
+
 use serde_json::json;
 use tower_chat_core::{Media, MediaSource, Message, Part, RawJson, Reasoning, Role, ToolCall};
 
@@ -51,7 +53,7 @@ fn parse_call(mut fields: Object) -> ToolCall {
 
 /// The messages of a request. Left out are reasoning and native items of other wires, what other
 /// providers ran, approvals, errors, and media other than images in base64.
-pub(super) fn render(messages: impl Iterator<Item = Message>) -> Vec<RawJson> {
+pub(super) fn render(messages: impl Iterator<Item = Arc<Message>>) -> Vec<RawJson> {
     let mut written = Vec::new();
     let mut open = OpenCalls::default();
     for message in messages {

@@ -188,3 +188,11 @@ async fn a_service_that_is_not_there_is_worth_a_retry() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_request_that_names_no_model_is_not_sent() {
+    let leaf = GenAiChat::new(Provider::Anthropic).unwrap().with_key("k");
+    let mut leaf = leaf.with_endpoint("http://127.0.0.1:9/");
+    let error = ask(&mut leaf, ChatRequest::user("hi")).await.unwrap_err();
+    assert!(error.to_string().contains("a request without a model"), "{error}");
+}
