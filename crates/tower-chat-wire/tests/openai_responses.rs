@@ -74,7 +74,7 @@ fn what_one_answer_put_out_is_one_message_with_ids_phases_and_encrypted_reasonin
             "status": "completed",
             "content": [{"type": "output_text", "text": "I look.", "annotations": [], "logprobs": []}]},
         {"type": "web_search_call", "id": "ws_1", "status": "completed",
-            "action": {"type": "search", "query": "rain"}},
+            "action": {"query": "rain", "type": "search"}},
         {"type": "function_call", "id": "fc_1", "call_id": "c1", "name": "f", "arguments": "{}",
             "status": "completed"},
         {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "gBBB"},

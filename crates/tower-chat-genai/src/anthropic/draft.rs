@@ -1,0 +1,208 @@
+//! What the events of a stream add up to.
+
+use tower_chat_core::{ChatUpdate, Finish, Message, Part, RawJson, ToolCallDelta};
+
+use super::answer;
+use crate::{
+    GenAiError,
+    frame::Frame,
+    object::{Object, as_text, overlay, raw, take, take_object, take_text, text},
+    refusal,
+    streamed::Draft,
+};
+
+/// The answer so far, as the JSON object that a whole one would have been.
+#[derive(Debug, Default)]
+pub(crate) struct AnthropicDraft {
+    fields: Object,
+    usage: Object,
+    blocks: Vec<Block>,
+    has_stopped: bool,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    /// The number that the service gives it.
+    index: Option<RawJson>,
+    fields: Object,
+    /// Fields that come in pieces: their name, and the text so far.
+    texts: Vec<(&'static str, String)>,
+    /// The input of a call, in the pieces in which it came.
+    input: String,
+}
+
+impl Draft for AnthropicDraft {
+    fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, GenAiError> {
+        let mut fields = frame.fields()?;
+        let kind = take_text(&mut fields, "type").or_else(|| frame.event.clone());
+        let updates = match kind.as_deref().unwrap_or_default() {
+            "error" => return Err(refusal::in_body(None, &frame.data)),
+            "message_start" => {
+                self.start(take_object(&mut fields, "message").unwrap_or_default());
+                None
+            }
+            "content_block_start" => self.start_block(fields),
+            "content_block_delta" => self.push_delta(fields)?,
+            "message_delta" => {
+                overlay(&mut self.fields, take_object(&mut fields, "delta").unwrap_or_default());
+                overlay(&mut self.usage, take_object(&mut fields, "usage").unwrap_or_default());
+                overlay(&mut self.fields, fields);
+                None
+            }
+            "message_stop" => {
+                self.has_stopped = true;
+                None
+            }
+            // `ping`, `content_block_stop`, and what is not known yet, which says nothing of the
+            // content: the service's versioning promises no new kinds of content in other events.
+            _ => None,
+        };
+        Ok(updates.into_iter().collect())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.has_stopped && text(&self.fields, "stop_reason").is_some()
+    }
+
+    fn text(&self) -> String {
+        let texts = self.blocks.iter().flat_map(|block| &block.texts);
+        texts.filter(|(name, _)| *name == "text").map(|(_, text)| text.as_str()).collect()
+    }
+
+    fn finish(self) -> Result<(Message, Finish), GenAiError> {
+        let mut fields = self.fields;
+        let inputs: Vec<Option<String>> = self.blocks.iter().map(Block::cut_off_input).collect();
+        let blocks: Vec<Object> = self.blocks.into_iter().map(Block::into_fields).collect();
+        fields.insert("content".to_owned(), raw(&blocks));
+        if !self.usage.is_empty() {
+            fields.insert("usage".to_owned(), raw(&self.usage));
+        }
+        let (mut message, finish) = answer::parse(&raw(&fields))?;
+        // One part for each block.
+        for (part, input) in message.parts.iter_mut().zip(inputs) {
+            if let (Part::ToolCall(call), Some(input)) = (part, input) {
+                call.arguments = input;
+            }
+        }
+        Ok((message, finish))
+    }
+}
+
+impl AnthropicDraft {
+    fn start(&mut self, mut message: Object) {
+        message.remove("content");
+        overlay(&mut self.usage, take_object(&mut message, "usage").unwrap_or_default());
+        overlay(&mut self.fields, message);
+    }
+
+    fn start_block(&mut self, mut fields: Object) -> Option<ChatUpdate> {
+        let index = take(&mut fields, "index");
+        let mut block = Block { index, ..Block::default() };
+        block.fields = take_object(&mut fields, "content_block").unwrap_or_default();
+        for name in ["text", "thinking", "signature"] {
+            if let Some(text) = take_text(&mut block.fields, name) {
+                block.texts.push((name, text));
+            }
+        }
+        let begun = block.texts.iter().find(|(_, text)| !text.is_empty());
+        let update = match begun {
+            Some(("text", text)) => Some(ChatUpdate::TextDelta(text.clone())),
+            Some(("thinking", text)) => Some(ChatUpdate::ReasoningDelta(text.clone())),
+            _ if block.is_call() => Some(block.delta(self.calls(), String::new())),
+            _ => None,
+        };
+        self.blocks.push(block);
+        update
+    }
+
+    fn push_delta(&mut self, mut fields: Object) -> Result<Option<ChatUpdate>, GenAiError> {
+        let index = take(&mut fields, "index");
+        let malformed =
+            |what: &str| GenAiError::malformed(what, index.as_ref().map_or("", RawJson::get));
+        let mut delta = take_object(&mut fields, "delta")
+            .ok_or_else(|| malformed("a piece of a block is no object"))?;
+        let place = self.blocks.iter().rposition(|block| block.index == index);
+        let place = place.ok_or_else(|| malformed("a piece belongs to no block"))?;
+        let before = self.blocks.iter().take(place).filter(|block| block.is_call()).count();
+        let block = self.blocks.get_mut(place);
+        let block = block.ok_or_else(|| malformed("a piece belongs to no block"))?;
+        delta.remove("type");
+        Ok(block.push(delta, before))
+    }
+
+    fn calls(&self) -> usize {
+        self.blocks.iter().filter(|block| block.is_call()).count()
+    }
+}
+
+impl Block {
+    /// Adds a piece: `text`, `thinking` and `signature` go on, `partial_json` is the input's,
+    /// `citation` is one more of the list of them. Anything else takes its place in the block.
+    fn push(&mut self, delta: Object, calls_before: usize) -> Option<ChatUpdate> {
+        let mut update = None;
+        for (name, value) in delta {
+            let text = as_text(&value);
+            match (name.as_str(), text) {
+                ("text", Some(text)) => {
+                    self.go_on("text", &text);
+                    update = Some(ChatUpdate::TextDelta(text));
+                }
+                ("thinking", Some(text)) => {
+                    self.go_on("thinking", &text);
+                    update = Some(ChatUpdate::ReasoningDelta(text));
+                }
+                ("signature", Some(text)) => self.go_on("signature", &text),
+                ("partial_json", Some(text)) => {
+                    self.input.push_str(&text);
+                    if self.is_call() {
+                        update = Some(self.delta(calls_before, text));
+                    }
+                }
+                ("citation", _) => {
+                    let list = self.fields.get("citations").and_then(|list| list.parse().ok());
+                    let mut list: Vec<RawJson> = list.unwrap_or_default();
+                    list.push(value);
+                    self.fields.insert("citations".to_owned(), raw(&list));
+                }
+                _ => drop(self.fields.insert(name, value)),
+            }
+        }
+        update
+    }
+
+    fn go_on(&mut self, name: &'static str, more: &str) {
+        match self.texts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, text)) => text.push_str(more),
+            None => self.texts.push((name, more.to_owned())),
+        }
+    }
+
+    /// A call that is owed a result.
+    fn is_call(&self) -> bool {
+        text(&self.fields, "type").is_some_and(|kind| kind == "tool_use")
+    }
+
+    fn delta(&self, index: usize, arguments: String) -> ChatUpdate {
+        let mut delta = ToolCallDelta::new(index, arguments);
+        delta.id = text(&self.fields, "id");
+        delta.name = text(&self.fields, "name");
+        ChatUpdate::ToolCallDelta(delta)
+    }
+
+    /// The input, if it is no JSON: the answer ended in the middle of it.
+    fn cut_off_input(&self) -> Option<String> {
+        let is_json = self.input.is_empty() || self.input.parse::<RawJson>().is_ok();
+        (!is_json).then(|| self.input.clone())
+    }
+
+    fn into_fields(self) -> Object {
+        let mut fields = self.fields;
+        for (name, text) in self.texts {
+            fields.insert(name.to_owned(), raw(&text));
+        }
+        if let Ok(input) = self.input.parse() {
+            fields.insert("input".to_owned(), input);
+        }
+        fields
+    }
+}

@@ -1,0 +1,12 @@
+//! Anthropic Messages.
+
+mod answer;
+mod body;
+mod draft;
+mod thinking;
+mod vertex;
+
+pub(crate) use self::{
+    answer::parse, body::render, draft::AnthropicDraft, thinking::goes_on_without_thinking,
+    vertex::complete_for_vertex,
+};

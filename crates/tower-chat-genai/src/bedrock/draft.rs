@@ -1,0 +1,177 @@
+//! What the events of a stream add up to.
+
+use tower_chat_core::{ChatUpdate, Finish, Message, Part, RawJson, ToolCallDelta};
+
+use super::answer;
+use crate::{
+    GenAiError,
+    frame::Frame,
+    object::{Object, overlay, raw, take, take_object, take_text, text},
+    refusal,
+    streamed::Draft,
+};
+
+/// The answer so far, as the JSON object that a whole one would have been.
+#[derive(Debug, Default)]
+pub(crate) struct BedrockDraft {
+    fields: Object,
+    blocks: Vec<Block>,
+    /// What it cost has come; it comes last.
+    has_ended: bool,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    index: Option<RawJson>,
+    text: Option<String>,
+    /// A call, but for its input.
+    call: Option<Object>,
+    input: String,
+    reasoning: Option<String>,
+    signature: Option<String>,
+    redacted: Option<String>,
+    /// What is not known.
+    rest: Object,
+}
+
+impl Draft for BedrockDraft {
+    fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, GenAiError> {
+        let mut fields = frame.fields()?;
+        // Padding.
+        fields.remove("p");
+        let update = match frame.event.as_deref().unwrap_or_default() {
+            "error" => return Err(refusal::in_body(None, &frame.data)),
+            "contentBlockStart" => {
+                let start = take_object(&mut fields, "start").unwrap_or_default();
+                self.block(&mut fields, start)
+            }
+            "contentBlockDelta" => {
+                let delta = take_object(&mut fields, "delta").unwrap_or_default();
+                self.block(&mut fields, delta)
+            }
+            "contentBlockStop" | "messageStart" => None,
+            "metadata" => {
+                self.has_ended = true;
+                overlay(&mut self.fields, fields);
+                None
+            }
+            _ => {
+                overlay(&mut self.fields, fields);
+                None
+            }
+        };
+        Ok(update.into_iter().collect())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.has_ended && text(&self.fields, "stopReason").is_some()
+    }
+
+    fn text(&self) -> String {
+        self.blocks.iter().filter_map(|block| block.text.as_deref()).collect()
+    }
+
+    fn finish(self) -> Result<(Message, Finish), GenAiError> {
+        let mut fields = self.fields;
+        let inputs: Vec<Option<String>> = self.blocks.iter().map(Block::cut_off_input).collect();
+        let blocks: Vec<Object> = self.blocks.into_iter().map(Block::into_fields).collect();
+        let message = Object::from([("content".to_owned(), raw(&blocks))]);
+        let output = Object::from([("message".to_owned(), raw(&message))]);
+        fields.insert("output".to_owned(), raw(&output));
+        let (mut message, finish) = answer::parse(&raw(&fields))?;
+        // One part for each block.
+        for (part, input) in message.parts.iter_mut().zip(inputs) {
+            if let (Part::ToolCall(call), Some(input)) = (part, input) {
+                call.arguments = input;
+            }
+        }
+        Ok((message, finish))
+    }
+}
+
+impl BedrockDraft {
+    /// Adds a piece to its block, which begins with its first: only calls are announced.
+    fn block(&mut self, fields: &mut Object, piece: Object) -> Option<ChatUpdate> {
+        let index = take(fields, "contentBlockIndex");
+        let known = self.blocks.iter().rposition(|block| block.index == index);
+        let place = known.unwrap_or_else(|| {
+            self.blocks.push(Block { index, ..Block::default() });
+            self.blocks.len() - 1
+        });
+        let calls = self.blocks.iter().take(place).filter(|block| block.call.is_some()).count();
+        self.blocks.get_mut(place)?.push(piece, calls)
+    }
+}
+
+impl Block {
+    fn push(&mut self, mut piece: Object, calls_before: usize) -> Option<ChatUpdate> {
+        let mut update = None;
+        if let Some(more) = take_text(&mut piece, "text") {
+            go_on(&mut self.text, &more);
+            update = said(more, ChatUpdate::TextDelta);
+        }
+        if let Some(mut call) = take_object(&mut piece, "toolUse") {
+            let more = take_text(&mut call, "input").unwrap_or_default();
+            self.input.push_str(&more);
+            let mut delta = ToolCallDelta::new(calls_before, more);
+            delta.id = text(&call, "toolUseId");
+            delta.name = text(&call, "name");
+            overlay(self.call.get_or_insert_default(), call);
+            update = Some(ChatUpdate::ToolCallDelta(delta));
+        }
+        if let Some(mut content) = take_object(&mut piece, "reasoningContent") {
+            if let Some(more) = take_text(&mut content, "text") {
+                go_on(&mut self.reasoning, &more);
+                update = said(more, ChatUpdate::ReasoningDelta);
+            }
+            if let Some(more) = take_text(&mut content, "signature") {
+                go_on(&mut self.signature, &more);
+            }
+            if let Some(more) = take_text(&mut content, "redactedContent") {
+                go_on(&mut self.redacted, &more);
+            }
+        }
+        overlay(&mut self.rest, piece);
+        update
+    }
+
+    /// The input, if it is no JSON: the answer ended in the middle of it.
+    fn cut_off_input(&self) -> Option<String> {
+        let is_json = self.input.is_empty() || self.input.parse::<RawJson>().is_ok();
+        (!is_json).then(|| self.input.clone())
+    }
+
+    fn into_fields(self) -> Object {
+        let mut fields = self.rest;
+        let mut set = |name: &str, value: RawJson| drop(fields.insert(name.to_owned(), value));
+        if let Some(text) = self.text {
+            set("text", raw(&text));
+        }
+        if let Some(mut call) = self.call {
+            let input = self.input.parse().unwrap_or_else(|_| raw(&Object::new()));
+            call.insert("input".to_owned(), input);
+            set("toolUse", raw(&call));
+        }
+        if let Some(redacted) = self.redacted {
+            let content = Object::from([("redactedContent".to_owned(), raw(&redacted))]);
+            set("reasoningContent", raw(&content));
+        } else if self.reasoning.is_some() || self.signature.is_some() {
+            let text = self.reasoning.unwrap_or_default();
+            let mut inner = Object::from([("text".to_owned(), raw(&text))]);
+            if let Some(signature) = self.signature {
+                inner.insert("signature".to_owned(), raw(&signature));
+            }
+            let content = Object::from([("reasoningText".to_owned(), raw(&inner))]);
+            set("reasoningContent", raw(&content));
+        }
+        fields
+    }
+}
+
+fn go_on(text: &mut Option<String>, more: &str) {
+    text.get_or_insert_default().push_str(more);
+}
+
+fn said(more: String, update: fn(String) -> ChatUpdate) -> Option<ChatUpdate> {
+    (!more.is_empty()).then(|| update(more))
+}

@@ -1,0 +1,7 @@
+//! Gemini's `generateContent`, in the Gemini API and in Vertex AI.
+
+mod answer;
+mod body;
+mod draft;
+
+pub(crate) use self::{answer::parse, body::render, draft::GeminiDraft};

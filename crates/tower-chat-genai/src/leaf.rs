@@ -1,0 +1,291 @@
+//! The leaf itself.
+
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll},
+};
+
+use futures_util::future::BoxFuture;
+use genai::{
+    Client, ModelIden, ServiceTarget,
+    resolver::{AuthData, Endpoint},
+};
+use http::{HeaderMap, HeaderName, HeaderValue};
+use tower_chat_core::{ChatRequest, ChatResponse, Finish, Message, RawJson};
+use tower_chat_openai::OpenAiChat;
+use tower_service::Service;
+
+use crate::{
+    GenAiError, Provider, anthropic, bedrock, cohere, compatible,
+    direct::{self, Framed, Request},
+    frame::Answer,
+    gemini,
+    object::Object,
+    ollama,
+    provider::Route,
+    streamed::{self, Draft},
+    through_genai,
+};
+
+/// A model of one provider, as a leaf.
+///
+/// A clone is cheap and shares the connections. Dropping the future or the response of a call
+/// cancels it.
+///
+/// Of the [options](tower_chat_core::ChatOptions), `extra` is merged into the body and counts more
+/// than the named ones; a `null` in it takes a field out. `instructions` stand before the system
+/// messages.
+#[derive(Clone)]
+pub struct GenAiChat {
+    provider: Provider,
+    client: Client,
+    http: reqwest::Client,
+    endpoint: Option<Arc<str>>,
+    key: Option<Arc<str>>,
+    model: Option<Arc<str>>,
+    headers: HeaderMap,
+    /// The leaf of a compatible service, once it was needed.
+    compatible: Arc<OnceLock<OpenAiChat>>,
+}
+
+impl GenAiChat {
+    /// A leaf for a provider, with the address and the key that genai finds in its environment
+    /// variables when it is called, unless they are given here. That of a compatible service looks
+    /// for them at its first call.
+    ///
+    /// # Errors
+    ///
+    /// [`GenAiError::Configuration`], if the TLS settings of this system cannot be used.
+    pub fn new(provider: Provider) -> Result<Self, GenAiError> {
+        let http = reqwest::Client::builder()
+            .build()
+            .map_err(|error| GenAiError::configuration("the TLS settings of this system", error))?;
+        let client = Client::builder().with_reqwest(http.clone()).build();
+        let client = client.map_err(through_genai::error)?;
+        let (headers, compatible) = (HeaderMap::new(), Arc::default());
+        Ok(Self {
+            provider,
+            client,
+            http,
+            endpoint: None,
+            key: None,
+            model: None,
+            headers,
+            compatible,
+        })
+    }
+
+    /// The key, or the token, to send.
+    #[must_use]
+    pub fn with_key(mut self, key: &str) -> Self {
+        self.key = Some(key.into());
+        self.compatible = Arc::default();
+        self
+    }
+
+    /// The address to ask, up to and with the version, such as `https://api.anthropic.com/v1/`.
+    #[must_use]
+    pub fn with_endpoint(mut self, url: &str) -> Self {
+        self.endpoint = Some(format!("{}/", url.trim_end_matches('/')).into());
+        self.compatible = Arc::default();
+        self
+    }
+
+    /// The model of requests that name none.
+    #[must_use]
+    pub fn with_model(mut self, model: &str) -> Self {
+        self.model = Some(model.into());
+        self
+    }
+
+    /// Sends a header with every request, in place of one of the same name.
+    ///
+    /// # Errors
+    ///
+    /// [`GenAiError::Configuration`], if HTTP has no such header, or it is not plain text.
+    pub fn with_header(mut self, name: &str, value: &str) -> Result<Self, GenAiError> {
+        let name: HeaderName = name.parse().map_err(|error: http::header::InvalidHeaderName| {
+            GenAiError::configuration("the name of a header", error)
+        })?;
+        let value = HeaderValue::from_str(value)
+            .map_err(|error| GenAiError::configuration("a header", error))?;
+        self.headers.insert(name, value);
+        self.compatible = Arc::default();
+        Ok(self)
+    }
+
+    /// Where and as who the provider is asked for a model.
+    async fn target(&self, model: &str) -> Result<ServiceTarget, GenAiError> {
+        let model = ModelIden::new(self.provider.kind(), model);
+        let target = self.client.resolve_service_target(model).await;
+        let mut target = target.map_err(through_genai::error)?;
+        match &self.endpoint {
+            Some(url) => target.endpoint = Endpoint::from_owned(url.clone()),
+            // genai knows version 1, which has no tools.
+            None if self.provider == Provider::Cohere => {
+                target.endpoint = Endpoint::from_static("https://api.cohere.com/v2/");
+            }
+            None => {}
+        }
+        match &self.key {
+            Some(key) => target.auth = AuthData::from_single(&**key),
+            // The name that AWS gives it; genai reads it for itself alone.
+            None if self.provider == Provider::Bedrock && !is_set("BEDROCK_API_KEY") => {
+                target.auth = AuthData::from_env("AWS_BEARER_TOKEN_BEDROCK");
+            }
+            // genai makes one up.
+            None if self.provider == Provider::Ollama => target.auth = AuthData::None,
+            None => {}
+        }
+        Ok(target)
+    }
+
+    async fn answer(self, request: ChatRequest) -> Result<ChatResponse, GenAiError> {
+        let model = request.options.model.as_deref().or(self.model.as_deref());
+        let Some(model) = model.map(str::to_owned) else {
+            return Err(GenAiError::Configuration {
+                what: "a request without a model, to a leaf without one,",
+                source: None,
+            });
+        };
+        let target = self.target(&model).await?;
+        match self.provider.route(&model) {
+            Route::Anthropic => {
+                let body = anthropic::render(&request, Some(&model));
+                let answer = self.by_genai(&request, target, &body).await?;
+                respond::<anthropic::AnthropicDraft>(answer, anthropic::parse)
+            }
+            Route::Gemini => {
+                let body = gemini::render(&request, &model);
+                let answer = self.by_genai(&request, target, &body).await?;
+                respond::<gemini::GeminiDraft>(answer, gemini::parse)
+            }
+            Route::Compatible => {
+                let (leaf, headers) = (&self.compatible, &self.headers);
+                compatible::answer(leaf, self.provider, &model, target, headers, request).await
+            }
+            Route::VertexClaude => {
+                let mut body = anthropic::render(&request, None);
+                anthropic::complete_for_vertex(&mut body, request.options.stream);
+                let method = if request.options.stream { "streamRawPredict" } else { "rawPredict" };
+                let path = format!("publishers/anthropic/models/{model}:{method}");
+                let answer = self.directly(&request, &target, &path, &body, Framed::Sse).await?;
+                respond::<anthropic::AnthropicDraft>(answer, anthropic::parse)
+            }
+            Route::Bedrock => {
+                let body = bedrock::render(&request)?;
+                let method = if request.options.stream { "converse-stream" } else { "converse" };
+                let path = format!("model/{}/{method}", in_path(&model));
+                let framed = Framed::EventStream;
+                let answer = self.directly(&request, &target, &path, &body, framed).await?;
+                respond::<bedrock::BedrockDraft>(answer, bedrock::parse)
+            }
+            Route::Cohere => {
+                let body = cohere::render(&request, &model);
+                let answer = self.directly(&request, &target, "chat", &body, Framed::Sse).await?;
+                respond::<cohere::CohereDraft>(answer, cohere::parse)
+            }
+            Route::Ollama => {
+                let body = ollama::render(&request, &model)?;
+                let framed = Framed::Lines;
+                let answer = self.directly(&request, &target, "api/chat", &body, framed).await?;
+                respond::<ollama::OllamaDraft>(answer, ollama::parse)
+            }
+        }
+    }
+
+    async fn by_genai(
+        &self,
+        request: &ChatRequest,
+        target: ServiceTarget,
+        body: &Object,
+    ) -> Result<Answer, GenAiError> {
+        let (client, headers) = (&self.client, &self.headers);
+        if request.options.stream {
+            let frames = through_genai::streamed(client, target, body, headers).await?;
+            Ok(Answer::Streamed(direct::begun(frames).await?))
+        } else {
+            through_genai::whole(client, target, body, headers).await.map(Answer::Whole)
+        }
+    }
+
+    async fn directly(
+        &self,
+        request: &ChatRequest,
+        target: &ServiceTarget,
+        path: &str,
+        body: &Object,
+        framed: Framed,
+    ) -> Result<Answer, GenAiError> {
+        let url = format!("{}{path}", target.endpoint.base_url());
+        let framed = request.options.stream.then_some(framed);
+        direct::send(&self.http, target, Request { url, body, framed }, &self.headers).await
+    }
+}
+
+impl Service<ChatRequest> for GenAiChat {
+    type Response = ChatResponse;
+    type Error = GenAiError;
+    type Future = BoxFuture<'static, Result<ChatResponse, GenAiError>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), GenAiError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: ChatRequest) -> Self::Future {
+        let leaf = self.clone();
+        Box::pin(async move {
+            if request.service_id()?.is_some() {
+                let what = "conversations that the service keeps";
+                return Err(GenAiError::Unsupported { what });
+            }
+            if request.options.is_background() {
+                return Err(GenAiError::Unsupported { what: "background answers" });
+            }
+            leaf.answer(request).await
+        })
+    }
+}
+
+impl fmt::Debug for GenAiChat {
+    /// Shows no key and no header, which may hold one.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GenAiChat")
+            .field("provider", &self.provider)
+            .field("endpoint", &self.endpoint)
+            .field("model", &self.model)
+            .finish_non_exhaustive()
+    }
+}
+
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
+}
+
+/// The text as a segment of a path: Bedrock's models have colons, and addresses of resources.
+fn in_path(segment: &str) -> String {
+    let mut path = String::with_capacity(segment.len());
+    for byte in segment.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    path
+}
+
+/// The response that an answer of one wire is.
+fn respond<D: Draft>(
+    answer: Answer,
+    parse: fn(&RawJson) -> Result<(Message, Finish), GenAiError>,
+) -> Result<ChatResponse, GenAiError> {
+    match answer {
+        Answer::Streamed(frames) => Ok(ChatResponse::stream(streamed::updates::<D>(frames))),
+        Answer::Whole(body) => {
+            let (message, finish) = parse(&body)?;
+            Ok(ChatResponse::whole([message], finish))
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! A durable agent that thinks before it calls a tool, on Anthropic by way of genai. Run it twice:
+//! the second time it remembers, and shows the model its own signed thoughts again.
+//!
+//! ```text
+//! ANTHROPIC_API_KEY=sk-... cargo run -p tower-chat-genai --example anthropic_thinking [DATABASE] [QUESTION]
+//! ```
+//!
+//! Without a key it talks to a server on this machine that it starts itself and that answers by a
+//! script, in the same wire format. `ANTHROPIC_MODEL` names another model.
+
+mod scripted_provider;
+
+use std::env::var;
+
+use futures_util::StreamExt;
+use serde_json::json;
+use tower::{Service, ServiceExt};
+use tower_chat::{
+    ChatPipeline, PersistenceMode, Tools,
+    core::{
+        BoxError, ChatOptions, ChatRequest, ChatUpdate, ConversationKey, Part, ToolDefinition,
+        store::HistoryStore,
+    },
+    tool_fn,
+};
+use tower_chat_genai::{GenAiChat, Provider};
+use tower_chat_sqlite::SqliteStore;
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let mut arguments = std::env::args().skip(1);
+    let database = arguments.next().unwrap_or_else(|| "thinking.db".to_owned());
+    let question = arguments.next().unwrap_or_else(|| "Where is my order 7?".to_owned());
+
+    let store = SqliteStore::open(&database).await?;
+    let key = ConversationKey::new("alice", "orders");
+    let history = store.load(&key).await?.messages;
+    let thoughts = history.iter().flat_map(|message| &message.parts);
+    let thoughts = thoughts.filter(|part| matches!(part, Part::Reasoning(_))).count();
+    println!("remembered {} messages with {thoughts} thoughts", history.len());
+
+    let mut agent = ChatPipeline::builder(leaf().await?)
+        .tools(Tools::new().with(order_status()))
+        .history(store.clone())
+        .persistence(PersistenceMode::PerServiceCall)
+        .build()?;
+
+    let mut options = ChatOptions::default();
+    options.max_output_tokens = Some(4096);
+    let thinking = json!({"type": "enabled", "budget_tokens": 1024});
+    options.extra.insert("thinking".to_owned(), thinking);
+    let request = ChatRequest::user(question).with_options(options).in_conversation(key);
+    let mut response = agent.ready().await?.call(request.streamed()).await?;
+    let mut is_thinking = false;
+    while let Some(update) = response.next().await {
+        match update? {
+            ChatUpdate::ReasoningDelta(text) if is_thinking => print!("{text}"),
+            ChatUpdate::ReasoningDelta(text) => {
+                print!("(thinking: {text}");
+                is_thinking = true;
+            }
+            ChatUpdate::Message(_) if is_thinking => {
+                println!(")");
+                is_thinking = false;
+            }
+            ChatUpdate::TextDelta(text) => print!("{text}"),
+            ChatUpdate::Finish(finish) => {
+                let usage = finish.usage;
+                println!("\n{} tokens read, {} written", usage.input_tokens, usage.output_tokens);
+            }
+            _ => {}
+        }
+    }
+    store.close().await?;
+    Ok(())
+}
+
+/// The model: Anthropic where there is a key, else the script.
+async fn leaf() -> Result<GenAiChat, BoxError> {
+    let model = var("ANTHROPIC_MODEL").unwrap_or_else(|_| "claude-sonnet-4-5".to_owned());
+    let leaf = GenAiChat::new(Provider::Anthropic)?.with_model(&model);
+    if var("ANTHROPIC_API_KEY").is_ok() {
+        return Ok(leaf);
+    }
+    let url = scripted_provider::start(scripted_provider::anthropic).await?;
+    Ok(leaf.with_endpoint(&format!("{url}/v1")).with_key("none"))
+}
+
+fn order_status() -> impl tower_chat::Tool {
+    let parameters = json!({
+        "type": "object",
+        "properties": {"order": {"type": "integer"}},
+        "required": ["order"],
+    });
+    let definition = ToolDefinition::new("order_status", "Where an order is.", parameters);
+    tool_fn(definition, |call| async move {
+        let arguments: serde_json::Value = call.parse_arguments()?;
+        let order = arguments.get("order").and_then(serde_json::Value::as_u64);
+        Ok(match order {
+            Some(order) => format!("Order {order} is on its way."),
+            None => "Which order?".to_owned(),
+        })
+    })
+}

@@ -1,0 +1,57 @@
+//! A chat with a model on this machine, by Ollama's own API, that lasts from one run to the next.
+//!
+//! ```text
+//! OLLAMA_HOST=http://localhost:11434 cargo run -p tower-chat-genai --example ollama [DATABASE] [QUESTION]
+//! ```
+//!
+//! Without `OLLAMA_HOST` it talks to a server that it starts itself and that answers by a script,
+//! in the same wire format. `OLLAMA_MODEL` names another model than `qwen3`.
+
+mod scripted_provider;
+
+use std::env::var;
+
+use futures_util::StreamExt;
+use tower::{Service, ServiceExt};
+use tower_chat::{
+    ChatPipeline,
+    core::{BoxError, ChatRequest, ChatUpdate, ConversationKey, store::HistoryStore},
+};
+use tower_chat_genai::{GenAiChat, Provider};
+use tower_chat_sqlite::SqliteStore;
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let mut arguments = std::env::args().skip(1);
+    let database = arguments.next().unwrap_or_else(|| "ollama.db".to_owned());
+    let question = arguments.next().unwrap_or_else(|| "How often did I ask?".to_owned());
+
+    let store = SqliteStore::open(&database).await?;
+    let key = ConversationKey::new("alice", "chat");
+    println!("remembered {} messages", store.load(&key).await?.messages.len());
+    let mut chat = ChatPipeline::builder(leaf().await?).history(store.clone()).build()?;
+
+    let request = ChatRequest::user(question).in_conversation(key).streamed();
+    let mut response = chat.ready().await?.call(request).await?;
+    while let Some(update) = response.next().await {
+        match update? {
+            ChatUpdate::TextDelta(text) => print!("{text}"),
+            ChatUpdate::Finish(_) => println!(),
+            _ => {}
+        }
+    }
+    store.close().await?;
+    Ok(())
+}
+
+/// The model: Ollama where its address is set, else the script.
+async fn leaf() -> Result<GenAiChat, BoxError> {
+    let model = var("OLLAMA_MODEL").unwrap_or_else(|_| "qwen3".to_owned());
+    let url = match var("OLLAMA_HOST") {
+        // Ollama itself takes it without the scheme too.
+        Ok(host) if host.contains("://") => host,
+        Ok(host) => format!("http://{host}"),
+        Err(_) => scripted_provider::start(scripted_provider::ollama).await?,
+    };
+    Ok(GenAiChat::new(Provider::Ollama)?.with_model(&model).with_endpoint(&url))
+}
