@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails says where")]
 
 mod export;
+mod open_runs;
 mod play;
 mod refusals;
 mod repair;

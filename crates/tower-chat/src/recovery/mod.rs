@@ -11,16 +11,20 @@
 //! - **committed** as it is, with an answer to every call that has none, by [`close`];
 //! - **discarded**, by the same.
 //!
+//! [`recover`] does one of the three in one call.
+//!
 //! A new run on the conversation does one of these first, as [`OnOpenRun`] says. [`sweep`] does it
 //! for all open runs of a scope that are older than a given age.
 
 mod close;
 mod open_runs;
 mod policy;
+mod recover;
 
 pub(crate) use self::close::close_open_run;
 pub use self::{
     close::{RunEnd, close, sweep},
     open_runs::{CallState, OpenRunReport, ReportedCall, open_run},
     policy::{JournalPolicy, OnOpenRun, UnknownAnswer, UnknownCall, UnknownCalls},
+    recover::{Recovered, RecoveryPolicy, recover},
 };

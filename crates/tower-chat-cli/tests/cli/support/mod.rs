@@ -24,7 +24,7 @@ pub(crate) use self::{
     store_file::{count_messages_with, dump, execute, make_newer, replace_stored, stored_messages},
 };
 
-pub(crate) const MODES: [&str; 2] = ["per-run", "per-service-call"];
+pub(crate) const MODES: [&str; 3] = ["per-run", "per-service-call", "journaled"];
 
 /// The command, with nothing from the environment that could colour its output.
 pub(crate) fn tower_chat(arguments: &[&str]) -> Command {
