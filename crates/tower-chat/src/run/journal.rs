@@ -33,6 +33,8 @@ pub(super) struct Journal {
     /// How many messages of the conversation readers see.
     visible: u64,
     stage: Stage,
+    /// How many messages at the beginning of what an earlier attempt has staged are its input.
+    input: usize,
     /// Calls whose start is staged.
     started: HashSet<CallOfRun>,
     /// Rows of calls in messages that readers see, whose result is staged: the commit puts them in
@@ -83,6 +85,7 @@ impl Journal {
             is_kept: false,
             visible,
             stage: Stage::New,
+            input: 0,
             started: HashSet::new(),
             deferred: Vec::new(),
             interrupted: None,
@@ -95,12 +98,25 @@ impl Journal {
         length: Duration,
         now: SystemTime,
         content: &OpenRunContent,
+        own: &[Arc<Message>],
     ) -> Self {
         let mut journal = Self::new(holder, length, now, content.open.visible);
         journal.lease.attempt = content.open.lease.attempt.saturating_add(1);
         journal.stage = Stage::Open;
-        journal.interrupted = Some(InterruptedRun::of(content));
+        journal.input = input_of(&content.messages, own);
+        journal.interrupted = Some(InterruptedRun::of(content, journal.input));
         journal
+    }
+
+    /// With rows that the commit has to put in place.
+    pub(super) fn with_deferred(mut self, deferred: Vec<ToolRecord>) -> Self {
+        self.deferred = deferred;
+        self
+    }
+
+    /// How many of the messages that an earlier attempt has staged are the run's input.
+    pub(super) fn input(&self) -> usize {
+        self.input
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -155,12 +171,23 @@ fn until(now: SystemTime, length: Duration) -> Option<SystemTime> {
     (!length.is_zero()).then(|| now + length)
 }
 
+/// How many of the staged messages are the run's input. A request that is sent again says so; one
+/// that only names the run does not, and then the input is what comes before the first answer.
+fn input_of(staged: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
+    if own.is_empty() {
+        staged.iter().take_while(|message| message.role != Role::Assistant).count()
+    } else {
+        own.len().min(staged.len())
+    }
+}
+
 impl InterruptedRun {
-    fn of(content: &OpenRunContent) -> Self {
+    fn of(content: &OpenRunContent, input: usize) -> Self {
         let messages = &content.messages;
+        let added = messages.get(input..).unwrap_or_default();
         let is_response = |message: &&Arc<Message>| message.role == Role::Assistant;
-        let last = messages.iter().rev().take_while(is_response).count();
-        let response = messages.get(messages.len() - last..).unwrap_or_default().to_vec();
+        let last = added.iter().rev().take_while(is_response).count();
+        let response = added.get(added.len() - last..).unwrap_or_default().to_vec();
         let message_of = |place: CallPlace| {
             let index = place.sequence.checked_sub(content.open.visible + 1)?;
             messages.get(usize::try_from(index).ok()?)?.id
@@ -171,12 +198,16 @@ impl InterruptedRun {
             let Some(message) = message_of(row.call) else { continue };
             if response.iter().any(|response| response.id == Some(message)) {
                 calls.insert((message, row.call.index as usize), KnownCall::of(row));
-            } else if row.started_at.is_some() {
+            } else if row.started_at.is_some() || row.status == ToolStatus::RejectedArguments {
                 tool_calls += 1;
             }
         }
-        let has_calls = |message: &&Arc<Message>| message.asked_calls().next().is_some();
-        Self { response, calls, rounds: messages.iter().filter(has_calls).count(), tool_calls }
+        // The messages of one response are one round.
+        let responses = added.chunk_by(|one, next| one.role == next.role);
+        let has_calls = |messages: &&[Arc<Message>]| {
+            messages.iter().any(|message| message.asked_calls().next().is_some())
+        };
+        Self { response, calls, rounds: responses.filter(has_calls).count(), tool_calls }
     }
 }
 
