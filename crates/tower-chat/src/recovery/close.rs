@@ -156,7 +156,7 @@ fn last_write(
     };
     let id = MessageId { run: *run, index: next };
     let staged = Staged { lease, close: Some(close), service_id: None, partial_text: None };
-    Write::new(key.clone(), id, content.head.revision, messages).staged(staged)
+    Write::new(key.clone(), id, content.head.revision, messages).staged(staged).beginning_attempt()
 }
 
 /// The results that the last round lacks, as one message in the order of its calls, and the rows

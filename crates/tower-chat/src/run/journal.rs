@@ -28,6 +28,8 @@ pub(crate) type CallOfRun = (MessageId, usize);
 pub(super) struct Journal {
     lease: Lease,
     length: Duration,
+    /// Nothing was written under this lease yet.
+    is_first: bool,
     /// Somebody renews the lease.
     is_kept: bool,
     /// How many messages of the conversation readers see.
@@ -82,6 +84,7 @@ impl Journal {
         Self {
             lease,
             length,
+            is_first: true,
             is_kept: false,
             visible,
             stage: Stage::New,
@@ -163,7 +166,11 @@ impl Journal {
             }
         }
         let staged = Staged { lease: self.lease, close, service_id, partial_text: None };
-        write.with_tools(rows).staged(staged)
+        let write = write.with_tools(rows).staged(staged);
+        match std::mem::take(&mut self.is_first) {
+            true => write.beginning_attempt(),
+            false => write,
+        }
     }
 }
 
@@ -385,16 +392,13 @@ impl Run {
     /// Notes that nobody works on the run any more, so that it can be taken up at once. It is a
     /// submission, for where nothing can be awaited.
     pub(crate) fn interrupt(&self) {
-        let is_open = self.state().journal.as_ref().is_some_and(Journal::is_open);
-        if is_open {
-            drop(self.stage_lease(None, |journal| {
-                journal.lease.until = None;
-                journal.stage = Stage::Left;
-            }));
-        }
+        drop(self.stage_lease(None, |journal| {
+            journal.lease.until = None;
+            journal.stage = Stage::Left;
+        }));
     }
 
-    /// Stages nothing but the lease.
+    /// Stages nothing but the lease, if the run is open.
     fn stage_lease(
         &self,
         slot: Option<Result<Slot, tower_chat_core::store::StoreError>>,
@@ -403,13 +407,15 @@ impl Run {
         let now = self.0.clock.now();
         let mut state = self.state();
         let State { journal, revision, taken, .. } = &mut *state;
-        let Some(journal) = journal.as_mut() else { return Submission::nothing() };
+        let Some(journal) = journal.as_mut().filter(|journal| journal.is_open()) else {
+            return Submission::nothing();
+        };
         let id = MessageId { run: self.id(), index: u32::try_from(*taken).unwrap_or(u32::MAX) };
         let write = Write::new(self.key().clone(), id, *revision, []);
         journal.renew(now);
-        journal.stage = Stage::Open;
         change(journal);
         let write = journal.staged(write, Vec::new(), None, None);
+        *revision = write.result();
         let slot = slot.unwrap_or_else(|| Ok(Slot::unbounded().without_blocking()));
         Submission::submit(self.store(), StoreFailure::FailCall, slot, vec![write])
     }

@@ -8,6 +8,7 @@ mod approvals;
 #[path = "../persistence/common.rs"]
 mod common;
 mod desk;
+mod fencing;
 mod resuming;
 mod staging;
 mod visibility;
