@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use tower_chat::{PersistenceMode, core::ToolStatus};
+use tower_chat::{PersistenceMode, core::ToolStatus, recovery::RunEnd};
 
 use crate::store::StoreLocation;
 
@@ -23,6 +23,9 @@ pub(crate) enum Command {
     /// assistant messages are the model's answers, recorded tool results are what the tools return,
     /// and everything the model is sent is compared with the recording. The last line of the output
     /// is a JSON object that says what was done.
+    ///
+    /// Of journaled plays into a SQLite file the service calls and tool executions are summed over
+    /// all attempts, killed ones too: they are counted in a file beside it, PATH.played.
     ///
     /// Exit codes: 0, played as recorded; 1, something diverged; 2, something failed; 130,
     /// interrupted.
@@ -44,6 +47,19 @@ pub(crate) enum Command {
     ///
     /// Exit codes: 0, all is well; 1, there are problems; 2, the store cannot be used.
     Verify(VerifyArguments),
+    /// List open runs: journaled runs that came to no end
+    ///
+    /// For each: since when it is open, whether somebody may still work on it, how many messages
+    /// are staged, and how its tool calls stand: done, failed, never started, or unknown (started,
+    /// and nobody knows what came out).
+    Runs(RunsArguments),
+    /// End open runs: commit what is there, or discard it
+    ///
+    /// To go on with a run instead, its own program sends it through its stack again.
+    ///
+    /// Exit codes: 0, done, or nothing to do; 1, a run was left alone because somebody may still
+    /// work on it; 2, the store cannot be used.
+    Recover(RecoverArguments),
     /// Repair what verify finds, for good
     ///
     /// A call without a result gets the one in the record of tool calls, or else one that says it
@@ -139,6 +155,61 @@ pub(crate) struct VerifyArguments {
     pub(crate) store: StoreLocation,
 }
 
+/// What `runs` is told.
+#[derive(Debug, Args)]
+pub(crate) struct RunsArguments {
+    /// The store: sqlite:PATH
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: StoreLocation,
+    /// Print one JSON object a line, with each call
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Only runs in conversations of this scope
+    #[arg(long)]
+    pub(crate) scope: Option<String>,
+}
+
+/// What `recover` is told.
+#[derive(Debug, Args)]
+pub(crate) struct RecoverArguments {
+    /// The store: sqlite:PATH
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: StoreLocation,
+    /// How the runs end
+    #[arg(long, value_enum)]
+    pub(crate) end: End,
+    /// Only runs in conversations of this scope
+    #[arg(long)]
+    pub(crate) scope: Option<String>,
+    /// Only the run in the conversation of this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) conversation: Option<String>,
+    /// Only runs that were opened at least so many seconds ago
+    #[arg(long, value_name = "SECONDS", default_value = "0")]
+    pub(crate) older_than: u64,
+    /// Also runs that somebody may still work on; they can write no more then
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+/// How `recover` ends a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum End {
+    /// What is staged becomes part of the history, with an answer to every call
+    Commit,
+    /// Nothing of it is left
+    Discard,
+}
+
+impl From<End> for RunEnd {
+    fn from(end: End) -> Self {
+        match end {
+            End::Commit => Self::Commit,
+            End::Discard => Self::Discard,
+        }
+    }
+}
+
 /// What `repair` is told.
 #[derive(Debug, Args)]
 pub(crate) struct RepairArguments {
@@ -156,6 +227,8 @@ pub(crate) enum Persistence {
     PerRun,
     /// Each service call when it has answered
     PerServiceCall,
+    /// Each step as it happens, and all of a run at its end
+    Journaled,
 }
 
 impl From<Persistence> for PersistenceMode {
@@ -163,6 +236,7 @@ impl From<Persistence> for PersistenceMode {
         match persistence {
             Persistence::PerRun => Self::PerRun,
             Persistence::PerServiceCall => Self::PerServiceCall,
+            Persistence::Journaled => Self::Journaled,
         }
     }
 }

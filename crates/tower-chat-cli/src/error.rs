@@ -42,6 +42,12 @@ pub(crate) enum CliError {
     CheckConversation { key: ConversationKey, source: StoreError },
     #[error("conversation {key} cannot be repaired; those before it are")]
     Repair { key: ConversationKey, source: StoreError },
+    #[error("the counts cannot be kept in `{}`", file.display())]
+    Tally { file: PathBuf, source: io::Error },
+    #[error("the open run of conversation {key} cannot be read or ended")]
+    OpenRun { key: ConversationKey, source: StoreError },
+    #[error("the store cannot be closed")]
+    Close(#[source] StoreError),
     #[error("the output cannot be written")]
     Output(#[source] io::Error),
 }

@@ -10,7 +10,9 @@ mod error;
 mod export;
 mod output;
 mod play;
+mod recover;
 mod repair;
+mod runs;
 mod store;
 mod tools;
 mod verify;
@@ -49,6 +51,8 @@ async fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Export(arguments) => export::export(arguments).await,
         Command::Tools(arguments) => tools::tools(arguments).await,
         Command::Verify(arguments) => verify::verify(arguments).await,
+        Command::Runs(arguments) => runs::runs(arguments).await,
+        Command::Recover(arguments) => recover::recover(arguments).await,
         Command::Repair(arguments) => repair::repair(arguments).await,
     }
 }

@@ -51,6 +51,19 @@ impl StoreLocation {
         })
     }
 
+    /// The path of a file beside the store's, if it has one.
+    pub(crate) fn beside(&self, extension: &str) -> Option<PathBuf> {
+        match self {
+            Self::Memory => None,
+            Self::Sqlite(path) => {
+                let mut beside = path.clone().into_os_string();
+                beside.push(".");
+                beside.push(extension);
+                Some(beside.into())
+            }
+        }
+    }
+
     /// Opens the store for reading, to do something with what is stored; nothing is made.
     pub(crate) async fn open_to_read(&self, action: &'static str) -> Result<SqliteStore, CliError> {
         let options = SqliteStore::options().create(false).read_only(true);
@@ -58,9 +71,12 @@ impl StoreLocation {
     }
 
     /// Opens the store to change what is stored; nothing is made.
-    pub(crate) async fn open_to_repair(&self) -> Result<SqliteStore, CliError> {
+    pub(crate) async fn open_to_change(
+        &self,
+        action: &'static str,
+    ) -> Result<SqliteStore, CliError> {
         let options = SqliteStore::options().create(false);
-        Ok(options.open(self.file("repair")?).await?)
+        Ok(options.open(self.file(action)?).await?)
     }
 
     fn file(&self, action: &'static str) -> Result<&Path, CliError> {

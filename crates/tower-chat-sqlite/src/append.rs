@@ -59,7 +59,10 @@ impl EncodedWrite {
             };
         }
         let open = found.as_ref().and_then(|found| found.open.as_ref());
-        if open.is_none() && self.bodies.is_empty() && self.write.close() == Some(Close::Commit) {
+        let is_repeated_commit = open.is_none()
+            && self.write.close() == Some(Close::Commit)
+            && self.write.result() == revision;
+        if is_repeated_commit {
             return Ok(revision);
         }
         if !self.may_follow(open) {
@@ -94,9 +97,7 @@ impl EncodedWrite {
             (None, None) => true,
             (None, Some(staged)) => !matches!(staged.close, Some(Close::Discard { .. })),
             (Some(_), None) => false,
-            (Some(open), Some(staged)) => {
-                open.run == self.write.run() && open.lease.attempt <= staged.lease.attempt
-            }
+            (Some(open), Some(staged)) => open.admits(self.write.run(), staged),
         }
     }
 

@@ -95,7 +95,7 @@ fn stored_times(mut open: OpenRun) -> OpenRun {
     open
 }
 
-/// Removes the row of a conversation's open run: what is staged is part of the history.
+/// Removes the row of a conversation's open run: what is left is the history.
 pub(crate) fn close(connection: &Connection, conversation: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM open_runs WHERE number = ?1")?
@@ -110,10 +110,11 @@ pub(crate) fn discard(
     visible: u64,
 ) -> rusqlite::Result<()> {
     let (first, last) = place::range_after(conversation, visible);
-    for table in ["messages", "tool_invocations"] {
-        connection
-            .prepare_cached(&format!("DELETE FROM {table} WHERE place BETWEEN ?1 AND ?2"))?
-            .execute([first, last])?;
+    for sql in [
+        "DELETE FROM messages WHERE place BETWEEN ?1 AND ?2",
+        "DELETE FROM tool_invocations WHERE place BETWEEN ?1 AND ?2",
+    ] {
+        connection.prepare_cached(sql)?.execute([first, last])?;
     }
     close(connection, conversation)
 }

@@ -9,6 +9,13 @@ use crate::{
     read::{self, NotRead},
 };
 
+pub(crate) const SQL: &str = "
+    SELECT m.place, m.run, m.run_index, m.body, t.call_index
+    FROM tool_invocations t INDEXED BY pending_approvals
+    CROSS JOIN messages m ON m.place = t.place
+    WHERE t.status = 'pending_approval' AND t.place BETWEEN ?1 AND ?2
+    ORDER BY t.place, t.call_index";
+
 /// The requests of the calls that wait in messages that readers see, those of one message together.
 ///
 /// However long the record is, it reads the rows that wait and their messages alone.
@@ -18,13 +25,7 @@ pub(crate) fn pending_approvals(
     conversation: &Conversation,
 ) -> Result<Vec<Vec<ApprovalRequest>>, NotRead> {
     let (first, last) = place::range_to(conversation.number, conversation.visible());
-    let mut statement = connection.prepare_cached(
-        "SELECT m.place, m.run, m.run_index, m.body, t.call_index
-         FROM tool_invocations t INDEXED BY pending_approvals
-         CROSS JOIN messages m ON m.place = t.place
-         WHERE t.status = 'pending_approval' AND t.place BETWEEN ?1 AND ?2
-         ORDER BY t.place, t.call_index",
-    )?;
+    let mut statement = connection.prepare_cached(SQL)?;
     let mut rows = statement.query([first, last])?;
     let mut batches: Vec<Batch> = Vec::new();
     while let Some(row) = rows.next()? {

@@ -4,10 +4,10 @@
 
 use async_trait::async_trait;
 use tower_chat_core::{
-    ConversationKey, MemoryStore, Message, Messages,
+    ConversationKey, MemoryStore, Message, MessageId, Messages,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
-        OpenRunContent, RecordedResult, Revision, Slot, StoreError, StoreHandle, Ticket,
+        AppendError, Close, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
+        OpenRunContent, RecordedResult, Revision, Slot, Staged, StoreError, StoreHandle, Ticket,
         ToolRecord, ToolTotals, Write,
     },
 };
@@ -51,6 +51,26 @@ enum Fault {
     FailsOnWhatCannotBeRead,
     CountsUpToTheLimit,
     CountsOpenCallsAsErrors,
+    StagesVisibly,
+    CommitsEveryStagedWrite,
+    CommitsWhatIsDiscarded,
+    WritesForAnyRun,
+    DiscardsWithoutARun,
+    ForgetsStagedServiceIds,
+    ForgetsPartialText,
+    ForgetsStagedRows,
+    ForgetsUntilWhen,
+    IgnoresAttempts,
+    CommitsInPlace,
+    IgnoresClaims,
+    ForgetsApprovals,
+    SplitsBatches,
+    ListsOpenRuns,
+    HidesOpenRuns,
+    ListsOpenRunsAfterInclusively,
+    ForksNothing,
+    ForksOverOthers,
+    CommitsBeforeForks,
 }
 
 struct Broken {
@@ -71,8 +91,8 @@ impl Broken {
         let slot = Slot::unbounded();
         let key = self.key(write.key());
         let again = |expected: Revision, messages: Vec<_>, id| {
-            let made = Write::new(key.clone(), id, expected, messages);
-            let made = made.with_tools(self.rows(write));
+            let made = Write::new(key.clone(), self.writer(&key, id), expected, messages);
+            let made = self.stage(made.with_tools(self.rows(write)), write);
             match write.service_id() {
                 Some(change) if self.fault != Fault::ForgetsTheServiceId => {
                     made.with_service_id(change.clone())
@@ -93,6 +113,12 @@ impl Broken {
             }
         };
         match self.fault {
+            Fault::DiscardsWithoutARun
+                if matches!(write.close(), Some(Close::Discard { .. }))
+                    && self.open(&key).is_none() =>
+            {
+                Ticket::done(Ok(write.result()))
+            }
             Fault::RecordsRefusedWrites if found() != write.expected() => {
                 let is_repeat = found().sequence >= write.result().sequence
                     && found().incarnation == write.result().incarnation;
@@ -122,12 +148,53 @@ impl Broken {
         }
     }
 
+    fn open(&self, key: &ConversationKey) -> Option<OpenRun> {
+        let head = futures_util::FutureExt::now_or_never(self.inner.head(key));
+        head.unwrap().unwrap().open_run
+    }
+
+    /// Whose write it is, as the fault has it.
+    fn writer(&self, key: &ConversationKey, id: MessageId) -> MessageId {
+        let open = self.open(key).filter(|_| self.fault == Fault::WritesForAnyRun);
+        open.map_or(id, |open| MessageId { run: open.run, ..id })
+    }
+
+    /// What a write claims and stages, as the fault has it.
+    fn stage(&self, made: Write, write: &Write) -> Write {
+        let claims = match self.fault {
+            Fault::IgnoresClaims => Vec::new(),
+            _ => write.claims().to_vec(),
+        };
+        let made = made.with_claims(claims);
+        let open = self.open(made.key());
+        let Some(mut staged) = write.as_staged().cloned() else { return made };
+        match (self.fault, staged.close) {
+            (Fault::StagesVisibly, None) => return made,
+            (Fault::CommitsEveryStagedWrite, None)
+            | (Fault::CommitsWhatIsDiscarded, Some(Close::Discard { .. })) => {
+                staged.close = Some(Close::Commit);
+            }
+            (Fault::ForgetsStagedServiceIds, _) => staged.service_id = None,
+            (Fault::ForgetsPartialText, _) => staged.partial_text = None,
+            (Fault::ForgetsUntilWhen, _) => staged.lease.until = None,
+            (Fault::IgnoresAttempts | Fault::WritesForAnyRun, _)
+            | (Fault::CommitsInPlace, Some(Close::Commit)) => {
+                if let Some(open) = open {
+                    staged.lease = open.lease;
+                }
+            }
+            _ => {}
+        }
+        made.staged(staged)
+    }
+
     /// The rows of a write, as the fault has them.
     fn rows(&self, write: &Write) -> Vec<ToolRecord> {
         let mut rows = write.tools().to_vec();
         let query = InvocationQuery::of(&self.key(write.key()));
         match self.fault {
             Fault::ForgetsRows => rows.clear(),
+            Fault::ForgetsStagedRows if write.as_staged().is_some() => rows.clear(),
             Fault::LosesRowsWithoutMessages if write.messages().is_empty() => rows.clear(),
             Fault::KeepsTheFirstRow => {
                 let known = futures_util::FutureExt::now_or_never(self.inner.invocations(&query));
@@ -191,7 +258,16 @@ impl HistoryStore for Broken {
     }
 
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
-        self.inner.head(&self.key(key)).await
+        let mut head = self.inner.head(&self.key(key)).await?;
+        match self.fault {
+            Fault::ForgetsApprovals => head.pending_approvals.clear(),
+            Fault::SplitsBatches => {
+                let requests = head.pending_approvals.into_iter().flatten();
+                head.pending_approvals = requests.map(|request| vec![request]).collect();
+            }
+            _ => {}
+        }
+        Ok(head)
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
@@ -223,7 +299,18 @@ impl HistoryStore for Broken {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
-        self.inner.open_runs(scope, after, limit).await
+        let mut found = self.inner.open_runs(scope, after, limit).await?;
+        match (self.fault, after) {
+            (Fault::HidesOpenRuns, _) => found.clear(),
+            (Fault::ListsOpenRunsAfterInclusively, Some(after)) => {
+                let key = ConversationKey::new(scope, after);
+                found.extend(self.open(&key).map(|open| (key, open)));
+                found.sort_by(|(left, _), (right, _)| left.cmp(right));
+                found.truncate(limit);
+            }
+            _ => {}
+        }
+        Ok(found)
     }
 
     async fn fork(
@@ -231,7 +318,23 @@ impl HistoryStore for Broken {
         from: &ConversationKey,
         to: &ConversationKey,
     ) -> Result<Revision, StoreError> {
-        self.inner.fork(from, to).await
+        match self.fault {
+            Fault::ForksNothing => return Ok(Revision::ABSENT),
+            Fault::ForksOverOthers if from != to => {
+                self.inner.delete(to).await?;
+            }
+            Fault::CommitsBeforeForks => {
+                if let Some(OpenRunContent { head, open, .. }) = self.inner.open_run(from).await? {
+                    let id = MessageId { run: open.run, index: u32::MAX };
+                    let (lease, close) = (open.lease, Some(Close::Commit));
+                    let commit = Staged { lease, close, service_id: None, partial_text: None };
+                    let write = Write::new(from.clone(), id, head.revision, []).staged(commit);
+                    drop(self.inner.append(Slot::unbounded(), vec![write]));
+                }
+            }
+            _ => {}
+        }
+        self.inner.fork(&self.key(from), &self.key(to)).await
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
@@ -320,6 +423,11 @@ impl HistoryStore for Broken {
         if let (Fault::ListsAfterInclusively, Some(after)) = (self.fault, after) {
             keys.insert(0, ConversationKey::new(scope, after));
         }
+        if self.fault == Fault::ListsOpenRuns {
+            let open = self.inner.open_runs(scope, after, usize::MAX).await?;
+            keys.extend(open.into_iter().map(|(key, _)| key));
+            keys.dedup();
+        }
         if self.fault == Fault::ListsBackwards {
             keys.reverse();
         }
@@ -397,6 +505,37 @@ noticed! {
     bad_rows: FailsOnWhatCannotBeRead breaks a_row_that_cannot_be_read_does_not_hide_the_others;
     limited_totals: CountsUpToTheLimit breaks tool_calls_are_counted_per_tool;
     totals: CountsOpenCallsAsErrors breaks tool_calls_are_counted_per_tool;
+    visible_staging: StagesVisibly breaks what_is_staged_is_seen_by_no_reader;
+    listed_staging: ListsOpenRuns breaks what_is_staged_is_seen_by_no_reader;
+    hidden_runs: HidesOpenRuns breaks an_open_run_knows_its_lease;
+    early_commits: CommitsEveryStagedWrite breaks a_commit_shows_the_whole_run_at_once;
+    lost_staged_rows: ForgetsStagedRows breaks a_commit_shows_the_whole_run_at_once;
+    kept_discards: CommitsWhatIsDiscarded breaks a_discarded_run_leaves_nothing;
+    listed_discards: CommitsWhatIsDiscarded
+        breaks a_conversation_that_was_discarded_whole_is_not_listed;
+    late_staging: WritesAtAnyRevision breaks nothing_late_matches_after_a_discard;
+    staged_repeats: StoresRepeatsAgain breaks a_repeated_staged_write_stores_nothing_twice;
+    foreign_writes: WritesForAnyRun breaks only_the_open_run_writes;
+    empty_discards: DiscardsWithoutARun breaks a_discard_without_an_open_run_is_a_conflict;
+    staged_service_ids: ForgetsStagedServiceIds breaks a_staged_service_id_is_set_by_the_commit;
+    partial_text: ForgetsPartialText breaks partial_text_stays_with_the_open_run;
+    delayed_rows: ForgetsStagedRows breaks rows_of_calls_that_are_seen_are_put_at_once;
+    open_runs_left: DeletesNothing breaks a_deleted_conversation_takes_its_open_run_along;
+    leases: ForgetsUntilWhen breaks an_open_run_knows_its_lease;
+    no_fence: IgnoresAttempts breaks a_later_attempt_fences_off_those_before_it;
+    two_holders: IgnoresAttempts breaks of_two_that_take_a_run_over_one_holds_it;
+    reopened_runs: CommitsInPlace breaks a_run_that_was_taken_over_and_ended_stays_ended;
+    open_run_list: HidesOpenRuns breaks open_runs_are_listed_by_scope;
+    open_run_pages: ListsOpenRunsAfterInclusively breaks open_runs_are_listed_by_scope;
+    two_claims: IgnoresClaims breaks of_two_claims_to_a_call_one_holds;
+    any_claims: IgnoresClaims breaks only_calls_that_wait_can_be_claimed;
+    staged_claims: IgnoresClaims breaks an_open_run_claims_calls_that_are_seen;
+    approvals: ForgetsApprovals breaks calls_that_wait_for_approval_come_with_the_head;
+    batches: SplitsBatches breaks calls_that_wait_for_approval_come_with_the_head;
+    no_forks: ForksNothing breaks a_fork_has_what_readers_see_and_a_life_of_its_own;
+    staged_forks: CommitsBeforeForks breaks a_fork_has_nothing_that_is_staged;
+    forked_over: ForksOverOthers breaks a_fork_makes_nothing_of_nothing_and_replaces_nothing;
+    late_forks: WritesWhenTheTicketIsAwaited breaks a_fork_sees_what_was_submitted_before_it;
 }
 
 mod without_a_fault {

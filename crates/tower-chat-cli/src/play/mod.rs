@@ -15,7 +15,7 @@ use self::{
     summary::Summary,
 };
 use crate::{
-    arguments::PlayArguments,
+    arguments::{Persistence, PlayArguments},
     error::CliError,
     output::{Lines, complain},
 };
@@ -25,13 +25,19 @@ pub(crate) async fn play(arguments: PlayArguments) -> Result<ExitCode, CliError>
     let started = Instant::now();
     let recordings = read(&arguments.file)?;
     let store: Arc<dyn HistoryStore> = arguments.store.open().await?;
-    let player = Player::new(store.clone())
+    let mut player = Player::new(store.clone())
         .mode(arguments.persistence.into())
         .streamed(arguments.stream)
         .verified(!arguments.no_verify)
         .resumed(arguments.resume);
     if !arguments.resume {
         check_absent(&player, &recordings).await?;
+    }
+    if arguments.persistence == Persistence::Journaled
+        && let Some(file) = arguments.store.beside("played")
+    {
+        let failed = |source| CliError::Tally { file: file.clone(), source };
+        player = player.tally_in(&file).map_err(failed)?;
     }
 
     let mut report = Report {

@@ -26,7 +26,7 @@ pub(crate) async fn repair(arguments: RepairArguments) -> Result<ExitCode, CliEr
     let dry_run = arguments.dry_run;
     let store = match dry_run {
         true => arguments.store.open_to_read("repair").await?,
-        false => arguments.store.open_to_repair().await?,
+        false => arguments.store.open_to_change("repair").await?,
     };
     let mut report = Report { dry_run, lines: Lines::default(), repaired: 0, left: 0 };
     let damage = damage_of_file(&store).await?;
@@ -60,6 +60,13 @@ async fn repair_conversation(
             }
         };
         let Plan { rewrite, repairs } = Plan::new(key, &rows);
+        if let Some(open) = rows.open_run.as_ref().filter(|_| !rewrite.is_empty()) {
+            // The run goes on after what it has seen: it must not change under it.
+            let run = open.run;
+            problems(&rows).iter().for_each(|problem| report.left(&left(problem).to_line(key)));
+            report.left(&format!("conversation {key}: not repaired while run {run} is open"));
+            return Ok(());
+        }
         plan::apply(&rewrite, &mut rows);
         if !report.dry_run && !rewrite.is_empty() {
             match store.rewrite(rewrite).await {

@@ -63,8 +63,8 @@ impl Stored {
             return if is_stored { Ok(write.result()) } else { Err(self.conflict(write)) };
         }
         let is_repeated_commit = self.open.is_none()
-            && write.messages().is_empty()
-            && write.close() == Some(Close::Commit);
+            && write.close() == Some(Close::Commit)
+            && write.result() == revision;
         if is_repeated_commit {
             return Ok(revision);
         }
@@ -110,9 +110,7 @@ impl Stored {
             (None, None) => true,
             (None, Some(staged)) => !matches!(staged.close, Some(Close::Discard { .. })),
             (Some(_), None) => false,
-            (Some(open), Some(staged)) => {
-                open.run.run == write.run() && open.run.lease.attempt <= staged.lease.attempt
-            }
+            (Some(open), Some(staged)) => open.run.admits(write.run(), staged),
         }
     }
 

@@ -65,6 +65,20 @@ impl OpenRun {
         }
     }
 
+    /// Whether a write of the open run may be stored: it is of the same run, under its present lease
+    /// or one of a later attempt, and discards from the place where the run began. Of two that take
+    /// a run over under the same number, only the first holds it.
+    pub fn admits(&self, run: RunId, staged: &Staged) -> bool {
+        let lease = &self.lease;
+        let is_holder = staged.lease.attempt > lease.attempt
+            || (staged.lease.attempt == lease.attempt && staged.lease.holder == lease.holder);
+        let is_in_place = match staged.close {
+            Some(Close::Discard { visible }) => visible == self.visible,
+            Some(Close::Commit) | None => true,
+        };
+        self.run == run && is_holder && is_in_place
+    }
+
     /// Whether somebody may still be at work on the run at this time.
     pub fn is_held_at(&self, now: SystemTime) -> bool {
         self.lease.until.is_some_and(|until| now < until)
@@ -87,7 +101,8 @@ pub struct Staged {
 /// How an open run ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Close {
-    /// All of it becomes part of the history.
+    /// All of it becomes part of the history. Where the run was taken over, the conversation is in
+    /// another incarnation afterwards, so that nothing an earlier attempt still sends can match.
     Commit,
     /// None of it is left; the conversation ends after its last message that readers see.
     Discard {

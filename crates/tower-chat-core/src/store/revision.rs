@@ -8,8 +8,8 @@ use crate::RunId;
 /// `sequence` is the number of its last message. Neither is a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Revision {
-    /// Random, chosen when the conversation is first written, when something was taken out of it, and
-    /// when somebody begins to write a journaled run; 0 while there is none.
+    /// Random, chosen when the conversation is first written, and again when something was taken out
+    /// of it, and when somebody begins to write a journaled run; 0 while there is none.
     pub incarnation: u64,
     /// How many messages there are; they are numbered from 1.
     pub sequence: u64,
@@ -30,8 +30,8 @@ impl Revision {
         Self { incarnation, sequence: self.sequence + messages as u64 }
     }
 
-    /// The revision once everything after the first `visible` messages was discarded by a run. The
-    /// incarnation is another one, so that what still expects the discarded messages, or the
+    /// The revision once a run has ended that leaves `visible` messages. The
+    /// incarnation is another one, so that what still expects messages that were discarded, or the
     /// revision before them, is refused.
     #[must_use]
     pub fn back_to(self, visible: u64, run: RunId) -> Self {

@@ -132,3 +132,123 @@ impl fmt::Debug for RunUnderWay {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Poll, Waker};
+
+    use futures_util::{FutureExt, future::BoxFuture};
+
+    use super::*;
+    use crate::store::StoreHandle;
+
+    type Turn<'a> = BoxFuture<'a, Result<RunUnderWay, ConversationBusy>>;
+
+    fn key(id: &str) -> ConversationKey {
+        ConversationKey::new("tests", id)
+    }
+
+    /// A run that has its place in the row, or its turn.
+    fn queued<'a>(store: &'a StoreHandle, key: &'a ConversationKey, run: RunId) -> Turn<'a> {
+        let mut turn = store.begin_run(key, run, usize::MAX).boxed();
+        assert!(poll(&mut turn).is_pending(), "it has to wait");
+        turn
+    }
+
+    fn poll(turn: &mut Turn<'_>) -> Poll<Result<RunUnderWay, ConversationBusy>> {
+        turn.poll_unpin(&mut Context::from_waker(Waker::noop()))
+    }
+
+    fn begun(turn: &mut Turn<'_>) -> RunUnderWay {
+        match poll(turn) {
+            Poll::Ready(Ok(run)) => run,
+            other => panic!("it should be its turn, not {other:?}"),
+        }
+    }
+
+    fn at_once(store: &StoreHandle, key: &ConversationKey, run: RunId) -> RunUnderWay {
+        store.begin_run(key, run, 0).now_or_never().unwrap().unwrap()
+    }
+
+    #[test]
+    fn runs_on_a_conversation_have_their_turns_in_the_order_in_which_they_came() {
+        let (store, key) = (StoreHandle::new(), key("c"));
+        let runs = [(); 4].map(|()| RunId::new());
+        assert_eq!(store.run_under_way(&key), None);
+        let mut under_way = at_once(&store, &key, runs[0]);
+        let mut turns = [1, 2, 3].map(|index| queued(&store, &key, runs[index]));
+        for index in 1..4 {
+            assert_eq!(store.run_under_way(&key), Some(runs[index - 1]));
+            assert!(turns.iter_mut().skip(index - 1).all(|turn| poll(turn).is_pending()));
+            drop(under_way);
+            under_way = begun(&mut turns[index - 1]);
+            assert_eq!(under_way.run(), runs[index]);
+        }
+        drop(under_way);
+        assert_eq!(store.run_under_way(&key), None);
+    }
+
+    #[test]
+    fn conversations_and_stores_do_not_wait_for_each_other() {
+        let (store, run) = (StoreHandle::new(), RunId::new());
+        let _one = at_once(&store, &key("a"), run);
+        let _two = at_once(&store, &key("b"), run);
+        let _three = at_once(&StoreHandle::new(), &key("a"), run);
+        assert!(store.clone().begin_run(&key("a"), run, 0).now_or_never().unwrap().is_err());
+    }
+
+    #[test]
+    fn no_more_wait_than_may() {
+        let (store, key) = (StoreHandle::new(), key("c"));
+        let run = RunId::new();
+        let under_way = at_once(&store, &key, run);
+        let busy = |most| store.begin_run(&key, RunId::new(), most).now_or_never();
+        let error = busy(0).unwrap().unwrap_err();
+        assert_eq!(error, ConversationBusy { key: key.clone(), run, waiting: 0 });
+        let mut first = queued(&store, &key, RunId::new());
+        let second = queued(&store, &key, RunId::new());
+        assert_eq!(busy(2).unwrap().unwrap_err().waiting, 2);
+        drop(second);
+        assert!(busy(2).is_none(), "the one that gave up takes no place");
+        drop(under_way);
+        drop(begun(&mut first));
+        drop(at_once(&store, &key, run));
+    }
+
+    #[test]
+    fn a_run_that_gave_up_waiting_is_passed_over() {
+        let (store, key) = (StoreHandle::new(), key("c"));
+        let under_way = at_once(&store, &key, RunId::new());
+        let gone = queued(&store, &key, RunId::new());
+        let mut next = queued(&store, &key, RunId::new());
+        drop(gone);
+        assert!(poll(&mut next).is_pending());
+        drop(under_way);
+        drop(begun(&mut next));
+        assert_eq!(store.run_under_way(&key), None);
+    }
+
+    #[test]
+    fn a_turn_that_is_not_taken_goes_to_the_next() {
+        let (store, key) = (StoreHandle::new(), key("c"));
+        let under_way = at_once(&store, &key, RunId::new());
+        let (gone, last) = (RunId::new(), RunId::new());
+        let given = queued(&store, &key, gone);
+        let mut next = queued(&store, &key, last);
+        drop(under_way);
+        assert_eq!(store.run_under_way(&key), Some(gone));
+        drop(given);
+        assert_eq!(begun(&mut next).run(), last);
+        assert_eq!(store.run_under_way(&key), None);
+    }
+
+    #[test]
+    fn an_end_without_anyone_waiting_frees_the_conversation() {
+        let (store, key) = (StoreHandle::new(), key("c"));
+        let under_way = at_once(&store, &key, RunId::new());
+        drop([(); 3].map(|()| queued(&store, &key, RunId::new())));
+        drop(under_way);
+        assert_eq!(store.run_under_way(&key), None);
+        drop(at_once(&store, &key, RunId::new()));
+    }
+}

@@ -143,12 +143,16 @@ impl Write {
     /// The revision it has afterwards.
     pub fn result(&self) -> Revision {
         let after = self.0.expected.after(self.0.id.run, self.0.messages.len());
-        let after = match &self.0.staged {
-            Some(staged) if self.0.begins_attempt => after.taken_by(staged.lease.holder),
-            Some(_) | None => after,
+        let Some(staged) = self.as_staged() else { return after };
+        let after = match self.0.begins_attempt {
+            true => after.taken_by(staged.lease.holder),
+            false => after,
         };
-        match self.close() {
-            Some(Close::Discard { visible }) => after.back_to(visible, self.0.id.run),
+        match staged.close {
+            Some(Close::Discard { visible }) => after.back_to(visible, self.run()),
+            Some(Close::Commit) if staged.lease.attempt > 1 => {
+                after.back_to(after.sequence, self.run())
+            }
             Some(Close::Commit) | None => after,
         }
     }

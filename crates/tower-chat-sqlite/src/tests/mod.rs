@@ -5,6 +5,7 @@ mod economy;
 mod failures;
 mod lead;
 mod maintenance;
+mod open_runs;
 mod record;
 mod waiting;
 

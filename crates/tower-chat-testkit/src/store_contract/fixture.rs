@@ -8,8 +8,8 @@ use std::{
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolInvocation, ToolStatus,
     store::{
-        AppendError, CallPlace, Conflict, InvocationQuery, RecordedResult, Revision, StoreError,
-        ToolRecord, Write,
+        AppendError, CallPlace, Close, Conflict, InvocationQuery, Lease, OpenRun, OpenRunContent,
+        RecordedResult, Revision, ServiceIdChange, Staged, StoreError, ToolRecord, Write,
     },
 };
 
@@ -68,14 +68,18 @@ pub(super) fn conflict(error: AppendError) -> Conflict {
 /// The texts of a conversation.
 pub(super) async fn texts(store: &Store, key: &ConversationKey) -> Vec<String> {
     let history = store.load(key).await.expect("a history");
-    assert_eq!(history.messages.len() as u64, history.head.revision.sequence);
+    let Revision { sequence, .. } = history.head.revision;
+    let seen = history.head.open_run.as_ref().map_or(sequence, |open| open.visible);
+    assert_eq!(history.messages.len() as u64, seen);
     history.messages.iter().map(|message| message.text()).collect()
 }
 
-/// The revision of a conversation; head and load must agree on it.
+/// The revision of a conversation; head and load must agree on all but the pending approvals, which
+/// a load need not have.
 pub(super) async fn revision(store: &Store, key: &ConversationKey) -> Revision {
     let head = store.head(key).await.expect("a head");
-    assert_eq!(store.load(key).await.expect("a history").head, head);
+    let loaded = store.load(key).await.expect("a history").head;
+    assert_eq!(loaded, head.clone().with_pending_approvals(loaded.pending_approvals.clone()));
     head.revision
 }
 
@@ -142,4 +146,87 @@ pub(super) async fn recorded(store: &Store, key: &ConversationKey) -> Vec<ToolIn
     let found = invocations(store, &InvocationQuery::of(key)).await;
     assert!(found.iter().all(|(found, _)| found == key));
     found.into_iter().map(|(_, invocation)| invocation).collect()
+}
+
+/// A run that stages what it writes, and where it is.
+pub(super) struct Journal {
+    pub(super) key: ConversationKey,
+    pub(super) run: RunId,
+    pub(super) at: Revision,
+    next: u32,
+}
+
+impl Journal {
+    pub(super) fn new(key: &ConversationKey, at: Revision) -> Self {
+        Self { key: key.clone(), run: RunId::new(), at, next: 0 }
+    }
+
+    /// The run's next write.
+    pub(super) fn write(
+        &mut self,
+        staged: Staged,
+        messages: impl IntoIterator<Item = Message>,
+    ) -> Write {
+        let id = MessageId { run: self.run, index: self.next };
+        let messages = messages.into_iter().map(Arc::new);
+        let write = Write::new(self.key.clone(), id, self.at, messages).staged(staged);
+        self.next += u32::try_from(write.messages().len()).expect("a few messages");
+        self.at = write.result();
+        write
+    }
+
+    /// Its next write of one user message.
+    pub(super) fn text(&mut self, staged: Staged, text: &str) -> Write {
+        self.write(staged, [Message::user(text)])
+    }
+}
+
+/// The lease of an attempt, by a holder of its own.
+pub(super) fn lease(attempt: u32) -> Lease {
+    let renewed_at = at(1_750_000_000_123 + u64::from(attempt));
+    let until = Some(renewed_at + Duration::from_secs(30));
+    Lease { attempt, holder: u64::MAX - u64::from(attempt), renewed_at, until }
+}
+
+/// A write of an attempt that leaves the run open.
+pub(super) fn staging(attempt: u32) -> Staged {
+    Staged { lease: lease(attempt), close: None, service_id: None, partial_text: None }
+}
+
+pub(super) fn commit(attempt: u32) -> Staged {
+    Staged { close: Some(Close::Commit), ..staging(attempt) }
+}
+
+pub(super) fn discard(attempt: u32, visible: u64) -> Staged {
+    Staged { close: Some(Close::Discard { visible }), ..staging(attempt) }
+}
+
+pub(super) fn set(id: &str) -> Option<ServiceIdChange> {
+    Some(ServiceIdChange::Set(id.into()))
+}
+
+/// Submits a write again; it must be acknowledged as it was the first time.
+pub(super) async fn acknowledged(store: &Store, write: &Write) {
+    stored(store, write.clone()).await;
+}
+
+/// The open run of a conversation; all who know of it must agree.
+pub(super) async fn open_run(store: &Store, key: &ConversationKey) -> Option<OpenRun> {
+    let head = store.head(key).await.expect("a head");
+    assert_eq!(store.load(key).await.expect("a history").head.open_run, head.open_run);
+    let content = store.open_run(key).await.expect("an open run, or none");
+    if let Some(content) = &content {
+        assert_eq!(content.head.revision, head.revision);
+        let staged = content.messages.len() as u64;
+        assert_eq!(content.open.visible + staged, head.revision.sequence);
+    }
+    assert_eq!(content.map(|content| content.open), head.open_run);
+    let listed = store.open_runs(key.scope(), None, usize::MAX).await.expect("a list");
+    let listed = listed.into_iter().find(|(listed, _)| listed == key).map(|(_, open)| open);
+    assert_eq!(listed, head.open_run);
+    head.open_run
+}
+
+pub(super) async fn staged_content(store: &Store, key: &ConversationKey) -> OpenRunContent {
+    store.open_run(key).await.expect("an answer").expect("an open run")
 }

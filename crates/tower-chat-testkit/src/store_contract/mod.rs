@@ -31,19 +31,26 @@
 #![allow(clippy::expect_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 
 mod appending;
+mod claims;
 mod fixture;
+mod forks;
 mod keys;
+mod leases;
 mod lifecycle;
 mod races;
 mod record;
 mod record_queries;
+mod staging;
 
 use std::{future::Future, sync::Arc};
 
 use tokio::runtime::Builder;
 use tower_chat_core::store::HistoryStore;
 
-pub use self::{appending::*, keys::*, lifecycle::*, races::*, record::*, record_queries::*};
+pub use self::{
+    appending::*, claims::*, forks::*, keys::*, leases::*, lifecycle::*, races::*, record::*,
+    record_queries::*, staging::*,
+};
 
 /// The store under test, as the promises take it.
 pub type Store = Arc<dyn HistoryStore>;
@@ -139,6 +146,31 @@ macro_rules! store_contract {
             a_question_for_nothing_finds_nothing
             any_number_of_calls_and_messages_can_be_asked_for
             a_row_that_cannot_be_read_does_not_hide_the_others
+            what_is_staged_is_seen_by_no_reader
+            a_commit_shows_the_whole_run_at_once
+            a_discarded_run_leaves_nothing
+            a_conversation_that_was_discarded_whole_is_not_listed
+            nothing_late_matches_after_a_discard
+            a_repeated_staged_write_stores_nothing_twice
+            only_the_open_run_writes
+            a_discard_without_an_open_run_is_a_conflict
+            a_staged_service_id_is_set_by_the_commit
+            partial_text_stays_with_the_open_run
+            rows_of_calls_that_are_seen_are_put_at_once
+            a_deleted_conversation_takes_its_open_run_along
+            an_open_run_knows_its_lease
+            a_later_attempt_fences_off_those_before_it
+            of_two_that_take_a_run_over_one_holds_it
+            a_run_that_was_taken_over_and_ended_stays_ended
+            open_runs_are_listed_by_scope
+            of_two_claims_to_a_call_one_holds
+            only_calls_that_wait_can_be_claimed
+            an_open_run_claims_calls_that_are_seen
+            calls_that_wait_for_approval_come_with_the_head
+            a_fork_has_what_readers_see_and_a_life_of_its_own
+            a_fork_has_nothing_that_is_staged
+            a_fork_makes_nothing_of_nothing_and_replaces_nothing
+            a_fork_sees_what_was_submitted_before_it
         }
     };
     ($open:expr $(,)?) => {

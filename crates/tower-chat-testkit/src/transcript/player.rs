@@ -1,13 +1,14 @@
 //! Drives recordings through a stack.
 
-use std::sync::Arc;
+use std::{io, path::Path, sync::Arc, time::Duration};
 
 use tower::{Service, ServiceExt};
 use tower_chat::{
     BuildError, ChatPipeline, PersistenceMode, PersistencePolicy, StoreFailure, ToolLoop,
+    recovery::{JournalPolicy, open_run},
 };
 use tower_chat_core::{
-    BoxError, ChatRequest, Message, MessageId, RunId,
+    BoxError, ChatRequest, Message, MessageId, Messages, RunId,
     store::{AppendError, HistoryStore, Revision, StoreError, Write},
 };
 
@@ -146,6 +147,18 @@ impl Player {
         self
     }
 
+    /// Counts service calls and tool executions in a file too, as they happen: what an earlier
+    /// player counted there is part of the tally, also of one that was killed. The file is emptied
+    /// unless this player [resumes](Self::resumed).
+    ///
+    /// # Errors
+    ///
+    /// If the file cannot be read or written.
+    pub fn tally_in(mut self, file: impl AsRef<Path>) -> io::Result<Self> {
+        self.counters = Arc::new(Counters::in_file(file.as_ref(), self.resumes)?);
+        Ok(self)
+    }
+
     /// What was done so far, by all clones.
     pub fn tally(&self) -> Tally {
         self.counters.tally()
@@ -174,14 +187,24 @@ impl Player {
     ///
     /// [`PlayError`]. What was stored stays.
     pub async fn play(&self, recording: &Recording) -> Result<(), PlayError> {
-        let Some((covered, revision)) = self.covered(recording).await? else { return Ok(()) };
-        let plan = Plan::new(recording.messages(), covered);
-        self.import(recording, &plan, revision).await?;
+        let Some(covered) = self.covered(recording).await? else { return Ok(()) };
+        let plan = Plan::new(recording.messages(), covered.messages);
+        self.import(recording, &plan, covered.revision).await?;
+        let mut resume = covered.resume;
         let script = Script::new(recording, &plan, self.verifies, &self.counters);
         let mut pipeline = self.pipeline(&script)?;
         for (number, run) in plan.runs.iter().enumerate() {
             script.begin_run(run.answers.len());
-            let played = self.run(&mut pipeline, recording, run).await;
+            let request = match resume.take() {
+                Some(Resume { request, goes_on_with_tools }) => {
+                    if goes_on_with_tools {
+                        script.go_on_with_tools();
+                    }
+                    request
+                }
+                None => request(recording, run),
+            };
+            let played = self.run(&mut pipeline, request).await;
             if script.is_overrun() {
                 return Ok(());
             }
@@ -201,17 +224,22 @@ impl Player {
         Ok(())
     }
 
-    /// How many recorded messages the store holds, and the conversation's revision; `None` if it
-    /// is not to be gone on with.
-    async fn covered(&self, recording: &Recording) -> Result<Option<(usize, Revision)>, PlayError> {
+    /// What of a recording the store holds; `None` if it is not to be gone on with.
+    async fn covered(&self, recording: &Recording) -> Result<Option<Covered>, PlayError> {
         if !self.resumes {
             if self.is_stored(recording).await? {
                 return Err(PlayError::AlreadyStored { conversation: recording.id().to_owned() });
             }
-            return Ok(Some((0, Revision::ABSENT)));
+            let revision = Revision::ABSENT;
+            return Ok(Some(Covered { messages: 0, revision, resume: None }));
         }
         let history = self.store.load(&recording.key()).await;
-        let history = history.map_err(|source| load_failed(recording, source))?;
+        let mut history = history.map_err(|source| load_failed(recording, source))?;
+        let open = open_run(&self.store, &recording.key()).await;
+        let open = open.map_err(|source| load_failed(recording, source))?;
+        if let Some(open) = &open {
+            history.messages.extend(open.messages.iter().cloned());
+        }
         let alignment = Alignment::of(recording, &history.messages);
         if self.verifies && !alignment.differences.is_empty() {
             self.stored_differs(recording, alignment.differences);
@@ -221,7 +249,16 @@ impl Player {
             let conversation = recording.id().to_owned();
             return Err(PlayError::OtherRecording { conversation, message });
         }
-        Ok(Some((alignment.covered, history.head.revision)))
+        let mut covered =
+            Covered { messages: alignment.covered, revision: history.head.revision, resume: None };
+        if let Some(open) = open {
+            // The run is planned from its last answer on, whose tools are run first.
+            let goes_on_with_tools =
+                history.messages.last().is_some_and(|message| message.calls().next().is_some());
+            covered.messages -= usize::from(goes_on_with_tools);
+            covered.resume = Some(Resume { request: open.resume(), goes_on_with_tools });
+        }
+        Ok(Some(covered))
     }
 
     /// Appends what comes before the first run, as it stands, under a run id of its own.
@@ -251,7 +288,10 @@ impl Player {
             .unlimited_rounds()
             .unlimited_failing_rounds()
             .call_budget(None);
-        let policy = PersistencePolicy::default().on_store_failure(StoreFailure::FailCall);
+        // Whoever plays has the store to himself.
+        let journal = JournalPolicy::default().lease(Duration::ZERO);
+        let policy =
+            PersistencePolicy::default().on_store_failure(StoreFailure::FailCall).journal(journal);
         ChatPipeline::builder(RecordedLeaf(script.clone()))
             .tool_loop(tool_loop)
             .history(self.store.clone())
@@ -260,17 +300,11 @@ impl Player {
             .build()
     }
 
-    /// One run: it is handed its own input and nothing else.
     async fn run(
         &self,
         pipeline: &mut ChatPipeline,
-        recording: &Recording,
-        run: &PlannedRun,
+        mut request: ChatRequest,
     ) -> Result<(), BoxError> {
-        let input: Vec<Arc<Message>> = inputs(recording, run.input.clone());
-        let mut request =
-            ChatRequest::new(input.into_iter().collect::<tower_chat_core::Messages>())
-                .in_conversation(recording.key());
         if self.streams {
             request = request.streamed();
         }
@@ -314,6 +348,26 @@ impl std::fmt::Debug for Player {
             .field("resumes", &self.resumes)
             .finish_non_exhaustive()
     }
+}
+
+/// What of a recording is stored.
+struct Covered {
+    messages: usize,
+    revision: Revision,
+    /// The run that was interrupted, if one is open.
+    resume: Option<Resume>,
+}
+
+struct Resume {
+    request: ChatRequest,
+    /// It was interrupted among the tools of its last answer.
+    goes_on_with_tools: bool,
+}
+
+/// The request of one run: it is handed its own input and nothing else.
+fn request(recording: &Recording, run: &PlannedRun) -> ChatRequest {
+    let input: Messages = inputs(recording, run.input.clone()).into_iter().collect();
+    ChatRequest::new(input).in_conversation(recording.key())
 }
 
 fn load_failed(recording: &Recording, source: StoreError) -> PlayError {

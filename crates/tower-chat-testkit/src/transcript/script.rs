@@ -33,6 +33,9 @@ struct State {
     allowed: usize,
     /// The model was called once more than recorded.
     is_overrun: bool,
+    /// The tools of the answer given last are asked for again, since an earlier attempt was
+    /// interrupted among them.
+    goes_on_with_tools: bool,
     verification: Verification,
 }
 
@@ -71,6 +74,14 @@ impl Script {
         self.0.counters.count_run();
         let mut state = self.state();
         state.allowed = state.given + answers;
+    }
+
+    /// The first answer of the run that was begun is there already, from an attempt that was
+    /// interrupted among its tools.
+    pub(super) fn go_on_with_tools(&self) {
+        let mut state = self.state();
+        state.given += 1;
+        state.goes_on_with_tools = true;
     }
 
     /// Whether the run that was begun has gone as recorded: every answer was asked for, and no
@@ -118,9 +129,14 @@ impl Script {
         Ok(recorded)
     }
 
-    /// The calls of the next answer, and whether they are run.
+    /// The calls of the next answer, or of the one to go on with, and whether they are run.
     pub(super) fn next_calls(&self) -> Option<(Arc<Message>, bool)> {
-        let answer = self.0.answers.get(self.state().given)?;
+        let place = {
+            let mut state = self.state();
+            let goes_on = std::mem::take(&mut state.goes_on_with_tools);
+            if goes_on { state.given.checked_sub(1)? } else { state.given }
+        };
+        let answer = self.0.answers.get(place)?;
         let message = self.recorded().get(answer.message)?.message.clone();
         Some((message, matches!(answer.calls, Calls::Run { .. })))
     }

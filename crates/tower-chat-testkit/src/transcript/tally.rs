@@ -1,8 +1,13 @@
 //! What a player has done so far.
 
-use std::sync::{
-    Mutex, PoisonError,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    fs::{self, File},
+    io::{self, Write},
+    path::Path,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use super::Divergence;
@@ -29,7 +34,12 @@ pub(super) struct Counters {
     tool_executions: AtomicU64,
     divergences: AtomicU64,
     found: Mutex<Vec<Divergence>>,
+    /// A byte for each service call and each tool execution, for those who come after.
+    file: Option<Mutex<File>>,
 }
+
+const SERVICE_CALL: u8 = b's';
+const TOOL_EXECUTION: u8 = b't';
 
 impl Counters {
     pub(super) fn tally(&self) -> Tally {
@@ -41,15 +51,44 @@ impl Counters {
         }
     }
 
+    /// Counters that go on from what is in a file, or empty it.
+    pub(super) fn in_file(path: &Path, goes_on: bool) -> io::Result<Self> {
+        let mut counters = Self::default();
+        if goes_on {
+            let counted = match fs::read(path) {
+                Ok(counted) => counted,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+                Err(error) => return Err(error),
+            };
+            let count = |kind| counted.iter().filter(|byte| **byte == kind).count() as u64;
+            counters.service_calls = count(SERVICE_CALL).into();
+            counters.tool_executions = count(TOOL_EXECUTION).into();
+        } else {
+            drop(File::create(path)?);
+        }
+        counters.file = Some(Mutex::new(File::options().append(true).create(true).open(path)?));
+        Ok(counters)
+    }
+
+    fn note(&self, kind: u8) {
+        let Some(file) = &self.file else { return };
+        let written = file.lock().unwrap_or_else(PoisonError::into_inner).write_all(&[kind]);
+        if let Err(error) = written {
+            tracing::warn!(error = &error as &dyn std::error::Error, "a count was not written");
+        }
+    }
+
     pub(super) fn count_run(&self) {
         self.runs.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn count_service_call(&self) {
+        self.note(SERVICE_CALL);
         self.service_calls.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(super) fn count_tool_execution(&self) {
+        self.note(TOOL_EXECUTION);
         self.tool_executions.fetch_add(1, Ordering::Relaxed);
     }
 

@@ -18,8 +18,7 @@ struct RecordedTool {
 impl ToolSource for RecordedTools {
     fn tools(&self) -> Tools {
         let Some((message, are_run)) = self.0.next_calls() else { return Tools::new() };
-        let definitions =
-            message.calls().map(|call| ToolDefinition::new(&call.name, "recorded", json!({})));
+        let definitions = message.calls().map(|call| recorded(&call.name));
         definitions.fold(Tools::new(), |tools, definition| {
             if are_run {
                 tools.with(RecordedTool { definition, script: self.0.clone() })
@@ -42,4 +41,9 @@ impl Tool for RecordedTool {
         let output = result.map_or_else(|| ToolOutput::new(Vec::new()), ToolOutput::from);
         Ok(if ends_run { output.terminate() } else { output })
     }
+}
+
+/// It returns the same however often it is run.
+fn recorded(name: &str) -> ToolDefinition {
+    ToolDefinition::new(name, "recorded", json!({})).safe_to_retry()
 }

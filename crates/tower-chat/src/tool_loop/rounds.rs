@@ -127,6 +127,9 @@ where
             None => Transcript::whole(&request, run_id, Replay::lenient()),
         };
         let tools = settings.source.tools();
+        if let Some(run) = &run {
+            run.use_tools(&tools);
+        }
         let approved = approved(&request, run.as_ref(), &transcript, &tools)?;
         let mut tally = Tally::default();
         let phase = if approved.is_empty() {

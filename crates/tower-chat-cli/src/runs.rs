@@ -1,0 +1,155 @@
+//! `tower-chat runs`.
+
+use std::{process::ExitCode, time::SystemTime};
+
+use serde::Serialize;
+use tower_chat::{
+    core::{
+        ConversationKey,
+        store::{HistoryStore, OpenRun},
+    },
+    recovery::{CallState, OpenRunReport, ReportedCall, open_run},
+};
+use tower_chat_sqlite::SqliteStore;
+
+use crate::{
+    arguments::RunsArguments,
+    error::CliError,
+    output::{Lines, table},
+};
+
+/// Lists the open runs of a store.
+pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError> {
+    let store = arguments.store.open_to_read("list").await?;
+    let now = SystemTime::now();
+    let mut listed = Vec::new();
+    for (key, _) in open_runs(&store, arguments.scope).await? {
+        let report = open_run(&store, &key).await;
+        // It may have come to its end since it was listed.
+        let report = report.map_err(|source| CliError::OpenRun { key: key.clone(), source })?;
+        listed.extend(report.map(|report| ListedRun::of(&report, now)));
+    }
+    let mut lines = Lines::default();
+    if arguments.json {
+        listed.iter().for_each(|run| lines.write(&run.to_json()));
+    } else if listed.is_empty() {
+        lines.write("no open runs");
+    } else {
+        let heading = [
+            "conversation",
+            "run",
+            "seconds",
+            "held",
+            "messages",
+            "done",
+            "failed",
+            "never started",
+            "unknown",
+        ];
+        let mut rows = vec![heading.map(str::to_owned)];
+        rows.extend(listed.iter().map(ListedRun::to_row));
+        table(&rows).iter().for_each(|line| lines.write(line));
+    }
+    lines.finish().map_err(CliError::Output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All open runs, or those of a scope, in the byte order of scopes and ids.
+pub(crate) async fn open_runs(
+    store: &SqliteStore,
+    scope: Option<String>,
+) -> Result<Vec<(ConversationKey, OpenRun)>, CliError> {
+    const PAGE: usize = 1000;
+    let scopes = match scope {
+        Some(scope) => vec![scope],
+        None => store.scopes().await.map_err(CliError::Scopes)?,
+    };
+    let mut runs: Vec<(ConversationKey, OpenRun)> = Vec::new();
+    for scope in scopes {
+        let mut after: Option<String> = None;
+        loop {
+            let page = store.open_runs(&scope, after.as_deref(), PAGE).await;
+            let page = page.map_err(|source| CliError::List { scope: scope.clone(), source })?;
+            let Some((last, _)) = page.last() else { break };
+            after = Some(last.id().to_owned());
+            runs.extend(page);
+        }
+    }
+    Ok(runs)
+}
+
+#[derive(Debug, Serialize)]
+struct ListedRun {
+    scope: String,
+    conversation: String,
+    run: String,
+    attempt: u32,
+    open_seconds: u64,
+    /// Somebody may still work on it.
+    held: bool,
+    messages: usize,
+    done: usize,
+    failed: usize,
+    never_started: usize,
+    unknown: usize,
+    calls: Vec<ListedCall>,
+}
+
+#[derive(Debug, Serialize)]
+struct ListedCall {
+    tool: String,
+    call_id: String,
+    state: &'static str,
+}
+
+impl ListedRun {
+    fn of(report: &OpenRunReport, now: SystemTime) -> Self {
+        let count = |state| report.calls.iter().filter(|call| call.state == state).count();
+        let OpenRunReport { key, open, messages, calls, .. } = report;
+        Self {
+            scope: key.scope().to_owned(),
+            conversation: key.id().to_owned(),
+            run: open.run.to_string(),
+            attempt: open.lease.attempt,
+            open_seconds: now.duration_since(open.opened_at).map_or(0, |since| since.as_secs()),
+            held: open.is_held_at(now),
+            messages: messages.len(),
+            done: count(CallState::Done),
+            failed: count(CallState::Failed),
+            never_started: count(CallState::NeverStarted),
+            unknown: count(CallState::Unknown),
+            calls: calls.iter().map(ListedCall::of).collect(),
+        }
+    }
+
+    fn to_json(&self) -> String {
+        #[allow(clippy::expect_used, reason = "texts and numbers have a JSON form")]
+        serde_json::to_string(self).expect("it has a JSON form")
+    }
+
+    fn to_row(&self) -> [String; 9] {
+        [
+            format!("{}/{}", self.scope, self.conversation),
+            self.run.clone(),
+            self.open_seconds.to_string(),
+            if self.held { "yes" } else { "no" }.to_owned(),
+            self.messages.to_string(),
+            self.done.to_string(),
+            self.failed.to_string(),
+            self.never_started.to_string(),
+            self.unknown.to_string(),
+        ]
+    }
+}
+
+impl ListedCall {
+    fn of(call: &ReportedCall) -> Self {
+        let state = match call.state {
+            CallState::Done => "done",
+            CallState::Failed => "failed",
+            CallState::NeverStarted => "never_started",
+            CallState::Unknown => "unknown",
+        };
+        Self { tool: call.tool.clone(), call_id: call.call_id.clone(), state }
+    }
+}

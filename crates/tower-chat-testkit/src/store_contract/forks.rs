@@ -1,0 +1,102 @@
+//! Copies of conversations.
+
+use tower_chat_core::{
+    Message, ToolResult, ToolStatus,
+    store::{HistoryStore, RecordedResult, Revision, ServiceIdChange, StoreError},
+};
+
+use super::{
+    Store,
+    fixture::{
+        Journal, asking, commit, key, open_run, pending, place, recorded, revision, staging,
+        stored, texts, with_outcome, write, write_messages,
+    },
+};
+
+/// A copy has the messages and the record, and a life of its own.
+pub async fn a_fork_has_what_readers_see_and_a_life_of_its_own(store: Store) {
+    let (from, to) = (key("original"), key("copy"));
+    let result = ToolResult::new("id 0", "done");
+    let row = |result| with_outcome(pending(2, 0, "a"), ToolStatus::Ok, result);
+    let messages =
+        [Message::user("0"), asking(&["a", "b"]), Message::tool_results([result.clone()])];
+    let mut waiting = pending(2, 1, "b");
+    waiting.status = ToolStatus::PendingApproval;
+    let first = write_messages(&from, Revision::ABSENT, messages)
+        .with_tools(vec![row(RecordedResult::InMessage(place(3, 0))), waiting])
+        .with_service_id(ServiceIdChange::Set("the service knows one".into()));
+    let at = stored(&store, first).await;
+    let copied = store.fork(&from, &to).await.expect("a copy");
+    assert_eq!((revision(&store, &to).await, copied.sequence), (copied, 3));
+    assert!(![at.incarnation, 0].contains(&copied.incarnation));
+    let (original, copy) =
+        (store.load(&from).await.expect("it"), store.load(&to).await.expect("it"));
+    assert_eq!(copy.messages, original.messages);
+    assert!(copy.messages.iter().all(|message| message.id.is_some()));
+    assert_eq!(original.head.service_id.as_deref(), Some("the service knows one"));
+    assert_eq!(copy.head.service_id, None);
+    assert_eq!(recorded(&store, &to).await, recorded(&store, &from).await);
+    assert_eq!(recorded(&store, &to).await[0].result, Some(result));
+    let listed = store.list("scope", None, 10).await.expect("a list");
+    assert_eq!(listed, [to.clone(), from.clone()]);
+
+    let changed = row(RecordedResult::None);
+    let later = stored(&store, write(&from, at, &["later"]).with_tools(vec![changed])).await;
+    stored(&store, write(&to, copied, &["elsewhere"])).await;
+    assert_eq!(texts(&store, &from).await, ["0", "", "", "later"]);
+    assert_eq!(texts(&store, &to).await, ["0", "", "", "elsewhere"]);
+    assert!(recorded(&store, &to).await[0].result.is_some());
+    assert_eq!(revision(&store, &from).await, later);
+    store.delete(&from).await.expect("a deletion");
+    assert_eq!((texts(&store, &to).await.len(), recorded(&store, &to).await.len()), (4, 2));
+}
+
+/// What is staged is not copied, and a copy has no open run.
+pub async fn a_fork_has_nothing_that_is_staged(store: Store) {
+    let (from, to) = (key("open"), key("copy"));
+    let first = write_messages(&from, Revision::ABSENT, [asking(&["a"])])
+        .with_tools(vec![pending(1, 0, "a")]);
+    let mut run = Journal::new(&from, stored(&store, first).await);
+    let staged = run.write(staging(1), [asking(&["b"])]).with_tools(vec![pending(2, 0, "b")]);
+    stored(&store, staged).await;
+    let copied = store.fork(&from, &to).await.expect("a copy");
+    assert_eq!(copied.sequence, 1);
+    assert_eq!(open_run(&store, &to).await, None);
+    assert_eq!(open_run(&store, &from).await.map(|open| open.run), Some(run.run));
+    stored(&store, run.write(commit(1), [])).await;
+    assert_eq!((texts(&store, &from).await.len(), texts(&store, &to).await.len()), (2, 1));
+    stored(&store, write_messages(&to, copied, [asking(&["c"])])).await;
+    assert_eq!(recorded(&store, &to).await.len(), 1);
+}
+
+/// Where there is nothing to copy nothing is made, and what is there is not written over.
+pub async fn a_fork_makes_nothing_of_nothing_and_replaces_nothing(store: Store) {
+    let (absent, open, there) = (key("absent"), key("open"), key("there"));
+    let to = key("copy");
+    stored(&store, Journal::new(&open, Revision::ABSENT).text(staging(1), "staged")).await;
+    for from in [&absent, &open] {
+        assert_eq!(store.fork(from, &to).await.expect("nothing"), Revision::ABSENT);
+        assert_eq!(revision(&store, &to).await, Revision::ABSENT);
+    }
+    let at = stored(&store, write(&there, Revision::ABSENT, &["there"])).await;
+    for to in [&there, &open] {
+        match store.fork(&there, to).await {
+            Err(StoreError::Exists { key }) => assert_eq!(&key, to),
+            other => panic!("expected that it exists, not {other:?}"),
+        }
+    }
+    assert_eq!(revision(&store, &there).await, at);
+    assert_eq!(texts(&store, &there).await, ["there"]);
+}
+
+/// A copy has everything submitted before; a closed store makes none.
+pub async fn a_fork_sees_what_was_submitted_before_it(store: Store) {
+    let (from, to) = (key("original"), key("copy"));
+    let slot = store.reserve().await.expect("a slot");
+    drop(store.append(slot, vec![write(&from, Revision::ABSENT, &["0", "1"])]));
+    assert_eq!(store.fork(&from, &to).await.expect("a copy").sequence, 2);
+    store.close().await.expect("it closes");
+    let refused = store.fork(&from, &key("another copy")).await;
+    assert!(matches!(refused, Err(StoreError::Closed)), "{refused:?}");
+    assert_eq!(texts(&store, &to).await, ["0", "1"]);
+}

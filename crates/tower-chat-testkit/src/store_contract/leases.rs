@@ -1,0 +1,134 @@
+//! Who may write an open run, and how open runs are found.
+
+use tower_chat_core::{
+    ConversationKey,
+    store::{HistoryStore, OpenRun, Revision},
+};
+
+use super::{
+    Store,
+    fixture::{
+        Journal, acknowledged, commit, discard, key, lease, open_run, refused, revision, staging,
+        stored, texts, write,
+    },
+};
+
+/// An open run says who writes it, since when it is open, and after what.
+pub async fn an_open_run_knows_its_lease(store: Store) {
+    let key = key("leased");
+    let mut run = Journal::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
+    stored(&store, run.text(staging(1), "1")).await;
+    let mut expected = OpenRun::new(run.run, lease(1), 1);
+    assert_eq!(open_run(&store, &key).await.as_ref(), Some(&expected));
+    let mut renewed = staging(1);
+    renewed.lease.renewed_at += std::time::Duration::from_millis(1);
+    renewed.lease.until = None;
+    stored(&store, run.write(renewed.clone(), [])).await;
+    expected.lease = renewed.lease;
+    assert_eq!(expected.opened_at, lease(1).renewed_at);
+    assert_eq!(open_run(&store, &key).await.as_ref(), Some(&expected));
+}
+
+/// A later attempt takes the run over; what an earlier one still sends is refused, but for what is
+/// stored already.
+pub async fn a_later_attempt_fences_off_those_before_it(store: Store) {
+    let key = key("taken over");
+    let mut first = Journal::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
+    let input = first.text(staging(1), "1");
+    stored(&store, input.clone()).await;
+    let at = first.at;
+    stored(&store, first.write(staging(3), [])).await;
+    assert_eq!(open_run(&store, &key).await.map(|open| open.lease), Some(lease(3)));
+    for staged in [staging(1), staging(2), commit(2), discard(1, 1)] {
+        for texts in [&[][..], &["late"]] {
+            let messages = texts.iter().map(|text| tower_chat_core::Message::user(*text));
+            let late = first.write(staged.clone(), messages);
+            assert_eq!(refused(&store, late).await.open_run, Some(first.run));
+            first.at = at;
+        }
+    }
+    acknowledged(&store, &input).await;
+    assert_eq!(open_run(&store, &key).await.map(|open| open.lease), Some(lease(3)));
+    stored(&store, first.text(staging(3), "2")).await;
+    stored(&store, first.text(commit(4), "3")).await;
+    assert_eq!(texts(&store, &key).await, ["0", "1", "2", "3"]);
+}
+
+/// Of two that take a run over under the same number, one holds it.
+pub async fn of_two_that_take_a_run_over_one_holds_it(store: Store) {
+    let key = key("contended");
+    let mut run = Journal::new(&key, Revision::ABSENT);
+    stored(&store, run.text(staging(1), "1")).await;
+    let (winner, mut loser) = (staging(2), staging(2));
+    loser.lease.holder ^= 1;
+    stored(&store, run.write(winner.clone(), [])).await;
+    let at = run.at;
+    for texts in [&[][..], &["lost"]] {
+        let messages = texts.iter().map(|text| tower_chat_core::Message::user(*text));
+        let lost = run.write(loser.clone(), messages);
+        assert_eq!(refused(&store, lost).await.open_run, Some(run.run));
+        run.at = at;
+    }
+    let open = open_run(&store, &key).await.expect("an open run");
+    assert_eq!(open.lease, winner.lease);
+    stored(&store, run.write(winner, [])).await;
+}
+
+/// What an earlier attempt sends once a later one has ended the run opens no run again.
+pub async fn a_run_that_was_taken_over_and_ended_stays_ended(store: Store) {
+    for end in ["committed", "discarded"] {
+        let key = key(end);
+        let mut run = Journal::new(&key, Revision::ABSENT);
+        let input = run.text(staging(1), "1");
+        stored(&store, input).await;
+        let at = run.at;
+        let ends = if end == "committed" { commit(2) } else { discard(2, 0) };
+        let end = run.write(ends, []);
+        acknowledged(&store, &end).await;
+        acknowledged(&store, &end).await;
+        for texts in [&[][..], &["late"]] {
+            for staged in [staging(1), commit(1)] {
+                run.at = at;
+                let messages = texts.iter().map(|text| tower_chat_core::Message::user(*text));
+                refused(&store, run.write(staged, messages)).await;
+            }
+        }
+        assert_eq!(open_run(&store, &key).await, None);
+        assert_eq!(revision(&store, &key).await, end.result());
+        stored(&store, write(&key, end.result(), &["next"])).await;
+    }
+}
+
+/// The open runs of a scope come in the byte order of their conversations, in pages.
+pub async fn open_runs_are_listed_by_scope(store: Store) {
+    let ids = ["", "A", "B", "a", "a\u{e9}", "b"];
+    let mut runs = Vec::new();
+    for (scope, id) in ids.map(|id| ("scope", id)).into_iter().chain([("scope2", "a"), ("", "z")]) {
+        let key = ConversationKey::new(scope, id);
+        let mut run = Journal::new(&key, Revision::ABSENT);
+        stored(&store, run.text(staging(1), id)).await;
+        runs.push(run);
+    }
+    let plain = key("no open run");
+    stored(&store, write(&plain, Revision::ABSENT, &["0"])).await;
+    let list = async |scope: &str, after: Option<&str>, limit| {
+        let listed = store.open_runs(scope, after, limit).await.expect("a list");
+        let found = listed.into_iter().map(|(key, open)| {
+            assert_eq!(key.scope(), scope);
+            let run = runs.iter().find(|run| run.key == key).map(|run| run.run);
+            assert_eq!(run, Some(open.run));
+            key.id().to_owned()
+        });
+        found.collect::<Vec<_>>()
+    };
+    assert_eq!(list("scope", None, 100).await, ["", "A", "B", "a", "a\u{e9}", "b"]);
+    assert_eq!(list("scope", None, 2).await, ["", "A"]);
+    assert_eq!(list("scope", Some("A"), 2).await, ["B", "a"]);
+    assert_eq!(list("scope", Some("a"), 100).await, ["a\u{e9}", "b"]);
+    assert_eq!(list("scope", Some(""), 1).await, ["A"]);
+    assert!(list("scope", Some("b"), 100).await.is_empty());
+    assert!(list("scope", None, 0).await.is_empty());
+    assert_eq!(list("scope2", None, 100).await, ["a"]);
+    assert_eq!(list("", None, 100).await, ["z"]);
+    assert!(list("nobody", None, 100).await.is_empty());
+}
