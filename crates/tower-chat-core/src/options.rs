@@ -56,7 +56,7 @@ pub struct ToolDefinition {
     pub needs_approval: bool,
     /// A call of it that may or may not have run can simply be run again: it only reads, or it
     /// knows a repetition by its idempotency key.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub safe_to_retry: bool,
 }
 
