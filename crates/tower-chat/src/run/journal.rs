@@ -16,7 +16,7 @@ use tower_chat_core::{
 
 use super::{
     Run, Shared, State, Submission, ToolReport, finish::take_trailing_results,
-    service_call::ToStore, submission::FailedSubmission,
+    partial_text::PartialText, service_call::ToStore, submission::FailedSubmission,
 };
 use crate::{PersistenceError, StoreFailure, recovery::UnknownCalls};
 
@@ -42,6 +42,7 @@ pub(super) struct Journal {
     /// Rows of calls in messages that readers see, whose result is staged: the commit puts them in
     /// place, since nobody could resolve them before.
     deferred: Vec<ToolRecord>,
+    partial_text: PartialText,
     /// What an earlier attempt at the run has left, until the tool loop takes it.
     interrupted: Option<InterruptedRun>,
 }
@@ -91,6 +92,7 @@ impl Journal {
             input: 0,
             started: HashSet::new(),
             deferred: Vec::new(),
+            partial_text: PartialText::default(),
             interrupted: None,
         }
     }
@@ -106,6 +108,7 @@ impl Journal {
         let mut journal = Self::new(holder, length, now, content.open.visible);
         journal.lease.attempt = content.open.lease.attempt.saturating_add(1);
         journal.stage = Stage::Open;
+        journal.partial_text = PartialText::left(content.open.partial_text.as_ref());
         journal.input = input_of(&content.messages, own);
         journal.interrupted = Some(InterruptedRun::of(content, journal.input));
         journal
@@ -120,6 +123,17 @@ impl Journal {
     /// How many of the messages that an earlier attempt has staged are the run's input.
     pub(super) fn input(&self) -> usize {
         self.input
+    }
+
+    /// A call was cut off after this text. The next write keeps it, which is the one that leaves
+    /// the run.
+    pub(super) fn keep_partial_text(&mut self, text: Arc<str>) {
+        self.partial_text.keep(text);
+    }
+
+    /// A call was answered.
+    pub(super) fn forget_partial_text(&mut self) {
+        self.partial_text.forget();
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -165,7 +179,8 @@ impl Journal {
                 self.deferred.extend(rows.extract_if(.., |row| is_deferred(row)));
             }
         }
-        let staged = Staged { lease: self.lease, close, service_id, partial_text: None };
+        let partial_text = self.partial_text.take_change();
+        let staged = Staged { lease: self.lease, close, service_id, partial_text };
         let write = write.with_tools(rows).staged(staged);
         match std::mem::take(&mut self.is_first) {
             true => write.beginning_attempt(),

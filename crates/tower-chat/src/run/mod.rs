@@ -10,6 +10,7 @@ mod begin;
 mod finish;
 mod history;
 mod journal;
+mod partial_text;
 mod record;
 mod service_call;
 mod service_id;

@@ -199,7 +199,7 @@ async fn one_of_two_who_take_a_run_up_at_once_goes_on() {
 #[tokio::test]
 async fn a_run_that_was_ended_by_somebody_can_write_no_more() {
     for end in [RunEnd::Commit, RunEnd::Discard] {
-        for waiting in 0..SERVICE_CALLS {
+        for (waiting, shown) in SHOWN.into_iter().enumerate() {
             let (store, gate) = (store(), Gate::closed());
             let setup = Setup::new(&store);
             let late_step = Step::respond(|request| Step::message(reply(request)));
@@ -212,7 +212,7 @@ async fn a_run_that_was_ended_by_somebody_can_write_no_more() {
             let ran = desk.ran().len();
             assert!(close(&store, &key(), end).await.unwrap());
             let after = stored(&store).await;
-            let kept = if end == RunEnd::Commit { SHOWN[waiting] } else { 0 };
+            let kept = if end == RunEnd::Commit { shown } else { 0 };
             assert_eq!(after, WHOLE_RUN[..kept]);
             gate.open();
             fenced(late.await.unwrap());

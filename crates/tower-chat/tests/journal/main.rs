@@ -8,7 +8,10 @@ mod approvals;
 #[path = "../persistence/common.rs"]
 mod common;
 mod desk;
+mod ending;
 mod fencing;
+mod foreign;
 mod resuming;
 mod staging;
+mod turns;
 mod visibility;
