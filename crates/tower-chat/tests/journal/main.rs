@@ -11,6 +11,7 @@ mod desk;
 mod ending;
 mod fencing;
 mod foreign;
+mod recording;
 mod resuming;
 mod staging;
 mod turns;
