@@ -167,7 +167,9 @@ impl Refusal {
             PersistenceError::NotStored(not_stored) if not_stored.conflict().is_some() => {
                 conflict()
             }
-            PersistenceError::RunOvertaken { .. } => conflict(),
+            PersistenceError::RunOvertaken { .. }
+            | PersistenceError::RunUnderWay { .. }
+            | PersistenceError::OpenRun { .. } => conflict(),
             PersistenceError::Dangling { .. } => Self::bad_request(error.to_string()),
             error => Self::of_storage(error.is_retryable()),
         }

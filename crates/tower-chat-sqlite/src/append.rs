@@ -78,6 +78,11 @@ impl EncodedWrite {
         if !matches!(self.write.close(), Some(Close::Discard { .. })) {
             self.insert_messages(connection, number, places)?;
         }
+        if let Some(found) = &found
+            && found.revision.incarnation != result.incarnation
+        {
+            conversation::set_incarnation(connection, number, result.incarnation)?;
+        }
         self.put_tool_rows(connection, number)?;
         match self.write.as_staged() {
             Some(staged) => self.stage(connection, number, open, staged)?,
@@ -124,17 +129,13 @@ impl EncodedWrite {
             None => OpenRun::new(self.write.run(), staged.lease, expected.sequence),
         };
         open.apply(staged);
-        let incarnation = self.write.result().incarnation;
         match staged.close {
             None => open_run::put(connection, number, before, &open),
             Some(Close::Commit) => {
                 change_service_id(connection, number, open.service_id.as_ref())?;
-                open_run::close(connection, number, incarnation)
+                open_run::close(connection, number)
             }
-            Some(Close::Discard { .. }) => {
-                open_run::discard(connection, number, open.visible)?;
-                open_run::close(connection, number, incarnation)
-            }
+            Some(Close::Discard { .. }) => open_run::discard(connection, number, open.visible),
         }
     }
 

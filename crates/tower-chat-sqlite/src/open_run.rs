@@ -95,7 +95,15 @@ fn stored_times(mut open: OpenRun) -> OpenRun {
     open
 }
 
-/// Removes everything after the messages that readers see.
+/// Removes the row of a conversation's open run: what is left is the history.
+pub(crate) fn close(connection: &Connection, conversation: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("DELETE FROM open_runs WHERE number = ?1")?
+        .execute([conversation])?;
+    Ok(())
+}
+
+/// Removes everything after the messages that readers see, and the row of the open run.
 pub(crate) fn discard(
     connection: &Connection,
     conversation: i64,
@@ -108,26 +116,7 @@ pub(crate) fn discard(
     ] {
         connection.prepare_cached(sql)?.execute([first, last])?;
     }
-    Ok(())
-}
-
-/// Removes the row of a conversation's open run: what is there now is the history, in this
-/// incarnation.
-pub(crate) fn close(
-    connection: &Connection,
-    conversation: i64,
-    incarnation: u64,
-) -> rusqlite::Result<()> {
-    connection
-        .prepare_cached("DELETE FROM open_runs WHERE number = ?1")?
-        .execute([conversation])?;
-    // No row is written where the incarnation is the same.
-    connection
-        .prepare_cached(
-            "UPDATE conversations SET incarnation = ?2 WHERE id = ?1 AND incarnation <> ?2",
-        )?
-        .execute([conversation, incarnation.cast_signed()])?;
-    Ok(())
+    close(connection, conversation)
 }
 
 /// A conversation's open run with everything staged of it, as it is at one moment.

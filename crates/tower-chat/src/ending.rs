@@ -16,6 +16,9 @@ pub(crate) trait Ending: Send + 'static {
     /// reading at the last one must not lose it.
     const SHOWS_MESSAGES: bool;
 
+    /// More of the answer has come.
+    fn came(&mut self, _update: &ChatUpdate) {}
+
     /// The answer has come. Whatever is to be stored is submitted before the first await.
     fn complete(
         self,
@@ -81,6 +84,9 @@ impl<E: Ending> Streamed<E> {
             } else {
                 self.response.next().await
             };
+            if let (Some(Ok(update)), Some(ending)) = (&update, &mut self.ending) {
+                ending.came(update);
+            }
             match update {
                 Some(Ok(ChatUpdate::Message(message))) => {
                     self.more_follows();

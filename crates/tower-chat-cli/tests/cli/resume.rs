@@ -113,9 +113,8 @@ fn a_finished_play_has_nothing_left_to_resume() {
         let first = play_well(&arguments);
         let before = export_text(&store.argument(), &["--record"]);
         let summary = play_well(&[&arguments[..], &["--resume"]].concat());
-        let counts = |summary: &Value, names: [&str; 2]| {
-            names.map(|name| summary[name].as_u64().unwrap())
-        };
+        let counts =
+            |summary: &Value, names: [&str; 2]| names.map(|name| summary[name].as_u64().unwrap());
         assert_eq!(counts(&summary, ["conversations", "runs"]), [37, 0]);
         let paid = ["service_calls", "tool_executions"];
         // Of journaled plays all attempts are counted.

@@ -1,14 +1,16 @@
 //! Whether a run may begin: what else is under way on its conversation, and what is open there.
 
+use std::sync::Arc;
+
 use tower_chat_core::{
     ChatRequest, Conversation, ConversationKey, Messages, RunHandle, RunId,
-    store::{Head, OpenRun, RunUnderWay, StoreError},
+    store::{Head, OpenRun, Revision, RunUnderWay, StoreError},
 };
 
 use crate::{
     ConcurrentRuns, PersistenceError, PersistenceMode,
     recovery::{OnOpenRun, RunEnd},
-    run::Settings,
+    run::{Settings, head_of},
 };
 
 /// A run that may begin.
@@ -44,22 +46,43 @@ pub(super) async fn admit(
         ConcurrentRuns::Reject | ConcurrentRuns::Branch => 0,
     };
     let handle = settings.store.handle();
+    if settings.policy.concurrent_runs == ConcurrentRuns::Branch {
+        // A run that is sent again goes on where it was, although its conversation is free now.
+        let branch = branch_of(&key, run);
+        let head = head_of(settings, &branch).await?;
+        if head.revision != Revision::ABSENT {
+            return in_branch(settings, branch, run).await;
+        }
+    }
     match handle.begin_run(&key, run, most).await {
         Ok(turn) => Ok(Admitted { conversation, turn, branch: None }),
         Err(_) if settings.policy.concurrent_runs == ConcurrentRuns::Branch => {
-            let branch = ConversationKey::new(key.scope(), format!("{}~{run}", key.id()));
+            let branch = branch_of(&key, run);
             match settings.store.fork(&key, &branch).await {
                 // An earlier attempt at the run has made it.
                 Ok(_) | Err(StoreError::Exists { .. }) => {}
                 Err(source) => return Err(PersistenceError::NotLoaded { key, source }),
             }
-            let under_way = |busy| busy_with(branch.clone(), busy);
-            let turn = handle.begin_run(&branch, run, 0).await.map_err(under_way)?;
-            let conversation = Conversation { key: branch.clone(), run };
-            Ok(Admitted { conversation, turn, branch: Some(branch) })
+            in_branch(settings, branch, run).await
         }
         Err(busy) => Err(busy_with(key, busy)),
     }
+}
+
+/// The copy of a conversation in which a run goes on.
+fn branch_of(key: &ConversationKey, run: RunId) -> ConversationKey {
+    ConversationKey::new(key.scope(), format!("{}~{run}", key.id()))
+}
+
+async fn in_branch(
+    settings: &Settings,
+    branch: ConversationKey,
+    run: RunId,
+) -> Result<Admitted, PersistenceError> {
+    let under_way = |busy| busy_with(branch.clone(), busy);
+    let turn = settings.store.handle().begin_run(&branch, run, 0).await.map_err(under_way)?;
+    let conversation = Conversation { key: branch.clone(), run };
+    Ok(Admitted { conversation, turn, branch: Some(branch) })
 }
 
 fn busy_with(
@@ -106,6 +129,12 @@ impl OpenRunInTheWay {
 pub(super) fn resuming(request: &ChatRequest, key: &ConversationKey, run: RunId) -> ChatRequest {
     let mut resuming = ChatRequest::new(Messages::new());
     resuming.options = request.options.clone();
+    if resuming.options.is_background() {
+        // An answer in the background is stored at the end of its run, and this one is staged.
+        let options = Arc::make_mut(&mut resuming.options);
+        options.background = false;
+        options.continuation = None;
+    }
     resuming.extensions = request.extensions.clone();
     resuming.extensions.insert(Conversation { key: key.clone(), run });
     // What is queued is for the new run.

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use tower_chat_core::{Answer, BoxError, ChatRequest, ChatResponse, ConversationId};
+use tower_chat_core::{Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationId};
 use tower_service::Service;
 
 use super::PerServiceCallPersistence;
@@ -118,6 +118,10 @@ struct CallEnding(Box<OpenCall>);
 
 impl Ending for CallEnding {
     const SHOWS_MESSAGES: bool = false;
+
+    fn came(&mut self, update: &ChatUpdate) {
+        self.0.came(update);
+    }
 
     async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
         self.0.complete(answer)?.durable().await

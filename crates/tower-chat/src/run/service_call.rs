@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ChatOptions, ChatRequest, ConversationId, Message, MessageId, Messages, Role,
+    Answer, ChatOptions, ChatRequest, ChatUpdate, ConversationId, Message, MessageId, Messages,
+    Role,
     store::{Close, Slot, StoreError, Write},
 };
 
@@ -11,6 +12,7 @@ use super::{
     PersisterAbove, Run, ServiceCall, State, Submission,
     begin::own_messages,
     journal::{CallOfRun, Journal},
+    partial_text::StreamedText,
     record::Composed,
     service_id::Adopted,
     submission::FailedSubmission,
@@ -35,6 +37,8 @@ pub(crate) struct OpenCall {
     options: Arc<ChatOptions>,
     /// What the tool loop will do with the answer, where it says so.
     foresight: Option<Foresight>,
+    /// What was streamed of the answer, where that is kept.
+    streamed: Option<StreamedText>,
     /// How many of the run's messages the call is the first to carry, stored or not.
     unsent: usize,
     /// The place in the store's queue; `None` once nothing is to be stored any more. A caller who
@@ -125,10 +129,11 @@ impl Run {
         let inputs = self.number(state.taken, own);
         state.open_replay = None;
         let replay = self.replay_with(&state, &inputs)?;
-        let unsent = match (self.is_journaled(), &state.last_call) {
+        let unsent = match (self.is_journaled(), ordinal) {
             // Its input is staged already, and new to the model all the same.
-            (true, None) => own_messages(request).len(),
-            _ => inputs.len(),
+            (true, Some(0)) => own_messages(request).len(),
+            (true, None) if state.last_call.is_none() => own_messages(request).len(),
+            (true | false, Some(_) | None) => inputs.len(),
         };
         drop(state);
         Ok(StartedCall::Call(Box::new(OpenCall {
@@ -138,6 +143,8 @@ impl Run {
             replay,
             options: request.options.clone(),
             foresight: request.extensions.get::<Foresight>().cloned(),
+            streamed: (self.is_journaled() && self.policy().journal.keep_partial_text)
+                .then(StreamedText::default),
             unsent,
             slot: Some(Ok(Slot::unbounded())),
         })))
@@ -283,6 +290,13 @@ impl OpenCall {
         request
     }
 
+    /// More of the answer has come.
+    pub(crate) fn came(&mut self, update: &ChatUpdate) {
+        if let Some(streamed) = &mut self.streamed {
+            streamed.came(update);
+        }
+    }
+
     /// The service has answered: submits inputs and answer together.
     ///
     /// # Errors
@@ -312,6 +326,9 @@ impl OpenCall {
         let mut messages = inputs;
         messages.extend(answer.messages.iter().cloned());
         let mut to_store = ToStore { adopted: Some(adopted), ..ToStore::messages(messages) };
+        if let Some(journal) = &mut state.journal {
+            journal.forget_partial_text();
+        }
         if run.is_journaled() {
             match Next::after(self.foresight.as_ref(), &answer.messages) {
                 Next::Tools(starts) => to_store.starts = starts,
@@ -358,8 +375,12 @@ impl OpenCall {
 
     /// Journaled: everything worth keeping is staged, so that a retry finds its inputs here.
     fn leave_unanswered(&mut self) {
-        let Some(ordinal) = self.ordinal else { return };
         let mut state = self.run.state();
+        let text = self.streamed.take().and_then(|streamed| streamed.text());
+        if let (Some(journal), Some(text)) = (&mut state.journal, text) {
+            journal.keep_partial_text(text);
+        }
+        let Some(ordinal) = self.ordinal else { return };
         if self.attempted_meanwhile(&state).is_none() {
             let outcome = CallOutcome::Unanswered { rest: std::mem::take(&mut self.inputs) };
             state.last_call = Some(CallRecord { ordinal, outcome });

@@ -175,7 +175,9 @@ where
         let InterruptedRun { response, calls: known, rounds, tool_calls } = interrupted;
         self.tally.resumed(rounds, tool_calls);
         for message in &response {
-            self.transcript.push_sent(message);
+            // What comes next is numbered on from it.
+            let message = self.transcript.number(message.clone());
+            self.transcript.push_sent(&message);
         }
         if response.is_empty() {
             return Ok(());
@@ -457,7 +459,7 @@ where
         self.phase = if !self.outcomes.terminate() {
             Phase::Calling
         } else {
-            if self.tally.service_calls > 0 {
+            if self.tally.rounds > 0 {
                 // They go to the caller, and no service call will have seen them.
                 self.has_unsent_results = false;
             } else {

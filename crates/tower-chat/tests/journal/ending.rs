@@ -1,0 +1,255 @@
+//! How open runs end that nobody goes on with, what is kept of an answer that was cut off, and
+//! what runs end by themselves.
+
+use futures_util::StreamExt;
+use tower_chat::{
+    PersistencePolicy, ToolLoop,
+    core::{Message, store::HistoryStore},
+    recovery::{JournalPolicy, OnOpenRun, RunEnd, close},
+    tool::{ToolOutput, tool_fn},
+    validate::validate_messages,
+};
+use tower_chat_testkit::{FaultyStore, Gate, ScriptedLeaf, Step};
+
+use crate::{common::*, desk::*};
+
+fn on_open_run(choice: OnOpenRun) -> PersistencePolicy {
+    policy().journal(JournalPolicy::default().on_open_run(choice))
+}
+
+/// Leaves a run open with c1 done, c2 unknown, or earlier: after `steps` of four.
+async fn left_open(setup: &Setup, step: usize) {
+    let gate = Gate::closed();
+    let desk = Desk::default();
+    let (leaf, desk) = match step {
+        0 => (model_with(0, [Step::hang()]), desk),
+        1 => (model(), desk.with_gate_before("c1", &gate)),
+        2 => (model(), desk.with_gate_before("c2", &gate)),
+        _ => (model_with(1, [Step::hang()]), desk),
+    };
+    let client = setup.stack(&leaf, desk.tools());
+    drop_when(&client, ask("trip", false), async {
+        match step {
+            0 => leaf.called(1).await,
+            1 | 2 => gate.reached(1).await,
+            _ => leaf.called(2).await,
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_run_that_is_committed_as_it_is_is_valid_for_every_provider() {
+    for by_policy in [false, true] {
+        for step in 0..4 {
+            let store = store();
+            let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Commit));
+            left_open(&setup, step).await;
+            let leaf = model();
+            let client = setup.stack(&leaf, Desk::default().tools());
+            if !by_policy {
+                assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
+                assert!(!close(&store, &key(), RunEnd::Commit).await.unwrap(), "it is no more");
+                let history = store.inner().load(&key()).await.unwrap();
+                validate_messages(history.messages.iter().map(|message| &**message)).unwrap();
+            }
+            send(&client, ask("hi", false)).await.unwrap();
+            let history = stored(&store).await;
+            let kept = [1, 3, 3, 3][step];
+            assert_eq!(history.len(), kept + 2, "{history:?}");
+            assert_eq!(history[0], "user trip");
+            if step > 0 {
+                assert_eq!(history[1], WHOLE_RUN[1]);
+                let results = &history[2];
+                assert_eq!(results.contains("c1=book"), step > 1, "{results}");
+                assert_eq!(results.contains("may or may not"), step < 3, "{results}");
+                assert_eq!(results.contains("was not run"), step == 1, "{results}");
+            }
+            assert_eq!(seen(&leaf, 0), history[..kept + 1], "all of it is replayed");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_discarded_leaves_nothing() {
+    for step in 0..4 {
+        let store = store();
+        let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Discard));
+        left_open(&setup, step).await;
+        let leaf = model();
+        send(&setup.stack(&leaf, Desk::default().tools()), ask("hi", false)).await.unwrap();
+        assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+        assert_eq!(seen(&leaf, 0), ["user hi"]);
+    }
+}
+
+fn keeping() -> PersistencePolicy {
+    policy().journal(JournalPolicy::default().keep_partial_text(true))
+}
+
+/// A long answer of which the caller takes a part.
+fn long_answer() -> Step {
+    use tower_chat::core::{ChatUpdate, Finish};
+    Step::updates([
+        ChatUpdate::TextDelta("It rains ".into()),
+        ChatUpdate::TextDelta("in Paris".into()),
+        ChatUpdate::Message(Message::assistant("It rains in Paris").into()),
+        ChatUpdate::Finish(Finish::stop()),
+    ])
+}
+
+async fn partial(store: &Store) -> Option<String> {
+    open(store).await.unwrap().open.partial_text.map(|text| text.to_string())
+}
+
+#[tokio::test]
+async fn the_text_of_an_answer_that_was_cut_off_is_kept_where_that_is_asked_for() {
+    for keep in [false, true] {
+        for cause in ["dropped", "failed", "cut off"] {
+            let store = store();
+            let setup = Setup::new(&store).policy(if keep { keeping() } else { policy() });
+            let cut = match cause {
+                "dropped" => long_answer().hangs_after(1),
+                "failed" => long_answer().fails_after(1, "reset"),
+                _ => long_answer().cut_off_after(1),
+            };
+            let leaf = ScriptedLeaf::new([cut, long_answer(), Step::text("bye")]);
+            let client = setup.stack(&leaf, Desk::default().tools());
+            let request = ask("weather?", true);
+            let appends = {
+                let mut response = head(&client, request.clone()).await.unwrap();
+                response.next().await.unwrap().unwrap();
+                if cause != "dropped" {
+                    response.next().await.unwrap().unwrap_err();
+                }
+                store.appends()
+            };
+            let kept = keep.then(|| "It rains ".to_owned());
+            assert_eq!(partial(&store).await, kept, "{cause}");
+            assert!(store.appends() <= appends + 1, "it rides on the write that leaves the run");
+            assert_eq!(stored(&store).await, [""; 0]);
+            let answer = send(&client, request).await.unwrap();
+            assert_eq!(answer.text(), "It rains in Paris");
+            assert_eq!(stored(&store).await, ["user weather?", "assistant It rains in Paris"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_partial_text_is_forgotten_when_its_call_is_answered_and_marked_when_it_is_committed() {
+    let store = store();
+    let setup = Setup::new(&store).policy(keeping());
+    let gate = Gate::closed();
+    let desk = Desk::default().with_gate_before("c1", &gate);
+    let leaf = ScriptedLeaf::new([
+        long_answer().cut_off_after(2),
+        calls([("book", "c1")]),
+        long_answer().cut_off_after(1),
+    ]);
+    let client = setup.stack(&leaf, desk.tools());
+    let request = ask("weather?", true);
+    send(&client, request.clone()).await.unwrap_err();
+    assert_eq!(partial(&store).await.as_deref(), Some("It rains in Paris"));
+    let looking = async {
+        gate.reached(1).await;
+        assert_eq!(partial(&store).await, None);
+        gate.open();
+    };
+    let (outcome, ()) = tokio::join!(send(&client, request), looking);
+    outcome.unwrap_err();
+    assert_eq!(partial(&store).await.as_deref(), Some("It rains "));
+    assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
+    let history = store.inner().load(&key()).await.unwrap().messages;
+    let last = history.last().unwrap();
+    assert_eq!(short(last), "assistant It rains ");
+    assert_eq!(last.metadata.get("interrupted"), Some(&serde_json::Value::Bool(true)));
+    validate_messages(history.iter().map(|message| &**message)).unwrap();
+}
+
+#[tokio::test]
+async fn a_run_that_a_tool_ends_is_the_same_whether_or_not_it_was_interrupted() {
+    for keep in [false, true] {
+        for interrupted in [false, true] {
+            for streamed in BOTH_WAYS {
+                let store = store();
+                let setup = Setup::new(&store).policy(policy().keep_trailing_results(keep));
+                let leaf = ScriptedLeaf::new([calls([("stop", "c1")])]);
+                let request = ask("stop", streamed);
+                if interrupted {
+                    // The tool is not started before its start is durable.
+                    let gate = Gate::closed();
+                    let waiting = gate.clone();
+                    let mut definition = definition("stop");
+                    definition.safe_to_retry = true;
+                    let tools = tower_chat::Tools::new().with(tool_fn(definition, move |_| {
+                        let gate = waiting.clone();
+                        async move {
+                            gate.pass().await;
+                            Ok::<_, tower_chat::core::BoxError>(ToolOutput::from(""))
+                        }
+                    }));
+                    let client = setup.stack(&leaf, tools);
+                    drop_when(&client, request.clone(), gate.reached(1)).await;
+                }
+                let mut definition = definition("stop");
+                definition.safe_to_retry = true;
+                let tools = tower_chat::Tools::new().with(tool_fn(definition, |_| async {
+                    Ok::<_, tower_chat::core::BoxError>(ToolOutput::from("stopped").terminate())
+                }));
+                let answer = send(&setup.stack(&leaf, tools), request).await.unwrap();
+                let all = ["user stop", "assistant stop#c1", "tool c1=stopped"];
+                let place = (keep, interrupted, streamed);
+                assert_eq!(shorts(&answer.messages), all[1..], "{place:?}");
+                assert_eq!(stored(&store).await, all[..if keep { 3 } else { 2 }], "{place:?}");
+                let query = tower_chat::core::store::InvocationQuery::of(&key());
+                let calls = store.inner().invocations(&query).await.unwrap().found;
+                assert_eq!(calls[0].1.result.as_ref().unwrap().text(), "stopped", "{place:?}");
+                assert!(open(&store).await.is_none());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_is_queued_after_the_commit_is_left_for_the_next_run() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let setup = Setup::new(&store);
+        let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("and hello")]);
+        let handle = tower_chat::core::RunHandle::new();
+        let request = ask("hi", streamed).with_extension(handle.clone());
+        handle.queue(Message::user("early"));
+        let client = setup.looped(&leaf, ToolLoop::new(Desk::default().tools()));
+        send(&client, request).await.unwrap();
+        handle.queue(Message::user("late"));
+        assert_eq!(stored(&store).await, ["user hi", "user early", "assistant hello"]);
+        assert!(handle.has_queued());
+    }
+}
+
+#[tokio::test]
+async fn closing_the_store_after_a_drop_loses_nothing() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf = model_with(1, [Step::hang()]);
+        let client = Setup::new(&store).stack(&leaf, Desk::default().tools());
+        drop_when(&client, ask("trip", streamed), async {
+            leaf.called(2).await;
+            store.hold_appends();
+        })
+        .await;
+        drop(client);
+        let closing = tokio::spawn({
+            let store = store.clone();
+            async move { store.close().await }
+        });
+        store.holding(1).await;
+        store.release_appends();
+        closing.await.unwrap().unwrap();
+        let after = FaultyStore::new(store.inner().clone());
+        let content = after.inner().open_run(&key()).await.unwrap().unwrap();
+        assert_eq!(content.open.lease.until, None);
+        assert_eq!(shorts(&content.messages), WHOLE_RUN[..2]);
+        assert_eq!(calls_known(&after).await, ["c1 Done", "c2 Done"]);
+    }
+}

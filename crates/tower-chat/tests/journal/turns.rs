@@ -1,0 +1,108 @@
+//! Several runs on one conversation: rejected, queued in order, or branched off; never mixed.
+
+use tower_chat::{ConcurrentRuns, PersistenceError, core::store::HistoryStore};
+use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+
+use crate::{common::*, desk::*};
+
+#[tokio::test]
+async fn a_second_run_is_rejected_before_the_model_is_paid_and_so_is_a_retry_of_the_first() {
+    for mode in ALL_MODES {
+        for streamed in BOTH_WAYS {
+            let (store, gate) = (store(), Gate::closed());
+            let setup = Setup::new(&store).mode(mode);
+            let leaf = ScriptedLeaf::new([Step::text("hello").waits(&gate)]);
+            let client = setup.stack(&leaf, Desk::default().tools());
+            let request = ask("hi", streamed);
+            let first = tokio::spawn({
+                let (client, request) = (client.clone(), request.clone());
+                async move { send(&client, request).await }
+            });
+            leaf.called(1).await;
+            for other in [ask("me too", streamed), request] {
+                let error = refused(send(&client, other).await);
+                assert!(matches!(error, PersistenceError::RunUnderWay { .. }), "{error:?}");
+            }
+            gate.open();
+            first.await.unwrap().unwrap();
+            assert_eq!(leaf.requests().len(), 1);
+            assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn queued_runs_go_in_the_order_in_which_they_came_and_no_more_than_the_bound_wait() {
+    for mode in ALL_MODES {
+        let (store, gate) = (store(), Gate::closed());
+        let policy = policy().concurrent_runs(ConcurrentRuns::Queue { most: 3 });
+        let setup = Setup::new(&store).mode(mode).policy(policy);
+        let echo = |request: &tower_chat::core::ChatRequest| {
+            Step::text(short(request.messages.last().unwrap()))
+        };
+        let steps = (0..5).map(|_| Step::respond(echo).waits(&gate));
+        let leaf = ScriptedLeaf::new(steps);
+        let client = setup.stack(&leaf, Desk::default().tools());
+        let mut runs = Vec::new();
+        for text in ["a", "b", "c", "d"] {
+            let client = client.clone();
+            runs.push(tokio::spawn(async move { send(&client, ask(text, false)).await }));
+            tokio::task::yield_now().await;
+        }
+        leaf.called(1).await;
+        let error = refused(send(&client, ask("e", false)).await);
+        assert!(matches!(error, PersistenceError::RunUnderWay { .. }), "{mode:?} {error:?}");
+        // Who gives up makes room and holds nobody up.
+        runs.remove(1).abort();
+        tokio::task::yield_now().await;
+        gate.open();
+        for run in runs {
+            run.await.unwrap().unwrap();
+        }
+        let all =
+            ["a", "c", "d"].map(|text| [format!("user {text}"), format!("assistant user {text}")]);
+        assert_eq!(stored(&store).await, all.concat(), "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_branch_goes_on_in_a_copy_and_stays_there_when_it_is_sent_again() {
+    for mode in ALL_MODES {
+        for streamed in BOTH_WAYS {
+            let (store, gate) = (store(), Gate::closed());
+            let policy = policy().concurrent_runs(ConcurrentRuns::Branch);
+            let setup = Setup::new(&store).mode(mode).policy(policy);
+            let leaf = ScriptedLeaf::new([
+                Step::text("hello"),
+                Step::text("one").waits(&gate),
+                Step::error("overloaded"),
+                Step::text("two"),
+            ]);
+            let client = setup.stack(&leaf, Desk::default().tools());
+            send(&client, ask("hi", streamed)).await.unwrap();
+            let first = tokio::spawn({
+                let client = client.clone();
+                async move { send(&client, ask("first", streamed)).await }
+            });
+            leaf.called(2).await;
+            let second = ask("second", streamed);
+            send(&client, second.clone()).await.unwrap_err();
+            gate.open();
+            assert_eq!(first.await.unwrap().unwrap().finish.branch, None);
+            let answer = send(&client, second.clone()).await.unwrap();
+            let branch = answer.finish.branch.expect("it went on in a branch");
+            assert_eq!(branch.scope(), "alice");
+            let before = ["user hi", "assistant hello"];
+            let main: Vec<_> = before.into_iter().chain(["user first", "assistant one"]).collect();
+            let other: Vec<_> =
+                before.into_iter().chain(["user second", "assistant two"]).collect();
+            assert_eq!(stored(&store).await, main, "{mode:?}");
+            assert_eq!(stored_of(&store, &branch).await, other, "{mode:?}");
+            let again = send(&client, second).await.unwrap();
+            assert_eq!((again.text(), again.finish.branch), ("two".into(), Some(branch)));
+            assert_eq!(leaf.requests().len(), 4, "{mode:?}");
+            let listed = store.list("alice", None, 10).await.unwrap();
+            assert_eq!(listed.len(), 2);
+        }
+    }
+}
