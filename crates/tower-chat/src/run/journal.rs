@@ -279,6 +279,16 @@ impl Run {
         state.journal.as_ref().is_some_and(|journal| journal.stage == Stage::Committed)
     }
 
+    /// The place by which every attempt knows a call: a hook may have kept calls before it out of
+    /// the journal. `None` for a call that was kept out itself; no other attempt knows of that one.
+    pub(crate) fn place_across_attempts(&self, (message, index): CallOfRun) -> Option<CallOfRun> {
+        if !self.is_journaled() {
+            return Some((message, index));
+        }
+        let stored = self.state().stored_place((message, index))?;
+        Some((message, stored.call.index as usize))
+    }
+
     /// What becomes of calls that may or may not have run.
     pub(crate) fn unknown_calls(&self) -> UnknownCalls {
         self.policy().journal.unknown_calls.clone()

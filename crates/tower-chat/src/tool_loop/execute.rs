@@ -130,6 +130,10 @@ impl Executor {
             }
             Action::Run(tool) => {
                 let context = self.context.clone();
+                let place = match &self.run {
+                    Some(run) => place.and_then(|place| run.place_across_attempts(place)),
+                    None => place,
+                };
                 let place_in_round = (self.round_index, sequence_index);
                 let context = ToolContext::new(context, call, id.clone(), place, place_in_round);
                 let started_at = self.context.clock.now();

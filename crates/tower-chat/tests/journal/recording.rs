@@ -95,3 +95,74 @@ async fn a_long_result_is_staged_truncated_and_the_run_under_way_sees_all_of_it(
     assert!(seen(&leaf, 1)[2].len() > 10_000);
     assert!(stored(&store).await[2].len() < 300);
 }
+
+#[tokio::test]
+async fn a_tool_that_nests_a_run_is_resumed_with_it() {
+    use tower_chat::{
+        core::{ChatRequest, ConversationKey},
+        tool::NestedInAncestor,
+    };
+    let store = store();
+    let setup = Setup::new(&store);
+    let sub_key = || ConversationKey::new("alice", "support/sub");
+    let leaf = ScriptedLeaf::new([
+        calls([("delegate", "c1")]),
+        Step::text("nested"),
+        Step::error("overloaded"),
+        Step::text("done"),
+    ]);
+    let inner = setup.stack(&leaf, Tools::new());
+    let seen_by_tool = store.clone();
+    let delegate = tool_fn(definition("delegate"), move |context| {
+        let (inner, store) = (inner.clone(), seen_by_tool.clone());
+        async move {
+            let error = send(&inner, context.nest(ask("sub", false))).await.unwrap_err();
+            assert!(error.downcast_ref::<NestedInAncestor>().is_some(), "{error:?}");
+            let request = ChatRequest::user("sub").in_conversation(sub_key());
+            let answer = send(&inner, context.nest(request)).await?;
+            assert_eq!(staged(&store).await.len(), 2, "the outer run is open all the while");
+            Ok::<_, BoxError>(ToolOutput::from(answer.text()))
+        }
+    });
+    let client = setup.stack(&leaf, Tools::new().with(delegate));
+    let request = ask("go", false);
+    send(&client, request.clone()).await.unwrap_err();
+    assert_eq!(stored_of(&store, &sub_key()).await, ["user sub", "assistant nested"]);
+    assert_eq!(stored(&store).await, [""; 0]);
+    send(&client, request).await.unwrap();
+    let all = ["user go", "assistant delegate#c1", "tool c1=nested", "assistant done"];
+    assert_eq!(stored(&store).await, all);
+    assert_eq!(stored_of(&store, &sub_key()).await.len(), 2, "it is not run again");
+}
+
+#[tokio::test]
+async fn a_call_keeps_its_idempotency_key_beside_one_that_is_forgotten() {
+    let (store, gate, keys) = (store(), Gate::closed(), Ran::default());
+    let setup = Setup::new(&store);
+    let tools = |gate: &Gate| {
+        let (gate, keys) = (gate.clone(), keys.clone());
+        let whisper = tool_fn(definition("whisper"), |_| async {
+            Ok::<_, BoxError>(ToolOutput::from("psst"))
+        });
+        let mut retried = definition("wait");
+        retried.safe_to_retry = true;
+        let wait = tool_fn(retried, move |context| {
+            keys.note(&context.idempotency_key());
+            let gate = gate.clone();
+            async move {
+                gate.pass().await;
+                Ok::<_, BoxError>(ToolOutput::from("waited"))
+            }
+        });
+        Tools::new().with(persist_with(whisper, |_| Ok(Retention::Forget))).with(wait)
+    };
+    let leaf = ScriptedLeaf::new([calls([("whisper", "c1"), ("wait", "c2")]), Step::text("done")]);
+    let request = ask("go", false);
+    let client = setup.stack(&leaf, tools(&gate));
+    drop_when(&client, request.clone(), gate.reached(1)).await;
+    gate.open();
+    send(&setup.stack(&leaf, tools(&gate)), request).await.unwrap();
+    let keys = keys.names();
+    assert_eq!(keys.len(), 2);
+    assert_eq!(keys[0], keys[1]);
+}
