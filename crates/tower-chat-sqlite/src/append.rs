@@ -75,6 +75,11 @@ impl EncodedWrite {
         if !matches!(self.write.close(), Some(Close::Discard { .. })) {
             self.insert_messages(connection, number, places)?;
         }
+        if let Some(found) = &found
+            && found.revision.incarnation != result.incarnation
+        {
+            conversation::set_incarnation(connection, number, result.incarnation)?;
+        }
         self.put_tool_rows(connection, number)?;
         match self.write.as_staged() {
             Some(staged) => self.stage(connection, number, open, staged)?,
@@ -129,10 +134,7 @@ impl EncodedWrite {
                 change_service_id(connection, number, open.service_id.as_ref())?;
                 open_run::close(connection, number)
             }
-            Some(Close::Discard { .. }) => {
-                let incarnation = self.write.result().incarnation;
-                open_run::discard(connection, number, open.visible, incarnation)
-            }
+            Some(Close::Discard { .. }) => open_run::discard(connection, number, open.visible),
         }
     }
 
@@ -148,8 +150,7 @@ impl EncodedWrite {
             .checked_add(1)
             .and_then(|sequence| place::of_message(found.number, sequence));
         let Some(place) = place else { return Ok(false) };
-        // Without its messages, the revision after the write has the same incarnation as with them.
-        if expected.after(self.write.run(), 0).incarnation != found.revision.incarnation {
+        if self.write.result().incarnation != found.revision.incarnation {
             return Ok(false);
         }
         let mut statement =

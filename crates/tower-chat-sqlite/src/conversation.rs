@@ -61,3 +61,15 @@ pub(crate) fn find(
     found.open = open_run::find(connection, found.number)?;
     Ok(Some(found))
 }
+
+/// Puts a conversation into another incarnation: what expects an earlier one is refused.
+pub(crate) fn set_incarnation(
+    connection: &Connection,
+    conversation: i64,
+    incarnation: u64,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("UPDATE conversations SET incarnation = ?2 WHERE id = ?1")?
+        .execute([conversation, incarnation.cast_signed()])?;
+    Ok(())
+}

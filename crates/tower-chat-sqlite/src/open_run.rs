@@ -103,13 +103,11 @@ pub(crate) fn close(connection: &Connection, conversation: i64) -> rusqlite::Res
     Ok(())
 }
 
-/// Removes everything after the messages that readers see, and the row of the open run. The
-/// conversation is in another incarnation afterwards.
+/// Removes everything after the messages that readers see, and the row of the open run.
 pub(crate) fn discard(
     connection: &Connection,
     conversation: i64,
     visible: u64,
-    incarnation: u64,
 ) -> rusqlite::Result<()> {
     let (first, last) = place::range_after(conversation, visible);
     for table in ["messages", "tool_invocations"] {
@@ -117,9 +115,6 @@ pub(crate) fn discard(
             .prepare_cached(&format!("DELETE FROM {table} WHERE place BETWEEN ?1 AND ?2"))?
             .execute([first, last])?;
     }
-    connection
-        .prepare_cached("UPDATE conversations SET incarnation = ?2 WHERE id = ?1")?
-        .execute([conversation, incarnation.cast_signed()])?;
     close(connection, conversation)
 }
 

@@ -56,7 +56,8 @@ struct Orders {
     queries: Asked,
     appends: usize,
     writes: Vec<Write>,
-    append_faults: VecDeque<AppendFault>,
+    /// `None` lets one through.
+    append_faults: VecDeque<Option<AppendFault>>,
     append_fault_always: Option<Box<dyn Fn() -> StoreError + Send>>,
     load_gate: Option<Gate>,
     reserve_gate: Option<Gate>,
@@ -141,13 +142,18 @@ impl<S: HistoryStore> FaultyStore<S> {
     /// Fails a submission at a write, counted from 0; those before it are stored.
     pub fn fail_next_append_at(&self, write: usize, error: StoreError) {
         let fault = AppendFault { error, stored: Stored::First(write) };
-        self.orders().append_faults.push_back(fault);
+        self.orders().append_faults.push_back(Some(fault));
     }
 
     /// Stores a submission and says that it failed, at its first write, as a lost connection does.
     pub fn fail_next_append_after_storing(&self, error: StoreError) {
         let fault = AppendFault { error, stored: Stored::All };
-        self.orders().append_faults.push_back(fault);
+        self.orders().append_faults.push_back(Some(fault));
+    }
+
+    /// Lets this many submissions through before the fault that is ordered next.
+    pub fn let_appends_through(&self, count: usize) {
+        self.orders().append_faults.extend((0..count).map(|_| None));
     }
 
     /// Fails every submission, with nothing stored, until [`heal`](Self::heal).
@@ -264,10 +270,13 @@ impl<S: HistoryStore> FaultyStore<S> {
 
 impl Orders {
     fn next_append_fault(&mut self) -> Option<AppendFault> {
-        self.append_faults.pop_front().or_else(|| {
-            let error = self.append_fault_always.as_ref()?();
-            Some(AppendFault { error, stored: Stored::First(0) })
-        })
+        match self.append_faults.pop_front() {
+            Some(ordered) => ordered,
+            None => {
+                let error = self.append_fault_always.as_ref()?();
+                Some(AppendFault { error, stored: Stored::First(0) })
+            }
+        }
     }
 }
 

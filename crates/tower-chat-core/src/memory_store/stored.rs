@@ -98,7 +98,7 @@ impl Stored {
         if write.messages().is_empty() {
             return revision == write.result();
         }
-        revision.incarnation == write.expected().after(write.run(), 0).incarnation
+        revision.incarnation == write.result().incarnation
             && self
                 .message(write.expected().sequence.saturating_add(1))
                 .is_some_and(|message| message.id == Some(write.id()))

@@ -8,8 +8,8 @@ use crate::RunId;
 /// `sequence` is the number of its last message. Neither is a clock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Revision {
-    /// Random, chosen when the conversation is first written and when something was taken out of it;
-    /// 0 while there is none.
+    /// Random, chosen when the conversation is first written, when something was taken out of it, and
+    /// when somebody begins to write a journaled run; 0 while there is none.
     pub incarnation: u64,
     /// How many messages there are; they are numbered from 1.
     pub sequence: u64,
@@ -35,9 +35,20 @@ impl Revision {
     /// revision before them, is refused.
     #[must_use]
     pub fn back_to(self, visible: u64, run: RunId) -> Self {
-        let incarnation = self.incarnation.rotate_left(1) ^ run.random_half();
+        Self { incarnation: self.other_incarnation(run.random_half()), sequence: visible }
+    }
+
+    /// The revision once a holder has begun an attempt at a journaled run. The incarnation is
+    /// another one for every holder, so that what an earlier attempt still sends, or somebody who
+    /// begins at the same time, expects a revision that never was.
+    #[must_use]
+    pub fn taken_by(self, holder: u64) -> Self {
+        Self { incarnation: self.other_incarnation(holder), ..self }
+    }
+
+    fn other_incarnation(self, random: u64) -> u64 {
+        let incarnation = self.incarnation.rotate_left(1) ^ random;
         let is_other = incarnation != 0 && incarnation != self.incarnation;
-        let incarnation = if is_other { incarnation } else { !self.incarnation | 1 };
-        Self { incarnation, sequence: visible }
+        if is_other { incarnation } else { !self.incarnation | 1 }
     }
 }

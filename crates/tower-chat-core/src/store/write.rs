@@ -38,6 +38,7 @@ struct Content {
     claims: Vec<Claim>,
     service_id: Option<ServiceIdChange>,
     staged: Option<Staged>,
+    begins_attempt: bool,
 }
 
 /// What a write does to the conversation's service id.
@@ -70,6 +71,7 @@ impl Write {
             claims: Vec::new(),
             service_id: None,
             staged: None,
+            begins_attempt: false,
         }))
     }
 
@@ -99,6 +101,15 @@ impl Write {
     #[must_use]
     pub fn staged(mut self, staged: Staged) -> Self {
         Arc::make_mut(&mut self.0).staged = Some(staged);
+        self
+    }
+
+    /// Makes a staged write the first of an attempt at its run. The conversation is in an
+    /// incarnation of the attempt's own afterwards, so that no write of another attempt, which
+    /// would have the same name at the same place, is ever taken for one that is stored already.
+    #[must_use]
+    pub fn beginning_attempt(mut self) -> Self {
+        Arc::make_mut(&mut self.0).begins_attempt = true;
         self
     }
 
@@ -132,6 +143,10 @@ impl Write {
     /// The revision it has afterwards.
     pub fn result(&self) -> Revision {
         let after = self.0.expected.after(self.0.id.run, self.0.messages.len());
+        let after = match &self.0.staged {
+            Some(staged) if self.0.begins_attempt => after.taken_by(staged.lease.holder),
+            Some(_) | None => after,
+        };
         match self.close() {
             Some(Close::Discard { visible }) => after.back_to(visible, self.0.id.run),
             Some(Close::Commit) | None => after,

@@ -1,5 +1,7 @@
 //! Whether a run may begin: what else is under way on its conversation, and what is open there.
 
+use std::sync::Arc;
+
 use tower_chat_core::{
     ChatRequest, Conversation, ConversationKey, Messages, RunHandle, RunId,
     store::{Head, OpenRun, RunUnderWay, StoreError},
@@ -106,6 +108,12 @@ impl OpenRunInTheWay {
 pub(super) fn resuming(request: &ChatRequest, key: &ConversationKey, run: RunId) -> ChatRequest {
     let mut resuming = ChatRequest::new(Messages::new());
     resuming.options = request.options.clone();
+    if resuming.options.is_background() {
+        // An answer in the background is stored at the end of its run, and this one is staged.
+        let options = Arc::make_mut(&mut resuming.options);
+        options.background = false;
+        options.continuation = None;
+    }
     resuming.extensions = request.extensions.clone();
     resuming.extensions.insert(Conversation { key: key.clone(), run });
     // What is queued is for the new run.

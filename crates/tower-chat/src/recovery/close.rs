@@ -15,7 +15,11 @@ use tower_chat_core::{
 };
 
 use super::CallState;
-use crate::{PersistenceError, replay::INTERRUPTED, run::Settings};
+use crate::{
+    PersistenceError,
+    replay::INTERRUPTED,
+    run::{Settings, rows_of_calls_answered_earlier},
+};
 
 /// How an open run ends if it is not resumed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -46,7 +50,7 @@ pub async fn close(
 ) -> Result<bool, StoreError> {
     let Some(content) = store.open_run(key).await? else { return Ok(false) };
     let write = match end {
-        RunEnd::Commit => committing(store, key, &content),
+        RunEnd::Commit => committing(store, key, &content).await?,
         RunEnd::Discard => discarding(store, key, &content),
     };
     let slot = store.reserve().await?;
@@ -103,12 +107,17 @@ pub(crate) async fn close_open_run(
     ended.map(drop).map_err(not_ended)
 }
 
-fn committing(
+async fn committing(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
     content: &OpenRunContent,
-) -> Write {
-    let (message, rows) = missing_results(content);
+) -> Result<Write, StoreError> {
+    let (message, mut rows) = missing_results(content);
+    if content.messages.iter().any(|message| message.results().next().is_some()) {
+        let visible = store.load(key).await?.messages;
+        let staged = &content.messages;
+        rows.extend(rows_of_calls_answered_earlier(store, key, &visible, staged).await?);
+    }
     let mut messages: Vec<Arc<Message>> = message.into_iter().map(Arc::new).collect();
     if let Some(text) = &content.open.partial_text {
         let mut partial = Message::assistant(&**text);
@@ -116,7 +125,7 @@ fn committing(
         messages.push(Arc::new(partial));
     }
     let write = last_write(store, key, content, messages, Close::Commit);
-    write.with_tools(rows)
+    Ok(write.with_tools(rows))
 }
 
 fn discarding(
@@ -147,7 +156,7 @@ fn last_write(
     };
     let id = MessageId { run: *run, index: next };
     let staged = Staged { lease, close: Some(close), service_id: None, partial_text: None };
-    Write::new(key.clone(), id, content.head.revision, messages).staged(staged)
+    Write::new(key.clone(), id, content.head.revision, messages).staged(staged).beginning_attempt()
 }
 
 /// The results that the last round lacks, as one message in the order of its calls, and the rows

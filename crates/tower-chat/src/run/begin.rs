@@ -19,6 +19,7 @@ use super::{
     history::{load_head, load_history},
     journal::Journal,
     record::Recorder,
+    rows_of_calls_answered_earlier,
     service_call::joined,
     service_id::{Recording, agreed_service_id},
     tool_events::BegunBefore,
@@ -85,16 +86,21 @@ impl Run {
             let head = head.clone();
             (History::new(head, Messages::new()), Replay::new(policy.replay.dangling_calls))
         };
+        let mut answered_earlier = Vec::new();
         if let Some(content) = &resumed {
             if history.head.revision != content.head.revision {
                 let found = history.head.revision;
                 let conflict = Conflict::new(key.clone(), content.head.revision, found);
                 return Err(not_loaded(Box::new(conflict).into()));
             }
-            content.messages.iter().for_each(|message| replay.push(message));
+            let (visible, staged) = (&history.messages, &content.messages);
+            let rows = rows_of_calls_answered_earlier(store.as_ref(), key, visible, staged);
+            answered_earlier = rows.await.map_err(not_loaded)?;
+            staged.iter().for_each(|message| replay.push(message));
             history.extend(content.messages.iter().cloned());
         }
-        let begun_before = match answers_approvals(&own) {
+        let staged = resumed.iter().flat_map(|content| &content.messages);
+        let begun_before = match answers_approvals(own.iter().chain(staged)) {
             true => begun_before(store, key).await.map_err(not_loaded)?,
             false => BegunBefore::default(),
         };
@@ -103,7 +109,8 @@ impl Run {
         let journal = is_journaled.then(|| {
             let (holder, length) = (store.handle().holder(), policy.journal.lease);
             match &resumed {
-                Some(content) => Journal::resuming(holder, length, now, content),
+                Some(content) => Journal::resuming(holder, length, now, content, &own)
+                    .with_deferred(answered_earlier),
                 None => Journal::new(holder, length, now, history.head.revision.sequence),
             }
         });
@@ -182,10 +189,12 @@ impl Run {
         request: &ChatRequest,
     ) -> Result<Option<Answer>, PersistenceError> {
         let state = self.state();
-        let input = state.input(self.id(), request).len();
+        let input = state.input_len(self.id(), request);
         // What is left of a journaled run that is not open was committed whole.
         let is_whole = match &state.journal {
-            Some(journal) if journal.is_open() => has_final_answer(&state.added),
+            Some(journal) if journal.is_open() => {
+                has_final_answer(state.added.get(input..).unwrap_or_default())
+            }
             Some(_) => true,
             None => !self.persists_below() || has_final_answer(&state.added),
         };
@@ -238,7 +247,7 @@ impl Run {
     /// What the run had added after its input before it was interrupted: part of its answer.
     pub(crate) fn answered_before(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
         let state = self.state();
-        let input = state.input(self.id(), request).len();
+        let input = state.input_len(self.id(), request);
         state.added.get(input..).unwrap_or_default().to_vec()
     }
 
@@ -256,16 +265,21 @@ impl Run {
         let mut own = self.number(0, state.input(self.id(), &request));
         // What is stored of a run that is resumed begins with its input.
         own.drain(..state.added.len().min(own.len()));
+        // Staged, and no answer has come to it yet: the tool loop has it all to do.
+        let unanswered = match &state.journal {
+            Some(journal) if state.added.len() <= journal.input() => state.added.clone(),
+            Some(_) | None => Vec::new(),
+        };
         let mut messages = request.messages.take(request.new_from);
         request.new_from = messages.len();
         request.conversation_id = state.service_id.clone().map(ConversationId::Service);
-        let approves = answers_approvals(&own);
+        let approves = answers_approvals(unanswered.iter().chain(&own));
         if !self.is_written_at_end() {
             state.above = messages.clone();
             if approves && state.service_id.is_none() {
                 request.conversation_id = Some(ConversationId::LocalHistory);
             }
-            messages.extend(own.iter().cloned());
+            messages.extend(unanswered.into_iter().chain(own.iter().cloned()));
         } else if state.service_id.is_some() {
             messages.extend(own.iter().cloned());
         } else {
@@ -324,6 +338,14 @@ impl State {
             });
         }
         own
+    }
+
+    /// How many of the messages that the run has added are its input.
+    fn input_len(&self, run: RunId, request: &ChatRequest) -> usize {
+        match &self.journal {
+            Some(journal) if journal.input() > 0 => journal.input(),
+            Some(_) | None => self.input(run, request).len(),
+        }
     }
 }
 

@@ -28,11 +28,15 @@ pub(crate) type CallOfRun = (MessageId, usize);
 pub(super) struct Journal {
     lease: Lease,
     length: Duration,
+    /// Nothing was written under this lease yet.
+    is_first: bool,
     /// Somebody renews the lease.
     is_kept: bool,
     /// How many messages of the conversation readers see.
     visible: u64,
     stage: Stage,
+    /// How many messages at the beginning of what an earlier attempt has staged are its input.
+    input: usize,
     /// Calls whose start is staged.
     started: HashSet<CallOfRun>,
     /// Rows of calls in messages that readers see, whose result is staged: the commit puts them in
@@ -80,9 +84,11 @@ impl Journal {
         Self {
             lease,
             length,
+            is_first: true,
             is_kept: false,
             visible,
             stage: Stage::New,
+            input: 0,
             started: HashSet::new(),
             deferred: Vec::new(),
             interrupted: None,
@@ -95,12 +101,25 @@ impl Journal {
         length: Duration,
         now: SystemTime,
         content: &OpenRunContent,
+        own: &[Arc<Message>],
     ) -> Self {
         let mut journal = Self::new(holder, length, now, content.open.visible);
         journal.lease.attempt = content.open.lease.attempt.saturating_add(1);
         journal.stage = Stage::Open;
-        journal.interrupted = Some(InterruptedRun::of(content));
+        journal.input = input_of(&content.messages, own);
+        journal.interrupted = Some(InterruptedRun::of(content, journal.input));
         journal
+    }
+
+    /// With rows that the commit has to put in place.
+    pub(super) fn with_deferred(mut self, deferred: Vec<ToolRecord>) -> Self {
+        self.deferred = deferred;
+        self
+    }
+
+    /// How many of the messages that an earlier attempt has staged are the run's input.
+    pub(super) fn input(&self) -> usize {
+        self.input
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -147,7 +166,11 @@ impl Journal {
             }
         }
         let staged = Staged { lease: self.lease, close, service_id, partial_text: None };
-        write.with_tools(rows).staged(staged)
+        let write = write.with_tools(rows).staged(staged);
+        match std::mem::take(&mut self.is_first) {
+            true => write.beginning_attempt(),
+            false => write,
+        }
     }
 }
 
@@ -155,12 +178,23 @@ fn until(now: SystemTime, length: Duration) -> Option<SystemTime> {
     (!length.is_zero()).then(|| now + length)
 }
 
+/// How many of the staged messages are the run's input. A request that is sent again says so; one
+/// that only names the run does not, and then the input is what comes before the first answer.
+fn input_of(staged: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
+    if own.is_empty() {
+        staged.iter().take_while(|message| message.role != Role::Assistant).count()
+    } else {
+        own.len().min(staged.len())
+    }
+}
+
 impl InterruptedRun {
-    fn of(content: &OpenRunContent) -> Self {
+    fn of(content: &OpenRunContent, input: usize) -> Self {
         let messages = &content.messages;
+        let added = messages.get(input..).unwrap_or_default();
         let is_response = |message: &&Arc<Message>| message.role == Role::Assistant;
-        let last = messages.iter().rev().take_while(is_response).count();
-        let response = messages.get(messages.len() - last..).unwrap_or_default().to_vec();
+        let last = added.iter().rev().take_while(is_response).count();
+        let response = added.get(added.len() - last..).unwrap_or_default().to_vec();
         let message_of = |place: CallPlace| {
             let index = place.sequence.checked_sub(content.open.visible + 1)?;
             messages.get(usize::try_from(index).ok()?)?.id
@@ -171,12 +205,16 @@ impl InterruptedRun {
             let Some(message) = message_of(row.call) else { continue };
             if response.iter().any(|response| response.id == Some(message)) {
                 calls.insert((message, row.call.index as usize), KnownCall::of(row));
-            } else if row.started_at.is_some() {
+            } else if row.started_at.is_some() || row.status == ToolStatus::RejectedArguments {
                 tool_calls += 1;
             }
         }
-        let has_calls = |message: &&Arc<Message>| message.asked_calls().next().is_some();
-        Self { response, calls, rounds: messages.iter().filter(has_calls).count(), tool_calls }
+        // The messages of one response are one round.
+        let responses = added.chunk_by(|one, next| one.role == next.role);
+        let has_calls = |messages: &&[Arc<Message>]| {
+            messages.iter().any(|message| message.asked_calls().next().is_some())
+        };
+        Self { response, calls, rounds: responses.filter(has_calls).count(), tool_calls }
     }
 }
 
@@ -354,16 +392,13 @@ impl Run {
     /// Notes that nobody works on the run any more, so that it can be taken up at once. It is a
     /// submission, for where nothing can be awaited.
     pub(crate) fn interrupt(&self) {
-        let is_open = self.state().journal.as_ref().is_some_and(Journal::is_open);
-        if is_open {
-            drop(self.stage_lease(None, |journal| {
-                journal.lease.until = None;
-                journal.stage = Stage::Left;
-            }));
-        }
+        drop(self.stage_lease(None, |journal| {
+            journal.lease.until = None;
+            journal.stage = Stage::Left;
+        }));
     }
 
-    /// Stages nothing but the lease.
+    /// Stages nothing but the lease, if the run is open.
     fn stage_lease(
         &self,
         slot: Option<Result<Slot, tower_chat_core::store::StoreError>>,
@@ -372,13 +407,15 @@ impl Run {
         let now = self.0.clock.now();
         let mut state = self.state();
         let State { journal, revision, taken, .. } = &mut *state;
-        let Some(journal) = journal.as_mut() else { return Submission::nothing() };
+        let Some(journal) = journal.as_mut().filter(|journal| journal.is_open()) else {
+            return Submission::nothing();
+        };
         let id = MessageId { run: self.id(), index: u32::try_from(*taken).unwrap_or(u32::MAX) };
         let write = Write::new(self.key().clone(), id, *revision, []);
         journal.renew(now);
-        journal.stage = Stage::Open;
         change(journal);
         let write = journal.staged(write, Vec::new(), None, None);
+        *revision = write.result();
         let slot = slot.unwrap_or_else(|| Ok(Slot::unbounded().without_blocking()));
         Submission::submit(self.store(), StoreFailure::FailCall, slot, vec![write])
     }

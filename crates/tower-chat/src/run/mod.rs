@@ -5,6 +5,7 @@
 //! the revision that the next write must expect, so the history is read once per run and never
 //! again.
 
+mod answered_earlier;
 mod begin;
 mod finish;
 mod history;
@@ -32,6 +33,7 @@ use tower_chat_core::{
 
 use self::submission::Submission;
 pub(crate) use self::{
+    answered_earlier::rows_of_calls_answered_earlier,
     begin::{Settings, head_of},
     record::ToolReport,
 };

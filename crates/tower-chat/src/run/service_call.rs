@@ -125,10 +125,11 @@ impl Run {
         let inputs = self.number(state.taken, own);
         state.open_replay = None;
         let replay = self.replay_with(&state, &inputs)?;
-        let unsent = match (self.is_journaled(), &state.last_call) {
+        let unsent = match (self.is_journaled(), ordinal) {
             // Its input is staged already, and new to the model all the same.
-            (true, None) => own_messages(request).len(),
-            _ => inputs.len(),
+            (true, Some(0)) => own_messages(request).len(),
+            (true, None) if state.last_call.is_none() => own_messages(request).len(),
+            (true | false, Some(_) | None) => inputs.len(),
         };
         drop(state);
         Ok(StartedCall::Call(Box::new(OpenCall {

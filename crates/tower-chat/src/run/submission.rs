@@ -47,7 +47,7 @@ impl Submission {
     ) -> Self {
         let mut writes =
             new.first().map(|write| store.handle().take_unsaved(write.key())).unwrap_or_default();
-        let is_unsaved = |write: &Write| writes.iter().any(|unsaved| unsaved.id() == write.id());
+        let is_unsaved = |write: &Write| writes.iter().any(|unsaved| is_repetition(unsaved, write));
         let new: Vec<Write> = new.into_iter().filter(|write| !is_unsaved(write)).collect();
         let waited = writes.len();
         writes.extend(new);
@@ -116,6 +116,15 @@ impl Drop for Submission {
             runtime.spawn(watch.outcome());
         }
     }
+}
+
+/// Whether both are the same write. Its name does not say so alone: a write without messages has
+/// the name of the next one that has some.
+fn is_repetition(one: &Write, other: &Write) -> bool {
+    one.id() == other.id()
+        && one.expected() == other.expected()
+        && one.messages().len() == other.messages().len()
+        && one.tools() == other.tools()
 }
 
 /// Waits for the outcome of writes that nobody else waits for any more.

@@ -29,7 +29,7 @@ pub(super) fn settle(
 ) -> Result<(), ToolLoopError> {
     let mut refused = Vec::new();
     for call in calls {
-        let (Action::Run(tool), Some(place)) = (&call.action, call.place) else { continue };
+        let Some(place) = call.place else { continue };
         let started_at = match known.get(&place) {
             None | Some(KnownCall::NeverStarted) => continue,
             Some(KnownCall::Finished(result, report)) => {
@@ -38,7 +38,9 @@ pub(super) fn settle(
             }
             Some(KnownCall::Started(started_at)) => *started_at,
         };
-        if tool.definition().safe_to_retry {
+        if let Action::Run(tool) = &call.action
+            && tool.definition().safe_to_retry
+        {
             continue;
         }
         let unknown = UnknownCall {

@@ -1,0 +1,103 @@
+//! Calls that readers see, and that staged results answer.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    ConversationKey, Message, Messages, ToolInvocation, ToolResult, ToolStatus,
+    store::{CallPlace, HistoryStore, InvocationQuery, RecordedResult, StoreError, ToolRecord},
+};
+
+use super::CallOfRun;
+use crate::replay::Replay;
+
+/// The rows that put the staged results of calls in the visible history in place. They belong to
+/// the commit, since nobody could resolve them before; whoever takes a run up, or ends it, has to
+/// make them anew.
+///
+/// # Errors
+///
+/// If the record of the calls cannot be read.
+pub(crate) async fn rows_of_calls_answered_earlier(
+    store: &(impl HistoryStore + ?Sized),
+    key: &ConversationKey,
+    visible: &Messages,
+    staged: &[Arc<Message>],
+) -> Result<Vec<ToolRecord>, StoreError> {
+    let answered = answered(visible, staged);
+    if answered.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sequences = answered.iter().map(|answered| answered.sequence);
+    let query = InvocationQuery::of(key).in_messages(sequences);
+    let known = store.invocations(&query).await?.found;
+    let row = |answered: Answered| {
+        let (message, index) = answered.call;
+        let is_it = |call: &ToolInvocation| {
+            call.message == message && call.sequence_index as usize == index
+        };
+        let call = known.iter().map(|(_, call)| call).find(|call| is_it(call))?;
+        Some(answered.row(call))
+    };
+    Ok(answered.into_iter().filter_map(row).collect())
+}
+
+/// A visible call with the staged result that answers it.
+struct Answered {
+    call: CallOfRun,
+    /// The number of the message that holds the call.
+    sequence: u64,
+    place: CallPlace,
+    result: ToolResult,
+}
+
+impl Answered {
+    fn row(self, call: &ToolInvocation) -> ToolRecord {
+        let place = CallPlace { sequence: self.sequence, index: call.sequence_index };
+        let mut row = ToolRecord::pending(place, call.round_index, &*call.call_id, &call.name);
+        row.status = status(call, &self.result);
+        row.result = RecordedResult::InMessage(self.place);
+        row.error.clone_from(&call.error);
+        row.started_at = call.started_at;
+        row.finished_at = call.finished_at;
+        row
+    }
+}
+
+/// How a call has ended, by what is known of it and the result that was staged.
+fn status(call: &ToolInvocation, result: &ToolResult) -> ToolStatus {
+    let is_unknown = call.result.is_none() && call.started_at.is_some();
+    let was_never_begun = call.result.is_none() && call.started_at.is_none();
+    match (call.status, result.is_error) {
+        (ToolStatus::PendingApproval, true) if is_unknown => ToolStatus::Interrupted,
+        (ToolStatus::PendingApproval, false) if was_never_begun => ToolStatus::RejectedByApproval,
+        (_, true) => ToolStatus::Error,
+        (_, false) => ToolStatus::Ok,
+    }
+}
+
+fn answered(visible: &Messages, staged: &[Arc<Message>]) -> Vec<Answered> {
+    if staged.iter().all(|message| message.results().next().is_none()) {
+        return Vec::new();
+    }
+    let mut replay = Replay::lenient();
+    replay.push_from(visible, 0);
+    let mut answered = Vec::new();
+    for (sequence, message) in (visible.len() as u64 + 1..).zip(staged) {
+        if message.results().next().is_some() {
+            let asked = replay.calls_answered_by(message);
+            for ((index, result), asked) in (0..).zip(message.results()).zip(asked) {
+                let Some(call) = asked.map(|asked| asked.place) else { continue };
+                let is_it = |visible: &Arc<Message>| visible.id == Some(call.0);
+                let Some(position) = visible.iter().rposition(is_it) else { continue };
+                answered.push(Answered {
+                    call,
+                    sequence: position as u64 + 1,
+                    place: CallPlace { sequence, index },
+                    result: result.clone(),
+                });
+            }
+        }
+        replay.push(message);
+    }
+    answered
+}

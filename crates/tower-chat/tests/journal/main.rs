@@ -1,0 +1,14 @@
+//! What journaled runs promise: what is staged when, who sees it, how a run is taken up again
+//! wherever it stopped, and that two attempts at it never mix.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+
+mod approvals;
+#[allow(dead_code, unused_imports, reason = "shared with the tests of persistence")]
+#[path = "../persistence/common.rs"]
+mod common;
+mod desk;
+mod fencing;
+mod resuming;
+mod staging;
+mod visibility;

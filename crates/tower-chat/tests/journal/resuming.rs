@@ -1,0 +1,531 @@
+//! Wherever a run stops, it goes on from there: nothing that was answered is paid for again, no
+//! tool that has finished runs again, and the history comes out as if nothing had happened.
+
+use std::{collections::HashSet, time::Duration};
+
+use futures_util::StreamExt;
+use tower::{Layer, timeout::TimeoutLayer};
+use tower_chat::{
+    ToolLoopError,
+    core::ChatRequest,
+    recovery::{
+        CallState, JournalPolicy, OnOpenRun, UnknownAnswer, UnknownCall, UnknownCalls, open_run,
+    },
+    tool::ToolOutput,
+};
+use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+
+use crate::{common::*, desk::*};
+
+/// How a run is taken up again.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Way {
+    SameRequest,
+    Report,
+    NewMessage,
+    /// The same request again, in another process.
+    Elsewhere,
+}
+use Way::*;
+
+const ALL_WAYS: [Way; 4] = [SameRequest, Report, NewMessage, Elsewhere];
+
+/// Takes the run up again and holds it against an undisturbed one. `paid` says how many calls the
+/// leaf has answered before, of those whose answer is staged.
+async fn take_up(
+    way: Way,
+    setup: &Setup,
+    leaf: &ScriptedLeaf,
+    desk: &Desk,
+    request: &ChatRequest,
+    place: &str,
+) {
+    let place = format!("{place} {way:?} streamed {}", request.options.stream);
+    let setup = if way == Elsewhere { setup.elsewhere() } else { setup.clone() };
+    let store = &setup.store;
+    let answered = staged(store).await.iter().filter(|it| it.starts_with("assistant")).count();
+    let done = calls_known(store).await.iter().filter(|it| it.ends_with("Done")).count();
+    let is_open = open(store).await.is_some();
+    let (ran, asked) = (desk.ran().len(), leaf.requests().len());
+    let client = setup.stack(leaf, desk.reopened().tools());
+    let request = match way {
+        SameRequest | Elsewhere => request.clone(),
+        Report if !is_open => request.clone(),
+        Report => {
+            let report = open_run(store, &key()).await.unwrap().unwrap();
+            let resume = report.resume();
+            if request.options.stream { resume.streamed() } else { resume }
+        }
+        NewMessage => ask("and then?", request.options.stream),
+    };
+    let answer = send(&client, request).await.unwrap_or_else(|error| panic!("{place}: {error:?}"));
+    let mut expected: Vec<_> = WHOLE_RUN.map(str::to_owned).into();
+    if way == NewMessage {
+        assert_eq!(answer.text(), "hello", "{place}");
+        if is_open || !stored(store).await.is_empty() {
+            expected.extend(["user and then?".into(), "assistant hello".into()]);
+        }
+        let history = stored(store).await;
+        if history.len() > 2 {
+            assert_eq!(history, expected, "{place}");
+        }
+    } else {
+        assert_eq!(stored(store).await, expected, "{place}");
+        assert_eq!(shorts(&answer.messages), expected[1..], "the whole answer: {place}");
+        assert_eq!(answer.finish.saved.unwrap().messages, expected.len(), "{place}");
+    }
+    assert!(open(store).await.is_none(), "{place}");
+    // Only of a run that was there at all.
+    if is_open {
+        let own = leaf.requests().len() - asked - usize::from(way == NewMessage);
+        assert_eq!(own, SERVICE_CALLS - answered, "service calls: {place}");
+        assert_eq!(desk.ran().len() - ran, TOOL_CALLS - done, "tool calls: {place}");
+        let seen = all_seen(leaf);
+        assert_eq!(seen[asked..asked + own], undisturbed()[answered..], "{place}");
+        let new_from: Vec<_> = leaf.requests()[asked..asked + own]
+            .iter()
+            .map(|request| request.messages.len() - request.new_from)
+            .collect();
+        assert_eq!(new_from, [1, 1, 1][answered..], "what is new: {place}");
+    }
+    let keys = desk.keys();
+    let distinct: HashSet<_> = keys.values().flatten().collect();
+    assert_eq!(distinct.len(), keys.len(), "one key a call: {place} {keys:?}");
+}
+
+#[tokio::test]
+async fn after_a_service_call_that_failed() {
+    for streamed in BOTH_WAYS {
+        for concurrent in [false, true] {
+            for failing in 0..SERVICE_CALLS {
+                let cut = || Step::respond(|request| Step::message(reply(request)));
+                let steps: [fn(Step) -> Step; 3] = [
+                    |_| Step::error("overloaded"),
+                    |answer| answer.cut_off_after(1),
+                    |answer| answer.fails_after(1, "reset"),
+                ];
+                for (kind, step) in steps.iter().enumerate() {
+                    for way in ALL_WAYS {
+                        let (store, desk) = (store(), Desk::default());
+                        let setup = Setup::new(&store).concurrent(concurrent);
+                        let leaf = model_with(failing, [step(cut())]);
+                        let request = ask("trip", streamed);
+                        let client = setup.stack(&leaf, desk.tools());
+                        send(&client, request.clone()).await.unwrap_err();
+                        let held = open(&store).await.unwrap().open.lease.until;
+                        assert_eq!(held, None, "a run that failed is nobody's");
+                        assert_eq!(
+                            staged(&store).await,
+                            WHOLE_RUN[..SHOWN[failing] - usize::from(failing > 0)]
+                        );
+                        let place = format!("call {failing}, kind {kind}, concurrent {concurrent}");
+                        take_up(way, &setup, &leaf, &desk, &request, &place).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_service_call_that_was_dropped_aborted_or_timed_out() {
+    for streamed in BOTH_WAYS {
+        for hanging in 0..SERVICE_CALLS {
+            for cause in ["dropped", "aborted", "timeout"] {
+                if cause == "timeout" && streamed && hanging > 0 {
+                    // tower's timeout ends with the head.
+                    continue;
+                }
+                for way in ALL_WAYS {
+                    let (store, desk) = (store(), Desk::default());
+                    let setup = Setup::new(&store);
+                    let leaf = model_with(hanging, [Step::hang()]);
+                    let client = setup.stack(&leaf, desk.tools());
+                    let request = ask("trip", streamed);
+                    match cause {
+                        "dropped" => {
+                            drop_when(&client, request.clone(), leaf.called(hanging + 1)).await;
+                        }
+                        "aborted" => {
+                            let request = request.clone();
+                            let run = tokio::spawn(async move { send(&client, request).await });
+                            leaf.called(hanging + 1).await;
+                            run.abort();
+                            assert!(run.await.unwrap_err().is_cancelled());
+                        }
+                        _ => {
+                            let layer = TimeoutLayer::new(Duration::from_secs(5));
+                            let client = boxed(layer.layer(client));
+                            send(&client, request.clone()).await.unwrap_err();
+                        }
+                    }
+                    let place = format!("call {hanging} {cause}");
+                    assert_eq!(open(&store).await.unwrap().open.lease.until, None, "{place}");
+                    take_up(way, &setup, &leaf, &desk, &request, &place).await;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_a_stream_that_was_dropped_at_any_update() {
+    for concurrent in [false, true] {
+        for way in ALL_WAYS {
+            for taken in 0.. {
+                let (store, desk) = (store(), Desk::default());
+                let setup = Setup::new(&store).concurrent(concurrent);
+                let leaf = model();
+                let client = setup.stack(&leaf, desk.tools());
+                let request = ask("trip", true);
+                let mut response = head(&client, request.clone()).await.unwrap();
+                let mut is_whole = false;
+                for _ in 0..taken {
+                    let Some(update) = response.next().await else {
+                        is_whole = true;
+                        break;
+                    };
+                    update.unwrap();
+                }
+                drop(response);
+                let place = format!("{taken} updates, concurrent {concurrent}");
+                take_up(way, &setup, &leaf, &desk, &request, &place).await;
+                for call in ["c1", "c2", "c3"] {
+                    assert_eq!(desk.times(call), 1, "{place} {call}");
+                }
+                if is_whole {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn after_a_write_that_failed_before_or_after_its_effect() {
+    for streamed in BOTH_WAYS {
+        for concurrent in [false, true] {
+            for way in ALL_WAYS {
+                for failing in 0..1 + SERVICE_CALLS + TOOL_CALLS {
+                    for after_storing in [false, true] {
+                        let (store, desk) = (store(), Desk::safe());
+                        let clock = TestClock::default();
+                        let setup = Setup::new(&store).concurrent(concurrent).clock(&clock);
+                        let leaf = model();
+                        let client = setup.stack(&leaf, desk.tools());
+                        let request = ask("trip", streamed);
+                        store.let_appends_through(failing);
+                        match after_storing {
+                            true => store.fail_next_append_after_storing(disk_full()),
+                            false => store.fail_next_append(disk_full()),
+                        }
+                        let error = send(&client, request.clone()).await.unwrap_err();
+                        let place = format!(
+                            "write {failing}, after its effect: {after_storing}, \
+                             concurrent {concurrent}"
+                        );
+                        let error = error.downcast::<tower_chat::PersistenceError>();
+                        assert!(error.is_ok(), "{place}: {error:?}");
+                        // Who cannot write cannot give the lease back either.
+                        clock.advance(16);
+                        take_up(way, &setup, &leaf, &desk, &request, &place).await;
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn idempotency_keys_are_the_same_in_every_attempt() {
+    let (store, gate) = (store(), Gate::closed());
+    let desk = Desk::safe().with_gate_after("c2", &gate);
+    let setup = Setup::new(&store);
+    let leaf = model();
+    let request = ask("trip", false);
+    for attempt in 1..=3 {
+        let client = setup.stack(&leaf, desk.tools());
+        drop_when(&client, request.clone(), gate.reached(attempt)).await;
+    }
+    let client = setup.stack(&leaf, desk.reopened().tools());
+    send(&client, request).await.unwrap();
+    let keys = desk.keys();
+    assert_eq!(keys["c1"].len(), 1);
+    assert_eq!(keys["c2"].len(), 4);
+    assert!(keys["c2"].iter().all(|key| *key == keys["c2"][0]), "{keys:?}");
+    assert_ne!(keys["c1"][0], keys["c2"][0]);
+    assert_eq!(stored(&store).await, WHOLE_RUN);
+}
+
+/// Interrupts a run while a tool is at work: after its first attempt c1 is done, c2 unknown.
+async fn interrupted_at_c2(
+    setup: &Setup,
+    leaf: &ScriptedLeaf,
+    desk: &Desk,
+    streamed: bool,
+) -> ChatRequest {
+    let gate = Gate::closed();
+    let request = ask("trip", streamed);
+    let client = setup.stack(leaf, desk.clone().with_gate_after("c2", &gate).tools());
+    drop_when(&client, request.clone(), async {
+        gate.reached(1).await;
+        while desk.times("c1") == 0 || calls_known(&setup.store).await[0] != "c1 Done" {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(calls_known(&setup.store).await, ["c1 Done", "c2 Unknown"]);
+    request
+}
+
+#[tokio::test]
+async fn a_tool_that_is_safe_to_retry_runs_again() {
+    for streamed in BOTH_WAYS {
+        for concurrent in [false, true] {
+            for way in ALL_WAYS {
+                let (store, desk) = (store(), Desk::safe());
+                let setup = Setup::new(&store).concurrent(concurrent);
+                let leaf = model();
+                let request = interrupted_at_c2(&setup, &leaf, &desk, streamed).await;
+                take_up(way, &setup, &leaf, &desk, &request, "c2 unknown").await;
+                assert_eq!((desk.times("c1"), desk.times("c2"), desk.times("c3")), (1, 2, 1));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_call_is_answered_as_such_by_default() {
+    for streamed in BOTH_WAYS {
+        for concurrent in [false, true] {
+            let (store, desk) = (store(), Desk::default());
+            let setup = Setup::new(&store).concurrent(concurrent);
+            let leaf = model();
+            let request = interrupted_at_c2(&setup, &leaf, &desk, streamed).await;
+            let client = setup.stack(&leaf, desk.reopened().tools());
+            send(&client, request).await.unwrap();
+            let history = stored(&store).await;
+            assert!(history[2].starts_with("tool c1=book c2!"), "{history:?}");
+            assert!(history[2].contains("may or may not"), "{history:?}");
+            assert_eq!(history[3..], WHOLE_RUN[3..]);
+            assert_eq!(desk.ran(), ["c1", "c2", "c3"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_unknown_call_fails_the_run_where_that_is_asked_for_and_it_stays_open() {
+    for streamed in BOTH_WAYS {
+        let (store, desk) = (store(), Desk::default());
+        let journal = JournalPolicy::default().unknown_calls(UnknownCalls::Fail);
+        let setup = Setup::new(&store).policy(policy().journal(journal));
+        let leaf = model();
+        let request = interrupted_at_c2(&setup, &leaf, &desk, streamed).await;
+        let client = setup.stack(&leaf, desk.reopened().tools());
+        for _ in 0..2 {
+            let error = send(&client, request.clone()).await.unwrap_err();
+            let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
+            let ToolLoopError::UnknownCalls { calls, .. } = error else { panic!("{error:?}") };
+            assert_eq!((calls.len(), &*calls[0].call_id, &*calls[0].tool), (1, "c2", "seat"));
+            assert!(calls[0].started_at.is_some());
+            assert_eq!(calls[0].idempotency_key, desk.keys()["c2"][0]);
+            assert_eq!(calls_known(&store).await, ["c1 Done", "c2 Unknown"]);
+        }
+        let again = request.with_extension(UnknownCalls::ask(|_| UnknownAnswer::RunAgain));
+        send(&client, again).await.unwrap();
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+        assert_eq!(desk.ran(), ["c1", "c2", "c2", "c3"]);
+    }
+}
+
+#[tokio::test]
+async fn whoever_is_asked_about_an_unknown_call_decides() {
+    for answer in ["again", "unknown", "output", "fail"] {
+        let (store, desk) = (store(), Desk::default());
+        let ask = UnknownCalls::ask(move |call: &UnknownCall| {
+            assert_eq!((&*call.call_id, &*call.tool, &*call.arguments), ("c2", "seat", "{}"));
+            match answer {
+                "again" => UnknownAnswer::RunAgain,
+                "unknown" => UnknownAnswer::Unknown,
+                "output" => UnknownAnswer::Output(Box::new(ToolOutput::from("12A"))),
+                _ => UnknownAnswer::Fail,
+            }
+        });
+        let setup = Setup::new(&store)
+            .policy(policy().journal(JournalPolicy::default().unknown_calls(ask)));
+        let leaf = model();
+        let request = interrupted_at_c2(&setup, &leaf, &desk, false).await;
+        let outcome = send(&setup.stack(&leaf, desk.reopened().tools()), request).await;
+        let history = stored(&store).await;
+        match answer {
+            "again" => assert_eq!(history, WHOLE_RUN),
+            "unknown" => assert!(history[2].contains("may or may not"), "{history:?}"),
+            "output" => assert_eq!(history[2], "tool c1=book c2=12A"),
+            _ => assert!(outcome.is_err() && history.is_empty()),
+        }
+        assert_eq!(desk.times("c2"), if answer == "again" { 2 } else { 1 });
+    }
+}
+
+#[tokio::test]
+async fn a_failed_tool_is_not_run_again() {
+    for concurrent in [false, true] {
+        let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+        let setup = Setup::new(&store).concurrent(concurrent);
+        let leaf = ScriptedLeaf::new([calls([("fail", "c1"), ("wait", "c2")]), Step::text("so")]);
+        let request = ask("trip", false);
+        let client = setup.stack(&leaf, tools_with_gate(&ran, &gate));
+        drop_when(&client, request.clone(), async {
+            gate.reached(1).await;
+            while calls_known(&store).await[0] != "c1 Failed" {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+        let report = open_run(&store, &key()).await.unwrap().unwrap();
+        assert_eq!(report.calls[0].state, CallState::Failed);
+        // Where it ran again it would succeed now.
+        let fixed = tower_chat::Tools::new()
+            .with(tower_chat::tool::tool_fn(definition("fail"), |_| async {
+                Ok::<_, tower_chat::core::BoxError>(ToolOutput::from("worked"))
+            }))
+            .with(tower_chat::tool::tool_fn(definition("wait"), |_| async {
+                Ok::<_, tower_chat::core::BoxError>(ToolOutput::from("waited"))
+            }));
+        send(&setup.stack(&leaf, fixed), request).await.unwrap();
+        let history = stored(&store).await;
+        assert!(history[2].starts_with("tool c1!"), "{history:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_has_finished_is_reused_although_its_tool_is_gone() {
+    let (store, desk) = (store(), Desk::default());
+    let setup = Setup::new(&store);
+    let leaf = ScriptedLeaf::new([calls([("book", "c1"), ("seat", "c2")]), Step::text("booked")]);
+    let request = interrupted_at_c2(&setup, &leaf, &desk, false).await;
+    send(&setup.stack(&leaf, tower_chat::Tools::new()), request).await.unwrap();
+    let history = stored(&store).await;
+    assert!(history[2].starts_with("tool c1=book c2!"), "{history:?}");
+    assert!(history[2].contains("may or may not"), "{history:?}");
+}
+
+#[tokio::test]
+async fn limits_count_what_earlier_attempts_have_used() {
+    use tower_chat::ToolLoop;
+    for interrupted_call in [1, 2] {
+        let store = store();
+        let setup = Setup::new(&store);
+        let desk = Desk::default();
+        let budget = |desk: &Desk| ToolLoop::new(desk.tools()).call_budget(Some(2));
+        let two = || calls([("book", "c1"), ("seat", "c2")]);
+        let one = || calls([("book", "c3")]);
+        let mut steps = vec![two(), one(), Step::text("booked")];
+        steps.insert(interrupted_call, Step::error("overloaded"));
+        let leaf = ScriptedLeaf::new(steps);
+        let request = ask("trip", false);
+        send(&setup.looped(&leaf, budget(&desk)), request.clone()).await.unwrap_err();
+        send(&setup.looped(&leaf, budget(&desk)), request).await.unwrap();
+        assert_eq!(desk.ran(), ["c1", "c2"]);
+        assert!(stored(&store).await[4].contains("no more than 2"));
+    }
+    let store = store();
+    let setup = Setup::new(&store);
+    let desk = Desk::default();
+    let rounds = |desk: &Desk| ToolLoop::new(desk.tools()).max_rounds(2).unwrap();
+    let leaf = model_with(2, [Step::error("overloaded")]);
+    let request = ask("trip", false);
+    send(&setup.looped(&leaf, rounds(&desk)), request.clone()).await.unwrap_err();
+    send(&setup.looped(&leaf, rounds(&desk)), request).await.unwrap();
+    let requests = leaf.requests();
+    assert!(requests[2].options.tools.is_empty(), "the last call of the undisturbed run has none");
+    assert!(requests[3].options.tools.is_empty(), "nor has that of the resumed one");
+}
+
+#[tokio::test]
+async fn a_round_of_two_messages_is_one_round() {
+    use tower_chat::{ToolLoop, core::Finish};
+    let store = store();
+    let setup = Setup::new(&store);
+    let desk = Desk::default();
+    let rounds = |desk: &Desk| ToolLoop::new(desk.tools()).max_rounds(2).unwrap();
+    let both = [call_message([("book", "c1")]), call_message([("seat", "c2")])];
+    let leaf = ScriptedLeaf::new([
+        Step::answer(both, Finish::stop()),
+        Step::error("overloaded"),
+        calls([("book", "c3")]),
+        Step::text("booked"),
+    ]);
+    let request = ask("trip", false);
+    send(&setup.looped(&leaf, rounds(&desk)), request.clone()).await.unwrap_err();
+    send(&setup.looped(&leaf, rounds(&desk)), request).await.unwrap();
+    assert_eq!(desk.ran(), ["c1", "c2", "c3"]);
+}
+
+#[tokio::test]
+async fn an_input_that_ends_with_an_answer_is_no_answer() {
+    use tower_chat::core::Message;
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let setup = Setup::new(&store);
+        let leaf = ScriptedLeaf::new([Step::error("overloaded"), Step::text("go")]);
+        let request =
+            ask_with([Message::user("on your marks"), Message::assistant("set")], streamed);
+        let client = setup.stack(&leaf, Desk::default().tools());
+        send(&client, request.clone()).await.unwrap_err();
+        assert_eq!(send(&client, request).await.unwrap().text(), "go");
+        let all = ["user on your marks", "assistant set", "assistant go"];
+        assert_eq!(stored(&store).await, all);
+    }
+}
+
+#[tokio::test]
+async fn an_open_run_is_resumed_before_a_request_of_any_mode() {
+    for mode in ALL_MODES {
+        for streamed in BOTH_WAYS {
+            let (store, desk) = (store(), Desk::default());
+            let setup = Setup::new(&store);
+            let leaf = model_with(1, [Step::error("overloaded")]);
+            let request = ask("trip", streamed);
+            send(&setup.stack(&leaf, desk.tools()), request).await.unwrap_err();
+            let client = setup.mode(mode).stack(&leaf, desk.tools());
+            send(&client, ask("hi", streamed)).await.unwrap();
+            let all: Vec<_> = WHOLE_RUN.into_iter().chain(["user hi", "assistant hello"]).collect();
+            assert_eq!(stored(&store).await, all, "{mode:?}");
+            assert_eq!(seen(&leaf, leaf.requests().len() - 1), all[..7]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_background_request_resumes_the_open_run_in_the_foreground() {
+    let (store, desk) = (store(), Desk::default());
+    let setup = Setup::new(&store);
+    let leaf = model_with(1, [Step::error("overloaded")]);
+    send(&setup.stack(&leaf, desk.tools()), ask("trip", false)).await.unwrap_err();
+    let mut request = ask("hi", false);
+    std::sync::Arc::make_mut(&mut request.options).background = true;
+    send(&setup.stack(&leaf, desk.tools()), request).await.unwrap();
+    let all: Vec<_> = WHOLE_RUN.into_iter().chain(["user hi", "assistant hello"]).collect();
+    assert_eq!(stored(&store).await, all);
+    let background: Vec<_> =
+        leaf.requests().iter().map(|request| request.options.background).collect();
+    assert_eq!(background, [false, false, false, false, true]);
+}
+
+#[tokio::test]
+async fn a_run_that_cannot_be_resumed_fails_the_new_one_and_stays_open() {
+    let (store, desk) = (store(), Desk::default());
+    let setup = Setup::new(&store);
+    let leaf = model_with(1, [Step::error("overloaded"), Step::error("still overloaded")]);
+    let client = setup.stack(&leaf, desk.tools());
+    send(&client, ask("trip", false)).await.unwrap_err();
+    let error = send(&client, ask("hi", false)).await.unwrap_err();
+    assert!(error.to_string().contains("still overloaded"), "{error:?}");
+    assert_eq!(staged(&store).await, WHOLE_RUN[..2]);
+    let client = setup
+        .policy(policy().journal(JournalPolicy::default().on_open_run(OnOpenRun::Reject)))
+        .stack(&leaf, desk.tools());
+    let error = refused(send(&client, ask("hi", false)).await);
+    assert!(matches!(error, tower_chat::PersistenceError::OpenRun { .. }), "{error:?}");
+}

@@ -1,0 +1,123 @@
+//! What is staged, and when.
+
+use tower_chat_testkit::{Gate, Step};
+
+use crate::{common::*, desk::*};
+
+#[tokio::test]
+async fn the_input_is_staged_before_the_first_service_call() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf = model_with(0, [Step::hang()]);
+        let client = Setup::new(&store).stack(&leaf, Desk::default().tools());
+        drop_when(&client, ask("trip", streamed), async {
+            leaf.called(1).await;
+            assert_eq!(staged(&store).await, WHOLE_RUN[..1]);
+        })
+        .await;
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_paid_for_where_the_input_cannot_be_staged() {
+    for streamed in BOTH_WAYS {
+        let (store, leaf) = (store(), model());
+        let client = Setup::new(&store).stack(&leaf, Desk::default().tools());
+        store.fail_next_append(disk_full());
+        let error = refused(send(&client, ask("trip", streamed)).await);
+        assert!(error.is_retryable(), "{error:?}");
+        assert_eq!(leaf.requests().len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn serial_tools_are_staged_one_by_one() {
+    for streamed in BOTH_WAYS {
+        let (store, leaf) = (store(), model());
+        let (before, between, after) = (Gate::closed(), Gate::closed(), Gate::closed());
+        let desk = Desk::default()
+            .with_gate_before("c1", &before)
+            .with_gate_before("c2", &between)
+            .with_gate_before("c3", &after);
+        let client = Setup::new(&store).stack(&leaf, desk.tools());
+        let looking = async {
+            before.reached(1).await;
+            assert_eq!(staged(&store).await, WHOLE_RUN[..2]);
+            assert_eq!(calls_known(&store).await, ["c1 Unknown", "c2 NeverStarted"]);
+            assert_eq!(store.appends(), 2, "the start rides on the response");
+            before.open();
+            between.reached(1).await;
+            assert_eq!(calls_known(&store).await, ["c1 Done", "c2 Unknown"]);
+            assert_eq!(store.appends(), 3, "outcome and next start are one write");
+            between.open();
+            after.reached(1).await;
+            assert_eq!(staged(&store).await, WHOLE_RUN[..4]);
+            assert_eq!(calls_known(&store).await, ["c1 Done", "c2 Done", "c3 Unknown"]);
+            assert_eq!(store.appends(), 5);
+            after.open();
+        };
+        let (answer, ()) = tokio::join!(send(&client, ask("trip", streamed)), looking);
+        assert_eq!(answer.unwrap().text(), "booked");
+        assert_eq!(store.appends(), 1 + SERVICE_CALLS + TOOL_CALLS);
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+        assert!(open(&store).await.is_none());
+    }
+}
+
+#[tokio::test]
+async fn concurrent_siblings_are_staged_as_each_of_them_ends() {
+    for streamed in BOTH_WAYS {
+        let (store, leaf) = (store(), model());
+        let (first, second) = (Gate::closed(), Gate::closed());
+        let desk = Desk::default().with_gate_before("c1", &first).with_gate_before("c2", &second);
+        let client = Setup::new(&store).concurrent(true).stack(&leaf, desk.tools());
+        let looking = async {
+            first.reached(1).await;
+            second.reached(1).await;
+            assert_eq!(calls_known(&store).await, ["c1 Unknown", "c2 Unknown"]);
+            assert_eq!(store.appends(), 2);
+            second.open();
+            while calls_known(&store).await != ["c1 Unknown", "c2 Done"] {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(store.appends(), 3);
+            first.open();
+        };
+        let (answer, ()) = tokio::join!(send(&client, ask("trip", streamed)), looking);
+        answer.unwrap();
+        assert_eq!(store.appends(), 1 + SERVICE_CALLS + TOOL_CALLS);
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+    }
+}
+
+#[tokio::test]
+async fn a_response_without_calls_is_committed_with_itself() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let client = Setup::new(&store).stack(&model(), Desk::default().tools());
+        send(&client, ask("hi", streamed)).await.unwrap();
+        assert_eq!(store.appends(), 2);
+        let writes = store.writes();
+        assert!(writes[1].close().is_some() && writes[1].messages().len() == 1);
+        assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+    }
+}
+
+#[tokio::test]
+async fn a_failed_tool_is_known_to_have_failed() {
+    for concurrent in [false, true] {
+        let store = store();
+        let gate = Gate::closed();
+        let leaf = model_with(0, [calls([("fail", "c1"), ("wait", "c2")])]);
+        let client = Setup::new(&store)
+            .concurrent(concurrent)
+            .stack(&leaf, tools_with_gate(&Ran::default(), &gate));
+        drop_when(&client, ask("trip", false), async {
+            gate.reached(1).await;
+            while calls_known(&store).await != ["c1 Failed", "c2 Unknown"] {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+}
