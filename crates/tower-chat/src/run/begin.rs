@@ -101,7 +101,7 @@ impl Run {
         }
         let staged = resumed.iter().flat_map(|content| &content.messages);
         let begun_before = match answers_approvals(own.iter().chain(staged)) {
-            true => begun_before(store, key).await.map_err(not_loaded)?,
+            true => begun_before(store, key, &history).await.map_err(not_loaded)?,
             false => BegunBefore::default(),
         };
         let now = clock.now();
@@ -134,7 +134,7 @@ impl Run {
             stored_service_id: head.service_id,
             service_id,
             recording,
-            unsaved: 0,
+            unsaved: store.handle().unsaved(key).iter().map(|it| it.messages().len()).sum(),
             last_call: None,
             journal,
             begun_before,
@@ -375,10 +375,19 @@ fn service_id_within(content: &OpenRunContent) -> Option<Arc<str>> {
 async fn begun_before(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
+    history: &History,
 ) -> Result<BegunBefore, StoreError> {
     let query = InvocationQuery::of(key).with_status(ToolStatus::PendingApproval);
-    let waiting = store.invocations(&query).await?.found;
-    Ok(waiting.into_iter().map(|(_, call)| call).collect())
+    let waiting = store.invocations(&query).await?.found.into_iter().map(|(_, call)| call);
+    // What came out of one may wait in the outbox.
+    let message = |sequence: u64| {
+        let place = usize::try_from(sequence.checked_sub(1)?).ok()?;
+        history.messages.get(place).cloned()
+    };
+    let unsaved = store.handle().unsaved(key);
+    let unsaved = unsaved.iter().flat_map(|write| write.tools());
+    let unsaved = unsaved.filter(|row| row.status == ToolStatus::PendingApproval);
+    Ok(waiting.chain(unsaved.filter_map(|row| row.resolve(message).ok())).collect())
 }
 
 /// Whether the messages of a run end with an answer that asks for nothing.
