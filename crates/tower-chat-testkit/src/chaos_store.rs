@@ -5,7 +5,7 @@ use std::{
     pin::pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
     thread::{self, Thread},
@@ -60,6 +60,7 @@ pub struct ChaosStore<S> {
     inner: S,
     handle: StoreHandle,
     chaos: Arc<dyn Chaos>,
+    is_dead: Arc<AtomicBool>,
     submitted: Arc<AtomicU64>,
     done: watch::Sender<u64>,
 }
@@ -167,6 +168,7 @@ impl<S: HistoryStore> ChaosStore<S> {
             inner,
             handle: StoreHandle::new(),
             chaos: Arc::new(chaos),
+            is_dead: Arc::default(),
             submitted: Arc::default(),
             done: watch::Sender::new(0),
         }
@@ -175,6 +177,11 @@ impl<S: HistoryStore> ChaosStore<S> {
     /// The store inside, where nothing goes wrong.
     pub fn inner(&self) -> &S {
         &self.inner
+    }
+
+    /// The process dies: what it has submitted and is not stored yet never will be.
+    pub fn die(&self) {
+        self.is_dead.store(true, Ordering::Release);
     }
 
     async fn read<T>(
@@ -304,7 +311,7 @@ impl<S: HistoryStore + Clone> HistoryStore for ChaosStore<S> {
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         self.chaos.submitted(&writes);
         let Turn { yields_before, yields_after, fault } = self.chaos.before(Operation::Append);
-        let is_dead = matches!(fault, Some(Fault::Never));
+        let is_dead = matches!(fault, Some(Fault::Never)) || self.is_dead.load(Ordering::Acquire);
         let turn = self.submitted.fetch_add(1, Ordering::AcqRel);
         if yields_before == 0 && *self.done.borrow() == turn && !is_dead {
             let outcome = self.store(slot, writes, fault);
@@ -325,6 +332,9 @@ impl<S: HistoryStore + Clone> HistoryStore for ChaosStore<S> {
             }
             let _ = store.done.subscribe().wait_for(|done| *done == turn).await;
             yields(yields_before).await;
+            if store.is_dead.load(Ordering::Acquire) {
+                std::future::pending::<()>().await;
+            }
             let outcome = store.store(slot, writes, fault);
             store.done.send_modify(|done| *done += 1);
             yields(yields_after).await;
