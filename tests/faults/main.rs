@@ -22,6 +22,7 @@ mod process;
 mod rules;
 mod scenario;
 mod script;
+mod tally;
 mod trace;
 mod two;
 mod world;
@@ -36,7 +37,11 @@ use std::{
     thread,
 };
 
-use self::{case::Case, scenario::complaint};
+use self::{
+    case::Case,
+    scenario::{complaint, complaint_and_tally},
+    tally::Tally,
+};
 
 const SEED: u64 = 20_261_121;
 const CASES: u64 = 3_000;
@@ -53,12 +58,13 @@ fn whatever_goes_wrong_the_history_is_what_the_contract_says() {
         Some(case) => case..case + 1,
         None => 0..variable("TOWER_CHAT_CASES").unwrap_or(CASES),
     };
+    let tally = Tally::default();
     let next = AtomicU64::new(cases.start);
     let failed: Mutex<Option<u64>> = Mutex::new(None);
     let work = || {
         while let Some(case) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&n| n < cases.end)
         {
-            if complaint(&Case::random(seed, case)).is_some() {
+            if complaint_and_tally(&Case::random(seed, case), &tally).is_some() {
                 next.store(cases.end, Ordering::Relaxed);
                 let mut failed = failed.lock().expect("nobody panics");
                 *failed = Some(failed.map_or(case, |other| other.min(case)));
@@ -70,6 +76,9 @@ fn whatever_goes_wrong_the_history_is_what_the_contract_says() {
     let failed = *failed.lock().expect("nobody panics");
     if let Some(number) = failed {
         report(seed, number);
+    }
+    if cases.end - cases.start >= 1_000 {
+        tally.check();
     }
 }
 

@@ -22,6 +22,7 @@ use crate::{
     process::{Process, key, request, shows_parts},
     rules::{self, require},
     script::{Input, RunScript},
+    tally::Tally,
     trace::{Event, Outcome, in_lines, said},
     world::{Storm, World},
 };
@@ -37,9 +38,17 @@ impl Chaos for Calm {
 
 /// What is wrong with a case, if anything is.
 pub(crate) fn complaint(case: &Case) -> Option<String> {
+    complaint_and_tally(case, &Tally::default())
+}
+
+/// The same, and counts what has happened in it.
+pub(crate) fn complaint_and_tally(case: &Case, tally: &Tally) -> Option<String> {
     let played = catch_unwind(AssertUnwindSafe(|| play(case)));
     match played {
-        Ok((_, Ok(()))) => None,
+        Ok((trace, Ok(()))) => {
+            tally.count(&trace);
+            None
+        }
         Ok((trace, Err(complaint))) => Some(format!("{complaint}\n{}", in_lines(&trace))),
         Err(panic) => {
             let said = panic.downcast_ref::<String>().map(String::as_str);
