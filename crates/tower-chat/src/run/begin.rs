@@ -100,8 +100,9 @@ impl Run {
             history.extend(content.messages.iter().cloned());
         }
         let staged = resumed.iter().flat_map(|content| &content.messages);
-        let begun_before = match answers_approvals(own.iter().chain(staged)) {
-            true => begun_before(store, key, &history).await.map_err(not_loaded)?,
+        let approves = answers_approvals(own.iter().chain(staged));
+        let begun_before = match approves {
+            true => begun_before(store, key, &history.messages).await.map_err(not_loaded)?,
             false => BegunBefore::default(),
         };
         let now = clock.now();
@@ -156,8 +157,32 @@ impl Run {
         }));
         if resumed.is_some() {
             run.take_over().await?;
+            let read = run.read_calls_again(approves).await;
+            read.map_err(|source| {
+                run.interrupt();
+                PersistenceError::NotLoaded { key: run.key().clone(), source }
+            })?;
         }
         Ok(run)
+    }
+
+    /// Reads what is known of the calls of a run that was taken over: until then somebody else may
+    /// have been at work on them, and what comes out of a call changes no revision.
+    async fn read_calls_again(&self, approves: bool) -> Result<(), StoreError> {
+        let content = self.store().open_run(self.key()).await?;
+        let history = self.state().history.clone();
+        let begun_before = match approves {
+            true => Some(begun_before(self.store(), self.key(), &history).await?),
+            false => None,
+        };
+        let mut state = self.state();
+        if let Some(begun_before) = begun_before {
+            state.begun_before = begun_before;
+        }
+        if let (Some(journal), Some(content)) = (&mut state.journal, content) {
+            journal.read_again(&content);
+        }
+        Ok(())
     }
 
     /// A run of one service call, for a persister with no layer above the tool loop.
@@ -375,14 +400,14 @@ fn service_id_within(content: &OpenRunContent) -> Option<Arc<str>> {
 async fn begun_before(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
-    history: &History,
+    history: &Messages,
 ) -> Result<BegunBefore, StoreError> {
     let query = InvocationQuery::of(key).with_status(ToolStatus::PendingApproval);
     let waiting = store.invocations(&query).await?.found.into_iter().map(|(_, call)| call);
     // What came out of one may wait in the outbox.
     let message = |sequence: u64| {
         let place = usize::try_from(sequence.checked_sub(1)?).ok()?;
-        history.messages.get(place).cloned()
+        history.get(place).cloned()
     };
     let unsaved = store.handle().unsaved(key);
     let unsaved = unsaved.iter().flat_map(|write| write.tools());

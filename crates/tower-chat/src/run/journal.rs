@@ -111,6 +111,11 @@ impl Journal {
         journal
     }
 
+    /// Takes note of what the run's rows say now.
+    pub(super) fn read_again(&mut self, content: &OpenRunContent) {
+        self.interrupted = Some(InterruptedRun::of(content, self.input));
+    }
+
     /// With rows that the commit has to put in place.
     pub(super) fn with_deferred(mut self, deferred: Vec<ToolRecord>) -> Self {
         self.deferred = deferred;
