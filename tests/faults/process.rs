@@ -6,8 +6,8 @@ use futures_util::{StreamExt, future::poll_fn};
 use tokio::{task::yield_now, time::timeout};
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, PersistencePolicy, StoreFailure,
-    ToolLoop,
+    Clock, PerRunPersistence, PerServiceCallPersistence, PersistenceMode, PersistencePolicy,
+    StoreFailure, ToolLoop,
     core::{
         ApprovalRequest, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation,
         ConversationKey, Message, Part, store::HistoryStore,
@@ -45,7 +45,24 @@ impl<S: HistoryStore + Clone> Process<S> {
         Self::with(inner, calm, world, case, OnOpenRun::Recover)
     }
 
+    /// A process whose clock is an hour ahead: others' leases have long expired for it.
+    pub(crate) fn ahead(inner: S, readers: Readers, world: &World, case: &Case) -> Self {
+        let clock = world.clock_ahead(Duration::from_secs(3_600));
+        Self::at(clock, inner, readers, world, case, OnOpenRun::Recover)
+    }
+
     pub(crate) fn with(
+        inner: S,
+        readers: Readers,
+        world: &World,
+        case: &Case,
+        on_open_run: OnOpenRun,
+    ) -> Self {
+        Self::at(world.clock(), inner, readers, world, case, on_open_run)
+    }
+
+    fn at(
+        clock: Clock,
         inner: S,
         readers: Readers,
         world: &World,
@@ -70,10 +87,8 @@ impl<S: HistoryStore + Clone> Process<S> {
         let failure = if case.fail_call { StoreFailure::FailCall } else { StoreFailure::Continue };
         let policy = PersistencePolicy::default().journal(journal).on_store_failure(failure);
         let below = PerServiceCallPersistence::new(store.clone()).layer(leaf);
-        let above = PerRunPersistence::new(store.clone())
-            .mode(case.mode)
-            .policy(policy)
-            .clock(world.clock());
+        let above =
+            PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy).clock(clock);
         let client = BoxCloneSyncService::new(above.layer(tool_loop.layer(below)));
         Self { store, client, world: world.clone() }
     }

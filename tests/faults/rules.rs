@@ -14,6 +14,7 @@ use crate::{
 /// Checks everything that is said of single events.
 pub(crate) fn check(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
     check_calls(case, facts)?;
+    answers_are_paid_once(case, facts)?;
     for attempt in facts.attempts() {
         callers_are_told_the_truth(case, &attempt, facts)?;
         nothing_is_lost_at_the_end_of(case, &attempt, facts)?;
@@ -24,8 +25,7 @@ pub(crate) fn check(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
 /// Checks what is said of service calls and tools.
 pub(crate) fn check_calls(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
     tools_run_as_often_as_declared(case, facts)?;
-    results_are_what_happened(case, facts)?;
-    answers_are_paid_once(case, facts)
+    results_are_what_happened(case, facts)
 }
 
 /// A done tool never runs again, an unknown one only if it may; nothing runs without the consent it
@@ -108,7 +108,7 @@ fn results_are_what_happened(case: &Case, facts: &Facts<'_>) -> Result<(), Strin
 
 /// An answer that was durable, in a mode that resumes, is part of what the model is shown from then
 /// on: nobody pays for it again.
-fn answers_are_paid_once(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
+pub(crate) fn answers_are_paid_once(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
     if case.mode != PersistenceMode::Journaled {
         return Ok(());
     }
@@ -130,6 +130,24 @@ fn answers_are_paid_once(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// Whoever was taken over while the model was at work learns it by the refusal of the answer, and
+/// pays for no other.
+pub(crate) fn one_answer_is_lost_at_most(
+    case: &Case,
+    run: usize,
+    facts: &Facts<'_>,
+) -> Result<(), String> {
+    if case.mode != PersistenceMode::Journaled {
+        return Ok(());
+    }
+    let of_run = facts.answers.iter().filter(|(_, answer)| answer.run == run);
+    let lost = of_run.filter(|(serial, _)| !facts.is_stored(&facts.answer_said(**serial))).count();
+    let is_failure =
+        |event: &&Event| matches!(event, Event::Ended { outcome: Outcome::Error(_), .. });
+    let failures = facts.trace.iter().filter(is_failure).count();
+    require(lost <= failures, || format!("{lost} answers are lost in {failures} failures"))
 }
 
 /// What is acknowledged is durable, and nobody fails without a cause.

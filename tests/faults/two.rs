@@ -89,35 +89,48 @@ async fn play(
     world: &World,
     store: impl HistoryStore + Clone,
 ) -> Result<bool, String> {
-    let readers = readers_of(store.clone(), case);
-    let of_process = || Process::new(store.clone(), readers.clone(), world, case);
-    let processes = [of_process(), of_process()];
+    let mut readers = readers_of(store.clone(), case);
     let mut numbers = Numbers::of(case.seed, 1);
+    let is_ahead = numbers.one_in(2);
+    // One who is ahead takes up what the other is still at work on, and may end it.
+    readers.all_or_nothing &= !is_ahead;
+    let left = Process::new(store.clone(), readers.clone(), world, case);
+    let right = match is_ahead {
+        true => Process::ahead(store.clone(), readers, world, case),
+        false => Process::new(store.clone(), readers, world, case),
+    };
+    let processes = [left, right];
+    // A journal is the same run's whoever writes it.
+    let is_same_run = case.mode == Journaled && numbers.one_in(4);
     world.begin(Storm { delays: numbers.next() | 1, ..Storm::default() });
     let head_starts = [numbers.below(12), numbers.below(12)];
-    let run = async |run: usize| {
-        for _ in 0..head_starts[run] {
+    let run = async |process: usize| {
+        for _ in 0..head_starts[process] {
             yield_now().await;
         }
+        let run = if is_same_run { 0 } else { process };
         let (request, answers) = request(world, run, Input::Text, &[], case.streamed);
-        processes[run].send(run, request, answers, Caller::Patient).await
+        processes[process].send(run, request, answers, Caller::Patient).await
     };
     let (left, right) = futures_util::join!(run(0), run(1));
     world.begin(Storm::default());
     for process in &processes {
         process.store.flush().await.map_err(|error| error.to_string())?;
     }
-    check(case, world, &store, &[&left, &right]).await?;
+    check(case, world, &store, &[&left, &right], is_ahead).await?;
     let failed = [&left, &right].map(|outcome| !matches!(outcome, Outcome::Answer { .. }));
     require(failed != [true, true] || case.mode != PerRun, || {
         format!("both failed: {left:?} {right:?}")
     })?;
-    for run in 0..2 {
-        if failed[run] {
+    for process in 0..2 {
+        if failed[process] {
+            let run = if is_same_run { 0 } else { process };
+            // A lease of the one who is ahead has expired by then too.
+            world.restart();
             world.restart();
             let (request, answers) = request(world, run, Input::Text, &[], case.streamed);
-            let outcome = processes[run].send(run, request, answers, Caller::Patient).await;
-            check(case, world, &store, &[&outcome]).await?;
+            let outcome = processes[process].send(run, request, answers, Caller::Patient).await;
+            check(case, world, &store, &[&outcome], is_ahead).await?;
             let may_fail = case.mode == PerServiceCall && says_overtaken(&outcome);
             let is_answer = matches!(outcome, Outcome::Answer { .. });
             require(is_answer || may_fail, || format!("run {run}, again: {outcome:?}"))?;
@@ -138,6 +151,7 @@ async fn check(
     world: &World,
     store: &impl HistoryStore,
     outcomes: &[&Outcome],
+    takes_over: bool,
 ) -> Result<(), String> {
     for outcome in outcomes {
         match outcome {
@@ -151,10 +165,15 @@ async fn check(
     }
     let trace = world.trace();
     rules::check_calls(case, &Facts::of(&trace))?;
+    if !takes_over {
+        rules::answers_are_paid_once(case, &Facts::of(&trace))?;
+    }
     let history = store.load(&key()).await.expect("it is calm");
     let seen = turns(world, history.messages.iter())?;
+    let all = Facts::of(&trace);
     for run in 0..case.runs.len() {
         let trace = of_run(&trace, run);
+        rules::one_answer_is_lost_at_most(case, run, &all)?;
         let expected = model::history(case.mode, &Facts::of(&trace), case.runs.len())?;
         let expected = expected.into_iter().find(|turn| turn.run == run);
         let seen = seen.iter().find(|turn| turn.run == run);
@@ -233,7 +252,7 @@ fn two_real_processes_on_one_file_come_to_stated_outcomes_alone() {
             .collect();
         let checked = killed::runtime().block_on(async {
             let store = killed::open(folder).await;
-            check(&case, &world, &store, &outcomes.iter().collect::<Vec<_>>()).await
+            check(&case, &world, &store, &outcomes.iter().collect::<Vec<_>>(), false).await
         });
         if let Err(complaint) = checked {
             panic!("{errand:?}: {complaint}\n{}", in_lines(&world.trace()));

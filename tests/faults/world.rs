@@ -185,11 +185,17 @@ impl World {
 
     /// A clock that goes on by a millisecond whenever somebody looks at it.
     pub(crate) fn clock(&self) -> Clock {
+        self.clock_ahead(Duration::ZERO)
+    }
+
+    /// The clock of somebody who is ahead of the others.
+    pub(crate) fn clock_ahead(&self, by: Duration) -> Clock {
         let world = self.clone();
         Clock::new(move || {
             let mut state = world.state();
             state.milliseconds += 1;
-            SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_000 + state.milliseconds)
+            let milliseconds = 1_700_000_000_000 + state.milliseconds;
+            SystemTime::UNIX_EPOCH + by + Duration::from_millis(milliseconds)
         })
     }
 
