@@ -5,6 +5,7 @@
 
 mod case;
 mod damage;
+#[path = "../numbers.rs"]
 mod numbers;
 mod plan;
 mod properties;

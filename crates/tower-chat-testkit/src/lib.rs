@@ -2,6 +2,7 @@
 //!
 //! - [`ScriptedLeaf`] is a model that answers from a script and remembers what it was sent;
 //! - [`FaultyStore`] makes any store fail, or hold its writes, on command;
+//! - [`ChaosStore`] asks a test at every operation what goes wrong with it;
 //! - [`store_contract!`] tests everything that [`HistoryStore`](tower_chat_core::store::HistoryStore)
 //!   promises, with one line in the crate of a store;
 //! - [`transcript`] plays recorded conversations through a real stack.
@@ -9,6 +10,7 @@
 //! None of them sleeps or looks at a clock: a [`Gate`] says when something has been reached, and
 //! decides when it goes on.
 
+mod chaos_store;
 mod faulty_store;
 mod gate;
 mod scripted_leaf;
@@ -16,6 +18,7 @@ pub mod store_contract;
 pub mod transcript;
 
 pub use self::{
+    chaos_store::{Chaos, ChaosStore, Fault, Operation, Turn},
     faulty_store::FaultyStore,
     gate::Gate,
     scripted_leaf::{LeafError, ScriptedLeaf, Step},

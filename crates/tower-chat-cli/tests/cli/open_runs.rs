@@ -77,7 +77,7 @@ fn readers_see_nothing_of_open_runs_and_the_list_says_how_they_stand() {
     let exported = export(&store.argument(), &["--record"]);
     for run in &open {
         let id = run["conversation"].as_str().unwrap();
-        let seen = exported.get(id).map_or(0, |line| line["messages"].as_array().unwrap().len());
+        let seen = exported.get(id).map_or(0, |messages| messages.as_array().unwrap().len());
         assert_eq!(run["held"], false, "{run}");
         let counted: u64 = ["done", "failed", "never_started", "unknown"]
             .map(|it| run[it].as_u64().unwrap())

@@ -259,9 +259,11 @@ impl Replay {
 
     /// The same with the places of the calls, where their messages have ids.
     pub(crate) fn waiting_calls(&self) -> Vec<Vec<WaitingCall>> {
-        let open = self.open.iter().flat_map(Round::unanswered).map(Arc::new);
+        // The open round may hold results that answer calls before it.
+        let mut ended = self.clone();
+        ended.close_round();
         let mut batches: Vec<(usize, Vec<WaitingCall>)> = Vec::new();
-        for call in self.unanswered.iter().cloned().chain(open) {
+        for call in ended.unanswered {
             let Some(request) = call.approval.clone() else { continue };
             let waiting = (call.place, request);
             match batches.last_mut() {

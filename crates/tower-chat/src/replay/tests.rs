@@ -207,6 +207,26 @@ fn an_approved_call_is_shown_whole_with_its_result_and_the_words_after_it() {
 }
 
 #[test]
+fn a_call_answered_while_a_later_round_waits_does_not_wait_any_more() {
+    let waiting = |request: &str, id: &str| {
+        let request = ApprovalRequest::new(request, call(id), true);
+        Message::new(Role::Assistant, vec![Part::ApprovalRequest(request)])
+    };
+    let replay = replay([
+        Message::user("a"),
+        waiting("approval_1", "1"),
+        Message::user("b"),
+        waiting("approval_2", "2"),
+        results(["1"]),
+    ]);
+    let pending: Vec<_> = replay.pending_approvals().into_iter().flatten().collect();
+    assert_eq!(
+        pending.iter().map(|request| request.id.as_str()).collect::<Vec<_>>(),
+        ["approval_2"]
+    );
+}
+
+#[test]
 fn a_late_approval_puts_call_and_result_at_the_end() {
     let messages = [
         waiting(),

@@ -100,8 +100,9 @@ impl Run {
             history.extend(content.messages.iter().cloned());
         }
         let staged = resumed.iter().flat_map(|content| &content.messages);
-        let begun_before = match answers_approvals(own.iter().chain(staged)) {
-            true => begun_before(store, key).await.map_err(not_loaded)?,
+        let approves = answers_approvals(own.iter().chain(staged));
+        let begun_before = match approves {
+            true => begun_before(store, key, &history.messages).await.map_err(not_loaded)?,
             false => BegunBefore::default(),
         };
         let now = clock.now();
@@ -134,7 +135,7 @@ impl Run {
             stored_service_id: head.service_id,
             service_id,
             recording,
-            unsaved: 0,
+            unsaved: store.handle().unsaved(key).iter().map(|it| it.messages().len()).sum(),
             last_call: None,
             journal,
             begun_before,
@@ -156,8 +157,32 @@ impl Run {
         }));
         if resumed.is_some() {
             run.take_over().await?;
+            let read = run.read_calls_again(approves).await;
+            read.map_err(|source| {
+                run.interrupt();
+                PersistenceError::NotLoaded { key: run.key().clone(), source }
+            })?;
         }
         Ok(run)
+    }
+
+    /// Reads what is known of the calls of a run that was taken over: until then somebody else may
+    /// have been at work on them, and what comes out of a call changes no revision.
+    async fn read_calls_again(&self, approves: bool) -> Result<(), StoreError> {
+        let content = self.store().open_run(self.key()).await?;
+        let history = self.state().history.clone();
+        let begun_before = match approves {
+            true => Some(begun_before(self.store(), self.key(), &history).await?),
+            false => None,
+        };
+        let mut state = self.state();
+        if let Some(begun_before) = begun_before {
+            state.begun_before = begun_before;
+        }
+        if let (Some(journal), Some(content)) = (&mut state.journal, content) {
+            journal.read_again(&content);
+        }
+        Ok(())
     }
 
     /// A run of one service call, for a persister with no layer above the tool loop.
@@ -375,10 +400,19 @@ fn service_id_within(content: &OpenRunContent) -> Option<Arc<str>> {
 async fn begun_before(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
+    history: &Messages,
 ) -> Result<BegunBefore, StoreError> {
     let query = InvocationQuery::of(key).with_status(ToolStatus::PendingApproval);
-    let waiting = store.invocations(&query).await?.found;
-    Ok(waiting.into_iter().map(|(_, call)| call).collect())
+    let waiting = store.invocations(&query).await?.found.into_iter().map(|(_, call)| call);
+    // What came out of one may wait in the outbox.
+    let message = |sequence: u64| {
+        let place = usize::try_from(sequence.checked_sub(1)?).ok()?;
+        history.get(place).cloned()
+    };
+    let unsaved = store.handle().unsaved(key);
+    let unsaved = unsaved.iter().flat_map(|write| write.tools());
+    let unsaved = unsaved.filter(|row| row.status == ToolStatus::PendingApproval);
+    Ok(waiting.chain(unsaved.filter_map(|row| row.resolve(message).ok())).collect())
 }
 
 /// Whether the messages of a run end with an answer that asks for nothing.
@@ -395,15 +429,39 @@ pub(super) fn own_messages(request: &ChatRequest) -> Vec<Arc<Message>> {
 
 /// The messages of this run that are stored already, because it is sent again, and whether others
 /// stand after them.
-///
-/// Run ids are ordered by the time they were made, so nothing but later runs can stand after them.
 fn added_before(history: &Messages, conversation: &Conversation) -> (Vec<Arc<Message>>, bool) {
+    let others = others_after(history, conversation.run);
     let run_of = |message: &Arc<Message>| message.id.map(|id| id.run);
-    let is_later = |message: &&Arc<Message>| run_of(message) > Some(conversation.run);
-    let later = history.iter().rev().take_while(is_later).count();
     let is_ours = |message: &&Arc<Message>| run_of(message) == Some(conversation.run);
-    let mut added: Vec<_> = history.iter().rev().skip(later).take_while(is_ours).cloned().collect();
+    let mut added: Vec<_> =
+        history.iter().rev().skip(others).take_while(is_ours).cloned().collect();
     added.reverse();
-    let is_overtaken = later > 0 && !added.is_empty();
+    let is_overtaken = others > 0 && !added.is_empty();
     (added, is_overtaken)
+}
+
+/// How many messages at the end of a history may stand after those of a run.
+///
+/// Run ids are ordered by the time they were made. So these are the messages of later runs, and of
+/// earlier ones that another process had under way at the same time: they are looked for among a
+/// few messages, of runs made not long before, so that a run which is new costs no more in a long
+/// history.
+fn others_after(history: &Messages, run: RunId) -> usize {
+    const MOST_OF_EARLIER: usize = 64;
+    const UNDER_WAY_MILLISECONDS: u64 = 3_600_000;
+    let made_at = |run: RunId| {
+        let bytes = run.to_bytes();
+        bytes.iter().take(6).fold(0_u64, |time, byte| (time << 8) | u64::from(*byte))
+    };
+    let made = made_at(run);
+    let mut of_earlier = 0;
+    let may_stand_after = |message: &&Arc<Message>| match message.id.map(|id| id.run) {
+        None => false,
+        Some(other) if other >= run => other != run,
+        Some(other) => {
+            of_earlier += 1;
+            of_earlier <= MOST_OF_EARLIER && made_at(other) + UNDER_WAY_MILLISECONDS >= made
+        }
+    };
+    history.iter().rev().take_while(may_stand_after).count()
 }

@@ -17,6 +17,7 @@ use tower_chat_core::{
 use super::{
     Run, Shared, State, Submission, ToolReport, finish::take_trailing_results,
     partial_text::PartialText, service_call::ToStore, submission::FailedSubmission,
+    tool_events::Outcome,
 };
 use crate::{PersistenceError, StoreFailure, recovery::UnknownCalls};
 
@@ -112,6 +113,11 @@ impl Journal {
         journal.input = input_of(&content.messages, own);
         journal.interrupted = Some(InterruptedRun::of(content, journal.input));
         journal
+    }
+
+    /// Takes note of what the run's rows say now.
+    pub(super) fn read_again(&mut self, content: &OpenRunContent) {
+        self.interrupted = Some(InterruptedRun::of(content, self.input));
     }
 
     /// With rows that the commit has to put in place.
@@ -360,7 +366,8 @@ impl Run {
         self.settled(submission).await
     }
 
-    /// Makes durable what came out of a call, and that others are about to run.
+    /// Makes durable what came out of a call, and that others are about to run. A caller who goes
+    /// away before the store has room for it loses nothing.
     ///
     /// # Errors
     ///
@@ -375,10 +382,13 @@ impl Run {
         if !self.notes(call) {
             return Ok(());
         }
-        let slot = self.reserve().await?;
+        let mut owed = OwedOutcome(self, Some((call, result.clone(), report.clone())));
+        let slot = self.reserve().await;
+        let outcome = owed.1.take();
+        let slot = slot?;
         let submission = {
             let mut state = self.state();
-            let outcomes = vec![(call, result.clone(), report.clone())];
+            let outcomes = outcome.into_iter().collect();
             let starts = next.into_iter().collect();
             self.submit(&mut state, slot, ToStore { outcomes, starts, ..ToStore::default() }).0
         };
@@ -478,6 +488,19 @@ impl Run {
                 }
             }
         });
+    }
+}
+
+/// What came out of a call, until it is submitted.
+struct OwedOutcome<'a>(&'a Run, Option<Outcome>);
+
+impl Drop for OwedOutcome<'_> {
+    fn drop(&mut self) {
+        let Self(run, outcome) = self;
+        let Some(outcome) = outcome.take() else { return };
+        let slot = Ok(Slot::unbounded().without_blocking());
+        let to_store = ToStore { outcomes: vec![outcome], ..ToStore::default() };
+        drop(run.submit(&mut run.state(), slot, to_store).0);
     }
 }
 

@@ -169,6 +169,13 @@ impl Run {
         self.state().begun_before.call(call)
     }
 
+    /// The messages with answers to approval requests that the run has stored: what they let run
+    /// and has not run goes on waiting until somebody sends the run again.
+    pub(crate) fn stored_consent(&self) -> Vec<Arc<Message>> {
+        let state = self.state();
+        state.added.iter().filter(|message| answers_approvals([*message])).cloned().collect()
+    }
+
     /// The open end of the stored history, where the input answers approval requests in it: a
     /// tool loop pushes its own messages to it and sends the view.
     pub(crate) fn open_replay(&self) -> Option<Replay> {

@@ -459,8 +459,10 @@ where
         self.phase = if !self.outcomes.terminate() {
             Phase::Calling
         } else {
-            if self.tally.rounds > 0 {
-                // They go to the caller, and no service call will have seen them.
+            let is_journaled = self.run.as_ref().is_some_and(Run::is_journaled);
+            if self.tally.rounds > 0 || is_journaled {
+                // They go to the caller, and no service call will have seen them. What of them
+                // is part of the history the commit decides.
                 self.has_unsent_results = false;
             } else {
                 // Their calls were stored by another run, which would ask for them again.
@@ -525,7 +527,10 @@ fn approved(
     transcript: &Transcript,
     tools: &Tools,
 ) -> Result<Vec<PlannedCall>, ToolLoopError> {
-    let answers = approvals::answers(request.messages.iter_from(request.new_from));
+    // What is stored of the input of a run that is sent again is not in its request.
+    let stored = run.map(Run::stored_consent).unwrap_or_default();
+    let own = request.messages.iter_from(request.new_from);
+    let answers = approvals::answers(stored.iter().chain(own));
     if answers.is_empty() {
         return Ok(Vec::new());
     }

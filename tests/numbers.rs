@@ -28,6 +28,7 @@ impl Numbers {
         self.below(many) == 0
     }
 
+    #[allow(dead_code, reason = "not every test has something to choose from")]
     pub(crate) fn one_of<'a, T>(&mut self, values: &'a [T]) -> Option<&'a T> {
         values.get(self.below(values.len()))
     }

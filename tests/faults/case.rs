@@ -1,0 +1,205 @@
+//! One case: a conversation, what goes wrong in one of its runs, and how it goes on.
+
+use tower_chat::PersistenceMode;
+
+use crate::{
+    numbers::Numbers,
+    script::{Input, RunScript},
+    world::Storm,
+};
+
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    /// Of the ids of its runs.
+    pub(crate) seed: u64,
+    pub(crate) mode: PersistenceMode,
+    pub(crate) streamed: bool,
+    pub(crate) concurrent: bool,
+    pub(crate) on_disk: bool,
+    /// A failing write fails the call, in the modes that have the choice.
+    pub(crate) fail_call: bool,
+    /// Calls that may have run are run again.
+    pub(crate) run_again: bool,
+    pub(crate) runs: Vec<RunScript>,
+    /// The run in which things go wrong.
+    pub(crate) stormy: usize,
+    /// What goes wrong in its first attempts.
+    pub(crate) attempts: Vec<Attempt>,
+    pub(crate) then: Then,
+}
+
+/// One attempt at a run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Attempt {
+    pub(crate) storm: Storm,
+    pub(crate) caller: Caller,
+    /// The next attempt is another process's.
+    pub(crate) restarts: bool,
+}
+
+/// How a caller waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) enum Caller {
+    /// As long as it takes, but not for ever.
+    #[default]
+    Patient,
+    /// It drops the future or the stream after so many polls.
+    Drops(u32),
+    /// Its task is aborted after so many turns of the others.
+    Aborts(u32),
+}
+
+/// What follows the run in which things went wrong.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Then {
+    /// The same request again.
+    Retry,
+    /// The next message, by the default policy.
+    Goes,
+    /// The next message; an open run is committed first.
+    GoesAfterCommit,
+    /// The next message; an open run is discarded first.
+    GoesAfterDiscard,
+    /// An open run is committed by hand.
+    Commit,
+    /// An open run is discarded by hand.
+    Discard,
+}
+
+impl Case {
+    /// A case of a seed: the same number makes the same case.
+    pub(crate) fn random(seed: u64, number: u64) -> Self {
+        let mut numbers = Numbers::of(seed, number);
+        let mode = match numbers.below(5) {
+            0 => PersistenceMode::PerRun,
+            1 | 2 => PersistenceMode::PerServiceCall,
+            _ => PersistenceMode::Journaled,
+        };
+        let mut runs: Vec<_> =
+            (0..1 + numbers.below(3)).map(|_| RunScript::random(&mut numbers)).collect();
+        // Something to consent to, more often than by chance.
+        if numbers.one_in(4) && runs.len() > 1 {
+            let asking = numbers.below(runs.len() - 1);
+            runs[asking].rounds = vec![vec![["pay", "look"][numbers.below(2)], "pay"]];
+            runs[asking + 1].input = Input::Approve;
+        }
+        let stormy = runs.len() - 1 - numbers.below(runs.len().min(2));
+        let attempts = (0..1 + numbers.below(2)).map(|_| Attempt::random(&mut numbers)).collect();
+        let then = match (mode, numbers.below(8)) {
+            (_, 0..3) => Then::Retry,
+            (_, 3 | 4) => Then::Goes,
+            (PersistenceMode::Journaled, 5) => Then::GoesAfterCommit,
+            (PersistenceMode::Journaled, 6) => Then::GoesAfterDiscard,
+            (PersistenceMode::Journaled, _) => {
+                if numbers.one_in(2) {
+                    Then::Commit
+                } else {
+                    Then::Discard
+                }
+            }
+            _ => Then::Goes,
+        };
+        Self {
+            seed: numbers.next(),
+            mode,
+            streamed: numbers.one_in(2),
+            concurrent: numbers.one_in(2),
+            on_disk: numbers.one_in(8),
+            fail_call: numbers.one_in(4),
+            run_again: numbers.one_in(4),
+            runs,
+            stormy,
+            attempts,
+            then,
+        }
+    }
+
+    /// Cases that have less in them.
+    pub(crate) fn simpler(&self) -> Vec<Self> {
+        let mut simpler = Vec::new();
+        let mut with = |change: &dyn Fn(&mut Self)| {
+            let mut case = self.clone();
+            change(&mut case);
+            simpler.push(case);
+        };
+        for at in 0..self.attempts.len() {
+            if self.attempts.len() > 1 {
+                with(&|case| drop(case.attempts.remove(at)));
+            }
+            for fault in 0..self.attempts[at].storm.faults.len() {
+                with(&|case| _ = case.attempts[at].storm.faults.remove(fault));
+            }
+            if self.attempts[at].storm.kill_at.is_some() {
+                with(&|case| case.attempts[at].storm.kill_at = None);
+            }
+            if self.attempts[at].storm.delays != 0 {
+                with(&|case| case.attempts[at].storm.delays = 0);
+            }
+            if self.attempts[at].caller != Caller::Patient {
+                with(&|case| case.attempts[at].caller = Caller::Patient);
+            }
+            if self.attempts[at].restarts {
+                with(&|case| case.attempts[at].restarts = false);
+            }
+        }
+        for at in 0..self.runs.len() {
+            if self.runs.len() > 1 {
+                with(&|case| {
+                    case.runs.remove(at);
+                    if at < case.stormy || case.stormy == case.runs.len() {
+                        case.stormy -= 1;
+                    }
+                });
+            }
+            for fewer in self.runs[at].simpler() {
+                with(&|case| case.runs[at] = fewer.clone());
+            }
+        }
+        if self.on_disk {
+            with(&|case| case.on_disk = false);
+        }
+        if self.streamed {
+            with(&|case| case.streamed = false);
+        }
+        if self.concurrent {
+            with(&|case| case.concurrent = false);
+        }
+        if self.fail_call {
+            with(&|case| case.fail_call = false);
+        }
+        if self.run_again {
+            with(&|case| case.run_again = false);
+        }
+        if self.then != Then::Retry {
+            with(&|case| case.then = Then::Retry);
+        }
+        simpler
+    }
+}
+
+impl Attempt {
+    fn random(numbers: &mut Numbers) -> Self {
+        let reach = 4 + numbers.below(60);
+        let step = |numbers: &mut Numbers| 1 + numbers.below(reach) as u64;
+        let polls = |numbers: &mut Numbers| u32::try_from(numbers.below(reach)).expect("small");
+        let mut attempt = Self::default();
+        let kind = numbers.below(10);
+        if kind < 6 {
+            let count = 1 + numbers.below(2);
+            attempt.storm.faults = (0..count).map(|_| (step(numbers), numbers.next())).collect();
+        }
+        if kind == 5 || kind == 6 {
+            attempt.storm.kill_at = Some(step(numbers));
+        }
+        if kind > 6 || numbers.one_in(6) {
+            let polls = polls(numbers);
+            let drops = numbers.one_in(2);
+            attempt.caller = if drops { Caller::Drops(polls) } else { Caller::Aborts(polls) };
+        }
+        if numbers.one_in(2) {
+            attempt.storm.delays = numbers.next();
+        }
+        attempt.restarts = numbers.one_in(3);
+        attempt
+    }
+}

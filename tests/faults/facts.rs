@@ -1,0 +1,167 @@
+//! A trace, looked up.
+
+use std::collections::HashMap;
+
+use crate::trace::{Call, Closed, Event, Outcome};
+
+/// What a trace says, by what one wants to know.
+pub(crate) struct Facts<'a> {
+    pub(crate) trace: &'a [Event],
+    /// When each thing that a write says was first stored.
+    stored: HashMap<&'a str, usize>,
+    /// The messages of results that a run has stored.
+    results: Vec<(usize, &'a str)>,
+    pub(crate) answers: HashMap<u32, Answered<'a>>,
+}
+
+/// An answer of the model.
+pub(crate) struct Answered<'a> {
+    pub(crate) run: usize,
+    pub(crate) at: usize,
+    pub(crate) calls: &'a [Call],
+    pub(crate) waits: bool,
+}
+
+impl<'a> Facts<'a> {
+    pub(crate) fn of(trace: &'a [Event]) -> Self {
+        let mut stored = HashMap::new();
+        let mut results: Vec<(usize, &str)> = Vec::new();
+        let mut answers = HashMap::new();
+        for (at, event) in trace.iter().enumerate() {
+            match event {
+                Event::Stored { run, says, .. } => {
+                    for said in says {
+                        stored.entry(said.as_str()).or_insert(at);
+                        if said.starts_with("tool:") && !results.contains(&(*run, said)) {
+                            results.push((*run, said));
+                        }
+                    }
+                }
+                Event::Answered { run, serial, calls, waits } => {
+                    answers.insert(*serial, Answered { run: *run, at, calls, waits: *waits });
+                }
+                _ => {}
+            }
+        }
+        Self { trace, stored, results, answers }
+    }
+
+    pub(crate) fn stored_at(&self, said: &str) -> Option<usize> {
+        self.stored.get(said).copied()
+    }
+
+    pub(crate) fn is_stored(&self, said: &str) -> bool {
+        self.stored.contains_key(said)
+    }
+
+    /// What of an answer stands in the history.
+    pub(crate) fn answer_said(&self, serial: u32) -> String {
+        let Some(answer) = self.answers.get(&serial) else { return format!("assistant:a{serial}") };
+        let calls = answer.calls.iter().map(|call| match answer.waits {
+            true => format!("({})", call.id),
+            false => format!("[{}]", call.id),
+        });
+        format!("assistant:a{serial}{}", calls.collect::<String>())
+    }
+
+    /// The messages, stored by a run, that hold results of these service calls' calls.
+    pub(crate) fn results_said(&self, run: usize, serials: &[u32]) -> Vec<&'a str> {
+        let prefixes: Vec<String> = serials.iter().map(|serial| format!("s{serial}.")).collect();
+        let is_of_them = |said: &str| {
+            let mut results = said.split_whitespace().skip(1);
+            results.any(|result| prefixes.iter().any(|prefix| result.starts_with(prefix)))
+        };
+        let of_run = self.results.iter().filter(|(of, said)| *of == run && is_of_them(said));
+        of_run.map(|(_, said)| *said).collect()
+    }
+
+    /// Whether an earlier run has stored a message that answers a call.
+    pub(crate) fn is_answered_before(&self, run: usize, call: &str) -> bool {
+        let prefix = format!("{call}=");
+        self.results.iter().any(|(of, said)| {
+            let is_discarded =
+                self.closed(*of).last().is_some_and(|(_, closed)| *closed == Closed::Discard);
+            *of < run
+                && !is_discarded
+                && said.split_whitespace().any(|result| result.starts_with(&prefix))
+        })
+    }
+
+    /// What was stored of the result of a call, oldest first.
+    pub(crate) fn results_of(&self, call: &str) -> Vec<(usize, &'a str)> {
+        let prefix = format!("result {call}=");
+        let mut found: Vec<_> = self
+            .stored
+            .iter()
+            .filter_map(|(said, at)| Some((*at, said.strip_prefix(&prefix)?)))
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
+    pub(crate) fn is_started_on_disk(&self, call: &str, before: usize) -> bool {
+        self.stored_at(&format!("start {call}")).is_some_and(|at| at < before)
+    }
+
+    pub(crate) fn call(&self, id: &str) -> Option<(u32, &'a Call)> {
+        self.answers.iter().find_map(|(serial, answer)| {
+            Some((*serial, answer.calls.iter().find(|call| call.id == id)?))
+        })
+    }
+
+    /// When a run was committed or discarded, and which.
+    pub(crate) fn closed(&self, of: usize) -> Vec<(usize, Closed)> {
+        let closes = self.trace.iter().enumerate().filter_map(|(at, event)| match event {
+            Event::Stored { run, close: Some(close), .. } if *run == of => Some((at, *close)),
+            _ => None,
+        });
+        closes.collect()
+    }
+
+    /// Whether somebody has said that the run is to be ended as it is.
+    pub(crate) fn is_closed_by_hand(&self, of: usize) -> bool {
+        self.trace.iter().any(|event| matches!(event, Event::Closing { run } if *run == of))
+    }
+
+    /// The attempts at runs: where they begin and where they end.
+    pub(crate) fn attempts(&self) -> Vec<AttemptAt<'a>> {
+        let mut attempts = Vec::new();
+        let mut began = None;
+        for (at, event) in self.trace.iter().enumerate() {
+            match event {
+                Event::Began { run, .. } => began = Some((*run, at)),
+                Event::Ended { outcome, .. } => {
+                    if let Some((run, from)) = began.take() {
+                        let events = &self.trace[from..=at];
+                        attempts.push(AttemptAt { run, from, to: at, outcome, events });
+                    }
+                }
+                _ => {}
+            }
+        }
+        attempts
+    }
+}
+
+pub(crate) struct AttemptAt<'a> {
+    pub(crate) run: usize,
+    pub(crate) from: usize,
+    pub(crate) to: usize,
+    pub(crate) outcome: &'a Outcome,
+    pub(crate) events: &'a [Event],
+}
+
+impl AttemptAt<'_> {
+    /// Whether the store did what it was asked.
+    pub(crate) fn had_a_sound_store(&self) -> bool {
+        const OTHERS: [&str; 3] = ["the model", "a tool", "an update"];
+        !self
+            .events
+            .iter()
+            .any(|event| matches!(event, Event::Fault { what } if !OTHERS.contains(&what.as_str())))
+    }
+
+    pub(crate) fn had_faults(&self) -> bool {
+        self.events.iter().any(|event| matches!(event, Event::Fault { .. }))
+    }
+}

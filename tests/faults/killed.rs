@@ -1,0 +1,195 @@
+//! The process really killed: a child that aborts at every step of a run, over a file, and another
+//! that goes on.
+
+use std::{
+    env,
+    path::Path,
+    process::{Command, ExitStatus, Stdio},
+    thread,
+};
+
+use tower_chat::PersistenceMode::{self, Journaled, PerRun, PerServiceCall};
+use tower_chat_sqlite::{Durability, SqliteStore};
+
+use crate::{
+    case::{Caller, Case, Then},
+    process::{Process, request},
+    scenario::{Scenario, readers_of},
+    script::{Input, RunScript},
+    trace::{Event, Outcome, in_lines},
+    world::{Storm, World},
+};
+
+const SEED: u64 = 5;
+const MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, Journaled];
+
+/// What a child is to do.
+#[derive(Debug, Clone)]
+pub(crate) struct Errand {
+    pub(crate) mode: PersistenceMode,
+    pub(crate) streamed: bool,
+    pub(crate) run: usize,
+    pub(crate) kill_at: Option<u64>,
+    pub(crate) first_serial: u32,
+}
+
+impl Errand {
+    /// Sends a child on it, in a folder, and leaves it alone.
+    pub(crate) fn begin(&self, folder: &Path) -> std::process::Child {
+        let mode = MODES.iter().position(|mode| *mode == self.mode).unwrap();
+        let kill_at = self.kill_at.unwrap_or(0);
+        let Self { streamed, run, first_serial, .. } = self;
+        Command::new(env::current_exe().unwrap())
+            .args(["--exact", "killed::a_child", "--ignored", "--nocapture"])
+            .env("TOWER_CHAT_FAULTS_FOLDER", folder)
+            .env(
+                "TOWER_CHAT_FAULTS_ERRAND",
+                format!("{mode} {} {run} {kill_at} {first_serial}", u8::from(*streamed)),
+            )
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
+    fn of(text: &str) -> Self {
+        let numbers: Vec<u64> = text.split(' ').map(|number| number.parse().unwrap()).collect();
+        Self {
+            mode: MODES[usize::try_from(numbers[0]).unwrap()],
+            streamed: numbers[1] == 1,
+            run: usize::try_from(numbers[2]).unwrap(),
+            kill_at: Some(numbers[3]).filter(|at| *at > 0),
+            first_serial: u32::try_from(numbers[4]).unwrap(),
+        }
+    }
+
+    /// The conversation: two runs, of which children are sent on one or both.
+    pub(crate) fn case(&self) -> Case {
+        let script = |rounds| RunScript { input: Input::Text, rounds };
+        Case {
+            seed: SEED,
+            mode: self.mode,
+            streamed: self.streamed,
+            // Both ways, without yet more processes.
+            concurrent: self.streamed,
+            on_disk: true,
+            fail_call: false,
+            run_again: false,
+            runs: vec![
+                script(vec![vec!["look", "again"], vec!["fail"]]),
+                script(vec![vec!["look"]]),
+            ],
+            stormy: 0,
+            attempts: Vec::new(),
+            then: Then::Retry,
+        }
+    }
+}
+
+/// The world as the children have left it.
+pub(crate) fn world(folder: &Path, run: usize, first_serial: u32) -> World {
+    World::of_file(SEED, 2, &folder.join(format!("trace{run}")), first_serial)
+}
+
+pub(crate) async fn open(folder: &Path) -> SqliteStore {
+    let options = SqliteStore::options().durability(Durability::Normal);
+    options.open(folder.join("chat.db")).await.unwrap()
+}
+
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap()
+}
+
+#[test]
+#[ignore = "the child of other tests"]
+fn a_child() {
+    let Some(folder) = env::var_os("TOWER_CHAT_FAULTS_FOLDER") else { return };
+    let folder = Path::new(&folder);
+    let errand = Errand::of(&env::var("TOWER_CHAT_FAULTS_ERRAND").unwrap());
+    let case = errand.case();
+    let world = world(folder, errand.run, errand.first_serial);
+    runtime().block_on(async {
+        let store = open(folder).await;
+        let process = Process::new(store.clone(), readers_of(store, &case), &world, &case);
+        let storm = Storm { kill_at: errand.kill_at, aborts: true, ..Storm::default() };
+        world.begin(storm);
+        let (request, answers) = request(&world, errand.run, Input::Text, &[], errand.streamed);
+        process.send(errand.run, request, answers, Caller::Patient).await;
+    });
+}
+
+fn killed_at_every_step(mode: PersistenceMode, streamed: bool) {
+    let errand = Errand { mode, streamed, run: 0, kill_at: None, first_serial: 0 };
+    for step in 1.. {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let first = Errand { kill_at: Some(step), ..errand.clone() };
+        let status = first.begin(folder).wait().unwrap();
+        let complete = status.success();
+        let context = format!("{mode:?}, streamed: {streamed}, killed at step {step}");
+        if !complete {
+            buried(folder, &status);
+            check(&errand, folder, false, &context);
+            if step % 3 == 0 {
+                // It dies again while it goes on.
+                let again = Errand { kill_at: Some(step / 2 + 1), ..errand.clone() };
+                let status = again.begin(folder).wait().unwrap();
+                if !status.success() {
+                    buried(folder, &status);
+                }
+                check(&errand, folder, false, &context);
+            }
+            let last = errand.begin(folder).wait().unwrap();
+            assert!(last.success(), "{context}: the child that goes on failed");
+        }
+        check(&errand, folder, true, &context);
+        assert_eq!(last_outcome(folder), Some(true), "{context}");
+        if complete {
+            assert!(step > 10, "the run has more steps than {step}");
+            return;
+        }
+    }
+}
+
+/// Notes the end that a killed child could not note itself.
+fn buried(folder: &Path, status: &ExitStatus) {
+    use std::os::unix::process::ExitStatusExt;
+    assert!(status.signal().is_some(), "the child was not killed, it failed");
+    let world = world(folder, 0, 0);
+    world.note(Event::Ended { run: 0, outcome: Outcome::Killed });
+    world.note(Event::Restarted);
+}
+
+fn check(errand: &Errand, folder: &Path, is_end: bool, context: &str) {
+    let case = errand.case();
+    let world = world(folder, 0, 0);
+    let checked = runtime()
+        .block_on(async { Scenario::begin(&case, &world, open(folder).await).check(is_end).await });
+    if let Err(complaint) = checked {
+        panic!("{context}: {complaint}\n{}", in_lines(&world.trace()));
+    }
+}
+
+/// Whether the last child that came to its end got its answer.
+fn last_outcome(folder: &Path) -> Option<bool> {
+    world(folder, 0, 0).trace().iter().rev().find_map(|event| match event {
+        Event::Ended { outcome, .. } => Some(matches!(outcome, Outcome::Answer { .. })),
+        _ => None,
+    })
+}
+
+#[test]
+fn a_process_that_is_killed_at_any_step_leaves_what_the_contract_says() {
+    let of_modes = |modes: [PersistenceMode; 3], streamed| {
+        modes.into_iter().for_each(|mode| killed_at_every_step(mode, streamed));
+    };
+    thread::scope(|scope| {
+        let whole = scope.spawn(move || of_modes(MODES, false));
+        let streamed = scope.spawn(move || of_modes([Journaled, PerServiceCall, PerRun], true));
+        for result in [whole.join(), streamed.join()] {
+            if let Err(panic) = result {
+                std::panic::resume_unwind(panic);
+            }
+        }
+    });
+}

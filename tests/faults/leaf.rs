@@ -1,0 +1,230 @@
+//! The model and the tools of a case.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_util::{
+    future::BoxFuture,
+    stream::{self, StreamExt},
+};
+use serde_json::{Value, json};
+use tokio::task::yield_now;
+use tower_chat::{
+    Tools,
+    core::{
+        BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, Messages, Part, ToolCall,
+        ToolDefinition, store::HistoryStore,
+    },
+    tool::{ToolContext, ToolOutput, tool_fn},
+    validate::validate_messages,
+};
+use tower_chat_wire::{
+    openai_chat::{self, Audience},
+    validate::{Wire, validate},
+};
+use tower_service::Service;
+
+use crate::{
+    script::{RunScript, TOOLS, arguments, whereabouts},
+    trace::{Call, Event, said},
+    world::{Step, World},
+};
+
+/// A model that answers as the script says, by what it is shown.
+#[derive(Clone)]
+pub(crate) struct Leaf {
+    pub(crate) world: World,
+    pub(crate) script: Arc<Vec<RunScript>>,
+    pub(crate) readers: Readers,
+}
+
+/// Somebody who reads the conversation meanwhile.
+#[derive(Clone)]
+pub(crate) struct Readers {
+    pub(crate) store: Arc<dyn HistoryStore>,
+    /// A run is to be seen whole or not at all.
+    pub(crate) all_or_nothing: bool,
+}
+
+impl Service<ChatRequest> for Leaf {
+    type Response = ChatResponse;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<ChatResponse, BoxError>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: ChatRequest) -> Self::Future {
+        let leaf = self.clone();
+        Box::pin(async move { leaf.answer(request).await })
+    }
+}
+
+impl Leaf {
+    async fn answer(self, request: ChatRequest) -> Result<ChatResponse, BoxError> {
+        let Self { world, script, readers } = self;
+        let conversation = request.conversation().cloned().ok_or("no conversation")?;
+        let run = world.run_of(conversation.run);
+        if let Err(invalid) = is_valid(&request.messages) {
+            world.complain(format!("the model was shown what providers refuse: {invalid}"));
+        }
+        let serial = world.next_serial();
+        let shown = request.messages.iter().map(|message| said(message)).collect();
+        world.note(Event::Asked { run, serial, shown });
+        readers.look(&world, &conversation).await;
+        for _ in 0..world.delay() {
+            yield_now().await;
+        }
+        let Some((about, round)) = whereabouts(&request) else {
+            world.complain("the model was not shown the input");
+            return Err("what?".into());
+        };
+        if about != run {
+            world.complain(format!("run {run} was asked about run {about}"));
+        }
+        let tools = script[about].rounds.get(round).cloned().unwrap_or_default();
+        let mut message = Message::assistant(format!("a{serial}"));
+        let mut calls = Vec::new();
+        for (index, tool) in tools.iter().enumerate() {
+            let id = format!("s{serial}.{index}");
+            let call = ToolCall::new(&id, *tool, arguments(about, round));
+            message.parts.push(Part::ToolCall(call));
+            calls.push(Call { id, tool: (*tool).to_owned() });
+        }
+        let waits = script[about].waits(round);
+        let answered = Event::Answered { run, serial, calls, waits };
+        let unanswered = || world.note(Event::Unanswered { serial });
+        let mut cut = None;
+        match world.step("the model") {
+            Step::Fine => {}
+            Step::Dead => return std::future::pending().await,
+            Step::Wrong(mut numbers) => match numbers.below(5) {
+                0 | 1 => {
+                    unanswered();
+                    return Err("overloaded".into());
+                }
+                2 => return std::future::pending().await,
+                how => cut = Some((numbers.below(6), how)),
+            },
+        }
+        if !request.options.stream && cut.is_none() {
+            world.note(answered);
+            return Ok(ChatResponse::whole([message], Finish::stop()));
+        }
+        let text = ChatUpdate::TextDelta(format!("a{serial}"));
+        let updates =
+            vec![text, ChatUpdate::Message(message.into()), ChatUpdate::Finish(Finish::stop())];
+        let updates = stream::iter(updates.into_iter().enumerate()).then(move |(at, update)| {
+            let (world, answered) = (world.clone(), answered.clone());
+            async move {
+                for _ in 0..world.delay() {
+                    yield_now().await;
+                }
+                match cut {
+                    // The end never comes, although all the rest does.
+                    Some((cut, 3)) if at >= cut.min(2) => {
+                        world.note(Event::Unanswered { serial });
+                        return Err("connection reset".into());
+                    }
+                    Some((cut, _)) if at >= cut.min(2) => return std::future::pending().await,
+                    _ => {}
+                }
+                if let Step::Dead = world.step("an update") {
+                    return std::future::pending().await;
+                }
+                if matches!(update, ChatUpdate::Finish(_)) {
+                    world.note(answered);
+                }
+                Ok(update)
+            }
+        });
+        Ok(ChatResponse::stream(updates))
+    }
+}
+
+impl Readers {
+    /// A run that is under way is not to be seen, where the mode says so.
+    async fn look(&self, world: &World, conversation: &tower_chat::core::Conversation) {
+        if !self.all_or_nothing {
+            return;
+        }
+        let history = self.store.load(&conversation.key).await.expect("nothing is wrong here");
+        let is_of_run =
+            |message: &&Arc<Message>| message.id.is_some_and(|id| id.run == conversation.run);
+        let seen = history.messages.iter().filter(is_of_run).count();
+        if seen > 0 {
+            world.complain(format!("{seen} messages of a run under way are visible"));
+        }
+    }
+}
+
+/// Whether providers take these messages.
+pub(crate) fn is_valid(messages: &Messages) -> Result<(), String> {
+    let messages = || messages.iter().map(|message| &**message);
+    validate_messages(messages()).map_err(|invalid| invalid.to_string())?;
+    let body = openai_chat::render_messages(messages(), Audience::Model);
+    let body = body.iter().map(|message| message.parse::<Value>().expect("JSON"));
+    let body = json!({ "messages": body.collect::<Vec<_>>() });
+    validate(Wire::OpenAiChat, &body).map_err(|invalid| invalid.to_string())
+}
+
+pub(crate) fn definition(name: &str) -> ToolDefinition {
+    let definition = ToolDefinition::new(name, name, json!({"type": "object"}));
+    match name {
+        "again" => definition.safe_to_retry(),
+        "pay" => definition.needs_approval(),
+        _ => definition,
+    }
+}
+
+/// Tools that note when they run.
+pub(crate) fn tools(world: &World, readers: &Readers) -> Tools {
+    TOOLS.iter().fold(Tools::new(), |tools, name| {
+        let (world, readers) = (world.clone(), readers.clone());
+        tools.with(tool_fn(definition(name), move |context| {
+            run_tool(name, context, world.clone(), readers.clone())
+        }))
+    })
+}
+
+async fn run_tool(
+    name: &'static str,
+    context: ToolContext,
+    world: World,
+    readers: Readers,
+) -> Result<ToolOutput, BoxError> {
+    let call = context.call_id().to_owned();
+    let token = world.next_execution(&call);
+    if world.is_dead() {
+        return std::future::pending().await;
+    }
+    world.note(Event::Started { call, token: token.clone(), key: context.idempotency_key() });
+    if let Some(conversation) = context.extensions().get() {
+        readers.look(&world, conversation).await;
+    }
+    for _ in 0..world.delay() {
+        yield_now().await;
+    }
+    let wrong = match world.step("a tool") {
+        Step::Fine => None,
+        Step::Dead => return std::future::pending().await,
+        Step::Wrong(mut numbers) => Some(numbers.below(4)),
+    };
+    if wrong == Some(0) {
+        return std::future::pending().await;
+    }
+    world.note(Event::Finished { token: token.clone() });
+    if !world.pass() {
+        return std::future::pending().await;
+    }
+    match (name, wrong) {
+        // As a panic does, without the noise.
+        (_, Some(1)) => std::panic::resume_unwind(Box::new(format!("<{token}>"))),
+        (_, Some(_)) | ("fail", _) => Err(format!("broken <{token}>").into()),
+        ("stop", None) => Ok(ToolOutput::from(format!("stopped <{token}>")).terminate()),
+        (_, None) => Ok(ToolOutput::from(format!("found <{token}>"))),
+    }
+}

@@ -1,0 +1,218 @@
+//! A process: a stack over a store, and callers who may go away.
+
+use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
+
+use futures_util::{StreamExt, future::poll_fn};
+use tokio::{task::yield_now, time::timeout};
+use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
+use tower_chat::{
+    Clock, PerRunPersistence, PerServiceCallPersistence, PersistenceMode, PersistencePolicy,
+    StoreFailure, ToolLoop,
+    core::{
+        ApprovalRequest, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation,
+        ConversationKey, Message, Part, store::HistoryStore,
+    },
+    recovery::{JournalPolicy, OnOpenRun, UnknownAnswer, UnknownCalls},
+};
+use tower_chat_testkit::ChaosStore;
+
+use crate::{
+    case::{Caller, Case},
+    leaf::{Leaf, Readers, tools},
+    script::{Input, input_text},
+    trace::{Event, Outcome, said},
+    world::World,
+};
+
+pub(crate) type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
+
+/// Longer than anything takes that does not hang.
+const FOR_EVER: Duration = Duration::from_secs(20);
+
+/// One process, as long as it lives.
+pub(crate) struct Process<S> {
+    pub(crate) store: ChaosStore<S>,
+    pub(crate) client: Client,
+    pub(crate) world: World,
+}
+
+pub(crate) fn key() -> ConversationKey {
+    ConversationKey::new("alice", "support")
+}
+
+impl<S: HistoryStore + Clone> Process<S> {
+    pub(crate) fn new(inner: S, calm: Readers, world: &World, case: &Case) -> Self {
+        Self::with(inner, calm, world, case, OnOpenRun::Recover)
+    }
+
+    /// A process whose clock is an hour ahead: others' leases have long expired for it.
+    pub(crate) fn ahead(inner: S, readers: Readers, world: &World, case: &Case) -> Self {
+        let clock = world.clock_ahead(Duration::from_secs(3_600));
+        Self::at(clock, inner, readers, world, case, OnOpenRun::Recover)
+    }
+
+    pub(crate) fn with(
+        inner: S,
+        readers: Readers,
+        world: &World,
+        case: &Case,
+        on_open_run: OnOpenRun,
+    ) -> Self {
+        Self::at(world.clock(), inner, readers, world, case, on_open_run)
+    }
+
+    fn at(
+        clock: Clock,
+        inner: S,
+        readers: Readers,
+        world: &World,
+        case: &Case,
+        on_open_run: OnOpenRun,
+    ) -> Self {
+        let store = ChaosStore::new(inner, world.clone());
+        let leaf = Leaf {
+            world: world.clone(),
+            script: Arc::new(case.runs.clone()),
+            readers: readers.clone(),
+        };
+        let tool_loop = ToolLoop::new(tools(world, &readers))
+            .concurrent(case.concurrent)
+            .unlimited_failing_rounds()
+            .include_error_details(true);
+        let unknown = match case.run_again {
+            true => UnknownCalls::ask(|_| UnknownAnswer::RunAgain),
+            false => UnknownCalls::Answer,
+        };
+        let journal = JournalPolicy::default().on_open_run(on_open_run).unknown_calls(unknown);
+        let failure = if case.fail_call { StoreFailure::FailCall } else { StoreFailure::Continue };
+        let policy = PersistencePolicy::default().journal(journal).on_store_failure(failure);
+        let below = PerServiceCallPersistence::new(store.clone()).layer(leaf);
+        let above =
+            PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy).clock(clock);
+        let client = BoxCloneSyncService::new(above.layer(tool_loop.layer(below)));
+        Self { store, client, world: world.clone() }
+    }
+
+    /// Sends a run's request, as a caller of this kind; returns what the caller knows afterwards.
+    pub(crate) async fn send(
+        &self,
+        run: usize,
+        request: ChatRequest,
+        answers: Vec<u32>,
+        caller: Caller,
+    ) -> Outcome {
+        self.world.note(Event::Began { run, answers });
+        let client = self.client.clone();
+        let world = self.world.clone();
+        let waiting = waits(client, request, world.clone(), caller);
+        let outcome = match caller {
+            Caller::Patient | Caller::Drops(_) => waiting.await,
+            Caller::Aborts(turns) => {
+                let task = tokio::spawn(waiting);
+                for _ in 0..turns {
+                    if task.is_finished() {
+                        break;
+                    }
+                    yield_now().await;
+                }
+                task.abort();
+                match task.await {
+                    Ok(outcome) => outcome,
+                    Err(error) if error.is_cancelled() => Outcome::Gone,
+                    Err(error) => Outcome::Error(format!("panicked: {error}")),
+                }
+            }
+        };
+        let outcome = if self.world.is_dead() { Outcome::Killed } else { outcome };
+        self.world.note(Event::Ended { run, outcome: outcome.clone() });
+        outcome
+    }
+}
+
+/// Waits for the answer, until the caller goes away or the process dies.
+async fn waits(client: Client, request: ChatRequest, world: World, caller: Caller) -> Outcome {
+    let most = match caller {
+        Caller::Drops(polls) => polls,
+        Caller::Patient | Caller::Aborts(_) => u32::MAX,
+    };
+    let mut answer = pin!(timeout(FOR_EVER, answer(client, request)));
+    let mut polls = 0;
+    let outcome = poll_fn(|cx| {
+        if polls >= most {
+            return Poll::Ready(None);
+        }
+        polls += 1;
+        let polled = answer.as_mut().poll(cx);
+        if world.is_dead() {
+            return Poll::Ready(None);
+        }
+        if polled.is_pending() && polls >= most {
+            return Poll::Ready(None);
+        }
+        polled.map(Some)
+    });
+    match outcome.await {
+        None | Some(Err(_)) => Outcome::Gone,
+        Some(Ok(Ok(outcome))) => outcome,
+        Some(Ok(Err(error))) => Outcome::Error(chain(&*error)),
+    }
+}
+
+async fn answer(mut client: Client, request: ChatRequest) -> Result<Outcome, BoxError> {
+    let mut response = client.ready().await?.call(request).await?;
+    let mut messages = Vec::new();
+    while let Some(update) = response.next().await {
+        match update? {
+            ChatUpdate::Message(message) => messages.push(said(&message)),
+            ChatUpdate::Finish(finish) => {
+                let unsaved = finish.saved.map_or(0, |saved| saved.unsaved);
+                return Ok(Outcome::Answer { said: messages, unsaved });
+            }
+            _ => {}
+        }
+        // So that a caller can go away between two updates.
+        yield_now().await;
+    }
+    Err("the answer was cut off".into())
+}
+
+fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
+/// The request of a run, and which service calls' calls it answers.
+pub(crate) fn request(
+    world: &World,
+    run: usize,
+    input: Input,
+    pending: &[ApprovalRequest],
+    streamed: bool,
+) -> (ChatRequest, Vec<u32>) {
+    let mut message = Message::user(input_text(run));
+    let mut serials: Vec<u32> = Vec::new();
+    for request in pending {
+        let answer = match input {
+            Input::Text => continue,
+            Input::Approve => request.approve(),
+            Input::Refuse => request.reject("no"),
+        };
+        message.parts.push(Part::ApprovalResponse(answer));
+        serials.push(serial_of(request.call.id.as_deref().unwrap_or_default()));
+    }
+    serials.dedup();
+    let conversation = Conversation { key: key(), run: world.run_id(run) };
+    let request = ChatRequest::new(message).in_run(conversation);
+    (if streamed { request.streamed() } else { request }, serials)
+}
+
+/// Which service call asked for a call.
+pub(crate) fn serial_of(call: &str) -> u32 {
+    let serial = call.strip_prefix('s').and_then(|call| call.split_once('.'));
+    serial.and_then(|(serial, _)| serial.parse().ok()).expect("an id of the script's")
+}
+
+/// Whether a reader may see a part of a run.
+pub(crate) fn shows_parts(mode: PersistenceMode) -> bool {
+    mode == PersistenceMode::PerServiceCall
+}

@@ -1,0 +1,268 @@
+//! What the contract says of service calls, tools and callers, whatever the history.
+
+use std::collections::{HashMap, HashSet};
+
+use tower_chat::PersistenceMode;
+
+use crate::{
+    case::Case,
+    facts::{AttemptAt, Facts},
+    process::serial_of,
+    trace::{Call, Event, Outcome},
+};
+
+/// Checks everything that is said of single events.
+pub(crate) fn check(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
+    check_calls(case, facts)?;
+    answers_are_paid_once(case, facts)?;
+    for attempt in facts.attempts() {
+        callers_are_told_the_truth(case, &attempt, facts)?;
+        nothing_is_lost_at_the_end_of(case, &attempt, facts)?;
+    }
+    Ok(())
+}
+
+/// Checks what is said of service calls and tools.
+pub(crate) fn check_calls(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
+    tools_run_as_often_as_declared(case, facts)?;
+    results_are_what_happened(case, facts)
+}
+
+/// A done tool never runs again, an unknown one only if it may; nothing runs without the consent it
+/// needs; and where starts are durable, nothing runs before its own is.
+fn tools_run_as_often_as_declared(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
+    let mut keys: HashMap<&str, &str> = HashMap::new();
+    let mut ran: HashSet<&str> = HashSet::new();
+    for (at, event) in facts.trace.iter().enumerate() {
+        let Event::Started { call, key, token } = event else { continue };
+        let Some((serial, known)) = facts.call(call) else {
+            return Err(format!("{token} ran, and no answer asks for it"));
+        };
+        let waits = facts.answers[&serial].waits;
+        if waits && !is_approved(serial, at, case, facts) {
+            return Err(format!("{token} ran without consent"));
+        }
+        let has_record = waits || case.mode == PersistenceMode::Journaled;
+        if has_record && !facts.is_started_on_disk(call, at) {
+            return Err(format!("{token} ran before its start was durable"));
+        }
+        if !ran.insert(call) {
+            let may_run_again = has_record && (known.tool == "again" || case.run_again);
+            require(may_run_again, || format!("{token}: the call had run before"))?;
+            let done = facts.results_of(call).iter().find(|(stored, _)| *stored < at).copied();
+            require(done.is_none(), || format!("{token}: its result was {done:?} already"))?;
+        }
+        let known_key = keys.entry(call).or_insert(key);
+        require(*known_key == key, || format!("{token} got {key:?}, and {known_key:?} before"))?;
+    }
+    // A run that is lost starts anew, and its calls are at the same places then.
+    if case.mode != PersistenceMode::Journaled {
+        return Ok(());
+    }
+    let distinct: HashSet<&&str> = keys.values().collect();
+    require(distinct.len() == keys.len(), || format!("calls share a key: {keys:?}"))
+}
+
+fn is_approved(serial: u32, before: usize, case: &Case, facts: &Facts<'_>) -> bool {
+    facts.trace[..before].iter().any(|event| match event {
+        Event::Began { run, answers } => {
+            answers.contains(&serial)
+                && case.runs.get(*run).is_some_and(|run| run.input == crate::script::Input::Approve)
+        }
+        _ => false,
+    })
+}
+
+/// The result of a call is the same wherever it is stored, and one that the trace allows.
+fn results_are_what_happened(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
+    let calls: Vec<(&Call, bool, usize)> = facts
+        .answers
+        .values()
+        .flat_map(|answer| answer.calls.iter().map(|call| (call, answer.waits, answer.run)))
+        .collect();
+    for (call, waits, run) in calls {
+        let results = facts.results_of(&call.id);
+        let Some((at, result)) = results.first().copied() else { continue };
+        require(results.len() == 1, || format!("call {} has results {results:?}", call.id))?;
+        let began = facts.trace[..at]
+            .iter()
+            .filter(|event| matches!(event, Event::Started { call: of, .. } if *of == call.id))
+            .count();
+        let has_record = waits || case.mode == PersistenceMode::Journaled;
+        let allowed = match result {
+            "?" => {
+                has_record
+                    && facts.is_started_on_disk(&call.id, at)
+                    && ((call.tool != "again" && !case.run_again) || facts.is_closed_by_hand(run))
+            }
+            "never" => began == 0 && facts.is_closed_by_hand(run),
+            "refused" => waits && began == 0,
+            token => facts.trace[..at]
+                .iter()
+                .any(|event| matches!(event, Event::Finished { token: of } if of == token)),
+        };
+        require(allowed, || format!("call {} cannot have come to {result:?}", call.id))?;
+    }
+    Ok(())
+}
+
+/// An answer that was durable, in a mode that resumes, is part of what the model is shown from then
+/// on: nobody pays for it again.
+pub(crate) fn answers_are_paid_once(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
+    if case.mode != PersistenceMode::Journaled {
+        return Ok(());
+    }
+    for (at, event) in facts.trace.iter().enumerate() {
+        let Event::Asked { run, serial, shown } = event else { continue };
+        let mut durable: Vec<_> =
+            facts.answers.iter().filter(|(_, answer)| answer.run == *run).collect();
+        durable.retain(|(serial, _)| {
+            facts.stored_at(&facts.answer_said(**serial)).is_some_and(|stored| stored < at)
+        });
+        for (earlier, answer) in durable {
+            let said = format!("assistant:a{earlier}");
+            let is_shown = shown.iter().any(|shown| {
+                shown.strip_prefix(&said).is_some_and(|rest| !rest.starts_with(char::is_numeric))
+            });
+            require(is_shown || answer.waits, || {
+                format!("service call {serial} was made although {earlier} was durable")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Whoever was taken over while the model was at work learns it by the refusal of the answer, and
+/// pays for no other.
+pub(crate) fn one_answer_is_lost_at_most(
+    case: &Case,
+    run: usize,
+    facts: &Facts<'_>,
+) -> Result<(), String> {
+    if case.mode != PersistenceMode::Journaled {
+        return Ok(());
+    }
+    let of_run = facts.answers.iter().filter(|(_, answer)| answer.run == run);
+    let lost = of_run.filter(|(serial, _)| !facts.is_stored(&facts.answer_said(**serial))).count();
+    let is_failure =
+        |event: &&Event| matches!(event, Event::Ended { outcome: Outcome::Error(_), .. });
+    let failures = facts.trace.iter().filter(is_failure).count();
+    require(lost <= failures, || format!("{lost} answers are lost in {failures} failures"))
+}
+
+/// What is acknowledged is durable, and nobody fails without a cause.
+fn callers_are_told_the_truth(
+    case: &Case,
+    attempt: &AttemptAt<'_>,
+    facts: &Facts<'_>,
+) -> Result<(), String> {
+    match attempt.outcome {
+        Outcome::Answer { said, unsaved: 0 } => {
+            for said in said.iter().filter(|said| said.starts_with("assistant:")) {
+                let stored = facts.stored_at(said).is_some_and(|at| at < attempt.to);
+                require(stored, || format!("{said:?} was acknowledged, and is not durable"))?;
+            }
+            Ok(())
+        }
+        Outcome::Answer { unsaved, .. } => {
+            let honest = !attempt.had_a_sound_store() && !case.fail_call;
+            require(honest || had_trouble_before(attempt, facts), || {
+                format!("{unsaved} messages of run {} are unsaved for no reason", attempt.run)
+            })
+        }
+        Outcome::Error(error) => require(attempt.had_faults(), || {
+            format!("run {} failed although nothing went wrong: {error}", attempt.run)
+        }),
+        Outcome::Gone | Outcome::Killed => Ok(()),
+    }
+}
+
+fn had_trouble_before(attempt: &AttemptAt<'_>, facts: &Facts<'_>) -> bool {
+    facts.attempts().iter().any(|other| other.from < attempt.from && !other.had_a_sound_store())
+}
+
+/// What the layers owe to the store when a run comes to its end or is cut short. Only a process
+/// that is killed owes nothing.
+fn nothing_is_lost_at_the_end_of(
+    case: &Case,
+    attempt: &AttemptAt<'_>,
+    facts: &Facts<'_>,
+) -> Result<(), String> {
+    if *attempt.outcome == Outcome::Killed || case.mode == PersistenceMode::PerRun {
+        return Ok(());
+    }
+    let submitted: HashSet<&str> = facts.trace[..=attempt.to]
+        .iter()
+        .filter_map(|event| match event {
+            Event::Submitted { says, .. } => Some(says),
+            _ => None,
+        })
+        .flatten()
+        .map(String::as_str)
+        .collect();
+    let mut asked = None;
+    // Where there is no room in its queue, the store is not even asked: the outbox has it then.
+    let may_wait = !attempt.had_a_sound_store() && case.mode != PersistenceMode::Journaled;
+    for event in attempt.events {
+        match event {
+            Event::Answered { serial, .. } => {
+                let said = facts.answer_said(*serial);
+                require(may_wait || submitted.contains(said.as_str()), || {
+                    format!("the answer to service call {serial} was never submitted")
+                })?;
+                asked = None;
+            }
+            Event::Asked { serial, .. } => asked = Some(serial),
+            Event::Unanswered { .. } => asked = None,
+            _ => {}
+        }
+    }
+    if !attempt.had_a_sound_store() || had_trouble_before(attempt, facts) {
+        return Ok(());
+    }
+    for event in attempt.events {
+        let Event::Finished { token } = event else { continue };
+        let call = token.split('#').next().unwrap_or_default();
+        if case.mode == PersistenceMode::PerServiceCall && has_ended_the_run(call, attempt, facts) {
+            // What nobody is to be sent any more is never stored, and the record has it only if
+            // the caller stays until the end.
+            continue;
+        }
+        let is_results = submitted.contains(format!("result {call}={token}").as_str());
+        require(is_results, || format!("{token} had finished, and nobody was told"))?;
+    }
+    if let (Some(serial), PersistenceMode::PerServiceCall) = (asked, case.mode) {
+        let input = format!("user:run {}", attempt.run);
+        let has_input = submitted.iter().any(|said| said.starts_with(&input));
+        require(has_input, || format!("the input of service call {serial} is lost"))?;
+        let before: Vec<u32> = attempt
+            .events
+            .iter()
+            .filter_map(|event| match event {
+                Event::Finished { token } => Some(serial_of(token.split('#').next()?)),
+                _ => None,
+            })
+            .collect();
+        for serial in before {
+            let is_kept = !facts.results_said(attempt.run, &[serial]).is_empty();
+            require(is_kept, || format!("the results of service call {serial} are lost"))?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether a tool of a call's batch has ended the run.
+fn has_ended_the_run(call: &str, attempt: &AttemptAt<'_>, facts: &Facts<'_>) -> bool {
+    let Some((serial, _)) = facts.call(call) else { return false };
+    facts.answers[&serial].calls.iter().filter(|call| call.tool == "stop").any(|stop| {
+        let prefix = format!("{}#", stop.id);
+        let is_end = |event: &Event| {
+            matches!(event, Event::Finished { token } if token.starts_with(&prefix))
+        };
+        attempt.events.iter().any(is_end)
+    })
+}
+
+pub(crate) fn require(holds: bool, complaint: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(complaint()) }
+}

@@ -1,0 +1,318 @@
+//! Plays a case, and checks it after every attempt.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+use tokio::task::yield_now;
+use tower_chat::{
+    core::{MemoryStore, Message, RunId, store::HistoryStore},
+    recovery::{self, OnOpenRun, RunEnd},
+    replay::{DanglingCalls, Replay},
+};
+use tower_chat_sqlite::{Durability, SqliteStore};
+use tower_chat_testkit::{Chaos, ChaosStore, Operation, Turn};
+
+use crate::{
+    case::{Caller, Case, Then},
+    facts::Facts,
+    leaf::{Readers, is_valid},
+    model,
+    process::{Process, key, request, shows_parts},
+    rules::{self, require},
+    script::{Input, RunScript},
+    tally::Tally,
+    trace::{Event, Outcome, in_lines, said},
+    world::{Storm, World},
+};
+
+/// Nothing goes wrong.
+pub(crate) struct Calm;
+
+impl Chaos for Calm {
+    fn before(&self, _: Operation) -> Turn {
+        Turn::at_once()
+    }
+}
+
+/// What is wrong with a case, if anything is.
+pub(crate) fn complaint(case: &Case) -> Option<String> {
+    complaint_and_tally(case, &Tally::default())
+}
+
+/// The same, and counts what has happened in it.
+pub(crate) fn complaint_and_tally(case: &Case, tally: &Tally) -> Option<String> {
+    let played = catch_unwind(AssertUnwindSafe(|| play(case)));
+    match played {
+        Ok((trace, Ok(()))) => {
+            tally.count(&trace);
+            None
+        }
+        Ok((trace, Err(complaint))) => Some(format!("{complaint}\n{}", in_lines(&trace))),
+        Err(panic) => {
+            let said = panic.downcast_ref::<String>().map(String::as_str);
+            let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
+            Some(format!("it panicked: {}", said.unwrap_or_default()))
+        }
+    }
+}
+
+fn play(case: &Case) -> (Vec<Event>, Result<(), String>) {
+    let mut case = case.clone();
+    // One more message, so that nothing is left open or unsaved.
+    case.runs.push(RunScript { input: Input::Text, rounds: Vec::new() });
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
+    let world = World::new(case.seed, case.runs.len());
+    let outcome = runtime.block_on(async {
+        if case.on_disk {
+            let folder = tempfile::tempdir().expect("a folder");
+            let path = folder.path().join("chat.db");
+            let open = async || {
+                let options = SqliteStore::options().durability(Durability::Normal);
+                options.open(&path).await.expect("the file opens")
+            };
+            Scenario::begin(&case, &world, open().await).play(open).await
+        } else {
+            let store = MemoryStore::new();
+            let open = async || store.clone();
+            Scenario::begin(&case, &world, store.clone()).play(open).await
+        }
+    });
+    (world.trace(), outcome)
+}
+
+pub(crate) struct Scenario<'a, S> {
+    case: &'a Case,
+    world: &'a World,
+    readers: Readers,
+    process: Process<S>,
+}
+
+impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
+    pub(crate) fn begin(case: &'a Case, world: &'a World, store: S) -> Self {
+        let readers = readers_of(store.clone(), case);
+        let process = Process::new(store, readers.clone(), world, case);
+        Self { case, world, readers, process }
+    }
+
+    async fn restart(&mut self, open: &impl AsyncFn() -> S, on_open_run: OnOpenRun) {
+        self.process.store.die();
+        self.world.note(Event::Restarted);
+        self.world.begin(Storm::default());
+        self.world.restart();
+        let store = open().await;
+        self.readers = readers_of(store.clone(), self.case);
+        self.process =
+            Process::with(store, self.readers.clone(), self.world, self.case, on_open_run);
+    }
+
+    async fn play(mut self, open: impl AsyncFn() -> S) -> Result<(), String> {
+        for (run, script) in self.case.runs.iter().enumerate() {
+            let head = self.readers.store.head(&key()).await.expect("it is calm");
+            let pending: Vec<_> = head.pending_approvals.into_iter().flatten().collect();
+            let streamed = self.case.streamed;
+            let (request, answers) = request(self.world, run, script.input, &pending, streamed);
+            if run == self.case.stormy {
+                let mut is_done = false;
+                for attempt in &self.case.attempts {
+                    self.world.begin(attempt.storm.clone());
+                    let sent =
+                        self.process.send(run, request.clone(), answers.clone(), attempt.caller);
+                    let outcome = sent.await;
+                    self.calm_down().await?;
+                    self.check(false).await?;
+                    if attempt.restarts || outcome == Outcome::Killed {
+                        self.restart(&open, OnOpenRun::Recover).await;
+                    }
+                    is_done = matches!(outcome, Outcome::Answer { .. });
+                    if is_done {
+                        break;
+                    }
+                }
+                if !is_done && !self.goes_on(run, &open).await? {
+                    continue;
+                }
+                if is_done {
+                    continue;
+                }
+            }
+            self.calm(run, request, answers).await?;
+        }
+        self.check(true).await
+    }
+
+    /// One attempt in which nothing goes wrong.
+    async fn calm(
+        &self,
+        run: usize,
+        request: tower_chat::core::ChatRequest,
+        answers: Vec<u32>,
+    ) -> Result<(), String> {
+        self.world.begin(Storm::default());
+        let outcome = self.process.send(run, request, answers, Caller::Patient).await;
+        self.calm_down().await?;
+        require(matches!(outcome, Outcome::Answer { .. }), || {
+            format!("run {run} came to {outcome:?} although nothing went wrong")
+        })?;
+        self.check(false).await
+    }
+
+    /// What follows the stormy run; says whether it is its request again.
+    async fn goes_on(&mut self, run: usize, open: &impl AsyncFn() -> S) -> Result<bool, String> {
+        let has_open_run =
+            self.readers.store.head(&key()).await.expect("it is calm").open_run.is_some();
+        let end = match self.case.then {
+            Then::Retry => return Ok(true),
+            Then::Goes => return Ok(false),
+            Then::GoesAfterCommit => {
+                self.restart(open, OnOpenRun::Commit).await;
+                if has_open_run {
+                    self.world.note(Event::Closing { run });
+                }
+                return Ok(false);
+            }
+            Then::GoesAfterDiscard => {
+                self.restart(open, OnOpenRun::Discard).await;
+                return Ok(false);
+            }
+            Then::Commit => RunEnd::Commit,
+            Then::Discard => RunEnd::Discard,
+        };
+        if has_open_run && end == RunEnd::Commit {
+            self.world.note(Event::Closing { run });
+        }
+        let closed = recovery::close(&self.process.store, &key(), end).await;
+        match closed {
+            Ok(closed) if closed == has_open_run => {}
+            other => return Err(format!("closing the open run came to {other:?}")),
+        }
+        self.check(false).await?;
+        Ok(false)
+    }
+
+    /// Lets everything happen that is still to happen.
+    async fn calm_down(&self) -> Result<(), String> {
+        if self.world.is_dead() {
+            return Ok(());
+        }
+        self.world.begin(Storm::default());
+        for _ in 0..30 {
+            yield_now().await;
+        }
+        let flushed = self.process.store.flush().await;
+        flushed.map_err(|error| format!("flush: {error}"))
+    }
+
+    /// Holds what a reader sees against the model.
+    pub(crate) async fn check(&self, is_end: bool) -> Result<(), String> {
+        if let Some(complaint) = self.world.complaints().first() {
+            return Err(complaint.clone());
+        }
+        let trace = self.world.trace();
+        let facts = Facts::of(&trace);
+        let store = &self.readers.store;
+        let history = store.load(&key()).await.expect("it is calm");
+        rules::check(self.case, &facts)?;
+        let expected = model::history(self.case.mode, &facts, self.case.runs.len())?;
+        let seen = turns(self.world, history.messages.iter())?;
+        require(seen == expected, || format!("readers see {seen:#?}, not {expected:#?}"))?;
+        let mut replay = Replay::new(DanglingCalls::Drop);
+        replay.push_from(&history.messages, 0);
+        is_valid(&replay.view()).map_err(|invalid| format!("the replay is invalid: {invalid}"))?;
+        let open = store.open_run(&key()).await.expect("it is calm");
+        match open {
+            None => {}
+            Some(_) if is_end => return Err("a run is open at the end".to_owned()),
+            Some(open) => {
+                let run = self.world.run_of(open.open.run);
+                let staged: Vec<String> =
+                    open.messages.iter().map(|message| said(message)).collect();
+                let expected = model::open_run(run, &facts)?;
+                require(staged == expected, || {
+                    format!("staged is {staged:#?}, not {expected:#?}")
+                })?;
+                self.check_report(&facts).await?;
+            }
+        }
+        if is_end {
+            let unsaved = self.process.store.handle().unsaved_conversations();
+            require(unsaved.is_empty(), || "something is left in the outbox".to_owned())?;
+            self.everything_paid_is_there(&facts)?;
+        }
+        Ok(())
+    }
+
+    /// What the report of the open run says of its calls is what happened.
+    async fn check_report(&self, facts: &Facts<'_>) -> Result<(), String> {
+        use recovery::CallState::{Done, Failed, NeverStarted, Unknown};
+        let report = recovery::open_run(&*self.readers.store, &key()).await;
+        let Some(report) = report.expect("it is calm") else {
+            return Err("the open run is not reported".to_owned());
+        };
+        for call in report.calls {
+            let ran = facts.trace.iter().any(
+                |event| matches!(event, Event::Started { call: id, .. } if *id == call.call_id),
+            );
+            let has_result = !facts.results_of(&call.call_id).is_empty();
+            let is_begun = facts.is_started_on_disk(&call.call_id, usize::MAX);
+            let right = match call.state {
+                Done | Failed => has_result,
+                Unknown => is_begun && !has_result,
+                NeverStarted => !ran && !is_begun,
+            };
+            require(right, || format!("{call:?} is reported; it ran: {ran}"))?;
+        }
+        Ok(())
+    }
+
+    /// Whatever the model has answered is stored, unless the mode or the policy says otherwise.
+    fn everything_paid_is_there(&self, facts: &Facts<'_>) -> Result<(), String> {
+        if !shows_parts(self.case.mode) || self.case.fail_call {
+            return Ok(());
+        }
+        for (serial, answer) in &facts.answers {
+            let survives =
+                !facts.trace[answer.at..].iter().any(|event| matches!(event, Event::Restarted));
+            let is_stored = facts.is_stored(&facts.answer_said(*serial));
+            require(is_stored || !survives, || format!("answer {serial} was never stored"))?;
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn readers_of<S: HistoryStore + Clone>(store: S, case: &Case) -> Readers {
+    let store = Arc::new(ChaosStore::new(store, Calm));
+    Readers { store, all_or_nothing: !shows_parts(case.mode) }
+}
+
+/// What a reader sees, turn by turn. Turns are never mixed, and no message stands there twice.
+pub(crate) fn turns<'a>(
+    world: &World,
+    messages: impl Iterator<Item = &'a Arc<Message>>,
+) -> Result<Vec<model::Turn>, String> {
+    let mut turns: Vec<(RunId, model::Turn)> = Vec::new();
+    let mut last = None;
+    for message in messages {
+        let id = message.id.ok_or("a message has no id")?;
+        if turns.last().is_none_or(|(run, _)| *run != id.run) {
+            if turns.iter().any(|(run, _)| *run == id.run) {
+                return Err(format!("run {} is interrupted by another", world.run_of(id.run)));
+            }
+            turns.push((id.run, model::Turn { run: world.run_of(id.run), said: Vec::new() }));
+            last = None;
+        }
+        if last.is_some_and(|last| last >= id.index) {
+            return Err(format!("message {id} is stored twice or out of order"));
+        }
+        last = Some(id.index);
+        if let Some((_, turn)) = turns.last_mut() {
+            turn.said.push(said(message));
+        }
+    }
+    Ok(turns.into_iter().map(|(_, turn)| turn).collect())
+}

@@ -1,0 +1,107 @@
+//! What a conversation is about: the runs, what the model asks for in each, and what it is shown.
+
+use tower_chat::core::{ChatRequest, Message, Role};
+
+use crate::numbers::Numbers;
+
+/// What the user says in a run, and what the model asks for before it answers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RunScript {
+    pub(crate) input: Input,
+    /// The tools of each round's calls.
+    pub(crate) rounds: Vec<Vec<&'static str>>,
+}
+
+/// What a run's input is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Input {
+    /// A text alone.
+    Text,
+    /// With consent to every call that waits.
+    Approve,
+    /// With a refusal of every call that waits.
+    Refuse,
+}
+
+/// A tool that answers, one that may be run again, one that fails, one that needs consent, and one
+/// that ends the run.
+pub(crate) const TOOLS: [&str; 5] = ["look", "again", "fail", "pay", "stop"];
+
+impl RunScript {
+    pub(crate) fn random(numbers: &mut Numbers) -> Self {
+        let input = match numbers.below(6) {
+            0..3 => Input::Text,
+            3 | 4 => Input::Approve,
+            _ => Input::Refuse,
+        };
+        let rounds = (0..numbers.below(3)).map(|_| round(numbers)).collect();
+        Self { input, rounds }
+    }
+
+    /// Whether the calls of a round wait for consent.
+    pub(crate) fn waits(&self, round: usize) -> bool {
+        self.rounds.get(round).is_some_and(|calls| calls.contains(&"pay"))
+    }
+
+    /// The same with less in it.
+    pub(crate) fn simpler(&self) -> Vec<Self> {
+        let mut simpler = Vec::new();
+        for round in 0..self.rounds.len() {
+            let mut fewer = self.clone();
+            fewer.rounds.remove(round);
+            simpler.push(fewer);
+            for call in 0..self.rounds[round].len() {
+                if self.rounds[round].len() > 1 {
+                    let mut fewer = self.clone();
+                    fewer.rounds[round].remove(call);
+                    simpler.push(fewer);
+                }
+                if self.rounds[round][call] != "look" {
+                    let mut plainer = self.clone();
+                    plainer.rounds[round][call] = "look";
+                    simpler.push(plainer);
+                }
+            }
+        }
+        if self.input != Input::Text {
+            simpler.push(Self { input: Input::Text, ..self.clone() });
+        }
+        simpler
+    }
+}
+
+fn round(numbers: &mut Numbers) -> Vec<&'static str> {
+    let calls = 1 + numbers.below(3);
+    let tool = |numbers: &mut Numbers| match numbers.below(16) {
+        0 => "pay",
+        1 => "stop",
+        2 | 3 => "fail",
+        4..8 => "again",
+        _ => "look",
+    };
+    (0..calls).map(|_| tool(numbers)).collect()
+}
+
+/// What a run's input says.
+pub(crate) fn input_text(run: usize) -> String {
+    format!("run {run}")
+}
+
+/// Which run a request is of, as far as the model can tell, and which of its rounds comes next. A
+/// call says in its arguments of which run and round it is.
+pub(crate) fn whereabouts(request: &ChatRequest) -> Option<(usize, usize)> {
+    let messages: Vec<&Message> = request.messages.iter().map(|message| &**message).collect();
+    let run = |message: &&Message| -> Option<usize> {
+        (message.role == Role::User).then(|| message.text().strip_prefix("run ")?.parse().ok())?
+    };
+    let run = messages.iter().rev().find_map(run)?;
+    let rounds = messages.iter().flat_map(|message| message.calls()).filter_map(|call| {
+        let (of, round): (usize, usize) = call.parse_arguments().ok()?;
+        (of == run).then_some(round)
+    });
+    Some((run, rounds.max().map_or(0, |last| last + 1)))
+}
+
+pub(crate) fn arguments(run: usize, round: usize) -> String {
+    format!("[{run},{round}]")
+}

@@ -1,0 +1,83 @@
+//! What the cases of a run had in them, so that a suite in which nothing goes wrong is noticed.
+
+use std::sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+};
+
+use crate::trace::{Closed, Event, Outcome};
+
+/// How many cases had each thing in them.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    cases: AtomicU64,
+    had: Mutex<Vec<(&'static str, u64)>>,
+}
+
+/// Everything that has to happen, and in how many of a thousand cases at least.
+const EXPECTED: [(&str, u64); 11] = [
+    ("an answer", 990),
+    ("an error", 100),
+    ("a caller who went", 100),
+    ("a process that died", 60),
+    ("something unsaved", 5),
+    ("a fault of the store", 150),
+    ("a fault of the model or a tool", 50),
+    ("a call of which nobody knows", 5),
+    ("a call that ran again", 2),
+    ("a run committed as it is", 5),
+    ("a run discarded", 5),
+];
+
+impl Tally {
+    pub(crate) fn count(&self, trace: &[Event]) {
+        self.cases.fetch_add(1, Ordering::Relaxed);
+        let mut had = self.had.lock().unwrap();
+        for (what, _) in EXPECTED {
+            let happened = trace.iter().any(|event| is(event, what));
+            match had.iter_mut().find(|(known, _)| *known == what) {
+                Some((_, count)) => *count += u64::from(happened),
+                None => had.push((what, u64::from(happened))),
+            }
+        }
+    }
+
+    /// Checks that nothing has become rare.
+    pub(crate) fn check(&self) {
+        let cases = self.cases.load(Ordering::Relaxed);
+        let had = self.had.lock().unwrap();
+        for ((what, least), (_, count)) in EXPECTED.iter().zip(had.iter()) {
+            assert!(count * 1_000 >= least * cases, "{what} in {count} of {cases} cases: {had:?}");
+        }
+    }
+}
+
+fn is(event: &Event, what: &str) -> bool {
+    let of_the_store = |fault: &str| !["the model", "a tool", "an update"].contains(&fault);
+    match event {
+        Event::Ended { outcome, .. } => match outcome {
+            Outcome::Answer { unsaved: 0, .. } => what == "an answer",
+            Outcome::Answer { .. } => what == "something unsaved",
+            Outcome::Error(_) => what == "an error",
+            Outcome::Gone => what == "a caller who went",
+            Outcome::Killed => what == "a process that died",
+        },
+        Event::Fault { what: fault } => match of_the_store(fault) {
+            true => what == "a fault of the store",
+            false => what == "a fault of the model or a tool",
+        },
+        Event::Started { token, .. } => what == "a call that ran again" && !token.ends_with("#1"),
+        Event::Stored { says, close, .. } => {
+            (what == "a call of which nobody knows" && says.iter().any(|said| said.ends_with("=?")))
+                || (what == "a run discarded" && *close == Some(Closed::Discard))
+        }
+        Event::Closing { .. } => what == "a run committed as it is",
+        Event::Began { .. }
+        | Event::Asked { .. }
+        | Event::Answered { .. }
+        | Event::Unanswered { .. }
+        | Event::Finished { .. }
+        | Event::Submitted { .. }
+        | Event::Restarted => false,
+    }
+}

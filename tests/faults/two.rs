@@ -1,0 +1,261 @@
+//! Two processes that run one conversation at the same time.
+
+use tokio::task::yield_now;
+use tower_chat::{
+    PersistenceMode::{Journaled, PerRun, PerServiceCall},
+    core::{MemoryStore, store::HistoryStore},
+};
+
+use crate::{
+    SEED,
+    case::{Caller, Case, Then},
+    facts::Facts,
+    killed::{self, Errand},
+    model,
+    numbers::Numbers,
+    process::{Process, key, request, serial_of},
+    rules::{self, require},
+    scenario::{readers_of, turns},
+    script::{Input, RunScript},
+    trace::{Event, Outcome, in_lines},
+    variable,
+    world::{Storm, World},
+};
+
+const SCHEDULES: u64 = 1_000;
+
+/// How a run may fail because of another: before the model is paid, or at its next write.
+const STATED: [&str; 5] = [
+    "is under way on conversation",
+    "was changed by another run",
+    "belongs to run",
+    "has an open run",
+    "another run has gone on after it",
+];
+
+#[test]
+fn two_processes_on_one_conversation_come_to_stated_outcomes_alone() {
+    let seed = variable("TOWER_CHAT_SEED").unwrap_or(SEED);
+    let alone: Option<u64> = variable("TOWER_CHAT_CASE");
+    let schedules = match alone {
+        Some(case) => case..case + 1,
+        None => 0..SCHEDULES,
+    };
+    let mut met = 0;
+    for number in schedules {
+        let case = random(seed, number);
+        let world = World::new(case.seed, case.runs.len());
+        let played = killed::runtime().block_on(play(&case, &world, MemoryStore::new()));
+        match played {
+            Ok(in_each_others_way) => met += u64::from(in_each_others_way),
+            Err(complaint) => panic!(
+                "TOWER_CHAT_SEED={seed} TOWER_CHAT_CASE={number} cargo test -p tower-chat-tests \
+                 --test faults two_processes\n{complaint}\n{}\n{case:#?}",
+                in_lines(&world.trace())
+            ),
+        }
+    }
+    assert!(alone.is_some() || met > SCHEDULES / 10, "they met in {met} schedules only");
+}
+
+fn random(seed: u64, number: u64) -> Case {
+    let mut numbers = Numbers::of(seed, number);
+    let script = |numbers: &mut Numbers| RunScript {
+        input: Input::Text,
+        rounds: (0..numbers.below(3))
+            .map(|_| {
+                (0..1 + numbers.below(2)).map(|_| ["look", "again"][numbers.below(2)]).collect()
+            })
+            .collect(),
+    };
+    Case {
+        seed: numbers.next(),
+        mode: [PerRun, PerServiceCall, Journaled][numbers.below(3)],
+        streamed: numbers.one_in(2),
+        concurrent: numbers.one_in(2),
+        on_disk: false,
+        fail_call: numbers.one_in(2),
+        run_again: false,
+        runs: vec![script(&mut numbers), script(&mut numbers)],
+        stormy: 0,
+        attempts: Vec::new(),
+        then: Then::Retry,
+    }
+}
+
+/// Two runs at the same time, then again whichever failed; says whether one was in the other's way.
+async fn play(
+    case: &Case,
+    world: &World,
+    store: impl HistoryStore + Clone,
+) -> Result<bool, String> {
+    let mut readers = readers_of(store.clone(), case);
+    let mut numbers = Numbers::of(case.seed, 1);
+    let is_ahead = numbers.one_in(2);
+    // One who is ahead takes up what the other is still at work on, and may end it.
+    readers.all_or_nothing &= !is_ahead;
+    let left = Process::new(store.clone(), readers.clone(), world, case);
+    let right = match is_ahead {
+        true => Process::ahead(store.clone(), readers, world, case),
+        false => Process::new(store.clone(), readers, world, case),
+    };
+    let processes = [left, right];
+    // A journal is the same run's whoever writes it.
+    let is_same_run = case.mode == Journaled && numbers.one_in(4);
+    world.begin(Storm { delays: numbers.next() | 1, ..Storm::default() });
+    let head_starts = [numbers.below(12), numbers.below(12)];
+    let run = async |process: usize| {
+        for _ in 0..head_starts[process] {
+            yield_now().await;
+        }
+        let run = if is_same_run { 0 } else { process };
+        let (request, answers) = request(world, run, Input::Text, &[], case.streamed);
+        processes[process].send(run, request, answers, Caller::Patient).await
+    };
+    let (left, right) = futures_util::join!(run(0), run(1));
+    world.begin(Storm::default());
+    for process in &processes {
+        process.store.flush().await.map_err(|error| error.to_string())?;
+    }
+    check(case, world, &store, &[&left, &right], is_ahead).await?;
+    let failed = [&left, &right].map(|outcome| !matches!(outcome, Outcome::Answer { .. }));
+    require(failed != [true, true] || case.mode != PerRun, || {
+        format!("both failed: {left:?} {right:?}")
+    })?;
+    for process in 0..2 {
+        if failed[process] {
+            let run = if is_same_run { 0 } else { process };
+            // A lease of the one who is ahead has expired by then too.
+            world.restart();
+            world.restart();
+            let (request, answers) = request(world, run, Input::Text, &[], case.streamed);
+            let outcome = processes[process].send(run, request, answers, Caller::Patient).await;
+            check(case, world, &store, &[&outcome], is_ahead).await?;
+            let may_fail = case.mode == PerServiceCall && says_overtaken(&outcome);
+            let is_answer = matches!(outcome, Outcome::Answer { .. });
+            require(is_answer || may_fail, || format!("run {run}, again: {outcome:?}"))?;
+        }
+    }
+    let head = store.head(&key()).await.expect("it is calm");
+    require(head.open_run.is_none(), || "a run is open at the end".to_owned())?;
+    Ok(failed.contains(&true))
+}
+
+fn says_overtaken(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Error(error) if error.contains("another run has gone on after it"))
+}
+
+/// Every outcome is a stated one; turns are not mixed, and each is what its mode says.
+async fn check(
+    case: &Case,
+    world: &World,
+    store: &impl HistoryStore,
+    outcomes: &[&Outcome],
+    takes_over: bool,
+) -> Result<(), String> {
+    for outcome in outcomes {
+        match outcome {
+            Outcome::Answer { unsaved: 0, .. } => {}
+            Outcome::Error(error) if STATED.iter().any(|stated| error.contains(stated)) => {}
+            other => return Err(format!("no stated outcome: {other:?}")),
+        }
+    }
+    if let Some(complaint) = world.complaints().first() {
+        return Err(complaint.clone());
+    }
+    let trace = world.trace();
+    rules::check_calls(case, &Facts::of(&trace))?;
+    if !takes_over {
+        rules::answers_are_paid_once(case, &Facts::of(&trace))?;
+    }
+    let history = store.load(&key()).await.expect("it is calm");
+    let seen = turns(world, history.messages.iter())?;
+    let all = Facts::of(&trace);
+    for run in 0..case.runs.len() {
+        let trace = of_run(&trace, run);
+        rules::one_answer_is_lost_at_most(case, run, &all)?;
+        let expected = model::history(case.mode, &Facts::of(&trace), case.runs.len())?;
+        let expected = expected.into_iter().find(|turn| turn.run == run);
+        let seen = seen.iter().find(|turn| turn.run == run);
+        require(seen == expected.as_ref(), || {
+            format!("of run {run} readers see {seen:?}, not {expected:?}")
+        })?;
+        let answered = trace
+            .iter()
+            .any(|event| matches!(event, Event::Ended { outcome: Outcome::Answer { .. }, .. }));
+        require(!answered || seen.is_some(), || format!("run {run} has disappeared"))?;
+        let is_whole = seen.is_some_and(|turn| {
+            let last = turn.said.last().map(String::as_str).unwrap_or_default();
+            last.starts_with("assistant:") && !last.contains('[')
+        });
+        let may_be_cut = case.mode == PerServiceCall && !answered;
+        require(seen.is_none() || is_whole || may_be_cut, || {
+            format!("run {run} is not whole: {seen:?}")
+        })?;
+    }
+    Ok(())
+}
+
+/// What happened in one run.
+fn of_run(trace: &[Event], of: usize) -> Vec<Event> {
+    let serials: Vec<u32> = trace
+        .iter()
+        .filter_map(|event| match event {
+            Event::Asked { run, serial, .. } if *run == of => Some(*serial),
+            _ => None,
+        })
+        .collect();
+    let is_of_run = |event: &&Event| match event {
+        Event::Began { run, .. }
+        | Event::Asked { run, .. }
+        | Event::Answered { run, .. }
+        | Event::Submitted { run, .. }
+        | Event::Stored { run, .. }
+        | Event::Closing { run }
+        | Event::Ended { run, .. } => *run == of,
+        Event::Unanswered { serial } => serials.contains(serial),
+        Event::Started { call, .. } => serials.contains(&serial_of(call)),
+        Event::Finished { token } => serials.contains(&serial_of(token)),
+        Event::Fault { .. } | Event::Restarted => true,
+    };
+    trace.iter().filter(is_of_run).cloned().collect()
+}
+
+#[test]
+fn two_real_processes_on_one_file_come_to_stated_outcomes_alone() {
+    for number in 0..24_u32 {
+        let folder = tempfile::tempdir().unwrap();
+        let folder = folder.path();
+        let errand = Errand {
+            mode: [PerRun, PerServiceCall, Journaled][number as usize % 3],
+            streamed: number % 2 == 1,
+            run: 0,
+            kill_at: None,
+            first_serial: 0,
+        };
+        let other = Errand { run: 1, first_serial: 1_000, ..errand.clone() };
+        let children = [errand.begin(folder), other.begin(folder)];
+        for mut child in children {
+            assert!(child.wait().unwrap().success());
+        }
+        let case = errand.case();
+        // What they saw of each other is in neither's trace, so one after the other will do.
+        let (world, right) = (killed::world(folder, 0, 0), killed::world(folder, 1, 1_000));
+        right.trace().into_iter().for_each(|event| world.note(event));
+        let outcomes: Vec<Outcome> = world
+            .trace()
+            .into_iter()
+            .filter_map(|event| match event {
+                Event::Ended { outcome, .. } => Some(outcome),
+                _ => None,
+            })
+            .collect();
+        let checked = killed::runtime().block_on(async {
+            let store = killed::open(folder).await;
+            check(&case, &world, &store, &outcomes.iter().collect::<Vec<_>>(), false).await
+        });
+        if let Err(complaint) = checked {
+            panic!("{errand:?}: {complaint}\n{}", in_lines(&world.trace()));
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The world of one case: what goes wrong in it, and the trace of what happened.
+
+use std::{
+    collections::HashMap,
+    fs::{File, OpenOptions},
+    io::Write as _,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, SystemTime},
+};
+
+use tower_chat::{
+    Clock,
+    core::{
+        RunId,
+        store::{StoreError, Write},
+    },
+};
+use tower_chat_testkit::{Chaos, Fault, Operation, Turn};
+
+use crate::{
+    numbers::Numbers,
+    trace::{Event, closed, says},
+};
+
+/// Shared by the store, the model and the tools of a case.
+#[derive(Clone)]
+pub(crate) struct World(Arc<Mutex<State>>);
+
+struct State {
+    trace: Vec<Event>,
+    file: Option<File>,
+    runs: Vec<RunId>,
+    storm: Storm,
+    steps: u64,
+    is_dead: bool,
+    milliseconds: u64,
+    first_serial: u32,
+    complaints: Vec<String>,
+    executions: HashMap<String, u32>,
+}
+
+/// What goes wrong during one attempt at a run.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Storm {
+    /// At which steps something goes wrong; the number decides what.
+    pub(crate) faults: Vec<(u64, u64)>,
+    /// At which step the process dies.
+    pub(crate) kill_at: Option<u64>,
+    /// It dies in earnest.
+    pub(crate) aborts: bool,
+    /// Decides what is late; nothing is for 0.
+    pub(crate) delays: u64,
+}
+
+/// What a tool or the model does when something goes wrong.
+pub(crate) enum Step {
+    Fine,
+    /// The number decides how.
+    Wrong(Numbers),
+    /// The process is dead.
+    Dead,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, runs: usize) -> Self {
+        let run = |run: usize| {
+            let mut bytes = [0; 16];
+            bytes[..8].copy_from_slice(&0x0193_0000_0000_7000_u64.to_be_bytes());
+            bytes[5] = u8::try_from(run).expect("few runs");
+            bytes[8..].copy_from_slice(&(Numbers::of(seed, run as u64).next()).to_be_bytes());
+            bytes[8] = 0x80;
+            RunId::from_bytes(bytes)
+        };
+        Self(Arc::new(Mutex::new(State {
+            trace: Vec::new(),
+            file: None,
+            runs: (0..runs).map(run).collect(),
+            storm: Storm::default(),
+            steps: 0,
+            is_dead: false,
+            milliseconds: 0,
+            first_serial: 0,
+            complaints: Vec::new(),
+            executions: HashMap::new(),
+        })))
+    }
+
+    /// The world with everything that earlier processes have left in a file, and that goes on
+    /// writing there. Processes at work at the same time number their service calls from different
+    /// numbers on.
+    pub(crate) fn of_file(seed: u64, runs: usize, path: &Path, first_serial: u32) -> Self {
+        let world = Self::new(seed, runs);
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        {
+            let mut state = world.state();
+            state.trace =
+                text.lines().map(|line| serde_json::from_str(line).expect("an event")).collect();
+            let started: Vec<String> = state
+                .trace
+                .iter()
+                .filter_map(|event| match event {
+                    Event::Started { call, .. } => Some(call.clone()),
+                    _ => None,
+                })
+                .collect();
+            state.first_serial = first_serial;
+            let restarts = state.trace.iter().filter(|event| **event == Event::Restarted).count();
+            state.milliseconds = 3_600_000 * restarts as u64;
+            for call in started {
+                *state.executions.entry(call).or_default() += 1;
+            }
+            let file = OpenOptions::new().create(true).append(true).open(path);
+            state.file = Some(file.expect("a file"));
+        }
+        world
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("nobody panics here")
+    }
+
+    /// Notes what happened. The dead see nothing any more.
+    pub(crate) fn note(&self, event: Event) {
+        let mut state = self.state();
+        if let Some(file) = &mut state.file {
+            let mut line = serde_json::to_vec(&event).expect("JSON");
+            line.push(b'\n');
+            file.write_all(&line).expect("the disk has room");
+        }
+        state.trace.push(event);
+    }
+
+    pub(crate) fn trace(&self) -> Vec<Event> {
+        self.state().trace.clone()
+    }
+
+    pub(crate) fn complain(&self, complaint: impl Into<String>) {
+        self.state().complaints.push(complaint.into());
+    }
+
+    pub(crate) fn complaints(&self) -> Vec<String> {
+        self.state().complaints.clone()
+    }
+
+    pub(crate) fn run_id(&self, run: usize) -> RunId {
+        self.state().runs[run]
+    }
+
+    pub(crate) fn run_of(&self, id: RunId) -> usize {
+        self.state().runs.iter().position(|run| *run == id).expect("a run of the case")
+    }
+
+    pub(crate) fn next_serial(&self) -> u32 {
+        let asked = |event: &&Event| matches!(event, Event::Asked { .. });
+        let state = self.state();
+        let count = state.trace.iter().filter(asked).count();
+        state.first_serial + u32::try_from(count).expect("few")
+    }
+
+    /// Names an execution of a call.
+    pub(crate) fn next_execution(&self, call: &str) -> String {
+        let mut state = self.state();
+        let count = state.executions.entry(call.to_owned()).or_default();
+        *count += 1;
+        format!("{call}#{count}")
+    }
+
+    /// Lets a storm begin; with the default one all is calm.
+    pub(crate) fn begin(&self, storm: Storm) {
+        let mut state = self.state();
+        state.storm = storm;
+        state.steps = 0;
+        state.is_dead = false;
+    }
+
+    /// Another process begins, a good while later.
+    pub(crate) fn restart(&self) {
+        self.state().milliseconds += 3_600_000;
+    }
+
+    pub(crate) fn is_dead(&self) -> bool {
+        self.state().is_dead
+    }
+
+    /// A clock that goes on by a millisecond whenever somebody looks at it.
+    pub(crate) fn clock(&self) -> Clock {
+        self.clock_ahead(Duration::ZERO)
+    }
+
+    /// The clock of somebody who is ahead of the others.
+    pub(crate) fn clock_ahead(&self, by: Duration) -> Clock {
+        let world = self.clone();
+        Clock::new(move || {
+            let mut state = world.state();
+            state.milliseconds += 1;
+            let milliseconds = 1_700_000_000_000 + state.milliseconds;
+            SystemTime::UNIX_EPOCH + by + Duration::from_millis(milliseconds)
+        })
+    }
+
+    /// Something has happened; the process may die of it.
+    pub(crate) fn pass(&self) -> bool {
+        let mut state = self.state();
+        state.steps += 1;
+        if state.storm.kill_at == Some(state.steps) {
+            if state.storm.aborts {
+                std::process::abort();
+            }
+            state.is_dead = true;
+        }
+        !state.is_dead
+    }
+
+    /// One more thing is about to happen.
+    pub(crate) fn step(&self, what: &str) -> Step {
+        if !self.pass() {
+            return Step::Dead;
+        }
+        let state = self.state();
+        let step = state.steps;
+        let fault = state.storm.faults.iter().find(|(at, _)| *at == step);
+        let Some((_, how)) = fault.copied() else { return Step::Fine };
+        drop(state);
+        self.note(Event::Fault { what: what.to_owned() });
+        Step::Wrong(Numbers::of(how, step))
+    }
+
+    /// How late the next thing is.
+    pub(crate) fn delay(&self) -> usize {
+        let state = self.state();
+        if state.storm.delays == 0 {
+            return 0;
+        }
+        let mut numbers = Numbers::of(state.storm.delays, state.steps);
+        if numbers.one_in(3) { 1 + numbers.below(4) } else { 0 }
+    }
+}
+
+impl Chaos for World {
+    fn before(&self, operation: Operation) -> Turn {
+        let turn = Turn::at_once().late(self.delay(), self.delay() / 2);
+        let broken = || StoreError::backend("be of use", true, "chaos");
+        match self.step(&format!("{operation:?}")) {
+            Step::Fine => turn,
+            Step::Dead => turn.but(Fault::Never),
+            Step::Wrong(mut numbers) => turn.but(match numbers.below(4) {
+                0 | 1 => Fault::Before(broken()),
+                2 => Fault::Midway(1, broken()),
+                _ => Fault::After(broken()),
+            }),
+        }
+    }
+
+    fn submitted(&self, writes: &[Write]) {
+        if self.is_dead() {
+            return;
+        }
+        let Some(run) = writes.last().map(|write| self.run_of(write.run())) else { return };
+        self.note(Event::Submitted { run, says: writes.iter().flat_map(says).collect() });
+    }
+
+    fn stored(&self, write: &Write) {
+        let run = self.run_of(write.run());
+        self.note(Event::Stored { run, says: says(write), close: closed(write) });
+    }
+
+    fn after(&self, _: Operation) {
+        self.pass();
+    }
+}
