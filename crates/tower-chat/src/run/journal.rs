@@ -366,31 +366,41 @@ impl Run {
         self.settled(submission).await
     }
 
-    /// Makes durable what came out of a call, and that others are about to run. A caller who goes
+    /// Makes durable what came out of a call, and that another is about to run. A caller who goes
     /// away before the store has room for it loses nothing.
+    ///
+    /// Where the tool has ended the run, the commit rides on the same write, since nothing else
+    /// would tell a later attempt that it was the end; `beside` are the outcomes of calls of the
+    /// round that were not run.
     ///
     /// # Errors
     ///
     /// If it could not be stored.
     pub(crate) async fn note_outcome(
         &self,
-        call: CallOfRun,
-        result: &ToolResult,
-        report: &ToolReport,
+        outcome: Outcome,
+        beside: Vec<Outcome>,
         next: Option<CallOfRun>,
+        ends_run: bool,
     ) -> Result<(), PersistenceError> {
+        let (call, ..) = outcome;
         if !self.notes(call) {
             return Ok(());
         }
-        let mut owed = OwedOutcome(self, Some((call, result.clone(), report.clone())));
+        // Results that are kept come with their message, and those of approved calls always.
+        let is_left_out = call.0.run == self.id() && !self.policy().keep_trailing_results;
+        let closes = ends_run && is_left_out && self.is_journaled();
+        let mut owed = OwedOutcome(self, Some(outcome));
         let slot = self.reserve().await;
         let outcome = owed.1.take();
         let slot = slot?;
         let submission = {
             let mut state = self.state();
-            let outcomes = outcome.into_iter().collect();
+            let close = closes.then_some(Close::Commit);
+            let outcomes = beside.into_iter().filter(|_| closes).chain(outcome).collect();
             let starts = next.into_iter().collect();
-            self.submit(&mut state, slot, ToStore { outcomes, starts, ..ToStore::default() }).0
+            let to_store = ToStore { outcomes, starts, close, ..ToStore::default() };
+            self.submit(&mut state, slot, to_store).0
         };
         self.settled(submission).await
     }

@@ -42,6 +42,7 @@ pub(crate) use self::{
     finish::OpenRun,
     journal::{CallOfRun, InterruptedRun, KnownCall},
     service_call::{OpenCall, StartedCall, strip_sentinel},
+    tool_events::Outcome as CallOutcome,
 };
 use self::{
     journal::Journal, record::Recorder, service_call::CallRecord, service_id::Recording,

@@ -18,7 +18,7 @@ use crate::{
 };
 
 /// What came out of a call.
-pub(super) type Outcome = (CallOfRun, ToolResult, ToolReport);
+pub(crate) type Outcome = (CallOfRun, ToolResult, ToolReport);
 
 /// The calls that wait for approval and were begun before, as the record said when the run began.
 #[derive(Debug, Default)]

@@ -1,6 +1,12 @@
 //! Running the calls of one batch.
 
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tower_chat_core::{BoxError, Message, ToolResult, ToolStatus};
@@ -12,7 +18,7 @@ use super::{
 };
 use crate::{
     PersistenceError,
-    run::{CallOfRun, Run, ToolReport},
+    run::{CallOfRun, CallOutcome, Run, ToolReport},
     tool::{ResultName, RunContext, Tool, ToolContext, ToolOutput},
 };
 
@@ -64,22 +70,24 @@ impl Executor {
             run.note_starts(&starts).await?;
         }
         if self.settings.concurrent {
-            let calls = calls.into_iter().enumerate();
-            let mut running: FuturesUnordered<_> =
-                calls.map(|(index, call)| self.run_noted(index, call, None)).collect();
-            let mut failure = None;
-            while let Some((index, outcome, noted)) = running.next().await {
-                outcomes.add(index, outcome);
-                failure = failure.or(noted.err());
-            }
-            return failure.map_or(Ok(()), Err);
+            return self.execute_at_once(calls, outcomes).await;
         }
         // The start of a call is made durable with the outcome of the one before.
         let mut nexts =
             to_run.iter().skip(1).map(|call| call.place).collect::<Vec<_>>().into_iter();
+        let mut not_run = Vec::new();
         for (index, call) in calls.into_iter().enumerate() {
-            let next = if call.runs() { nexts.next().flatten() } else { None };
-            let (_, outcome, noted) = self.run_noted(index, call, next).await;
+            let (place, runs) = (call.place, call.runs());
+            let outcome = self.run(index, call).await;
+            let noted = if runs {
+                let next = nexts.next().flatten().filter(|_| !outcome.terminate);
+                let beside =
+                    if outcome.terminate { std::mem::take(&mut not_run) } else { Vec::new() };
+                self.note(place, &outcome, beside, next, outcome.terminate).await
+            } else {
+                not_run.extend(outcome.of(place));
+                Ok(())
+            };
             outcomes.add(index, outcome);
             noted?;
             if outcomes.terminate {
@@ -89,23 +97,52 @@ impl Executor {
         Ok(())
     }
 
-    /// Runs a call, and makes durable what came out of it and that `next` is about to run.
-    async fn run_noted(
+    /// Runs all calls at the same time. What came out of each is made durable by itself.
+    async fn execute_at_once(
         &self,
-        index: usize,
-        planned: PlannedCall,
-        next: Option<CallOfRun>,
-    ) -> (usize, Outcome, Result<(), PersistenceError>) {
-        let place = planned.place.filter(|_| planned.runs());
-        let outcome = self.run(index, planned).await;
-        let next = next.filter(|_| !outcome.terminate);
-        let noted = match (&self.run, place) {
-            (Some(run), Some(place)) => {
-                run.note_outcome(place, &outcome.result, &outcome.report, next).await
-            }
-            _ => Ok(()),
+        calls: Vec<PlannedCall>,
+        outcomes: &mut Outcomes,
+    ) -> Result<(), PersistenceError> {
+        let round = &AtOnce::of(&calls);
+        let run = async |index, call: PlannedCall| {
+            let (place, runs) = (call.place, call.runs());
+            let outcome = self.run(index, call).await;
+            let noted = if runs {
+                let ends_run = round.is_last(&outcome);
+                let beside = if ends_run { round.take_not_run() } else { Vec::new() };
+                let noted = self.note(place, &outcome, beside, None, ends_run).await;
+                round.noted.fetch_add(1, Ordering::AcqRel);
+                noted
+            } else {
+                round.not_run().extend(outcome.of(place));
+                Ok(())
+            };
+            (index, outcome, noted)
         };
-        (index, outcome, noted)
+        let calls = calls.into_iter().enumerate();
+        let mut running: FuturesUnordered<_> =
+            calls.map(|(index, call)| run(index, call)).collect();
+        let mut failure = None;
+        while let Some((index, outcome, noted)) = running.next().await {
+            outcomes.add(index, outcome);
+            failure = failure.or(noted.err());
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    /// Makes durable what came out of a call that has run, and that `next` is about to run.
+    async fn note(
+        &self,
+        place: Option<CallOfRun>,
+        outcome: &Outcome,
+        beside: Vec<CallOutcome>,
+        next: Option<CallOfRun>,
+        ends_run: bool,
+    ) -> Result<(), PersistenceError> {
+        match (&self.run, outcome.of(place)) {
+            (Some(run), Some(of_call)) => run.note_outcome(of_call, beside, next, ends_run).await,
+            _ => Ok(()),
+        }
     }
 
     async fn run(&self, sequence_index: usize, planned: PlannedCall) -> Outcome {
@@ -184,6 +221,54 @@ impl Executor {
             round_index: self.round_index,
             source,
         }
+    }
+}
+
+/// The calls of a batch that run at the same time, as far as one needs to know of the others.
+struct AtOnce {
+    to_run: usize,
+    /// How many have come to their end.
+    ended: AtomicUsize,
+    /// Of how many the outcome is durable.
+    noted: AtomicUsize,
+    terminate: AtomicBool,
+    not_run: Mutex<Vec<CallOutcome>>,
+}
+
+impl AtOnce {
+    fn of(calls: &[PlannedCall]) -> Self {
+        Self {
+            to_run: calls.iter().filter(|call| call.runs()).count(),
+            ended: AtomicUsize::new(0),
+            noted: AtomicUsize::new(0),
+            terminate: AtomicBool::new(false),
+            not_run: Mutex::default(),
+        }
+    }
+
+    /// Whether the run ends with this outcome: one of the batch has ended it, and all others are
+    /// durable. Where others are still under way to the store, the end is written by itself.
+    fn is_last(&self, outcome: &Outcome) -> bool {
+        self.terminate.fetch_or(outcome.terminate, Ordering::AcqRel);
+        let is_last = self.ended.fetch_add(1, Ordering::AcqRel) + 1 == self.to_run;
+        is_last
+            && self.terminate.load(Ordering::Acquire)
+            && self.noted.load(Ordering::Acquire) + 1 == self.to_run
+    }
+
+    fn not_run(&self) -> MutexGuard<'_, Vec<CallOutcome>> {
+        self.not_run.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn take_not_run(&self) -> Vec<CallOutcome> {
+        std::mem::take(&mut *self.not_run())
+    }
+}
+
+impl Outcome {
+    /// What the run needs to know of it, if it knows the call.
+    fn of(&self, place: Option<CallOfRun>) -> Option<CallOutcome> {
+        Some((place?, self.result.clone(), self.report.clone()))
     }
 }
 
