@@ -1,6 +1,12 @@
 //! Drives recordings through a stack.
 
-use std::{io, path::Path, sync::Arc, time::Duration};
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
 
 use tower::{Service, ServiceExt};
 use tower_chat::{
@@ -8,7 +14,7 @@ use tower_chat::{
     recovery::{JournalPolicy, open_run},
 };
 use tower_chat_core::{
-    BoxError, ChatRequest, Message, MessageId, Messages, RunId,
+    BoxError, ChatRequest, Conversation, Message, MessageId, Messages, RunId,
     store::{AppendError, HistoryStore, Revision, StoreError, Write},
 };
 
@@ -276,7 +282,7 @@ impl Player {
             conversation: recording.id().to_owned(),
             source,
         };
-        let id = MessageId { run: RunId::new(), index: 0 };
+        let id = MessageId { run: run_id(recording, plan.import.start), index: 0 };
         let write = Write::new(recording.key(), id, expected, messages);
         let slot = self.store.reserve().await.map_err(|error| failed(error.into()))?;
         let appended: Result<Revision, AppendError> = self.store.append(slot, vec![write]).await;
@@ -367,7 +373,23 @@ struct Resume {
 /// The request of one run: it is handed its own input and nothing else.
 fn request(recording: &Recording, run: &PlannedRun) -> ChatRequest {
     let input: Messages = inputs(recording, run.input.clone()).into_iter().collect();
-    ChatRequest::new(input).in_conversation(recording.key())
+    let run = run_id(recording, run.input.start + 1);
+    ChatRequest::new(input).with_extension(Conversation { key: recording.key(), run })
+}
+
+/// The id of a run that begins at a place in a recording: the same in every play, so that the ids
+/// which calls without one are given are too. It is a UUID of version 7 (RFC 9562) whose time is
+/// the place, since later runs have later ids.
+fn run_id(recording: &Recording, place: usize) -> RunId {
+    let hash = |salt: u8| {
+        let mut hasher = DefaultHasher::new();
+        (salt, recording.id()).hash(&mut hasher);
+        hasher.finish()
+    };
+    let (version, variant) = (7_u128 << 76, 2_u128 << 62);
+    let time = (place as u128) << 80;
+    let random = (u128::from(hash(0) & 0x0fff) << 64) | u128::from(hash(1) >> 2);
+    RunId::from_bytes((time | version | variant | random).to_be_bytes())
 }
 
 fn load_failed(recording: &Recording, source: StoreError) -> PlayError {
