@@ -157,6 +157,11 @@ impl Write {
         }
     }
 
+    /// Whether it is the [first of an attempt](Self::beginning_attempt) at its run.
+    pub fn begins_attempt(&self) -> bool {
+        self.0.begins_attempt
+    }
+
     /// What makes it a write of an open run, if it is one.
     pub fn as_staged(&self) -> Option<&Staged> {
         self.0.staged.as_ref()

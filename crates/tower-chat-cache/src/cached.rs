@@ -1,0 +1,238 @@
+//! What is kept of one conversation.
+
+use std::{sync::Arc, time::Instant};
+
+use tower_chat_core::{
+    Message, Messages, ToolStatus,
+    store::{Close, Head, History, OpenRun, ServiceIdChange, Staged, Write},
+};
+
+use crate::weight;
+
+/// A conversation as it was at one moment, and since then as acknowledged writes have left it.
+#[derive(Debug, Clone)]
+pub(crate) struct Cached {
+    head: Head,
+    /// Whether the head's pending approvals are known.
+    knows_approvals: bool,
+    /// What readers see, if it was loaded. Its own head is not kept up to date.
+    history: Option<History>,
+    /// What the open run has staged, if all of that is known.
+    staged: Option<StagedMessages>,
+    bytes: u64,
+    /// When the store inside was last asked.
+    pub(crate) read: ReadAt,
+}
+
+/// When something was read from the store inside: just before it was asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadAt {
+    /// Counts readings and questions.
+    pub(crate) tick: u64,
+    pub(crate) time: Instant,
+}
+
+#[derive(Debug, Clone, Default)]
+struct StagedMessages {
+    messages: Vec<Arc<Message>>,
+    /// One of their calls waits for approval, or did.
+    has_approvals: bool,
+}
+
+impl Cached {
+    /// What is known from the head alone: if readers see no message, that is all of the history.
+    pub(crate) fn of_head(head: &Head, read: ReadAt) -> Self {
+        let history = (visible(head) == 0).then(|| History::new(head.clone(), Messages::new()));
+        Self {
+            head: head.clone(),
+            knows_approvals: true,
+            history,
+            staged: None,
+            bytes: weight::CONVERSATION,
+            read,
+        }
+    }
+
+    /// What is known from a load, which need not know the approvals.
+    pub(crate) fn of_history(history: &History, read: ReadAt) -> Self {
+        Self {
+            head: history.head.clone(),
+            knows_approvals: false,
+            history: Some(history.clone()),
+            staged: None,
+            bytes: weight::CONVERSATION + weight::of_messages(history.messages.iter()),
+            read,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The whole head, if it is known.
+    pub(crate) fn head(&self) -> Option<Head> {
+        self.knows_approvals.then(|| self.head.clone())
+    }
+
+    /// The history, if it is known.
+    pub(crate) fn history(&self) -> Option<History> {
+        self.history.as_ref().map(|history| with_head(history, &self.head))
+    }
+
+    /// The history under a head that was just read, if it is still what readers see.
+    pub(crate) fn history_at(&self, head: &Head) -> Option<History> {
+        if !is_same_history(&self.head, head) {
+            return None;
+        }
+        self.history.as_ref().map(|history| with_head(history, head))
+    }
+
+    /// What is known once a head was read.
+    pub(crate) fn with_head(&self, head: &Head, read: ReadAt) -> Self {
+        let is_same = is_same_history(&self.head, head);
+        if !is_same || self.history.is_none() {
+            return Self::of_head(head, read);
+        }
+        let stays_open = self.head.revision == head.revision && self.head.open_run == head.open_run;
+        Self {
+            head: head.clone(),
+            knows_approvals: true,
+            history: self.history.clone(),
+            staged: self.staged.clone().filter(|_| stays_open),
+            bytes: self.bytes,
+            read,
+        }
+    }
+
+    /// What is known once a history was loaded: also what is known of its head already.
+    pub(crate) fn with_history(&self, history: &History, read: ReadAt) -> Self {
+        let mut loaded = Self::of_history(history, read);
+        let own = self.head.clone().with_pending_approvals(Vec::new());
+        if own == history.head.clone().with_pending_approvals(Vec::new()) {
+            loaded.knows_approvals = self.knows_approvals;
+            loaded.head.pending_approvals.clone_from(&self.head.pending_approvals);
+        }
+        loaded
+    }
+
+    /// What is known once these writes are stored; `None` if that cannot be told.
+    pub(crate) fn after<'a>(mut self, writes: impl IntoIterator<Item = &'a Write>) -> Option<Self> {
+        for write in writes {
+            self.apply(write)?;
+        }
+        Some(self)
+    }
+
+    fn apply(&mut self, write: &Write) -> Option<()> {
+        if self.head.revision != write.expected() {
+            return None;
+        }
+        self.bytes += weight::of_messages(write.messages());
+        self.notice_rows(write);
+        match write.as_staged() {
+            Some(staged) => self.stage(write, staged),
+            None if self.head.open_run.is_some() => None,
+            None => {
+                if let Some(history) = &mut self.history {
+                    history.apply(write);
+                }
+                self.head.revision = write.result();
+                self.change_service_id(write.service_id());
+                Some(())
+            }
+        }
+    }
+
+    /// Rows may change which calls wait for approval, except where none waited and none begins to.
+    fn notice_rows(&mut self, write: &Write) {
+        if write.tools().is_empty() {
+            return;
+        }
+        if !self.head.pending_approvals.is_empty() || has_approvals(write) {
+            self.forget_approvals();
+        }
+    }
+
+    fn stage(&mut self, write: &Write, staged: &Staged) -> Option<()> {
+        let mut open = match self.head.open_run.take() {
+            Some(open) if open.admits(write.run(), staged) => open,
+            Some(_) => return None,
+            None => match staged.close {
+                Some(Close::Discard { .. }) => return None,
+                Some(Close::Commit) if write.result() == self.head.revision => return Some(()),
+                Some(Close::Commit) | None => {
+                    self.staged = Some(StagedMessages::default());
+                    OpenRun::new(write.run(), staged.lease, self.head.revision.sequence)
+                }
+            },
+        };
+        open.apply(staged);
+        if let Some(known) = &mut self.staged {
+            known.messages.extend(write.messages().iter().cloned());
+            known.has_approvals |= has_approvals(write);
+        }
+        self.head.revision = write.result();
+        match staged.close {
+            None => self.head.open_run = Some(open),
+            Some(Close::Commit) => self.commit(&open),
+            Some(Close::Discard { .. }) => {
+                let discarded = self.staged.take().unwrap_or_default();
+                let bytes = weight::of_messages(&discarded.messages);
+                self.bytes = self.bytes.saturating_sub(bytes);
+            }
+        }
+        Some(())
+    }
+
+    fn commit(&mut self, open: &OpenRun) {
+        match (self.staged.take(), &mut self.history) {
+            (Some(staged), history) => {
+                if let Some(history) = history {
+                    history.extend(staged.messages);
+                }
+                if staged.has_approvals {
+                    self.forget_approvals();
+                }
+            }
+            (None, _) => {
+                self.history = None;
+                self.forget_approvals();
+            }
+        }
+        self.change_service_id(open.service_id.as_ref());
+    }
+
+    fn forget_approvals(&mut self) {
+        self.knows_approvals = false;
+        self.head.pending_approvals.clear();
+    }
+
+    fn change_service_id(&mut self, change: Option<&ServiceIdChange>) {
+        match change {
+            Some(ServiceIdChange::Set(id)) => self.head.service_id = Some(id.clone()),
+            Some(ServiceIdChange::Clear) => self.head.service_id = None,
+            None => {}
+        }
+    }
+}
+
+/// How many messages readers see.
+fn visible(head: &Head) -> u64 {
+    head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible)
+}
+
+/// Whether readers see the same messages under both heads. Within one incarnation, what they see
+/// only grows.
+pub(crate) fn is_same_history(one: &Head, other: &Head) -> bool {
+    one.revision.incarnation == other.revision.incarnation && visible(one) == visible(other)
+}
+
+pub(crate) fn with_head(history: &History, head: &Head) -> History {
+    let mut history = history.clone();
+    history.head = head.clone();
+    history
+}
+
+fn has_approvals(write: &Write) -> bool {
+    write.tools().iter().any(|row| row.status == ToolStatus::PendingApproval)
+}

@@ -1,0 +1,255 @@
+//! What is kept of all conversations, and who reads and writes them at the moment.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
+use moka::{policy::EvictionPolicy, sync::Cache};
+use tower_chat_core::{
+    ConversationKey,
+    store::{History, StoreError, Write},
+};
+
+use crate::{
+    cached::{Cached, ReadAt},
+    reading::Reading,
+    submission::Submission,
+};
+
+pub(crate) type Loaded = Result<History, Arc<StoreError>>;
+pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
+
+/// The kept conversations.
+///
+/// What is kept was read, or made by applying acknowledged writes, with nothing under way. While a
+/// write of a conversation is under way nothing is kept of it; a reading counts only if no
+/// submission came since it began.
+pub(crate) struct Conversations {
+    kept: Cache<ConversationKey, Arc<Cached>>,
+    traffic: Mutex<HashMap<ConversationKey, Traffic>>,
+    ticks: AtomicU64,
+    max_bytes: u64,
+    /// How many bytes were kept since the bound was last enforced.
+    kept_since: AtomicU64,
+}
+
+/// What is under way at one conversation.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) readers: usize,
+    /// The load that others who come now may wait for too.
+    flight: Option<Flight<WeakShared<LoadFuture>>>,
+    /// Counts submissions.
+    pub(crate) generation: u64,
+    /// Submissions that the store inside may not have got yet.
+    pub(crate) submitting: usize,
+    /// Submissions whose outcome was not seen.
+    pub(crate) unsettled: usize,
+    /// One of them leaves the revision as it was, so that others may have overtaken it.
+    pub(crate) is_unordered: bool,
+    /// What will be known if all of them are stored.
+    pub(crate) ahead: Option<Cached>,
+}
+
+/// A load under way.
+#[derive(Debug)]
+pub(crate) struct Flight<F = Shared<LoadFuture>> {
+    pub(crate) load: F,
+    pub(crate) read: ReadAt,
+}
+
+impl Conversations {
+    pub(crate) fn new(max_bytes: u64) -> Self {
+        let kept = Cache::builder()
+            .max_capacity(max_bytes)
+            .weigher(|key: &ConversationKey, cached: &Arc<Cached>| {
+                let names = key.scope().len() + key.id().len();
+                u32::try_from(cached.bytes().saturating_add(names as u64)).unwrap_or(u32::MAX)
+            })
+            .eviction_policy(EvictionPolicy::lru())
+            .build();
+        Self {
+            kept,
+            traffic: Mutex::default(),
+            ticks: AtomicU64::new(0),
+            max_bytes,
+            kept_since: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn tick(&self) -> u64 {
+        self.ticks.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn get(&self, key: &ConversationKey) -> Option<Arc<Cached>> {
+        self.kept.get(key)
+    }
+
+    /// How many conversations are kept, and their bytes.
+    pub(crate) fn size(&self) -> (u64, u64) {
+        self.kept.run_pending_tasks();
+        (self.kept.entry_count(), self.kept.weighted_size())
+    }
+
+    /// Begins a reading that nobody else waits for.
+    pub(crate) fn read(self: &Arc<Self>, key: &ConversationKey, read: ReadAt) -> Reading {
+        let mut traffic = self.traffic();
+        self.read_in(traffic.entry(key.clone()).or_default(), key, read)
+    }
+
+    /// The load under way, or a new one.
+    pub(crate) fn load(
+        self: &Arc<Self>,
+        key: &ConversationKey,
+        read: ReadAt,
+        load: impl FnOnce(Reading) -> LoadFuture,
+    ) -> Flight {
+        let mut all = self.traffic();
+        let traffic = all.entry(key.clone()).or_default();
+        let under_way = traffic
+            .flight
+            .as_ref()
+            .and_then(|flight| Some(Flight { load: flight.load.upgrade()?, read: flight.read }));
+        if let Some(flight) = under_way {
+            return flight;
+        }
+        let reading = self.read_in(traffic, key, read);
+        let flight = Flight { load: load(reading).shared(), read };
+        // What began while a submission was being made may not see it.
+        if traffic.submitting == 0 {
+            let weak = flight.load.downgrade();
+            traffic.flight = weak.map(|load| Flight { load, read });
+        }
+        flight
+    }
+
+    fn read_in(
+        self: &Arc<Self>,
+        traffic: &mut Traffic,
+        key: &ConversationKey,
+        read: ReadAt,
+    ) -> Reading {
+        traffic.readers += 1;
+        let generation = (traffic.submitting == 0).then_some(traffic.generation);
+        Reading { conversations: self.clone(), key: key.clone(), generation, read }
+    }
+
+    /// Begins to submit writes, each to its conversation.
+    pub(crate) fn submit(self: &Arc<Self>, writes: &[Write]) -> Submission {
+        let mut keys: Vec<&ConversationKey> = Vec::new();
+        for write in writes {
+            if !keys.contains(&write.key()) {
+                keys.push(write.key());
+            }
+        }
+        let mut all = self.traffic();
+        for key in &keys {
+            let own = || writes.iter().filter(|write| write.key() == *key);
+            let leaves_revision = own().any(|write| write.result() == write.expected());
+            let traffic = all.entry((*key).clone()).or_default();
+            let known = self.known(traffic, key);
+            let is_overtaken = traffic.is_unordered && leaves_revision;
+            traffic.begin();
+            traffic.is_unordered |= leaves_revision;
+            traffic.ahead = known.filter(|_| !is_overtaken).and_then(|known| known.after(own()));
+        }
+        Submission::new(self.clone(), keys.into_iter().cloned().collect())
+    }
+
+    /// Begins to change a conversation in another way.
+    pub(crate) fn change(self: &Arc<Self>, key: &ConversationKey) -> Submission {
+        let mut all = self.traffic();
+        let traffic = all.entry(key.clone()).or_default();
+        self.kept.invalidate(key);
+        traffic.begin();
+        traffic.ahead = None;
+        Submission::new(self.clone(), vec![key.clone()])
+    }
+
+    /// Takes what is known, with everything that is under way.
+    fn known(&self, traffic: &mut Traffic, key: &ConversationKey) -> Option<Cached> {
+        if traffic.unsettled > 0 {
+            return traffic.ahead.take();
+        }
+        self.kept.remove(key).map(Arc::unwrap_or_clone)
+    }
+
+    /// Changes what is known by a reading, unless something newer is known or it saw too little.
+    pub(crate) fn learn(
+        &self,
+        key: &ConversationKey,
+        generation: Option<u64>,
+        read: ReadAt,
+        learned: impl FnOnce(Option<&Cached>) -> Cached,
+    ) {
+        let mut all = self.traffic();
+        let Some(traffic) = all.get_mut(key) else { return };
+        if generation != Some(traffic.generation) || traffic.submitting > 0 {
+            return;
+        }
+        if traffic.unsettled > 0 {
+            let is_newer = traffic.ahead.as_ref().is_none_or(|known| known.read.tick < read.tick);
+            if is_newer {
+                traffic.ahead = Some(learned(traffic.ahead.as_ref()));
+            }
+            return;
+        }
+        let known = self.kept.get(key);
+        if known.as_ref().is_none_or(|known| known.read.tick < read.tick) {
+            let before = known.as_ref().map_or(0, |known| known.bytes());
+            self.keep(key, learned(known.as_deref()), before);
+        }
+    }
+
+    /// Keeps what is known of a conversation, of which `before` bytes were kept already.
+    pub(crate) fn keep(&self, key: &ConversationKey, cached: Cached, before: u64) {
+        let more = cached.bytes().saturating_sub(before);
+        self.kept.insert(key.clone(), Arc::new(cached));
+        // The cache would let some entries gather before it looks at their weight.
+        let since = self.kept_since.fetch_add(more, Ordering::Relaxed).saturating_add(more);
+        if since > self.max_bytes / 64 {
+            self.kept_since.store(0, Ordering::Relaxed);
+            self.kept.run_pending_tasks();
+        }
+    }
+
+    pub(crate) fn traffic(&self) -> MutexGuard<'_, HashMap<ConversationKey, Traffic>> {
+        self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Traffic {
+    fn begin(&mut self) {
+        self.generation += 1;
+        self.flight = None;
+        self.submitting += 1;
+        self.unsettled += 1;
+    }
+
+    /// Nobody waits for the load any more that began then.
+    pub(crate) fn landed(&mut self, read: ReadAt) {
+        if self.flight.as_ref().is_some_and(|flight| flight.read.tick == read.tick) {
+            self.flight = None;
+        }
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.readers == 0 && self.unsettled == 0
+    }
+}
+
+impl fmt::Debug for Conversations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Conversations")
+            .field("conversations", &self.kept.entry_count())
+            .field("bytes", &self.kept.weighted_size())
+            .field("max_bytes", &self.max_bytes)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,68 @@
+//! Writes on their way into the store inside.
+
+use std::{mem, sync::Arc};
+
+use tower_chat_core::ConversationKey;
+
+use crate::conversations::Conversations;
+
+/// A submission whose outcome nobody has seen yet. Dropped like that, it leaves nothing known of its
+/// conversations.
+#[derive(Debug)]
+pub(crate) struct Submission {
+    conversations: Arc<Conversations>,
+    keys: Vec<ConversationKey>,
+    is_submitted: bool,
+}
+
+impl Submission {
+    pub(crate) fn new(conversations: Arc<Conversations>, keys: Vec<ConversationKey>) -> Self {
+        Self { conversations, keys, is_submitted: false }
+    }
+
+    /// The store inside has it: readings that begin from now on see it.
+    pub(crate) fn submitted(&mut self) {
+        self.is_submitted = true;
+        let mut all = self.conversations.traffic();
+        for key in &self.keys {
+            if let Some(traffic) = all.get_mut(key) {
+                traffic.submitting -= 1;
+            }
+        }
+    }
+
+    /// Its outcome was seen.
+    pub(crate) fn settled(mut self, is_stored: bool) {
+        self.settle(is_stored);
+    }
+
+    fn settle(&mut self, is_stored: bool) {
+        let mut all = self.conversations.traffic();
+        for key in mem::take(&mut self.keys) {
+            let Some(traffic) = all.get_mut(&key) else { continue };
+            traffic.unsettled -= 1;
+            if !self.is_submitted {
+                traffic.submitting -= 1;
+            }
+            if !is_stored {
+                traffic.ahead = None;
+            }
+            if traffic.unsettled > 0 {
+                continue;
+            }
+            traffic.is_unordered = false;
+            if let Some(ahead) = traffic.ahead.take() {
+                self.conversations.keep(&key, ahead, 0);
+            }
+            if traffic.is_over() {
+                all.remove(&key);
+            }
+        }
+    }
+}
+
+impl Drop for Submission {
+    fn drop(&mut self) {
+        self.settle(false);
+    }
+}

@@ -1,0 +1,146 @@
+//! Orders of events that a store inside brings about only now and then.
+
+use std::{sync::Arc, time::Instant};
+
+use tower_chat_core::{
+    ConversationKey, Message, MessageId, RunId,
+    store::{Head, History, Revision, ServiceIdChange, Write},
+};
+
+use crate::{
+    cached::{Cached, ReadAt},
+    conversations::Conversations,
+};
+
+fn conversations() -> Arc<Conversations> {
+    Arc::new(Conversations::new(1 << 20))
+}
+
+fn key() -> ConversationKey {
+    ConversationKey::new("alice", "support")
+}
+
+fn now(conversations: &Conversations) -> ReadAt {
+    ReadAt { tick: conversations.tick(), time: Instant::now() }
+}
+
+fn write(expected: Revision, messages: &[&str]) -> Write {
+    let id = MessageId { run: RunId::new(), index: 0 };
+    let messages = messages.iter().map(|text| Arc::new(Message::user(*text)));
+    Write::new(key(), id, expected, messages)
+}
+
+fn kept(conversations: &Conversations) -> Option<Revision> {
+    Some(conversations.get(&key())?.history()?.head.revision)
+}
+
+/// A conversation that is known to be empty.
+fn with_empty() -> Arc<Conversations> {
+    let conversations = conversations();
+    conversations.read(&key(), now(&conversations)).saw_head(&Head::new(Revision::ABSENT));
+    assert_eq!(kept(&conversations), Some(Revision::ABSENT));
+    conversations
+}
+
+#[test]
+fn what_was_read_before_a_write_is_not_kept_after_it() {
+    let conversations = with_empty();
+    let early = conversations.read(&key(), now(&conversations));
+    let write = write(Revision::ABSENT, &["1"]);
+    let mut submission = conversations.submit(std::slice::from_ref(&write));
+    let between = conversations.read(&key(), now(&conversations));
+    submission.submitted();
+    submission.settled(true);
+    early.saw_history(&History::empty());
+    assert_eq!(kept(&conversations), Some(write.result()));
+    between.saw_history(&History::empty());
+    assert_eq!(kept(&conversations), Some(write.result()));
+    assert!(conversations.traffic().is_empty());
+}
+
+#[test]
+fn what_was_read_while_a_write_is_submitted_does_not_stand_for_it() {
+    let conversations = with_empty();
+    let write = write(Revision::ABSENT, &["1"]);
+    let mut submission = conversations.submit(std::slice::from_ref(&write));
+    conversations.read(&key(), now(&conversations)).saw_history(&History::empty());
+    submission.submitted();
+    assert_eq!(kept(&conversations), None, "nothing is certain yet");
+    submission.settled(true);
+    assert_eq!(kept(&conversations), Some(write.result()));
+}
+
+#[test]
+fn what_was_read_after_a_write_was_submitted_is_what_it_left() {
+    let conversations = with_empty();
+    let write = write(Revision::ABSENT, &["1"]);
+    let mut submission = conversations.submit(std::slice::from_ref(&write));
+    submission.submitted();
+    conversations.read(&key(), now(&conversations)).saw_history(&History::empty());
+    assert_eq!(kept(&conversations), None);
+    submission.settled(true);
+    assert_eq!(kept(&conversations), Some(Revision::ABSENT), "it was refused, and read so");
+}
+
+/// Nobody can tell in which order the store inside took them.
+#[test]
+fn writes_that_leave_the_revision_as_it_is_and_overlap_leave_nothing_known() {
+    let conversations = with_empty();
+    let first = write(Revision::ABSENT, &["1"]);
+    let mut submission = conversations.submit(std::slice::from_ref(&first));
+    submission.submitted();
+    submission.settled(true);
+    let at = first.result();
+    let set = |id: &str| {
+        let change = ServiceIdChange::Set(id.into());
+        let write = write(at, &[]).with_service_id(change);
+        conversations.submit(&[write])
+    };
+    let (mut one, mut two) = (set("one"), set("two"));
+    two.submitted();
+    one.submitted();
+    one.settled(true);
+    two.settled(true);
+    assert_eq!(kept(&conversations), None);
+    assert!(conversations.traffic().is_empty());
+}
+
+#[test]
+fn a_reading_that_began_earlier_does_not_replace_a_later_one() {
+    let conversations = conversations();
+    let early = conversations.read(&key(), now(&conversations));
+    let late = conversations.read(&key(), now(&conversations));
+    let at = write(Revision::ABSENT, &[]).result();
+    late.saw_head(&Head::new(at));
+    early.saw_head(&Head::new(Revision::ABSENT));
+    assert_eq!(kept(&conversations), Some(at));
+}
+
+/// A submission that is dropped half-way, as by a panic, holds nobody up for ever.
+#[test]
+fn a_submission_that_was_never_made_leaves_nothing_known() {
+    let conversations = with_empty();
+    drop(conversations.submit(&[write(Revision::ABSENT, &["1"])]));
+    assert_eq!(kept(&conversations), None);
+    assert!(conversations.traffic().is_empty());
+}
+
+#[test]
+fn writes_to_several_conversations_are_known_to_each() {
+    let conversations = conversations();
+    let keys = ["a", "b"].map(|id| ConversationKey::new("alice", id));
+    let mut writes = Vec::new();
+    for key in &keys {
+        conversations.read(key, now(&conversations)).saw_head(&Head::new(Revision::ABSENT));
+        let id = MessageId { run: RunId::new(), index: 0 };
+        let message = Arc::new(Message::user("1"));
+        writes.push(Write::new(key.clone(), id, Revision::ABSENT, [message]));
+    }
+    let mut submission = conversations.submit(&writes);
+    submission.submitted();
+    submission.settled(true);
+    for (key, write) in keys.iter().zip(&writes) {
+        let revision = conversations.get(key).and_then(|cached: Arc<Cached>| cached.head());
+        assert_eq!(revision.unwrap().revision, write.result());
+    }
+}

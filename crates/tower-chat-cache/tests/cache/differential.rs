@@ -1,0 +1,160 @@
+//! Whatever is done, a cache that never asks again shows what the store inside has.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
+    store::{CallPlace, Close, Head, HistoryStore, ServiceIdChange, Ticket, ToolRecord, Write},
+};
+
+use crate::common::{Cache, broken, cache, staged};
+
+/// Numbers that follow from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u64) -> u64 {
+        self.0 =
+            self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % sides
+    }
+}
+
+fn keys() -> [ConversationKey; 2] {
+    ["a", "b"].map(|id| ConversationKey::new("alice", id))
+}
+
+/// A message with one call that waits for approval, or with none.
+fn message(dice: &mut Dice) -> Arc<Message> {
+    let number = dice.roll(1_000_000).to_string();
+    Arc::new(match dice.roll(3) {
+        0 => {
+            let call = ToolCall::new(number.as_str(), "pay", "{}");
+            let part = Part::ApprovalRequest(ApprovalRequest::new(number, call, true));
+            Message::new(Role::Assistant, vec![part])
+        }
+        _ => Message::user(number),
+    })
+}
+
+fn row(dice: &mut Dice, last: u64) -> ToolRecord {
+    let place = CallPlace { sequence: 1 + dice.roll(last + 1), index: 0 };
+    let mut row = ToolRecord::pending(place, 0, "id", "pay");
+    if dice.roll(2) == 0 {
+        row.status = ToolStatus::PendingApproval;
+    }
+    row
+}
+
+fn service_id(dice: &mut Dice) -> Option<ServiceIdChange> {
+    match dice.roll(6) {
+        0 => Some(ServiceIdChange::Set(format!("id {}", dice.roll(100)).into())),
+        1 => Some(ServiceIdChange::Clear),
+        _ => None,
+    }
+}
+
+/// The next write that fits a head, or now and then one that does not.
+fn write(dice: &mut Dice, key: &ConversationKey, head: &Head) -> Write {
+    let mut expected = head.revision;
+    if dice.roll(12) == 0 {
+        expected.sequence += 1;
+    }
+    let open = head.open_run.as_ref();
+    let run = match open {
+        Some(open) if dice.roll(12) > 0 => open.run,
+        _ => RunId::new(),
+    };
+    let index = u32::try_from(head.revision.sequence).unwrap() * 10;
+    let messages: Vec<_> = (0..dice.roll(3)).map(|_| message(dice)).collect();
+    let last = expected.sequence + messages.len() as u64;
+    let rows = (0..dice.roll(3)).map(|_| row(dice, last)).collect();
+    let write =
+        Write::new(key.clone(), MessageId { run, index }, expected, messages).with_tools(rows);
+    if open.is_none() && dice.roll(2) == 0 {
+        return match service_id(dice) {
+            Some(change) => write.with_service_id(change),
+            None => write,
+        };
+    }
+    let visible = open.map_or(0, |open| open.visible);
+    let close = match dice.roll(4) {
+        0 => Some(Close::Commit),
+        1 => Some(Close::Discard { visible }),
+        _ => None,
+    };
+    let attempt = open.map_or(1, |open| open.lease.attempt) + u32::from(dice.roll(8) == 0);
+    let mut staged = staged(attempt, close);
+    staged.service_id = service_id(dice);
+    write.staged(staged)
+}
+
+/// Cache and store show the same of a conversation.
+async fn compare(store: &Cache, key: &ConversationKey, seed: u64) {
+    let stored = store.inner().inner();
+    let expected = stored.head(key).await.unwrap();
+    let loaded = store.load(key).await.unwrap();
+    let whole = stored.load(key).await.unwrap();
+    assert_eq!(loaded.messages, whole.messages, "seed {seed}");
+    assert!(loaded.sound_messages() <= whole.sound_messages(), "seed {seed}");
+    let head = loaded.head.with_pending_approvals(expected.pending_approvals.clone());
+    assert_eq!(head, expected, "seed {seed}");
+    assert_eq!(store.head(key).await.unwrap(), expected, "seed {seed}");
+}
+
+async fn step(store: &Cache, dice: &mut Dice, tickets: &mut Vec<Ticket>) {
+    let [key, other] = keys();
+    let (key, other) = if dice.roll(4) == 0 { (other, key) } else { (key, other) };
+    match dice.roll(20) {
+        0 => drop(store.delete(&key).await.unwrap()),
+        1 => drop(store.fork(&key, &other).await),
+        2 => tickets.clear(),
+        3 => {
+            for ticket in tickets.drain(..) {
+                let _ = ticket.await;
+            }
+        }
+        4 => drop(store.load(&key).await.unwrap()),
+        5 => drop(store.head(&key).await.unwrap()),
+        6 => store.inner().fail_next_append(broken()),
+        7 => store.inner().fail_next_append_after_storing(broken()),
+        _ => {
+            let holds = dice.roll(4) == 0;
+            let mut head = store.inner().inner().head(&key).await.unwrap();
+            let mut writes = Vec::new();
+            for _ in 0..=dice.roll(2) {
+                let next = write(dice, &key, &head);
+                head.revision = next.result();
+                head.open_run = None;
+                writes.push(next);
+            }
+            if holds {
+                store.inner().hold_appends();
+            }
+            let ticket = store.append(store.reserve().await.unwrap(), writes);
+            store.inner().release_appends();
+            match dice.roll(3) {
+                0 => drop(ticket),
+                1 => tickets.push(ticket),
+                _ => drop(ticket.await),
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_cache_shows_what_the_store_has() {
+    let mut hits = 0;
+    for seed in 0..300 {
+        let (store, mut dice, mut tickets) = (cache(), Dice(seed), Vec::new());
+        for _ in 0..60 {
+            step(&store, &mut dice, &mut tickets).await;
+            let compares = dice.roll(2) == 0;
+            for key in keys().iter().filter(|_| compares) {
+                compare(&store, key, seed).await;
+            }
+        }
+        hits += store.statistics().hits;
+    }
+    assert!(hits > 5_000, "most is answered by the cache, not {hits}");
+}

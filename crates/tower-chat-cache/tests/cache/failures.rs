@@ -1,0 +1,124 @@
+//! What is not known for certain is not kept.
+
+use futures_util::FutureExt;
+use tower_chat_core::store::{HistoryStore, Revision, StoreError};
+
+use crate::common::{append, broken, cache, key, reads, texts, write};
+
+#[tokio::test]
+async fn a_load_or_head_that_failed_is_not_kept() {
+    let store = cache();
+    store.inner().fail_next_load(broken());
+    store.inner().fail_next_head(broken());
+    let error = store.load(&key()).await.unwrap_err();
+    assert_eq!(error.to_string(), broken().to_string());
+    assert!(error.is_retryable());
+    assert!(store.head(&key()).await.is_err());
+    assert_eq!(texts(&store).await, Vec::<String>::new());
+    assert!(store.head(&key()).await.is_ok());
+    assert_eq!(reads(store.inner()), (2, 2));
+}
+
+#[tokio::test]
+async fn a_write_that_failed_leaves_nothing_known() {
+    let store = cache();
+    let at = append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
+    texts(&store).await;
+    store.inner().fail_next_append(broken());
+    assert!(append(&store, write(at, &["lost"])).await.is_err());
+    assert_eq!(texts(&store).await, ["1"]);
+    assert_eq!(store.inner().loads(), 2);
+}
+
+/// The store has the write, and the answer was lost.
+#[tokio::test]
+async fn a_write_whose_answer_was_lost_is_read_back() {
+    let store = cache();
+    let at = append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
+    texts(&store).await;
+    store.inner().fail_next_append_after_storing(broken());
+    let stored = write(at, &["2"]);
+    assert!(append(&store, stored.clone()).await.is_err());
+    assert_eq!(texts(&store).await, ["1", "2"]);
+    assert_eq!(append(&store, stored.clone()).await.unwrap(), stored.result());
+    assert_eq!(texts(&store).await, ["1", "2"]);
+    append(&store, write(stored.result(), &["3"])).await.unwrap();
+    assert_eq!(texts(&store).await, ["1", "2", "3"]);
+}
+
+/// What somebody else wrote costs one conflict.
+#[tokio::test]
+async fn a_conflict_brings_the_cache_up_to_date() {
+    let store = cache();
+    texts(&store).await;
+    append(store.inner(), write(Revision::ABSENT, &["theirs"])).await.unwrap();
+    assert_eq!(texts(&store).await, Vec::<String>::new(), "nobody else was expected to write");
+    let error = append(&store, write(Revision::ABSENT, &["ours"])).await.unwrap_err();
+    assert!(matches!(error.source, StoreError::Conflict(_)));
+    assert_eq!(texts(&store).await, ["theirs"]);
+}
+
+/// While a write is under way the store inside answers, which has it.
+#[tokio::test]
+async fn a_load_waits_for_a_write_that_was_submitted_before_it() {
+    let store = cache();
+    texts(&store).await;
+    store.inner().hold_appends();
+    let slot = store.reserve().await.unwrap();
+    let ticket = store.append(slot, vec![write(Revision::ABSENT, &["1"])]);
+    assert!(store.load(&key()).now_or_never().is_none());
+    assert!(store.head(&key()).now_or_never().is_none());
+    store.inner().release_appends();
+    assert_eq!(texts(&store).await, ["1"]);
+    let loads = store.inner().loads();
+    ticket.await.unwrap();
+    assert_eq!(texts(&store).await, ["1"]);
+    assert_eq!(store.inner().loads(), loads, "what was read with the write is kept after it");
+}
+
+#[tokio::test]
+async fn a_ticket_that_nobody_waited_for_leaves_nothing_known() {
+    for is_stored in [true, false] {
+        let store = cache();
+        texts(&store).await;
+        store.inner().hold_appends();
+        let slot = store.reserve().await.unwrap();
+        let ticket = store.append(slot, vec![write(Revision::ABSENT, &["1"])]);
+        drop(ticket);
+        if !is_stored {
+            store.inner().fail_next_append(broken());
+        }
+        store.inner().release_appends();
+        let expected: &[&str] = if is_stored { &["1"] } else { &[] };
+        assert_eq!(texts(&store).await, expected);
+        assert_eq!(store.inner().loads(), 2);
+        texts(&store).await;
+        assert_eq!(store.inner().loads(), 2);
+    }
+}
+
+/// Of writes that are under way together, a failure of one is a failure of all.
+#[tokio::test]
+async fn writes_that_follow_each_other_unseen_are_known_when_all_are_stored() {
+    for fails in [false, true] {
+        let store = cache();
+        texts(&store).await;
+        store.inner().hold_appends();
+        let mut tickets = Vec::new();
+        let mut at = Revision::ABSENT;
+        for text in ["1", "2", "3"] {
+            let next = write(at, &[text]);
+            at = next.result();
+            tickets.push(store.append(store.reserve().await.unwrap(), vec![next]));
+        }
+        if fails {
+            store.inner().fail_next_append_after_storing(broken());
+        }
+        store.inner().release_appends();
+        for ticket in tickets.into_iter().rev() {
+            let _ = ticket.await;
+        }
+        assert_eq!(texts(&store).await, ["1", "2", "3"]);
+        assert_eq!(store.inner().loads(), 1 + usize::from(fails));
+    }
+}

@@ -1,0 +1,136 @@
+//! Several processes stay right.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
+use tower_chat_core::{
+    MemoryStore,
+    store::{Close, HistoryStore, Revision, StoreError, Write},
+};
+use tower_chat_sqlite::SqliteStore;
+use tower_chat_testkit::FaultyStore;
+
+use crate::common::{append, broken, cache_with, key, reads, staged, texts, write};
+
+#[tokio::test]
+async fn always_compares_a_head_and_loads_nothing_while_nothing_changes() {
+    let store = cache_with(Revalidation::Always);
+    let at = append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
+    for heads in 0..3 {
+        assert_eq!(texts(&store).await, ["1"]);
+        assert_eq!(reads(store.inner()), (1, heads));
+    }
+    assert_eq!(store.statistics().revalidated, 2);
+    let at = append(store.inner(), write(at, &["theirs"])).await.unwrap();
+    assert_eq!(texts(&store).await, ["1", "theirs"]);
+    assert_eq!(reads(store.inner()), (2, 3));
+    store.inner().delete(&key()).await.unwrap();
+    assert_eq!(texts(&store).await, Vec::<String>::new());
+    assert_eq!(store.head(&key()).await.unwrap().revision, Revision::ABSENT);
+    assert!(append(&store, write(at, &["late"])).await.is_err());
+}
+
+#[tokio::test]
+async fn a_head_that_cannot_be_read_fails_the_load_and_loses_nothing() {
+    let store = cache_with(Revalidation::Always);
+    texts(&store).await;
+    store.inner().fail_next_head(broken());
+    assert!(store.load(&key()).await.is_err());
+    texts(&store).await;
+    assert_eq!(store.inner().loads(), 1);
+}
+
+/// A commit without messages leaves the revision as it is, and shows what was staged.
+#[tokio::test]
+async fn a_commit_elsewhere_is_noticed_although_the_revision_stays() {
+    let store = cache_with(Revalidation::Always);
+    let first = write(Revision::ABSENT, &["staged"]).staged(staged(1, None));
+    append(&store, first.clone()).await.unwrap();
+    assert_eq!(texts(&store).await, Vec::<String>::new());
+    let id = tower_chat_core::MessageId { run: first.run(), index: 1 };
+    let commit = Write::new(key(), id, first.result(), []).staged(staged(1, Some(Close::Commit)));
+    assert_eq!(commit.result(), first.result());
+    append(store.inner(), commit).await.unwrap();
+    assert_eq!(texts(&store).await, ["staged"]);
+    assert_eq!(store.load(&key()).await.unwrap().head.open_run, None);
+}
+
+#[tokio::test]
+async fn after_a_while_it_is_compared_again() {
+    let start = Instant::now();
+    let now = Arc::new(Mutex::new(start));
+    let clock = now.clone();
+    let options = CacheOptions::new()
+        .revalidation(Revalidation::After(Duration::from_secs(10)))
+        .clock(move || *clock.lock().unwrap());
+    let store = CachingStore::with_options(FaultyStore::new(MemoryStore::new()), options);
+    let at = |seconds| *now.lock().unwrap() = start + Duration::from_secs(seconds);
+    let first = append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
+    store.head(&key()).await.unwrap();
+    assert_eq!(texts(&store).await, ["1"]);
+    append(store.inner(), write(first, &["theirs"])).await.unwrap();
+    at(9);
+    assert_eq!(texts(&store).await, ["1"], "not noticed yet");
+    assert_eq!(store.head(&key()).await.unwrap().revision, first);
+    assert_eq!(reads(store.inner()), (1, 1));
+    at(10);
+    assert_eq!(texts(&store).await, ["1", "theirs"]);
+    assert_eq!(reads(store.inner()), (2, 2));
+    at(19);
+    texts(&store).await;
+    assert_eq!(reads(store.inner()), (2, 2));
+    at(20);
+    texts(&store).await;
+    assert_eq!(reads(store.inner()), (2, 3), "compared and found as it was");
+    at(29);
+    texts(&store).await;
+    assert_eq!(reads(store.inner()), (2, 3));
+}
+
+#[tokio::test]
+async fn another_conversation_of_the_same_length_is_noticed() {
+    let store = cache_with(Revalidation::Always);
+    append(&store, write(Revision::ABSENT, &["old"])).await.unwrap();
+    assert_eq!(texts(&store).await, ["old"]);
+    store.inner().delete(&key()).await.unwrap();
+    append(store.inner(), write(Revision::ABSENT, &["new"])).await.unwrap();
+    assert_eq!(texts(&store).await, ["new"]);
+}
+
+/// A second store on the same file is what another process is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_processes_on_one_file_see_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("chat.db");
+    let theirs = SqliteStore::open(&path).await.unwrap();
+    let store = CachingStore::new(FaultyStore::new(SqliteStore::open(&path).await.unwrap()));
+    let never = CacheOptions::new().revalidation(Revalidation::Never);
+    let alone = CachingStore::with_options(SqliteStore::open(&path).await.unwrap(), never);
+    let mut at = Revision::ABSENT;
+    let mut expected = Vec::new();
+    for round in 0..5 {
+        let text = format!("theirs {round}");
+        at = append(&theirs, write(at, &[&text])).await.unwrap();
+        expected.push(text);
+        assert_eq!(texts(&store).await, expected);
+        let text = format!("ours {round}");
+        at = append(&store, write(at, &[&text])).await.unwrap();
+        expected.push(text);
+        assert_eq!(texts(&theirs).await, expected);
+        let loads = store.inner().loads();
+        assert_eq!(texts(&store).await, expected);
+        assert_eq!(store.inner().loads(), loads, "what was written here is known");
+    }
+    assert_eq!(texts(&alone).await, expected);
+    let behind = at;
+    let at = append(&theirs, write(at, &["last"])).await.unwrap();
+    assert_eq!(texts(&alone).await, expected);
+    let error = append(&alone, write(behind, &["too late"])).await.unwrap_err();
+    assert!(matches!(error.source, StoreError::Conflict(_)));
+    expected.push("last".into());
+    assert_eq!(texts(&alone).await, expected, "a conflict brings it up to date");
+    assert_eq!(alone.head(&key()).await.unwrap().revision, at);
+}

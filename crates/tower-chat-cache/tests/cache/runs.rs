@@ -1,0 +1,66 @@
+//! A warm run reads nothing, in every mode.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use tower::ServiceExt;
+use tower_chat::{
+    ChatPipeline, PersistenceMode, Tools,
+    core::{ChatRequest, Message, ToolCall, ToolDefinition, store::HistoryStore},
+    tool_fn,
+};
+use tower_chat_testkit::{ScriptedLeaf, Step};
+
+use crate::common::{cache, key, reads};
+
+fn tools() -> Tools {
+    let definition = ToolDefinition::new("look", "Looks.", json!({"type": "object"}));
+    Tools::new().with(tool_fn(definition, |_| async { Ok("found") }))
+}
+
+#[tokio::test]
+async fn a_warm_run_reads_nothing() {
+    for mode in
+        [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled]
+    {
+        for begins_here in [true, false] {
+            let store = cache();
+            let leaf = ScriptedLeaf::new([]);
+            let mut client = ChatPipeline::builder(leaf.clone())
+                .tools(tools())
+                .history(store.clone())
+                .persistence(mode)
+                .build()
+                .unwrap();
+            for turn in 0..4 {
+                if turn == 1 && !begins_here {
+                    store.forget(&key());
+                }
+                leaf.push(Step::message(Message::tool_calls([ToolCall::new("c", "look", "{}")])));
+                leaf.push(Step::text("there"));
+                let (before, queries) = (reads(store.inner()), store.inner().queries());
+                let request = ChatRequest::user("where?").in_conversation(key());
+                let client = client.ready().await.unwrap();
+                let answer = tower::Service::call(client, request).await.unwrap();
+                assert_eq!(answer.collect().await.unwrap().text(), "there");
+                let read = (reads(store.inner()).0 - before.0, reads(store.inner()).1 - before.1);
+                let expected = match (turn, begins_here) {
+                    (0, _) => (0, 1),
+                    (1, false) => (1, 1),
+                    _ => (0, 0),
+                };
+                assert_eq!(read, expected, "{mode:?}, turn {turn}");
+                assert_eq!(store.inner().queries(), queries, "{mode:?}, turn {turn}");
+            }
+            let history = store.load(&key()).await.unwrap();
+            let stored = store.inner().inner().load(&key()).await.unwrap();
+            assert_eq!(history.messages, stored.messages);
+            assert_eq!(history.messages.len(), 16);
+            assert_eq!(history.head, stored.head);
+            assert!(Arc::ptr_eq(
+                history.messages.get(15).unwrap(),
+                stored.messages.get(15).unwrap()
+            ));
+        }
+    }
+}

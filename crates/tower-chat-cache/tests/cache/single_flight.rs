@@ -1,0 +1,125 @@
+//! Those who ask at the same time share one reading.
+
+use futures_util::{FutureExt, future::join_all};
+use tower_chat_core::store::{HistoryStore, Revision, StoreError};
+use tower_chat_testkit::Gate;
+
+use crate::common::{append, broken, cache, cache_with, key, reads, texts, write};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn loads_at_the_same_time_read_once() {
+    let store = cache();
+    append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
+    let gate = Gate::closed();
+    store.inner().hold_next_load(&gate);
+    let load = || {
+        let store = store.clone();
+        tokio::spawn(async move { texts(&store).await })
+    };
+    let first = load();
+    gate.reached(1).await;
+    let others: Vec<_> = (0..20).map(|_| load()).collect();
+    tokio::task::yield_now().await;
+    gate.open();
+    for loaded in join_all(others.into_iter().chain([first])).await {
+        assert_eq!(loaded.unwrap(), ["1"]);
+    }
+    assert_eq!(reads(store.inner()), (1, 0));
+}
+
+#[tokio::test]
+async fn all_who_waited_learn_of_the_failure_and_the_next_reads_again() {
+    let store = cache();
+    let gate = Gate::closed();
+    store.inner().hold_next_load(&gate);
+    let damaged = StoreError::Corrupt { reason: "a missing page".into() };
+    store.inner().fail_next_load(damaged);
+    let key = key();
+    let mut loads = [(); 3].map(|()| store.load(&key).boxed());
+    assert!(loads.iter_mut().all(|load| load.now_or_never().is_none()));
+    gate.open();
+    for load in loads {
+        let error = load.await.unwrap_err();
+        assert!(matches!(&error, StoreError::Corrupt { reason } if reason == "a missing page"));
+    }
+    assert_eq!(store.inner().loads(), 1);
+    assert!(store.load(&key).await.is_ok());
+}
+
+#[tokio::test]
+async fn an_error_of_the_backend_is_told_whole_to_each() {
+    let store = cache();
+    let gate = Gate::closed();
+    store.inner().hold_next_load(&gate);
+    store.inner().fail_next_load(broken());
+    let key = key();
+    let mut loads = [(); 2].map(|()| store.load(&key).boxed());
+    assert!(loads.iter_mut().all(|load| load.now_or_never().is_none()));
+    gate.open();
+    for load in loads {
+        let error = load.await.unwrap_err();
+        assert_eq!(error.to_string(), broken().to_string());
+        assert_eq!(std::error::Error::source(&error).unwrap().to_string(), "disk on fire");
+        assert!(error.is_retryable());
+    }
+}
+
+#[tokio::test]
+async fn a_load_that_is_given_up_is_finished_by_the_others() {
+    let store = cache();
+    append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
+    let (gate, key) = (Gate::closed(), key());
+    store.inner().hold_next_load(&gate);
+    let (mut first, mut second) = (store.load(&key).boxed(), store.load(&key).boxed());
+    assert!((&mut first).now_or_never().is_none());
+    assert!((&mut second).now_or_never().is_none());
+    drop(first);
+    gate.open();
+    assert_eq!(second.await.unwrap().messages.len(), 1);
+    assert_eq!(store.inner().loads(), 1);
+    drop(store.load(&key));
+}
+
+#[tokio::test]
+async fn loads_that_are_all_given_up_leave_nothing_behind() {
+    let store = cache();
+    let (gate, key) = (Gate::closed(), key());
+    store.inner().hold_next_load(&gate);
+    assert!(store.load(&key).now_or_never().is_none());
+    append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
+    assert_eq!(texts(&store).await, ["1"]);
+}
+
+/// A load does not wait for one that began before a write that it must see.
+#[tokio::test]
+async fn a_load_after_a_write_is_another() {
+    let store = cache();
+    let (gate, key) = (Gate::closed(), key());
+    store.inner().hold_next_load(&gate);
+    let mut early = store.load(&key).boxed();
+    assert!((&mut early).now_or_never().is_none());
+    append(&store, write(Revision::ABSENT, &["1"])).await.unwrap();
+    assert_eq!(texts(&store).await, ["1"]);
+    append(&store, write(store.head(&key).await.unwrap().revision, &["2"])).await.unwrap();
+    gate.open();
+    early.await.unwrap();
+    assert_eq!(texts(&store).await, ["1", "2"]);
+    assert_eq!(store.inner().loads(), 2);
+}
+
+/// Where other processes write, a load that was joined may have begun too early.
+#[tokio::test]
+async fn a_joined_load_is_compared_too() {
+    let store = cache_with(tower_chat_cache::Revalidation::Always);
+    let (gate, key) = (Gate::closed(), key());
+    store.inner().hold_next_load(&gate);
+    let mut first = store.load(&key).boxed();
+    assert!((&mut first).now_or_never().is_none());
+    let mut second = store.load(&key).boxed();
+    assert!((&mut second).now_or_never().is_none());
+    gate.open();
+    assert!(first.await.unwrap().messages.is_empty());
+    append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
+    assert_eq!(second.await.unwrap().messages.len(), 1);
+    assert_eq!(reads(store.inner()), (2, 1));
+}

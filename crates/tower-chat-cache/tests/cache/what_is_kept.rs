@@ -1,0 +1,170 @@
+//! Writes are known without reading them back.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    ApprovalRequest, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
+    store::{CallPlace, Close, HistoryStore, Revision, ToolRecord, Write},
+};
+
+use crate::common::{append, cache, key, reads, staged, texts, write};
+
+#[tokio::test]
+async fn a_conversation_that_begins_here_is_never_read() {
+    let store = cache();
+    assert_eq!(store.head(&key()).await.unwrap().revision, Revision::ABSENT);
+    assert_eq!(reads(store.inner()), (0, 1));
+    let at = append(&store, write(Revision::ABSENT, &["1", "2"])).await.unwrap();
+    let at = append(&store, write(at, &["3"])).await.unwrap();
+    assert_eq!(texts(&store).await, ["1", "2", "3"]);
+    assert_eq!(store.head(&key()).await.unwrap().revision, at);
+    assert_eq!(reads(store.inner()), (0, 1));
+    let statistics = store.statistics();
+    assert_eq!((statistics.hits, statistics.misses, statistics.revalidated), (2, 1, 0));
+    assert_eq!(store.load(&key()).await.unwrap().sound_messages(), 3);
+}
+
+#[tokio::test]
+async fn a_history_is_read_once_and_then_grows_with_the_writes() {
+    let store = cache();
+    let at = append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
+    assert_eq!(texts(&store).await, ["1"]);
+    let at = append(&store, write(at, &["2"])).await.unwrap();
+    append(&store.clone(), write(at, &["3"])).await.unwrap();
+    assert_eq!(texts(&store).await, ["1", "2", "3"]);
+    assert_eq!(reads(store.inner()), (1, 0));
+    store.head(&key()).await.unwrap();
+    store.head(&key()).await.unwrap();
+    assert_eq!(reads(store.inner()), (1, 1), "a load does not know the approvals");
+}
+
+/// What a reader derived from a history is there for the next reader of a longer one.
+#[tokio::test]
+async fn the_memo_goes_on_with_its_history() {
+    let store = cache();
+    let at = append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
+    store.load(&key()).await.unwrap().memo.set("derived");
+    let derived = async || store.load(&key()).await.unwrap().memo.get::<&str>();
+    let at = append(&store, write(at, &["2"])).await.unwrap();
+    assert!(derived().await.is_some());
+    let id = |index| MessageId { run: RunId::from_bytes([9; 16]), index };
+    let message = |text| Arc::new(Message::user(text));
+    let first = Write::new(key(), id(0), at, [message("3")]).staged(staged(1, None));
+    let last = Write::new(key(), id(1), first.result(), [message("4")])
+        .staged(staged(1, Some(Close::Commit)));
+    append(&store, first).await.unwrap();
+    assert_eq!(texts(&store).await, ["1", "2"]);
+    assert!(derived().await.is_some());
+    append(&store, last).await.unwrap();
+    assert_eq!(texts(&store).await, ["1", "2", "3", "4"]);
+    assert!(derived().await.is_some());
+    assert_eq!(store.inner().loads(), 1);
+    store.delete(&key()).await.unwrap();
+    assert!(derived().await.is_none());
+}
+
+#[tokio::test]
+async fn a_discarded_run_leaves_the_history_that_is_kept() {
+    let store = cache();
+    store.head(&key()).await.unwrap();
+    let at = append(&store, write(Revision::ABSENT, &["1"])).await.unwrap();
+    let first = write(at, &["gone"]).staged(staged(1, None));
+    let discard = Close::Discard { visible: 1 };
+    let id = MessageId { run: first.run(), index: 1 };
+    let last = Write::new(key(), id, first.result(), []).staged(staged(1, Some(discard)));
+    append(&store, first).await.unwrap();
+    assert!(store.head(&key()).await.unwrap().open_run.is_some());
+    let at = append(&store, last).await.unwrap();
+    assert_eq!(store.head(&key()).await.unwrap().open_run, None);
+    append(&store, write(at, &["2"])).await.unwrap();
+    assert_eq!(texts(&store).await, ["1", "2"]);
+    assert_eq!(reads(store.inner()), (0, 1));
+}
+
+/// The content of a run that somebody else opened is not known here.
+#[tokio::test]
+async fn the_commit_of_a_run_that_was_not_opened_here_has_the_history_read() {
+    let store = cache();
+    let first = write(Revision::ABSENT, &["staged"]).staged(staged(1, None));
+    append(store.inner(), first.clone()).await.unwrap();
+    assert_eq!(texts(&store).await, Vec::<String>::new());
+    let id = MessageId { run: first.run(), index: 1 };
+    let message = Arc::new(Message::user("last"));
+    let last =
+        Write::new(key(), id, first.result(), [message]).staged(staged(1, Some(Close::Commit)));
+    append(&store, last).await.unwrap();
+    assert_eq!(texts(&store).await, ["staged", "last"]);
+    assert_eq!(store.inner().loads(), 2);
+}
+
+#[tokio::test]
+async fn the_head_is_read_again_when_calls_begin_or_cease_to_wait_for_approval() {
+    let store = cache();
+    store.head(&key()).await.unwrap();
+    let call = ToolCall::new("c1", "pay", "{}");
+    let request = ApprovalRequest::new("r1", call, true);
+    let part = Part::ApprovalRequest(request.clone());
+    let message = Arc::new(Message::new(Role::Assistant, vec![part]));
+    let mut row = ToolRecord::pending(CallPlace { sequence: 1, index: 0 }, 0, "c1", "pay");
+    row.status = ToolStatus::PendingApproval;
+    let id = MessageId { run: RunId::new(), index: 0 };
+    let asking = Write::new(key(), id, Revision::ABSENT, [message]).with_tools(vec![row.clone()]);
+    let at = append(&store, asking).await.unwrap();
+    let pending = async || store.head(&key()).await.unwrap().pending_approvals;
+    assert_eq!(pending().await, [[request]]);
+    pending().await;
+    assert_eq!(reads(store.inner()), (0, 2));
+    row.status = ToolStatus::Ok;
+    append(&store, write(at, &["done"]).with_tools(vec![row])).await.unwrap();
+    assert!(pending().await.is_empty());
+    assert_eq!(reads(store.inner()), (0, 3));
+    assert_eq!(store.load(&key()).await.unwrap().messages.len(), 2);
+    assert_eq!(reads(store.inner()), (0, 3));
+}
+
+#[tokio::test]
+async fn calls_that_were_staged_wait_for_approval_from_the_commit_on() {
+    let store = cache();
+    store.head(&key()).await.unwrap();
+    let call = ToolCall::new("c1", "pay", "{}");
+    let request = ApprovalRequest::new("r1", call, true);
+    let part = Part::ApprovalRequest(request.clone());
+    let message = Arc::new(Message::new(Role::Assistant, vec![part]));
+    let mut row = ToolRecord::pending(CallPlace { sequence: 1, index: 0 }, 0, "c1", "pay");
+    row.status = ToolStatus::PendingApproval;
+    let id = |index| MessageId { run: RunId::from_bytes([9; 16]), index };
+    let asking = Write::new(key(), id(0), Revision::ABSENT, [message])
+        .with_tools(vec![row])
+        .staged(staged(1, None));
+    let commit =
+        Write::new(key(), id(1), asking.result(), []).staged(staged(1, Some(Close::Commit)));
+    append(&store, asking).await.unwrap();
+    let pending = async || store.head(&key()).await.unwrap().pending_approvals;
+    assert!(pending().await.is_empty());
+    append(&store, commit).await.unwrap();
+    assert_eq!(reads(store.inner()), (0, 2));
+    assert_eq!(pending().await, [[request]]);
+    assert_eq!(reads(store.inner()), (0, 3));
+}
+
+#[tokio::test]
+async fn a_fork_is_read_from_its_new_place() {
+    let (store, copy) = (cache(), tower_chat_core::ConversationKey::new("alice", "copy"));
+    store.head(&key()).await.unwrap();
+    store.head(&copy).await.unwrap();
+    append(&store, write(Revision::ABSENT, &["1"])).await.unwrap();
+    let at = store.fork(&key(), &copy).await.unwrap();
+    assert_eq!(store.load(&copy).await.unwrap().head.revision, at);
+    assert_eq!(store.head(&copy).await.unwrap().revision, at);
+    assert_eq!(texts(&store).await, ["1"]);
+}
+
+#[tokio::test]
+async fn what_is_forgotten_is_read_again() {
+    let store = cache();
+    texts(&store).await;
+    store.forget(&key());
+    texts(&store).await;
+    texts(&store).await;
+    assert_eq!(reads(store.inner()), (2, 0));
+}

@@ -1,0 +1,86 @@
+//! A store with a cache around it keeps every promise of a store.
+#![allow(clippy::unwrap_used, missing_docs, reason = "in the opening of a test too")]
+
+use std::time::Duration;
+
+use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
+use tower_chat_core::MemoryStore;
+use tower_chat_testkit::FaultyStore;
+
+fn never() -> CacheOptions {
+    CacheOptions::new().revalidation(Revalidation::Never)
+}
+
+mod memory_never {
+    use super::*;
+
+    tower_chat_testkit::store_contract!(CachingStore::with_options(MemoryStore::new(), never()));
+}
+
+mod memory_always {
+    use super::*;
+
+    tower_chat_testkit::store_contract!(CachingStore::new(MemoryStore::new()));
+}
+
+mod memory_after {
+    use super::*;
+
+    tower_chat_testkit::store_contract!(CachingStore::with_options(
+        MemoryStore::new(),
+        never().revalidation(Revalidation::After(Duration::from_micros(50))),
+    ));
+}
+
+/// So small that nothing is kept for long.
+mod memory_small {
+    use super::*;
+
+    tower_chat_testkit::store_contract!(CachingStore::with_options(
+        MemoryStore::new(),
+        never().max_bytes(2_000),
+    ));
+}
+
+mod faulty_inside {
+    use super::*;
+
+    tower_chat_testkit::store_contract!(CachingStore::with_options(
+        FaultyStore::new(MemoryStore::new()),
+        never(),
+    ));
+}
+
+mod faulty_outside {
+    use super::*;
+
+    tower_chat_testkit::store_contract!(FaultyStore::new(CachingStore::with_options(
+        MemoryStore::new(),
+        never(),
+    )));
+}
+
+mod sqlite_never {
+    use tower_chat_sqlite::SqliteStore;
+
+    use super::*;
+
+    tower_chat_testkit::store_contract!(
+        let folder = tempfile::tempdir().unwrap();
+        CachingStore::with_options(
+            SqliteStore::open(folder.path().join("chat.db")).await.unwrap(),
+            never(),
+        )
+    );
+}
+
+mod sqlite_always {
+    use tower_chat_sqlite::SqliteStore;
+
+    use super::*;
+
+    tower_chat_testkit::store_contract!(
+        let folder = tempfile::tempdir().unwrap();
+        CachingStore::new(SqliteStore::open(folder.path().join("chat.db")).await.unwrap())
+    );
+}

@@ -1,0 +1,68 @@
+//! A copy of a conversation, sealed for its new place.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    ConversationKey, Message, MessageId, RunId, ToolInvocation,
+    store::{CallPlace, History, RecordedResult, Revision, ToolRecord, Write},
+};
+
+/// The writes that make a copy. Message ids are kept, so each stretch of messages that one run added
+/// is a write of its own; the first makes the conversation, in an incarnation of its own.
+pub(crate) fn writes(
+    to: &ConversationKey,
+    history: &History,
+    invocations: Vec<ToolInvocation>,
+) -> Vec<Write> {
+    let id = MessageId { run: RunId::new(), index: 0 };
+    let first = Write::new(to.clone(), id, Revision::ABSENT, []);
+    let mut at = first.result();
+    let mut writes = vec![first];
+    for stretch in stretches(history.messages.iter()) {
+        let id = stretch.first().and_then(|message| message.id).unwrap_or(id);
+        let write = Write::new(to.clone(), id, at, stretch);
+        at = write.result();
+        writes.push(write);
+    }
+    let rows: Vec<_> = invocations
+        .into_iter()
+        .filter(|invocation| invocation.sequence <= at.sequence)
+        .map(row)
+        .collect();
+    if let Some(last) = writes.pop() {
+        writes.push(last.with_tools(rows));
+    }
+    writes
+}
+
+/// Messages that one run added one after the other.
+fn stretches<'m>(messages: impl Iterator<Item = &'m Arc<Message>>) -> Vec<Vec<Arc<Message>>> {
+    let mut stretches: Vec<Vec<Arc<Message>>> = Vec::new();
+    let mut next = None;
+    for message in messages {
+        match stretches.last_mut() {
+            Some(stretch) if message.id.is_some() && message.id == next => {
+                stretch.push(message.clone());
+            }
+            Some(_) | None => stretches.push(vec![message.clone()]),
+        }
+        next = message
+            .id
+            .and_then(|id| Some(MessageId { run: id.run, index: id.index.checked_add(1)? }));
+    }
+    stretches
+}
+
+fn row(invocation: ToolInvocation) -> ToolRecord {
+    let call = CallPlace { sequence: invocation.sequence, index: invocation.sequence_index };
+    let mut row =
+        ToolRecord::pending(call, invocation.round_index, invocation.call_id, invocation.name);
+    row.status = invocation.status;
+    row.error = invocation.error;
+    row.started_at = invocation.started_at;
+    row.finished_at = invocation.finished_at;
+    if let Some(result) = invocation.result {
+        row.result = RecordedResult::Apart(Box::new(result));
+    }
+    row
+}

@@ -1,0 +1,120 @@
+//! Keys that follow from one secret.
+
+use std::{
+    fmt,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use async_trait::async_trait;
+use hkdf::Hkdf;
+use sha2::Sha256;
+use tower_chat_core::ConversationKey;
+
+use crate::{EncryptionError, KeyError, KeyProvider, SecretKey, seal::check_name};
+
+/// Derives the key of each conversation from a master key, with HKDF-SHA256 (RFC 5869).
+///
+/// It knows any number of master keys by their names. The newest seals, and all of them open.
+///
+/// ```
+/// use tower_chat_encrypted::{MasterKeys, SecretKey};
+/// let keys = MasterKeys::new("2026", SecretKey::random()?)?;
+/// keys.add("2025", SecretKey::random()?)?; // still opens what it sealed
+/// keys.rotate("2027", SecretKey::random()?)?; // seals from now on
+/// # Ok::<(), tower_chat_encrypted::EncryptionError>(())
+/// ```
+///
+/// Clones share their keys.
+#[derive(Clone)]
+pub struct MasterKeys(Arc<RwLock<Keys>>);
+
+struct Keys {
+    writing: Arc<str>,
+    all: Vec<(Arc<str>, SecretKey)>,
+}
+
+impl MasterKeys {
+    /// One master key with its name.
+    ///
+    /// # Errors
+    ///
+    /// [`EncryptionError::KeyName`], as for each method here.
+    pub fn new(id: impl Into<Arc<str>>, key: SecretKey) -> Result<Self, EncryptionError> {
+        let id = id.into();
+        check_name(&id)?;
+        let keys = Keys { writing: id.clone(), all: vec![(id, key)] };
+        Ok(Self(Arc::new(RwLock::new(keys))))
+    }
+
+    /// Adds a key that opens values and seals none, in place of one of the same name. Every process
+    /// has to know a key before the first seals with it.
+    ///
+    /// # Errors
+    ///
+    /// [`EncryptionError::KeyName`].
+    pub fn add(&self, id: impl Into<Arc<str>>, key: SecretKey) -> Result<(), EncryptionError> {
+        self.put(id.into(), key, false)
+    }
+
+    /// Seals with this key from now on.
+    ///
+    /// # Errors
+    ///
+    /// [`EncryptionError::KeyName`].
+    pub fn rotate(&self, id: impl Into<Arc<str>>, key: SecretKey) -> Result<(), EncryptionError> {
+        self.put(id.into(), key, true)
+    }
+
+    fn put(&self, id: Arc<str>, key: SecretKey, seals: bool) -> Result<(), EncryptionError> {
+        check_name(&id)?;
+        let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        keys.all.retain(|(known, _)| *known != id);
+        keys.all.push((id.clone(), key));
+        if seals {
+            keys.writing = id;
+        }
+        Ok(())
+    }
+
+    fn derived(&self, conversation: &ConversationKey, id: Option<&str>) -> Option<Named> {
+        let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let id = id.unwrap_or(&keys.writing);
+        let (id, master) = keys.all.iter().find(|(known, _)| **known == *id)?;
+        Some((id.clone(), derive(master, conversation)?))
+    }
+}
+
+type Named = (Arc<str>, SecretKey);
+
+/// The key of a conversation under a master key.
+fn derive(master: &SecretKey, conversation: &ConversationKey) -> Option<SecretKey> {
+    let scope = conversation.scope().as_bytes();
+    let length = (scope.len() as u64).to_le_bytes();
+    let info: [&[u8]; 4] =
+        [b"tower-chat conversation key 1", &length, scope, conversation.id().as_bytes()];
+    let mut bytes = [0; 32];
+    let derived = Hkdf::<Sha256>::new(None, master.as_bytes());
+    derived.expand_multi_info(&info, &mut bytes).ok()?;
+    Some(SecretKey::from_bytes(bytes))
+}
+
+#[async_trait]
+impl KeyProvider for MasterKeys {
+    async fn writing_key(&self, conversation: &ConversationKey) -> Result<Named, KeyError> {
+        let unknown = || KeyError::Unknown { key: conversation.clone(), id: String::new() };
+        self.derived(conversation, None).ok_or_else(unknown)
+    }
+
+    async fn key(&self, conversation: &ConversationKey, id: &str) -> Result<SecretKey, KeyError> {
+        let unknown = || KeyError::Unknown { key: conversation.clone(), id: id.to_owned() };
+        self.derived(conversation, Some(id)).map(|(_, key)| key).ok_or_else(unknown)
+    }
+}
+
+impl fmt::Debug for MasterKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let keys = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let names: Vec<_> = keys.all.iter().map(|(id, _)| id).collect();
+        f.debug_struct("MasterKeys").field("writing", &keys.writing).field("all", &names).finish()
+    }
+}

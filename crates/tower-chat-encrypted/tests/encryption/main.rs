@@ -1,0 +1,8 @@
+//! What an encrypted store shows to whom.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
+
+mod common;
+mod keys;
+mod places;
+mod plaintext;
+mod tampering;

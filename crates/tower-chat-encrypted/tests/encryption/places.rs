@@ -1,0 +1,140 @@
+//! A value that was moved does not open.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tower_chat_core::{
+    ConversationKey, MemoryStore, Message, MessageId, Part, RunId,
+    store::{HistoryStore, InvocationQuery, RecordedResult, Revision, StoreError, Write},
+};
+use tower_chat_encrypted::{EncryptedStore, EncryptionError, KeyError, KeyProvider, SecretKey};
+
+use crate::common::{Store, append, encryption_error, key, keys, messages, row, rows, write};
+
+async fn sealed(store: &Store, key: &ConversationKey) -> Vec<Message> {
+    let history = store.inner().load(key).await.unwrap();
+    history.messages.iter().map(|message| (**message).clone()).collect()
+}
+
+/// A store in which these sealed messages stand at another place.
+async fn load_as(key: &ConversationKey, messages: Vec<Message>) -> Result<usize, StoreError> {
+    let store = EncryptedStore::new(MemoryStore::new(), keys());
+    let id = MessageId { run: RunId::new(), index: 0 };
+    let messages = messages.into_iter().map(Arc::new);
+    append(store.inner(), Write::new(key.clone(), id, Revision::ABSENT, messages)).await;
+    store.load(key).await.map(|history| history.messages.len())
+}
+
+async fn store() -> Store {
+    let store = EncryptedStore::new(MemoryStore::new(), keys());
+    append(&store, write(&key(), Revision::ABSENT, messages()).with_tools(rows())).await;
+    store
+}
+
+#[tokio::test]
+async fn into_another_conversation_or_scope() {
+    let messages = sealed(&store().await, &key()).await;
+    assert_eq!(load_as(&key(), messages.clone()).await.unwrap(), 3);
+    for (scope, id) in [("bob", "support"), ("alice", "sales"), ("alices", "upport")] {
+        let error = load_as(&ConversationKey::new(scope, id), messages.clone()).await.unwrap_err();
+        let error = encryption_error(&error);
+        assert!(matches!(error, EncryptionError::NotOpened { sequence: 1, .. }), "{error:?}");
+    }
+}
+
+/// One key for all conversations, which no provider here has.
+struct OneKey;
+
+#[async_trait]
+impl KeyProvider for OneKey {
+    async fn writing_key(
+        &self,
+        conversation: &ConversationKey,
+    ) -> Result<(Arc<str>, SecretKey), KeyError> {
+        Ok(("one".into(), self.key(conversation, "one").await?))
+    }
+
+    async fn key(&self, _: &ConversationKey, _: &str) -> Result<SecretKey, KeyError> {
+        Ok(SecretKey::from_bytes([1; 32]))
+    }
+}
+
+/// The place counts, not only the key.
+#[tokio::test]
+async fn into_another_conversation_with_the_same_key() {
+    let store = EncryptedStore::new(MemoryStore::new(), OneKey);
+    append(&store, write(&key(), Revision::ABSENT, [Message::user("1")])).await;
+    let history = store.inner().load(&key()).await.unwrap();
+    for (scope, id) in [("bob", "support"), ("alice", "sales"), ("alices", "upport")] {
+        let other = ConversationKey::new(scope, id);
+        let messages = history.messages.iter().map(|message| (**message).clone());
+        append(store.inner(), write(&other, Revision::ABSENT, messages)).await;
+        let error = store.load(&other).await.unwrap_err();
+        let error = encryption_error(&error);
+        assert!(matches!(error, EncryptionError::NotOpened { sequence: 1, .. }), "{error:?}");
+    }
+    assert_eq!(store.load(&key()).await.unwrap().messages.len(), 1);
+}
+
+#[tokio::test]
+async fn to_another_place_in_its_conversation() {
+    let mut messages = sealed(&store().await, &key()).await;
+    messages.remove(0);
+    let error = load_as(&key(), messages).await.unwrap_err();
+    let error = encryption_error(&error);
+    assert!(matches!(error, EncryptionError::Moved { sequence: 1, found: 2, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn to_another_call_of_its_message() {
+    let mut messages = sealed(&store().await, &key()).await;
+    messages[1].parts.swap(1, 2);
+    let error = load_as(&key(), messages).await.unwrap_err();
+    let error = encryption_error(&error);
+    assert!(matches!(error, EncryptionError::Moved { sequence: 2, .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn into_another_column() {
+    let mut messages = sealed(&store().await, &key()).await;
+    let body = messages[2].parts[0].clone();
+    let Part::ToolResult(result) = &mut messages[2].parts[1] else { panic!("no result") };
+    result.content = vec![body];
+    let error = load_as(&key(), messages).await.unwrap_err();
+    let error = encryption_error(&error);
+    let EncryptionError::NotOpened { column, .. } = error else { panic!("{error:?}") };
+    assert_eq!(column, "result");
+}
+
+/// A place that is claimed in the value itself is authenticated.
+#[tokio::test]
+async fn with_its_place_written_over() {
+    let mut messages = sealed(&store().await, &key()).await;
+    messages.remove(0);
+    for part in &mut messages[0].parts {
+        if let Part::Native(native) = part {
+            let moved = native.item.get().replacen("first:2:0:", "first:1:0:", 1);
+            assert_ne!(moved, native.item.get());
+            native.item = moved.parse().unwrap();
+        }
+    }
+    let error = load_as(&key(), messages).await.unwrap_err();
+    let error = encryption_error(&error);
+    assert!(matches!(error, EncryptionError::NotOpened { sequence: 1, .. }), "{error:?}");
+}
+
+/// Rows that do not open are reported, and the others are there.
+#[tokio::test]
+async fn from_one_row_of_the_record_to_another() {
+    let store = store().await;
+    let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+    let apart = found[1].1.clone();
+    let mut forged = row(2, 0, apart.status);
+    forged.result = RecordedResult::Apart(Box::new(apart.result.unwrap()));
+    forged.error = apart.error;
+    let at = store.head(&key()).await.unwrap().revision;
+    append(store.inner(), write(&key(), at, []).with_tools(vec![forged])).await;
+    let answer = store.invocations(&InvocationQuery::of(&key())).await.unwrap();
+    assert_eq!(answer.found.len(), 2);
+    assert_eq!((answer.unreadable[0].sequence, answer.unreadable[0].index), (2, 0));
+}

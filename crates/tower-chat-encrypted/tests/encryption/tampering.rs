@@ -1,0 +1,118 @@
+//! A value that was changed does not open.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    MemoryStore, Message, MessageId, Part, RunId, format,
+    store::{HistoryStore, Revision, Write},
+};
+use tower_chat_encrypted::{EncryptedStore, EncryptionError};
+
+use crate::common::{Store, append, encryption_error, key, keys, messages, rows, write};
+
+/// A store whose message was changed by somebody who can write to the store inside.
+async fn changed(number: usize, change: impl FnOnce(&mut Message)) -> Store {
+    let store = EncryptedStore::new(MemoryStore::new(), keys());
+    append(&store, write(&key(), Revision::ABSENT, messages()).with_tools(rows())).await;
+    let mut sealed: Vec<Message> = store
+        .inner()
+        .load(&key())
+        .await
+        .unwrap()
+        .messages
+        .iter()
+        .map(|it| (**it).clone())
+        .collect();
+    change(&mut sealed[number]);
+    let forged = EncryptedStore::new(MemoryStore::new(), keys());
+    let id = MessageId { run: RunId::new(), index: 0 };
+    let messages = sealed.into_iter().map(Arc::new);
+    append(forged.inner(), Write::new(key(), id, Revision::ABSENT, messages)).await;
+    forged
+}
+
+async fn refused(store: &Store) -> EncryptionError {
+    let error = store.load(&key()).await.unwrap_err();
+    assert!(!error.is_retryable());
+    match encryption_error(&error) {
+        EncryptionError::NotOpened { key, sequence, column } => EncryptionError::NotOpened {
+            key: key.clone(),
+            sequence: *sequence,
+            column: column.clone(),
+        },
+        EncryptionError::NotSealed { key, sequence, column, reason } => {
+            EncryptionError::NotSealed {
+                key: key.clone(),
+                sequence: *sequence,
+                column: column.clone(),
+                reason,
+            }
+        }
+        other => panic!("unexpected: {other:?}"),
+    }
+}
+
+fn shell_arguments(message: &mut Message) -> &mut String {
+    match &mut message.parts[1] {
+        Part::ToolCall(call) => &mut call.arguments,
+        other => panic!("no call: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn an_unchanged_copy_opens() {
+    let store = changed(0, |_| {}).await;
+    assert_eq!(store.load(&key()).await.unwrap().messages.len(), 3);
+}
+
+#[tokio::test]
+async fn every_character_counts() {
+    let store = EncryptedStore::new(MemoryStore::new(), keys());
+    append(&store, write(&key(), Revision::ABSENT, messages())).await;
+    let sealed = store.inner().load(&key()).await.unwrap();
+    let arguments = shell_arguments(&mut (**sealed.messages.get(1).unwrap()).clone()).clone();
+    let start = arguments.rfind(':').unwrap() + 1;
+    for place in start..arguments.len() {
+        let other = if &arguments[place..=place] == "A" { "B" } else { "A" };
+        let mut altered = arguments.clone();
+        altered.replace_range(place..=place, other);
+        let store = changed(1, |message| *shell_arguments(message) = altered).await;
+        refused(&store).await;
+    }
+}
+
+#[tokio::test]
+async fn what_is_missing_or_in_clear_is_refused() {
+    let clear = changed(0, |message| message.parts = vec![Part::text("forged")]).await;
+    assert!(matches!(refused(&clear).await, EncryptionError::NotSealed { sequence: 1, .. }));
+    let empty = changed(0, |message| message.parts.clear()).await;
+    assert!(matches!(refused(&empty).await, EncryptionError::NotSealed { sequence: 1, .. }));
+    let fewer = changed(1, |message| drop(message.parts.pop())).await;
+    assert!(matches!(refused(&fewer).await, EncryptionError::NotSealed { sequence: 2, .. }));
+    let more = changed(2, |message| message.parts.push(message.parts[1].clone())).await;
+    refused(&more).await;
+    let in_clear = changed(1, |message| *shell_arguments(message) = "{}".to_owned()).await;
+    assert!(matches!(refused(&in_clear).await, EncryptionError::NotSealed { .. }));
+    let role = changed(0, |message| message.role = tower_chat_core::Role::System).await;
+    refused(&role).await;
+}
+
+#[tokio::test]
+async fn a_key_of_the_same_name_that_is_another_opens_nothing() {
+    let store = EncryptedStore::new(MemoryStore::new(), keys());
+    append(&store, write(&key(), Revision::ABSENT, messages())).await;
+    let other = tower_chat_encrypted::SecretKey::from_bytes([8; 32]);
+    let other = tower_chat_encrypted::MasterKeys::new("first", other).unwrap();
+    let store = EncryptedStore::new(store.inner().clone(), other);
+    assert!(matches!(refused(&store).await, EncryptionError::NotOpened { sequence: 1, .. }));
+}
+
+/// The same text twice is not the same value, so nobody can tell that it is.
+#[tokio::test]
+async fn equal_messages_look_different() {
+    let store = EncryptedStore::new(MemoryStore::new(), keys());
+    append(&store, write(&key(), Revision::ABSENT, [Message::user("1"), Message::user("1")])).await;
+    let sealed = store.inner().load(&key()).await.unwrap();
+    let stored: Vec<_> = sealed.messages.iter().map(|it| format::encode(it)).collect();
+    assert_ne!(stored[0], stored[1]);
+}

@@ -1,0 +1,28 @@
+//! A store whose content is encrypted keeps every promise of a store.
+#![allow(clippy::unwrap_used, missing_docs, reason = "in the opening of a test too")]
+
+use tower_chat_core::MemoryStore;
+use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
+use tower_chat_sqlite::SqliteStore;
+
+fn keys() -> MasterKeys {
+    MasterKeys::new("key: 1", SecretKey::random().unwrap()).unwrap()
+}
+
+mod memory {
+    use super::*;
+
+    tower_chat_testkit::store_contract!(EncryptedStore::new(MemoryStore::new(), keys()));
+}
+
+mod sqlite {
+    use super::*;
+
+    tower_chat_testkit::store_contract!(
+        let folder = tempfile::tempdir().unwrap();
+        EncryptedStore::new(
+            SqliteStore::open(folder.path().join("chat.db")).await.unwrap(),
+            keys(),
+        )
+    );
+}
