@@ -20,7 +20,7 @@ pub(crate) struct Connections {
     pool: Pool,
     pub(crate) statements: Statements,
     /// Each transaction must say which scope it is for.
-    names_scope: bool,
+    pub(crate) names_scope: bool,
     /// How long the server may take over a statement.
     statement_timeout: Duration,
     /// How long to go on when the server cannot be reached.
@@ -56,7 +56,7 @@ impl Connections {
         Ok(Self {
             pool,
             statements,
-            names_scope: settings.row_level_security,
+            names_scope: false,
             statement_timeout: settings.statement_timeout,
             patience: settings.patience,
         })
@@ -198,5 +198,5 @@ impl Connections {
 /// Says which scope a transaction is for: the policies of the tables look at it.
 fn name_scope(scope: &[u8]) -> String {
     let hex: String = scope.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("SELECT set_config('tower_chat.scope', '{hex}', true)")
+    format!("SELECT set_config('tower_chat.scope', '\\x{hex}', true)")
 }

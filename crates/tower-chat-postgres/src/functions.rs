@@ -29,7 +29,7 @@ DECLARE
     v_is_open boolean;
     v_ok boolean;
 BEGIN
-    PERFORM set_config('tower_chat.scope', encode(p_scope, 'hex'), true);
+    PERFORM set_config('tower_chat.scope', '\\x' || encode(p_scope, 'hex'), true);
     LOOP
         SELECT c.* INTO v_found FROM {schema}.conversations AS c
         WHERE c.scope = p_scope AND c.conversation = p_conversation FOR UPDATE;
@@ -185,7 +185,7 @@ pub(crate) const DELETE: &str = "
 CREATE OR REPLACE FUNCTION {schema}.delete(p_scope bytea, p_conversation bytea)
 RETURNS boolean LANGUAGE plpgsql AS $delete$
 BEGIN
-    PERFORM set_config('tower_chat.scope', encode(p_scope, 'hex'), true);
+    PERFORM set_config('tower_chat.scope', '\\x' || encode(p_scope, 'hex'), true);
     -- The row that writers lock goes first: what waits for it finds no conversation.
     DELETE FROM {schema}.conversations AS c
     WHERE c.scope = p_scope AND c.conversation = p_conversation;

@@ -97,11 +97,10 @@ impl PostgresOptions {
 
     /// Lets the server itself keep scopes apart, against mistakes and against whoever else uses the
     /// database: a transaction sees the rows of the scope that it names in the setting
-    /// `tower_chat.scope`, in hexadecimal digits, and without it none. Superusers, and roles with
+    /// `tower_chat.scope`, as bytes (`\x616c696365` for `alice`), and without it none. Superusers, and roles with
     /// `BYPASSRLS`, see everything all the same.
     ///
-    /// The policies are made with the tables. Every store that opens tables with policies must be
-    /// given this option.
+    /// It is decided when the tables are made, and not looked at afterwards.
     #[must_use]
     pub fn row_level_security(mut self, on: bool) -> Self {
         self.row_level_security = on;

@@ -153,7 +153,7 @@ fn policy(table: &str) -> String {
         "ALTER TABLE {{schema}}.{table} ENABLE ROW LEVEL SECURITY;
          ALTER TABLE {{schema}}.{table} FORCE ROW LEVEL SECURITY;
          CREATE POLICY one_scope ON {{schema}}.{table} USING (
-             scope = decode(nullif(current_setting('tower_chat.scope', true), ''), 'hex')
+             scope = nullif(current_setting('tower_chat.scope', true), '')::bytea
          );\n"
     )
 }
@@ -209,6 +209,13 @@ pub(crate) async fn migrate(client: &mut Client, layout: &Layout) -> Result<Foun
         .await?;
     transaction.commit().await?;
     Ok(Found::Current)
+}
+
+/// Whether the server keeps scopes apart, as was decided when the tables were made.
+pub(crate) async fn has_policies(client: &Client, layout: &Layout) -> Result<bool, Error> {
+    let sql = "SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass($1)";
+    let row = client.query_one(sql, &[&layout.place("{schema}.conversations")]).await?;
+    row.try_get(0)
 }
 
 fn found(version: i64) -> Found {

@@ -76,9 +76,9 @@ impl PostgresStore {
             row_level_security: options.row_level_security,
         };
         let statements = Statements::new(&layout);
-        let connections = Connections::new(config, tls, statements, &options)
+        let mut connections = Connections::new(config, tls, statements, &options)
             .map_err(|error| OpenError::Connect { source: error.into() })?;
-        prepare(&connections, &layout).await?;
+        connections.names_scope = prepare(&connections, &layout).await?;
         Ok(Self(Arc::new(Shared {
             handle: StoreHandle::new(),
             connections: Arc::new(connections),
@@ -282,8 +282,8 @@ fn config(address: &str, options: &PostgresOptions) -> Result<Config, OpenError>
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Looks at the database, and brings its tables up to date.
-async fn prepare(connections: &Connections, layout: &Layout) -> Result<(), OpenError> {
+/// Looks at the database, and brings its tables up to date; says whether it keeps scopes apart.
+async fn prepare(connections: &Connections, layout: &Layout) -> Result<bool, OpenError> {
     let client = connections.get().await;
     let mut client = client.map_err(|failure| OpenError::Connect { source: failure.into() })?;
     let schema = || layout.schema.clone();
@@ -298,7 +298,7 @@ async fn prepare(connections: &Connections, layout: &Layout) -> Result<(), OpenE
         return Err(OpenError::Encoding { encoding });
     }
     match schema::migrate(&mut client, layout).await.map_err(failed)? {
-        Found::Current => Ok(()),
+        Found::Current => schema::has_policies(&client, layout).await.map_err(failed),
         Found::Newer { version } => {
             Err(OpenError::Newer { schema: schema(), version, supported: schema::VERSION })
         }

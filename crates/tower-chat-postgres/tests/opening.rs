@@ -100,6 +100,8 @@ async fn with_row_level_security_a_transaction_sees_the_scope_that_it_names() {
         let key = ConversationKey::new(scope, "mine");
         append(&store, write(&key, Revision::ABSENT, &[scope])).await.unwrap();
     }
+    // A store that is not told finds out.
+    let store = PostgresStore::options().schema(&schema).connect(&address).await.unwrap();
     let fork = ConversationKey::new("bob", "fork");
     store.fork(&ConversationKey::new("alice", "mine"), &fork).await.unwrap();
     assert_eq!(texts(&store, &fork).await, ["alice"]);
@@ -113,7 +115,7 @@ async fn with_row_level_security_a_transaction_sees_the_scope_that_it_names() {
     // The tables belong to this user, who is held to the policies all the same.
     let client = raw(&address).await;
     assert_eq!(seen(&client).await, Vec::<String>::new());
-    let name = "SELECT set_config('tower_chat.scope', encode('alice', 'hex'), false)";
+    let name = "SELECT set_config('tower_chat.scope', '\\x616c696365', false)";
     client.batch_execute(name).await.unwrap();
     assert_eq!(seen(&client).await, ["alice"]);
     let intruding = format!(
