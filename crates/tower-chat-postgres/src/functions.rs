@@ -1,10 +1,18 @@
 //! What changes a conversation, as functions in the database: each is one round trip, and one
 //! transaction of one conversation.
 
+/// Says to the policies of the tables which scope a function is for; where there are policies.
+pub(crate) const NAME_SCOPE: &str =
+    "PERFORM set_config('tower_chat.scope', '\\x' || encode(p_scope, 'hex'), true);";
+
 /// Stores a write, or says why not.
 ///
-/// The conversation's row is locked first, so that writes of one conversation follow one another
-/// and each sees what the last one left. Nothing is written before everything is checked.
+/// What most writes are, messages after the last, is tried first, in one statement that finds the
+/// row as it is expected and brings it up to date.
+///
+/// For all others the conversation's row is locked first, so that writes of one conversation follow
+/// one another and each sees what the last one left, and nothing is written before everything is
+/// checked.
 pub(crate) const APPEND: &str = "
 CREATE OR REPLACE FUNCTION {schema}.append(
     p_scope bytea, p_conversation bytea, p_long_scope bytea, p_long_conversation bytea,
@@ -28,9 +36,19 @@ DECLARE
     v_present boolean;
     v_is_open boolean;
     v_ok boolean;
+    v_is_counted boolean := false;
 BEGIN
-    PERFORM set_config('tower_chat.scope', '\\x' || encode(p_scope, 'hex'), true);
-    LOOP
+    {name_scope}
+    IF NOT p_staged AND p_expected_incarnation <> 0 AND p_sequence > p_expected_sequence
+        AND cardinality(p_claim_sequences) = 0 THEN
+        UPDATE {schema}.conversations AS c SET last_sequence = p_sequence,
+            service_id = CASE WHEN p_changes_service_id THEN p_service_id ELSE c.service_id END
+        WHERE c.scope = p_scope AND c.conversation = p_conversation
+            AND c.incarnation = p_expected_incarnation
+            AND c.last_sequence = p_expected_sequence AND c.visible IS NULL;
+        v_is_counted := FOUND;
+    END IF;
+    WHILE NOT v_is_counted LOOP
         SELECT c.* INTO v_found FROM {schema}.conversations AS c
         WHERE c.scope = p_scope AND c.conversation = p_conversation FOR UPDATE;
         v_present := FOUND;
@@ -129,7 +147,7 @@ BEGIN
     END IF;
 
     IF NOT p_staged THEN
-        IF p_sequence <> o_sequence OR p_changes_service_id THEN
+        IF NOT v_is_counted AND (p_sequence <> o_sequence OR p_changes_service_id) THEN
             UPDATE {schema}.conversations AS c SET last_sequence = p_sequence,
                 service_id = CASE WHEN p_changes_service_id THEN p_service_id
                     ELSE c.service_id END
@@ -185,7 +203,7 @@ pub(crate) const DELETE: &str = "
 CREATE OR REPLACE FUNCTION {schema}.delete(p_scope bytea, p_conversation bytea)
 RETURNS boolean LANGUAGE plpgsql AS $delete$
 BEGIN
-    PERFORM set_config('tower_chat.scope', '\\x' || encode(p_scope, 'hex'), true);
+    {name_scope}
     -- The row that writers lock goes first: what waits for it finds no conversation.
     DELETE FROM {schema}.conversations AS c
     WHERE c.scope = p_scope AND c.conversation = p_conversation;

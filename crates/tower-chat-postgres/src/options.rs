@@ -125,6 +125,10 @@ impl PostgresOptions {
     /// # Errors
     ///
     /// [`OpenError`].
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, or on one without timer or network.
     pub async fn connect(self, address: &str) -> Result<PostgresStore, OpenError> {
         let partitions = self.partitions.map_or(1, usize::from);
         let milliseconds = usize::try_from(self.statement_timeout.as_millis());

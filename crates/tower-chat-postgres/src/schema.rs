@@ -123,7 +123,8 @@ fn first(layout: &Layout) -> String {
     sql.push_str(PENDING_APPROVALS);
     sql.push_str(functions::APPEND);
     sql.push_str(functions::DELETE);
-    layout.place(&sql)
+    let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
+    layout.place(&sql.replace("{name_scope}", name_scope))
 }
 
 fn table_sql(layout: &Layout, table: &str, columns: &str) -> String {
