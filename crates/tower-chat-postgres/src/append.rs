@@ -1,0 +1,174 @@
+//! One write, as the database's function takes it and answers.
+
+use tokio_postgres::{Row, types::ToSql};
+use tower_chat_core::{
+    RunId, format,
+    store::{
+        CallPlace, Close, Conflict, Lease, Revision, ServiceIdChange, Staged, StoreError, Write,
+    },
+};
+
+use crate::{
+    connections::{Connections, Question},
+    milliseconds,
+    stored_key::StoredKey,
+    tool_row::{ToolRows, number},
+};
+
+const ACTION: &str = "append to a conversation";
+
+/// Stores a write, or acknowledges one that is stored already.
+///
+/// A write with messages may be sent again after the connection was lost: its id is looked for. One
+/// without any is sent again too, unless it claims calls: it would find them claimed, by itself.
+pub(crate) async fn append(
+    connections: &Connections,
+    write: &Write,
+) -> Result<Revision, StoreError> {
+    let is_repeatable = !write.messages().is_empty() || write.claims().is_empty();
+    let key = StoredKey::new(write.key());
+    let (expected, result) = (write.expected(), write.result());
+    let bodies: Vec<String> =
+        write.messages().iter().map(|message| format::encode(message)).collect();
+    let tools = ToolRows::new(write.tools());
+    let claims = Claims::new(write);
+    let staged = write.as_staged();
+    let change = match staged {
+        Some(staged) => staged.service_id.as_ref(),
+        None => write.service_id(),
+    };
+    let (changes_service_id, service_id) = service_id(change);
+    let run = write.run().to_bytes();
+    let open = OpenRunValues::new(staged);
+    let values: [&(dyn ToSql + Sync); 36] = [
+        &key.scope,
+        &key.conversation,
+        &key.long_scope,
+        &key.long_conversation,
+        &expected.incarnation.cast_signed(),
+        &number(expected.sequence),
+        &result.incarnation.cast_signed(),
+        &number(result.sequence),
+        &run.as_slice(),
+        &i64::from(write.id().index),
+        &bodies,
+        &tools.sequences,
+        &tools.call_indexes,
+        &tools.round_indexes,
+        &tools.call_ids,
+        &tools.names,
+        &tools.statuses,
+        &tools.result_sequences,
+        &tools.result_indexes,
+        &tools.results,
+        &tools.errors,
+        &tools.started,
+        &tools.finished,
+        &claims.sequences,
+        &claims.indexes,
+        &claims.started,
+        &changes_service_id,
+        &service_id,
+        &staged.is_some(),
+        &open.attempt,
+        &open.holder,
+        &open.renewed,
+        &open.until,
+        &open.close,
+        &open.visible,
+        &open.partial_text,
+    ];
+    let question = Question { sql: &connections.statements.append, values: &values };
+    let row = connections.change(ACTION, is_repeatable, question).await?;
+    let damaged = |error: tokio_postgres::Error| StoreError::backend(ACTION, false, error);
+    outcome(write, &row).map_err(damaged)?
+}
+
+/// The lists of a write's claims.
+#[derive(Default)]
+struct Claims {
+    sequences: Vec<i64>,
+    indexes: Vec<i64>,
+    started: Vec<Option<i64>>,
+}
+
+impl Claims {
+    fn new(write: &Write) -> Self {
+        let mut claims = Self::default();
+        for claim in write.claims() {
+            claims.sequences.push(number(claim.call.sequence));
+            claims.indexes.push(claim.call.index.into());
+            claims.started.push(claim.started_at.map(milliseconds::of));
+        }
+        claims
+    }
+}
+
+/// What a write says of an open run; all empty where it is of none.
+#[derive(Default)]
+struct OpenRunValues<'a> {
+    attempt: Option<i64>,
+    holder: Option<i64>,
+    renewed: Option<i64>,
+    until: Option<i64>,
+    close: Option<&'static str>,
+    visible: Option<i64>,
+    partial_text: Option<&'a [u8]>,
+}
+
+impl<'a> OpenRunValues<'a> {
+    fn new(staged: Option<&'a Staged>) -> Self {
+        let Some(staged) = staged else { return Self::default() };
+        let Lease { attempt, holder, renewed_at, until } = staged.lease;
+        let (close, visible) = match staged.close {
+            Some(Close::Commit) => (Some("commit"), None),
+            Some(Close::Discard { visible }) => (Some("discard"), Some(number(visible))),
+            None => (None, None),
+        };
+        Self {
+            attempt: Some(attempt.into()),
+            holder: Some(holder.cast_signed()),
+            renewed: Some(milliseconds::of(renewed_at)),
+            until: until.map(milliseconds::of),
+            close,
+            visible,
+            partial_text: staged.partial_text.as_deref().map(str::as_bytes),
+        }
+    }
+}
+
+fn service_id(change: Option<&ServiceIdChange>) -> (bool, Option<&[u8]>) {
+    match change {
+        Some(ServiceIdChange::Set(id)) => (true, Some(id.as_bytes())),
+        Some(ServiceIdChange::Clear) => (true, None),
+        None => (false, None),
+    }
+}
+
+/// What the function answered.
+fn outcome(
+    write: &Write,
+    row: &Row,
+) -> Result<Result<Revision, StoreError>, tokio_postgres::Error> {
+    let key = write.key().clone();
+    let answer: &str = row.try_get(0)?;
+    Ok(match answer {
+        "stored" => Ok(write.result()),
+        "claimed" => {
+            let (sequence, index): (i64, i64) = (row.try_get(4)?, row.try_get(5)?);
+            let index = u32::try_from(index).unwrap_or(u32::MAX);
+            let call = CallPlace { sequence: sequence.cast_unsigned(), index };
+            Err(StoreError::Claimed { key, call })
+        }
+        _ => {
+            let found = Revision {
+                incarnation: row.try_get::<_, i64>(1)?.cast_unsigned(),
+                sequence: row.try_get::<_, i64>(2)?.cast_unsigned(),
+            };
+            let run: Option<&[u8]> = row.try_get(3)?;
+            let run = run.and_then(|run| run.try_into().ok()).map(RunId::from_bytes);
+            let conflict = Conflict::new(key, write.expected(), found).with_open_run(run);
+            Err(Box::new(conflict).into())
+        }
+    })
+}

@@ -1,0 +1,202 @@
+//! The connections to the server: how they are made, and how something is asked over them.
+
+use std::{future::Future, time::Duration};
+
+use deadpool_postgres::{Manager, ManagerConfig, Object, Pool, RecyclingMethod, Runtime};
+use futures_util::future::join_all;
+use tokio::time::Instant;
+use tokio_postgres::{Config, Row, types::ToSql};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use tower_chat_core::store::StoreError;
+
+use crate::{failure::Failure, statements::Statements};
+
+/// The values of a statement's parameters.
+pub(crate) type Values<'a> = &'a [&'a (dyn ToSql + Sync)];
+
+/// The connections of a store, and what it sends over them.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    pool: Pool,
+    pub(crate) statements: Statements,
+    /// Each transaction must say which scope it is for.
+    pub(crate) names_scope: bool,
+    /// How long the server may take over a statement.
+    statement_timeout: Duration,
+    /// How long to go on when the server cannot be reached.
+    patience: Duration,
+}
+
+/// One question to the server.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Question<'a> {
+    pub(crate) sql: &'a str,
+    pub(crate) values: Values<'a>,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const LONGEST_PAUSE: Duration = Duration::from_millis(500);
+
+/// How much longer than the server may take its answer may be under way.
+const WAY: Duration = Duration::from_secs(5);
+
+impl Connections {
+    pub(crate) fn new(
+        config: Config,
+        tls: MakeRustlsConnect,
+        statements: Statements,
+        settings: &crate::PostgresOptions,
+    ) -> Result<Self, deadpool_postgres::BuildError> {
+        let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        let manager = Manager::from_config(config, tls, recycling);
+        let pool = Pool::builder(manager)
+            .max_size(settings.connections)
+            .runtime(Runtime::Tokio1)
+            .build()?;
+        Ok(Self {
+            pool,
+            statements,
+            names_scope: false,
+            statement_timeout: settings.statement_timeout,
+            patience: settings.patience,
+        })
+    }
+
+    /// A connection that works, as far as is known.
+    pub(crate) async fn get(&self) -> Result<Object, Failure> {
+        self.pool.get().await.map_err(Failure::of_pool)
+    }
+
+    /// The answers to some questions about one scope, as it is at one moment, in one round trip.
+    pub(crate) async fn read<const COUNT: usize>(
+        &self,
+        action: &'static str,
+        scope: &[u8],
+        questions: [Question<'_>; COUNT],
+    ) -> Result<[Vec<Row>; COUNT], StoreError> {
+        self.persist(action, true, || self.read_once(scope, questions)).await
+    }
+
+    /// Makes one change by a statement that is a transaction, in one round trip. `is_repeatable`:
+    /// doing it twice does it once.
+    pub(crate) async fn change(
+        &self,
+        action: &'static str,
+        is_repeatable: bool,
+        question: Question<'_>,
+    ) -> Result<Row, StoreError> {
+        self.persist(action, is_repeatable, || self.change_once(question)).await
+    }
+
+    /// Tries again, with growing pauses, while the server cannot be reached.
+    pub(crate) async fn persist<Answer, Attempt>(
+        &self,
+        action: &'static str,
+        is_repeatable: bool,
+        mut attempt: impl FnMut() -> Attempt,
+    ) -> Result<Answer, StoreError>
+    where
+        Attempt: Future<Output = Result<Answer, Failure>>,
+    {
+        let end = Instant::now() + self.patience;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let failure = match attempt().await {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => failure,
+            };
+            let wakes = Instant::now() + pause;
+            if wakes > end || !failure.may_repeat(is_repeatable) {
+                return Err(failure.store_error(action, is_repeatable));
+            }
+            tokio::time::sleep_until(wakes).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn read_once<const COUNT: usize>(
+        &self,
+        scope: &[u8],
+        questions: [Question<'_>; COUNT],
+    ) -> Result<[Vec<Row>; COUNT], Failure> {
+        let client = self.get().await?;
+        let mut statements = Vec::with_capacity(COUNT);
+        for question in &questions {
+            let statement = client.prepare_cached(question.sql).await;
+            statements.push(statement.map_err(Failure::of_preparation)?);
+        }
+        let asked = questions.iter().zip(&statements);
+        // What is joined is sent in this order, and before anything is waited for.
+        let answers =
+            join_all(asked.map(|(question, statement)| client.query(statement, question.values)));
+        let answers = async {
+            let (begun, answers, ended) = if COUNT == 1 && !self.names_scope {
+                (Ok(()), answers.await, Ok(()))
+            } else {
+                let begin = self.begin_reading(scope);
+                futures_util::join!(
+                    client.batch_execute(&begin),
+                    answers,
+                    client.batch_execute("COMMIT")
+                )
+            };
+            let mut all = std::array::from_fn(|_| Vec::new());
+            for (rows, answer) in all.iter_mut().zip(answers) {
+                *rows = answer?;
+            }
+            begun?;
+            ended?;
+            Ok(all)
+        };
+        let answers = self.in_time(answers).await;
+        Self::keep(client, answers)
+    }
+
+    fn begin_reading(&self, scope: &[u8]) -> String {
+        let mut sql = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY".to_owned();
+        if self.names_scope {
+            sql.push(';');
+            sql.push_str(&name_scope(scope));
+        }
+        sql
+    }
+
+    /// What begins a transaction that writes.
+    pub(crate) fn begin_writing(&self, scope: &[u8]) -> Option<String> {
+        self.names_scope.then(|| name_scope(scope))
+    }
+
+    async fn change_once(&self, question: Question<'_>) -> Result<Row, Failure> {
+        let client = self.get().await?;
+        let statement =
+            client.prepare_cached(question.sql).await.map_err(Failure::of_preparation)?;
+        let answer = self.in_time(client.query_one(&statement, question.values)).await;
+        Self::keep(client, answer)
+    }
+
+    /// Waits for an answer no longer than the server may take; `None` if none came.
+    async fn in_time<Answer>(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
+        let limit = self.statement_timeout.saturating_add(WAY);
+        tokio::time::timeout(limit, answer).await.ok()
+    }
+
+    /// Gives the connection back, unless no answer came over it.
+    fn keep<Answer>(
+        client: Object,
+        answer: Option<Result<Answer, tokio_postgres::Error>>,
+    ) -> Result<Answer, Failure> {
+        match answer {
+            Some(answer) => answer.map_err(Failure::of_statement),
+            None => {
+                drop(Object::take(client));
+                Err(Failure::no_answer())
+            }
+        }
+    }
+}
+
+/// Says which scope a transaction is for: the policies of the tables look at it.
+fn name_scope(scope: &[u8]) -> String {
+    let hex: String = scope.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("SELECT set_config('tower_chat.scope', '\\x{hex}', true)")
+}

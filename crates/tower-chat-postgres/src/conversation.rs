@@ -1,0 +1,73 @@
+//! A conversation without its messages, and its open run.
+
+use std::{sync::Arc, time::SystemTime};
+
+use tokio_postgres::Row;
+use tower_chat_core::{
+    ConversationKey, RunId,
+    store::{Head, Lease, OpenRun, Revision, ServiceIdChange, StoreError},
+};
+
+use crate::milliseconds;
+
+/// The head that the rows of the statement `conversation` tell; that of a conversation that was
+/// never written, if there is none.
+pub(crate) fn head(key: &ConversationKey, rows: &[Row]) -> Result<Head, StoreError> {
+    let Some(row) = rows.first() else { return Ok(Head::new(Revision::ABSENT)) };
+    read_head(row).map_err(|reason| corrupt(&format!("conversation {key}: {reason}")))
+}
+
+fn read_head(row: &Row) -> Result<Head, String> {
+    let revision = Revision {
+        incarnation: column::<i64>(row, 0)?.cast_unsigned(),
+        sequence: column::<i64>(row, 1)?.cast_unsigned(),
+    };
+    let is_open = column::<Option<&[u8]>>(row, 3)?.is_some();
+    let open = if is_open { Some(open_run(row, 3)?) } else { None };
+    Ok(Head::new(revision).with_service_id(text(row, 2)?).with_open_run(open))
+}
+
+/// Reads the row of an open run; its columns begin at `first`.
+pub(crate) fn open_run(row: &Row, first: usize) -> Result<OpenRun, String> {
+    let run: &[u8] = column(row, first)?;
+    let run = run.try_into().map_err(|_| "a run id is not 16 bytes".to_owned())?;
+    let attempt: i64 = column(row, first + 1)?;
+    let lease = Lease {
+        attempt: u32::try_from(attempt).map_err(|_| format!("there is no attempt {attempt}"))?,
+        holder: column::<i64>(row, first + 2)?.cast_unsigned(),
+        renewed_at: time(column(row, first + 4)?)?,
+        until: column::<Option<i64>>(row, first + 5)?.map(time).transpose()?,
+    };
+    let visible: i64 = column(row, first + 6)?;
+    let mut open = OpenRun::new(RunId::from_bytes(run), lease, visible.cast_unsigned());
+    open.opened_at = time(column(row, first + 3)?)?;
+    if column(row, first + 7)? {
+        let id = text(row, first + 8)?;
+        open.service_id = Some(id.map_or(ServiceIdChange::Clear, ServiceIdChange::Set));
+    }
+    open.partial_text = text(row, first + 9)?;
+    Ok(open)
+}
+
+/// What is stored is not as it should be.
+pub(crate) fn corrupt(reason: &str) -> StoreError {
+    StoreError::Corrupt { reason: format!("{reason}: restore it from a backup") }
+}
+
+/// Text that may hold characters which PostgreSQL's text cannot.
+pub(crate) fn text(row: &Row, index: usize) -> Result<Option<Arc<str>>, String> {
+    let Some(bytes) = column::<Option<&[u8]>>(row, index)? else { return Ok(None) };
+    let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;
+    Ok(Some(text.into()))
+}
+
+pub(crate) fn column<'a, T: tokio_postgres::types::FromSql<'a>>(
+    row: &'a Row,
+    index: usize,
+) -> Result<T, String> {
+    row.try_get(index).map_err(|error| error.to_string())
+}
+
+fn time(stored: i64) -> Result<SystemTime, String> {
+    milliseconds::time(stored).ok_or_else(|| format!("there is no time {stored}"))
+}

@@ -1,0 +1,173 @@
+//! Copies of conversations.
+//!
+//! A copy and what it is made of may lie on different servers, so no transaction has both: what
+//! readers see is read as it is at one moment, then written in one transaction.
+
+use deadpool_postgres::Transaction;
+use tokio_postgres::{Row, types::ToSql};
+use tower_chat_core::{
+    ConversationKey, RunId,
+    store::{Revision, StoreError, ToolRecord},
+};
+
+use crate::{
+    connections::{Connections, Question},
+    conversation::{self, column, corrupt},
+    failure::Failure,
+    read,
+    stored_key::StoredKey,
+    tool_row::{ToolRows, number},
+};
+
+const ACTION: &str = "copy a conversation";
+
+/// The most messages, and the most bytes of messages, that are written in one statement.
+const MOST_ROWS: usize = 10_000;
+const MOST_BYTES: usize = 16 * 1024 * 1024;
+
+/// Copies what readers see of a conversation; [`Revision::ABSENT`] if they see nothing.
+pub(crate) async fn fork(
+    connections: &Connections,
+    from: &ConversationKey,
+    to: &ConversationKey,
+) -> Result<Revision, StoreError> {
+    let stored = StoredKey::new(from);
+    let values: [&(dyn ToSql + Sync); 2] = [&stored.scope, &stored.conversation];
+    let statements = &connections.statements;
+    let questions = [&statements.conversation, &statements.messages, &statements.tools]
+        .map(|sql| Question { sql, values: &values });
+    let [found, messages, tools] = connections.read(ACTION, &stored.scope, questions).await?;
+    let head = conversation::head(from, &found)?;
+    let sequence = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
+    if sequence == 0 && head.service_id.is_none() {
+        return if read::head(connections, to).await?.revision == Revision::ABSENT {
+            Ok(Revision::ABSENT)
+        } else {
+            Err(StoreError::Exists { key: to.clone() })
+        };
+    }
+    // Nothing is copied that a reader could not read.
+    read::messages(from, &messages, 0)?;
+    let tools = tools.iter().map(|row| read::tool(from, row)).collect::<Result<Vec<_>, _>>()?;
+    let copy = Copy {
+        key: StoredKey::new(to),
+        revision: Revision { incarnation: RunId::new().random_half().max(1), sequence },
+        messages: messages.iter().map(message).collect::<Result<_, _>>()?,
+        tools,
+    };
+    // Its incarnation tells a copy that was made, though nobody learned of it, from another's.
+    let is_made = connections.persist(ACTION, true, || copy.write(connections)).await?;
+    if is_made { Ok(copy.revision) } else { Err(StoreError::Exists { key: to.clone() }) }
+}
+
+struct Copy<'a> {
+    key: StoredKey,
+    revision: Revision,
+    messages: Vec<StoredMessage<'a>>,
+    tools: Vec<ToolRecord>,
+}
+
+/// A message as it stands in its row.
+#[derive(Clone, Copy)]
+struct StoredMessage<'a> {
+    sequence: i64,
+    run: &'a [u8],
+    index: i64,
+    body: &'a str,
+}
+
+fn message(row: &Row) -> Result<StoredMessage<'_>, StoreError> {
+    let read = || {
+        Ok(StoredMessage {
+            sequence: column(row, 0)?,
+            run: column(row, 1)?,
+            index: column(row, 2)?,
+            body: column(row, 3)?,
+        })
+    };
+    read().map_err(|reason: String| corrupt(&reason))
+}
+
+impl Copy<'_> {
+    /// Writes the copy; says whether it is there now, and no other conversation.
+    async fn write(&self, connections: &Connections) -> Result<bool, Failure> {
+        let mut client = connections.get().await?;
+        let transaction = client.transaction().await.map_err(Failure::of_preparation)?;
+        if let Some(begin) = connections.begin_writing(&self.key.scope) {
+            transaction.batch_execute(&begin).await.map_err(Failure::of_preparation)?;
+        }
+        let is_made = self.fill(connections, &transaction).await;
+        let is_made = is_made.map_err(Failure::of_preparation)?;
+        transaction.commit().await.map_err(Failure::of_statement)?;
+        Ok(is_made)
+    }
+
+    async fn fill(
+        &self,
+        connections: &Connections,
+        transaction: &Transaction<'_>,
+    ) -> Result<bool, tokio_postgres::Error> {
+        let StoredKey { scope, conversation, long_scope, long_conversation } = &self.key;
+        let incarnation = self.revision.incarnation.cast_signed();
+        let statements = &connections.statements;
+        let statement = transaction.prepare_cached(&statements.copy_conversation).await?;
+        let values: [&(dyn ToSql + Sync); 6] = [
+            scope,
+            conversation,
+            long_scope,
+            long_conversation,
+            &incarnation,
+            &number(self.revision.sequence),
+        ];
+        if transaction.execute(&statement, &values).await? == 0 {
+            let statement = transaction.prepare_cached(&statements.conversation).await?;
+            let found = transaction.query_opt(&statement, &[scope, conversation]).await?;
+            return Ok(found.is_some_and(|row| row.try_get(0).ok() == Some(incarnation)));
+        }
+        let statement = transaction.prepare_cached(&statements.copy_messages).await?;
+        let mut rest = self.messages.as_slice();
+        while !rest.is_empty() {
+            let (batch, others) = rest.split_at(batch(rest));
+            rest = others;
+            let sequences: Vec<_> = batch.iter().map(|message| message.sequence).collect();
+            let runs: Vec<_> = batch.iter().map(|message| message.run).collect();
+            let indexes: Vec<_> = batch.iter().map(|message| message.index).collect();
+            let bodies: Vec<_> = batch.iter().map(|message| message.body).collect();
+            let values: [&(dyn ToSql + Sync); 6] =
+                [scope, conversation, &sequences, &runs, &indexes, &bodies];
+            transaction.execute(&statement, &values).await?;
+        }
+        let statement = transaction.prepare_cached(&statements.copy_tools).await?;
+        for records in self.tools.chunks(MOST_ROWS) {
+            let rows = ToolRows::new(records);
+            let values: [&(dyn ToSql + Sync); 14] = [
+                scope,
+                conversation,
+                &rows.sequences,
+                &rows.call_indexes,
+                &rows.round_indexes,
+                &rows.call_ids,
+                &rows.names,
+                &rows.statuses,
+                &rows.result_sequences,
+                &rows.result_indexes,
+                &rows.results,
+                &rows.errors,
+                &rows.started,
+                &rows.finished,
+            ];
+            transaction.execute(&statement, &values).await?;
+        }
+        Ok(true)
+    }
+}
+
+/// How many of these messages are written in one statement: one at least.
+fn batch(messages: &[StoredMessage<'_>]) -> usize {
+    let mut bytes = 0;
+    let fit = messages.iter().take(MOST_ROWS).take_while(|message| {
+        bytes += message.body.len();
+        bytes <= MOST_BYTES
+    });
+    fit.count().max(1)
+}

@@ -1,0 +1,222 @@
+//! What changes a conversation, as functions in the database: each is one round trip, and one
+//! transaction of one conversation.
+
+/// Says to the policies of the tables which scope a function is for; where there are policies.
+pub(crate) const NAME_SCOPE: &str =
+    "PERFORM set_config('tower_chat.scope', '\\x' || encode(p_scope, 'hex'), true);";
+
+/// Stores a write, or says why not.
+///
+/// What most writes are, messages after the last, is tried first, in one statement that finds the
+/// row as it is expected and brings it up to date.
+///
+/// For all others the conversation's row is locked first, so that writes of one conversation follow
+/// one another and each sees what the last one left, and nothing is written before everything is
+/// checked.
+pub(crate) const APPEND: &str = "
+CREATE OR REPLACE FUNCTION {schema}.append(
+    p_scope bytea, p_conversation bytea, p_long_scope bytea, p_long_conversation bytea,
+    p_expected_incarnation bigint, p_expected_sequence bigint,
+    p_incarnation bigint, p_sequence bigint,
+    p_run bytea, p_index bigint, p_bodies text[],
+    p_sequences bigint[], p_call_indexes bigint[], p_round_indexes bigint[], p_call_ids bytea[],
+    p_names bytea[], p_statuses text[], p_result_sequences bigint[], p_result_indexes bigint[],
+    p_results text[], p_errors bytea[], p_started bigint[], p_finished bigint[],
+    p_claim_sequences bigint[], p_claim_indexes bigint[], p_claim_started bigint[],
+    p_changes_service_id boolean, p_service_id bytea,
+    p_staged boolean, p_attempt bigint, p_holder bigint, p_renewed bigint, p_until bigint,
+    p_close text, p_visible bigint, p_partial_text bytea,
+    OUT o_outcome text, OUT o_incarnation bigint, OUT o_sequence bigint, OUT o_run bytea,
+    OUT o_claim_sequence bigint, OUT o_claim_index bigint
+) LANGUAGE plpgsql AS $append$
+#variable_conflict use_column
+DECLARE
+    v_found {schema}.conversations%ROWTYPE;
+    v_open {schema}.open_runs%ROWTYPE;
+    v_present boolean;
+    v_is_open boolean;
+    v_ok boolean;
+    v_is_counted boolean := false;
+BEGIN
+    {name_scope}
+    IF NOT p_staged AND p_expected_incarnation <> 0 AND p_sequence > p_expected_sequence
+        AND cardinality(p_claim_sequences) = 0 THEN
+        UPDATE {schema}.conversations AS c SET last_sequence = p_sequence,
+            service_id = CASE WHEN p_changes_service_id THEN p_service_id ELSE c.service_id END
+        WHERE c.scope = p_scope AND c.conversation = p_conversation
+            AND c.incarnation = p_expected_incarnation
+            AND c.last_sequence = p_expected_sequence AND c.visible IS NULL;
+        v_is_counted := FOUND;
+    END IF;
+    WHILE NOT v_is_counted LOOP
+        SELECT c.* INTO v_found FROM {schema}.conversations AS c
+        WHERE c.scope = p_scope AND c.conversation = p_conversation FOR UPDATE;
+        v_present := FOUND;
+        o_incarnation := coalesce(v_found.incarnation, 0);
+        o_sequence := coalesce(v_found.last_sequence, 0);
+        v_is_open := v_found.visible IS NOT NULL;
+        IF v_is_open THEN
+            SELECT o.* INTO v_open FROM {schema}.open_runs AS o
+            WHERE o.scope = p_scope AND o.conversation = p_conversation;
+            o_run := v_open.run;
+        END IF;
+
+        IF o_incarnation <> p_expected_incarnation OR o_sequence <> p_expected_sequence THEN
+            v_ok := o_incarnation = p_incarnation;
+            IF v_ok AND cardinality(p_bodies) = 0 THEN
+                v_ok := o_sequence = p_sequence;
+            ELSIF v_ok THEN
+                v_ok := EXISTS (
+                    SELECT 1 FROM {schema}.messages AS m
+                    WHERE m.scope = p_scope AND m.conversation = p_conversation
+                        AND m.sequence = p_expected_sequence + 1
+                        AND m.run = p_run AND m.run_index = p_index
+                );
+            END IF;
+            o_outcome := CASE WHEN v_ok THEN 'stored' ELSE 'conflict' END;
+            RETURN;
+        END IF;
+
+        IF NOT v_is_open AND p_close = 'commit'
+            AND o_incarnation = p_incarnation AND o_sequence = p_sequence THEN
+            o_outcome := 'stored';
+            RETURN;
+        END IF;
+
+        IF v_is_open THEN
+            v_ok := p_staged AND v_open.run = p_run
+                AND (p_attempt > v_open.attempt
+                    OR (p_attempt = v_open.attempt AND p_holder = v_open.holder))
+                AND (p_close IS DISTINCT FROM 'discard' OR p_visible = v_found.visible);
+        ELSE
+            v_ok := NOT p_staged OR p_close IS DISTINCT FROM 'discard';
+        END IF;
+        IF NOT v_ok THEN
+            o_outcome := 'conflict';
+            RETURN;
+        END IF;
+
+        IF cardinality(p_claim_sequences) > 0 THEN
+            SELECT q.sequence, q.call_index INTO o_claim_sequence, o_claim_index
+            FROM unnest(p_claim_sequences, p_claim_indexes, p_claim_started) WITH ORDINALITY
+                AS q(sequence, call_index, started, place)
+            LEFT JOIN {schema}.tool_invocations AS t
+                ON t.scope = p_scope AND t.conversation = p_conversation
+                AND t.sequence = q.sequence AND t.call_index = q.call_index
+                AND t.sequence <= coalesce(v_found.visible, o_sequence)
+            WHERE CASE WHEN t.sequence IS NULL THEN q.started IS NOT NULL
+                ELSE t.status <> 'pending_approval' OR t.started IS DISTINCT FROM q.started END
+            ORDER BY q.place LIMIT 1;
+            IF FOUND THEN
+                o_outcome := 'claimed';
+                RETURN;
+            END IF;
+        END IF;
+
+        EXIT WHEN v_present;
+        INSERT INTO {schema}.conversations
+            (scope, conversation, long_scope, long_conversation, incarnation, last_sequence)
+        VALUES (p_scope, p_conversation, p_long_scope, p_long_conversation, p_incarnation, 0)
+        ON CONFLICT DO NOTHING;
+        -- Where somebody else was faster, their row is looked at.
+        EXIT WHEN FOUND;
+    END LOOP;
+
+    IF p_close IS DISTINCT FROM 'discard' AND cardinality(p_bodies) > 0 THEN
+        INSERT INTO {schema}.messages (scope, conversation, sequence, run, run_index, body)
+        SELECT p_scope, p_conversation, p_expected_sequence + b.place, p_run,
+            p_index + b.place - 1, b.body
+        FROM unnest(p_bodies) WITH ORDINALITY AS b(body, place);
+    END IF;
+
+    IF cardinality(p_sequences) > 0 THEN
+        INSERT INTO {schema}.tool_invocations AS t (scope, conversation, sequence, call_index,
+            round_index, call_id, name, status, result_sequence, result_index, result, error,
+            started, finished)
+        SELECT p_scope, p_conversation, r.*
+        FROM unnest(p_sequences, p_call_indexes, p_round_indexes, p_call_ids, p_names, p_statuses,
+            p_result_sequences, p_result_indexes, p_results, p_errors, p_started, p_finished)
+            AS r(sequence, call_index, round_index, call_id, name, status, result_sequence,
+                result_index, result, error, started, finished)
+        WHERE r.sequence BETWEEN 1 AND p_sequence
+        ON CONFLICT (scope, conversation, sequence, call_index) DO UPDATE SET
+            round_index = excluded.round_index, call_id = excluded.call_id, name = excluded.name,
+            status = excluded.status, result_sequence = excluded.result_sequence,
+            result_index = excluded.result_index, result = excluded.result, error = excluded.error,
+            started = excluded.started, finished = excluded.finished;
+    END IF;
+
+    IF NOT p_staged THEN
+        IF NOT v_is_counted AND (p_sequence <> o_sequence OR p_changes_service_id) THEN
+            UPDATE {schema}.conversations AS c SET last_sequence = p_sequence,
+                service_id = CASE WHEN p_changes_service_id THEN p_service_id
+                    ELSE c.service_id END
+            WHERE c.scope = p_scope AND c.conversation = p_conversation;
+        END IF;
+    ELSIF p_close IS NULL THEN
+        INSERT INTO {schema}.open_runs AS o (scope, conversation, long_conversation, run, attempt,
+            holder, opened, renewed, until, visible, changes_service_id, service_id, partial_text)
+        VALUES (p_scope, p_conversation, p_long_conversation, p_run, p_attempt, p_holder,
+            p_renewed, p_renewed, p_until, p_expected_sequence, p_changes_service_id,
+            p_service_id, nullif(p_partial_text, ''))
+        ON CONFLICT (scope, conversation) DO UPDATE SET
+            attempt = excluded.attempt, holder = excluded.holder, renewed = excluded.renewed,
+            until = excluded.until,
+            changes_service_id = o.changes_service_id OR excluded.changes_service_id,
+            service_id = CASE WHEN excluded.changes_service_id THEN excluded.service_id
+                ELSE o.service_id END,
+            partial_text = CASE WHEN p_partial_text IS NULL THEN o.partial_text
+                ELSE excluded.partial_text END;
+        UPDATE {schema}.conversations AS c SET last_sequence = p_sequence,
+            visible = coalesce(c.visible, p_expected_sequence)
+        WHERE c.scope = p_scope AND c.conversation = p_conversation;
+    ELSE
+        IF p_close = 'discard' THEN
+            DELETE FROM {schema}.messages AS m
+            WHERE m.scope = p_scope AND m.conversation = p_conversation
+                AND m.sequence > p_sequence;
+            DELETE FROM {schema}.tool_invocations AS t
+            WHERE t.scope = p_scope AND t.conversation = p_conversation
+                AND t.sequence > p_sequence;
+            p_changes_service_id := false;
+        ELSIF v_is_open AND NOT p_changes_service_id AND v_open.changes_service_id THEN
+            p_changes_service_id := true;
+            p_service_id := v_open.service_id;
+        END IF;
+        DELETE FROM {schema}.open_runs AS o
+        WHERE o.scope = p_scope AND o.conversation = p_conversation;
+        UPDATE {schema}.conversations AS c SET incarnation = p_incarnation,
+            last_sequence = p_sequence, visible = NULL,
+            service_id = CASE WHEN p_changes_service_id THEN p_service_id ELSE c.service_id END
+        WHERE c.scope = p_scope AND c.conversation = p_conversation;
+    END IF;
+
+    o_outcome := 'stored';
+    o_incarnation := p_incarnation;
+    o_sequence := p_sequence;
+END
+$append$;
+";
+
+/// Deletes a conversation with everything that belongs to it; says whether there was one.
+pub(crate) const DELETE: &str = "
+CREATE OR REPLACE FUNCTION {schema}.delete(p_scope bytea, p_conversation bytea)
+RETURNS boolean LANGUAGE plpgsql AS $delete$
+BEGIN
+    {name_scope}
+    -- The row that writers lock goes first: what waits for it finds no conversation.
+    DELETE FROM {schema}.conversations AS c
+    WHERE c.scope = p_scope AND c.conversation = p_conversation;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    DELETE FROM {schema}.messages AS m
+    WHERE m.scope = p_scope AND m.conversation = p_conversation;
+    DELETE FROM {schema}.tool_invocations AS t
+    WHERE t.scope = p_scope AND t.conversation = p_conversation;
+    DELETE FROM {schema}.open_runs AS o
+    WHERE o.scope = p_scope AND o.conversation = p_conversation;
+    RETURN true;
+END
+$delete$;
+";

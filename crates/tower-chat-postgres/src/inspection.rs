@@ -1,0 +1,133 @@
+//! Looks at every statement: what reads or changes a table names the scope, and the conversation
+//! too, but for what lists a scope.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing)]
+
+use std::{fs, path::Path};
+
+use crate::{
+    functions,
+    schema::{Layout, TABLES},
+    statements::{Scope, Statements},
+};
+
+fn layout() -> Layout {
+    Layout { schema: "s".to_owned(), partitions: None, row_level_security: false }
+}
+
+/// SQL in words, with one space between them and none of its comments.
+fn words(sql: &str) -> String {
+    let lines = sql.lines().map(|line| line.split_once("--").map_or(line, |(before, _)| before));
+    lines.flat_map(str::split_whitespace).collect::<Vec<_>>().join(" ")
+}
+
+/// What is wrong with the way in which a statement reaches the tables.
+fn faults(sql: &str, scope: Scope) -> Vec<String> {
+    let sql = words(sql);
+    let mut faults = Vec::new();
+    for (table, _) in TABLES {
+        for (at, found) in sql.match_indices(&format!("\"s\".{table} ")) {
+            let before = &sql[..at];
+            let after = &sql[at + found.len()..];
+            if before.ends_with("INSERT INTO ") {
+                // What is inserted says which conversation it is of, first.
+                if !after.split_once('(').unwrap().1.starts_with("scope, conversation") {
+                    faults.push(format!("{table} is filled without a key"));
+                }
+                continue;
+            }
+            let Some(alias) = after.strip_prefix("AS ").and_then(|after| after.split(' ').next())
+            else {
+                faults.push(format!("{table} is read without a name of its own"));
+                continue;
+            };
+            let is_limited = |column: &str, number: u32| {
+                [format!("${number}"), format!("p_{column}")].iter().any(|value| {
+                    let condition = format!("{alias}.{column} = {value}");
+                    sql.split(&condition).skip(1).any(|rest| !rest.starts_with(char::is_numeric))
+                })
+            };
+            if !is_limited("scope", 1) {
+                faults.push(format!("{table} as {alias} is not limited to a scope"));
+            }
+            if scope == Scope::Conversation && !is_limited("conversation", 2) {
+                faults.push(format!("{table} as {alias} is not limited to a conversation"));
+            }
+        }
+    }
+    faults
+}
+
+#[test]
+fn every_statement_is_limited_to_one_conversation() {
+    let statements = Statements::new(&layout());
+    let mut of_scopes = Vec::new();
+    for (name, scope, sql) in statements.all() {
+        assert_eq!(faults(&sql, scope), Vec::<String>::new(), "{name}: {sql}");
+        if scope == Scope::Scope {
+            of_scopes.push(name);
+        }
+    }
+    of_scopes.dedup();
+    let exceptions = ["list", "list_after", "list_long", "list_long_after", "open_runs"];
+    let questions = ["invocations", "tool_totals", "invocations", "tool_totals"];
+    assert_eq!(of_scopes, [exceptions.as_slice(), &questions].concat());
+    for function in [functions::APPEND, functions::DELETE] {
+        let sql = layout().place(function);
+        for statement in sql.split(';') {
+            let found = faults(statement, Scope::Conversation);
+            assert_eq!(found, Vec::<String>::new(), "{statement}");
+        }
+    }
+}
+
+#[test]
+fn the_inspection_notices_what_reaches_further() {
+    for (sql, scope) in [
+        ("SELECT 1 FROM \"s\".messages AS m WHERE m.scope = $1", Scope::Conversation),
+        ("SELECT 1 FROM \"s\".messages AS m WHERE m.conversation = $2", Scope::Scope),
+        ("SELECT 1 FROM \"s\".messages AS m WHERE m.scope = $10", Scope::Scope),
+        ("DELETE FROM \"s\".messages WHERE scope = $1 AND conversation = $2", Scope::Scope),
+        ("INSERT INTO \"s\".messages (sequence) VALUES (1)", Scope::Conversation),
+        (
+            "SELECT 1 FROM \"s\".messages AS m JOIN \"s\".open_runs AS o ON true
+             WHERE m.scope = $1 AND m.conversation = $2 AND o.scope = $1",
+            Scope::Conversation,
+        ),
+    ] {
+        assert_eq!(faults(sql, scope).len(), 1, "{sql}");
+    }
+}
+
+#[test]
+fn the_key_leads_every_primary_key_and_index_and_the_database_numbers_nothing() {
+    let sql = words(&crate::schema::all(&layout()));
+    let tables = TABLES.len();
+    assert_eq!(sql.matches("PRIMARY KEY (scope, conversation").count(), tables);
+    assert_eq!(sql.matches("PRIMARY KEY").count(), tables);
+    for index in sql.split("CREATE INDEX").skip(1) {
+        assert!(index.split_once('(').unwrap().1.starts_with("scope, conversation"), "{index}");
+    }
+    let sql = sql.to_lowercase();
+    for word in ["serial", "identity", "create sequence", "nextval", "references", "foreign key"] {
+        assert!(!sql.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn statements_stand_nowhere_else() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let apart = ["functions.rs", "inspection.rs", "schema.rs", "statements.rs"];
+    let tables: Vec<_> = TABLES.iter().map(|(table, _)| format!("}}.{table}")).collect();
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        if apart.contains(&name.as_str()) {
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        for word in tables.iter().map(String::as_str).chain(["{schema}.", "FROM ", "INSERT INTO "])
+        {
+            assert!(!text.contains(word), "{name} has a statement: {word}");
+        }
+    }
+}

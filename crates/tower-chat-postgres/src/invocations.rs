@@ -1,0 +1,210 @@
+//! Questions to the record of tool calls.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use tokio_postgres::{Row, types::ToSql};
+use tower_chat_core::{
+    ConversationKey, Message,
+    store::{
+        CallPlace, InvocationQuery, Invocations, RecordedResult, StoreError, ToolRecord,
+        ToolTotals, UnreadableInvocation,
+    },
+};
+
+use crate::{
+    connections::{Connections, Question},
+    conversation::{column, corrupt},
+    list, message, milliseconds,
+    statements::Reach,
+    stored_key, tool_row,
+};
+
+/// The conversation of a query, if it names one.
+pub(crate) fn conversation(query: &InvocationQuery) -> Option<ConversationKey> {
+    let id = query.conversation.as_deref()?;
+    Some(ConversationKey::new(&*query.scope, id))
+}
+
+/// The values of a query.
+struct Asked<'a> {
+    scope: Vec<u8>,
+    conversation: Option<Vec<u8>>,
+    tool: Option<&'a [u8]>,
+    status: Option<&'static str>,
+    from: Option<i64>,
+    to: Option<i64>,
+    sequences: Option<Vec<i64>>,
+    limit: Option<i64>,
+}
+
+impl<'a> Asked<'a> {
+    fn new(query: &'a InvocationQuery) -> Self {
+        let sequences = query.sequences.as_ref().map(|sequences| {
+            let numbers = sequences.iter().filter_map(|sequence| i64::try_from(*sequence).ok());
+            numbers.collect()
+        });
+        Self {
+            scope: stored_key::half(&query.scope),
+            conversation: query.conversation.as_deref().map(stored_key::half),
+            tool: query.tool.as_deref().map(str::as_bytes),
+            status: query.status.map(|status| status.as_str()),
+            from: query.started.as_ref().map(|range| milliseconds::bound(range.start)),
+            to: query.started.as_ref().map(|range| milliseconds::bound(range.end)),
+            sequences,
+            limit: query.limit.map(|limit| i64::try_from(limit).unwrap_or(i64::MAX)),
+        }
+    }
+
+    fn reach(&self) -> Reach {
+        Reach {
+            of_conversation: self.conversation.is_some(),
+            of_messages: self.sequences.is_some(),
+        }
+    }
+
+    fn values(&self) -> Vec<&(dyn ToSql + Sync)> {
+        let mut values: Vec<&(dyn ToSql + Sync)> =
+            vec![&self.scope, &self.conversation, &self.tool, &self.status, &self.from, &self.to];
+        if let Some(sequences) = &self.sequences {
+            values.push(sequences);
+        }
+        values
+    }
+}
+
+/// The calls that a query asks for, in one statement: the rows, and the messages they refer to,
+/// each once. It reads no other message.
+pub(crate) async fn invocations(
+    connections: &Connections,
+    query: &InvocationQuery,
+) -> Result<Invocations, StoreError> {
+    let asked = Asked::new(query);
+    let sql = connections.statements.invocations(asked.reach());
+    let mut values = asked.values();
+    values.push(&asked.limit);
+    let question = Question { sql: &sql, values: &values };
+    let action = "read the record of tool calls";
+    let [answer] = connections.read(action, &asked.scope, [question]).await?;
+    let damaged = |reason: String| corrupt(&reason);
+    let mut messages = Found::default();
+    let mut rows = Vec::new();
+    for row in &answer {
+        if column(row, 0).map_err(damaged)? {
+            rows.push(AskedRow::read(row, &query.scope).map_err(damaged)?);
+        } else {
+            messages.take(row).map_err(damaged)?;
+        }
+    }
+    // SQL promises no order of the two halves, nor within them.
+    rows.sort_by(|left, right| left.order().cmp(&right.order()));
+    let mut invocations = Invocations::default();
+    for AskedRow { key, stored, sequence, index, record } in rows {
+        let found = record.and_then(|record| {
+            messages.check(&stored, &record)?;
+            let found = record.resolve(|sequence| messages.find(&stored, sequence));
+            found.map_err(|error| error.to_string())
+        });
+        match found {
+            Ok(invocation) => invocations.found.push((key, invocation)),
+            Err(reason) => {
+                let unreadable = UnreadableInvocation::new(key, sequence, index, reason);
+                invocations.unreadable.push(unreadable);
+            }
+        }
+    }
+    Ok(invocations)
+}
+
+/// The calls that fit a query, counted per tool.
+pub(crate) async fn tool_totals(
+    connections: &Connections,
+    query: &InvocationQuery,
+) -> Result<Vec<ToolTotals>, StoreError> {
+    let asked = Asked::new(query);
+    let sql = connections.statements.tool_totals(asked.reach());
+    let question = Question { sql: &sql, values: &asked.values() };
+    let [rows] = connections.read("count tool calls", &asked.scope, [question]).await?;
+    rows.iter().map(|row| totals(row).map_err(|reason| corrupt(&reason))).collect()
+}
+
+fn totals(row: &Row) -> Result<ToolTotals, String> {
+    let count = |index| column::<i64>(row, index).map(i64::cast_unsigned);
+    // A damaged name is counted as well as another.
+    let name = String::from_utf8_lossy(column(row, 0)?).into_owned();
+    let mut totals = ToolTotals::new(name);
+    totals.calls = count(1)?;
+    totals.errors = count(2)?;
+    totals.open = count(3)?;
+    let milliseconds: f64 = column(row, 4)?;
+    totals.duration = Duration::from_millis(milliseconds as u64);
+    Ok(totals)
+}
+
+/// A row that is asked for.
+struct AskedRow {
+    key: ConversationKey,
+    /// The conversation as the tables hold it.
+    stored: Vec<u8>,
+    sequence: u64,
+    index: u32,
+    record: Result<ToolRecord, String>,
+}
+
+const CALL_INDEX: usize = 7;
+
+impl AskedRow {
+    fn read(row: &Row, scope: &str) -> Result<Self, String> {
+        let sequence = column::<i64>(row, 3)?.cast_unsigned();
+        let index = column::<i64>(row, CALL_INDEX)?;
+        Ok(Self {
+            key: ConversationKey::new(scope, list::id(row, 1, 2)?),
+            stored: column(row, 1)?,
+            sequence,
+            // A number that no call can have is reported with the rest of the row.
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+            record: tool_row::read(row, CALL_INDEX, sequence),
+        })
+    }
+
+    fn order(&self) -> (&str, u64, u32) {
+        (self.key.id(), self.sequence, self.index)
+    }
+}
+
+/// The messages that rows refer to, by conversation and number.
+#[derive(Default)]
+struct Found(HashMap<Vec<u8>, HashMap<u64, Readable>>);
+
+/// A message, or why it cannot be read.
+type Readable = Result<Arc<Message>, String>;
+
+impl Found {
+    fn take(&mut self, row: &Row) -> Result<(), String> {
+        let message = message::read(row, 4).map(Arc::new).map_err(|error| error.to_string());
+        let (conversation, sequence): (Vec<u8>, i64) = (column(row, 1)?, column(row, 3)?);
+        self.0.entry(conversation).or_default().insert(sequence.cast_unsigned(), message);
+        Ok(())
+    }
+
+    fn get(&self, conversation: &[u8], sequence: u64) -> Option<&Readable> {
+        self.0.get(conversation)?.get(&sequence)
+    }
+
+    fn find(&self, conversation: &[u8], sequence: u64) -> Option<Arc<Message>> {
+        self.get(conversation, sequence)?.as_ref().ok().cloned()
+    }
+
+    /// Says why, if a message that a row refers to cannot be decoded.
+    fn check(&self, conversation: &[u8], record: &ToolRecord) -> Result<(), String> {
+        let in_message = match record.result {
+            RecordedResult::InMessage(CallPlace { sequence, .. }) => Some(sequence),
+            RecordedResult::None | RecordedResult::Apart(_) => None,
+        };
+        for sequence in [Some(record.call.sequence), in_message].into_iter().flatten() {
+            if let Some(Err(reason)) = self.get(conversation, sequence) {
+                return Err(format!("message {sequence}: {reason}"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! A tower-chat history store in PostgreSQL.
+//!
+//! [`PostgresStore`] is a [`HistoryStore`](tower_chat_core::store::HistoryStore): open it once,
+//! clone it freely.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use tower_chat_core::{ConversationKey, Message, MessageId, RunId};
+//! use tower_chat_core::store::{HistoryStore, Revision, Write};
+//! use tower_chat_postgres::PostgresStore;
+//!
+//! let store = PostgresStore::connect("postgres://chat@localhost/chat").await?;
+//! let key = ConversationKey::new("alice", "support");
+//! let id = MessageId { run: RunId::new(), index: 0 };
+//! let write = Write::new(key.clone(), id, Revision::ABSENT, [Message::user("hi").into()]);
+//!
+//! let slot = store.reserve().await?;
+//! store.append(slot, vec![write]).await?;
+//! assert_eq!(store.load(&key).await?.messages.len(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Round trips
+//!
+//! A write is one statement, which is one transaction: a function in the database locks the row of
+//! the conversation, checks the revision, and stores everything. A question is one round trip too.
+//! The first use of a statement on a connection takes one more, to prepare it. A copy takes several.
+//!
+//! # What is durable, and when
+//!
+//! A write that was acknowledged is as durable as the server makes a commit: with
+//! `synchronous_commit = on`, PostgreSQL's default, it survives the loss of power.
+//!
+//! # When the server goes away
+//!
+//! A write is sent again, for as long as [`patience`](PostgresOptions::patience) lasts; then its
+//! error is retryable. It is stored once, though its first answer may have been lost: its id is
+//! looked for. Where that cannot be known it is not sent again, and the error is not retryable:
+//! a write without messages that claims tool calls, and a deletion.
+//!
+//! # Several processes
+//!
+//! Any number of processes may use one database, and start at once: one of them makes the tables.
+//! Within a process, writes to one conversation are stored in the order in which they were
+//! submitted, and writes to different conversations side by side.
+//!
+//! # The tables
+//!
+//! They lie in a schema of their own. The key of the conversation leads every primary key, no number
+//! is given out by the database, and no transaction has more than one conversation, so they can be
+//! divided by conversation, over [partitions](PostgresOptions::partitions) or servers. Only
+//! [`list`](tower_chat_core::store::HistoryStore::list),
+//! [`open_runs`](tower_chat_core::store::HistoryStore::open_runs) and questions to the record that
+//! name no conversation read a whole scope.
+//!
+//! Keys, names and ids are kept as bytes (`convert_from(scope, 'UTF8')` shows them), since
+//! PostgreSQL's text cannot hold U+0000. Of a scope or an id longer than 512 bytes, its beginning
+//! and its SHA-256 stand in the keys, and the whole beside them. Messages are JSON text.
+//!
+//! # Deleting
+//!
+//! The rows of what is deleted stay in the files until the server cleans up: `VACUUM` overwrites
+//! nothing, but lets their room be used again; `VACUUM FULL` writes the tables anew. The log holds
+//! them until it is recycled, and backups for as long as they are kept.
+
+mod append;
+mod connections;
+mod conversation;
+mod failure;
+mod fork;
+mod functions;
+mod invocations;
+mod list;
+mod message;
+mod milliseconds;
+mod open_error;
+mod options;
+mod order;
+mod read;
+mod schema;
+mod statements;
+mod store;
+mod stored_key;
+mod tls;
+mod tool_row;
+
+pub use self::{open_error::OpenError, options::PostgresOptions, store::PostgresStore};
+
+#[cfg(test)]
+mod inspection;

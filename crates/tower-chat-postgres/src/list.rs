@@ -1,0 +1,90 @@
+//! What is listed of one scope.
+
+use tokio_postgres::{Row, types::ToSql};
+use tower_chat_core::{
+    ConversationKey,
+    store::{OpenRun, StoreError},
+};
+
+use crate::{
+    connections::{Connections, Question},
+    conversation::{self, column, corrupt},
+    stored_key,
+};
+
+/// Conversations of a scope in the byte order of their ids.
+pub(crate) async fn conversations(
+    connections: &Connections,
+    scope: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<ConversationKey>, StoreError> {
+    let statements = &connections.statements;
+    let sql = if after.is_some() { &statements.list_after } else { &statements.list };
+    let start = after.unwrap_or_default();
+    if start.len() <= stored_key::LONGEST {
+        let rows = page(connections, sql, scope, start, limit).await?;
+        // Ids that stand by their beginning are in order unless they begin alike.
+        let is_long = |row: &Row| column::<Option<&[u8]>>(row, 1) != Ok(None);
+        if !rows.iter().any(is_long) {
+            return keys(scope, &rows);
+        }
+    }
+    // It sorts the scope, which an index need not be paid for.
+    let sql = if after.is_some() { &statements.list_long_after } else { &statements.list_long };
+    keys(scope, &page(connections, sql, scope, start, limit).await?)
+}
+
+async fn page(
+    connections: &Connections,
+    sql: &str,
+    scope: &str,
+    start: &str,
+    limit: usize,
+) -> Result<Vec<Row>, StoreError> {
+    let (stored, start) = (stored_key::half(scope), start.as_bytes());
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let values: [&(dyn ToSql + Sync); 3] = [&stored, &start, &limit];
+    let question = Question { sql, values: &values };
+    let [rows] = connections.read("list conversations", &stored, [question]).await?;
+    Ok(rows)
+}
+
+fn keys(scope: &str, rows: &[Row]) -> Result<Vec<ConversationKey>, StoreError> {
+    let scope: std::sync::Arc<str> = scope.into();
+    let key = |row: &Row| {
+        let id = id(row, 0, 1).map_err(|reason| corrupt(&reason))?;
+        Ok(ConversationKey::new(scope.clone(), id))
+    };
+    rows.iter().map(key).collect()
+}
+
+/// The id of a conversation, from the columns of its key and of the whole.
+pub(crate) fn id(row: &Row, key: usize, whole: usize) -> Result<String, String> {
+    let stored = match column::<Option<&[u8]>>(row, whole)? {
+        Some(whole) => whole,
+        None => column(row, key)?,
+    };
+    let id =
+        std::str::from_utf8(stored).map_err(|error| format!("a conversation's id: {error}"))?;
+    Ok(id.to_owned())
+}
+
+/// The conversations of a scope that have an open run, in the byte order of their ids.
+pub(crate) async fn open_runs(
+    connections: &Connections,
+    scope: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+    let (stored, after) = (stored_key::half(scope), after.map(str::as_bytes));
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let values: [&(dyn ToSql + Sync); 3] = [&stored, &after, &limit];
+    let question = Question { sql: &connections.statements.open_runs, values: &values };
+    let [rows] = connections.read("list open runs", &stored, [question]).await?;
+    let open_run = |row: &Row| {
+        let id = id(row, 0, 0)?;
+        Ok((ConversationKey::new(scope, id), conversation::open_run(row, 1)?))
+    };
+    rows.iter().map(|row| open_run(row).map_err(|reason: String| corrupt(&reason))).collect()
+}

@@ -1,0 +1,29 @@
+//! A message in its stored form.
+
+use serde::de::Error as _;
+use tokio_postgres::Row;
+use tower_chat_core::{
+    ConversationKey, Message, MessageId, RunId,
+    format::{self, FormatError},
+    store::StoreError,
+};
+
+/// Reads the message of a row whose run, place in its run and body begin at `first`.
+pub(crate) fn read(row: &Row, first: usize) -> Result<Message, FormatError> {
+    let malformed = |what| FormatError::Malformed(serde_json::Error::custom(what));
+    let run: &[u8] = row.try_get(first).map_err(|_| malformed("its run id is no bytes"))?;
+    let run = <[u8; 16]>::try_from(run).map_err(|_| malformed("its run id is not 16 bytes"))?;
+    let index: i64 = row.try_get(first + 1).map_err(|_| malformed("it has no place in its run"))?;
+    let index =
+        u32::try_from(index).map_err(|_| malformed("its place in its run is no small number"))?;
+    let body: &str = row.try_get(first + 2).map_err(|_| malformed("it is not text"))?;
+    format::decode(body).map(|mut message| {
+        message.id = Some(MessageId { run: RunId::from_bytes(run), index });
+        message
+    })
+}
+
+/// A message of a conversation that cannot be read.
+pub(crate) fn undecodable(key: &ConversationKey, sequence: u64, source: FormatError) -> StoreError {
+    StoreError::Undecodable { key: key.clone(), sequence, source }
+}

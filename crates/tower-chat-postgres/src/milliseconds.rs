@@ -1,0 +1,78 @@
+//! Times as the tables keep them: whole milliseconds since 1970, negative before.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+const NANOSECONDS: u128 = 1_000_000;
+
+/// The millisecond that a time is in.
+pub(crate) fn of(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => whole(since.as_nanos() / NANOSECONDS),
+        Err(before) => -whole(before.duration().as_nanos().div_ceil(NANOSECONDS)),
+    }
+}
+
+/// The first whole millisecond that is not before a time: where whole milliseconds are compared,
+/// it is the bound that the time is.
+pub(crate) fn bound(time: SystemTime) -> i64 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => whole(since.as_nanos().div_ceil(NANOSECONDS)),
+        Err(before) => -whole(before.duration().as_nanos() / NANOSECONDS),
+    }
+}
+
+/// The time of a millisecond; `None` if it is too far from now to have one.
+pub(crate) fn time(milliseconds: i64) -> Option<SystemTime> {
+    let distance = Duration::from_millis(milliseconds.unsigned_abs());
+    if milliseconds < 0 {
+        UNIX_EPOCH.checked_sub(distance)
+    } else {
+        UNIX_EPOCH.checked_add(distance)
+    }
+}
+
+fn whole(milliseconds: u128) -> i64 {
+    i64::try_from(milliseconds).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn after(nanoseconds: u64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_nanos(nanoseconds)
+    }
+
+    fn before(nanoseconds: u64) -> SystemTime {
+        UNIX_EPOCH - Duration::from_nanos(nanoseconds)
+    }
+
+    #[test]
+    fn a_time_belongs_to_the_millisecond_it_is_in_on_both_sides_of_1970() {
+        assert_eq!([0, 1, 999_999, 1_000_000].map(|time| of(after(time))), [0, 0, 0, 1]);
+        assert_eq!([1, 1_000_000, 1_000_001].map(|time| of(before(time))), [-1, -1, -2]);
+    }
+
+    #[test]
+    fn whole_milliseconds_compare_with_a_bound_as_they_do_with_its_time() {
+        for limit in [0, 1, 999_999, 1_000_000, 1_000_001].map(after) {
+            for milliseconds in 0..3 {
+                let is_before = milliseconds < bound(limit);
+                assert_eq!(is_before, time(milliseconds).unwrap() < limit, "{limit:?}");
+            }
+        }
+        for limit in [1, 999_999, 1_000_000, 1_000_001].map(before) {
+            for milliseconds in -3..1 {
+                let is_before = milliseconds < bound(limit);
+                assert_eq!(is_before, time(milliseconds).unwrap() < limit, "{limit:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_time_comes_back_from_its_millisecond() {
+        for milliseconds in [-62_135_596_800_000, -1, 0, 1, 253_402_300_799_999] {
+            assert_eq!(time(milliseconds).map(of), Some(milliseconds));
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Why a store cannot be opened.
+
+use tower_chat_core::BoxError;
+
+/// A store could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The address cannot be understood.
+    #[error("the address of the PostgreSQL server cannot be understood: see the cause")]
+    Address {
+        /// What is wrong with it.
+        source: BoxError,
+    },
+    /// The certificates by which to know the server cannot be used.
+    #[error(
+        "the certificates by which to know the PostgreSQL server cannot be used: give its root \
+         certificate, or `sslmode=disable` on a network that you trust"
+    )]
+    Certificates {
+        /// What is wrong with them.
+        source: BoxError,
+    },
+    /// The server cannot be reached, or lets nobody in.
+    #[error("the PostgreSQL server cannot be reached: see that it runs and the address is right")]
+    Connect {
+        /// The cause.
+        source: BoxError,
+    },
+    /// The tables could not be made or brought up to date.
+    #[error("the tables in schema `{schema}` could not be made: see the cause")]
+    Migrate {
+        /// The schema.
+        schema: String,
+        /// The server's error.
+        source: BoxError,
+        /// The same may succeed when it is tried again.
+        retryable: bool,
+    },
+    /// A newer release made the tables.
+    #[error(
+        "the tables in schema `{schema}` have version {version}, and this release knows versions \
+         up to {supported}: use the newer release that made them"
+    )]
+    Newer {
+        /// The schema.
+        schema: String,
+        /// The version they have.
+        version: i64,
+        /// The newest version that can be used.
+        supported: i64,
+    },
+    /// The database does not hold text as UTF-8.
+    #[error("the database holds text as {encoding}: make it with `ENCODING 'UTF8'`")]
+    Encoding {
+        /// How it holds text.
+        encoding: String,
+    },
+    /// A setting is out of its range.
+    #[error("the option `{option}` cannot be {value}: it must be at least 1 and no absurd number")]
+    InvalidOption {
+        /// The setting.
+        option: &'static str,
+        /// The value it was given.
+        value: usize,
+    },
+}
+
+impl OpenError {
+    /// Whether opening may succeed when it is tried again unchanged.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Connect { .. } => true,
+            Self::Migrate { retryable, .. } => *retryable,
+            Self::Address { .. }
+            | Self::Certificates { .. }
+            | Self::Newer { .. }
+            | Self::Encoding { .. }
+            | Self::InvalidOption { .. } => false,
+        }
+    }
+}

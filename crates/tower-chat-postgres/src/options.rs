@@ -1,0 +1,153 @@
+//! How a store is opened.
+
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use crate::{OpenError, PostgresStore};
+
+/// Settings with which to open a [`PostgresStore`].
+///
+/// ```no_run
+/// # async fn open() -> Result<(), tower_chat_postgres::OpenError> {
+/// use std::time::Duration;
+/// use tower_chat_postgres::PostgresStore;
+/// let store = PostgresStore::options()
+///     .connections(32)
+///     .statement_timeout(Duration::from_secs(5))
+///     .connect("postgres://chat@db.example.com/chat?sslmode=require")
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct PostgresOptions {
+    pub(crate) schema: String,
+    pub(crate) connections: usize,
+    pub(crate) queue_capacity: usize,
+    pub(crate) statement_timeout: Duration,
+    pub(crate) patience: Duration,
+    pub(crate) partitions: Option<u16>,
+    pub(crate) row_level_security: bool,
+    pub(crate) root_certificates: Option<Vec<u8>>,
+}
+
+impl PostgresOptions {
+    /// The defaults: the schema `tower_chat`, 16 connections, 1024 places in the queue, 30 seconds
+    /// for a statement and for the server to come back, no partitions, no row-level security, the
+    /// certificates of the operating system.
+    pub fn new() -> Self {
+        Self {
+            schema: "tower_chat".to_owned(),
+            connections: 16,
+            queue_capacity: 1024,
+            statement_timeout: Duration::from_secs(30),
+            patience: Duration::from_secs(30),
+            partitions: None,
+            row_level_security: false,
+            root_certificates: None,
+        }
+    }
+
+    /// The PostgreSQL schema that holds the tables. It is made if there is none.
+    #[must_use]
+    pub fn schema(mut self, name: impl Into<String>) -> Self {
+        self.schema = name.into();
+        self
+    }
+
+    /// How many connections are made at most, at least 1. Each is made when it is first needed.
+    #[must_use]
+    pub fn connections(mut self, connections: usize) -> Self {
+        self.connections = connections;
+        self
+    }
+
+    /// How many submissions may be reserved or under way at the same time, at least 1; more wait
+    /// in [`reserve`](tower_chat_core::store::HistoryStore::reserve).
+    #[must_use]
+    pub fn queue_capacity(mut self, submissions: usize) -> Self {
+        self.queue_capacity = submissions;
+        self
+    }
+
+    /// How long the server may take over one statement, at least a millisecond; it then gives up,
+    /// and the error is retryable. It must be enough to load the longest conversation.
+    #[must_use]
+    pub fn statement_timeout(mut self, timeout: Duration) -> Self {
+        self.statement_timeout = timeout;
+        self
+    }
+
+    /// How long to try again, with growing pauses, when the server cannot be reached. Writes of a
+    /// conversation wait for those before them meanwhile.
+    #[must_use]
+    pub fn patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
+        self
+    }
+
+    /// Divides each table into so many partitions by a hash of the conversation's key. It is decided
+    /// when the tables are made, and not looked at afterwards.
+    #[must_use]
+    pub fn partitions(mut self, partitions: u16) -> Self {
+        self.partitions = Some(partitions);
+        self
+    }
+
+    /// Lets the server itself keep scopes apart, against mistakes and against whoever else uses the
+    /// database: a transaction sees the rows of the scope that it names in the setting
+    /// `tower_chat.scope`, as bytes (`\x616c696365` for `alice`), and without it none. Superusers, and roles with
+    /// `BYPASSRLS`, see everything all the same.
+    ///
+    /// It is decided when the tables are made, and not looked at afterwards.
+    #[must_use]
+    pub fn row_level_security(mut self, on: bool) -> Self {
+        self.row_level_security = on;
+        self
+    }
+
+    /// The root certificates by which to know the server, in PEM, in place of those of the
+    /// operating system.
+    #[must_use]
+    pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.root_certificates = Some(pem.into());
+        self
+    }
+
+    /// Opens the store at an address, `postgres://user:password@host:port/database?sslmode=require`,
+    /// or as `host=... user=...`. Makes the tables, or brings them up to date. Must be called on the
+    /// tokio runtime on which the store is used, with its timer and its network enabled.
+    ///
+    /// Where the server offers TLS it is used, unless the address says `sslmode=disable`, and the
+    /// server must be who its certificate says.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`].
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, or on one without timer or network.
+    pub async fn connect(self, address: &str) -> Result<PostgresStore, OpenError> {
+        let partitions = self.partitions.map_or(1, usize::from);
+        let milliseconds = usize::try_from(self.statement_timeout.as_millis());
+        for (option, value, most) in [
+            ("connections", self.connections, Semaphore::MAX_PERMITS),
+            ("queue_capacity", self.queue_capacity, Semaphore::MAX_PERMITS),
+            ("partitions", partitions, usize::from(u16::MAX)),
+            ("statement_timeout", milliseconds.unwrap_or(usize::MAX), i32::MAX as usize),
+        ] {
+            if !(1..=most).contains(&value) {
+                return Err(OpenError::InvalidOption { option, value });
+            }
+        }
+        PostgresStore::connect_with(address, self).await
+    }
+}
+
+impl Default for PostgresOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}

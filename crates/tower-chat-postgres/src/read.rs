@@ -1,0 +1,131 @@
+//! What is read of one conversation.
+
+use std::sync::Arc;
+
+use tokio_postgres::{Row, types::ToSql};
+use tower_chat_core::{
+    ApprovalRequest, ConversationKey, Message, Messages,
+    store::{Head, History, OpenRunContent, StoreError, ToolRecord},
+};
+
+use crate::{
+    connections::{Connections, Question},
+    conversation::{self, column, corrupt},
+    message,
+    stored_key::StoredKey,
+    tool_row,
+};
+
+/// A conversation without its messages.
+pub(crate) async fn head(
+    connections: &Connections,
+    key: &ConversationKey,
+) -> Result<Head, StoreError> {
+    let stored = StoredKey::new(key);
+    let values: [&(dyn ToSql + Sync); 2] = [&stored.scope, &stored.conversation];
+    let statements = &connections.statements;
+    let questions = [&statements.conversation, &statements.pending_approvals]
+        .map(|sql| Question { sql, values: &values });
+    let action = "read the head of a conversation";
+    let [found, waiting] = connections.read(action, &stored.scope, questions).await?;
+    Ok(conversation::head(key, &found)?.with_pending_approvals(pending_approvals(key, &waiting)?))
+}
+
+/// A conversation with all its messages that readers see, as it is at one moment.
+pub(crate) async fn history(
+    connections: &Connections,
+    key: &ConversationKey,
+) -> Result<History, StoreError> {
+    let stored = StoredKey::new(key);
+    let values: [&(dyn ToSql + Sync); 2] = [&stored.scope, &stored.conversation];
+    let statements = &connections.statements;
+    let questions = [&statements.conversation, &statements.messages]
+        .map(|sql| Question { sql, values: &values });
+    let [found, rows] = connections.read("load a conversation", &stored.scope, questions).await?;
+    let head = conversation::head(key, &found)?;
+    let visible = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
+    let messages = messages(key, &rows, 0)?;
+    if messages.len() as u64 != visible {
+        return Err(missing(key, messages.len() as u64 + 1));
+    }
+    Ok(History::new(head, messages.into_iter().collect::<Messages>()))
+}
+
+/// A conversation's open run with everything staged of it, as it is at one moment.
+pub(crate) async fn open_run(
+    connections: &Connections,
+    key: &ConversationKey,
+) -> Result<Option<OpenRunContent>, StoreError> {
+    let stored = StoredKey::new(key);
+    let values: [&(dyn ToSql + Sync); 2] = [&stored.scope, &stored.conversation];
+    let statements = &connections.statements;
+    let questions =
+        [&statements.conversation, &statements.staged_messages, &statements.staged_tools]
+            .map(|sql| Question { sql, values: &values });
+    let answers = connections.read("load an open run", &stored.scope, questions).await?;
+    let [found, rows, tools] = answers;
+    let head = conversation::head(key, &found)?;
+    let Some(open) = head.open_run.clone() else { return Ok(None) };
+    let messages = messages(key, &rows, open.visible)?;
+    let tools = tools.iter().map(|row| tool(key, row)).collect::<Result<_, _>>()?;
+    Ok(Some(OpenRunContent::new(head, open, messages, tools)))
+}
+
+/// The messages of rows, which follow the first `before` of the conversation without a gap.
+pub(crate) fn messages(
+    key: &ConversationKey,
+    rows: &[Row],
+    before: u64,
+) -> Result<Vec<Arc<Message>>, StoreError> {
+    let mut messages = Vec::with_capacity(rows.len());
+    for (row, expected) in rows.iter().zip(before + 1..) {
+        if sequence(row, 0)? != expected {
+            return Err(missing(key, expected));
+        }
+        let message =
+            message::read(row, 1).map_err(|source| message::undecodable(key, expected, source))?;
+        messages.push(Arc::new(message));
+    }
+    Ok(messages)
+}
+
+fn missing(key: &ConversationKey, sequence: u64) -> StoreError {
+    corrupt(&format!("message {sequence} of conversation {key} is missing"))
+}
+
+/// A row of the record, in which nothing may be wrong.
+pub(crate) fn tool(key: &ConversationKey, row: &Row) -> Result<ToolRecord, StoreError> {
+    let sequence = sequence(row, 0)?;
+    tool_row::read(row, 1, sequence).map_err(|reason| {
+        corrupt(&format!(
+            "the record of a call of message {sequence} in conversation {key}: {reason}"
+        ))
+    })
+}
+
+pub(crate) fn sequence(row: &Row, index: usize) -> Result<u64, StoreError> {
+    let sequence: i64 = column(row, index).map_err(|reason| corrupt(&reason))?;
+    Ok(sequence.cast_unsigned())
+}
+
+/// The requests of the calls that wait in messages that readers see, those of one message together.
+fn pending_approvals(
+    key: &ConversationKey,
+    rows: &[Row],
+) -> Result<Vec<Vec<ApprovalRequest>>, StoreError> {
+    let mut batches: Vec<(u64, Message, Vec<ApprovalRequest>)> = Vec::new();
+    for row in rows {
+        let place = sequence(row, 0)?;
+        if batches.last().is_none_or(|(last, ..)| *last != place) {
+            let message =
+                message::read(row, 1).map_err(|source| message::undecodable(key, place, source))?;
+            batches.push((place, message, Vec::new()));
+        }
+        let index = u32::try_from(sequence(row, 4)?).unwrap_or(u32::MAX);
+        if let Some((_, message, requests)) = batches.last_mut() {
+            requests.extend(message.approval_request(index).cloned());
+        }
+    }
+    let requests = batches.into_iter().map(|(.., requests)| requests);
+    Ok(requests.filter(|requests| !requests.is_empty()).collect())
+}

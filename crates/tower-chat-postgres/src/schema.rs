@@ -1,0 +1,236 @@
+//! The tables, and how a database is brought up to date.
+
+use sha2::{Digest, Sha256};
+use tokio_postgres::{Client, Error, IsolationLevel};
+
+use crate::functions;
+
+/// One step each, from the version of its place in the list to the next. A step that was released
+/// is never changed.
+const MIGRATIONS: &[fn(&Layout) -> String] = &[first];
+
+/// The version of the schema that this release writes.
+pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
+
+/// Where the tables are, and how they are made.
+#[derive(Debug, Clone)]
+pub(crate) struct Layout {
+    /// The PostgreSQL schema that holds them, without quotes.
+    pub(crate) schema: String,
+    /// Into how many partitions each is divided, if it is.
+    pub(crate) partitions: Option<u16>,
+    /// Whether the server itself keeps scopes apart.
+    pub(crate) row_level_security: bool,
+}
+
+impl Layout {
+    /// The schema's name in a statement.
+    pub(crate) fn quoted(&self) -> String {
+        format!("\"{}\"", self.schema.replace('"', "\"\""))
+    }
+
+    /// A statement with the schema's name in it.
+    pub(crate) fn place(&self, sql: &str) -> String {
+        sql.replace("{schema}", &self.quoted())
+    }
+
+    /// The number of the lock that one process takes to migrate this schema.
+    fn lock(&self) -> i64 {
+        let digest = Sha256::digest(format!("tower-chat {}", self.schema));
+        digest.iter().take(8).fold(0, |number, byte| number << 8 | i64::from(*byte))
+    }
+}
+
+/// The tables: the conversation's key leads every primary key, and nothing refers to another
+/// conversation, so that they can be divided by conversation.
+///
+/// A conversation's row says how many messages it has and how many readers see, while a run is
+/// open, so that a write looks at one row before it adds its own. It is rewritten at every append
+/// and has no index on what changes, so the new version stays on its page.
+pub(crate) const TABLES: &[(&str, &str)] = &[
+    (
+        "conversations",
+        "scope bytea NOT NULL,
+        conversation bytea NOT NULL,
+        long_scope bytea, -- the whole, where the key has only its beginning
+        long_conversation bytea,
+        incarnation bigint NOT NULL,
+        last_sequence bigint NOT NULL, -- staged messages included
+        visible bigint, -- the last message that readers see, while a run is open
+        service_id bytea,
+        PRIMARY KEY (scope, conversation)",
+    ),
+    (
+        "messages",
+        "scope bytea NOT NULL,
+        conversation bytea NOT NULL,
+        sequence bigint NOT NULL,
+        run bytea NOT NULL,
+        run_index bigint NOT NULL,
+        body text NOT NULL, -- JSON
+        PRIMARY KEY (scope, conversation, sequence)",
+    ),
+    (
+        "tool_invocations",
+        "scope bytea NOT NULL,
+        conversation bytea NOT NULL,
+        sequence bigint NOT NULL, -- of the message that holds the call
+        call_index bigint NOT NULL,
+        round_index bigint NOT NULL,
+        call_id bytea NOT NULL,
+        name bytea NOT NULL,
+        status text NOT NULL,
+        result_sequence bigint, -- of the message that holds the result
+        result_index bigint,
+        result text, -- JSON, where no message holds it
+        error bytea,
+        started bigint, -- milliseconds since 1970
+        finished bigint,
+        PRIMARY KEY (scope, conversation, sequence, call_index)",
+    ),
+    (
+        "open_runs",
+        "scope bytea NOT NULL,
+        conversation bytea NOT NULL,
+        long_conversation bytea,
+        run bytea NOT NULL,
+        attempt bigint NOT NULL,
+        holder bigint NOT NULL,
+        opened bigint NOT NULL, -- milliseconds since 1970
+        renewed bigint NOT NULL,
+        until bigint,
+        visible bigint NOT NULL,
+        changes_service_id boolean NOT NULL,
+        service_id bytea,
+        partial_text bytea,
+        PRIMARY KEY (scope, conversation)",
+    ),
+];
+
+/// Calls that wait for consent are few: they are found at the same cost in any record.
+const PENDING_APPROVALS: &str = "
+    CREATE INDEX pending_approvals ON {schema}.tool_invocations (scope, conversation, sequence)
+    WHERE status = 'pending_approval';";
+
+fn first(layout: &Layout) -> String {
+    let mut sql = String::new();
+    for (table, columns) in TABLES {
+        sql.push_str(&table_sql(layout, table, columns));
+        if layout.row_level_security {
+            sql.push_str(&policy(table));
+        }
+    }
+    sql.push_str(PENDING_APPROVALS);
+    sql.push_str(functions::APPEND);
+    sql.push_str(functions::DELETE);
+    let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
+    layout.place(&sql.replace("{name_scope}", name_scope))
+}
+
+fn table_sql(layout: &Layout, table: &str, columns: &str) -> String {
+    // Room for the next version of a conversation's row on the same page.
+    let storage = match table {
+        "conversations" | "open_runs" => " WITH (fillfactor = 70)",
+        _ => "",
+    };
+    let Some(partitions) = layout.partitions else {
+        return format!("CREATE TABLE {{schema}}.{table} ({columns}){storage};\n");
+    };
+    let mut sql = format!(
+        "CREATE TABLE {{schema}}.{table} ({columns}) PARTITION BY HASH (scope, conversation);\n"
+    );
+    for part in 0..partitions {
+        sql.push_str(&format!(
+            "CREATE TABLE {{schema}}.{table}_{part} PARTITION OF {{schema}}.{table}
+             FOR VALUES WITH (MODULUS {partitions}, REMAINDER {part}){storage};\n"
+        ));
+    }
+    sql
+}
+
+/// The owner is held to it too. Without the setting there is no row at all.
+fn policy(table: &str) -> String {
+    format!(
+        "ALTER TABLE {{schema}}.{table} ENABLE ROW LEVEL SECURITY;
+         ALTER TABLE {{schema}}.{table} FORCE ROW LEVEL SECURITY;
+         CREATE POLICY one_scope ON {{schema}}.{table} USING (
+             scope = nullif(current_setting('tower_chat.scope', true), '')::bytea
+         );\n"
+    )
+}
+
+/// All steps.
+#[cfg(test)]
+pub(crate) fn all(layout: &Layout) -> String {
+    MIGRATIONS.iter().map(|step| step(layout)).collect()
+}
+
+/// What was found of the schema.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Found {
+    /// This release's version.
+    Current,
+    /// The version of a newer release.
+    Newer { version: i64 },
+}
+
+/// Makes the tables, or brings those of an older release up to date, in one transaction and by one
+/// process at a time. Where there is nothing to do it needs no right to do it.
+pub(crate) async fn migrate(client: &mut Client, layout: &Layout) -> Result<Found, Error> {
+    let version = version(client, layout).await?;
+    if version >= VERSION {
+        return Ok(found(version));
+    }
+    // Each statement sees what was committed before it: what others did while the lock was waited
+    // for, too.
+    let builder = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
+    let transaction = builder.start().await?;
+    transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
+    transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&layout.lock()]).await?;
+    transaction
+        .batch_execute(&layout.place(
+            "CREATE SCHEMA IF NOT EXISTS {schema};
+             CREATE TABLE IF NOT EXISTS {schema}.schema_version (version bigint NOT NULL)",
+        ))
+        .await?;
+    let version = version_in(transaction.client(), layout).await?;
+    let done = usize::try_from(version).unwrap_or(usize::MAX);
+    let missing = MIGRATIONS.get(done..).unwrap_or_default();
+    if missing.is_empty() {
+        return Ok(found(version));
+    }
+    for step in missing {
+        transaction.batch_execute(&step(layout)).await?;
+    }
+    transaction
+        .batch_execute(&layout.place(&format!(
+            "DELETE FROM {{schema}}.schema_version;
+             INSERT INTO {{schema}}.schema_version VALUES ({VERSION})"
+        )))
+        .await?;
+    transaction.commit().await?;
+    Ok(Found::Current)
+}
+
+/// Whether the server keeps scopes apart, as was decided when the tables were made.
+pub(crate) async fn has_policies(client: &Client, layout: &Layout) -> Result<bool, Error> {
+    let sql = "SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass($1)";
+    let row = client.query_one(sql, &[&layout.place("{schema}.conversations")]).await?;
+    row.try_get(0)
+}
+
+fn found(version: i64) -> Found {
+    if version > VERSION { Found::Newer { version } } else { Found::Current }
+}
+
+/// The version of the schema; 0 if there is none.
+async fn version(client: &Client, layout: &Layout) -> Result<i64, Error> {
+    let table = layout.place("{schema}.schema_version");
+    let row = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&table]).await?;
+    if row.get(0) { version_in(client, layout).await } else { Ok(0) }
+}
+
+async fn version_in(client: &Client, layout: &Layout) -> Result<i64, Error> {
+    let sql = layout.place("SELECT coalesce(max(version), 0) FROM {schema}.schema_version");
+    Ok(client.query_one(&sql, &[]).await?.get(0))
+}

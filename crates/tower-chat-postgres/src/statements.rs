@@ -1,0 +1,278 @@
+//! Every statement that a store sends, apart from those that make the tables.
+//!
+//! The first parameter is always the scope; the second, of all but those that list a scope, the
+//! conversation.
+
+use tower_chat_core::ToolStatus;
+
+use crate::schema::Layout;
+
+/// The columns of a row of the record from the call's index on, in the order in which
+/// [`tool_row`](crate::tool_row) reads them.
+const TOOL: &str = "t.call_index, t.round_index, t.call_id, t.name, t.status, t.result_sequence, \
+    t.result_index, t.result, t.error, t.started, t.finished";
+
+const OPEN_RUN: &str = "o.run, o.attempt, o.holder, o.opened, o.renewed, o.until, o.visible, \
+    o.changes_service_id, o.service_id, o.partial_text";
+
+/// What of a conversation is visible, in a statement that reads it as `c`.
+const VISIBLE: &str = "coalesce(c.visible, c.last_sequence)";
+
+/// The id of a conversation, in a statement that reads it as `c`.
+const WHOLE_ID: &str = "coalesce(c.long_conversation, c.conversation)";
+
+/// The statements, with the schema's name in them.
+#[derive(Debug, Clone)]
+pub(crate) struct Statements {
+    pub(crate) append: String,
+    pub(crate) delete: String,
+    /// The conversation's row and that of its open run.
+    pub(crate) conversation: String,
+    /// The messages that readers see.
+    pub(crate) messages: String,
+    /// The messages that are staged.
+    pub(crate) staged_messages: String,
+    pub(crate) staged_tools: String,
+    pub(crate) pending_approvals: String,
+    /// The rows of the record that readers see.
+    pub(crate) tools: String,
+    pub(crate) copy_conversation: String,
+    pub(crate) copy_messages: String,
+    pub(crate) copy_tools: String,
+    pub(crate) list: String,
+    pub(crate) list_after: String,
+    /// The same, at any length of the ids.
+    pub(crate) list_long: String,
+    pub(crate) list_long_after: String,
+    pub(crate) open_runs: String,
+    layout: Layout,
+}
+
+impl Statements {
+    pub(crate) fn new(layout: &Layout) -> Self {
+        let seen = |table: &str| {
+            format!(
+                "{table}.sequence <= (SELECT {VISIBLE} FROM {{schema}}.conversations AS c
+                 WHERE c.scope = $1 AND c.conversation = $2)"
+            )
+        };
+        let staged = |table: &str| {
+            format!(
+                "{table}.sequence > (SELECT c.visible FROM {{schema}}.conversations AS c
+                 WHERE c.scope = $1 AND c.conversation = $2)"
+            )
+        };
+        let messages = |condition: String| {
+            format!(
+                "SELECT m.sequence, m.run, m.run_index, m.body FROM {{schema}}.messages AS m
+                 WHERE m.scope = $1 AND m.conversation = $2 AND {condition}
+                 ORDER BY m.sequence"
+            )
+        };
+        let tools = |condition: String| {
+            format!(
+                "SELECT t.sequence, {TOOL} FROM {{schema}}.tool_invocations AS t
+                 WHERE t.scope = $1 AND t.conversation = $2 AND {condition}
+                 ORDER BY t.sequence, t.call_index"
+            )
+        };
+        let list = |start: &str, id: &str| {
+            format!(
+                "SELECT c.conversation, c.long_conversation FROM {{schema}}.conversations AS c
+                 WHERE c.scope = $1 AND {id} {start}
+                     AND (c.service_id IS NOT NULL OR {VISIBLE} > 0)
+                 ORDER BY {id} LIMIT $3"
+            )
+        };
+        let placed = |sql: String| layout.place(&sql);
+        Self {
+            append: placed(append()),
+            delete: placed("SELECT {schema}.delete($1, $2)".to_owned()),
+            conversation: placed(format!(
+                "SELECT c.incarnation, c.last_sequence, c.service_id, {OPEN_RUN}
+                 FROM {{schema}}.conversations AS c
+                 LEFT JOIN {{schema}}.open_runs AS o ON o.scope = $1 AND o.conversation = $2
+                 WHERE c.scope = $1 AND c.conversation = $2"
+            )),
+            messages: placed(messages(seen("m"))),
+            staged_messages: placed(messages(staged("m"))),
+            staged_tools: placed(tools(staged("t"))),
+            pending_approvals: placed(format!(
+                "SELECT m.sequence, m.run, m.run_index, m.body, t.call_index
+                 FROM {{schema}}.tool_invocations AS t
+                 JOIN {{schema}}.messages AS m
+                     ON m.scope = $1 AND m.conversation = $2 AND m.sequence = t.sequence
+                 WHERE t.scope = $1 AND t.conversation = $2 AND t.status = 'pending_approval'
+                     AND {}
+                 ORDER BY t.sequence, t.call_index",
+                seen("t")
+            )),
+            tools: placed(tools(seen("t"))),
+            copy_conversation: placed(
+                "INSERT INTO {schema}.conversations (scope, conversation, long_scope,
+                     long_conversation, incarnation, last_sequence)
+                 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING"
+                    .to_owned(),
+            ),
+            copy_messages: placed(
+                "INSERT INTO {schema}.messages (scope, conversation, sequence, run, run_index, body)
+                 SELECT $1::bytea, $2::bytea, r.* FROM unnest($3::bigint[], $4::bytea[], $5::bigint[],
+                     $6::text[]) AS r(sequence, run, run_index, body)"
+                    .to_owned(),
+            ),
+            copy_tools: placed(
+                "INSERT INTO {schema}.tool_invocations (scope, conversation, sequence, call_index,
+                     round_index, call_id, name, status, result_sequence, result_index, result,
+                     error, started, finished)
+                 SELECT $1::bytea, $2::bytea, r.* FROM unnest($3::bigint[], $4::bigint[], $5::bigint[],
+                     $6::bytea[], $7::bytea[], $8::text[], $9::bigint[], $10::bigint[],
+                     $11::text[], $12::bytea[], $13::bigint[], $14::bigint[]) AS r"
+                    .to_owned(),
+            ),
+            list: placed(list(">= $2", "c.conversation")),
+            list_after: placed(list("> $2", "c.conversation")),
+            list_long: placed(list(">= $2", WHOLE_ID)),
+            list_long_after: placed(list("> $2", WHOLE_ID)),
+            open_runs: placed(format!(
+                "SELECT coalesce(o.long_conversation, o.conversation), {OPEN_RUN}
+                 FROM {{schema}}.open_runs AS o
+                 WHERE o.scope = $1 AND ($2::bytea IS NULL
+                     OR coalesce(o.long_conversation, o.conversation) > $2)
+                 ORDER BY coalesce(o.long_conversation, o.conversation) LIMIT $3"
+            )),
+            layout: layout.clone(),
+        }
+    }
+
+    /// The rows of the record that are asked for, and the messages that they refer to, each once.
+    /// Parameters: scope, conversation (null in all of a scope), tool, status, the first start, the
+    /// first start after, the messages where only those of some are asked for, and the limit.
+    pub(crate) fn invocations(&self, reach: Reach) -> String {
+        let sql = format!(
+            "WITH asked AS MATERIALIZED (
+                 SELECT t.*, c.long_conversation {asked}
+                 ORDER BY coalesce(c.long_conversation, c.conversation), t.sequence, t.call_index
+                 LIMIT {limit}
+             ), places AS (
+                 SELECT a.conversation, a.sequence FROM asked AS a
+                 UNION SELECT a.conversation, a.result_sequence FROM asked AS a
+             )
+             SELECT true, t.conversation, t.long_conversation, t.sequence, NULL::bytea,
+                 NULL::bigint, NULL::text, {TOOL}
+             FROM asked AS t
+             UNION ALL
+             SELECT false, m.conversation, NULL, m.sequence, m.run, m.run_index, m.body,
+                 NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL
+             FROM {{schema}}.messages AS m
+             JOIN places AS p ON m.conversation = p.conversation AND m.sequence = p.sequence
+             WHERE m.scope = $1 {of_message}",
+            asked = reach.asked(),
+            limit = if reach.of_messages { "$8" } else { "$7" },
+            of_message = reach.in_conversation("m"),
+        );
+        self.layout.place(&sql)
+    }
+
+    /// The rows of the record that are asked for, counted per tool. The parameters are those of
+    /// [`invocations`](Self::invocations) without the limit.
+    pub(crate) fn tool_totals(&self, reach: Reach) -> String {
+        let open: Vec<_> = ToolStatus::ALL
+            .into_iter()
+            .filter(|status| status.is_open())
+            .map(|status| format!("'{status}'"))
+            .collect();
+        let sql = format!(
+            "SELECT t.name, count(*), count(*) FILTER (WHERE t.status = '{error}'),
+                 count(*) FILTER (WHERE t.status IN ({open})),
+                 coalesce(sum(greatest(t.finished::float8 - t.started::float8, 0)), 0)
+             {asked}
+             GROUP BY t.name ORDER BY t.name",
+            error = ToolStatus::Error,
+            open = open.join(", "),
+            asked = reach.asked(),
+        );
+        self.layout.place(&sql)
+    }
+
+    /// Every statement with its name, and how far it reaches.
+    #[cfg(test)]
+    pub(crate) fn all(&self) -> Vec<(&'static str, Scope, String)> {
+        let mut all = vec![
+            ("append", Scope::Conversation, self.append.clone()),
+            ("delete", Scope::Conversation, self.delete.clone()),
+            ("conversation", Scope::Conversation, self.conversation.clone()),
+            ("messages", Scope::Conversation, self.messages.clone()),
+            ("staged_messages", Scope::Conversation, self.staged_messages.clone()),
+            ("staged_tools", Scope::Conversation, self.staged_tools.clone()),
+            ("pending_approvals", Scope::Conversation, self.pending_approvals.clone()),
+            ("tools", Scope::Conversation, self.tools.clone()),
+            ("copy_conversation", Scope::Conversation, self.copy_conversation.clone()),
+            ("copy_messages", Scope::Conversation, self.copy_messages.clone()),
+            ("copy_tools", Scope::Conversation, self.copy_tools.clone()),
+            ("list", Scope::Scope, self.list.clone()),
+            ("list_after", Scope::Scope, self.list_after.clone()),
+            ("list_long", Scope::Scope, self.list_long.clone()),
+            ("list_long_after", Scope::Scope, self.list_long_after.clone()),
+            ("open_runs", Scope::Scope, self.open_runs.clone()),
+        ];
+        for of_conversation in [true, false] {
+            let scope = if of_conversation { Scope::Conversation } else { Scope::Scope };
+            for of_messages in [true, false] {
+                let reach = Reach { of_conversation, of_messages };
+                all.push(("invocations", scope, self.invocations(reach)));
+                all.push(("tool_totals", scope, self.tool_totals(reach)));
+            }
+        }
+        all
+    }
+}
+
+/// How far a statement reaches.
+#[cfg(test)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    Conversation,
+    Scope,
+}
+
+/// How far a question to the record reaches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reach {
+    /// It names a conversation.
+    pub(crate) of_conversation: bool,
+    /// It names messages.
+    pub(crate) of_messages: bool,
+}
+
+impl Reach {
+    /// `FROM` and `WHERE` of the rows that are asked for, as `t`, with their conversations as `c`.
+    fn asked(self) -> String {
+        let of_messages = if self.of_messages { "AND t.sequence = ANY($7)" } else { "" };
+        format!(
+            "FROM {{schema}}.conversations AS c
+             JOIN {{schema}}.tool_invocations AS t ON t.conversation = c.conversation
+             WHERE c.scope = $1 AND t.scope = $1 {c} {t} AND t.sequence <= {VISIBLE}
+                 AND ($3::bytea IS NULL OR t.name = $3)
+                 AND ($4::text IS NULL OR t.status = $4)
+                 AND ($5::bigint IS NULL OR t.started >= $5)
+                 AND ($6::bigint IS NULL OR t.started < $6)
+                 {of_messages}",
+            c = self.in_conversation("c"),
+            t = self.in_conversation("t"),
+        )
+    }
+
+    fn in_conversation(self, table: &str) -> String {
+        if self.of_conversation {
+            format!("AND {table}.conversation = $2")
+        } else {
+            // The parameter is there all the same.
+            "AND $2::bytea IS NULL".to_owned()
+        }
+    }
+}
+
+fn append() -> String {
+    let parameters: Vec<_> = (1..=36).map(|number| format!("${number}")).collect();
+    format!("SELECT * FROM {{schema}}.append({})", parameters.join(", "))
+}

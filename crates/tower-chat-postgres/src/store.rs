@@ -1,0 +1,306 @@
+//! The store.
+
+use std::{sync::Arc, time::Duration};
+
+use async_trait::async_trait;
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, oneshot},
+};
+use tokio_postgres::Config;
+use tower_chat_core::{
+    ConversationKey,
+    store::{
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
+        OpenRunContent, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+    },
+};
+
+use crate::{
+    OpenError, PostgresOptions, append,
+    connections::{Connections, Question},
+    failure::{Failure, Meaning},
+    fork, invocations, list,
+    order::{Order, Turn},
+    read,
+    schema::{self, Found, Layout},
+    statements::Statements,
+    stored_key::StoredKey,
+    tls,
+};
+
+/// Keeps conversations in a PostgreSQL database.
+///
+/// Clones are handles of the same store. Writes that were submitted are done by tasks of the
+/// runtime on which the store was opened, for as long as that runs, whether or not there is a
+/// handle left. To wait for them, [`close`](HistoryStore::close) the store.
+///
+/// Its async methods must be called on that runtime.
+#[derive(Debug, Clone)]
+pub struct PostgresStore(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    handle: StoreHandle,
+    connections: Arc<Connections>,
+    order: Order,
+    slots: Arc<Semaphore>,
+    runtime: Handle,
+}
+
+impl PostgresStore {
+    /// Opens the store at an address with the default options, making its tables if there are none.
+    /// See [`PostgresOptions::connect`].
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`].
+    pub async fn connect(address: &str) -> Result<Self, OpenError> {
+        PostgresOptions::new().connect(address).await
+    }
+
+    /// Options with which to open a store.
+    pub fn options() -> PostgresOptions {
+        PostgresOptions::new()
+    }
+
+    pub(crate) async fn connect_with(
+        address: &str,
+        options: PostgresOptions,
+    ) -> Result<Self, OpenError> {
+        let config = config(address, &options)?;
+        let tls = tls::connect(&config, options.root_certificates.as_deref())?;
+        let layout = Layout {
+            schema: options.schema.clone(),
+            partitions: options.partitions,
+            row_level_security: options.row_level_security,
+        };
+        let statements = Statements::new(&layout);
+        let mut connections = Connections::new(config, tls, statements, &options)
+            .map_err(|error| OpenError::Connect { source: error.into() })?;
+        connections.names_scope = prepare(&connections, &layout).await?;
+        Ok(Self(Arc::new(Shared {
+            handle: StoreHandle::new(),
+            connections: Arc::new(connections),
+            order: Order::default(),
+            slots: Arc::new(Semaphore::new(options.queue_capacity)),
+            runtime: Handle::current(),
+        })))
+    }
+
+    async fn settle(&self, key: Option<&ConversationKey>) {
+        self.0.order.settle(key).await;
+    }
+
+    /// Changes these conversations when it is their turn, whether or not anybody waits for it.
+    async fn change<T, Change>(
+        &self,
+        keys: Vec<ConversationKey>,
+        change: impl FnOnce(Arc<Connections>) -> Change + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        Change: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let slot = self.reserve().await?;
+        let mut turn = self.0.order.take(keys).ok_or(StoreError::Closed)?;
+        let connections = self.0.connections.clone();
+        let (reply, outcome) = oneshot::channel();
+        self.0.runtime.spawn(async move {
+            turn.comes().await;
+            // Nobody is told, so nothing need be done: the caller gave up.
+            if reply.is_closed() {
+                return;
+            }
+            let outcome = change(connections).await;
+            drop(slot);
+            // Nobody need be waiting any more.
+            drop(reply.send(outcome));
+            drop(turn);
+        });
+        outcome.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+#[async_trait]
+impl HistoryStore for PostgresStore {
+    fn handle(&self) -> &StoreHandle {
+        &self.0.handle
+    }
+
+    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        self.settle(Some(key)).await;
+        read::head(&self.0.connections, key).await
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        self.settle(Some(key)).await;
+        read::history(&self.0.connections, key).await
+    }
+
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        self.settle(Some(key)).await;
+        read::open_run(&self.0.connections, key).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        self.settle(None).await;
+        list::open_runs(&self.0.connections, scope, after, limit).await
+    }
+
+    async fn reserve(&self) -> Result<Slot, StoreError> {
+        let permit = self.0.slots.clone().acquire_owned().await;
+        permit.map(Slot::guarded).map_err(|_| StoreError::Closed)
+    }
+
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
+        let keys = writes.iter().map(|write| write.key().clone()).collect();
+        let Some(turn) = self.0.order.take(keys) else {
+            return Ticket::done(Err(AppendError { completed: 0, source: StoreError::Closed }));
+        };
+        let connections = self.0.connections.clone();
+        let (reply, outcome) = oneshot::channel();
+        self.0.runtime.spawn(submit(connections, turn, slot, writes, reply));
+        Ticket::waiting(outcome)
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        let keys = vec![from.clone(), to.clone()];
+        let (from, to) = (from.clone(), to.clone());
+        let fork =
+            async move |connections: Arc<Connections>| fork::fork(&connections, &from, &to).await;
+        self.change(keys, fork).await
+    }
+
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        let stored = StoredKey::new(key);
+        let delete = async move |connections: Arc<Connections>| delete(&connections, &stored).await;
+        self.change(vec![key.clone()], delete).await
+    }
+
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        self.settle(None).await;
+        list::conversations(&self.0.connections, scope, after, limit).await
+    }
+
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        if query.asks_for_nothing() {
+            return Ok(Invocations::default());
+        }
+        self.settle(invocations::conversation(query).as_ref()).await;
+        invocations::invocations(&self.0.connections, query).await
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        if query.sequences.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(Vec::new());
+        }
+        self.settle(invocations::conversation(query).as_ref()).await;
+        invocations::tool_totals(&self.0.connections, query).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.settle(None).await;
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.0.slots.close();
+        self.0.order.close();
+        self.settle(None).await;
+        Ok(())
+    }
+}
+
+/// Stores the writes of a submission, in order, up to the first that fails.
+async fn submit(
+    connections: Arc<Connections>,
+    mut turn: Turn,
+    slot: Slot,
+    writes: Vec<Write>,
+    reply: oneshot::Sender<Result<Revision, AppendError>>,
+) {
+    turn.comes().await;
+    let mut outcome = Ok(Revision::ABSENT);
+    for (completed, write) in writes.iter().enumerate() {
+        let stored = append::append(&connections, write).await;
+        outcome = stored.map_err(|source| AppendError { completed, source });
+        if outcome.is_err() {
+            break;
+        }
+    }
+    drop(slot);
+    // Nobody need be waiting.
+    drop(reply.send(outcome));
+    // Those who wait for the end of it find the ticket resolved.
+    drop(turn);
+}
+
+/// Deletes a conversation; says whether there was one. It is not sent again where it may have been
+/// done: the second would find nothing, and say so.
+async fn delete(connections: &Connections, key: &StoredKey) -> Result<bool, StoreError> {
+    let sql = &connections.statements.delete;
+    let question = Question { sql, values: &[&key.scope, &key.conversation] };
+    let action = "delete a conversation";
+    let row = connections.change(action, false, question).await?;
+    row.try_get(0).map_err(|error| StoreError::backend(action, false, error))
+}
+
+/// How connections are made.
+fn config(address: &str, options: &PostgresOptions) -> Result<Config, OpenError> {
+    let parsed: Result<Config, _> = address.parse();
+    let mut config = parsed.map_err(|error| OpenError::Address { source: error.into() })?;
+    if config.get_application_name().is_none() {
+        config.application_name("tower-chat");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(CONNECT_TIMEOUT);
+    }
+    // Each statement of a write sees what was committed before it.
+    let settings = format!(
+        "{} -c statement_timeout={} -c default_transaction_isolation=read\\ committed",
+        config.get_options().unwrap_or_default(),
+        options.statement_timeout.as_millis(),
+    );
+    config.options(settings.trim_start());
+    Ok(config)
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Looks at the database, and brings its tables up to date; says whether it keeps scopes apart.
+async fn prepare(connections: &Connections, layout: &Layout) -> Result<bool, OpenError> {
+    let client = connections.get().await;
+    let mut client = client.map_err(|failure| OpenError::Connect { source: failure.into() })?;
+    let schema = || layout.schema.clone();
+    let failed = |error| {
+        let failure = Failure::of_preparation(error);
+        let retryable = failure.meaning == Meaning::NotDone;
+        OpenError::Migrate { schema: schema(), source: failure.into(), retryable }
+    };
+    let row = client.query_one("SHOW server_encoding", &[]).await.map_err(failed)?;
+    let encoding: String = row.get(0);
+    if encoding != "UTF8" {
+        return Err(OpenError::Encoding { encoding });
+    }
+    match schema::migrate(&mut client, layout).await.map_err(failed)? {
+        Found::Current => schema::has_policies(&client, layout).await.map_err(failed),
+        Found::Newer { version } => {
+            Err(OpenError::Newer { schema: schema(), version, supported: schema::VERSION })
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! The key of a conversation as the tables hold it.
+
+use sha2::{Digest, Sha256};
+use tower_chat_core::ConversationKey;
+
+/// The longest half of a key that stands in the tables as it is, in bytes. PostgreSQL's indexes
+/// take no more than 2,704 bytes for both halves and a message's place.
+pub(crate) const LONGEST: usize = 512;
+
+/// Both halves of a key, as bytes: PostgreSQL's text cannot hold every character, and orders by
+/// language.
+///
+/// Of a half that is longer than [`LONGEST`], its beginning and its SHA-256 stand for it, and the
+/// whole is kept beside the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoredKey {
+    pub(crate) scope: Vec<u8>,
+    pub(crate) conversation: Vec<u8>,
+    pub(crate) long_scope: Option<Vec<u8>>,
+    pub(crate) long_conversation: Option<Vec<u8>>,
+}
+
+impl StoredKey {
+    pub(crate) fn new(key: &ConversationKey) -> Self {
+        Self {
+            scope: half(key.scope()),
+            conversation: half(key.id()),
+            long_scope: long(key.scope()),
+            long_conversation: long(key.id()),
+        }
+    }
+}
+
+/// How a half of a key stands in the tables.
+pub(crate) fn half(text: &str) -> Vec<u8> {
+    let bytes = text.as_bytes();
+    match bytes.get(..LONGEST) {
+        Some(beginning) if bytes.len() > LONGEST => {
+            [beginning, Sha256::digest(bytes).as_slice()].concat()
+        }
+        Some(_) | None => bytes.to_vec(),
+    }
+}
+
+/// The whole of a half that stands in the tables by its beginning.
+pub(crate) fn long(text: &str) -> Option<Vec<u8>> {
+    (text.len() > LONGEST).then(|| text.as_bytes().to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_halves_stand_as_they_are() {
+        for text in ["", "a", "a\0b", "\u{e9}", &"x".repeat(LONGEST)] {
+            assert_eq!(half(text), text.as_bytes());
+            assert_eq!(long(text), None);
+        }
+    }
+
+    #[test]
+    fn long_halves_are_cut_and_stay_different() {
+        let [one, other] = ["1", "2"].map(|end| "x".repeat(LONGEST) + end);
+        assert_eq!(half(&one).len(), LONGEST + 32);
+        assert_ne!(half(&one), half(&other));
+        assert_eq!(half(&one), half(&one));
+        assert_eq!(long(&one), Some(one.into_bytes()));
+    }
+
+    #[test]
+    fn cutting_keeps_the_order_of_halves_that_begin_differently() {
+        let long = "b".repeat(2 * LONGEST);
+        assert!(half("a") < half(&long) && half(&long) < half("c"));
+        assert!(half(&"b".repeat(LONGEST)) < half(&long));
+    }
+}

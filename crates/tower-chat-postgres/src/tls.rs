@@ -1,0 +1,44 @@
+//! How the server is known.
+
+use std::sync::Arc;
+
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject},
+};
+use tokio_postgres::config::{Config, SslMode};
+use tokio_postgres_rustls::MakeRustlsConnect;
+use tower_chat_core::BoxError;
+
+use crate::OpenError;
+
+/// What makes connections to a server whose certificate a root in `pem` vouches for, or one of the
+/// operating system's.
+pub(crate) fn connect(config: &Config, pem: Option<&[u8]>) -> Result<MakeRustlsConnect, OpenError> {
+    let failed = |source: BoxError| OpenError::Certificates { source };
+    let mut roots = RootCertStore::empty();
+    match pem {
+        Some(pem) => {
+            for certificate in CertificateDer::pem_slice_iter(pem) {
+                let certificate = certificate.map_err(|error| failed(error.into()))?;
+                roots.add(certificate).map_err(|error| failed(error.into()))?;
+            }
+            if roots.is_empty() {
+                return Err(failed("there is no certificate in the PEM text".into()));
+            }
+        }
+        // Nobody will ask for them.
+        None if config.get_ssl_mode() == SslMode::Disable => {}
+        None => {
+            let found = rustls_native_certs::load_native_certs();
+            roots.add_parsable_certificates(found.certs);
+        }
+    }
+    let client = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| failed(error.into()))?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(MakeRustlsConnect::new(client))
+}

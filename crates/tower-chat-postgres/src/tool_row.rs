@@ -1,0 +1,151 @@
+//! A row of the record of tool calls: how it is written, and read.
+
+use std::{collections::BTreeMap, time::SystemTime};
+
+use tokio_postgres::{Row, types::FromSqlOwned};
+use tower_chat_core::{
+    ParseToolStatusError, ToolResult,
+    store::{CallPlace, RecordedResult, ToolRecord},
+};
+
+use crate::milliseconds;
+
+/// Rows in the form in which a statement takes them: a list for each column.
+#[derive(Debug, Default)]
+pub(crate) struct ToolRows<'a> {
+    pub(crate) sequences: Vec<i64>,
+    pub(crate) call_indexes: Vec<i64>,
+    pub(crate) round_indexes: Vec<i64>,
+    pub(crate) call_ids: Vec<&'a [u8]>,
+    pub(crate) names: Vec<&'a [u8]>,
+    pub(crate) statuses: Vec<&'a str>,
+    pub(crate) result_sequences: Vec<Option<i64>>,
+    pub(crate) result_indexes: Vec<Option<i64>>,
+    pub(crate) results: Vec<Option<String>>,
+    pub(crate) errors: Vec<Option<&'a [u8]>>,
+    pub(crate) started: Vec<Option<i64>>,
+    pub(crate) finished: Vec<Option<i64>>,
+}
+
+impl<'a> ToolRows<'a> {
+    /// The last of several rows of one call counts: a statement cannot write a row twice.
+    pub(crate) fn new(records: &'a [ToolRecord]) -> Self {
+        let last: BTreeMap<_, _> = records.iter().map(|record| (record.call, record)).collect();
+        let mut rows = Self::default();
+        for record in last.into_values() {
+            rows.push(record);
+        }
+        rows
+    }
+
+    pub(crate) fn push(&mut self, record: &'a ToolRecord) {
+        let in_message = match record.result {
+            RecordedResult::InMessage(place) => Some(place),
+            RecordedResult::None | RecordedResult::Apart(_) => None,
+        };
+        self.sequences.push(number(record.call.sequence));
+        self.call_indexes.push(record.call.index.into());
+        self.round_indexes.push(record.round_index.into());
+        self.call_ids.push(record.call_id.as_bytes());
+        self.names.push(record.name.as_bytes());
+        self.statuses.push(record.status.as_str());
+        self.result_sequences.push(in_message.map(|place| number(place.sequence)));
+        self.result_indexes.push(in_message.map(|place| place.index.into()));
+        self.results.push(result_apart(record));
+        self.errors.push(record.error.as_deref().map(str::as_bytes));
+        self.started.push(record.started_at.map(milliseconds::of));
+        self.finished.push(record.finished_at.map(milliseconds::of));
+    }
+}
+
+/// The stored form of a result that no message holds.
+///
+/// # Panics
+///
+/// Never: every result has a JSON form, since all map keys in it are strings.
+fn result_apart(record: &ToolRecord) -> Option<String> {
+    match &record.result {
+        RecordedResult::None | RecordedResult::InMessage(_) => None,
+        RecordedResult::Apart(result) =>
+        {
+            #[allow(clippy::expect_used, reason = "all map keys are strings")]
+            Some(serde_json::to_string(result).expect("a result has a JSON form"))
+        }
+    }
+}
+
+/// A message's number in a column. No message has one that is too large for it.
+pub(crate) fn number(sequence: u64) -> i64 {
+    i64::try_from(sequence).unwrap_or(i64::MAX)
+}
+
+/// Reads a row of a call in the message with this number; its columns, from the call's index on,
+/// begin at `first`.
+///
+/// # Errors
+///
+/// What is wrong with the row.
+pub(crate) fn read(row: &Row, first: usize, sequence: u64) -> Result<ToolRecord, String> {
+    let call = CallPlace { sequence, index: small(row, first)? };
+    let round_index = small(row, first + 1)?;
+    let (call_id, name) = (text(row, first + 2)?, text(row, first + 3)?);
+    let mut record = ToolRecord::pending(
+        call,
+        round_index,
+        call_id.unwrap_or_default(),
+        name.unwrap_or_default(),
+    );
+    let status: String = column(row, first + 4)?;
+    record.status = status.parse().map_err(|error: ParseToolStatusError| error.to_string())?;
+    record.result = result(row, first + 5)?;
+    record.error = text(row, first + 8)?;
+    record.started_at = time(row, first + 9)?;
+    record.finished_at = time(row, first + 10)?;
+    Ok(record)
+}
+
+fn result(row: &Row, first: usize) -> Result<RecordedResult, String> {
+    let sequence: Option<i64> = column(row, first)?;
+    let index: Option<i64> = column(row, first + 1)?;
+    let apart: Option<String> = column(row, first + 2)?;
+    match (sequence, index, apart) {
+        (None, None, None) => Ok(RecordedResult::None),
+        (Some(sequence), Some(_), None) => {
+            let sequence = u64::try_from(sequence)
+                .map_err(|_| format!("its result cannot be in message {sequence}"))?;
+            Ok(RecordedResult::InMessage(CallPlace { sequence, index: small(row, first + 1)? }))
+        }
+        (None, None, Some(json)) => {
+            let result: ToolResult = serde_json::from_str(&json)
+                .map_err(|error| format!("its result is no stored result: {error}"))?;
+            Ok(RecordedResult::Apart(Box::new(result)))
+        }
+        (Some(_), _, _) | (_, Some(_), _) => Err("it does not say where its result is".to_owned()),
+    }
+}
+
+fn time(row: &Row, index: usize) -> Result<Option<SystemTime>, String> {
+    let Some(stored) = column(row, index)? else { return Ok(None) };
+    let time = milliseconds::time(stored).ok_or_else(|| format!("there is no time {stored}"))?;
+    Ok(Some(time))
+}
+
+fn small(row: &Row, index: usize) -> Result<u32, String> {
+    let stored: i64 = column(row, index)?;
+    u32::try_from(stored).map_err(|_| format!("its {} cannot be {stored}", name(row, index)))
+}
+
+/// Text that may hold characters which PostgreSQL's text cannot.
+fn text(row: &Row, index: usize) -> Result<Option<String>, String> {
+    let Some(bytes) = column::<Option<Vec<u8>>>(row, index)? else { return Ok(None) };
+    let text = String::from_utf8(bytes);
+    text.map(Some).map_err(|error| format!("its {} is damaged: {error}", name(row, index)))
+}
+
+fn column<T: FromSqlOwned>(row: &Row, index: usize) -> Result<T, String> {
+    row.try_get(index).map_err(|error| format!("its {} is damaged: {error}", name(row, index)))
+}
+
+fn name(row: &Row, index: usize) -> &str {
+    row.columns().get(index).map_or("row", |column| column.name())
+}

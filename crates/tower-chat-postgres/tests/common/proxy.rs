@@ -1,0 +1,111 @@
+//! A way to the server that loses answers on command, and counts what is asked.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream, tcp},
+};
+
+/// Stands between a store and the server.
+#[derive(Debug, Clone, Default)]
+pub struct Proxy(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    loses_next_answer: AtomicBool,
+    lost: AtomicUsize,
+    asked: AtomicUsize,
+}
+
+impl Proxy {
+    /// Begins to stand before the server at an address; gives the address of the proxy.
+    pub async fn start(address: &str) -> (Self, String) {
+        let server = address.split(['@', '/']).find(|part| part.starts_with("127.")).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let own = listener.local_addr().unwrap().to_string();
+        let through = address.replace(server, &own);
+        let server: SocketAddr = server.parse().unwrap();
+        let proxy = Self::default();
+        let serving = proxy.clone();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(serving.clone().carry(client, server));
+            }
+        });
+        (proxy, through)
+    }
+
+    /// Of the next question, the server does what it is asked, and its answer is lost together with
+    /// the connection.
+    pub fn lose_the_next_answer(&self) {
+        self.0.loses_next_answer.store(true, Ordering::SeqCst);
+    }
+
+    /// How many answers were lost.
+    pub fn lost(&self) -> usize {
+        self.0.lost.load(Ordering::SeqCst)
+    }
+
+    /// How often the server was asked something and had to answer before more could be asked: the
+    /// `Sync` and `Query` messages of the protocol.
+    pub fn asked(&self) -> usize {
+        self.0.asked.load(Ordering::SeqCst)
+    }
+
+    async fn carry(self, client: TcpStream, server: SocketAddr) {
+        let Ok(server) = TcpStream::connect(server).await else { return };
+        let (from_client, to_client) = client.into_split();
+        let (from_server, to_server) = server.into_split();
+        let asking = self.clone().carry_questions(from_client, to_server);
+        let answering = self.carry_answers(from_server, to_client);
+        // Both ends are closed when either is done.
+        tokio::select! { () = asking => {} () = answering => {} }
+    }
+
+    async fn carry_questions(self, mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf) {
+        // The first message has no type.
+        let mut has_type = false;
+        loop {
+            let mut message = Vec::new();
+            if has_type {
+                let Ok(kind) = from.read_u8().await else { return };
+                if matches!(kind, b'S' | b'Q') {
+                    self.0.asked.fetch_add(1, Ordering::SeqCst);
+                }
+                message.push(kind);
+            }
+            let Ok(length) = from.read_u32().await else { return };
+            message.extend(length.to_be_bytes());
+            let start = message.len();
+            message.resize(start + length as usize - 4, 0);
+            if from.read_exact(&mut message[start..]).await.is_err() {
+                return;
+            }
+            if to.write_all(&message).await.is_err() {
+                return;
+            }
+            has_type = true;
+        }
+    }
+
+    async fn carry_answers(self, mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf) {
+        let mut answer = vec![0; 64 * 1024];
+        loop {
+            let Ok(length @ 1..) = from.read(&mut answer).await else { return };
+            if self.0.loses_next_answer.swap(false, Ordering::SeqCst) {
+                self.0.lost.fetch_add(1, Ordering::SeqCst);
+                return;
+            }
+            if to.write_all(&answer[..length]).await.is_err() {
+                return;
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! The account that runs a server.
+
+use std::{fs, os::unix::fs::chown, path::Path, process::Command};
+
+/// The account under which a server runs: this process's own, or, since a database server refuses to
+/// run as root, another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Account {
+    /// Its user and group, if it is another.
+    other: Option<(u32, u32)>,
+}
+
+impl Account {
+    /// An account that is not root: the first of these that there is, or `nobody`.
+    ///
+    /// # Panics
+    ///
+    /// If this process is root and none of them exists.
+    pub fn not_root(preferred: &[&str]) -> Self {
+        if !is_root() {
+            return Self { other: None };
+        }
+        let accounts = fs::read_to_string("/etc/passwd").expect("the list of accounts");
+        let other = preferred.iter().chain(&["nobody"]).find_map(|name| find(&accounts, name));
+        Self { other: Some(other.expect("an account that is not root")) }
+    }
+
+    /// A command that will run under this account.
+    pub fn command(&self, program: &Path) -> Command {
+        let Some((user, group)) = self.other else { return Command::new(program) };
+        let mut command = Command::new("setpriv");
+        command
+            .arg(format!("--reuid={user}"))
+            .arg(format!("--regid={group}"))
+            .arg("--clear-groups")
+            .arg("--")
+            .arg(program);
+        command
+    }
+
+    /// Gives it a file or folder.
+    ///
+    /// # Panics
+    ///
+    /// If that fails.
+    pub fn own(&self, path: &Path) {
+        if let Some((user, group)) = self.other {
+            chown(path, Some(user), Some(group)).expect("root may give files away");
+        }
+    }
+}
+
+pub(super) fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output().expect("`id` runs");
+    id.stdout.trim_ascii() == b"0"
+}
+
+/// The user and group of an account, as /etc/passwd has them.
+fn find(accounts: &str, name: &str) -> Option<(u32, u32)> {
+    let fields = accounts
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>())
+        .find(|fields| fields.first() == Some(&name))?;
+    Some((fields.get(2)?.parse().ok()?, fields.get(3)?.parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find;
+
+    #[test]
+    fn an_account_is_found_by_its_whole_name() {
+        let accounts =
+            "root:x:0:0:root:/root:/bin/bash\nnobody2:x:7:8::/:\nnobody:x:65534:65533::/:";
+        assert_eq!(find(accounts, "nobody"), Some((65534, 65533)));
+        assert_eq!(find(accounts, "postgres"), None);
+    }
+}

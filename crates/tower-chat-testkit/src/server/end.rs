@@ -1,0 +1,41 @@
+//! What is done when a process ends.
+
+use std::{
+    os::unix::process::CommandExt,
+    process::{Child, Command, Stdio},
+};
+
+/// Runs a shell script once it is dropped, or once this process has ended, by whatever means: a
+/// shell of its own waits for the end of a pipe that only this process holds.
+#[derive(Debug)]
+pub struct AtTheEnd(Child);
+
+impl AtTheEnd {
+    /// Waits with a script, whose parameters are `$1` and so on.
+    ///
+    /// # Panics
+    ///
+    /// If there is no shell.
+    pub fn run(script: &str, parameters: &[&str]) -> Self {
+        let waiting = Command::new("sh")
+            .arg("-c")
+            // What ends this process by a key must not end the shell.
+            .arg(format!("trap '' INT TERM HUP; cat >/dev/null; {script}"))
+            .arg("sh")
+            .args(parameters)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        Self(waiting.expect("a shell"))
+    }
+}
+
+impl Drop for AtTheEnd {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        // It has nothing to tell, and a panic must not hide another.
+        drop(self.0.wait());
+    }
+}

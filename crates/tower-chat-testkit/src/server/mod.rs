@@ -1,0 +1,60 @@
+//! Throwaway database servers, for tests that need a real one.
+//!
+//! A server listens on the loopback alone, on a free port, keeps its data in a temporary folder, and
+//! is gone with everything when the process ends, however it ends. Nothing depends on a server that
+//! is already running.
+//!
+//! Where its programs are missing, Debian's package is installed if this process is root; otherwise
+//! what needs it is named and skipped. With `TOWER_CHAT_CI=1` in the environment that is a failure.
+
+#![allow(clippy::expect_used, reason = "a panic is a failing test")]
+
+mod account;
+mod end;
+mod postgres;
+mod programs;
+
+use std::{io::Write as _, net::TcpListener};
+
+pub use self::{account::Account, end::AtTheEnd, postgres::PostgresServer, programs::Programs};
+
+/// Why there is no server.
+#[derive(Debug, thiserror::Error)]
+#[error("{what} is not installed and cannot be: {reason}")]
+#[non_exhaustive]
+pub struct Missing {
+    /// What is missing.
+    pub what: &'static str,
+    /// Why it was not installed.
+    pub reason: String,
+}
+
+/// The server, or the end of this process: with success, once what is skipped was named, or with a
+/// failure where `TOWER_CHAT_CI=1`.
+///
+/// # Panics
+///
+/// If the server is missing and may not be.
+pub fn required<Server>(server: Result<Server, Missing>, what_needs_it: &str) -> Server {
+    match server {
+        Ok(server) => server,
+        Err(missing) => {
+            let is_skip_allowed = std::env::var_os("TOWER_CHAT_CI").is_none_or(|set| set != "1");
+            assert!(is_skip_allowed, "{what_needs_it} must be tested: {missing}");
+            // Past the test harness, which keeps the output of a test that succeeds to itself.
+            let skipped = format!("\nskipped: {what_needs_it}: {missing}\n");
+            std::io::stderr().write_all(skipped.as_bytes()).expect("standard error");
+            std::process::exit(0);
+        }
+    }
+}
+
+/// A port of the loopback that nobody used a moment ago.
+///
+/// # Panics
+///
+/// If there is none.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("an address").port()
+}
