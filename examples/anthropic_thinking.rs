@@ -8,6 +8,7 @@
 //! Without a key it talks to a server on this machine that it starts itself and that answers by a
 //! script, in the same wire format. `ANTHROPIC_MODEL` names another model.
 
+mod program;
 mod scripted_provider;
 
 use std::env::var;
@@ -26,11 +27,14 @@ use tower_chat::{
 use tower_chat_genai::{GenAiChat, Provider};
 use tower_chat_sqlite::SqliteStore;
 
+use program::Failure;
+
 #[tokio::main]
-async fn main() -> Result<(), BoxError> {
-    let mut arguments = std::env::args().skip(1);
-    let database = arguments.next().unwrap_or_else(|| "thinking.db".to_owned());
-    let question = arguments.next().unwrap_or_else(|| "Where is my order 7?".to_owned());
+async fn main() -> Result<(), Failure> {
+    let [database, question] = program::arguments(
+        "anthropic_thinking [DATABASE] [QUESTION]",
+        ["thinking.db", "Where is my order 7?"],
+    );
 
     let store = SqliteStore::open(&database).await?;
     let key = ConversationKey::new("alice", "orders");

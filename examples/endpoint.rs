@@ -9,6 +9,8 @@
 //! Ctrl-C ends it, once the runs under way have come to their end. A function in this file plays
 //! the model; any leaf can stand in its place.
 
+mod program;
+
 use tokio::net::TcpListener;
 use tower::service_fn;
 use tower_chat::{
@@ -18,11 +20,12 @@ use tower_chat::{
 use tower_chat_http::ChatEndpoint;
 use tower_chat_sqlite::SqliteStore;
 
+use program::Failure;
+
 #[tokio::main]
-async fn main() -> Result<(), BoxError> {
-    let mut arguments = std::env::args().skip(1);
-    let address = arguments.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned());
-    let database = arguments.next().unwrap_or_else(|| "endpoint.db".to_owned());
+async fn main() -> Result<(), Failure> {
+    let [address, database] =
+        program::arguments("endpoint [ADDRESS] [DATABASE]", ["127.0.0.1:8080", "endpoint.db"]);
 
     let store = SqliteStore::open(&database).await?;
     let stack = ChatPipeline::builder(service_fn(model))

@@ -7,6 +7,7 @@
 //! Without `OLLAMA_HOST` it talks to a server that it starts itself and that answers by a script,
 //! in the same wire format. `OLLAMA_MODEL` names another model than `qwen3`.
 
+mod program;
 mod scripted_provider;
 
 use std::env::var;
@@ -20,11 +21,12 @@ use tower_chat::{
 use tower_chat_genai::{GenAiChat, Provider};
 use tower_chat_sqlite::SqliteStore;
 
+use program::Failure;
+
 #[tokio::main]
-async fn main() -> Result<(), BoxError> {
-    let mut arguments = std::env::args().skip(1);
-    let database = arguments.next().unwrap_or_else(|| "ollama.db".to_owned());
-    let question = arguments.next().unwrap_or_else(|| "How often did I ask?".to_owned());
+async fn main() -> Result<(), Failure> {
+    let [database, question] =
+        program::arguments("ollama [DATABASE] [QUESTION]", ["ollama.db", "How often did I ask?"]);
 
     let store = SqliteStore::open(&database).await?;
     let key = ConversationKey::new("alice", "chat");

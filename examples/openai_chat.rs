@@ -9,6 +9,7 @@
 //! script, in the same wire format. `OPENAI_BASE_URL` and `OPENAI_MODEL` name another service and
 //! model, such as `http://localhost:11434/v1` and `qwen3` for Ollama.
 
+mod program;
 mod scripted_server;
 
 use std::env::var;
@@ -26,11 +27,14 @@ use tower_chat::{
 use tower_chat_openai::OpenAiChat;
 use tower_chat_sqlite::SqliteStore;
 
+use program::Failure;
+
 #[tokio::main]
-async fn main() -> Result<(), BoxError> {
-    let mut arguments = std::env::args().skip(1);
-    let database = arguments.next().unwrap_or_else(|| "agent.db".to_owned());
-    let question = arguments.next().unwrap_or_else(|| "Where is my order 7?".to_owned());
+async fn main() -> Result<(), Failure> {
+    let [database, question] = program::arguments(
+        "openai_chat [DATABASE] [QUESTION]",
+        ["agent.db", "Where is my order 7?"],
+    );
 
     let store = SqliteStore::open(&database).await?;
     let key = ConversationKey::new("alice", "orders");

@@ -9,6 +9,7 @@
 //! script, in the same wire format. `OPENAI_BASE_URL` and `OPENAI_MODEL` name another service and
 //! model.
 
+mod program;
 mod scripted_server;
 
 use std::env::var;
@@ -26,11 +27,14 @@ use tower_chat::{
 use tower_chat_openai::{Keeping, OpenAiResponses};
 use tower_chat_sqlite::SqliteStore;
 
+use program::Failure;
+
 #[tokio::main]
-async fn main() -> Result<(), BoxError> {
-    let mut arguments = std::env::args().skip(1);
-    let database = arguments.next().unwrap_or_else(|| "responses.db".to_owned());
-    let question = arguments.next().unwrap_or_else(|| "Where is my order 7?".to_owned());
+async fn main() -> Result<(), Failure> {
+    let [database, question] = program::arguments(
+        "openai_responses [DATABASE] [QUESTION]",
+        ["responses.db", "Where is my order 7?"],
+    );
 
     let store = SqliteStore::open(&database).await?;
     let key = ConversationKey::new("alice", "orders");

@@ -14,7 +14,8 @@ use tower_chat::{
 
 use crate::{
     cassettes::{Cassette, Exchange},
-    providers::{Leaf, Provider},
+    providers::{self, Leaf, Provider},
+    scripted,
     server::{Answers, Received, Server},
 };
 
@@ -24,6 +25,10 @@ const ROUNDS: usize = 3;
 /// No conversation has more turns.
 const TURNS: u64 = 4;
 
+/// Every mode of persistence.
+pub(crate) const MODES: [PersistenceMode; 3] =
+    [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
+
 /// A recorded conversation with one provider, in one mode.
 pub(crate) struct Recorded {
     pub(crate) provider: &'static Provider,
@@ -31,8 +36,10 @@ pub(crate) struct Recorded {
     /// Names it, among all.
     pub(crate) place: String,
     pub(crate) answers: Answers,
+    /// Whether its answers were written in these tests.
+    pub(crate) is_scripted: bool,
+    pub(crate) is_streamed: bool,
     number: u64,
-    is_streamed: bool,
     tools: Vec<String>,
 }
 
@@ -65,36 +72,81 @@ impl Recorded {
         provider: &'static Provider,
         numbers: &mut impl Iterator<Item = u64>,
     ) -> Vec<Self> {
+        let Cassette { folder, name, .. } = cassette;
         let answered = |exchange: &&Exchange| {
-            (provider.speaks)(exchange) && exchange.status == 200 && !exchange.response.is_empty()
+            (provider.speaks)(folder, exchange)
+                && exchange.status == 200
+                && !exchange.response.is_empty()
         };
         let exchanges: Vec<&Exchange> = cassette.exchanges.iter().filter(answered).collect();
         let mut found = Vec::new();
-        for (is_streamed, content_type) in
-            [(false, Some("application/json")), (true, provider.stream_type)]
-        {
+        for is_streamed in [false, true] {
             let those: Vec<&&Exchange> =
-                exchanges.iter().filter(|it| it.is_streamed() == is_streamed).collect();
-            let Some(content_type) = content_type.filter(|_| those.len() >= 2) else { continue };
-            let bodies: Vec<String> = those.iter().map(|it| it.response.clone()).collect();
+                exchanges.iter().filter(|it| providers::is_streamed(it) == is_streamed).collect();
+            if those.len() < 2 {
+                continue;
+            }
+            let bodies = those.iter().map(|it| it.response.clone()).collect();
             let mut tools = Vec::new();
-            those.iter().for_each(|it| names(&it.request["tools"], &mut tools));
+            for field in ["tools", "toolConfig"] {
+                those.iter().for_each(|it| names(&it.request[field], &mut tools));
+            }
             tools.sort();
             tools.dedup();
-            for mode in [PersistenceMode::PerRun, PersistenceMode::PerServiceCall] {
-                let Cassette { folder, name, .. } = cassette;
-                found.push(Self {
-                    provider,
-                    mode,
-                    place: format!("{} {folder}/{name} {is_streamed} {mode:?}", provider.name),
-                    number: numbers.next().unwrap(),
-                    is_streamed,
-                    answers: Answers { content_type, bodies: bodies.clone() },
-                    tools: tools.clone(),
-                });
-            }
+            let place = format!("{folder}/{name}");
+            found.extend(Self::in_all_modes(
+                provider,
+                &place,
+                is_streamed,
+                bodies,
+                &tools,
+                numbers,
+            ));
         }
         found
+    }
+
+    /// The conversations of a provider that are written in these tests.
+    pub(crate) fn scripted(
+        provider: &'static Provider,
+        numbers: &mut impl Iterator<Item = u64>,
+    ) -> Vec<Self> {
+        let mut found = Vec::new();
+        for is_streamed in [false, true] {
+            let bodies = scripted::answers(provider.wire, is_streamed);
+            let tools = [scripted::TOOL.to_owned()];
+            found.extend(Self::in_all_modes(
+                provider,
+                scripted::PLACE,
+                is_streamed,
+                bodies,
+                &tools,
+                numbers,
+            ));
+        }
+        found
+    }
+
+    fn in_all_modes(
+        provider: &'static Provider,
+        place: &str,
+        is_streamed: bool,
+        bodies: Vec<Vec<u8>>,
+        tools: &[String],
+        numbers: &mut impl Iterator<Item = u64>,
+    ) -> Vec<Self> {
+        let content_type = if is_streamed { provider.stream_type() } else { "application/json" };
+        let in_mode = |mode| Self {
+            provider,
+            mode,
+            place: format!("{} {place} {is_streamed} {mode:?}", provider.name),
+            number: numbers.next().unwrap(),
+            is_scripted: place == scripted::PLACE,
+            is_streamed,
+            answers: Answers { content_type, bodies: bodies.clone() },
+            tools: tools.to_vec(),
+        };
+        MODES.map(in_mode).into()
     }
 
     /// A stack over a store, as each process makes it.
@@ -167,7 +219,14 @@ fn names(tools: &Value, found: &mut Vec<String>) {
             for (field, value) in fields {
                 match (field.as_str(), value) {
                     ("name", Value::String(name)) => found.push(name.clone()),
-                    ("function" | "functionDeclarations" | "function_declarations", inner) => {
+                    (
+                        "function"
+                        | "functionDeclarations"
+                        | "function_declarations"
+                        | "tools"
+                        | "toolSpec",
+                        inner,
+                    ) => {
                         names(inner, found);
                     }
                     _ => {}

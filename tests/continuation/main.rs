@@ -3,21 +3,27 @@
 //!
 //! Recorded answers are played by a server on this machine. One process has two turns, each with
 //! its tools; another has the first turn, and a really new one the second. What the second turn
-//! sends is compared byte for byte. And a conversation goes to another provider and back.
-//! [`providers`] has one row for each leaf.
+//! sends is compared byte for byte, in every mode. And a conversation goes to another provider and
+//! back. [`providers`] has one row for each leaf; where nothing fit to go on with is recorded,
+//! [`scripted`] has it.
 //!
 //! The recorded data lie in the folder that `TOWER_CHAT_DATA` names; without it the tests say that
 //! they are skipped.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a panic is a failing test"
+)]
 #![allow(unreachable_pub, reason = "nothing outside uses these tests")]
 
 #[allow(dead_code, reason = "the leaf's own tests use more of it")]
-#[path = "../../crates/tower-chat-openai/tests/leaves/cassettes.rs"]
+#[path = "../../crates/tower-chat-genai/tests/genai/cassettes.rs"]
 mod cassettes;
 mod conversation;
 mod processes;
 mod providers;
+mod scripted;
 mod server;
 mod switching;
-mod value_codec;

@@ -7,7 +7,7 @@ use tower_chat_sqlite::SqliteStore;
 
 use crate::{
     cassettes,
-    conversation::{Recorded, Service, Turn},
+    conversation::{MODES, Recorded, Service, Turn},
     providers::PROVIDERS,
 };
 
@@ -15,13 +15,28 @@ const FOLDER: &str = "TOWER_CHAT_CONTINUATION_FOLDER";
 
 /// All conversations, in the same order in every process.
 pub(crate) fn recorded() -> Option<Vec<Recorded>> {
-    let cassettes = cassettes::all()?;
+    let folders = folders();
+    let cassettes = cassettes::of(&folders.iter().map(String::as_str).collect::<Vec<_>>())?;
     let mut numbers = 0..;
-    let of_provider = |provider| {
-        let of = |cassette| Recorded::of(cassette, provider, &mut numbers);
-        cassettes.iter().flat_map(of).collect::<Vec<_>>()
-    };
-    Some(PROVIDERS.iter().flat_map(of_provider).collect())
+    let mut recorded = Vec::new();
+    for provider in &PROVIDERS {
+        for cassette in &cassettes {
+            recorded.extend(Recorded::of(cassette, provider, &mut numbers));
+        }
+        recorded.extend(Recorded::scripted(provider, &mut numbers));
+    }
+    Some(recorded)
+}
+
+/// The folders of recorded exchanges; none, where no data are named.
+fn folders() -> Vec<String> {
+    let Some(data) = std::env::var_os("TOWER_CHAT_DATA") else { return Vec::new() };
+    let found = fs::read_dir(Path::new(&data).join("cassettes")).unwrap();
+    let found = found.map(|entry| entry.unwrap());
+    let found = found.filter(|entry| entry.file_type().unwrap().is_dir());
+    let mut folders: Vec<_> = found.map(|it| it.file_name().into_string().unwrap()).collect();
+    folders.sort();
+    folders
 }
 
 /// A server and a leaf for each provider.
@@ -109,22 +124,40 @@ fn assert_same(place: &str, turn: &Turn, expected: &Turn) {
     assert_eq!(turn.outcome, expected.outcome, "{place}");
 }
 
-/// Says how much was compared, and asserts that it was something.
+/// Says how much was compared, and asserts that it was something for every provider, in every mode,
+/// whole and streamed.
 fn report(recorded: &[Recorded], expected: &BTreeMap<String, (Turn, Turn)>) {
     for provider in &PROVIDERS {
-        let those = recorded.iter().filter(|it| it.provider.name == provider.name);
-        let turns: Vec<_> = those.map(|it| &expected[&it.place]).collect();
+        let those: Vec<_> =
+            recorded.iter().filter(|it| it.provider.name == provider.name).collect();
+        let turns: Vec<_> = those.iter().map(|it| &expected[&it.place]).collect();
         let requests: usize = turns.iter().map(|(_, second)| second.sent.len()).sum();
         let answered = turns.iter().filter(|(one, two)| one.succeeded && two.succeeded).count();
         let with_tools = turns.iter().filter(|(first, _)| first.sent.len() > 1).count();
+        let scripted = those.iter().filter(|it| it.is_scripted).count() / MODES.len();
+        let in_cassettes = those.len() / MODES.len() - scripted;
         println!(
-            "{:20} {:3} conversations in 2 modes, {answered} answered to the end, {with_tools} with \
-             tools in the first turn; {requests} requests of the second turn are the same bytes",
+            "{:17} {in_cassettes:3} recorded and {scripted} scripted conversations in {} modes, \
+             {answered} answered to the end, {with_tools} with tools in the first turn; \
+             {requests} requests of the second turn are the same bytes",
             provider.name,
-            turns.len() / 2,
+            MODES.len(),
         );
-        assert!(turns.len() / 2 >= provider.at_least, "{}: {}", provider.name, turns.len());
-        assert!(with_tools > 0 && answered > 0 && requests >= turns.len(), "{}", provider.name);
+        assert!(in_cassettes >= provider.at_least, "{}: {in_cassettes}", provider.name);
+        assert!(requests >= turns.len(), "{}", provider.name);
+        for mode in MODES {
+            for is_streamed in [false, true] {
+                let is_there = those.iter().any(|it| {
+                    let (first, second) = &expected[&it.place];
+                    it.mode == mode
+                        && it.is_streamed == is_streamed
+                        && first.sent.len() > 1
+                        && first.succeeded
+                        && second.succeeded
+                });
+                assert!(is_there, "{}, {mode:?}, streamed: {is_streamed}", provider.name);
+            }
+        }
     }
 }
 

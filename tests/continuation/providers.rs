@@ -1,17 +1,12 @@
 //! The leaves that are tried, a row each.
 
-use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
-use tower_chat::{
-    adapt::AdaptLayer,
-    core::{BoxError, ChatRequest, ChatResponse},
-};
-use tower_chat_openai::OpenAiChat;
+use tower::{ServiceExt, util::BoxCloneSyncService};
+use tower_chat::core::{BoxError, ChatRequest, ChatResponse};
+use tower_chat_genai::{GenAiChat, Provider as At};
+use tower_chat_openai::{OpenAiChat, OpenAiResponses};
 use tower_chat_wire::validate::Wire;
 
-use crate::{
-    cassettes::Exchange,
-    value_codec::{ValueCodec, json_client},
-};
+use crate::cassettes::Exchange;
 
 /// Any leaf.
 pub(crate) type Leaf = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
@@ -21,60 +16,162 @@ pub(crate) struct Provider {
     pub(crate) name: &'static str,
     /// What its requests are checked by.
     pub(crate) wire: Wire,
-    /// Whether an exchange is one of this provider's.
-    pub(crate) speaks: fn(&Exchange) -> bool,
-    /// The media type of its streamed answers; `None` if the leaf cannot stream.
-    pub(crate) stream_type: Option<&'static str>,
+    /// Whether an exchange of a folder is one of this provider's.
+    pub(crate) speaks: fn(&str, &Exchange) -> bool,
     /// The leaf whose requests go to the server at `http://address:port`.
     pub(crate) leaf: fn(&str) -> Leaf,
     /// The least number of recorded conversations there must be.
     pub(crate) at_least: usize,
 }
 
-/// All of them. The wires that have no leaf of their own here are spoken by their codecs.
-pub(crate) const PROVIDERS: [Provider; 4] = [
+impl Provider {
+    /// The media type of its streamed answers.
+    pub(crate) fn stream_type(&self) -> &'static str {
+        match self.wire {
+            Wire::BedrockConverse => "application/vnd.amazon.eventstream",
+            Wire::Ollama => "application/x-ndjson",
+            _ => "text/event-stream",
+        }
+    }
+}
+
+/// All of them.
+pub(crate) static PROVIDERS: [Provider; 15] = [
     Provider {
         name: "openai-chat",
         wire: Wire::OpenAiChat,
-        speaks: Exchange::is_chat,
-        stream_type: Some("text/event-stream"),
+        speaks: |_, exchange| is_chat(exchange),
         leaf: |url| {
             let leaf = OpenAiChat::compatible(&format!("{url}/v1"), None).unwrap();
             BoxCloneSyncService::new(leaf.with_model("m").map_err(BoxError::from))
         },
-        at_least: 60,
+        at_least: 69,
+    },
+    Provider {
+        name: "azure",
+        wire: Wire::OpenAiChat,
+        speaks: |folder, exchange| folder == "azure" && is_chat(exchange),
+        leaf: |url| {
+            let leaf = OpenAiChat::azure(url, "m", "2024-10-21", "key").unwrap();
+            BoxCloneSyncService::new(leaf.with_model("m").map_err(BoxError::from))
+        },
+        at_least: 1,
     },
     Provider {
         name: "openai-responses",
         wire: Wire::OpenAiResponses,
-        speaks: |exchange| path(exchange).ends_with("/responses"),
-        stream_type: None,
-        leaf: |url| by_codec(Wire::OpenAiResponses, url),
-        at_least: 14,
+        speaks: |_, exchange| exchange.path().ends_with("/responses"),
+        leaf: |url| {
+            let leaf = OpenAiResponses::compatible(&format!("{url}/v1"), None).unwrap();
+            BoxCloneSyncService::new(leaf.with_model("m").map_err(BoxError::from))
+        },
+        at_least: 22,
     },
     Provider {
         name: "anthropic",
         wire: Wire::Anthropic,
-        speaks: |exchange| path(exchange).ends_with("/messages"),
-        stream_type: None,
-        leaf: |url| by_codec(Wire::Anthropic, url),
-        at_least: 4,
+        speaks: |_, exchange| exchange.path().ends_with("/messages"),
+        leaf: |url| by_genai(At::Anthropic, "claude-x", url),
+        at_least: 8,
     },
     Provider {
         name: "gemini",
         wire: Wire::Gemini,
-        speaks: |exchange| path(exchange).ends_with(":generateContent"),
-        stream_type: None,
-        leaf: |url| by_codec(Wire::Gemini, url),
+        speaks: |folder, exchange| folder != "vertex" && is_gemini(exchange),
+        leaf: |url| by_genai(At::Gemini, "gemini-3-x", url),
+        at_least: 10,
+    },
+    Provider {
+        name: "vertex, Gemini",
+        wire: Wire::Gemini,
+        speaks: |folder, exchange| folder == "vertex" && is_gemini(exchange),
+        leaf: |url| by_genai(At::Vertex, "gemini-2.5-x", url),
+        at_least: 0,
+    },
+    Provider {
+        name: "vertex, Claude",
+        wire: Wire::Anthropic,
+        speaks: |_, exchange| exchange.path().ends_with("awPredict"),
+        leaf: |url| by_genai(At::Vertex, "claude-x", url),
+        at_least: 0,
+    },
+    Provider {
+        name: "mistral",
+        wire: Wire::OpenAiChat,
+        speaks: |folder, exchange| folder == "mistral" && is_chat(exchange),
+        leaf: |url| by_genai(At::Mistral, "m", url),
         at_least: 5,
+    },
+    Provider {
+        name: "groq",
+        wire: Wire::OpenAiChat,
+        speaks: |folder, exchange| folder == "groq" && is_chat(exchange),
+        leaf: |url| by_genai(At::Groq, "m", url),
+        at_least: 9,
+    },
+    Provider {
+        name: "deepseek",
+        wire: Wire::OpenAiChat,
+        speaks: |folder, exchange| folder == "deepseek" && is_chat(exchange),
+        leaf: |url| by_genai(At::DeepSeek, "m", url),
+        at_least: 3,
+    },
+    Provider {
+        name: "xai",
+        wire: Wire::OpenAiChat,
+        speaks: |folder, exchange| folder == "xai" && is_chat(exchange),
+        leaf: |url| by_genai(At::XAi, "m", url),
+        at_least: 4,
+    },
+    Provider {
+        name: "openrouter",
+        wire: Wire::OpenAiChat,
+        speaks: |folder, exchange| folder == "openrouter" && is_chat(exchange),
+        leaf: |url| by_genai(At::OpenRouter, "m", url),
+        at_least: 7,
+    },
+    Provider {
+        name: "ollama",
+        wire: Wire::Ollama,
+        speaks: |_, exchange| exchange.path().ends_with("/api/chat"),
+        leaf: |url| by_genai(At::Ollama, "m", url),
+        at_least: 0,
+    },
+    Provider {
+        name: "bedrock",
+        wire: Wire::BedrockConverse,
+        speaks: |_, exchange| {
+            ["/converse", "/converse-stream"].iter().any(|end| exchange.path().ends_with(end))
+        },
+        leaf: |url| by_genai(At::Bedrock, "m", url),
+        at_least: 4,
+    },
+    Provider {
+        name: "cohere",
+        wire: Wire::Cohere,
+        speaks: |_, exchange| exchange.path().ends_with("/v2/chat"),
+        leaf: |url| by_genai(At::Cohere, "m", url),
+        at_least: 4,
     },
 ];
 
-fn path(exchange: &Exchange) -> &str {
-    exchange.url.split('?').next().unwrap_or_default()
+/// Whether an exchange asked for a stream, by its body or by its address.
+pub(crate) fn is_streamed(exchange: &Exchange) -> bool {
+    let by_address = ["/converse-stream", ":streamGenerateContent", ":streamRawPredict"];
+    exchange.request["stream"] == true
+        || by_address.iter().any(|end| exchange.path().ends_with(end))
 }
 
-fn by_codec(wire: Wire, url: &str) -> Leaf {
-    let layer = AdaptLayer::new(ValueCodec { wire });
-    BoxCloneSyncService::new(layer.layer(json_client(url)))
+fn is_chat(exchange: &Exchange) -> bool {
+    exchange.path().ends_with("/chat/completions")
+}
+
+fn is_gemini(exchange: &Exchange) -> bool {
+    exchange.path().ends_with("enerateContent")
+}
+
+fn by_genai(provider: At, model: &str, url: &str) -> Leaf {
+    let leaf = GenAiChat::new(provider).unwrap().with_model(model).with_key("key");
+    let leaf = leaf.with_endpoint(&format!("{url}/v1/"));
+    BoxCloneSyncService::new(leaf.map_err(BoxError::from))
 }

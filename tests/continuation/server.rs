@@ -13,7 +13,7 @@ use tokio::{
 #[derive(Debug, Clone)]
 pub(crate) struct Answers {
     pub(crate) content_type: &'static str,
-    pub(crate) bodies: Vec<String>,
+    pub(crate) bodies: Vec<Vec<u8>>,
 }
 
 /// A request as it came: its line, such as `POST /v1/chat/completions HTTP/1.1`, and its body.
@@ -70,7 +70,7 @@ impl Server {
 }
 
 impl State {
-    fn answer(&mut self, request: Received) -> (&'static str, String) {
+    fn answer(&mut self, request: Received) -> (&'static str, Vec<u8>) {
         self.received.push(request);
         let answers = self.answers.as_ref().expect("nothing is sent before the first play");
         let body = answers.bodies[self.given % answers.bodies.len()].clone();
@@ -85,14 +85,14 @@ impl Drop for Server {
     }
 }
 
-async fn write(stream: &mut TcpStream, content_type: &str, body: &str) -> std::io::Result<()> {
+async fn write(stream: &mut TcpStream, content_type: &str, body: &[u8]) -> std::io::Result<()> {
     let head = format!(
         "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-type: {content_type}\r\n\
          content-length: {}\r\n\r\n",
         body.len()
     );
     stream.write_all(head.as_bytes()).await?;
-    stream.write_all(body.as_bytes()).await?;
+    stream.write_all(body).await?;
     stream.shutdown().await
 }
 

@@ -5,9 +5,9 @@ use tower_chat_genai::{GenAiError, Provider};
 
 use crate::{
     cassettes::{self, Exchange},
-    recorded::{FOLDERS, reply},
+    recorded::reply,
     server::{Framing, Server, ask},
-    wire::{Asked, Wire},
+    wire::{Asked, FOLDERS, Wire},
 };
 
 /// Cuts the shortest recorded stream of the wire at every byte by a clean end, and at some of them

@@ -12,26 +12,8 @@ use crate::{
     cassettes::{self, Cassette, Exchange},
     compatible,
     server::{Framing, Reply, Server},
-    wire::{Asked, Wire},
+    wire::{Asked, EXCLUDED, FOLDERS, Wire},
 };
-
-pub(crate) const FOLDERS: [&str; 11] = [
-    "anthropic",
-    "bedrock",
-    "cohere",
-    "deepseek",
-    "gemini",
-    "groq",
-    "mistral",
-    "ollama",
-    "openrouter",
-    "vertex",
-    "xai",
-];
-
-/// What the leaf cannot do, as the documentation of the crate lists it.
-const EXCLUDED: [(&str, &str); 1] =
-    [("/invoke", "Bedrock's InvokeModel: the leaf speaks Converse")];
 
 #[derive(Debug, Default)]
 struct Count {

@@ -7,6 +7,25 @@ use tower_chat_wire::{anthropic, gemini, openai_chat};
 
 use crate::{cassettes::Exchange, plain, said::Said};
 
+/// The folders of which every exchange of a provider's own wire is played to the leaf.
+pub(crate) const FOLDERS: [&str; 11] = [
+    "anthropic",
+    "bedrock",
+    "cohere",
+    "deepseek",
+    "gemini",
+    "groq",
+    "mistral",
+    "ollama",
+    "openrouter",
+    "vertex",
+    "xai",
+];
+
+/// What the leaf cannot do, as the documentation of the crate lists it.
+pub(crate) const EXCLUDED: [(&str, &str); 1] =
+    [("/invoke", "Bedrock's InvokeModel: the leaf speaks Converse")];
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wire {
     Anthropic,
