@@ -21,7 +21,7 @@ mod open_runs;
 mod policy;
 mod recover;
 
-pub(crate) use self::close::close_open_run;
+pub(crate) use self::{close::close_open_run, open_runs::ResumesRun};
 pub use self::{
     close::{RunEnd, close, sweep},
     open_runs::{CallState, OpenRunReport, ReportedCall, open_run},

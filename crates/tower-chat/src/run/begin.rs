@@ -17,7 +17,7 @@ use tower_chat_core::{
 use super::{
     Run, ServiceCall, Shared, State, answers_approvals,
     history::{load_head, load_history},
-    journal::Journal,
+    journal::{Journal, input_of},
     record::Recorder,
     rows_of_calls_answered_earlier,
     service_call::joined,
@@ -70,6 +70,8 @@ impl Run {
             Some(_) => store.open_run(key).await.map_err(not_loaded)?,
             None => None,
         };
+        // It may have ended since the head was read, and another one be open.
+        let resumed = resumed.filter(|content| content.open.run == conversation.run);
         let head = resumed.as_ref().map_or(head, |content| content.head.clone());
         let head = match &resumed {
             Some(content) => head.with_service_id(service_id_within(content)),
@@ -344,6 +346,8 @@ impl State {
     fn input_len(&self, run: RunId, request: &ChatRequest) -> usize {
         match &self.journal {
             Some(journal) if journal.input() > 0 => journal.input(),
+            // The request only names the run.
+            Some(_) if request.new_from >= request.messages.len() => input_of(&self.added, &[]),
             Some(_) | None => self.input(run, request).len(),
         }
     }

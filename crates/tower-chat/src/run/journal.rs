@@ -195,7 +195,7 @@ fn until(now: SystemTime, length: Duration) -> Option<SystemTime> {
 
 /// How many of the staged messages are the run's input. A request that is sent again says so; one
 /// that only names the run does not, and then the input is what comes before the first answer.
-fn input_of(staged: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
+pub(super) fn input_of(staged: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
     if own.is_empty() {
         staged.iter().take_while(|message| message.role != Role::Assistant).count()
     } else {
@@ -271,6 +271,11 @@ impl Run {
     /// Whether it is staged as it goes.
     pub(crate) fn is_journaled(&self) -> bool {
         self.0.mode == crate::PersistenceMode::Journaled && !self.is_written_at_end()
+    }
+
+    /// Whether an open run was taken up that an earlier attempt has left.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.state().journal.as_ref().is_some_and(|journal| journal.lease.attempt > 1)
     }
 
     /// Whether the run was committed: nothing can be added to it any more.
