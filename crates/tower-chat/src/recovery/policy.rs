@@ -144,7 +144,8 @@ pub struct UnknownCall {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum UnknownAnswer {
-    /// It is to run again.
+    /// It is to run again. If its arguments were not kept, the model is told that it may or may
+    /// not have run.
     RunAgain,
     /// Nothing: the model is told so.
     Unknown,

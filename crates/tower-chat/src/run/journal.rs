@@ -16,7 +16,8 @@ use tower_chat_core::{
 
 use super::{
     Run, Shared, State, Submission, ToolReport, finish::take_trailing_results,
-    partial_text::PartialText, service_call::ToStore, submission::FailedSubmission,
+    partial_text::PartialText, record::calls_without_arguments, service_call::ToStore,
+    submission::FailedSubmission,
 };
 use crate::{PersistenceError, StoreFailure, recovery::UnknownCalls};
 
@@ -76,6 +77,9 @@ pub(crate) enum KnownCall {
     NeverStarted,
     /// It may or may not have run.
     Started(Option<SystemTime>),
+    /// The same of one that cannot run again, since its arguments were not kept. Without a time
+    /// it was never started.
+    WithoutArguments(Option<SystemTime>),
     Finished(Box<ToolResult>, ToolReport),
 }
 
@@ -224,6 +228,14 @@ impl InterruptedRun {
                 tool_calls += 1;
             }
         }
+        for message in &response {
+            for index in calls_without_arguments(message) {
+                let of_run = message.id.map(|message| (message, index));
+                if let Some(known) = of_run.and_then(|call| calls.get_mut(&call)) {
+                    known.lose_arguments();
+                }
+            }
+        }
         // The messages of one response are one round.
         let responses = added.chunk_by(|one, next| one.role == next.role);
         let has_calls = |messages: &&[Arc<Message>]| {
@@ -234,6 +246,14 @@ impl InterruptedRun {
 }
 
 impl KnownCall {
+    fn lose_arguments(&mut self) {
+        match self {
+            Self::NeverStarted => *self = Self::WithoutArguments(None),
+            Self::Started(started_at) => *self = Self::WithoutArguments(*started_at),
+            Self::WithoutArguments(_) | Self::Finished(..) => {}
+        }
+    }
+
     /// What the record knows of a call that waits for approval and was begun. Its status says no
     /// more than that it waits.
     pub(super) fn of_waiting(call: ToolInvocation) -> Self {
