@@ -441,7 +441,11 @@ impl Run {
 
     /// Notes that nobody works on the run any more, so that it can be taken up at once. It is a
     /// submission, for where nothing can be awaited.
+    ///
+    /// In per-service-call mode what is kept of an answer that was cut off becomes part of the
+    /// history.
     pub(crate) fn interrupt(&self) {
+        self.submit_cut_off();
         drop(self.stage_lease(None, |journal| {
             journal.lease.until = None;
             journal.stage = Stage::Left;

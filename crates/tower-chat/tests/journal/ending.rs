@@ -159,7 +159,7 @@ async fn a_report_is_resumed_in_the_foreground() {
 }
 
 fn keeping() -> PersistencePolicy {
-    policy().journal(JournalPolicy::default().keep_partial_text(true))
+    policy().keep_partial_text(true)
 }
 
 /// A long answer of which the caller takes a part.
