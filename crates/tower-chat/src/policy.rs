@@ -17,6 +17,9 @@ use crate::{
 /// | [`PerRun`](Self::PerRun) | leaves no trace | loses the run under way |
 /// | [`PerServiceCall`](Self::PerServiceCall) | keeps the service calls that succeeded | keeps the same |
 /// | [`Journaled`](Self::Journaled) | stays open, to be resumed | the same |
+///
+/// `docs/contract.md` of the project says what is stored in each mode after each event, with the
+/// tests that show it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PersistenceMode {
