@@ -13,7 +13,8 @@
 //! let client = ().serve(server).await?;
 //! let weather = McpTools::new(&client)
 //!     .with_prefix("weather_")
-//!     .needs_approval(|tool| !tool.hints().read_only);
+//!     .needs_approval(|tool| !tool.hints().read_only)
+//!     .safe_to_retry(|tool| tool.hints().idempotent);
 //! let tools = weather.add_to(Tools::new()).await?;
 //! let tool_loop = ToolLoop::new(tools);
 //! # Ok::<(), tower_chat::core::BoxError>(())
@@ -31,6 +32,7 @@
 //! | it answers with `isError` | its content, as an error | `error` |
 //! | the arguments are not a JSON object | that they are not; the server is not asked | `rejected_arguments` |
 //! | the server refuses the call, the connection ends, no answer comes in time | that the tool failed; the loop's `include_error_details` adds why | `error`, with [`McpError`] |
+//! | a journaled run is resumed, and the call may or may not have been made | as for every tool; it is made again where [`safe_to_retry`](McpTools::safe_to_retry) says so | - |
 //! | the run is cancelled | - | as for every tool; the server is sent `notifications/cancelled` |
 //!
 //! Of the answer, texts and the texts of embedded resources become [`Text`], images, sounds and

@@ -17,6 +17,7 @@ pub struct McpTools {
     server: Peer<RoleClient>,
     prefix: String,
     needs_approval: Option<Chooser>,
+    safe_to_retry: Option<Chooser>,
     time_limit: Option<Duration>,
 }
 
@@ -24,7 +25,8 @@ impl McpTools {
     /// The tools of the server at the other end of a connection.
     pub fn new(server: &Peer<RoleClient>) -> Self {
         let server = server.clone();
-        Self { server, prefix: String::new(), needs_approval: None, time_limit: None }
+        let (needs_approval, safe_to_retry) = (None, None);
+        Self { server, prefix: String::new(), needs_approval, safe_to_retry, time_limit: None }
     }
 
     /// Puts this before the names by which the model knows the tools, so that those of several
@@ -43,6 +45,19 @@ impl McpTools {
         choose: impl Fn(&McpTool) -> bool + Send + Sync + 'static,
     ) -> Self {
         self.needs_approval = Some(Arc::new(choose));
+        self
+    }
+
+    /// Declares the tools for which this says `true` [safe to retry]: where a journaled run is
+    /// resumed and nobody knows what became of such a call, it is made again. By default none are.
+    ///
+    /// [safe to retry]: tower_chat::core::ToolDefinition::safe_to_retry
+    #[must_use]
+    pub fn safe_to_retry(
+        mut self,
+        choose: impl Fn(&McpTool) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.safe_to_retry = Some(Arc::new(choose));
         self
     }
 
@@ -89,11 +104,12 @@ impl McpTools {
     }
 
     fn take(&self, tool: rmcp::model::Tool) -> McpTool {
-        let tool = McpTool::new(self.server.clone(), tool, &self.prefix, self.time_limit);
-        match &self.needs_approval {
-            Some(choose) if choose(&tool) => tool.needing_approval(),
-            _ => tool,
-        }
+        let mut tool = McpTool::new(self.server.clone(), tool, &self.prefix, self.time_limit);
+        let chooses = |choose: &Option<Chooser>| choose.as_ref().is_some_and(|it| it(&tool));
+        let (needs_approval, safe_to_retry) =
+            (chooses(&self.needs_approval), chooses(&self.safe_to_retry));
+        tool.declare(needs_approval, safe_to_retry);
+        tool
     }
 }
 

@@ -41,9 +41,9 @@ impl McpTool {
         Self { definition, listed: Arc::new(listed), server, time_limit }
     }
 
-    pub(crate) fn needing_approval(mut self) -> Self {
-        self.definition.needs_approval = true;
-        self
+    pub(crate) fn declare(&mut self, needs_approval: bool, safe_to_retry: bool) {
+        self.definition.needs_approval = needs_approval;
+        self.definition.safe_to_retry = safe_to_retry;
     }
 
     /// The tool as the server listed it, with its own name.

@@ -61,6 +61,7 @@ enum Fault {
     ForgetsStagedRows,
     ForgetsUntilWhen,
     IgnoresAttempts,
+    TakesAttemptsForOneAnother,
     CommitsInPlace,
     IgnoresClaims,
     ForgetsApprovals,
@@ -71,6 +72,14 @@ enum Fault {
     ForksNothing,
     ForksOverOthers,
     CommitsBeforeForks,
+}
+
+/// Whether a staged write is the first of its attempt, which shows in its revision alone.
+fn begins_attempt(write: &Write) -> bool {
+    let messages = write.messages().iter().cloned();
+    let plain = Write::new(write.key().clone(), write.id(), write.expected(), messages);
+    let staged = write.as_staged().cloned();
+    staged.is_some_and(|staged| plain.staged(staged).result() != write.result())
 }
 
 struct Broken {
@@ -185,7 +194,11 @@ impl Broken {
             }
             _ => {}
         }
-        made.staged(staged)
+        let made = made.staged(staged);
+        match begins_attempt(write) && self.fault != Fault::TakesAttemptsForOneAnother {
+            true => made.beginning_attempt(),
+            false => made,
+        }
     }
 
     /// The rows of a write, as the fault has them.
@@ -524,6 +537,7 @@ noticed! {
     leases: ForgetsUntilWhen breaks an_open_run_knows_its_lease;
     no_fence: IgnoresAttempts breaks a_later_attempt_fences_off_those_before_it;
     two_holders: IgnoresAttempts breaks of_two_that_take_a_run_over_one_holds_it;
+    other_attempts: TakesAttemptsForOneAnother breaks the_first_write_of_an_attempt_is_its_own;
     reopened_runs: CommitsInPlace breaks a_run_that_was_taken_over_and_ended_stays_ended;
     open_run_list: HidesOpenRuns breaks open_runs_are_listed_by_scope;
     open_run_pages: ListsOpenRunsAfterInclusively breaks open_runs_are_listed_by_scope;

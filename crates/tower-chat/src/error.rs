@@ -151,6 +151,18 @@ pub enum PersistenceError {
         /// The open run.
         run: RunId,
     },
+    /// The request resumes a run that is open no more, and of which nothing is stored: it was
+    /// discarded meanwhile. The model was not called.
+    #[error(
+        "run {run} of conversation {key} cannot be resumed, it was discarded meanwhile: \
+         to ask again, send its input as a new run"
+    )]
+    RunGone {
+        /// The conversation.
+        key: ConversationKey,
+        /// The run that was to be resumed.
+        run: RunId,
+    },
     /// The open run of the conversation could not be ended.
     #[error("run {run} of conversation {key}, which is open, could not be ended")]
     NotRecovered {

@@ -17,6 +17,9 @@ use crate::{
 /// | [`PerRun`](Self::PerRun) | leaves no trace | loses the run under way |
 /// | [`PerServiceCall`](Self::PerServiceCall) | keeps the service calls that succeeded | keeps the same |
 /// | [`Journaled`](Self::Journaled) | stays open, to be resumed | the same |
+///
+/// `docs/contract.md` of the project says what is stored in each mode after each event, with the
+/// tests that show it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum PersistenceMode {
@@ -123,6 +126,7 @@ pub struct PersistencePolicy {
     pub(crate) replay: Arc<ReplayPolicy>,
     pub(crate) truncation: Truncation,
     pub(crate) keep_trailing_results: bool,
+    pub(crate) keep_partial_text: bool,
     pub(crate) forget_results_of_failed_call: bool,
 }
 
@@ -189,6 +193,27 @@ impl PersistencePolicy {
     #[must_use]
     pub fn keep_trailing_results(mut self, keep: bool) -> Self {
         self.keep_trailing_results = keep;
+        self
+    }
+
+    /// Whether the text that was streamed of an answer is kept when the answer is cut off, because
+    /// its caller went away or its service failed. Off by default.
+    ///
+    /// - Per-service-call mode: once the run is gone, an assistant message with
+    ///   `"interrupted": true` in its metadata follows what the model was asked. The same request
+    ///   sent again goes on without it, as if it had not been said, and has another answer after
+    ///   it; to later runs it is history like any other message. A layer below the tool loop that
+    ///   asks again has its way first. Without `PerRunPersistence` above, nothing is kept.
+    /// - Journaled mode: it is the open run's
+    ///   [`partial_text`](tower_chat_core::store::OpenRun::partial_text). The answer of a run that
+    ///   is resumed takes its place; where the run is committed as it is, such a message is its
+    ///   last.
+    /// - Per-run mode: nothing is kept of a run that has no answer.
+    ///
+    /// A process that is killed keeps none.
+    #[must_use]
+    pub fn keep_partial_text(mut self, keep: bool) -> Self {
+        self.keep_partial_text = keep;
         self
     }
 

@@ -53,6 +53,24 @@ async fn approval_is_chosen_by_what_the_server_says_of_the_effects() {
 }
 
 #[tokio::test]
+async fn what_is_safe_to_retry_is_chosen_too_and_nothing_is_by_default() {
+    let client = connect(&[]).await;
+    let plain = McpTools::new(&client).list().await.unwrap();
+    assert!(plain.iter().all(|tool| !tool.definition().safe_to_retry));
+    let tools = McpTools::new(&client)
+        .safe_to_retry(|tool| tool.hints().idempotent)
+        .needs_approval(|tool| tool.listed().name == "weather");
+    for tool in tools.list().await.unwrap() {
+        let definition = tool.definition();
+        assert_eq!(definition.safe_to_retry, tool.hints().idempotent, "{}", definition.name);
+        assert_eq!(definition.needs_approval, definition.name == "weather");
+    }
+    let safe = tools.list().await.unwrap();
+    let safe = safe.iter().filter(|tool| tool.definition().safe_to_retry).count();
+    assert_eq!(safe, 5, "all but refuse and exit");
+}
+
+#[tokio::test]
 async fn a_server_that_has_gone_cannot_be_listed() {
     let mut client = connect(&[]).await;
     let tools = McpTools::new(&client);

@@ -1,8 +1,10 @@
 //! Who may write an open run, and how open runs are found.
 
+use std::sync::Arc;
+
 use tower_chat_core::{
-    ConversationKey,
-    store::{HistoryStore, OpenRun, Revision},
+    ConversationKey, Message, MessageId,
+    store::{HistoryStore, OpenRun, Revision, Staged, Write},
 };
 
 use super::{
@@ -72,6 +74,46 @@ pub async fn of_two_that_take_a_run_over_one_holds_it(store: Store) {
     let open = open_run(&store, &key).await.expect("an open run");
     assert_eq!(open.lease, winner.lease);
     stored(&store, run.write(winner, [])).await;
+}
+
+/// The first write of an attempt is never taken for that of another attempt, although both have the
+/// same name at the same place: one is stored, the other refused, whoever comes first.
+pub async fn the_first_write_of_an_attempt_is_its_own(store: Store) {
+    for (place, texts) in [&[][..], &["first"]].into_iter().enumerate() {
+        for is_new in [true, false] {
+            let key = key(&format!("beginning {place} {is_new}"));
+            let mut run = Journal::new(&key, Revision::ABSENT);
+            let mut attempt = 1;
+            if !is_new {
+                stored(&store, run.text(staging(1), "input")).await;
+                attempt = 2;
+            }
+            let (winner, mut loser) = (staging(attempt), staging(attempt));
+            loser.lease.holder ^= 1;
+            let at = run.at;
+            let index = u32::from(!is_new);
+            let beginning = |staged: Staged| {
+                let id = MessageId { run: run.run, index };
+                let messages = texts.iter().map(|text| Arc::new(Message::user(*text)));
+                Write::new(key.clone(), id, at, messages).staged(staged).beginning_attempt()
+            };
+            let lost = beginning(loser);
+            let won = beginning(winner.clone());
+            assert_eq!((won.id(), won.expected()), (lost.id(), lost.expected()));
+            assert_ne!(won.result(), lost.result(), "an incarnation of its own");
+            stored(&store, won.clone()).await;
+            assert_eq!(refused(&store, lost.clone()).await.open_run, Some(won.run()));
+            acknowledged(&store, &won).await;
+            assert_eq!(revision(&store, &key).await, won.result());
+            let open = open_run(&store, &key).await.expect("an open run");
+            assert_eq!(open.lease, winner.lease);
+            let id = MessageId { run: run.run, index: index + won.messages().len() as u32 };
+            let last = [Arc::new(Message::user("last"))];
+            let end = Write::new(key.clone(), id, won.result(), last).staged(commit(attempt));
+            stored(&store, end).await;
+            refused(&store, lost).await;
+        }
+    }
 }
 
 /// What an earlier attempt sends once a later one has ended the run opens no run again.

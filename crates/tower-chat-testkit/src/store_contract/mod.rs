@@ -161,6 +161,7 @@ macro_rules! store_contract {
             an_open_run_knows_its_lease
             a_later_attempt_fences_off_those_before_it
             of_two_that_take_a_run_over_one_holds_it
+            the_first_write_of_an_attempt_is_its_own
             a_run_that_was_taken_over_and_ended_stays_ended
             open_runs_are_listed_by_scope
             of_two_claims_to_a_call_one_holds

@@ -9,7 +9,7 @@ use tower_chat_core::{
 
 use crate::{
     ConcurrentRuns, PersistenceError, PersistenceMode,
-    recovery::{OnOpenRun, RunEnd},
+    recovery::{OnOpenRun, ResumesRun, RunEnd},
     run::{Settings, head_of},
 };
 
@@ -129,15 +129,20 @@ impl OpenRunInTheWay {
 pub(super) fn resuming(request: &ChatRequest, key: &ConversationKey, run: RunId) -> ChatRequest {
     let mut resuming = ChatRequest::new(Messages::new());
     resuming.options = request.options.clone();
-    if resuming.options.is_background() {
-        // An answer in the background is stored at the end of its run, and this one is staged.
-        let options = Arc::make_mut(&mut resuming.options);
-        options.background = false;
-        options.continuation = None;
-    }
+    to_foreground(&mut resuming);
     resuming.extensions = request.extensions.clone();
     resuming.extensions.insert(Conversation { key: key.clone(), run });
+    resuming.extensions.insert(ResumesRun);
     // What is queued is for the new run.
     resuming.extensions.insert(RunHandle::new());
     resuming
+}
+
+/// An answer in the background is stored at the end of its run, and one that is resumed is staged.
+pub(super) fn to_foreground(request: &mut ChatRequest) {
+    if request.options.is_background() {
+        let options = Arc::make_mut(&mut request.options);
+        options.background = false;
+        options.continuation = None;
+    }
 }

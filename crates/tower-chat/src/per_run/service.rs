@@ -9,18 +9,18 @@ use std::{
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, Message, Role,
-    store::Head,
+    store::{Head, OpenRun as OpenRunOfHead},
 };
 use tower_service::Service;
 
 use super::{
     PerRunPersistence,
-    admission::{Admitted, OpenRunInTheWay, RunPlace, admit, resuming},
+    admission::{Admitted, OpenRunInTheWay, RunPlace, admit, resuming, to_foreground},
 };
 use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
-    recovery::close_open_run,
+    recovery::{ResumesRun, close_open_run},
     run::{OpenRun, Run, head_of, strip_sentinel},
     tool::RunAncestry,
 };
@@ -81,9 +81,18 @@ where
     let Admitted { conversation, turn, branch } = admit(&layer.settings, conversation).await?;
     let mut request = request;
     request.extensions.insert(conversation.clone());
+    let resumes = request.extensions.get::<ResumesRun>().is_some();
+    if resumes {
+        to_foreground(&mut request);
+    }
     let mut recovered = None;
     let head = loop {
-        let head = head_of(&layer.settings, &conversation.key).await?;
+        let mut head = head_of(&layer.settings, &conversation.key).await?;
+        let is_other = |open: &OpenRunOfHead| open.run != conversation.run;
+        if resumes && head.open_run.as_ref().is_some_and(is_other) {
+            // Its own end has come: what is open now is none of its business.
+            head.open_run = None;
+        }
         let in_the_way = OpenRunInTheWay::of(&head, &layer.settings, &conversation, mode)?;
         match in_the_way {
             None => break head,
@@ -99,8 +108,12 @@ where
                 let of_run =
                     resuming.conversation().cloned().unwrap_or_else(|| conversation.clone());
                 let mode = PersistenceMode::Journaled;
-                let run = one_run(&mut service, &layer, resuming, of_run, mode, head, None);
-                run.await?.collect().await?;
+                match one_run(&mut service, &layer, resuming, of_run, mode, head, None).await {
+                    Ok(response) => drop(response.collect().await?),
+                    // Somebody else has ended it since the head was read.
+                    Err(error) if is_gone(&error) => continue,
+                    Err(error) => return Err(error),
+                }
                 poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
             }
         }
@@ -131,6 +144,10 @@ where
         opened.name_branch(&mut answer);
         return Ok(answer.into());
     }
+    if request.extensions.get::<ResumesRun>().is_some() && !run.is_resumed() {
+        let (key, run) = (run.key().clone(), run.id());
+        return Err(PersistenceError::RunGone { key, run }.into());
+    }
     let is_written_here = run.is_written_at_end();
     let before = match is_written_here {
         true => Vec::new(),
@@ -149,6 +166,10 @@ where
     let response = service.call(request).await.map_err(Into::into);
     let ending = RunEnding { run, open, before: before.len(), opened };
     with_ending(response.map(|response| following(before, response)), ending).await
+}
+
+fn is_gone(error: &BoxError) -> bool {
+    matches!(error.downcast_ref(), Some(PersistenceError::RunGone { .. }))
 }
 
 /// The response of a run that is resumed, after what was stored of its answer before.

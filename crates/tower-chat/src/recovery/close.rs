@@ -5,7 +5,6 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use serde_json::Value;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, ToolResult, ToolStatus,
     store::{
@@ -18,7 +17,7 @@ use super::CallState;
 use crate::{
     PersistenceError,
     replay::INTERRUPTED,
-    run::{Settings, rows_of_calls_answered_earlier},
+    run::{Settings, cut_off_message, rows_of_calls_answered_earlier},
 };
 
 /// How an open run ends if it is not resumed.
@@ -120,9 +119,7 @@ async fn committing(
     }
     let mut messages: Vec<Arc<Message>> = message.into_iter().map(Arc::new).collect();
     if let Some(text) = &content.open.partial_text {
-        let mut partial = Message::assistant(&**text);
-        partial.metadata.insert("interrupted".to_owned(), Value::Bool(true));
-        messages.push(Arc::new(partial));
+        messages.push(Arc::new(cut_off_message(text)));
     }
     let write = last_write(store, key, content, messages, Close::Commit);
     Ok(write.with_tools(rows))

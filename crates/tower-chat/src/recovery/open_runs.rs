@@ -37,6 +37,10 @@ pub struct ReportedCall {
     pub started_at: Option<SystemTime>,
 }
 
+/// A request extension: there is nothing to do but what an open run has left.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ResumesRun;
+
 /// How a tool call of an open run stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CallState {
@@ -77,11 +81,16 @@ pub async fn open_run(
 impl OpenRunReport {
     /// A request that resumes the run, to be sent through the stack with the options it needs: the
     /// journal does not keep them.
+    ///
+    /// If the run has come to its end meanwhile, the answer is the stored one; if it was discarded,
+    /// the request fails with [`PersistenceError::RunGone`](crate::PersistenceError::RunGone). The
+    /// model is called in neither case.
     pub fn resume(&self) -> ChatRequest {
         let conversation = Conversation { key: self.key.clone(), run: self.open.run };
         ChatRequest::new(Messages::new())
             .with_extension(conversation)
             .with_extension(PersistenceMode::Journaled)
+            .with_extension(ResumesRun)
     }
 }
 

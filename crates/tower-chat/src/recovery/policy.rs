@@ -19,7 +19,6 @@ pub struct JournalPolicy {
     pub(crate) lease: Duration,
     pub(crate) on_open_run: OnOpenRun,
     pub(crate) unknown_calls: UnknownCalls,
-    pub(crate) keep_partial_text: bool,
 }
 
 impl JournalPolicy {
@@ -51,16 +50,6 @@ impl JournalPolicy {
         self.unknown_calls = unknown_calls;
         self
     }
-
-    /// Whether the text that was streamed of an answer is kept when the answer is cut off, as
-    /// [`OpenRun::partial_text`](tower_chat_core::store::OpenRun::partial_text). Off by default.
-    /// The answer of a run that is resumed takes its place; where the run is committed as it is,
-    /// it is its last message, with `"interrupted": true` in the metadata.
-    #[must_use]
-    pub fn keep_partial_text(mut self, keep: bool) -> Self {
-        self.keep_partial_text = keep;
-        self
-    }
 }
 
 impl Default for JournalPolicy {
@@ -69,7 +58,6 @@ impl Default for JournalPolicy {
             lease: Duration::from_secs(15),
             on_open_run: OnOpenRun::default(),
             unknown_calls: UnknownCalls::default(),
-            keep_partial_text: false,
         }
     }
 }
@@ -144,7 +132,8 @@ pub struct UnknownCall {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum UnknownAnswer {
-    /// It is to run again.
+    /// It is to run again. If its arguments were not kept, the model is told that it may or may
+    /// not have run.
     RunAgain,
     /// Nothing: the model is told so.
     Unknown,

@@ -17,7 +17,8 @@ use tower_chat_core::{
 use super::{
     Run, ServiceCall, Shared, State, answers_approvals,
     history::{load_head, load_history},
-    journal::Journal,
+    journal::{Journal, input_of},
+    partial_text::is_cut_off,
     record::Recorder,
     rows_of_calls_answered_earlier,
     service_call::joined,
@@ -70,6 +71,8 @@ impl Run {
             Some(_) => store.open_run(key).await.map_err(not_loaded)?,
             None => None,
         };
+        // It may have ended since the head was read, and another one be open.
+        let resumed = resumed.filter(|content| content.open.run == conversation.run);
         let head = resumed.as_ref().map_or(head, |content| content.head.clone());
         let head = match &resumed {
             Some(content) => head.with_service_id(service_id_within(content)),
@@ -81,7 +84,7 @@ impl Run {
         let is_kept_here = service_id.is_none() && !request.options.is_background();
         let needs_history = is_kept_here || answers_approvals(&own) || resumed.is_some();
         let (mut history, mut replay) = if needs_history && head.revision != Revision::ABSENT {
-            load_history(settings, key, request).await.map_err(not_loaded)?
+            load_history(settings, &conversation, request).await.map_err(not_loaded)?
         } else {
             let head = head.clone();
             (History::new(head, Messages::new()), Replay::new(policy.replay.dangling_calls))
@@ -137,6 +140,7 @@ impl Run {
             recording,
             unsaved: store.handle().unsaved(key).iter().map(|it| it.messages().len()).sum(),
             last_call: None,
+            cut_off: None,
             journal,
             begun_before,
             open_replay: None,
@@ -233,7 +237,13 @@ impl Run {
         let Some(messages) = state.added.get(input..).filter(|_| !state.added.is_empty()) else {
             return Ok(None);
         };
-        let messages = messages.to_vec();
+        // What is left of an answer has another one after it, unless the run was ended with it.
+        let last = messages.len().saturating_sub(1);
+        let is_answer = |(place, message): &(usize, &Arc<Message>)| {
+            *place == last || !is_cut_off(message, self.id())
+        };
+        let messages = messages.iter().enumerate().filter(is_answer);
+        let messages = messages.map(|(_, message)| message.clone()).collect();
         drop(state);
         let mut finish = Finish::default();
         finish.saved = Some(self.saved());
@@ -273,7 +283,8 @@ impl Run {
     pub(crate) fn answered_before(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
         let state = self.state();
         let input = state.input_len(self.id(), request);
-        state.added.get(input..).unwrap_or_default().to_vec()
+        let added = state.added.get(input..).unwrap_or_default();
+        added.iter().filter(|message| !is_cut_off(message, self.id())).cloned().collect()
     }
 
     /// The request as the tool loop gets it, and the run's input as it will be stored: numbered,
@@ -369,6 +380,8 @@ impl State {
     fn input_len(&self, run: RunId, request: &ChatRequest) -> usize {
         match &self.journal {
             Some(journal) if journal.input() > 0 => journal.input(),
+            // The request only names the run.
+            Some(_) if request.new_from >= request.messages.len() => input_of(&self.added, &[]),
             Some(_) | None => self.input(run, request).len(),
         }
     }
@@ -419,6 +432,9 @@ async fn begun_before(
 fn has_final_answer(added: &[Arc<Message>]) -> bool {
     let mut answer = added.iter().rev().take_while(|message| message.role == Role::Assistant);
     let Some(last) = answer.next() else { return false };
+    if last.id.is_some_and(|id| is_cut_off(last, id.run)) {
+        return false;
+    }
     std::iter::once(last).chain(answer).all(|message| message.calls().next().is_none())
 }
 

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    ChatRequest, ConversationKey, Messages,
+    ChatRequest, Conversation, ConversationKey, Message, Messages, RunId,
     store::{Head, History, HistoryStore, InvocationQuery, StoreError, Write},
 };
 
-use super::Settings;
+use super::{Settings, partial_text::is_cut_off};
 use crate::{
     pending_results::completed_from_record,
     replay::{Channel, DanglingCalls, Facts, FinishTimes, Replay},
@@ -31,11 +31,11 @@ pub(super) async fn load_head(
 /// The history with everything that waits in the outbox, and the replay of both by the policy.
 pub(super) async fn load_history(
     settings: &Settings,
-    key: &ConversationKey,
+    Conversation { key, run }: &Conversation,
     request: &ChatRequest,
 ) -> Result<(History, Replay), StoreError> {
     let (stored, unsaved) = load_stored(&settings.store, key).await?;
-    let (history, mut replay) = replay_of(settings, key, stored, &unsaved).await;
+    let (history, mut replay) = replay_of(settings, key, *run, stored, &unsaved).await;
     show(&mut replay, settings, key, request).await;
     Ok((history, replay))
 }
@@ -62,6 +62,7 @@ async fn load_stored(
 async fn replay_of(
     settings: &Settings,
     key: &ConversationKey,
+    run: RunId,
     mut history: History,
     unsaved: &[Write],
 ) -> (History, Replay) {
@@ -71,9 +72,14 @@ async fn replay_of(
         write.messages().iter().for_each(|message| replay.push(message));
         history.apply(write);
     }
+    if let Some(rest) = without_cut_off(&history.messages, run) {
+        replay = Replay::new(dangling_calls);
+        replay.push_from(&rest, 0);
+    }
     if dangling_calls == DanglingCalls::FromRecord && !replay.dangling_calls().is_empty() {
         match completed_from_record(&settings.store, key, &history.messages, &replay).await {
             Ok(Some(completed)) => {
+                let completed = without_cut_off(&completed, run).unwrap_or(completed);
                 replay = Replay::new(dangling_calls);
                 replay.push_from(&completed, 0);
             }
@@ -86,6 +92,14 @@ async fn replay_of(
         }
     }
     (history, replay)
+}
+
+/// The messages without what is left of answers of a run that goes on, if there is any.
+fn without_cut_off(messages: &Messages, run: RunId) -> Option<Messages> {
+    let run_of = |message: &Arc<Message>| message.id.map(|id| id.run);
+    let mut since = messages.iter().rev().take_while(|message| run_of(message) >= Some(run));
+    since.find(|message| is_cut_off(message, run))?;
+    Some(messages.iter().filter(|message| !is_cut_off(message, run)).cloned().collect())
 }
 
 /// Takes the steps of replay that the policy asks for, over what is closed of the history: what

@@ -16,8 +16,8 @@ use tower_chat_core::{
 
 use super::{
     Run, Shared, State, Submission, ToolReport, finish::take_trailing_results,
-    partial_text::PartialText, service_call::ToStore, submission::FailedSubmission,
-    tool_events::Outcome,
+    partial_text::PartialText, record::calls_without_arguments, service_call::ToStore,
+    submission::FailedSubmission, tool_events::Outcome,
 };
 use crate::{PersistenceError, StoreFailure, recovery::UnknownCalls};
 
@@ -77,6 +77,9 @@ pub(crate) enum KnownCall {
     NeverStarted,
     /// It may or may not have run.
     Started(Option<SystemTime>),
+    /// The same of one that cannot run again, since its arguments were not kept. Without a time
+    /// it was never started.
+    WithoutArguments(Option<SystemTime>),
     Finished(Box<ToolResult>, ToolReport),
 }
 
@@ -201,7 +204,7 @@ fn until(now: SystemTime, length: Duration) -> Option<SystemTime> {
 
 /// How many of the staged messages are the run's input. A request that is sent again says so; one
 /// that only names the run does not, and then the input is what comes before the first answer.
-fn input_of(staged: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
+pub(super) fn input_of(staged: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
     if own.is_empty() {
         staged.iter().take_while(|message| message.role != Role::Assistant).count()
     } else {
@@ -230,6 +233,14 @@ impl InterruptedRun {
                 tool_calls += 1;
             }
         }
+        for message in &response {
+            for index in calls_without_arguments(message) {
+                let of_run = message.id.map(|message| (message, index));
+                if let Some(known) = of_run.and_then(|call| calls.get_mut(&call)) {
+                    known.lose_arguments();
+                }
+            }
+        }
         // The messages of one response are one round.
         let responses = added.chunk_by(|one, next| one.role == next.role);
         let has_calls = |messages: &&[Arc<Message>]| {
@@ -240,6 +251,14 @@ impl InterruptedRun {
 }
 
 impl KnownCall {
+    fn lose_arguments(&mut self) {
+        match self {
+            Self::NeverStarted => *self = Self::WithoutArguments(None),
+            Self::Started(started_at) => *self = Self::WithoutArguments(*started_at),
+            Self::WithoutArguments(_) | Self::Finished(..) => {}
+        }
+    }
+
     /// What the record knows of a call that waits for approval and was begun. Its status says no
     /// more than that it waits.
     pub(super) fn of_waiting(call: ToolInvocation) -> Self {
@@ -277,6 +296,11 @@ impl Run {
     /// Whether it is staged as it goes.
     pub(crate) fn is_journaled(&self) -> bool {
         self.0.mode == crate::PersistenceMode::Journaled && !self.is_written_at_end()
+    }
+
+    /// Whether an open run was taken up that an earlier attempt has left.
+    pub(crate) fn is_resumed(&self) -> bool {
+        self.state().journal.as_ref().is_some_and(|journal| journal.lease.attempt > 1)
     }
 
     /// Whether the run was committed: nothing can be added to it any more.
@@ -436,7 +460,11 @@ impl Run {
 
     /// Notes that nobody works on the run any more, so that it can be taken up at once. It is a
     /// submission, for where nothing can be awaited.
+    ///
+    /// In per-service-call mode what is kept of an answer that was cut off becomes part of the
+    /// history.
     pub(crate) fn interrupt(&self) {
+        self.submit_cut_off();
         drop(self.stage_lease(None, |journal| {
             journal.lease.until = None;
             journal.stage = Stage::Left;

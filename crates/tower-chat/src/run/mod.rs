@@ -36,6 +36,7 @@ use self::submission::Submission;
 pub(crate) use self::{
     answered_earlier::rows_of_calls_answered_earlier,
     begin::{Settings, head_of},
+    partial_text::cut_off_message,
     record::ToolReport,
 };
 pub(crate) use self::{
@@ -45,8 +46,8 @@ pub(crate) use self::{
     tool_events::Outcome as CallOutcome,
 };
 use self::{
-    journal::Journal, record::Recorder, service_call::CallRecord, service_id::Recording,
-    tool_events::BegunBefore,
+    journal::Journal, partial_text::CutOff, record::Recorder, service_call::CallRecord,
+    service_id::Recording, tool_events::BegunBefore,
 };
 use crate::{
     Clock, MissingPersister, PersistenceError, PersistenceMode, PersistencePolicy, Tools,
@@ -100,6 +101,8 @@ struct State {
     /// Another run has written after what this run, sent again, had stored.
     is_overtaken: bool,
     last_call: Option<CallRecord>,
+    /// In per-service-call mode alone: what is kept of the last call, if it came to no answer.
+    cut_off: Option<CutOff>,
     /// In journaled mode alone.
     journal: Option<Journal>,
     begun_before: BegunBefore,

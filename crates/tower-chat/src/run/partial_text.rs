@@ -2,7 +2,58 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::ChatUpdate;
+use serde_json::Value;
+use tower_chat_core::{ChatUpdate, Message, RunId, store::Slot};
+
+use super::{Run, State, service_call::ToStore};
+
+/// The key of a message's metadata that says it is no whole answer.
+const INTERRUPTED: &str = "interrupted";
+
+/// The text of an answer that was cut off, as a message of the history.
+pub(crate) fn cut_off_message(text: &str) -> Message {
+    let mut partial = Message::assistant(text);
+    partial.metadata.insert(INTERRUPTED.to_owned(), Value::Bool(true));
+    partial
+}
+
+/// Whether a message is what was left of an answer of this run.
+pub(super) fn is_cut_off(message: &Message, run: RunId) -> bool {
+    message.id.is_some_and(|id| id.run == run)
+        && message.metadata.get(INTERRUPTED) == Some(&Value::Bool(true))
+}
+
+/// A service call that was cut off, for when its run goes: a retry below the tool loop may still
+/// have an answer.
+#[derive(Debug)]
+pub(super) struct CutOff {
+    /// Those of its inputs that were not submitted.
+    pub(super) rest: Vec<Arc<Message>>,
+    text: Arc<str>,
+}
+
+impl State {
+    /// A service call of per-service-call mode was cut off.
+    pub(super) fn note_cut_off(&mut self, text: Option<Arc<str>>, rest: &[Arc<Message>]) {
+        let text = text.or_else(|| self.cut_off.take().map(|earlier| earlier.text));
+        self.cut_off = text.map(|text| CutOff { rest: rest.to_vec(), text });
+    }
+}
+
+impl Run {
+    /// The run goes: what is left of an answer that was cut off is stored, after what the model
+    /// was asked. It is a submission, for where nothing can be awaited.
+    pub(super) fn submit_cut_off(&self) {
+        let mut state = self.state();
+        let Some(CutOff { rest, text }) = state.cut_off.take() else { return };
+        let partial = Arc::new(cut_off_message(&text));
+        let messages = self.number(state.taken, rest.into_iter().chain([partial]));
+        let slot = Ok(Slot::unbounded().without_blocking());
+        let submission = self.submit(&mut state, slot, ToStore::messages(messages)).0;
+        drop(state);
+        drop(submission);
+    }
+}
 
 /// What was streamed so far of the text of an answer.
 #[derive(Debug, Default)]

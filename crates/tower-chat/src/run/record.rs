@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
+use serde_json::Value;
 use tower_chat_core::{
     Message, MessageId, Part, ToolCall, ToolResult, ToolStatus,
     store::{CallPlace, RecordedResult, ToolRecord},
@@ -12,6 +13,10 @@ use crate::{
     replay::{AskedCall, Citations, Replay, Truncation, effective_call_ids},
     tool::{Redaction, Tools, redaction},
 };
+
+/// The key of a stored message's metadata under which the places of those of its calls are kept
+/// whose arguments a hook has changed: who takes the run up must not run them.
+const ARGUMENTS_NOT_KEPT: &str = "arguments_not_kept";
 
 /// What a tool loop knows of a result and the result does not say.
 #[derive(Debug, Clone)]
@@ -282,7 +287,10 @@ fn redact_calls(message: &mut Arc<Message>, redactions: Vec<Option<Redaction>>) 
         return;
     }
     let mut redactions = redactions.into_iter();
-    Arc::make_mut(message).parts.retain_mut(|part| {
+    let mut not_kept = Vec::new();
+    let mut kept = 0_u32;
+    let message = Arc::make_mut(message);
+    message.parts.retain_mut(|part| {
         let call = match part {
             Part::ToolCall(call) if !call.provider_executed => call,
             Part::ApprovalRequest(request) => &mut request.call,
@@ -290,11 +298,25 @@ fn redact_calls(message: &mut Arc<Message>, redactions: Vec<Option<Redaction>>) 
         };
         let Some(redaction) = redactions.next().flatten() else { return false };
         if let Some(arguments) = redaction.arguments {
+            if call.arguments != arguments {
+                not_kept.push(Value::from(kept));
+            }
             call.arguments = arguments;
             call.native = None;
         }
+        kept += 1;
         true
     });
+    if !not_kept.is_empty() {
+        message.metadata.insert(ARGUMENTS_NOT_KEPT.to_owned(), Value::Array(not_kept));
+    }
+}
+
+/// The places of the calls in a stored message whose arguments are not those the model gave.
+pub(super) fn calls_without_arguments(message: &Message) -> impl Iterator<Item = usize> {
+    let places = message.metadata.get(ARGUMENTS_NOT_KEPT).and_then(Value::as_array);
+    let places = places.map(Vec::as_slice).unwrap_or_default();
+    places.iter().filter_map(|place| usize::try_from(place.as_u64()?).ok())
 }
 
 /// Leaves results out (`None`), or puts others in their place.

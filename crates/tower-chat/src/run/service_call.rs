@@ -143,7 +143,8 @@ impl Run {
             replay,
             options: request.options.clone(),
             foresight: request.extensions.get::<Foresight>().cloned(),
-            streamed: (self.is_journaled() && self.policy().journal.keep_partial_text)
+            // Without a layer above nobody knows when the run goes.
+            streamed: (self.policy().keep_partial_text && !self.0.is_alone)
                 .then(StreamedText::default),
             unsent,
             slot: Some(Ok(Slot::unbounded())),
@@ -326,6 +327,7 @@ impl OpenCall {
         let mut messages = inputs;
         messages.extend(answer.messages.iter().cloned());
         let mut to_store = ToStore { adopted: Some(adopted), ..ToStore::messages(messages) };
+        state.cut_off = None;
         if let Some(journal) = &mut state.journal {
             journal.forget_partial_text();
         }
@@ -376,6 +378,9 @@ impl OpenCall {
     /// Journaled: everything worth keeping is staged, so that a retry finds its inputs here.
     fn leave_unanswered(&mut self) {
         let mut state = self.run.state();
+        if let Some(CallOutcome::Answered { .. }) = self.attempted_meanwhile(&state) {
+            return;
+        }
         let text = self.streamed.take().and_then(|streamed| streamed.text());
         if let (Some(journal), Some(text)) = (&mut state.journal, text) {
             journal.keep_partial_text(text);
@@ -410,6 +415,8 @@ impl OpenCall {
             Some(CallOutcome::Unanswered { .. }) => drop_taken(&state, &mut inputs),
             None => {}
         }
+        let text = self.streamed.take().and_then(|streamed| streamed.text());
+        state.note_cut_off(text, &rest);
         if let Some(ordinal) = self.ordinal {
             let outcome = CallOutcome::Unanswered { rest };
             state.last_call = Some(CallRecord { ordinal, outcome });

@@ -62,6 +62,10 @@ impl<'a> StoredCall<'a> {
     }
 
     /// Stores other arguments. The provider's own form of the call is not stored then.
+    ///
+    /// Whoever resumes a journaled run has no others: a call that had not come to its end is not
+    /// run with them, and the model is told so, whatever the tool and the policy for unknown calls
+    /// say. A call that waits for approval is run with them.
     pub fn redact_arguments(&mut self, arguments: impl Into<String>) {
         self.new_arguments = Some(arguments.into());
     }

@@ -15,6 +15,18 @@ use crate::{
     tool::idempotency_key,
 };
 
+/// What the model is told of a call that cannot be run any more.
+const ARGUMENTS_NOT_KEPT: &str = "The call was not run: its arguments were not kept.";
+
+impl PlannedCall {
+    /// Answers the call with an error instead of running it.
+    fn answer_with(&mut self, report: ToolReport, text: &str) {
+        let mut result = ToolResult::error(&self.id, text);
+        result.name = Some(self.call.name.clone());
+        self.action = Action::Reuse(Box::new(result), report);
+    }
+}
+
 /// Settles what is known of calls about to be run: those that have finished are not run again,
 /// and those of which nobody knows follow their tool's declaration, else the policy.
 ///
@@ -30,16 +42,22 @@ pub(super) fn settle(
     let mut refused = Vec::new();
     for call in calls {
         let Some(place) = call.place else { continue };
-        let started_at = match known.get(&place) {
+        let (started_at, has_arguments) = match known.get(&place) {
             None | Some(KnownCall::NeverStarted) => continue,
             Some(KnownCall::Finished(result, report)) => {
                 call.action = Action::Reuse(result.clone(), report.clone());
                 continue;
             }
-            Some(KnownCall::Started(started_at)) => *started_at,
+            Some(KnownCall::WithoutArguments(None)) => {
+                call.answer_with(ToolReport::not_run(ToolStatus::Interrupted), ARGUMENTS_NOT_KEPT);
+                continue;
+            }
+            Some(KnownCall::WithoutArguments(started_at)) => (*started_at, false),
+            Some(KnownCall::Started(started_at)) => (*started_at, true),
         };
         if let Action::Run(tool) = &call.action
             && tool.definition().safe_to_retry
+            && has_arguments
         {
             continue;
         }
@@ -60,12 +78,10 @@ pub(super) fn settle(
         let mut report = ToolReport::not_run(ToolStatus::Interrupted);
         report.started_at = started_at;
         match answer {
-            UnknownAnswer::RunAgain => {}
+            UnknownAnswer::RunAgain if has_arguments => {}
             UnknownAnswer::Fail => refused.push(unknown),
-            UnknownAnswer::Unknown => {
-                let mut result = ToolResult::error(&call.id, INTERRUPTED);
-                result.name = Some(call.call.name.clone());
-                call.action = Action::Reuse(Box::new(result), report);
+            UnknownAnswer::Unknown | UnknownAnswer::RunAgain => {
+                call.answer_with(report, INTERRUPTED)
             }
             UnknownAnswer::Output(output) => {
                 report.status = if output.is_error { ToolStatus::Error } else { ToolStatus::Ok };

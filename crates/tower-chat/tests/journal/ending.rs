@@ -3,9 +3,9 @@
 
 use futures_util::StreamExt;
 use tower_chat::{
-    PersistencePolicy, ToolLoop,
-    core::{Message, store::HistoryStore},
-    recovery::{JournalPolicy, OnOpenRun, RunEnd, close},
+    PersistenceError, PersistencePolicy, ToolLoop,
+    core::{ChatOptions, Message, store::HistoryStore},
+    recovery::{JournalPolicy, OnOpenRun, RunEnd, close, open_run},
     tool::{ToolOutput, tool_fn},
     validate::validate_messages,
 };
@@ -83,8 +83,83 @@ async fn a_run_that_is_discarded_leaves_nothing() {
     }
 }
 
+#[tokio::test]
+async fn a_run_that_is_gone_is_not_resumed_and_the_model_is_not_asked() {
+    for streamed in BOTH_WAYS {
+        for another_is_open in [false, true] {
+            for step in 0..4 {
+                let store = store();
+                let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Recover));
+                left_open(&setup, step).await;
+                let report = open_run(&store, &key()).await.unwrap().unwrap();
+                assert!(close(&store, &key(), RunEnd::Discard).await.unwrap());
+                if another_is_open {
+                    left_open(&setup, 0).await;
+                }
+                let before = (stored(&store).await, staged(&store).await);
+                let leaf = model();
+                let client = setup.elsewhere().stack(&leaf, Desk::default().tools());
+                let resume = report.resume();
+                let resume = if streamed { resume.streamed() } else { resume };
+                let refused = refused(send(&client, resume).await);
+                let PersistenceError::RunGone { key: of, run } = &refused else {
+                    panic!("{refused:?}")
+                };
+                assert_eq!((of, *run), (&key(), report.open.run));
+                assert!(!refused.is_retryable());
+                assert_eq!(leaf.requests().len(), 0, "nothing is paid for");
+                assert_eq!((stored(&store).await, staged(&store).await), before);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_was_committed_meanwhile_is_answered_from_the_store() {
+    for streamed in BOTH_WAYS {
+        for another_is_open in [false, true] {
+            for step in 0..4 {
+                let store = store();
+                let setup = Setup::new(&store);
+                left_open(&setup, step).await;
+                let report = open_run(&store, &key()).await.unwrap().unwrap();
+                let resume = || match streamed {
+                    true => report.resume().streamed(),
+                    false => report.resume(),
+                };
+                let desk = Desk::default();
+                let client = setup.elsewhere().stack(&model(), desk.tools());
+                let answer = send(&client, resume()).await.unwrap();
+                if another_is_open {
+                    left_open(&setup, 0).await;
+                }
+                let leaf = model();
+                let again = setup.stack(&leaf, desk.tools());
+                let again = send(&again, resume()).await.unwrap();
+                assert_eq!(shorts(&again.messages), shorts(&answer.messages));
+                assert_eq!(leaf.requests().len(), 0);
+                assert_eq!(staged(&store).await.len(), usize::from(another_is_open));
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_report_is_resumed_in_the_foreground() {
+    let store = store();
+    let setup = Setup::new(&store);
+    left_open(&setup, 0).await;
+    let report = open_run(&store, &key()).await.unwrap().unwrap();
+    let mut options = ChatOptions::default();
+    options.background = true;
+    let leaf = model();
+    let client = setup.stack(&leaf, Desk::default().tools());
+    send(&client, report.resume().with_options(options)).await.unwrap();
+    assert_eq!(stored(&store).await, WHOLE_RUN);
+}
+
 fn keeping() -> PersistencePolicy {
-    policy().journal(JournalPolicy::default().keep_partial_text(true))
+    policy().keep_partial_text(true)
 }
 
 /// A long answer of which the caller takes a part.

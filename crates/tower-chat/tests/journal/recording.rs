@@ -2,7 +2,11 @@
 
 use tower_chat::{
     Tools,
-    core::{BoxError, store::HistoryStore},
+    core::{
+        BoxError, Message, ToolCall, ToolStatus,
+        store::{HistoryStore, InvocationQuery},
+    },
+    recovery::{JournalPolicy, UnknownAnswer, UnknownCalls},
     replay::Truncation,
     tool::{Retention, ToolOutput, persist_with, tool_fn},
 };
@@ -69,6 +73,71 @@ async fn nothing_that_a_hook_hides_is_ever_staged_and_the_run_goes_on_with_what_
         let history = stored(&store).await;
         assert!(history[2].starts_with("tool c1=**** c3!"), "{history:?}");
         assert!(store.inner().list("alice", None, 9).await.unwrap().len() == 1);
+    }
+}
+
+#[tokio::test]
+async fn a_call_whose_arguments_were_redacted_is_not_run_by_another_attempt() {
+    // Never started, or started and unknown: `wait` comes first, or is the call itself.
+    for is_started in [false, true] {
+        for unknown in [UnknownCalls::Answer, UnknownCalls::ask(|_| UnknownAnswer::RunAgain)] {
+            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+            let journal = JournalPolicy::default().unknown_calls(unknown);
+            let setup = Setup::new(&store).policy(policy().journal(journal));
+            let tools = || {
+                let (ran, gate) = (ran.clone(), gate.clone());
+                let tool = move |name: &'static str, waits: bool| {
+                    let (ran, gate) = (ran.clone(), gate.clone());
+                    let mut definition = definition(name);
+                    definition.safe_to_retry = true;
+                    tool_fn(definition, move |context| {
+                        let (ran, gate) = (ran.clone(), gate.clone());
+                        async move {
+                            ran.note(&format!("{name} {}", context.arguments()));
+                            if waits {
+                                gate.pass().await;
+                            }
+                            Ok::<_, BoxError>(ToolOutput::from("done"))
+                        }
+                    })
+                };
+                let pay = persist_with(tool("pay", is_started), |call| {
+                    call.redact_arguments(r#"{"card":"****"}"#);
+                    Ok(Retention::Keep)
+                });
+                let same = persist_with(tool("same", false), |call| {
+                    let arguments = call.call().arguments.clone();
+                    call.redact_arguments(arguments);
+                    Ok(Retention::Keep)
+                });
+                let whisper = persist_with(tool("whisper", false), |_| Ok(Retention::Forget));
+                Tools::new().with(tool("wait", !is_started)).with(pay).with(same).with(whisper)
+            };
+            let call = |name: &str, id: &str| ToolCall::new(id, name, r#"{"card":"4111"}"#);
+            let asking = Message::tool_calls([
+                call("whisper", "c0"),
+                call("wait", "c1"),
+                call("pay", "c2"),
+                call("same", "c3"),
+            ]);
+            let leaf = ScriptedLeaf::new([Step::message(asking), Step::text("sorry")]);
+            let request = ask("go", false);
+            drop_when(&setup.stack(&leaf, tools()), request.clone(), gate.reached(1)).await;
+            gate.open();
+            let first = ran.names();
+            assert_eq!(first.iter().any(|ran| ran.starts_with("pay")), is_started);
+            send(&setup.elsewhere().stack(&leaf, tools()), request).await.unwrap();
+            let second = &ran.names()[first.len()..];
+            assert!(!second.iter().any(|ran| ran.contains("pay")), "{second:?}");
+            assert_eq!(second.last().unwrap(), r#"same {"card":"4111"}"#);
+            let results = seen(&leaf, 1)[2].clone();
+            let told = if is_started { "may or may not" } else { "its arguments were not kept" };
+            assert!(results.contains("c1=done c2!") && results.contains(told), "{results}");
+            assert!(results.ends_with("c3=done"), "{results}");
+            let rows = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+            assert_eq!(rows[1].1.status, ToolStatus::Interrupted);
+            assert_eq!(rows[1].1.arguments, r#"{"card":"****"}"#);
+        }
     }
 }
 

@@ -1,5 +1,6 @@
 //! What is staged, and when.
 
+use tower_chat::{PersistenceError, core::store::StoreError};
 use tower_chat_testkit::{Gate, Step};
 
 use crate::{common::*, desk::*};
@@ -27,6 +28,22 @@ async fn nothing_is_paid_for_where_the_input_cannot_be_staged() {
         let error = refused(send(&client, ask("trip", streamed)).await);
         assert!(error.is_retryable(), "{error:?}");
         assert_eq!(leaf.requests().len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_paid_for_or_staged_where_the_history_cannot_be_loaded() {
+    for streamed in BOTH_WAYS {
+        let (store, leaf) = (store(), model());
+        let client = Setup::new(&store).stack(&leaf, Desk::default().tools());
+        send(&client, ask("hi", streamed)).await.unwrap();
+        for fail in [Store::fail_next_head as fn(&Store, StoreError), Store::fail_next_load] {
+            fail(&store, disk_full());
+            let error = refused(send(&client, ask("trip", streamed)).await);
+            assert!(matches!(error, PersistenceError::NotLoaded { .. }), "{error:?}");
+            assert_eq!(leaf.requests().len(), 1);
+            assert!(open(&store).await.is_none());
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod common;
 mod concurrency;
 mod conflicts;
 mod matrix;
+mod partial_text;
 mod per_run;
 mod per_service_call;
 mod resume;

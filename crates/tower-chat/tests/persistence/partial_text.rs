@@ -1,0 +1,205 @@
+//! What is kept of an answer that is cut off, where that is asked for.
+
+use futures_util::StreamExt;
+use tower::{Layer, service_fn};
+use tower_chat::{
+    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, PersistencePolicy, ToolLoop,
+    core::{ChatRequest, ChatUpdate, Finish, Message, store::HistoryStore},
+    validate::validate_messages,
+};
+use tower_chat_testkit::{ScriptedLeaf, Step};
+
+use crate::common::*;
+
+const TEXT: &str = "It rains in Paris";
+const ALL: [&str; 4] =
+    ["user where?", "assistant look#c1", "tool c1=looked", "assistant It rains in Paris"];
+
+fn keeping() -> PersistencePolicy {
+    policy().keep_partial_text(true)
+}
+
+fn long_answer() -> Step {
+    Step::updates([
+        ChatUpdate::TextDelta("It rains ".into()),
+        ChatUpdate::TextDelta("in Paris".into()),
+        ChatUpdate::Message(Message::assistant(TEXT).into()),
+        ChatUpdate::Finish(Finish::stop()),
+    ])
+}
+
+fn client(
+    leaf: &ScriptedLeaf,
+    store: &Store,
+    mode: PersistenceMode,
+    policy: PersistencePolicy,
+) -> Client {
+    stack(leaf.clone(), store, mode, policy, tools(&Ran::default()))
+}
+
+/// The stored messages that are marked as interrupted.
+async fn marked(store: &Store) -> Vec<String> {
+    store.inner().flush().await.unwrap();
+    let history = store.inner().load(&key()).await.unwrap().messages;
+    validate_messages(history.iter().map(|message| &**message)).unwrap();
+    let is_marked = |message: &&std::sync::Arc<Message>| {
+        message.metadata.get("interrupted") == Some(&serde_json::Value::Bool(true))
+    };
+    shorts(history.iter().filter(is_marked))
+}
+
+#[tokio::test]
+async fn a_stream_dropped_after_any_update_keeps_the_text_that_was_shown() {
+    for (mode, keep) in [(PerRun, true), (PerServiceCall, false), (PerServiceCall, true)] {
+        let leaf = || ScriptedLeaf::new([calls([("look", "c1")]), long_answer()]);
+        let policy = || policy().keep_partial_text(keep);
+        let whole = client(&leaf(), &store(), mode, policy());
+        let updates = head(&whole, ask("where?", true)).await.unwrap().count().await;
+        let mut texts = Vec::new();
+        for taken in 0..=updates {
+            let store = store();
+            let client = client(&leaf(), &store, mode, policy());
+            let response = head(&client, ask("where?", true)).await.unwrap();
+            let shown: Vec<_> = response.take(taken).map(Result::unwrap).collect().await;
+            let delta = |update: &ChatUpdate| match update {
+                ChatUpdate::TextDelta(delta) => Some(delta.clone()),
+                _ => None,
+            };
+            let text: String = shown.iter().filter_map(delta).collect();
+            let (left, marked) = (stored(&store).await, marked(&store).await);
+            if left.len() == 4 && marked.is_empty() {
+                assert_eq!(left, ALL, "{mode:?}, after {taken}");
+                continue;
+            }
+            let keeps = keep && mode == PerServiceCall;
+            // The layers above may have taken one update more than their caller.
+            if !keeps || (text.is_empty() && marked.is_empty()) {
+                assert_eq!(marked, [""; 0], "{mode:?}, after {taken}");
+                assert!(left.len() < 4, "{left:?}");
+                continue;
+            }
+            assert_eq!(left[..3], ALL[..3]);
+            assert_eq!(marked, [left[3].clone()], "it is the last");
+            assert_eq!(left.len(), 4);
+            let kept = left[3].strip_prefix("assistant ").unwrap();
+            assert!(kept.starts_with(&text) && TEXT.starts_with(kept), "{kept:?}, shown {text:?}");
+            texts.push(kept.to_owned());
+        }
+        let expected: &[&str] =
+            if mode == PerServiceCall && keep { &["It rains ", TEXT] } else { &[] };
+        texts.dedup();
+        assert_eq!(texts, expected, "{mode:?}");
+    }
+}
+
+#[tokio::test]
+async fn every_cause_keeps_the_text_after_what_the_model_was_asked() {
+    for calls_before in [0, 1] {
+        for cause in ["dropped", "failed", "cut off"] {
+            let store = store();
+            let cut = match cause {
+                "dropped" => long_answer().hangs_after(1),
+                "failed" => long_answer().fails_after(1, "reset"),
+                _ => long_answer().cut_off_after(1),
+            };
+            let first = (calls_before == 1).then(|| calls([("look", "c1")]));
+            let leaf = ScriptedLeaf::new(first.into_iter().chain([cut]));
+            let client = client(&leaf, &store, PerServiceCall, keeping());
+            let mut response = head(&client, ask("where?", true)).await.unwrap();
+            while let Some(Ok(update)) = response.next().await {
+                if cause == "dropped" && matches!(update, ChatUpdate::TextDelta(_)) {
+                    break;
+                }
+            }
+            drop(response);
+            let mut expected = ALL[..1 + 2 * calls_before].to_vec();
+            expected.push("assistant It rains ");
+            assert_eq!(stored(&store).await, expected, "{cause}");
+            assert_eq!(marked(&store).await, ["assistant It rains "]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_same_run_goes_on_without_it_and_later_runs_see_it_as_history() {
+    for streamed in BOTH_WAYS {
+        for cuts in [1, 2] {
+            let store = store();
+            let steps = (0..cuts).map(|_| long_answer().cut_off_after(1));
+            let leaf = ScriptedLeaf::new(steps.chain([
+                calls([("look", "c1")]),
+                long_answer(),
+                Step::text("bye"),
+            ]));
+            let client = client(&leaf, &store, PerServiceCall, keeping());
+            let request = ask("where?", true);
+            for _ in 0..cuts {
+                send(&client, request.clone()).await.unwrap_err();
+            }
+            let mut request = request;
+            if !streamed {
+                request.options = Default::default();
+            }
+            let answer = send(&client, request.clone()).await.unwrap();
+            assert_eq!(shorts(&answer.messages), ALL[1..], "{cuts}");
+            assert_eq!(seen(&leaf, cuts), ALL[..1]);
+            assert_eq!(seen(&leaf, cuts + 1), ALL[..3]);
+            let mut history = vec!["user where?"];
+            history.extend(vec!["assistant It rains "; cuts]);
+            history.extend(&ALL[1..]);
+            assert_eq!(stored(&store).await, history);
+
+            let again = send(&client, request).await.unwrap();
+            assert_eq!(shorts(&again.messages), ALL[1..], "the stored answer");
+            assert_eq!(leaf.requests().len(), cuts + 2);
+
+            send(&client, ask("and then?", streamed)).await.unwrap();
+            history.push("user and then?");
+            assert_eq!(seen(&leaf, cuts + 2), history);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_retry_between_loop_and_persister_leaves_nothing_of_the_first_attempt() {
+    for cause in ["dropped", "failed"] {
+        let store = store();
+        let leaf = ScriptedLeaf::new([
+            match cause {
+                "dropped" => long_answer().hangs_after(1),
+                _ => long_answer().fails_after(1, "reset"),
+            },
+            long_answer(),
+        ]);
+        let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
+        let retrying = service_fn(move |request: ChatRequest| {
+            let below = below.clone();
+            async move {
+                let mut first = head(&below, request.clone()).await?;
+                first.next().await.unwrap().unwrap();
+                if cause == "failed" {
+                    first.next().await.unwrap().unwrap_err();
+                }
+                drop(first);
+                head(&below, request).await
+            }
+        });
+        let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(keeping());
+        let client = boxed(above.layer(ToolLoop::new(tools(&Ran::default())).layer(retrying)));
+        send(&client, ask("where?", true)).await.unwrap();
+        assert_eq!(stored(&store).await, [ALL[0], ALL[3]], "{cause}");
+        assert_eq!(marked(&store).await, [""; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_persister_by_itself_keeps_nothing() {
+    let store = store();
+    let leaf = ScriptedLeaf::new([long_answer().hangs_after(1)]);
+    let layer = PerServiceCallPersistence::new(store.clone()).policy(keeping());
+    let client = boxed(layer.layer(leaf));
+    let mut response = head(&client, ask("where?", true)).await.unwrap();
+    response.next().await.unwrap().unwrap();
+    drop(response);
+    assert_eq!(stored(&store).await, ["user where?"]);
+}
