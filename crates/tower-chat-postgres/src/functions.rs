@@ -167,8 +167,8 @@ BEGIN
                 ELSE o.service_id END,
             partial_text = CASE WHEN p_partial_text IS NULL THEN o.partial_text
                 ELSE excluded.partial_text END;
-        UPDATE {schema}.conversations AS c SET last_sequence = p_sequence,
-            visible = coalesce(c.visible, p_expected_sequence)
+        UPDATE {schema}.conversations AS c SET incarnation = p_incarnation,
+            last_sequence = p_sequence, visible = coalesce(c.visible, p_expected_sequence)
         WHERE c.scope = p_scope AND c.conversation = p_conversation;
     ELSE
         IF p_close = 'discard' THEN
