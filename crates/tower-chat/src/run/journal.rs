@@ -414,18 +414,14 @@ impl Run {
         // Results that are kept come with their message, and those of approved calls always.
         let is_left_out = call.0.run == self.id() && !self.policy().keep_trailing_results;
         let closes = ends_run && is_left_out && self.is_journaled();
-        let mut owed = OwedOutcome(self, Some(outcome));
+        let outcomes = beside.into_iter().filter(|_| closes).chain([outcome]).collect();
+        let close = closes.then_some(Close::Commit);
+        let mut owed = Owed(self, Some(ToStore { outcomes, close, ..ToStore::default() }));
         let slot = self.reserve().await;
-        let outcome = owed.1.take();
-        let slot = slot?;
-        let submission = {
-            let mut state = self.state();
-            let close = closes.then_some(Close::Commit);
-            let outcomes = beside.into_iter().filter(|_| closes).chain(outcome).collect();
-            let starts = next.into_iter().collect();
-            let to_store = ToStore { outcomes, starts, close, ..ToStore::default() };
-            self.submit(&mut state, slot, to_store).0
-        };
+        let to_store = owed.1.take().unwrap_or_default();
+        let starts = next.into_iter().collect();
+        let to_store = ToStore { starts, ..to_store };
+        let submission = self.submit(&mut self.state(), slot?, to_store).0;
         self.settled(submission).await
     }
 
@@ -529,15 +525,14 @@ impl Run {
     }
 }
 
-/// What came out of a call, until it is submitted.
-struct OwedOutcome<'a>(&'a Run, Option<Outcome>);
+/// What came out of a call, and whether the run ends with it, until it is submitted.
+struct Owed<'a>(&'a Run, Option<ToStore>);
 
-impl Drop for OwedOutcome<'_> {
+impl Drop for Owed<'_> {
     fn drop(&mut self) {
-        let Self(run, outcome) = self;
-        let Some(outcome) = outcome.take() else { return };
+        let Self(run, to_store) = self;
+        let Some(to_store) = to_store.take() else { return };
         let slot = Ok(Slot::unbounded().without_blocking());
-        let to_store = ToStore { outcomes: vec![outcome], ..ToStore::default() };
         drop(run.submit(&mut run.state(), slot, to_store).0);
     }
 }

@@ -111,7 +111,7 @@ impl Executor {
                 let ends_run = round.is_last(&outcome);
                 let beside = if ends_run { round.take_not_run() } else { Vec::new() };
                 let noted = self.note(place, &outcome, beside, None, ends_run).await;
-                round.noted.fetch_add(1, Ordering::AcqRel);
+                round.noted.fetch_add(usize::from(noted.is_ok()), Ordering::AcqRel);
                 noted
             } else {
                 round.not_run().extend(outcome.of(place));

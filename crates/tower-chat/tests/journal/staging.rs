@@ -1,7 +1,14 @@
 //! What is staged, and when.
 
-use tower_chat::{PersistenceError, core::store::StoreError};
-use tower_chat_testkit::{Gate, Step};
+use tower_chat::{
+    PersistenceError, Tools,
+    core::{
+        ToolStatus,
+        store::{Close, HistoryStore, InvocationQuery, StoreError},
+    },
+    tool::{ToolOutput, tool_fn},
+};
+use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
 
 use crate::{common::*, desk::*};
 
@@ -136,5 +143,46 @@ async fn a_failed_tool_is_known_to_have_failed() {
             }
         })
         .await;
+    }
+}
+
+/// Nothing else would tell a later attempt that the run was at its end.
+#[tokio::test]
+async fn the_commit_of_a_run_that_a_tool_ends_rides_on_the_outcome() {
+    for streamed in BOTH_WAYS {
+        for concurrent in [false, true] {
+            let store = store();
+            let leaf = ScriptedLeaf::new([calls([("look", "c1"), ("none", "c2"), ("stop", "c3")])]);
+            let setup = Setup::new(&store).concurrent(concurrent);
+            let client = setup.stack(&leaf, tools(&Ran::default()));
+            send(&client, ask("stop", streamed)).await.unwrap();
+            let writes = store.writes();
+            let outcomes = writes.iter().position(|write| write.close() == Some(Close::Commit));
+            assert_eq!(outcomes, Some(3), "input, answer, first outcome, then the end");
+            assert_eq!(writes.len(), 4);
+            assert_eq!(stored(&store).await.len(), 2, "its results are in the record alone");
+            let record = store.invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+            let statuses: Vec<_> = record.iter().map(|(_, call)| call.status).collect();
+            let expected = [ToolStatus::Ok, ToolStatus::UnknownTool, ToolStatus::Ok];
+            assert_eq!(statuses, expected);
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_end_that_a_tool_has_said_is_kept_when_the_caller_leaves_before_there_is_room_for_it() {
+    for streamed in BOTH_WAYS {
+        let (store, gate) = (store(), Gate::closed());
+        let leaf = ScriptedLeaf::new([calls([("stop", "c1")])]);
+        let hold = store.clone();
+        let held = gate.clone();
+        let stop = tool_fn(definition("stop"), move |_| {
+            hold.hold_next_reserve(&held);
+            async { Ok(ToolOutput::from("stopped").terminate()) }
+        });
+        let client = Setup::new(&store).stack(&leaf, Tools::new().with(stop));
+        drop_when(&client, ask("stop", streamed), gate.reached(1)).await;
+        assert_eq!(stored(&store).await, ["user stop", "assistant stop#c1"]);
+        assert!(open(&store).await.is_none());
     }
 }
