@@ -5,12 +5,12 @@ use tower_chat_core::{
     RunId, format,
     store::{
         CallPlace, Close, Conflict, Lease, Revision, ServiceIdChange, Staged, StoreError, Write,
+        milliseconds,
     },
 };
 
 use crate::{
     connections::{Connections, Question},
-    milliseconds,
     stored_key::StoredKey,
     tool_row::{ToolRows, number},
 };

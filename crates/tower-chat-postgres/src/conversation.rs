@@ -5,10 +5,8 @@ use std::{sync::Arc, time::SystemTime};
 use tokio_postgres::Row;
 use tower_chat_core::{
     ConversationKey, RunId,
-    store::{Head, Lease, OpenRun, Revision, ServiceIdChange, StoreError},
+    store::{Head, Lease, OpenRun, Revision, ServiceIdChange, StoreError, milliseconds},
 };
-
-use crate::milliseconds;
 
 /// The head that the rows of the statement `conversation` tell; that of a conversation that was
 /// never written, if there is none.

@@ -7,14 +7,14 @@ use tower_chat_core::{
     ConversationKey, Message,
     store::{
         CallPlace, InvocationQuery, Invocations, RecordedResult, StoreError, ToolRecord,
-        ToolTotals, UnreadableInvocation,
+        ToolTotals, UnreadableInvocation, milliseconds,
     },
 };
 
 use crate::{
     connections::{Connections, Question},
     conversation::{column, corrupt},
-    list, message, milliseconds,
+    list, message,
     statements::Reach,
     stored_key, tool_row,
 };

@@ -73,7 +73,6 @@ mod functions;
 mod invocations;
 mod list;
 mod message;
-mod milliseconds;
 mod open_error;
 mod options;
 mod order;

@@ -5,10 +5,8 @@ use std::{collections::BTreeMap, time::SystemTime};
 use tokio_postgres::{Row, types::FromSqlOwned};
 use tower_chat_core::{
     ParseToolStatusError, ToolResult,
-    store::{CallPlace, RecordedResult, ToolRecord},
+    store::{CallPlace, RecordedResult, ToolRecord, milliseconds},
 };
-
-use crate::milliseconds;
 
 /// Rows in the form in which a statement takes them: a list for each column.
 #[derive(Debug, Default)]

@@ -5,12 +5,13 @@ use tower_chat_core::{
     ConversationKey, ToolStatus, format,
     store::{
         Claim, Close, Conflict, OpenRun, Revision, ServiceIdChange, Staged, StoreError, Write,
+        milliseconds,
     },
 };
 
 use crate::{
     conversation::{self, Conversation},
-    milliseconds, open_run, place, tool_row,
+    open_run, place, tool_row,
 };
 
 /// A write with its messages, and the results that are in none, in their stored form.

@@ -7,6 +7,7 @@ use tower_chat_core::{
     ConversationKey, Message,
     store::{
         CallPlace, InvocationQuery, Invocations, RecordedResult, ToolRecord, UnreadableInvocation,
+        milliseconds,
     },
 };
 
@@ -62,7 +63,7 @@ impl Filter {
             filter.add(" AND t.status = ?", [status.as_str().to_owned().into()]);
         }
         if let Some(range) = &query.started {
-            let bounds = [range.start, range.end].map(crate::milliseconds::bound).map(Value::from);
+            let bounds = [range.start, range.end].map(milliseconds::bound).map(Value::from);
             filter.add(" AND t.started >= ? AND t.started < ?", bounds);
         }
         filter

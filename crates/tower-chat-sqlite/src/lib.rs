@@ -63,7 +63,6 @@ mod file;
 mod fork;
 mod invocations;
 mod maintenance;
-mod milliseconds;
 mod open_error;
 mod open_run;
 mod options;

@@ -5,11 +5,11 @@ use std::{sync::Arc, time::SystemTime};
 use rusqlite::{Connection, OptionalExtension, Row, named_params};
 use tower_chat_core::{
     ConversationKey, RunId,
-    store::{Lease, OpenRun, OpenRunContent, ServiceIdChange, StoreError},
+    store::{Lease, OpenRun, OpenRunContent, ServiceIdChange, StoreError, milliseconds},
 };
 
 use crate::{
-    conversation, milliseconds, place,
+    conversation, place,
     read::{self, NotRead},
     tool_row,
 };

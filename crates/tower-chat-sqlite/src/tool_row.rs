@@ -5,10 +5,10 @@ use std::time::SystemTime;
 use rusqlite::{Connection, Row, named_params, types::FromSql};
 use tower_chat_core::{
     ParseToolStatusError, ToolResult,
-    store::{CallPlace, RecordedResult, ToolRecord},
+    store::{CallPlace, RecordedResult, ToolRecord, milliseconds},
 };
 
-use crate::{milliseconds, place};
+use crate::place;
 
 /// The columns of a row from the call's index on, in the order in which [`read`] takes them.
 pub(crate) const COLUMNS: &str = "call_index, round_index, call_id, name, status, \

@@ -5,6 +5,7 @@ mod handle;
 mod history;
 mod invocations;
 mod journal;
+pub mod milliseconds;
 mod revision;
 mod slot;
 mod ticket;

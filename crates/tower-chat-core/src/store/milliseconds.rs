@@ -1,11 +1,11 @@
-//! Times as the tables keep them: whole milliseconds since 1970, negative before.
+//! Times as stores keep them: whole milliseconds since 1970 (UTC), negative before.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const NANOSECONDS: u128 = 1_000_000;
 
 /// The millisecond that a time is in.
-pub(crate) fn of(time: SystemTime) -> i64 {
+pub fn of(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => whole(since.as_nanos() / NANOSECONDS),
         Err(before) => -whole(before.duration().as_nanos().div_ceil(NANOSECONDS)),
@@ -14,7 +14,7 @@ pub(crate) fn of(time: SystemTime) -> i64 {
 
 /// The first whole millisecond that is not before a time: where whole milliseconds are compared,
 /// it is the bound that the time is.
-pub(crate) fn bound(time: SystemTime) -> i64 {
+pub fn bound(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => whole(since.as_nanos().div_ceil(NANOSECONDS)),
         Err(before) => -whole(before.duration().as_nanos() / NANOSECONDS),
@@ -22,7 +22,7 @@ pub(crate) fn bound(time: SystemTime) -> i64 {
 }
 
 /// The time of a millisecond; `None` if it is too far from now to have one.
-pub(crate) fn time(milliseconds: i64) -> Option<SystemTime> {
+pub fn time(milliseconds: i64) -> Option<SystemTime> {
     let distance = Duration::from_millis(milliseconds.unsigned_abs());
     if milliseconds < 0 {
         UNIX_EPOCH.checked_sub(distance)
