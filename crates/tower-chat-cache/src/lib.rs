@@ -48,6 +48,9 @@
 //! The cache belongs outside of stores that decrypt, compress or cross a network, so that the work
 //! is done once. Layers and clones share one cache: make one, and clone it. Two caches around clones
 //! of one store do not see each other's writes, unless they revalidate.
+//!
+//! Where writes are slow too, and the last fraction of a second may be lost, put a
+//! [`WriteBehindStore`] inside.
 
 mod cached;
 mod conversations;
@@ -58,11 +61,13 @@ mod statistics;
 mod store;
 mod submission;
 mod weight;
+mod write_behind;
 
 pub use self::{
     options::{CacheOptions, Revalidation},
     statistics::CacheStatistics,
     store::CachingStore,
+    write_behind::WriteBehindStore,
 };
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
+use tower_chat_cache::{CacheOptions, CachingStore, Revalidation, WriteBehindStore};
 use tower_chat_core::MemoryStore;
 use tower_chat_testkit::FaultyStore;
 
@@ -83,4 +83,29 @@ mod sqlite_always {
         let folder = tempfile::tempdir().unwrap();
         CachingStore::new(SqliteStore::open(folder.path().join("chat.db")).await.unwrap())
     );
+}
+
+/// Nothing is stored before somebody asks.
+mod write_behind_for_ever {
+    use super::*;
+
+    tower_chat_testkit::store_contract!(WriteBehindStore::new(
+        MemoryStore::new(),
+        Duration::from_secs(100_000),
+    ));
+}
+
+mod write_behind_for_a_moment {
+    use super::*;
+
+    tower_chat_testkit::store_contract!(WriteBehindStore::new(MemoryStore::new(), Duration::ZERO));
+}
+
+mod write_behind_in_a_cache {
+    use super::*;
+
+    tower_chat_testkit::store_contract!(CachingStore::with_options(
+        WriteBehindStore::new(MemoryStore::new(), Duration::from_millis(1)),
+        never(),
+    ));
 }

@@ -1,0 +1,426 @@
+//! What was acknowledged and is not stored yet, and what waits behind it.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::oneshot;
+use tower_chat_core::{
+    ConversationKey,
+    store::{AppendError, Revision, Slot, StoreError, Write},
+};
+
+use crate::repeated_error::repeated;
+
+/// The longest time between two attempts.
+const MOST_PATIENCE: Duration = Duration::from_secs(30);
+const LEAST_PATIENCE: Duration = Duration::from_millis(1);
+
+/// Of how many conversations that nothing waits for the revision is remembered.
+const KNOWN_CONVERSATIONS: usize = 10_000;
+
+pub(super) type Outcome = Result<Revision, AppendError>;
+
+/// Resolves once a conversation has nothing that waits, or something of it failed.
+pub(super) type Unsettled = oneshot::Receiver<Result<(), Arc<StoreError>>>;
+
+/// Everything that waits.
+///
+/// Submissions that cannot be gathered, and must not overtake something that was, wait in one row
+/// until all that was gathered is stored; as long as there is such a row, nothing is gathered.
+#[derive(Default)]
+pub(super) struct Gathered {
+    conversations: HashMap<ConversationKey, Waiting>,
+    row: VecDeque<InRow>,
+    /// The row was taken to be submitted, and its outcomes are not known.
+    is_row_submitted: bool,
+    row_waiters: Vec<oneshot::Sender<Result<(), Arc<StoreError>>>>,
+    known: HashMap<ConversationKey, Known>,
+    lost: HashMap<ConversationKey, Arc<StoreError>>,
+    submissions: u64,
+    phase: Phase,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Phase {
+    #[default]
+    Gathering,
+    /// Closed: what comes is not gathered.
+    Passing,
+    /// Nobody is left who could write.
+    Ending,
+}
+
+/// The gathered writes of a conversation.
+struct Waiting {
+    /// Those that are not being stored now.
+    writes: Vec<Write>,
+    slots: Vec<Slot>,
+    /// How many writes there are with those that are being stored.
+    unstored: usize,
+    /// The revision after all of them.
+    result: Revision,
+    due: Instant,
+    failures: u32,
+    waiters: Vec<oneshot::Sender<Result<(), Arc<StoreError>>>>,
+}
+
+/// A submission that waits for its turn.
+pub(super) struct InRow {
+    pub(super) slot: Slot,
+    pub(super) writes: Vec<Write>,
+    pub(super) outcome: oneshot::Sender<Outcome>,
+}
+
+/// The revision that the last submission has left, if it is known.
+struct Known {
+    revision: Option<Revision>,
+    submission: u64,
+}
+
+/// A submission to the store inside that nothing waits before.
+pub(super) struct Submission {
+    keys: Vec<ConversationKey>,
+    number: u64,
+    /// It is of an open run, which alone may go on from it.
+    is_staged: bool,
+}
+
+/// What becomes of a submission.
+pub(super) enum Taken {
+    /// It was gathered.
+    Acknowledged { revision: Revision, is_new: bool },
+    /// It waits in the row.
+    InRow(oneshot::Receiver<Outcome>),
+    /// What it goes on from was lost.
+    Refused(Arc<StoreError>),
+    /// It goes to the store inside at once.
+    Direct { slot: Slot, writes: Vec<Write>, submission: Submission },
+}
+
+/// What the writer is to do now.
+pub(super) enum Work {
+    /// Store the gathered writes of these conversations.
+    Store(Vec<Due>),
+    /// Submit what waited in the row, in this order.
+    Submit(Vec<InRow>),
+    /// Wait, until something is due.
+    Wait(Option<Duration>),
+    /// There is nothing more, and there will be nothing.
+    End,
+}
+
+/// Gathered writes of a conversation that are stored now.
+pub(super) struct Due {
+    pub(super) key: ConversationKey,
+    pub(super) slots: Vec<Slot>,
+    pub(super) writes: Vec<Write>,
+}
+
+impl Gathered {
+    /// Takes a submission.
+    pub(super) fn take(
+        &mut self,
+        slot: Slot,
+        writes: Vec<Write>,
+        can_gather: bool,
+        max_delay: Duration,
+    ) -> Taken {
+        if let Some(error) = writes.iter().find_map(|write| self.lost.remove(write.key())) {
+            return Taken::Refused(error);
+        }
+        let may_gather = can_gather && self.phase == Phase::Gathering && !self.has_row();
+        if let Some((key, revision)) = self.goes_on(&writes).filter(|_| may_gather) {
+            let is_new = self.gather(&key, slot, writes, revision, max_delay);
+            return Taken::Acknowledged { revision, is_new };
+        }
+        if self.has_row() || writes.iter().any(|it| self.conversations.contains_key(it.key())) {
+            let (outcome, receiver) = oneshot::channel();
+            self.row.push_back(InRow { slot, writes, outcome });
+            return Taken::InRow(receiver);
+        }
+        self.submissions += 1;
+        let number = self.submissions;
+        let mut keys: Vec<ConversationKey> = Vec::new();
+        for write in &writes {
+            if !keys.contains(write.key()) {
+                keys.push(write.key().clone());
+            }
+        }
+        self.forget_some();
+        for key in &keys {
+            self.known.insert(key.clone(), Known { revision: None, submission: number });
+        }
+        let is_staged = writes.iter().any(|write| write.as_staged().is_some());
+        Taken::Direct { slot, writes, submission: Submission { keys, number, is_staged } }
+    }
+
+    /// The conversation and its revision afterwards, if the writes go on from what is known of it.
+    fn goes_on(&self, writes: &[Write]) -> Option<(ConversationKey, Revision)> {
+        let key = writes.first()?.key();
+        let mut revision = match self.conversations.get(key) {
+            Some(waiting) => waiting.result,
+            None => self.known.get(key)?.revision?,
+        };
+        for write in writes {
+            let is_plain = write.as_staged().is_none() && write.claims().is_empty();
+            if write.key() != key || write.expected() != revision || !is_plain {
+                return None;
+            }
+            revision = write.result();
+        }
+        Some((key.clone(), revision))
+    }
+
+    /// Says whether nothing of the conversation had waited.
+    fn gather(
+        &mut self,
+        key: &ConversationKey,
+        slot: Slot,
+        writes: Vec<Write>,
+        result: Revision,
+        max_delay: Duration,
+    ) -> bool {
+        let due = || Instant::now() + max_delay;
+        let count = writes.len();
+        match self.conversations.get_mut(key) {
+            Some(waiting) => {
+                if waiting.writes.is_empty() && waiting.waiters.is_empty() {
+                    waiting.due = due();
+                }
+                waiting.slots.push(slot);
+                waiting.writes.extend(writes);
+                waiting.unstored += count;
+                waiting.result = result;
+                false
+            }
+            None => {
+                let waiting = Waiting {
+                    writes,
+                    slots: vec![slot],
+                    unstored: count,
+                    result,
+                    due: due(),
+                    failures: 0,
+                    waiters: Vec::new(),
+                };
+                self.conversations.insert(key.clone(), waiting);
+                self.known.remove(key);
+                true
+            }
+        }
+    }
+
+    fn has_row(&self) -> bool {
+        self.is_row_submitted || !self.row.is_empty()
+    }
+
+    /// A submission to the store inside was stored.
+    pub(super) fn stored(&mut self, submission: &Submission, revision: Revision) {
+        // With several conversations it is not known whose revision this is.
+        let [key] = submission.keys.as_slice() else { return };
+        if submission.is_staged {
+            return;
+        }
+        let known = self.known.get_mut(key);
+        if let Some(known) = known.filter(|known| known.submission == submission.number) {
+            known.revision = Some(revision);
+        }
+    }
+
+    /// A revision was read: if it is another, somebody else has written.
+    pub(super) fn saw(&mut self, key: &ConversationKey, revision: Revision) {
+        if self.known.get(key).is_some_and(|known| known.revision != Some(revision)) {
+            self.known.remove(key);
+        }
+    }
+
+    /// Nothing is known of a conversation any more.
+    pub(super) fn forget(&mut self, key: &ConversationKey) {
+        self.known.remove(key);
+    }
+
+    fn forget_some(&mut self) {
+        if self.known.len() >= KNOWN_CONVERSATIONS {
+            self.known.clear();
+        }
+    }
+
+    /// Has a conversation's writes stored now; `None` if none wait.
+    pub(super) fn settle(&mut self, key: &ConversationKey) -> Option<Unsettled> {
+        let (waiter, unsettled) = oneshot::channel();
+        if self.has_row() {
+            self.row_waiters.push(waiter);
+            return Some(unsettled);
+        }
+        let waiting = self.conversations.get_mut(key)?;
+        waiting.due = Instant::now();
+        waiting.waiters.push(waiter);
+        Some(unsettled)
+    }
+
+    /// Has everything stored now.
+    pub(super) fn settle_all(&mut self) -> Vec<Unsettled> {
+        let keys: Vec<_> = match self.has_row() {
+            true => self.conversations.keys().take(1).cloned().collect(),
+            false => self.conversations.keys().cloned().collect(),
+        };
+        keys.iter().filter_map(|key| self.settle(key)).collect()
+    }
+
+    /// Has everything stored now, though nobody waits for it.
+    pub(super) fn all_is_due(&mut self) {
+        let now = Instant::now();
+        for waiting in self.conversations.values_mut() {
+            waiting.due = now;
+        }
+    }
+
+    pub(super) fn gather_no_more(&mut self) {
+        self.phase = Phase::Passing;
+    }
+
+    pub(super) fn end(&mut self) {
+        self.phase = Phase::Ending;
+        self.all_is_due();
+    }
+
+    /// What the writer does next.
+    pub(super) fn next_work(&mut self, now: Instant) -> Work {
+        let stores_all = self.has_row();
+        let is_due = |waiting: &Waiting| stores_all || waiting.due <= now;
+        let due: Vec<Due> = self
+            .conversations
+            .iter_mut()
+            .filter(|(_, waiting)| is_due(waiting))
+            .map(|(key, waiting)| Due {
+                key: key.clone(),
+                slots: mem::take(&mut waiting.slots),
+                writes: mem::take(&mut waiting.writes),
+            })
+            .collect();
+        if !due.is_empty() {
+            return Work::Store(due);
+        }
+        if !self.row.is_empty() {
+            self.is_row_submitted = true;
+            return Work::Submit(self.row.drain(..).collect());
+        }
+        match self.conversations.values().map(|waiting| waiting.due).min() {
+            Some(due) => Work::Wait(Some(due.saturating_duration_since(now))),
+            None if self.phase == Phase::Ending => Work::End,
+            None => Work::Wait(None),
+        }
+    }
+
+    /// What became of gathered writes.
+    pub(super) fn tried(&mut self, tried: Due, outcome: Outcome, max_delay: Duration) {
+        match outcome {
+            Ok(revision) => self.settled(&tried, revision),
+            Err(AppendError { completed, source }) if source.is_retryable() => {
+                self.try_again(tried, completed, source, max_delay);
+            }
+            Err(AppendError { completed, source }) => self.lose(&tried, completed, source),
+        }
+    }
+
+    fn settled(&mut self, tried: &Due, revision: Revision) {
+        let key = &tried.key;
+        let Some(waiting) = self.conversations.get_mut(key) else { return };
+        waiting.failures = 0;
+        waiting.unstored -= tried.writes.len();
+        if !waiting.writes.is_empty() {
+            // They came meanwhile, and their time has begun then.
+            return;
+        }
+        let waiters = mem::take(&mut waiting.waiters);
+        self.conversations.remove(key);
+        self.submissions += 1;
+        self.forget_some();
+        let known = Known { revision: Some(revision), submission: self.submissions };
+        self.known.insert(key.clone(), known);
+        tell(waiters, &Ok(()));
+    }
+
+    fn try_again(&mut self, tried: Due, completed: usize, error: StoreError, max_delay: Duration) {
+        let error = Arc::new(error);
+        if let Some(waiting) = self.conversations.get_mut(&tried.key) {
+            let later = mem::take(&mut waiting.writes);
+            waiting.writes = tried.writes.into_iter().skip(completed).chain(later).collect();
+            waiting.slots.extend(tried.slots);
+            waiting.unstored -= completed;
+            let patience = max_delay.saturating_mul(1 << waiting.failures.min(20));
+            waiting.due = Instant::now() + patience.clamp(LEAST_PATIENCE, MOST_PATIENCE);
+            waiting.failures += 1;
+            tracing::warn!(
+                conversation = %tried.key,
+                writes = waiting.writes.len(),
+                error = &*error as &dyn std::error::Error,
+                "gathered writes could not be stored yet",
+            );
+            tell(mem::take(&mut waiting.waiters), &Err(error.clone()));
+        }
+        // Who waits in the row is not kept waiting for a store that does not work.
+        for in_row in self.row.drain(..) {
+            let error = AppendError { completed: 0, source: repeated(&error) };
+            drop(in_row.outcome.send(Err(error)));
+        }
+        tell(mem::take(&mut self.row_waiters), &Err(error));
+    }
+
+    fn lose(&mut self, tried: &Due, completed: usize, error: StoreError) {
+        let waiting = self.conversations.remove(&tried.key);
+        let later = waiting.as_ref().map_or(0, |waiting| waiting.writes.len());
+        tracing::error!(
+            conversation = %tried.key,
+            writes = tried.writes.len().saturating_sub(completed) + later,
+            error = &error as &dyn std::error::Error,
+            "gathered writes cannot be stored and are lost",
+        );
+        let error = Arc::new(error);
+        let waiters = waiting.map_or_else(Vec::new, |waiting| waiting.waiters);
+        // Whoever waits is told; otherwise, whoever comes next.
+        if waiters.is_empty() {
+            self.lost.insert(tried.key.clone(), error.clone());
+        }
+        tell(waiters, &Err(error));
+    }
+
+    /// What waited in the row was submitted, and its outcomes were told.
+    pub(super) fn row_is_over(&mut self) {
+        self.is_row_submitted = false;
+        if self.row.is_empty() {
+            tell(mem::take(&mut self.row_waiters), &Ok(()));
+        }
+    }
+
+    /// Nobody stores anything any more.
+    pub(super) fn has_no_writer(&mut self) {
+        let known = mem::take(&mut self.known);
+        *self =
+            Self { known, submissions: self.submissions, phase: Phase::Passing, ..Self::default() };
+    }
+
+    /// How many writes are gathered, or being stored.
+    pub(super) fn unstored(&self) -> usize {
+        self.conversations.values().map(|waiting| waiting.unstored).sum()
+    }
+
+    /// One of the losses that nobody was told of.
+    pub(super) fn take_any_loss(&mut self) -> Option<Arc<StoreError>> {
+        let key = self.lost.keys().next()?.clone();
+        self.lost.remove(&key)
+    }
+}
+
+fn tell(
+    waiters: Vec<oneshot::Sender<Result<(), Arc<StoreError>>>>,
+    outcome: &Result<(), Arc<StoreError>>,
+) {
+    for waiter in waiters {
+        drop(waiter.send(outcome.clone()));
+    }
+}

@@ -1,0 +1,299 @@
+//! The store.
+
+use std::{
+    fmt,
+    sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use futures_util::FutureExt;
+use tower_chat_core::{
+    ConversationKey,
+    store::{
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
+        OpenRunContent, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+    },
+};
+
+use super::{
+    gathered::{Gathered, Taken, Unsettled},
+    writer,
+};
+use crate::repeated_error::repeated;
+
+/// Gathers writes in memory and stores them a little later, many at a time: for per-service-call
+/// mode over a store that is slow to reach.
+///
+/// ```
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// use std::time::Duration;
+/// use tower_chat_cache::{CachingStore, WriteBehindStore};
+/// use tower_chat_core::{MemoryStore, store::HistoryStore};
+///
+/// let slow = MemoryStore::new(); // such as a server far away
+/// let store = CachingStore::new(WriteBehindStore::new(slow, Duration::from_millis(200)));
+/// // ... runs ...
+/// store.close().await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+///
+/// # What may be lost
+///
+/// A gathered write is acknowledged before it is durable. A process that dies loses those of the
+/// last `max_delay`, or of longer while the store inside cannot be reached; what is left of a
+/// conversation is a beginning of it, and valid. Dropping the last clone has the rest written by a
+/// thread that nobody waits for: call [`close`](HistoryStore::close) before the process ends.
+///
+/// A write is gathered only if it goes on from one that this store has stored or gathered itself.
+/// If another process has written to the conversation meanwhile, the gathered writes conflict
+/// when they are stored, and are lost: that is logged as an error, and told to whoever writes to
+/// the conversation next, or flushes. One process at a time should write to a conversation.
+///
+/// # What is never gathered
+///
+/// Staged writes, which are the journal of a run, and writes that claim tool calls: they are durable
+/// when they are acknowledged, and everything gathered of their conversation before them. Reading a
+/// conversation, or questions to the record, have what was gathered stored first: put a
+/// [`CachingStore`](crate::CachingStore) around, so that few such questions come.
+///
+/// # Failures
+///
+/// What the store inside fails to store, and may succeed with, is tried again until it does, after
+/// `max_delay`, then twice that, up to half a minute. Each gathered submission keeps its place in
+/// the queue of the store inside, so that [`reserve`](HistoryStore::reserve) holds writers back when
+/// there are too many.
+pub struct WriteBehindStore<S: HistoryStore>(Arc<Owner<S>>);
+
+/// What all clones share. When the last is dropped, the writer ends its work.
+struct Owner<S: HistoryStore>(Arc<Shared<S>>);
+
+pub(super) struct Shared<S> {
+    pub(super) inner: S,
+    pub(super) max_delay: Duration,
+    gathered: Mutex<Gathered>,
+    /// Something may be due.
+    pub(super) due: Condvar,
+    /// Whether there is a thread that stores what is gathered, once that was tried.
+    writer: OnceLock<bool>,
+}
+
+impl<S: HistoryStore> WriteBehindStore<S> {
+    /// A store that is at most `max_delay` behind, as long as the store inside takes writes.
+    pub fn new(inner: S, max_delay: Duration) -> Self {
+        let gathered = Mutex::new(Gathered::default());
+        let writer = OnceLock::new();
+        let shared = Shared { inner, max_delay, gathered, due: Condvar::new(), writer };
+        Self(Arc::new(Owner(Arc::new(shared))))
+    }
+
+    /// The store inside. What is read from it directly may be behind, and what is written to it
+    /// directly is what another process writes.
+    pub fn inner(&self) -> &S {
+        &self.shared().inner
+    }
+
+    /// How many writes were acknowledged and are not stored yet.
+    pub fn unstored_writes(&self) -> usize {
+        self.shared().gathered().unstored()
+    }
+
+    fn shared(&self) -> &Arc<Shared<S>> {
+        &self.0.0
+    }
+
+    /// Waits until what was gathered of a conversation is stored.
+    async fn settle(&self, key: &ConversationKey) -> Result<(), StoreError> {
+        let Some(unsettled) = self.shared().gathered().settle(key) else { return Ok(()) };
+        self.shared().due.notify_one();
+        settled(unsettled).await
+    }
+
+    /// Waits until everything that was gathered is stored; tells the first failure.
+    async fn settle_all(&self) -> Result<(), StoreError> {
+        let unsettled = self.shared().gathered().settle_all();
+        self.shared().due.notify_one();
+        let mut outcome = Ok(());
+        for conversation in unsettled {
+            outcome = outcome.and(settled(conversation).await);
+        }
+        outcome
+    }
+
+    async fn settle_for(&self, query: &InvocationQuery) -> Result<(), StoreError> {
+        match &query.conversation {
+            Some(id) => self.settle(&ConversationKey::new(query.scope.as_str(), id.as_str())).await,
+            None => self.settle_all().await,
+        }
+    }
+}
+
+async fn settled(unsettled: Unsettled) -> Result<(), StoreError> {
+    match unsettled.await {
+        Ok(outcome) => outcome.map_err(|error| repeated(&error)),
+        Err(_) => Err(StoreError::Closed),
+    }
+}
+
+impl<S> Shared<S> {
+    pub(super) fn gathered(&self) -> MutexGuard<'_, Gathered> {
+        self.gathered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> HistoryStore for WriteBehindStore<S> {
+    fn handle(&self) -> &StoreHandle {
+        self.inner().handle()
+    }
+
+    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        self.settle(key).await?;
+        let head = self.inner().head(key).await?;
+        self.shared().gathered().saw(key, head.revision);
+        Ok(head)
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        self.settle(key).await?;
+        let history = self.inner().load(key).await?;
+        self.shared().gathered().saw(key, history.head.revision);
+        Ok(history)
+    }
+
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        self.settle(key).await?;
+        self.inner().open_run(key).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        self.inner().open_runs(scope, after, limit).await
+    }
+
+    async fn reserve(&self) -> Result<Slot, StoreError> {
+        if let Some(slot) = self.inner().reserve().now_or_never() {
+            return slot;
+        }
+        // The places may all be taken by what was gathered.
+        self.shared().gathered().all_is_due();
+        self.shared().due.notify_one();
+        self.inner().reserve().await
+    }
+
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
+        let shared = self.shared();
+        let has_writer = *shared.writer.get_or_init(|| writer::start(shared.clone()));
+        let taken = shared.gathered().take(slot, writes, has_writer, shared.max_delay);
+        match taken {
+            Taken::Acknowledged { revision, is_new } => {
+                if is_new {
+                    shared.due.notify_one();
+                }
+                Ticket::done(Ok(revision))
+            }
+            Taken::InRow(outcome) => {
+                shared.due.notify_one();
+                Ticket::waiting(outcome)
+            }
+            Taken::Refused(error) => {
+                Ticket::done(Err(AppendError { completed: 0, source: repeated(&error) }))
+            }
+            Taken::Direct { slot, writes, submission } => {
+                let mut ticket = self.inner().append(slot, writes);
+                let shared = shared.clone();
+                let learn = move |outcome: &Result<Revision, AppendError>| {
+                    if let Ok(revision) = outcome {
+                        shared.gathered().stored(&submission, *revision);
+                    }
+                };
+                if let Some(outcome) = (&mut ticket).now_or_never() {
+                    learn(&outcome);
+                    return Ticket::done(outcome);
+                }
+                Ticket::watching(async move {
+                    let outcome = ticket.await;
+                    learn(&outcome);
+                    outcome
+                })
+            }
+        }
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        self.settle(from).await?;
+        self.settle(to).await?;
+        self.inner().fork(from, to).await
+    }
+
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        self.settle(key).await?;
+        self.shared().gathered().forget(key);
+        self.inner().delete(key).await
+    }
+
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        self.settle_all().await?;
+        self.inner().list(scope, after, limit).await
+    }
+
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        self.settle_for(query).await?;
+        self.inner().invocations(query).await
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        self.settle_for(query).await?;
+        self.inner().tool_totals(query).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.settle_all().await?;
+        if let Some(lost) = self.shared().gathered().take_any_loss() {
+            return Err(repeated(&lost));
+        }
+        self.inner().flush().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.shared().gathered().gather_no_more();
+        self.flush().await?;
+        self.inner().close().await
+    }
+}
+
+impl<S: HistoryStore> Clone for WriteBehindStore<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S: HistoryStore> Drop for Owner<S> {
+    fn drop(&mut self) {
+        self.0.gathered().end();
+        self.0.due.notify_one();
+    }
+}
+
+impl<S: HistoryStore> fmt::Debug for WriteBehindStore<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteBehindStore")
+            .field("max_delay", &self.shared().max_delay)
+            .field("unstored_writes", &self.unstored_writes())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,82 @@
+//! The thread that stores what was gathered.
+
+use std::{
+    sync::{Arc, PoisonError},
+    thread,
+    time::Instant,
+};
+
+use futures_util::future::join_all;
+use tower_chat_core::store::{HistoryStore, Slot};
+
+use super::{
+    gathered::{Due, InRow, Work},
+    store::Shared,
+};
+
+/// Starts the thread; says whether there is one.
+pub(super) fn start<S: HistoryStore>(shared: Arc<Shared<S>>) -> bool {
+    let thread = thread::Builder::new().name("tower-chat-write-behind".to_owned());
+    thread.spawn(move || run(&shared)).is_ok()
+}
+
+fn run<S: HistoryStore>(shared: &Shared<S>) {
+    let _gone = Gone(shared);
+    let mut gathered = shared.gathered();
+    loop {
+        match gathered.next_work(Instant::now()) {
+            Work::Wait(None) => {
+                gathered = shared.due.wait(gathered).unwrap_or_else(PoisonError::into_inner);
+            }
+            Work::Wait(Some(time)) => {
+                let waited = shared.due.wait_timeout(gathered, time);
+                gathered = waited.unwrap_or_else(PoisonError::into_inner).0;
+            }
+            Work::Store(due) => {
+                drop(gathered);
+                store(shared, due);
+                gathered = shared.gathered();
+            }
+            Work::Submit(row) => {
+                drop(gathered);
+                submit(shared, row);
+                gathered = shared.gathered();
+                gathered.row_is_over();
+            }
+            Work::End => return,
+        }
+    }
+}
+
+/// Stores what was gathered of several conversations, all at the same time.
+fn store<S: HistoryStore>(shared: &Shared<S>, due: Vec<Due>) {
+    let tickets = due.into_iter().map(|due| {
+        // Their own places stay with them, also if they fail: no more is gathered than the queue has.
+        let slot = Slot::unbounded().without_blocking();
+        let ticket = shared.inner.append(slot, due.writes.clone());
+        async { (due, ticket.await) }
+    });
+    let tickets: Vec<_> = tickets.collect();
+    for (due, outcome) in futures_executor::block_on(join_all(tickets)) {
+        shared.gathered().tried(due, outcome, shared.max_delay);
+    }
+}
+
+/// Submits what waited in the row. The store inside keeps the order.
+fn submit<S: HistoryStore>(shared: &Shared<S>, row: Vec<InRow>) {
+    let submitted = row.into_iter().map(|InRow { slot, writes, outcome }| {
+        let ticket = shared.inner.append(slot.without_blocking(), writes);
+        async { drop(outcome.send(ticket.await)) }
+    });
+    let submitted: Vec<_> = submitted.collect();
+    futures_executor::block_on(join_all(submitted));
+}
+
+/// Tells everyone who waits when the thread has ended, be it by a panic of the store inside.
+struct Gone<'a, S>(&'a Shared<S>);
+
+impl<S> Drop for Gone<'_, S> {
+    fn drop(&mut self) {
+        self.0.gathered().has_no_writer();
+    }
+}
