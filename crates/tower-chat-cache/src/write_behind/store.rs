@@ -11,8 +11,8 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
-        OpenRunContent, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
+        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
     },
 };
 
@@ -233,6 +233,12 @@ impl<S: HistoryStore> HistoryStore for WriteBehindStore<S> {
         self.settle(from).await?;
         self.settle(to).await?;
         self.inner().fork(from, to).await
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        self.settle(key).await?;
+        self.shared().gathered().forget(key);
+        self.inner().prune(key, keep).await
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
