@@ -99,7 +99,7 @@ fn all_steps() -> ReplayPolicy {
         .freshness(Freshness::within(Duration::from_secs(LONG as u64 / 2)))
         .outdated_calls(OutdatedCalls::keep().drop_unregistered().drop_unreadable_arguments())
         .citations(Citations::default())
-        .window(Window::tokens(300_000))
+        .window(Window::tokens(212_000).low_water(210_000))
 }
 
 /// Stored turns with ids, of which every second result is of sources and every eighth call of a
@@ -165,5 +165,23 @@ mod tests {
             assert_ne!(shown(policy), whole);
         }
         assert!(shown(all).len() < whole.len());
+    }
+
+    #[test]
+    fn no_step_leaves_what_the_others_show_as_it_is() {
+        let stored = conversation(LONG);
+        let times = finish_times(&stored);
+        let all = all_steps();
+        let shown = replayed(&stored, &all, &times);
+        for without_one in [
+            all.clone().freshness(None),
+            all.clone().outdated_calls(OutdatedCalls::keep()),
+            all.clone().citations(None),
+            all.clone().window(None),
+        ] {
+            assert_ne!(replayed(&stored, &without_one, &times), shown);
+        }
+        // The window is one that nearly everything fits into: what it cuts costs nothing more.
+        assert!(shown.len() > replayed(&stored, &all.window(None), &times).len() * 9 / 10);
     }
 }

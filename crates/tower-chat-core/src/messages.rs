@@ -1,10 +1,10 @@
 //! A sequence of messages that is cheap to clone, extend and join.
 
-use std::{iter::Flatten, ops::Range, sync::Arc};
+use std::{hint::black_box, iter::Flatten, ops::Range, sync::Arc};
 
 use imbl::{Vector, shared_ptr::DefaultSharedPtr, vector::Chunks};
 
-use crate::{Message, sound::Soundness};
+use crate::{Message, Part, sound::Soundness};
 
 /// A persistent sequence of shared messages.
 ///
@@ -101,6 +101,15 @@ impl Messages {
         Iter { messages: self.0.leaves().flatten(), left: self.len() }
     }
 
+    /// All messages, oldest first, for a walk that looks into every one of them.
+    ///
+    /// It gives what [`iter`](Self::iter) gives, but fetches the messages of a stretch from memory
+    /// together, and not each as the walk comes to it: on a long history a walk mostly waits for
+    /// memory.
+    pub fn walk(&self) -> impl Iterator<Item = &Arc<Message>> {
+        self.0.leaves().inspect(|stretch| fetch(stretch)).flatten()
+    }
+
     /// The messages from a position on, without walking those before it.
     pub fn iter_from(&self, from: usize) -> impl Iterator<Item = &Arc<Message>> {
         let from = from.min(self.len());
@@ -131,7 +140,7 @@ impl Messages {
             !soundness.has_ended()
         };
         let _is_sound = match from {
-            0 => self.iter().all(|message| push(message)),
+            0 => self.walk().all(|message| push(message)),
             from => self.iter_from(from).all(|message| push(message)),
         };
         soundness.messages()
@@ -168,6 +177,30 @@ impl DoubleEndedIterator for Iter<'_> {
 }
 
 impl ExactSizeIterator for Iter<'_> {}
+
+/// Looks at messages in a way that does not wait for one before the next is asked for.
+fn fetch(messages: &[Arc<Message>]) {
+    for message in messages {
+        black_box((message.role, message.parts.first().map(look_at)));
+    }
+}
+
+/// Reads what lies in a part itself, at its beginning and at its end; what it says is of no use.
+fn look_at(part: &Part) -> (bool, usize) {
+    match part {
+        Part::ToolCall(call) => (call.provider_executed, call.id.as_ref().map_or(0, String::len)),
+        Part::ToolResult(result) => {
+            (result.is_error, result.call_id.as_ref().map_or(0, String::len))
+        }
+        Part::Text(text) => (text.native.is_some(), text.text.len()),
+        Part::Reasoning(_)
+        | Part::ApprovalRequest(_)
+        | Part::ApprovalResponse(_)
+        | Part::Media(_)
+        | Part::Error(_)
+        | Part::Native(_) => (false, 0),
+    }
+}
 
 /// Up to this many messages, copying pointers is faster than joining trees.
 const SMALL: usize = 64;
@@ -224,6 +257,7 @@ mod tests {
             messages.append(&numbered(300).skip(count % 7));
             let expected: Vec<_> = (0..messages.len()).filter_map(|at| messages.get(at)).collect();
             assert!(messages.iter().eq(expected.iter().copied()));
+            assert!(messages.walk().eq(expected.iter().copied()));
             assert!(messages.iter().rev().eq(expected.iter().rev().copied()));
             let mut iter = messages.iter();
             let (mut front, mut back) = (Vec::new(), Vec::new());

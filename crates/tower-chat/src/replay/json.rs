@@ -249,12 +249,15 @@ fn plain_bytes(bytes: &[u8]) -> usize {
 /// The high bits of those of eight bytes that are special inside a string. Up to the first, from
 /// the lowest byte on, they are right; behind it a borrow may have set others. See "Determine if a
 /// word has a byte less than n" in S. E. Anderson's Bit Twiddling Hacks.
+///
+/// With its second lowest bit turned over, a byte is up to 0x20 if it was a control character or a
+/// quote.
 fn special_bytes(word: u64) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const HIGH_BITS: u64 = ONES << 7;
     let below = |word: u64, limit: u8| word.wrapping_sub(ONES * u64::from(limit)) & !word;
-    let equal = |byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
-    (below(word, b' ') | equal(b'"') | equal(b'\\')) & HIGH_BITS
+    let with_turned_bits = |bits: u8| word ^ (ONES * u64::from(bits));
+    (below(with_turned_bits(2), b' ' + 1) | below(with_turned_bits(b'\\'), 1)) & HIGH_BITS
 }
 
 #[cfg(test)]

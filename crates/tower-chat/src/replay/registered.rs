@@ -87,11 +87,11 @@ fn has_readable_arguments(call: &ToolCall) -> bool {
     if text.trim_start().is_empty() {
         return true;
     }
-    // Escapes in a key may spell half a surrogate pair, which is no text.
-    let has_escapes = text.contains('\\');
     let mut has_readable_keys = true;
     let mut arguments = Json::of(text);
     let object = arguments.object(|key, _| {
+        // Escapes in a key may spell half a surrogate pair, which is no text.
+        let has_escapes = key.as_bytes().contains(&b'\\');
         has_readable_keys &= !has_escapes || serde_json::from_str::<String>(key).is_ok();
     });
     object.and_then(|()| arguments.end()).is_some() && has_readable_keys

@@ -1,6 +1,6 @@
 //! Messages on their way through the steps, and what comes out.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, hint::black_box, sync::Arc};
 
 use tower_chat_core::{Message, Messages};
 
@@ -51,7 +51,7 @@ impl<'a> Shown<'a> {
             let begin = boundary.begin().min(self.passed.len());
             self.passed.drain(boundary.head().min(begin)..begin);
         }
-        self.passed.into_iter().map(Cow::into_owned).collect()
+        owned(self.passed)
     }
 
     fn is_original(&self) -> bool {
@@ -66,8 +66,24 @@ pub(super) fn after_step<'a>(
     step: impl FnMut(&'a Arc<Message>) -> Option<Passing<'a>>,
 ) -> Messages {
     let mut shown = Shown::of(messages);
-    messages.iter().filter_map(step).for_each(|message| shown.push(message));
+    messages.walk().filter_map(step).for_each(|message| shown.push(message));
     shown.finish()
+}
+
+/// The sequence of these messages.
+fn owned(passed: Vec<Passing<'_>>) -> Messages {
+    const STRETCH: usize = 64;
+    let mut shown = Messages::new();
+    let mut passed = passed.into_iter();
+    while !passed.as_slice().is_empty() {
+        // One more pointer to a message is counted where the message lies, and each count waits
+        // for its memory. Those of a stretch are fetched together here.
+        for message in passed.as_slice().iter().take(STRETCH) {
+            black_box(Arc::strong_count(message));
+        }
+        shown.extend(passed.by_ref().take(STRETCH).map(Cow::into_owned));
+    }
+    shown
 }
 
 /// What a step has made of a message, on its way to the next.

@@ -163,7 +163,7 @@ impl ReplayPolicy {
         }
         let show = |message| shown.push(message);
         match self.tool_history {
-            ToolHistory::Omit => messages.iter().filter_map(said).for_each(show),
+            ToolHistory::Omit => messages.walk().filter_map(said).for_each(show),
             ToolHistory::Replay => self.pass_tools(messages, facts, show),
         }
         shown.finish()
@@ -191,7 +191,7 @@ impl ReplayPolicy {
             })
         });
         let mut citations = self.citations_at_replay().map(Citations::step);
-        for message in messages.iter() {
+        for message in messages.walk() {
             let left = match &mut calls {
                 Some(calls) => calls.pass(message),
                 None => Some(Cow::Borrowed(message)),

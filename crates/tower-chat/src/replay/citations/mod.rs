@@ -121,7 +121,7 @@ impl Citations {
         let mut shown = Shown::of(messages);
         let mut show = |message| shown.push(message);
         let mut step = self.step();
-        messages.iter().for_each(|message| step.pass(Cow::Borrowed(message), &mut show));
+        messages.walk().for_each(|message| step.pass(Cow::Borrowed(message), &mut show));
         step.finish(&mut show);
         shown.finish()
     }

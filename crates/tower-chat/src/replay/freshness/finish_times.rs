@@ -1,6 +1,6 @@
 //! When tools had finished.
 
-use std::{collections::HashMap, sync::OnceLock, time::SystemTime};
+use std::{collections::HashMap, ptr, sync::OnceLock, time::SystemTime};
 
 use tower_chat_core::{Message, MessageId, ToolCall, ToolInvocation};
 
@@ -135,7 +135,7 @@ impl<'a> FinishTimesWalk<'a> {
         };
         let (mut same_id, mut same_id_before) = (0, 0);
         for (place, asked) in message.asked_calls().enumerate() {
-            let is_same = asked.id.as_deref() == Some(call_id);
+            let is_same = ptr::eq(asked, call) || asked.id.as_deref() == Some(call_id);
             same_id += usize::from(is_same);
             same_id_before += usize::from(is_same && place < index);
         }
