@@ -71,6 +71,7 @@ mod place;
 mod queue;
 mod read;
 mod readers;
+mod room;
 mod schema;
 mod store;
 mod submission;

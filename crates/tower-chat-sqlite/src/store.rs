@@ -25,6 +25,7 @@ use crate::{
     queue::WriteQueue,
     read::{self, NotRead},
     readers::Readers,
+    room::Room,
     submission::Submission,
     tool_totals,
     writer::Writer,
@@ -62,6 +63,7 @@ struct Shared {
 struct Writing {
     queue: Arc<WriteQueue>,
     slots: Arc<Semaphore>,
+    room: Arc<Room>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -286,8 +288,12 @@ impl HistoryStore for SqliteStore {
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
-        let slots = &self.writing()?.slots;
+        let Writing { slots, room, .. } = self.writing()?;
         let permit = slots.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        room.wait().await;
+        if slots.is_closed() {
+            return Err(StoreError::Closed);
+        }
         Ok(Slot::guarded(permit))
     }
 
@@ -295,7 +301,7 @@ impl HistoryStore for SqliteStore {
         match self.writing() {
             Ok(writing) => {
                 let (submission, outcome) = Submission::append(slot, writes);
-                writing.queue.submit(submission);
+                writing.queue.submit(submission.taking(&writing.room));
                 Ticket::waiting(outcome)
             }
             Err(source) => Ticket::done(Err(AppendError { completed: 0, source })),
@@ -383,7 +389,8 @@ impl Writing {
             .name("tower-chat-sqlite".to_owned())
             .spawn(move || serving.serve())?;
         let slots = Arc::new(Semaphore::new(options.queue_capacity));
-        Ok(Self { queue, slots, thread: Mutex::new(Some(thread)) })
+        let room = Arc::new(Room::new(options.queue_bytes));
+        Ok(Self { queue, slots, room, thread: Mutex::new(Some(thread)) })
     }
 
     fn take_thread(&self) -> Option<JoinHandle<()>> {

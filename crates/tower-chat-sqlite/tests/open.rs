@@ -244,6 +244,8 @@ async fn a_setting_out_of_range_is_an_error_that_names_it() {
         let error = SqliteStore::options().readers(value).open(&path).await.unwrap_err();
         assert!(matches!(error, OpenError::InvalidOption { option: "readers", .. }));
     }
+    let error = SqliteStore::options().queue_bytes(0).open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::InvalidOption { option: "queue_bytes", value: 0 }));
     assert!(files(&folder).is_empty());
 }
 

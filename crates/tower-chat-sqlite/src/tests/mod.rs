@@ -6,6 +6,7 @@ mod failures;
 mod lead;
 mod maintenance;
 mod open_runs;
+mod pressure;
 mod record;
 mod waiting;
 
