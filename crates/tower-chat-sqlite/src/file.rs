@@ -22,6 +22,10 @@ const SMALLEST: u64 = 512;
 /// How long to wait for another process that holds the file.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What is left of a write-ahead log that had to grow, when it is begun anew, in bytes. It is never
+/// so large unless a reader stays long, or a write is as large.
+const LARGEST_IDLE_LOG: u64 = 16 << 20;
+
 /// A store's file that was looked at and found to be ours.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreFile {
@@ -93,8 +97,10 @@ impl StoreFile {
             Durability::Normal => "NORMAL",
         };
         connection.pragma_update(None, "synchronous", synchronous)?;
-        // The pragma answers with the new value.
+        // These pragmas answer with the new value.
         connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
+        let limit = format!("PRAGMA journal_size_limit = {LARGEST_IDLE_LOG}");
+        connection.query_row(&limit, [], |_| Ok(()))?;
         Ok(connection)
     }
 

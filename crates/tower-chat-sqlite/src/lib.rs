@@ -57,6 +57,7 @@
 //! it is reused; [`SqliteStore::checkpoint`] empties it at once.
 
 mod append;
+mod checkpoints;
 mod conversation;
 mod failure;
 mod file;

@@ -1,5 +1,6 @@
 //! Tests that look inside: hooks on the connection that writes, and the lead of the queue.
 
+mod checkpoints;
 mod crash;
 mod economy;
 mod failures;
