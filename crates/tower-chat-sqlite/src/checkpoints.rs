@@ -196,7 +196,10 @@ impl Checkpoints {
     fn catch_up(&self, connection: &mut Option<Connection>) -> rusqlite::Result<()> {
         let connection = match connection {
             Some(connection) => connection,
-            none => none.insert(self.file.writer()?),
+            none => {
+                self.file.check_place()?;
+                none.insert(self.file.writer()?)
+            }
         };
         for _ in 0..PASSES {
             let reached = carry_over(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;

@@ -8,11 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
 use crate::{
     Durability, OpenError, SqliteOptions,
     failure::Failure,
+    identity::Identity,
     schema::{self, Content},
 };
 
@@ -31,6 +32,8 @@ const LARGEST_IDLE_LOG: u64 = 16 << 20;
 pub(crate) struct StoreFile {
     path: Arc<Path>,
     durability: Durability,
+    /// Which file it is, once it is known to be ours.
+    identity: Option<Identity>,
 }
 
 impl StoreFile {
@@ -46,10 +49,8 @@ impl StoreFile {
         };
         // An absolute path: SQLite gives some relative names a meaning of their own, and readers
         // are opened later, when the working folder may be another.
-        let file = Self {
-            path: std::path::absolute(path).map_err(io)?.into(),
-            durability: options.durability,
-        };
+        let path: Arc<Path> = std::path::absolute(path).map_err(io)?.into();
+        let mut file = Self { path, durability: options.durability, identity: None };
         match file.size_on_disk()? {
             // SQLite takes a file of one byte for an empty one.
             Some(1..SMALLEST) => return Err(OpenError::NotADatabase { path: file.path_buf() }),
@@ -65,7 +66,19 @@ impl StoreFile {
         } else {
             file.open_current_writer(options.create)?
         };
+        file.identity = Identity::at(&file.path).map_err(io)?;
         Ok((file, connection))
+    }
+
+    /// Refuses to go on with a file that is no longer in its place.
+    pub(crate) fn check_place(&self) -> rusqlite::Result<()> {
+        match Identity::at(&self.path) {
+            Ok(found) if self.identity.is_some() && found != self.identity => {
+                let moved = ffi::Error::new(ffi::SQLITE_READONLY_DBMOVED);
+                Err(rusqlite::Error::SqliteFailure(moved, None))
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
     }
 
     pub(crate) fn failure(&self, error: rusqlite::Error) -> Failure {

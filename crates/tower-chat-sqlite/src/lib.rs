@@ -62,6 +62,7 @@ mod conversation;
 mod failure;
 mod file;
 mod fork;
+mod identity;
 mod invocations;
 mod maintenance;
 mod open_error;
@@ -81,6 +82,7 @@ mod tool_totals;
 mod writer;
 
 pub use self::{
+    identity::FileMoved,
     maintenance::{ConversationRows, Rewrite, StrayRows},
     open_error::OpenError,
     options::{Durability, SqliteOptions},

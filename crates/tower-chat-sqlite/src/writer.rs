@@ -139,6 +139,7 @@ impl Writer {
         body: impl FnOnce(&Connection) -> rusqlite::Result<()>,
     ) -> Result<(), Stopped> {
         let failure = |error| self.file.failure(error);
+        self.file.check_place().map_err(|error| Stopped::BeforeBegin(failure(error)))?;
         let connection = match &mut self.connection {
             Some(connection) => connection,
             gone => {
