@@ -6,6 +6,7 @@
 //! interrupted.
 
 mod arguments;
+mod backup;
 mod error;
 mod export;
 mod output;
@@ -54,5 +55,6 @@ async fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Runs(arguments) => runs::runs(arguments).await,
         Command::Recover(arguments) => recover::recover(arguments).await,
         Command::Repair(arguments) => repair::repair(arguments).await,
+        Command::Backup(arguments) => backup::backup(arguments).await,
     }
 }

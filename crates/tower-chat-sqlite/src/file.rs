@@ -70,6 +70,19 @@ impl StoreFile {
         Ok((file, connection))
     }
 
+    /// A store of this or an older version at a path, to be read as it is.
+    pub(crate) fn of_any_version(path: &Path) -> Result<Self, OpenError> {
+        let options = SqliteOptions::new().read_only(true);
+        match Self::open(path, &options) {
+            Ok((file, _)) => Ok(file),
+            Err(OpenError::Older { path, .. }) => {
+                let (durability, path) = (options.durability, path.into());
+                Ok(Self { path, durability, identity: None })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Refuses to go on with a file that is no longer in its place.
     pub(crate) fn check_place(&self) -> rusqlite::Result<()> {
         match Identity::at(&self.path) {
@@ -79,6 +92,10 @@ impl StoreFile {
             }
             Ok(_) | Err(_) => Ok(()),
         }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     pub(crate) fn failure(&self, error: rusqlite::Error) -> Failure {

@@ -57,6 +57,8 @@
 //! it is reused; [`SqliteStore::checkpoint`] empties it at once.
 
 mod append;
+mod backup;
+mod backup_error;
 mod checkpoints;
 mod conversation;
 mod failure;
@@ -82,6 +84,8 @@ mod tool_totals;
 mod writer;
 
 pub use self::{
+    backup::Backup,
+    backup_error::BackupError,
     identity::FileMoved,
     maintenance::{ConversationRows, Rewrite, StrayRows},
     open_error::OpenError,

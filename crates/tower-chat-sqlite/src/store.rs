@@ -18,7 +18,7 @@ use tower_chat_core::{
 };
 
 use crate::{
-    OpenError, SqliteOptions,
+    Backup, BackupError, OpenError, SqliteOptions,
     checkpoints::{CHECKPOINT, Checkpoints},
     file::StoreFile,
     invocations,
@@ -153,6 +153,16 @@ impl SqliteStore {
         self.0.readers.read("check the file", maintenance::integrity).await
     }
 
+    /// Copies the store into another file while it is in use, and says how many bytes that has.
+    /// [`Backup`] says what is in it, and can replace an earlier one.
+    ///
+    /// # Errors
+    ///
+    /// [`BackupError`]; [`BackupError::Exists`], if there is a file.
+    pub async fn backup(&self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
+        Backup::of(self).write(to).await
+    }
+
     /// A conversation row by row: unlike [`load`](HistoryStore::load), it does not stop at one
     /// that cannot be read. `None`, if there is no such conversation.
     ///
@@ -233,8 +243,12 @@ impl SqliteStore {
         self.0.writing.as_ref().ok_or(StoreError::ReadOnly)
     }
 
+    pub(crate) fn file(&self) -> &StoreFile {
+        self.0.readers.file()
+    }
+
     /// Waits until everything submitted so far is finished, or everything for one conversation.
-    async fn settle(&self, key: Option<&ConversationKey>) -> Result<(), StoreError> {
+    pub(crate) async fn settle(&self, key: Option<&ConversationKey>) -> Result<(), StoreError> {
         let barrier = self.0.writing.as_ref().and_then(|writing| writing.queue.barrier(key));
         match barrier {
             Some(barrier) => barrier.await.map_err(|_| StoreError::Closed),

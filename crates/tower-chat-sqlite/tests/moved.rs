@@ -13,7 +13,7 @@ use tower_chat_core::{
     RunId,
     store::{HistoryStore, Revision, StoreError},
 };
-use tower_chat_sqlite::{FileMoved, SqliteStore};
+use tower_chat_sqlite::{BackupError, FileMoved, SqliteStore};
 
 /// A store with one message in conversation `c`.
 async fn store(name: &str) -> (TempDir, PathBuf, SqliteStore, Revision) {
@@ -49,6 +49,9 @@ async fn a_file_that_comes_back_is_gone_on_with() {
     fs::rename(&path, &away).unwrap();
     assert_refuses(&store, at).await;
     assert!(!path.exists(), "nothing is made in its place");
+    let copied = store.backup(folder.path().join("copy.db")).await.unwrap_err();
+    let BackupError::Store(copied) = copied else { panic!("{copied:?}") };
+    assert_moved(&copied);
     fs::rename(&away, &path).unwrap();
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
     append(&store, vec![write(&key("c"), RunId::new(), at, &["two"])]).await.unwrap();

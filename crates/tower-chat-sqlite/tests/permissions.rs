@@ -17,7 +17,7 @@ use tower_chat_core::{
     RunId,
     store::{HistoryStore, Revision, StoreError},
 };
-use tower_chat_sqlite::{OpenError, SqliteStore};
+use tower_chat_sqlite::{BackupError, OpenError, SqliteStore};
 
 const HELD: &str = "TOWER_CHAT_SQLITE_HELD_TO_PERMISSIONS";
 const NOBODY: u32 = 65534;
@@ -115,6 +115,8 @@ async fn child_loses_permissions() {
     // No reader was needed yet, and none can be opened now.
     let error = store.load(&key("c")).await.unwrap_err();
     assert!(matches!(error, StoreError::Backend { retryable: true, .. }), "{error:?}");
+    let error = store.backup(folder.path().join("copy.db")).await.unwrap_err();
+    assert!(matches!(error, BackupError::ReadOnly { .. }), "{error:?}");
     // A file that is open can be written: what is acknowledged is stored.
     let at = append(&store, vec![write(&key("c"), RunId::new(), at, &["two"])]).await.unwrap();
     let second = SqliteStore::open(&path).await.unwrap_err();

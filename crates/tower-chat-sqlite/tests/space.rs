@@ -16,7 +16,7 @@ use tower_chat_core::{
     RunId,
     store::{AppendError, HistoryStore, Revision, StoreError, Write},
 };
-use tower_chat_sqlite::{OpenError, SqliteStore};
+use tower_chat_sqlite::{BackupError, OpenError, SqliteStore};
 
 const FOLDER: &str = "TOWER_CHAT_SQLITE_SPACE_FOLDER";
 const DISK: &str = "TOWER_CHAT_SQLITE_SPACE_DISK";
@@ -156,6 +156,15 @@ async fn child_fills_the_disk() {
     assert_eq!(store.check_integrity().await.unwrap(), Vec::<String>::new());
 
     if disk == Disk::Small {
+        let error = store.backup(folder.join("copy.db")).await.unwrap_err();
+        assert!(matches!(error, BackupError::StorageFull { .. }), "{error:?}");
+        assert!(error.is_retryable());
+        let parts = fs::read_dir(&folder).unwrap();
+        let parts = parts.filter(|entry| {
+            let name = entry.as_ref().unwrap().file_name();
+            name.to_string_lossy().contains("copy")
+        });
+        assert_eq!(parts.count(), 0, "nothing is left of the copy");
         let error = SqliteStore::open(folder.join("new.db")).await.unwrap_err();
         assert!(matches!(error, OpenError::StorageFull { .. }), "{error:?}");
         assert!(error.is_retryable());
