@@ -22,6 +22,9 @@ pub(crate) fn repeated(error: &Arc<StoreError>) -> StoreError {
         StoreError::Backend { action, retryable, .. } => {
             StoreError::backend(action, *retryable, Source(error.clone()))
         }
+        StoreError::StorageFull { action, .. } => {
+            StoreError::StorageFull { action, source: Source(error.clone()).into() }
+        }
         other => StoreError::backend(LOAD, other.is_retryable(), Whole(error.clone())),
     }
 }

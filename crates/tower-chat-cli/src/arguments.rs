@@ -82,6 +82,12 @@ pub(crate) enum Command {
     /// Exit codes: 0, done; 1, the same, and some conversation was left alone or held back; 2, the
     /// store cannot be used.
     Prune(PruneArguments),
+    /// Copy a store while it is in use
+    ///
+    /// The copy holds every conversation as it was at one moment; programs that write to the store
+    /// go on meanwhile. It appears under its name when it is complete and on the disk. A store of
+    /// an older release is copied as it is.
+    Backup(BackupArguments),
 }
 
 /// What `play` is told.
@@ -253,6 +259,20 @@ pub(crate) struct PruneArguments {
     /// Print what would go, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
+}
+
+/// What `backup` is told.
+#[derive(Debug, Args)]
+pub(crate) struct BackupArguments {
+    /// The store: sqlite:PATH
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: StoreLocation,
+    /// The file to make
+    #[arg(long, value_name = "FILE")]
+    pub(crate) to: PathBuf,
+    /// Let the copy take the place of a file that is there
+    #[arg(long)]
+    pub(crate) replace: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

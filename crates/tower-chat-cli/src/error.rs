@@ -3,7 +3,7 @@
 use std::{error::Error, io, path::PathBuf, str::Utf8Error};
 
 use tower_chat::core::{ConversationKey, store::StoreError};
-use tower_chat_sqlite::OpenError;
+use tower_chat_sqlite::{BackupError, OpenError};
 use tower_chat_testkit::transcript::{PlayError, RecordingError};
 
 /// Why a command cannot go on.
@@ -48,6 +48,8 @@ pub(crate) enum CliError {
     Tally { file: PathBuf, source: io::Error },
     #[error("the open run of conversation {key} cannot be read or ended")]
     OpenRun { key: ConversationKey, source: StoreError },
+    #[error("the store cannot be copied; nothing was changed")]
+    Backup(#[source] BackupError),
     #[error("the store cannot be closed")]
     Close(#[source] StoreError),
     #[error("the output cannot be written")]

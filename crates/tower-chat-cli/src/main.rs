@@ -6,6 +6,7 @@
 //! interrupted.
 
 mod arguments;
+mod backup;
 mod error;
 mod export;
 mod output;
@@ -56,5 +57,6 @@ async fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Recover(arguments) => recover::recover(arguments).await,
         Command::Repair(arguments) => repair::repair(arguments).await,
         Command::Prune(arguments) => prune::prune(arguments).await,
+        Command::Backup(arguments) => backup::backup(arguments).await,
     }
 }

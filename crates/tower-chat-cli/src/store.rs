@@ -79,7 +79,8 @@ impl StoreLocation {
         Ok(options.open(self.file(action)?).await?)
     }
 
-    fn file(&self, action: &'static str) -> Result<&Path, CliError> {
+    /// The path of the store's file.
+    pub(crate) fn file(&self, action: &'static str) -> Result<&Path, CliError> {
         match self {
             Self::Memory => Err(CliError::Memory { action }),
             Self::Sqlite(path) => Ok(path),

@@ -44,6 +44,12 @@ impl EncodedWrite {
         Self { write, bodies, results }
     }
 
+    /// The size of its messages and results as they are stored. What it holds besides is small.
+    pub(crate) fn bytes(&self) -> usize {
+        let results = self.results.iter().flatten();
+        self.bodies.iter().chain(results).map(String::len).sum()
+    }
+
     pub(crate) fn key(&self) -> &ConversationKey {
         self.write.key()
     }

@@ -2,10 +2,10 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
-use rusqlite::ErrorCode;
+use rusqlite::{ErrorCode, ffi};
 use tower_chat_core::store::StoreError;
 
-use crate::OpenError;
+use crate::{FileMoved, OpenError};
 
 /// An error of SQLite, with the file it happened to. Cloned for every write of a failed group.
 #[derive(Debug, Clone)]
@@ -20,6 +20,10 @@ enum Meaning {
     ReadOnly,
     Damaged,
     NotADatabase,
+    /// There is no room on the disk.
+    Full,
+    /// The file is not where it was.
+    Moved,
     /// It may pass; what the reader can do.
     Passing(&'static str),
     Lasting,
@@ -41,6 +45,8 @@ impl Failure {
             Meaning::Damaged | Meaning::NotADatabase => StoreError::Corrupt {
                 reason: format!("`{}`: {}", self.path.display(), self.source),
             },
+            Meaning::Full => StoreError::StorageFull { action, source: self.clone().into() },
+            Meaning::Moved => StoreError::backend(action, true, self.moved()),
             Meaning::Locked | Meaning::Passing(_) => {
                 StoreError::backend(action, true, self.clone())
             }
@@ -56,19 +62,31 @@ impl Failure {
             Meaning::Damaged => OpenError::Corrupt { path, source: self.clone().into() },
             Meaning::NotADatabase => OpenError::NotADatabase { path },
             Meaning::Locked => OpenError::Locked { path, source: self.clone().into() },
+            Meaning::Full => OpenError::StorageFull { path, source: self.clone().into() },
+            Meaning::Moved => OpenError::Io { path, source: self.moved().into() },
             Meaning::Passing(_) | Meaning::Lasting => {
                 OpenError::Io { path, source: self.clone().into() }
             }
         }
     }
 
+    fn moved(&self) -> FileMoved {
+        FileMoved { path: self.path.to_path_buf() }
+    }
+
     fn meaning(&self) -> Meaning {
+        match self.source.sqlite_error().map(|error| error.extended_code) {
+            Some(ffi::SQLITE_READONLY_DBMOVED) => return Meaning::Moved,
+            // The index of the write-ahead log could not be made larger.
+            Some(ffi::SQLITE_IOERR_SHMSIZE) => return Meaning::Full,
+            Some(_) | None => {}
+        }
         match self.source.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Meaning::Locked,
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Meaning::ReadOnly,
             Some(ErrorCode::DatabaseCorrupt) => Meaning::Damaged,
             Some(ErrorCode::NotADatabase) => Meaning::NotADatabase,
-            Some(ErrorCode::DiskFull) => Meaning::Passing("make room on its disk"),
+            Some(ErrorCode::DiskFull) => Meaning::Full,
             Some(ErrorCode::CannotOpen) => {
                 Meaning::Passing("check that the file is still there and files can be opened")
             }
@@ -88,10 +106,13 @@ impl fmt::Display for Failure {
         write!(f, "SQLite failed on `{}`", self.path.display())?;
         match self.meaning() {
             Meaning::Locked => f.write_str(", which another process holds: try again"),
+            Meaning::Full => f.write_str(": make room on its disk"),
             Meaning::Passing(advice) => write!(f, ": {advice}"),
-            Meaning::ReadOnly | Meaning::Damaged | Meaning::NotADatabase | Meaning::Lasting => {
-                Ok(())
-            }
+            Meaning::Moved
+            | Meaning::ReadOnly
+            | Meaning::Damaged
+            | Meaning::NotADatabase
+            | Meaning::Lasting => Ok(()),
         }
     }
 }

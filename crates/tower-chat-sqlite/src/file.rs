@@ -8,11 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
 use crate::{
     Durability, OpenError, SqliteOptions,
     failure::Failure,
+    identity::Identity,
     schema::{self, Content},
 };
 
@@ -22,11 +23,17 @@ const SMALLEST: u64 = 512;
 /// How long to wait for another process that holds the file.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
+/// What is left of a write-ahead log that had to grow, when it is begun anew, in bytes. It is never
+/// so large unless a reader stays long, or a write is as large.
+const LARGEST_IDLE_LOG: u64 = 16 << 20;
+
 /// A store's file that was looked at and found to be ours.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreFile {
     path: Arc<Path>,
     durability: Durability,
+    /// Which file it is, once it is known to be ours.
+    identity: Option<Identity>,
 }
 
 impl StoreFile {
@@ -42,10 +49,8 @@ impl StoreFile {
         };
         // An absolute path: SQLite gives some relative names a meaning of their own, and readers
         // are opened later, when the working folder may be another.
-        let file = Self {
-            path: std::path::absolute(path).map_err(io)?.into(),
-            durability: options.durability,
-        };
+        let path: Arc<Path> = std::path::absolute(path).map_err(io)?.into();
+        let mut file = Self { path, durability: options.durability, identity: None };
         match file.size_on_disk()? {
             // SQLite takes a file of one byte for an empty one.
             Some(1..SMALLEST) => return Err(OpenError::NotADatabase { path: file.path_buf() }),
@@ -61,7 +66,36 @@ impl StoreFile {
         } else {
             file.open_current_writer(options.create)?
         };
+        file.identity = Identity::at(&file.path).map_err(io)?;
         Ok((file, connection))
+    }
+
+    /// A store of this or an older version at a path, to be read as it is.
+    pub(crate) fn of_any_version(path: &Path) -> Result<Self, OpenError> {
+        let options = SqliteOptions::new().read_only(true);
+        match Self::open(path, &options) {
+            Ok((file, _)) => Ok(file),
+            Err(OpenError::Older { path, .. }) => {
+                let (durability, path) = (options.durability, path.into());
+                Ok(Self { path, durability, identity: None })
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Refuses to go on with a file that is no longer in its place.
+    pub(crate) fn check_place(&self) -> rusqlite::Result<()> {
+        match Identity::at(&self.path) {
+            Ok(found) if self.identity.is_some() && found != self.identity => {
+                let moved = ffi::Error::new(ffi::SQLITE_READONLY_DBMOVED);
+                Err(rusqlite::Error::SqliteFailure(moved, None))
+            }
+            Ok(_) | Err(_) => Ok(()),
+        }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     pub(crate) fn failure(&self, error: rusqlite::Error) -> Failure {
@@ -93,8 +127,10 @@ impl StoreFile {
             Durability::Normal => "NORMAL",
         };
         connection.pragma_update(None, "synchronous", synchronous)?;
-        // The pragma answers with the new value.
+        // These pragmas answer with the new value.
         connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
+        let limit = format!("PRAGMA journal_size_limit = {LARGEST_IDLE_LOG}");
+        connection.query_row(&limit, [], |_| Ok(()))?;
         Ok(connection)
     }
 

@@ -57,10 +57,14 @@
 //! it is reused; [`SqliteStore::checkpoint`] empties it at once.
 
 mod append;
+mod backup;
+mod backup_error;
+mod checkpoints;
 mod conversation;
 mod failure;
 mod file;
 mod fork;
+mod identity;
 mod invocations;
 mod maintenance;
 mod open_error;
@@ -72,6 +76,7 @@ mod prune;
 mod queue;
 mod read;
 mod readers;
+mod room;
 mod schema;
 mod store;
 mod submission;
@@ -80,6 +85,9 @@ mod tool_totals;
 mod writer;
 
 pub use self::{
+    backup::Backup,
+    backup_error::BackupError,
+    identity::FileMoved,
     maintenance::{ConversationRows, Rewrite, StrayRows},
     open_error::OpenError,
     options::{Durability, SqliteOptions},

@@ -100,6 +100,15 @@ pub enum OpenError {
         /// SQLite's error.
         source: BoxError,
     },
+    /// There is no room on the disk to make the file, to bring it up to date, or for its
+    /// write-ahead log.
+    #[error("there is no room on the disk of `{}`: make room, and open it again", path.display())]
+    StorageFull {
+        /// The store's path.
+        path: PathBuf,
+        /// SQLite's error.
+        source: BoxError,
+    },
     /// A setting is out of its range.
     #[error("the option `{option}` cannot be {value}: it must be at least 1 and no absurd number")]
     InvalidOption {
@@ -122,7 +131,7 @@ impl OpenError {
     /// Whether opening may succeed when it is tried again unchanged.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Locked { .. } => true,
+            Self::Locked { .. } | Self::StorageFull { .. } => true,
             Self::Missing { .. }
             | Self::NoFolder { .. }
             | Self::NotADatabase { .. }

@@ -36,6 +36,7 @@ pub enum Durability {
 pub struct SqliteOptions {
     pub(crate) durability: Durability,
     pub(crate) queue_capacity: usize,
+    pub(crate) queue_bytes: usize,
     pub(crate) readers: usize,
     pub(crate) create: bool,
     pub(crate) read_only: bool,
@@ -43,11 +44,13 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// The defaults: full durability, 1024 places in the queue, 4 readers; a missing file is made.
+    /// The defaults: full durability, 1024 places and 64 MiB in the queue, 4 readers; a missing file
+    /// is made.
     pub fn new() -> Self {
         Self {
             durability: Durability::Full,
             queue_capacity: 1024,
+            queue_bytes: 64 << 20,
             readers: 4,
             create: true,
             read_only: false,
@@ -67,6 +70,16 @@ impl SqliteOptions {
     #[must_use]
     pub fn queue_capacity(mut self, submissions: usize) -> Self {
         self.queue_capacity = submissions;
+        self
+    }
+
+    /// How many bytes of messages may be submitted and not yet be durable, at least 1, before
+    /// [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits. What has a place already is
+    /// taken all the same, since a submission cannot wait: the queue holds at most this much, and
+    /// what those submit who have reserved.
+    #[must_use]
+    pub fn queue_bytes(mut self, bytes: usize) -> Self {
+        self.queue_bytes = bytes;
         self
     }
 
@@ -115,6 +128,9 @@ impl SqliteOptions {
             if !allowed.contains(&value) {
                 return Err(OpenError::InvalidOption { option, value });
             }
+        }
+        if self.queue_bytes == 0 {
+            return Err(OpenError::InvalidOption { option: "queue_bytes", value: 0 });
         }
         SqliteStore::open_with(path.as_ref(), self).await
     }

@@ -25,10 +25,15 @@ use crate::{
     writer::{Busy, Writer},
 };
 
+/// How much one transaction holds of what waits, at least one submission: beyond that a larger one
+/// would save little more of the disk's time, and keep everybody of it waiting longer.
+const GROUP_BYTES: usize = 1 << 20;
+const GROUP_SUBMISSIONS: usize = 256;
+
 /// Submissions in order, and the writer that does them.
 ///
 /// Whoever leads does one group of submissions: a caller its own, if nobody else leads or waits;
-/// the writer thread all that wait. Who leads is decided under the mutex of the state.
+/// the writer thread those that wait. Who leads is decided under the mutex of the state.
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
     state: Mutex<State>,
@@ -163,14 +168,14 @@ impl WriteQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for submissions and takes the lead over all that wait. `None` to end.
+    /// Waits for submissions and takes the lead over the first of them. `None` to end.
     fn next_group(&self) -> Option<(Lead<'_>, Vec<Submission>)> {
         let mut state = self.state();
         loop {
             if !state.led {
                 if !state.waiting.is_empty() {
                     state.led = true;
-                    let group: Vec<_> = mem::take(&mut state.waiting).into();
+                    let group = first_group(&mut state.waiting);
                     return Some((Lead { queue: self, submissions: group.len() }, group));
                 }
                 if state.retiring {
@@ -201,6 +206,18 @@ impl WriteQueue {
         self.writes.fetch_add(stored as u64, Ordering::Relaxed);
         outcome
     }
+}
+
+/// Takes as many of the submissions that wait as one transaction may hold.
+fn first_group(waiting: &mut VecDeque<Submission>) -> Vec<Submission> {
+    let mut bytes = 0;
+    let fits = |submission: &&Submission| {
+        let is_first = bytes == 0;
+        bytes += submission.bytes();
+        is_first || bytes <= GROUP_BYTES
+    };
+    let count = waiting.iter().take(GROUP_SUBMISSIONS).take_while(fits).count();
+    waiting.drain(..count).collect()
 }
 
 /// The right to do a group of submissions. It ends even if doing them panics.

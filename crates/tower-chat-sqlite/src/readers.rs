@@ -55,6 +55,7 @@ impl Readers {
         read: impl FnOnce(&Connection) -> Result<T, NotRead>,
     ) -> Result<T, StoreError> {
         let failed = |error| self.file.failure(error).store_error(action);
+        self.file.check_place().map_err(failed)?;
         let idle = self.idle().pop();
         let connection = match idle {
             Some(connection) => connection,

@@ -7,6 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
+use rusqlite::Connection;
 use tokio::{runtime::Handle, sync::Semaphore};
 use tower_chat_core::{
     BoxError, ConversationKey,
@@ -17,14 +18,16 @@ use tower_chat_core::{
 };
 
 use crate::{
-    OpenError, SqliteOptions,
-    file::{PATIENCE, StoreFile},
+    Backup, BackupError, OpenError, SqliteOptions,
+    checkpoints::{CHECKPOINT, Checkpoints},
+    file::StoreFile,
     invocations,
     maintenance::{self, ConversationRows, Rewrite, StrayRows},
     open_run,
     queue::WriteQueue,
-    read::{self, NotRead},
+    read,
     readers::Readers,
+    room::Room,
     submission::Submission,
     tool_totals,
     writer::Writer,
@@ -62,7 +65,15 @@ struct Shared {
 struct Writing {
     queue: Arc<WriteQueue>,
     slots: Arc<Semaphore>,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    room: Arc<Room>,
+    checkpoints: Arc<Checkpoints>,
+    threads: Mutex<Option<Threads>>,
+}
+
+#[derive(Debug)]
+struct Threads {
+    writer: JoinHandle<()>,
+    checkpoints: JoinHandle<()>,
 }
 
 impl SqliteStore {
@@ -100,9 +111,8 @@ impl SqliteStore {
         let (reader, writing) = if options.read_only {
             (Some(connection), None)
         } else {
-            let writer = Writer::new(file.clone(), connection);
-            let writing = Writing::start(writer, options)
-                .map_err(|error| OpenError::Io { path: path.into(), source: error.into() })?;
+            let writing = Writing::start(&file, connection, options)
+                .map_err(|source| OpenError::Io { path: path.into(), source })?;
             (None, Some(writing))
         };
         let readers = Arc::new(Readers::new(file, options.readers, reader));
@@ -126,21 +136,10 @@ impl SqliteStore {
     ///
     /// If the store cannot be written; retryable, if a reader or another process was in the way.
     pub async fn checkpoint(&self) -> Result<(), StoreError> {
-        self.writing()?;
+        let checkpoints = self.writing()?.checkpoints.clone();
         self.settle(None).await?;
-        let file = self.0.readers.file().clone();
-        let checkpoint = move |_: &rusqlite::Connection| {
-            let writer = file.writer()?;
-            writer.busy_timeout(PATIENCE)?;
-            let is_busy: bool =
-                writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;
-            if is_busy {
-                let busy = StoreError::backend(CHECKPOINT, true, CheckpointBusy);
-                return Err(NotRead::Damaged(busy));
-            }
-            Ok(())
-        };
-        self.0.readers.read(CHECKPOINT, checkpoint).await
+        let empty = move |_: &Connection| checkpoints.empty();
+        self.0.readers.read(CHECKPOINT, empty).await
     }
 
     /// What SQLite finds wrong with the file, in its words; nothing, if the file is sound. It reads
@@ -152,6 +151,16 @@ impl SqliteStore {
     pub async fn check_integrity(&self) -> Result<Vec<String>, StoreError> {
         self.settle(None).await?;
         self.0.readers.read("check the file", maintenance::integrity).await
+    }
+
+    /// Copies the store into another file while it is in use, and says how many bytes that has.
+    /// [`Backup`] says what is in it, and can replace an earlier one.
+    ///
+    /// # Errors
+    ///
+    /// [`BackupError`]; [`BackupError::Exists`], if there is a file.
+    pub async fn backup(&self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
+        Backup::of(self).write(to).await
     }
 
     /// A conversation row by row: unlike [`load`](HistoryStore::load), it does not stop at one
@@ -221,6 +230,11 @@ impl SqliteStore {
     }
 
     #[cfg(test)]
+    pub(crate) fn checkpoints(&self) -> &Checkpoints {
+        &self.0.writing.as_ref().unwrap().checkpoints
+    }
+
+    #[cfg(test)]
     pub(crate) fn queue(&self) -> &Arc<WriteQueue> {
         &self.0.writing.as_ref().unwrap().queue
     }
@@ -229,8 +243,12 @@ impl SqliteStore {
         self.0.writing.as_ref().ok_or(StoreError::ReadOnly)
     }
 
+    pub(crate) fn file(&self) -> &StoreFile {
+        self.0.readers.file()
+    }
+
     /// Waits until everything submitted so far is finished, or everything for one conversation.
-    async fn settle(&self, key: Option<&ConversationKey>) -> Result<(), StoreError> {
+    pub(crate) async fn settle(&self, key: Option<&ConversationKey>) -> Result<(), StoreError> {
         let barrier = self.0.writing.as_ref().and_then(|writing| writing.queue.barrier(key));
         match barrier {
             Some(barrier) => barrier.await.map_err(|_| StoreError::Closed),
@@ -238,12 +256,6 @@ impl SqliteStore {
         }
     }
 }
-
-const CHECKPOINT: &str = "empty the write-ahead log";
-
-#[derive(Debug, thiserror::Error)]
-#[error("somebody was reading or writing all the time: try again")]
-struct CheckpointBusy;
 
 #[async_trait]
 impl HistoryStore for SqliteStore {
@@ -286,8 +298,12 @@ impl HistoryStore for SqliteStore {
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
-        let slots = &self.writing()?.slots;
+        let Writing { slots, room, .. } = self.writing()?;
         let permit = slots.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        room.wait().await;
+        if slots.is_closed() {
+            return Err(StoreError::Closed);
+        }
         Ok(Slot::guarded(permit))
     }
 
@@ -295,7 +311,7 @@ impl HistoryStore for SqliteStore {
         match self.writing() {
             Ok(writing) => {
                 let (submission, outcome) = Submission::append(slot, writes);
-                writing.queue.submit(submission);
+                writing.queue.submit(submission.taking(&writing.room));
                 Ticket::waiting(outcome)
             }
             Err(source) => Ticket::done(Err(AppendError { completed: 0, source })),
@@ -370,43 +386,70 @@ impl HistoryStore for SqliteStore {
         writing.slots.close();
         writing.queue.close();
         self.settle(None).await?;
-        // The last connection that closes folds the write-ahead log into the file; two that close at
-        // the same time may each take the other for the last, so the writer comes after the readers.
-        self.0.readers.release();
-        writing.queue.retire();
-        let Some(thread) = writing.take_thread() else { return Ok(()) };
         let failed = |source: BoxError| StoreError::backend("close", false, source);
         let runtime = Handle::try_current().map_err(|error| failed(error.into()))?;
-        // A thread that panicked has told those who waited for it.
-        let ended = runtime.spawn_blocking(move || drop(thread.join()));
+        self.0.readers.release();
+        let ended = runtime.spawn_blocking(writing.retire());
         ended.await.map_err(|error| failed(error.into()))
     }
 }
 
 impl Writing {
-    fn start(writer: Writer, options: &SqliteOptions) -> std::io::Result<Self> {
+    fn start(
+        file: &StoreFile,
+        connection: Connection,
+        options: &SqliteOptions,
+    ) -> Result<Self, BoxError> {
+        let checkpoints = Arc::new(Checkpoints::new(file.clone()));
+        let writer = Writer::new(file.clone(), connection, checkpoints.clone())?;
         let queue = Arc::new(WriteQueue::new(writer, options.append_on_caller));
         let serving = queue.clone();
-        let thread = thread::Builder::new()
-            .name("tower-chat-sqlite".to_owned())
-            .spawn(move || serving.serve())?;
+        let writer =
+            thread::Builder::new().name(WRITER.to_owned()).spawn(move || serving.serve())?;
+        let serving = checkpoints.clone();
+        let name = CHECKPOINTS.to_owned();
+        let threads = match thread::Builder::new().name(name).spawn(move || serving.serve()) {
+            Ok(checkpoints) => Threads { writer, checkpoints },
+            Err(error) => {
+                queue.retire();
+                return Err(error.into());
+            }
+        };
         let slots = Arc::new(Semaphore::new(options.queue_capacity));
-        Ok(Self { queue, slots, thread: Mutex::new(Some(thread)) })
+        let room = Arc::new(Room::new(options.queue_bytes));
+        Ok(Self { queue, slots, room, checkpoints, threads: Mutex::new(Some(threads)) })
     }
 
-    fn take_thread(&self) -> Option<JoinHandle<()>> {
-        self.thread.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Ends the threads when all that was submitted is done, and gives the right to wait for it,
+    /// once.
+    fn retire(&self) -> impl FnOnce() + Send + 'static {
+        let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (queue, checkpoints) = (self.queue.clone(), self.checkpoints.clone());
+        move || {
+            checkpoints.end();
+            // The last connection that closes folds the write-ahead log into the file; two that
+            // close at the same time may each take the other for the last, so the writer comes
+            // after all others. A thread that panicked has told those who waited for it.
+            match threads {
+                Some(Threads { writer, checkpoints }) => {
+                    drop(checkpoints.join());
+                    queue.retire();
+                    drop(writer.join());
+                }
+                None => queue.retire(),
+            }
+        }
     }
 }
+
+const WRITER: &str = "tower-chat-sqlite";
+const CHECKPOINTS: &str = "tower-chat-sqlite-checkpoints";
 
 impl Drop for Shared {
     fn drop(&mut self) {
         self.readers.release();
-        let Some(writing) = &self.writing else { return };
-        writing.queue.retire();
-        if let Some(thread) = writing.take_thread() {
-            // A thread that panicked has told those who waited for it.
-            drop(thread.join());
+        if let Some(writing) = &self.writing {
+            writing.retire()();
         }
     }
 }

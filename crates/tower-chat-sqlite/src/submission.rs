@@ -1,5 +1,7 @@
 //! What waits in the queue, and how it is answered.
 
+use std::sync::Arc;
+
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 use tower_chat_core::{
@@ -11,12 +13,15 @@ use crate::{
     append::{self, EncodedWrite, NotStored},
     failure::Failure,
     fork, prune,
+    room::{Room, Taken},
 };
 
 /// One entry of the queue: an append, a deletion, a copy or a pruning, with the place it takes and who is told.
 #[derive(Debug)]
 pub(crate) struct Submission {
     slot: Slot,
+    /// What it takes of the queue's room; only messages do.
+    room: Option<Taken>,
     work: Work,
 }
 
@@ -74,7 +79,7 @@ impl Submission {
         let (reply, outcome) = oneshot::channel();
         let writes = writes.into_iter().map(EncodedWrite::new).collect();
         let append = Append { writes, stored: 0, outcome: Ok(Revision::ABSENT), reply };
-        (Self { slot, work: Work::Append(append) }, outcome)
+        (Self { slot, room: None, work: Work::Append(append) }, outcome)
     }
 
     pub(crate) fn delete(
@@ -83,7 +88,7 @@ impl Submission {
     ) -> (Self, oneshot::Receiver<Result<bool, StoreError>>) {
         let (reply, outcome) = oneshot::channel();
         let delete = Delete { key, outcome: Ok(false), reply };
-        (Self { slot, work: Work::Delete(delete) }, outcome)
+        (Self { slot, room: None, work: Work::Delete(delete) }, outcome)
     }
 
     pub(crate) fn fork(
@@ -93,7 +98,22 @@ impl Submission {
     ) -> (Self, oneshot::Receiver<Result<Revision, StoreError>>) {
         let (reply, outcome) = oneshot::channel();
         let fork = Fork { from, to, outcome: Ok(Revision::ABSENT), reply };
-        (Self { slot, work: Work::Fork(fork) }, outcome)
+        (Self { slot, room: None, work: Work::Fork(fork) }, outcome)
+    }
+
+    /// Counts it against the room of a queue, until it is answered.
+    pub(crate) fn taking(mut self, room: &Arc<Room>) -> Self {
+        let bytes = match &self.work {
+            Work::Append(append) => append.writes.iter().map(EncodedWrite::bytes).sum(),
+            Work::Delete(_) | Work::Fork(_) | Work::Prune(_) => 0,
+        };
+        self.room = Some(room.take(bytes));
+        self
+    }
+
+    /// How many bytes of messages and results it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.room.as_ref().map_or(0, Taken::bytes)
     }
 
     pub(crate) fn prune(
@@ -103,7 +123,7 @@ impl Submission {
     ) -> (Self, oneshot::Receiver<Result<Pruned, StoreError>>) {
         let (reply, outcome) = oneshot::channel();
         let prune = Prune { key, keep, outcome: Ok(Pruned::default()), reply };
-        (Self { slot, work: Work::Prune(prune) }, outcome)
+        (Self { slot, room: None, work: Work::Prune(prune) }, outcome)
     }
 
     pub(crate) fn may_block(&self) -> bool {
@@ -205,7 +225,7 @@ impl Submission {
 
     /// Gives its place in the queue back and tells whoever waits.
     pub(crate) fn resolve(self) {
-        drop(self.slot);
+        drop((self.slot, self.room));
         // Nobody need be waiting.
         match self.work {
             Work::Append(append) => drop(append.reply.send(append.outcome)),

@@ -1,10 +1,11 @@
 //! The connection that writes, and the transactions on it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use rusqlite::Connection;
 
 use crate::{
+    checkpoints::Checkpoints,
     failure::Failure,
     file::StoreFile,
     submission::{Next, Submission},
@@ -14,6 +15,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Writer {
     file: StoreFile,
+    checkpoints: Arc<Checkpoints>,
     /// `None` after a rollback failed, until the next transaction opens another.
     connection: Option<Connection>,
     /// How many transactions were committed.
@@ -32,8 +34,13 @@ enum Stopped {
 }
 
 impl Writer {
-    pub(crate) fn new(file: StoreFile, connection: Connection) -> Self {
-        Self { file, connection: Some(connection), commits: 0 }
+    pub(crate) fn new(
+        file: StoreFile,
+        mut connection: Connection,
+        checkpoints: Arc<Checkpoints>,
+    ) -> rusqlite::Result<Self> {
+        checkpoints.follow(&mut connection)?;
+        Ok(Self { file, checkpoints, connection: Some(connection), commits: 0 })
     }
 
     pub(crate) fn commits(&self) -> u64 {
@@ -132,11 +139,15 @@ impl Writer {
         body: impl FnOnce(&Connection) -> rusqlite::Result<()>,
     ) -> Result<(), Stopped> {
         let failure = |error| self.file.failure(error);
+        self.file.check_place().map_err(|error| Stopped::BeforeBegin(failure(error)))?;
         let connection = match &mut self.connection {
             Some(connection) => connection,
             gone => {
-                let connection = self.file.writer().map_err(failure);
-                gone.insert(connection.map_err(Stopped::BeforeBegin)?)
+                let opened = self.file.writer().and_then(|mut connection| {
+                    self.checkpoints.follow(&mut connection)?;
+                    Ok(connection)
+                });
+                gone.insert(opened.map_err(|error| Stopped::BeforeBegin(failure(error)))?)
             }
         };
         let outcome = begin(connection, patience)
@@ -147,6 +158,7 @@ impl Writer {
             });
         if outcome.is_ok() {
             self.commits += 1;
+            self.checkpoints.committed(connection);
         } else if !connection.is_autocommit() && run(connection, "ROLLBACK").is_err() {
             self.connection = None;
         }

@@ -199,41 +199,6 @@ async fn a_store_opened_read_only_is_read_and_never_written() {
     assert_eq!(fs::read(&path).unwrap(), before);
 }
 
-#[cfg(unix)]
-#[tokio::test]
-async fn what_may_not_be_written_is_read_only() {
-    use std::os::unix::fs::PermissionsExt;
-
-    let allow = |path: &Path, mode| {
-        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-    };
-    let (folder, path) = folder();
-    make(&path).await;
-    allow(&path, 0o444);
-    if fs::OpenOptions::new().write(true).open(&path).is_ok() {
-        eprintln!("skipped: this user may write every file");
-        return;
-    }
-    let error = SqliteStore::open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::ReadOnly { .. }), "a file: {error:?}");
-    let store = SqliteStore::options().read_only(true).open(&path).await.unwrap();
-    assert_eq!(texts(&store, &key("c")).await, ["one"]);
-    drop(store);
-    allow(&path, 0o644);
-    for name in ["chat.db-wal", "chat.db-shm"] {
-        let _ = fs::remove_file(folder.path().join(name));
-    }
-    allow(folder.path(), 0o555);
-    let made = SqliteStore::open(folder.path().join("new.db")).await;
-    let opened = SqliteStore::open(&path).await;
-    let read = SqliteStore::options().read_only(true).open(&path).await;
-    allow(folder.path(), 0o755);
-    for outcome in [made, opened, read] {
-        let error = outcome.unwrap_err();
-        assert!(matches!(error, OpenError::ReadOnly { .. }), "a folder: {error:?}");
-    }
-}
-
 #[tokio::test]
 async fn a_setting_out_of_range_is_an_error_that_names_it() {
     let (folder, path) = folder();
@@ -244,6 +209,8 @@ async fn a_setting_out_of_range_is_an_error_that_names_it() {
         let error = SqliteStore::options().readers(value).open(&path).await.unwrap_err();
         assert!(matches!(error, OpenError::InvalidOption { option: "readers", .. }));
     }
+    let error = SqliteStore::options().queue_bytes(0).open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::InvalidOption { option: "queue_bytes", value: 0 }));
     assert!(files(&folder).is_empty());
 }
 

@@ -44,6 +44,15 @@ pub enum StoreError {
     /// The store can be read but not written, such as a file on a read-only disk.
     #[error("the history store is read-only")]
     ReadOnly,
+    /// There is no room where the store keeps its data, such as on a full disk. Nothing of what was
+    /// being done is stored; it can be done when there is room again.
+    #[error("the history store has no room to {action}: make room where it keeps its data")]
+    StorageFull {
+        /// What was being done.
+        action: &'static str,
+        /// The backend's error.
+        source: BoxError,
+    },
     /// A stored message cannot be decoded.
     #[error("message {sequence} of conversation {key} cannot be read")]
     Undecodable {
@@ -82,6 +91,7 @@ impl StoreError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Backend { retryable, .. } => *retryable,
+            Self::StorageFull { .. } => true,
             Self::Conflict(_)
             | Self::Claimed { .. }
             | Self::Exists { .. }

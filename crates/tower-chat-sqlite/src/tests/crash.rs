@@ -151,6 +151,46 @@ async fn a_file_whose_making_was_aborted_at_any_statement_opens() {
     assert!(at >= 12, "only {at} moments were tried");
 }
 
+#[tokio::test]
+async fn an_older_file_whose_migration_was_aborted_at_any_statement_is_as_it_was_or_new() {
+    let look = |path: &Path| {
+        let connection = Connection::open(path).unwrap();
+        let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
+        let schema = connection
+            .prepare("SELECT group_concat(name) FROM sqlite_schema")
+            .unwrap()
+            .query_row([], |row| row.get(0));
+        (version.unwrap(), schema.unwrap())
+    };
+    for version in 1..schema::VERSION {
+        let fixture = format!("{}/tests/fixtures/v{version}.db", env!("CARGO_MANIFEST_DIR"));
+        let fixture = Path::new(&fixture);
+        let (mut at, mut as_it_was, mut new) = (0, 0, 0);
+        loop {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("chat.db");
+            std::fs::copy(fixture, &path).unwrap();
+            let before: (i64, String) = look(&path);
+            let survived = child_survives("tests::crash::child_makes_the_file", &path, at);
+            match look(&path) {
+                left if left == before => as_it_was += 1,
+                (schema::VERSION, _) => new += 1,
+                half => panic!("aborted at {at}, the file is {half:?}"),
+            }
+            let store = SqliteStore::open(&path).await.unwrap();
+            let support = tower_chat_core::ConversationKey::new("alice", "support");
+            assert_eq!(texts(&store, &support).await, ["Where is my order?", ""]);
+            assert!(store.check_integrity().await.unwrap().is_empty());
+            if survived {
+                break;
+            }
+            at += 1;
+        }
+        // BEGIN, what makes the tables, the version, COMMIT: each has a before and an after.
+        assert!(as_it_was >= 12 && new >= 2, "{as_it_was} as it was, {new} new");
+    }
+}
+
 #[test]
 #[ignore = "the child of another test"]
 fn child_makes_the_file() {

@@ -44,7 +44,8 @@ async fn a_full_disk_is_retryable_and_leaves_the_store_usable() {
     set_limit("1"); // SQLite takes it as "no more than there are"
     let large = write("c", run(2), one.result(), &["two", &"x".repeat(100_000)]);
     let error = store.append(Slot::unbounded(), vec![large.clone()]).await.unwrap_err();
-    assert!(is_retryable(&error), "{error:?}");
+    assert!(matches!(error.source, StoreError::StorageFull { .. }), "{error:?}");
+    assert!(error.source.is_retryable());
     assert!(source_text(&error).contains("make room"), "{error:?}");
     assert_eq!(fixture.texts(&key("c")).await, ["one"]);
     set_limit("1000000");

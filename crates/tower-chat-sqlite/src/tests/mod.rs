@@ -1,11 +1,13 @@
 //! Tests that look inside: hooks on the connection that writes, and the lead of the queue.
 
+mod checkpoints;
 mod crash;
 mod economy;
 mod failures;
 mod lead;
 mod maintenance;
 mod open_runs;
+mod pressure;
 mod record;
 mod waiting;
 

@@ -1,0 +1,60 @@
+//! Copies of a store.
+
+use std::fs;
+
+use crate::support::*;
+
+fn backup(store: &str, to: &str, more: &[&str]) -> (Option<i32>, String, String) {
+    let output = run(&[&["backup", "--store", store, "--to", to], more].concat());
+    (output.status.code(), stdout(&output), stderr(&output))
+}
+
+#[test]
+fn a_copy_exports_the_same_and_is_well() {
+    let store = Store::new();
+    fill_sound(&store);
+    let copy = store.folder().join("copy.db").display().to_string();
+    let (code, said, complained) = backup(&store.argument(), &copy, &[]);
+    assert_eq!((code, complained.as_str()), (Some(0), ""));
+    let bytes = fs::metadata(&copy).unwrap().len();
+    assert_eq!(said, format!("{bytes} bytes are in `{copy}`\n"));
+    let copied = format!("sqlite:{copy}");
+    assert_eq!(export_text(&copied, &["--record"]), export_text(&store.argument(), &["--record"]));
+    assert_eq!(run(&["verify", "--store", &copied]).status.code(), Some(0));
+}
+
+#[test]
+fn a_file_that_is_there_is_replaced_on_demand_alone() {
+    let store = Store::new();
+    fill_sound(&store);
+    let there = store.file("there.db", "mine");
+    let (code, _, complained) = backup(&store.argument(), &there, &[]);
+    assert_eq!(code, Some(2));
+    assert!(
+        complained.contains("there is a file") && complained.contains("there.db"),
+        "{complained}"
+    );
+    assert_eq!(fs::read_to_string(&there).unwrap(), "mine");
+    assert_eq!(backup(&store.argument(), &there, &["--replace"]).0, Some(0));
+    let copied = format!("sqlite:{there}");
+    assert_eq!(export_text(&copied, &[]), export_text(&store.argument(), &[]));
+}
+
+#[test]
+fn what_cannot_be_copied_or_written_is_said() {
+    let store = Store::new();
+    fill_sound(&store);
+    let inside = |name: &str| store.folder().join(name).display().to_string();
+    for (from, to, expected) in [
+        (store.argument(), inside("none/copy.db"), "does not exist"),
+        (store.argument(), "/proc/copy.db".to_owned(), "cannot be written"),
+        (format!("sqlite:{}", inside("none.db")), inside("copy.db"), "no conversation store at"),
+        (format!("sqlite:{}", store.file("text", "no store")), inside("copy.db"), "not a SQLite"),
+        ("memory:".to_owned(), inside("copy.db"), "holds nothing to copy"),
+    ] {
+        let (code, said, complained) = backup(&from, &to, &[]);
+        assert_eq!((code, said.as_str()), (Some(2), ""), "{to}");
+        assert!(complained.contains(expected), "{complained}");
+        assert!(!store.folder().join("copy.db").exists());
+    }
+}

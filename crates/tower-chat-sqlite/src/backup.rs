@@ -1,0 +1,300 @@
+//! Copying a store while it is in use.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags, backup::StepResult};
+use tokio::runtime::Handle;
+
+use crate::{BackupError, SqliteStore, file::StoreFile};
+
+/// Copies a store into another file while it is in use, also by other processes.
+///
+/// The copy holds everything that was submitted through its own store before it began, and of every
+/// conversation what it was at one moment. Nobody waits for it: readers and writers go on, and only
+/// the write-ahead log grows until it is done, by what is written meanwhile. What is deleted is not
+/// in copies made later; earlier ones still hold it.
+///
+/// The file appears under its name when it is complete and on the disk. Until then it is one beside
+/// it whose name begins with a dot and ends with `.part`; a process that is killed leaves that. It
+/// has the permissions of the store's file.
+///
+/// ```
+/// # let folder = tempfile::tempdir().unwrap();
+/// # let (path, copy) = (folder.path().join("chat.db"), folder.path().join("copy.db"));
+/// # tokio::runtime::Runtime::new().unwrap().block_on(async {
+/// use tower_chat_sqlite::{Backup, SqliteStore};
+///
+/// let store = SqliteStore::open(&path).await?;
+/// store.backup(&copy).await?;
+/// // The next day, over the last one.
+/// Backup::of(&store).replacing(true).write(&copy).await?;
+/// assert!(SqliteStore::open(&copy).await?.check_integrity().await?.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # }).unwrap();
+/// ```
+#[derive(Debug, Clone)]
+pub struct Backup {
+    source: Source,
+    replacing: bool,
+}
+
+#[derive(Debug, Clone)]
+enum Source {
+    Store(SqliteStore),
+    File(PathBuf),
+}
+
+impl Backup {
+    /// Of a store that is open.
+    pub fn of(store: &SqliteStore) -> Self {
+        Self { source: Source::Store(store.clone()), replacing: false }
+    }
+
+    /// Of a file, whether or not somebody has it open. Unlike opening it, this does not bring an
+    /// older one up to date: it is for a copy before that.
+    pub fn of_file(path: impl AsRef<Path>) -> Self {
+        Self { source: Source::File(path.as_ref().to_path_buf()), replacing: false }
+    }
+
+    /// Whether the copy may take the place of a file that is there (not by default).
+    #[must_use]
+    pub fn replacing(mut self, replacing: bool) -> Self {
+        self.replacing = replacing;
+        self
+    }
+
+    /// Makes the copy, and says how many bytes it has. Must be called on a tokio runtime. If the
+    /// future is dropped, the copy is made whole or not at all.
+    ///
+    /// # Errors
+    ///
+    /// [`BackupError`]; what was at the path is as it was.
+    pub async fn write(self, to: impl AsRef<Path>) -> Result<u64, BackupError> {
+        let to = to.as_ref().to_path_buf();
+        let failed = {
+            let path = to.clone();
+            move |source| BackupError::Io { path, source }
+        };
+        let runtime = match Handle::try_current() {
+            Ok(runtime) => runtime,
+            Err(error) => return Err(failed(error.into())),
+        };
+        if let Source::Store(store) = &self.source {
+            store.settle(None).await.map_err(BackupError::Store)?;
+        }
+        let waiting = GivesUp(Arc::default());
+        let is_given_up = waiting.0.clone();
+        let copied = runtime.spawn_blocking(move || self.write_here(&to, &is_given_up)).await;
+        copied.unwrap_or_else(|error| Err(failed(error.into())))
+    }
+
+    fn write_here(self, to: &Path, is_given_up: &AtomicBool) -> Result<u64, BackupError> {
+        let file = match self.source {
+            Source::Store(store) => store.file().clone(),
+            Source::File(path) => StoreFile::of_any_version(&path).map_err(BackupError::Open)?,
+        };
+        let target = Target::new(to, self.replacing)?;
+        let part = Part::create(&target)?;
+        copy(&file, &target, &part, is_given_up)?;
+        let bytes = part.sync(&file).map_err(|error| target.failed(error))?;
+        if is_given_up.load(Ordering::Relaxed) {
+            return Err(target.failed(io::ErrorKind::Interrupted.into()));
+        }
+        target.publish(&part)?;
+        Ok(bytes)
+    }
+}
+
+/// Copies everything as it is at one moment.
+fn copy(
+    file: &StoreFile,
+    target: &Target,
+    part: &Part,
+    is_given_up: &AtomicBool,
+) -> Result<(), BackupError> {
+    const PAGES: i32 = 256;
+    let unreadable = |error| BackupError::Store(file.failure(error).store_error("copy the store"));
+    let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
+        // Nothing is written but the copy.
+        Some(ErrorCode::DiskFull) => target.full(error.into()),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::DatabaseBusy) => {
+            unreadable(error)
+        }
+        Some(_) | None => BackupError::Io { path: target.path.clone(), source: error.into() },
+    };
+    file.check_place().map_err(unreadable)?;
+    let source = file.reader().map_err(unreadable)?;
+    // All steps see the same moment, so that none has to begin again when something is written.
+    let snapshot = source.unchecked_transaction().map_err(unreadable)?;
+    snapshot.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(unreadable)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut copy = Connection::open_with_flags(&part.path, flags).map_err(failed)?;
+    // It is thrown away unless it is complete, and synced when it is.
+    let unsafe_and_fast = "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF";
+    copy.execute_batch(unsafe_and_fast).map_err(failed)?;
+    let backup = rusqlite::backup::Backup::new(&snapshot, &mut copy).map_err(failed)?;
+    loop {
+        if is_given_up.load(Ordering::Relaxed) {
+            return Err(target.failed(io::ErrorKind::Interrupted.into()));
+        }
+        match backup.step(PAGES).map_err(failed)? {
+            StepResult::Done => break,
+            StepResult::More => {}
+            _ => return Err(target.failed(io::ErrorKind::ResourceBusy.into())),
+        }
+    }
+    drop(backup);
+    copy.close().map_err(|(_, error)| failed(error))
+}
+
+/// Where the copy is to be.
+#[derive(Debug)]
+struct Target {
+    path: PathBuf,
+    folder: PathBuf,
+    name: OsString,
+    replacing: bool,
+}
+
+impl Target {
+    /// Looks whether there may be a copy.
+    fn new(path: &Path, replacing: bool) -> Result<Self, BackupError> {
+        let failed = |error: io::Error| BackupError::Io { path: path.into(), source: error.into() };
+        let path = std::path::absolute(path).map_err(failed)?;
+        let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err(failed(io::ErrorKind::InvalidInput.into()));
+        };
+        let (folder, name) = (folder.to_path_buf(), name.to_os_string());
+        if !folder.is_dir() {
+            return Err(BackupError::NoFolder { path });
+        }
+        let target = Self { path, folder, name, replacing };
+        target.check()?;
+        Ok(target)
+    }
+
+    fn check(&self) -> Result<(), BackupError> {
+        match fs::symlink_metadata(&self.path) {
+            Ok(_) if !self.replacing => {
+                return Err(BackupError::Exists { path: self.path.clone() });
+            }
+            Ok(found) if found.is_dir() => {
+                return Err(self.failed(io::ErrorKind::IsADirectory.into()));
+            }
+            Ok(_) | Err(_) => {}
+        }
+        // What is in a log is taken for newer than the file beside it, whichever that is.
+        for log in ["-wal", "-journal"] {
+            let mut name = self.name.clone();
+            name.push(log);
+            let log = self.folder.join(name);
+            if fs::symlink_metadata(&log).is_ok() {
+                return Err(BackupError::InUse { path: self.path.clone(), log });
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the copy its name.
+    fn publish(&self, part: &Part) -> Result<(), BackupError> {
+        self.check()?;
+        let rename = || fs::rename(&part.path, &self.path);
+        let published = if self.replacing {
+            rename()
+        } else {
+            // Unlike a renaming, a link takes the place of nothing. Not all file systems have links.
+            match fs::hard_link(&part.path, &self.path) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
+                Err(_) => rename(),
+                Ok(()) => Ok(()),
+            }
+        };
+        published.and_then(|()| sync_folder(&self.folder)).map_err(|error| self.failed(error))
+    }
+
+    fn failed(&self, error: io::Error) -> BackupError {
+        let path = self.path.clone();
+        match error.kind() {
+            io::ErrorKind::StorageFull
+            | io::ErrorKind::QuotaExceeded
+            | io::ErrorKind::FileTooLarge => self.full(error.into()),
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                BackupError::ReadOnly { path, source: error.into() }
+            }
+            io::ErrorKind::AlreadyExists => BackupError::Exists { path },
+            _ => BackupError::Io { path, source: error.into() },
+        }
+    }
+
+    fn full(&self, source: tower_chat_core::BoxError) -> BackupError {
+        BackupError::StorageFull { path: self.path.clone(), source }
+    }
+}
+
+/// The copy while it is made; it goes when this is dropped.
+#[derive(Debug)]
+struct Part {
+    path: PathBuf,
+}
+
+impl Part {
+    fn create(target: &Target) -> Result<Self, BackupError> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let mut options = fs::OpenOptions::new();
+        options.write(true).create_new(true);
+        // Until it has the permissions of the store.
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+            let mut name = OsString::from(".");
+            name.push(&target.name);
+            name.push(format!(".{}-{number}.part", std::process::id()));
+            let path = target.folder.join(name);
+            match options.open(&path) {
+                Ok(_) => return Ok(Self { path }),
+                // Somebody of the same number was killed.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(target.failed(error)),
+            }
+        }
+    }
+
+    /// Waits until all of it is on the disk; says how large it is.
+    fn sync(&self, of: &StoreFile) -> io::Result<u64> {
+        let file = fs::OpenOptions::new().write(true).open(&self.path)?;
+        file.set_permissions(fs::metadata(of.path())?.permissions())?;
+        file.sync_all()?;
+        Ok(file.metadata()?.len())
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        // It is gone, if it was given its name.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// Makes a new name durable. On Windows it is with the file.
+fn sync_folder(folder: &Path) -> io::Result<()> {
+    if cfg!(unix) { fs::File::open(folder)?.sync_all() } else { Ok(()) }
+}
+
+/// Tells the thread that copies when nobody waits for it any more.
+#[derive(Debug)]
+struct GivesUp(Arc<AtomicBool>);
+
+impl Drop for GivesUp {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}

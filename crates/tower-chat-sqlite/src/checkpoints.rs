@@ -1,0 +1,242 @@
+//! When the write-ahead log is carried over into the file, and by whom.
+//!
+//! A thread of its own carries over what is in the log while writers go on, and the writer the
+//! little that came since then: only where everything is carried over does the next commit begin
+//! the log anew, and a writer that never pauses would leave no such moment. A log that is reused
+//! is faster to write than one that grows.
+
+use std::{
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use rusqlite::{Connection, hooks::Wal};
+use tower_chat_core::store::StoreError;
+
+use crate::{
+    file::{PATIENCE, StoreFile},
+    read::NotRead,
+};
+
+pub(crate) const CHECKPOINT: &str = "empty the write-ahead log";
+
+/// After how many more pages of log the thread is asked to carry over.
+const STEP: u32 = 400;
+
+/// From how many pages of log on the writer carries over what is left. This is also where SQLite
+/// does it by itself, with all of the log at once.
+const LIMIT: u32 = 1000;
+
+/// How many pages the writer carries over at most. After a reader that stayed long there may be any
+/// number; all but these are left to the thread.
+const AT_ONCE: u32 = 2 * LIMIT;
+
+/// From how many pages of log on the writer waits for readers, where only they are in the way.
+const PRESSING: u32 = 2 * LIMIT;
+
+/// How long it waits for them.
+const PATIENCE_WITH_READERS: Duration = Duration::from_millis(50);
+
+/// How often the thread carries over what came meanwhile, before the writer has to stop for it.
+const PASSES: usize = 8;
+
+/// The state of the log, shared by the writer and the thread that carries it over.
+#[derive(Debug)]
+pub(crate) struct Checkpoints {
+    file: StoreFile,
+    /// How many pages the log has since the last commit.
+    log: AtomicU32,
+    /// At how many something is to be done.
+    due: AtomicU32,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many pages of the log are known to be carried over.
+    carried: u32,
+    /// The thread is asked to carry over.
+    is_wanted: bool,
+    /// The thread, or somebody else of this store, is carrying over.
+    is_under_way: bool,
+    /// The log grows faster than the thread carries it over.
+    is_behind: bool,
+    is_ending: bool,
+}
+
+/// What is in the log, and how much of it is carried over.
+struct Reached {
+    log: u32,
+    carried: u32,
+}
+
+impl Checkpoints {
+    pub(crate) fn new(file: StoreFile) -> Self {
+        let (log, due) = (AtomicU32::new(0), AtomicU32::new(STEP));
+        Self { file, log, due, state: Mutex::default(), changed: Condvar::new() }
+    }
+
+    /// Follows the commits of a connection, in place of SQLite's own checkpoints in them.
+    pub(crate) fn follow(self: &Arc<Self>, connection: &mut Connection) -> rusqlite::Result<()> {
+        let this = self.clone();
+        connection.wal_hook(Some(move |_: &mut Wal, pages| {
+            this.grew_to(u32::try_from(pages).unwrap_or(0));
+            Ok(())
+        }))
+    }
+
+    /// After a commit, on its connection: sees to it that the log does not grow without end.
+    pub(crate) fn committed(&self, connection: &Connection) {
+        let log = self.log.load(Ordering::Relaxed);
+        if log < self.due.load(Ordering::Relaxed) {
+            return;
+        }
+        let due = log.saturating_add(STEP);
+        let due = if log < LIMIT { due.min(LIMIT) } else { due };
+        self.due.store(due, Ordering::Relaxed);
+        let mut state = self.state();
+        if log < LIMIT || (log.saturating_sub(state.carried) > AT_ONCE && !state.is_behind) {
+            state.is_wanted = true;
+            return self.changed.notify_all();
+        }
+        // What is under way is as little as what is left for the writer.
+        let _under_way = self.begin(state);
+        let reached = if log < PRESSING {
+            carry_over(connection, "PRAGMA wal_checkpoint(PASSIVE)")
+        } else {
+            let patience = connection.busy_timeout(PATIENCE_WITH_READERS);
+            patience.and_then(|()| carry_over(connection, "PRAGMA wal_checkpoint(RESTART)"))
+        };
+        // The commit is durable, and stays in the log: the next one tries again.
+        if let Ok(reached) = reached {
+            let mut state = self.state();
+            state.carried = reached.carried;
+            state.is_behind = false;
+        }
+    }
+
+    /// The thread that carries over.
+    pub(crate) fn serve(&self) {
+        let mut connection = None;
+        loop {
+            let mut state = self.state();
+            while !state.is_wanted && !state.is_ending {
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.is_ending {
+                return;
+            }
+            state.is_wanted = false;
+            let _under_way = self.begin(state);
+            // What failed is in the log still, and is tried again when that has grown.
+            if self.catch_up(&mut connection).is_err() {
+                connection = None;
+            }
+        }
+    }
+
+    /// Carries everything over and empties the log, waiting a while for whoever is in the way.
+    pub(crate) fn empty(&self) -> Result<(), NotRead> {
+        let _under_way = self.begin(self.state());
+        let writer = self.file.writer()?;
+        let deadline = Instant::now() + PATIENCE;
+        // SQLite waits for readers and writers, but not for others that carry over.
+        while writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))? {
+            if Instant::now() >= deadline {
+                let busy = StoreError::backend(CHECKPOINT, true, CheckpointBusy);
+                return Err(NotRead::Damaged(busy));
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Ends the thread.
+    pub(crate) fn end(&self) {
+        self.state().is_ending = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the thread has nothing to do.
+    #[cfg(test)]
+    pub(crate) fn settle(&self) {
+        let mut state = self.state();
+        while state.is_wanted || state.is_under_way {
+            state = self.changed.wait(state).unwrap();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until nobody of this store carries over: of two at once SQLite refuses one.
+    fn begin(&self, mut state: MutexGuard<'_, State>) -> UnderWay<'_> {
+        while state.is_under_way {
+            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+        state.is_under_way = true;
+        UnderWay(self)
+    }
+
+    fn grew_to(&self, pages: u32) {
+        if pages < self.log.swap(pages, Ordering::Relaxed) {
+            // It was begun anew.
+            self.state().carried = 0;
+            self.due.store(STEP, Ordering::Relaxed);
+        }
+    }
+
+    /// Carries over until as little is left as the writer may do.
+    fn catch_up(&self, connection: &mut Option<Connection>) -> rusqlite::Result<()> {
+        let connection = match connection {
+            Some(connection) => connection,
+            none => {
+                self.file.check_place()?;
+                none.insert(self.file.writer()?)
+            }
+        };
+        for _ in 0..PASSES {
+            let reached = carry_over(connection, "PRAGMA wal_checkpoint(PASSIVE)")?;
+            let log = self.log.load(Ordering::Relaxed);
+            if log < reached.log {
+                // It was begun anew meanwhile.
+                return Ok(());
+            }
+            self.state().carried = reached.carried;
+            let is_in_the_way = reached.carried < reached.log;
+            if is_in_the_way || log - reached.carried <= AT_ONCE {
+                return Ok(());
+            }
+        }
+        self.state().is_behind = true;
+        Ok(())
+    }
+}
+
+/// Somebody carries over, until this is dropped.
+struct UnderWay<'a>(&'a Checkpoints);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.state().is_under_way = false;
+        self.0.changed.notify_all();
+    }
+}
+
+fn carry_over(connection: &Connection, sql: &str) -> rusqlite::Result<Reached> {
+    // A log of which nothing is known, as where another process carries it over, counts as empty.
+    let pages = |pages: i64| u32::try_from(pages).unwrap_or(0);
+    connection.query_row(sql, [], |row| {
+        Ok(Reached { log: pages(row.get(1)?), carried: pages(row.get(2)?) })
+    })
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("somebody was reading or writing all the time: try again")]
+struct CheckpointBusy;

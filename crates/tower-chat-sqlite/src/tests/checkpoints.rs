@@ -1,0 +1,135 @@
+//! The write-ahead log stays small, whoever reads, and is small again after a reader that stayed.
+
+use std::{
+    fs,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+};
+
+use rusqlite::Connection;
+use tower_chat_core::store::{HistoryStore, Revision};
+
+use super::{Fixture, first, key, run, write};
+use crate::{Durability, SqliteStore};
+
+const PAGE: u64 = 4096 + 24;
+
+impl Fixture {
+    /// One that is as fast as it can be.
+    async fn fast() -> Self {
+        Self::with(SqliteStore::options().durability(Durability::Normal)).await
+    }
+
+    fn log_size(&self) -> u64 {
+        fs::metadata(self.folder.path().join("chat.db-wal")).unwrap().len()
+    }
+
+    /// Appends to the end of a conversation so often; gives the largest size of the log.
+    async fn append_often(&self, at: &mut Revision, times: usize) -> u64 {
+        let text = "x".repeat(2000);
+        let mut largest = 0;
+        for _ in 0..times {
+            let one = write("c", run(1), *at, &[&text]);
+            *at = self.store.append(self.store.reserve().await.unwrap(), vec![one]).await.unwrap();
+            largest = largest.max(self.log_size());
+        }
+        largest
+    }
+}
+
+/// Begins to read, and sees this moment until it ends.
+fn begin_to_read(connection: &Connection) {
+    connection.execute_batch("BEGIN").unwrap();
+    connection.query_row("SELECT count(*) FROM conversations", [], |_| Ok(())).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_is_begun_anew_again_and_again() {
+    let fixture = Fixture::fast().await;
+    let mut at = Revision::ABSENT;
+    let largest = fixture.append_often(&mut at, 4000).await;
+    assert!(largest < 1100 * PAGE, "{largest}");
+    assert!(fixture.is_sound());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_that_stays_lets_the_log_grow_and_afterwards_it_is_small_again() {
+    let fixture = Fixture::fast().await;
+    let mut at = fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
+    let reader = fixture.other();
+    begin_to_read(&reader);
+    let megabyte = "x".repeat(1 << 20);
+    let large = write("large", run(2), Revision::ABSENT, &[megabyte.as_str(); 30]);
+    fixture.submit(vec![large]).await.await.unwrap();
+    let grown = fixture.append_often(&mut at, 2000).await;
+    assert!(grown > 30 << 20, "nothing may be written over while it is read: {grown}");
+    fixture.store.checkpoints().settle();
+    assert_eq!(
+        reader.query_row("SELECT count(*) FROM messages", [], |row| row.get::<_, i64>(0)).unwrap(),
+        1,
+        "what the reader sees is still there"
+    );
+    reader.execute_batch("COMMIT").unwrap();
+    // The thread is told when the log has grown by 400 pages more; all that it leaves to the
+    // writer is what comes while it works.
+    fixture.append_often(&mut at, 450).await;
+    fixture.store.checkpoints().settle();
+    fixture.append_often(&mut at, 450).await;
+    assert!(fixture.log_size() <= 16 << 20, "{}", fixture.log_size());
+    let largest = fixture.append_often(&mut at, 2000).await;
+    assert!(largest <= 16 << 20, "{largest}");
+    assert_eq!(fixture.texts(&key("c")).await.len(), 1 + 2000 + 450 + 450 + 2000);
+    assert!(fixture.is_sound());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_that_come_and_go_do_not_keep_the_log_growing() {
+    let fixture = Fixture::fast().await;
+    let mut at = fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    // One reads at every moment: each ends only after the other has begun.
+    let (there, back) = (mpsc::channel(), mpsc::channel());
+    there.0.send(()).unwrap();
+    let reader = |pass: mpsc::Sender<()>, turn: mpsc::Receiver<()>| {
+        let (connection, stop) = (fixture.other(), stop.clone());
+        thread::spawn(move || {
+            let mut turns = 0;
+            while !stop.load(Ordering::Relaxed) && turn.recv().is_ok() {
+                if turns > 0 {
+                    connection.execute_batch("COMMIT").unwrap();
+                }
+                begin_to_read(&connection);
+                turns += 1;
+                // The other may have stopped.
+                let _ = pass.send(());
+            }
+            turns
+        })
+    };
+    let readers = [reader(there.0, back.1), reader(back.0, there.1)];
+    let largest = fixture.append_often(&mut at, 6000).await;
+    stop.store(true, Ordering::Relaxed);
+    let turns: Vec<i32> = readers.map(|reader| reader.join().unwrap()).into();
+    assert!(turns.iter().all(|turns| *turns > 0), "{turns:?}");
+    assert!(largest < 10_000 * PAGE, "{largest}");
+    assert!(fixture.is_sound());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_log_is_emptied_on_demand_while_others_write() {
+    let fixture = Fixture::fast().await;
+    let (mut at, store) = (Revision::ABSENT, fixture.store.clone());
+    let emptying = tokio::spawn(async move {
+        for _ in 0..20 {
+            store.checkpoint().await.unwrap();
+        }
+    });
+    fixture.append_often(&mut at, 1500).await;
+    emptying.await.unwrap();
+    fixture.store.checkpoint().await.unwrap();
+    assert_eq!(fixture.log_size(), 0);
+}

@@ -1,0 +1,133 @@
+//! Files and folders that may not be written or read, as a user who is held to it.
+#![cfg(unix)]
+#![allow(clippy::unwrap_used, reason = "in helpers of tests too")]
+
+mod common;
+
+use std::{
+    fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use common::{append, key, texts, write};
+use tempfile::TempDir;
+use tower_chat_core::{
+    RunId,
+    store::{HistoryStore, Revision, StoreError},
+};
+use tower_chat_sqlite::{BackupError, OpenError, SqliteStore};
+
+const HELD: &str = "TOWER_CHAT_SQLITE_HELD_TO_PERMISSIONS";
+const NOBODY: u32 = 65534;
+
+/// Whether permissions mean something to this user.
+fn is_held_to_permissions() -> bool {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    allow(file.path(), 0o444);
+    fs::OpenOptions::new().write(true).open(file.path()).is_err()
+}
+
+/// Runs a test of this binary as a user who is held to permissions: this one, or nobody.
+fn run_held(test: &str) {
+    // Somebody else may not be able to reach this program where it is.
+    let folder = tempfile::tempdir().unwrap();
+    allow(folder.path(), 0o777);
+    let program = folder.path().join("program");
+    fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    let mut child = Command::new(program);
+    child.args(["--exact", test, "--ignored", "--nocapture"]);
+    child.env(HELD, folder.path()).current_dir(folder.path());
+    if !is_held_to_permissions() {
+        child.uid(NOBODY).gid(NOBODY);
+    }
+    let output = child.output().unwrap();
+    let [said, complained] =
+        [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
+    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{complained}");
+}
+
+fn allow(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// A folder of its own for the child; `None` where the test is run by hand.
+fn child() -> Option<(TempDir, PathBuf)> {
+    let folder = tempfile::tempdir_in(std::env::var_os(HELD)?).unwrap();
+    assert!(is_held_to_permissions());
+    let path = folder.path().join("chat.db");
+    Some((folder, path))
+}
+
+/// A store with one message.
+async fn make(path: &Path) -> (SqliteStore, Revision) {
+    let store = SqliteStore::open(path).await.unwrap();
+    let one = write(&key("c"), RunId::new(), Revision::ABSENT, &["one"]);
+    let at = append(&store, vec![one]).await.unwrap();
+    (store, at)
+}
+
+#[test]
+fn what_may_not_be_written_is_read_only() {
+    run_held("child_may_not_write");
+}
+
+#[tokio::test]
+#[ignore = "the child of another test"]
+async fn child_may_not_write() {
+    let Some((folder, path)) = child() else { return };
+    make(&path).await.0.close().await.unwrap();
+    allow(&path, 0o444);
+    let error = SqliteStore::open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::ReadOnly { .. }), "a file: {error:?}");
+    let store = SqliteStore::options().read_only(true).open(&path).await.unwrap();
+    assert_eq!(texts(&store, &key("c")).await, ["one"]);
+    drop(store);
+    allow(&path, 0o644);
+    for name in ["chat.db-wal", "chat.db-shm"] {
+        let _ = fs::remove_file(folder.path().join(name));
+    }
+    allow(folder.path(), 0o555);
+    let made = SqliteStore::open(folder.path().join("new.db")).await;
+    let opened = SqliteStore::open(&path).await;
+    let read = SqliteStore::options().read_only(true).open(&path).await;
+    allow(folder.path(), 0o755);
+    for outcome in [made, opened, read] {
+        let error = outcome.unwrap_err();
+        assert!(matches!(error, OpenError::ReadOnly { .. }), "a folder: {error:?}");
+    }
+    assert_eq!(texts(&SqliteStore::open(&path).await.unwrap(), &key("c")).await, ["one"]);
+}
+
+#[test]
+fn a_permission_that_is_lost_while_a_store_is_open_loses_nothing() {
+    run_held("child_loses_permissions");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "the child of another test"]
+async fn child_loses_permissions() {
+    let Some((folder, path)) = child() else { return };
+    let (store, at) = make(&path).await;
+    allow(&path, 0o000);
+    allow(folder.path(), 0o555);
+    // No reader was needed yet, and none can be opened now.
+    let error = store.load(&key("c")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Backend { retryable: true, .. }), "{error:?}");
+    let error = store.backup(folder.path().join("copy.db")).await.unwrap_err();
+    assert!(matches!(error, BackupError::ReadOnly { .. }), "{error:?}");
+    // A file that is open can be written: what is acknowledged is stored.
+    let at = append(&store, vec![write(&key("c"), RunId::new(), at, &["two"])]).await.unwrap();
+    let second = SqliteStore::open(&path).await.unwrap_err();
+    assert!(matches!(second, OpenError::ReadOnly { .. } | OpenError::Io { .. }), "{second:?}");
+    allow(&path, 0o600);
+    assert_eq!(texts(&store, &key("c")).await, ["one", "two"]);
+    // The log cannot be removed from the folder, and is found by the next who opens the file.
+    append(&store, vec![write(&key("c"), RunId::new(), at, &["three"])]).await.unwrap();
+    store.close().await.unwrap();
+    allow(folder.path(), 0o755);
+    let store = SqliteStore::open(&path).await.unwrap();
+    assert_eq!(texts(&store, &key("c")).await, ["one", "two", "three"]);
+    assert_eq!(store.check_integrity().await.unwrap(), Vec::<String>::new());
+}
