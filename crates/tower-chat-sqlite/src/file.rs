@@ -22,6 +22,9 @@ const SMALLEST: u64 = 512;
 /// How long to wait for another process that holds the file.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
+/// How many statements a connection for writing keeps prepared.
+const STATEMENTS: usize = 64;
+
 /// A store's file that was looked at and found to be ours.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreFile {
@@ -95,6 +98,8 @@ impl StoreFile {
         connection.pragma_update(None, "synchronous", synchronous)?;
         // The pragma answers with the new value.
         connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
+        // All that are ever used: one that is prepared anew costs as much as an append.
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(connection)
     }
 

@@ -61,6 +61,7 @@ mod conversation;
 mod failure;
 mod file;
 mod fork;
+mod heads;
 mod invocations;
 mod maintenance;
 mod open_error;

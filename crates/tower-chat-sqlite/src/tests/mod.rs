@@ -3,6 +3,7 @@
 mod crash;
 mod economy;
 mod failures;
+mod heads;
 mod lead;
 mod maintenance;
 mod open_runs;
