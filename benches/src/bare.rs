@@ -5,11 +5,14 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension, params};
+use rusqlite::{Connection, OptionalExtension, params, types::ValueRef};
 use tower_chat::core::{BoxError, ConversationKey, Message, RunId, format};
 use tower_chat_sqlite::Durability;
 
-use crate::workload;
+use crate::{
+    rows::{BareAppend, BareRecord},
+    workload,
+};
 
 /// A connection to a store's file.
 #[derive(Debug)]
@@ -17,39 +20,15 @@ pub(crate) struct Bare {
     connection: Connection,
 }
 
-/// A conversation that a bare connection appends to.
+/// A conversation that a bare connection appends a run to. It knows its end, and is not looked at.
 #[derive(Debug)]
 pub(crate) struct BareConversation {
     key: ConversationKey,
     run: [u8; 16],
-    /// Its number in the file, once it is known.
+    /// Its number in the file, once it is there.
     number: Option<i64>,
     last_sequence: i64,
     run_index: u32,
-}
-
-/// A row of the record of tool calls. Messages are numbered from the first of the append, which is
-/// 0; the message before it is -1.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BareRecord {
-    /// The message that asks.
-    pub(crate) call: i64,
-    /// The message that answers, if the call was answered.
-    pub(crate) result: Option<i64>,
-}
-
-impl BareConversation {
-    /// A conversation with so many stored messages.
-    pub(crate) fn new(key: ConversationKey, history: usize) -> Result<Self, BoxError> {
-        let last_sequence = i64::try_from(history)?;
-        let run = RunId::new().to_bytes();
-        Ok(Self { key, run, number: None, last_sequence, run_index: 0 })
-    }
-
-    /// Whether nothing was appended to it yet.
-    pub(crate) fn is_new(&self) -> bool {
-        self.run_index == 0
-    }
 }
 
 impl Bare {
@@ -65,17 +44,29 @@ impl Bare {
         Ok(Self { connection })
     }
 
+    /// The end of a conversation, to append another run there.
+    pub(crate) fn conversation(&self, key: &ConversationKey) -> Result<BareConversation, BoxError> {
+        let number = self.find(key)?;
+        let last: Option<i64> = self.connection.query_row(
+            "SELECT max(place) FROM messages WHERE place BETWEEN ?1 << 32 AND (?1 << 32) + 4294967295",
+            [number],
+            |row| row.get(0),
+        )?;
+        let last_sequence = last.map_or(0, |place| place & i64::from(u32::MAX));
+        let run = RunId::new().to_bytes();
+        Ok(BareConversation { key: key.clone(), run, number, last_sequence, run_index: 0 })
+    }
+
     /// One transaction with one row for each body and each record.
     pub(crate) fn append(
         &self,
         to: &mut BareConversation,
-        bodies: &[String],
-        records: &[BareRecord],
+        BareAppend { bodies, records }: &BareAppend,
     ) -> Result<(), BoxError> {
         self.run("BEGIN IMMEDIATE")?;
         let number = match to.number {
             Some(number) => number,
-            None => *to.number.insert(self.find_or_insert(&to.key)?),
+            None => *to.number.insert(self.insert(&to.key)?),
         };
         let mut insert = self.connection.prepare_cached(
             "INSERT INTO messages (place, run, run_index, body) VALUES (?1, ?2, ?3, ?4)",
@@ -103,7 +94,7 @@ impl Bare {
             )?
             .execute(params![
                 (number << 32) | (first + record.call),
-                record.call.max(0) / 2,
+                record.round,
                 "call_00000000",
                 workload::TOOL,
                 if result.is_some() { "ok" } else { "pending" },
@@ -131,12 +122,44 @@ impl Bare {
         Ok(messages)
     }
 
-    fn find_or_insert(&self, key: &ConversationKey) -> Result<i64, BoxError> {
-        if let Some(number) = self.find(key)? {
-            return Ok(number);
-        }
-        let sql = "INSERT INTO conversations (scope, conversation, incarnation) VALUES (?1, ?2, 1)";
-        Ok(self.connection.prepare_cached(sql)?.insert([key.scope(), key.id()])?)
+    /// Empties its log.
+    pub(crate) fn empty_log(&self) -> Result<(), BoxError> {
+        let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
+        let is_busy: bool = self.connection.query_row(sql, [], |row| row.get(0))?;
+        if is_busy { Err("the log was in use".into()) } else { Ok(()) }
+    }
+
+    /// How many rows there are, and how large their columns.
+    pub(crate) fn content(&self) -> Result<Vec<i64>, BoxError> {
+        let sql = "SELECT * FROM (
+                SELECT count(*), total(length(scope) + length(conversation)) FROM conversations
+            ), (
+                SELECT count(*), total(length(run) + run_index), total(length(body)) FROM messages
+            ), (
+                SELECT count(*), total(call_index + round_index), total(length(call_id)),
+                    total(length(name) + length(status)), total(result_sequence + result_index),
+                    count(result), count(error), count(started), count(finished)
+                FROM tool_invocations
+            )";
+        let mut statement = self.connection.prepare(sql)?;
+        let columns = statement.column_count();
+        let content = statement.query_row([], |row| {
+            (0..columns)
+                .map(|column| match row.get_ref(column)? {
+                    ValueRef::Integer(count) => Ok(count),
+                    _ => row.get::<_, f64>(column).map(|total| total as i64),
+                })
+                .collect()
+        })?;
+        Ok(content)
+    }
+
+    fn insert(&self, key: &ConversationKey) -> Result<i64, BoxError> {
+        let sql =
+            "INSERT INTO conversations (scope, conversation, incarnation) VALUES (?1, ?2, ?3)";
+        let incarnation = RunId::new().random_half().cast_signed();
+        let row = params![key.scope(), key.id(), incarnation];
+        Ok(self.connection.prepare_cached(sql)?.insert(row)?)
     }
 
     fn find(&self, key: &ConversationKey) -> Result<Option<i64>, BoxError> {

@@ -34,7 +34,7 @@ async fn measure_loads(history: usize, loads: usize) -> Result<(Samples, Samples
         let loaded = black_box(files.store.load(&key).await?);
         ours.add(us_since(start));
         let start = Instant::now();
-        let read = black_box(files.bare.load(&key)?);
+        let read = black_box(files.floor().load(&key)?);
         floor.add(us_since(start));
         if (loaded.messages.len(), read.len()) != (history, history) {
             return Err("messages are missing".into());

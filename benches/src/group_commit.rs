@@ -4,10 +4,10 @@
 //! connection. Here the ratio is the speedup, `floor_us` divided by `us_per_call`: how many times
 //! as many appends a second. Bound: at least 3.5.
 
-use std::{sync::Arc, time::Instant};
+use std::{ops::Range, sync::Arc, time::Instant};
 
 use tower_chat::core::{
-    BoxError, Message, MessageId, RunId, format,
+    BoxError, Message, MessageId, RunId,
     store::{HistoryStore, Revision, Write},
 };
 use tower_chat_sqlite::{Durability, SqliteStore};
@@ -16,67 +16,101 @@ use crate::{
     Effort,
     bare::BareConversation,
     files::{self, Files},
-    report::{Line, Samples, us_since},
+    report::{Line, Samples, Written, us_since},
+    rows::BareAppend,
     workload,
+    written::Syncs,
 };
 
 const CONVERSATIONS: usize = 64;
 const APPENDS_OF_EACH: usize = 20;
-const APPENDS: f64 = (CONVERSATIONS * APPENDS_OF_EACH) as f64;
+
+/// Where bytes are counted, so that the log does not come to a checkpoint.
+const COUNTED_APPENDS_OF_EACH: usize = 4;
 
 pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().build()?;
-    let (ours, floor) = runtime.block_on(measure_rounds(effort.repetitions(5)))?;
+    let (ours, floor, written) = runtime.block_on(measure_rounds(effort.repetitions(9)))?;
     let (us, floor) = (ours.median(), floor.median());
     let line = Line::new("group_commit", "none", "sqlite", 0, us, floor).with_speedup();
-    Line { durability: Some("full"), concurrency: CONVERSATIONS, ..line }.print()?;
+    let line = Line { durability: Some("full"), concurrency: CONVERSATIONS, ..line };
+    line.with_written(written).print()?;
     Ok(())
 }
 
 /// The times of one append of many at once, and of one after the other.
-async fn measure_rounds(rounds: usize) -> Result<(Samples, Samples), BoxError> {
-    let files = Files::make(Durability::Full, 0, 0).await?;
+async fn measure_rounds(rounds: usize) -> Result<(Samples, Samples, Written), BoxError> {
+    let durability = Durability::Full;
+    let files = Files::make(durability, 0, 0).await?;
     let messages: [Arc<Message>; 2] =
         [workload::result_message(0).into(), workload::call_message(1).into()];
-    let bodies =
-        [0, 1].map(|place: usize| messages.get(place).map(|message| format::encode(message)));
-    let bodies: Vec<String> = bodies.into_iter().flatten().collect();
-    let (mut ours, mut floor) = (Samples::default(), Samples::default());
+    let append = BareAppend::of_messages(&messages);
+    let (mut ours, mut floor, mut syncs) = (Samples::default(), Samples::default(), 0);
+    let appends = |of_each| (CONVERSATIONS * of_each) as f64;
+    let numbers = |round| (round * CONVERSATIONS)..((round + 1) * CONVERSATIONS);
     for round in 0..rounds {
-        let numbers = (round * CONVERSATIONS)..((round + 1) * CONVERSATIONS);
-        let start = Instant::now();
-        let tasks: Vec<_> = numbers
-            .clone()
-            .map(|number| tokio::spawn(append_often(files.store.clone(), number, messages.clone())))
-            .collect();
-        for task in tasks {
-            task.await??;
-        }
-        ours.add(us_since(start) / APPENDS);
-
-        let mut conversations: Vec<BareConversation> = numbers
-            .map(|number| BareConversation::new(files::key(number), 0))
-            .collect::<Result<_, _>>()?;
-        let start = Instant::now();
-        for _ in 0..APPENDS_OF_EACH {
-            for conversation in &mut conversations {
-                files.bare.append(conversation, &bodies, &[])?;
-            }
-        }
-        floor.add(us_since(start) / APPENDS);
+        let before = Syncs::until_now(&files.store, &files.log)?;
+        let took = append_at_once(&files, numbers(round), APPENDS_OF_EACH, &messages).await?;
+        syncs += Syncs::until_now(&files.store, &files.log)?.since(before, durability)?;
+        ours.add(took / appends(APPENDS_OF_EACH));
+        let took = append_in_turn(&files, numbers(round), APPENDS_OF_EACH, &append)?;
+        floor.add(took / appends(APPENDS_OF_EACH));
     }
-    Ok((ours, floor))
+    files.empty_logs().await?;
+    append_at_once(&files, numbers(rounds), COUNTED_APPENDS_OF_EACH, &messages).await?;
+    append_in_turn(&files, numbers(rounds), COUNTED_APPENDS_OF_EACH, &append)?;
+    files.compare()?;
+    let written = Written {
+        bytes: files.log.bytes()? as f64 / appends(COUNTED_APPENDS_OF_EACH),
+        floor_bytes: files.floor_log.bytes()? as f64 / appends(COUNTED_APPENDS_OF_EACH),
+        fsyncs: syncs as f64 / (appends(APPENDS_OF_EACH) * rounds as f64),
+    };
+    Ok((ours, floor, written))
+}
+
+async fn append_at_once(
+    files: &Files,
+    numbers: Range<usize>,
+    times: usize,
+    messages: &[Arc<Message>; 2],
+) -> Result<f64, BoxError> {
+    let start = Instant::now();
+    let append = |number| append_often(files.store.clone(), number, times, messages.clone());
+    let tasks: Vec<_> = numbers.map(|number| tokio::spawn(append(number))).collect();
+    for task in tasks {
+        task.await??;
+    }
+    Ok(us_since(start))
+}
+
+fn append_in_turn(
+    files: &Files,
+    numbers: Range<usize>,
+    times: usize,
+    append: &BareAppend,
+) -> Result<f64, BoxError> {
+    let floor = files.floor();
+    let mut conversations: Vec<BareConversation> =
+        numbers.map(|number| floor.conversation(&files::key(number))).collect::<Result<_, _>>()?;
+    let start = Instant::now();
+    for _ in 0..times {
+        for conversation in &mut conversations {
+            floor.append(conversation, append)?;
+        }
+    }
+    Ok(us_since(start))
 }
 
 async fn append_often(
     store: SqliteStore,
     number: usize,
+    times: usize,
     messages: [Arc<Message>; 2],
 ) -> Result<(), BoxError> {
     let key = files::key(number);
     let mut id = MessageId { run: RunId::new(), index: 0 };
     let mut revision = Revision::ABSENT;
-    for _ in 0..APPENDS_OF_EACH {
+    for _ in 0..times {
         let slot = store.reserve().await?;
         let write = Write::new(key.clone(), id, revision, messages.clone());
         revision = store.append(slot, vec![write]).await?;

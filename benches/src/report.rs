@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use serde::Serialize;
 
-/// One line of the output.
+/// One line of the output. What was not measured is null: where nothing is written to a disk, and
+/// where nothing but reads is.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Line {
     pub(crate) case: &'static str,
@@ -18,9 +19,19 @@ pub(crate) struct Line {
     pub(crate) us_per_call: f64,
     pub(crate) floor_us: f64,
     pub(crate) ratio: f64,
-    /// Durable appends, where they are counted.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) appends_per_call: Option<f64>,
+    /// What was written to the log of the store, and to that of the floor.
+    pub(crate) bytes_written_per_call: Option<f64>,
+    pub(crate) floor_bytes: Option<f64>,
+    /// How often the store had the disk sync.
+    pub(crate) fsyncs_per_call: Option<f64>,
+}
+
+/// What a store had written to its disk, per service call; see [`crate::written`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Written {
+    pub(crate) bytes: f64,
+    pub(crate) floor_bytes: f64,
+    pub(crate) fsyncs: f64,
 }
 
 /// Times in microseconds.
@@ -47,8 +58,18 @@ impl Line {
             us_per_call: rounded(us),
             floor_us: rounded(floor),
             ratio: rounded(us / floor),
-            appends_per_call: None,
+            bytes_written_per_call: None,
+            floor_bytes: None,
+            fsyncs_per_call: None,
         }
+    }
+
+    /// The line with what was written.
+    pub(crate) fn with_written(mut self, written: Written) -> Self {
+        self.bytes_written_per_call = Some(rounded(written.bytes));
+        self.floor_bytes = Some(rounded(written.floor_bytes));
+        self.fsyncs_per_call = Some(rounded(written.fsyncs));
+        self
     }
 
     /// The line with its ratio turned round: how many times as fast as the floor.

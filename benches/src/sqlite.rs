@@ -1,115 +1,252 @@
-//! `sqlite`: per-service-call mode with a SQLite store, on a multi-thread runtime.
+//! `sqlite`: a run of 20 tool rounds in each mode, with a cached SQLite store, on a multi-thread
+//! runtime.
 //!
-//! The time from one answer of the model to the next question to it: tool loop, persistence and one
-//! durable append. The first service call of each run is left out, since it waits for the load of
-//! the history; the case `cold_load` measures that.
+//! The conversation is in the cache when the run begins, as after another run of it; `cold_load`
+//! and `per_run` measure what it costs where it is not. One file serves all modes, in turns.
 //!
-//! Floor: one transaction with the same rows on a bare connection (a result, the next call, and a
-//! record of each), between any two service calls. Bound: at most 1.5 times that, at every length of history.
+//! - `per_service_call`, `journaled`: the time from one answer of the model to the next question to
+//!   it, or to the end of the run: tool loop, persistence and its durable appends. The beginning of
+//!   the run is part of its first. Floor: one transaction for each service call on a bare
+//!   connection, made between two service calls, with the rows of per-service-call mode: two
+//!   messages, and a record of the call that is answered and of the one that is asked. A journaled
+//!   run makes two durable appends for each service call: an answer, and the outcome of its tool.
+//! - `per_run`: the whole run divided by its 21 service calls. Floor: one transaction with the same
+//!   rows, divided alike.
+//!
+//! Bounds in per-service-call mode: 1.15 times the floor with full durability, twice the floor with
+//! normal; 1.3 times its bytes; each at every length of history.
 
 use std::{
-    sync::{Arc, Mutex, PoisonError},
+    collections::VecDeque,
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
 
 use tower_chat::{
-    PersistenceMode,
-    core::{BoxError, format},
+    ChatPipeline, PersistenceMode,
+    core::{BoxError, ConversationKey, store::HistoryStore},
 };
-use tower_chat_sqlite::Durability;
+use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
+use tower_chat_sqlite::{Durability, SqliteStore};
 
 use crate::{
     Effort,
-    bare::{Bare, BareConversation, BareRecord},
-    files::{self, DURABILITIES, Files},
-    report::{Line, Samples, us_since},
+    bare::{Bare, BareConversation},
+    files::{self, DURABILITIES, Files, Template},
+    report::{Line, Samples, Written, us_since},
+    rows::BareAppend,
     workload::{self, CALLS, Leaf},
+    written::Syncs,
 };
 
-/// The last call is answered, and a new one is asked.
-const RECORDS: [BareRecord; 2] =
-    [BareRecord { call: -1, result: Some(0) }, BareRecord { call: 1, result: None }];
+/// Lengths of history, with the conversations that take the runs in turns. Where there are none,
+/// each run makes its own.
+const HISTORIES: [(usize, usize); 4] = [(0, 0), (1000, 12), (10_000, 6), (100_000, 1)];
 
-const HISTORIES: [usize; 3] = [0, 1000, 10_000];
+/// The longest history of a quick measurement: making a longer one takes its time.
+const LONGEST_OF_QUICK: usize = 10_000;
+
+/// Runs of each mode whose bytes are counted. The log does not come to a checkpoint meanwhile.
+const COUNTED_RUNS: usize = 2;
+
+const MODES: [(&str, PersistenceMode); 3] = [
+    ("per_run", PersistenceMode::PerRun),
+    ("per_service_call", PersistenceMode::PerServiceCall),
+    ("journaled", PersistenceMode::Journaled),
+];
 
 pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().build()?;
-    for (name, durability) in DURABILITIES {
-        for history in HISTORIES {
-            let runs = effort.repetitions(40);
-            let (ours, floor) = runtime.block_on(measure_runs(durability, history, runs))?;
-            let (us, floor) = (ours.median(), floor.median());
-            let line = Line::new("sqlite", "per_service_call", "sqlite", history, us, floor);
-            Line { durability: Some(name), ..line }.print()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
+    for (history, conversations) in HISTORIES {
+        if effort == Effort::Quick && history > LONGEST_OF_QUICK {
+            continue;
+        }
+        let template = runtime.block_on(Template::make(conversations, history))?;
+        for (name, durability) in DURABILITIES {
+            let repetitions = effort.repetitions(40);
+            let modes = runtime.block_on(async {
+                Bench::new(&template, durability, conversations).await?.measure(repetitions).await
+            });
+            for (Measured { mode, ours, floor, .. }, written) in modes? {
+                let line =
+                    Line::new("sqlite", mode, "sqlite", history, ours.median(), floor.median());
+                Line { durability: Some(name), ..line }.with_written(written).print()?;
+            }
         }
     }
     Ok(())
 }
 
-/// Runs each conversation once; the times of service calls and of the floor.
-async fn measure_runs(
+/// One file and its floor, and what runs on them.
+struct Bench {
+    files: Files,
+    store: Arc<CachingStore<SqliteStore>>,
+    floor: Arc<Mutex<Floor>>,
+    leaf: Leaf,
     durability: Durability,
-    history: usize,
+    conversations: usize,
+    /// How many runs there were.
     runs: usize,
-) -> Result<(Samples, Samples), BoxError> {
-    let Files { store, bare, folder } = Files::make(durability, runs, history).await?;
-    let store = Arc::new(store);
-    let floor = Arc::new(Mutex::new(Floor::new(bare)));
-    let leaf = Leaf::default();
-    let pipeline =
-        workload::pipeline(&leaf, Some((store.clone(), PersistenceMode::PerServiceCall)))?;
-    leaf.do_between({
-        let floor = floor.clone();
-        move || floor.lock().unwrap_or_else(PoisonError::into_inner).append()
-    });
-    let mut ours = Samples::default();
-    for run in 0..runs {
-        let conversation = BareConversation::new(files::key(run), history)?;
-        floor.lock().unwrap_or_else(PoisonError::into_inner).conversation = Some(conversation);
-        leaf.prepare(CALLS - 1);
-        let request = workload::input().in_conversation(files::key(run));
-        let (mut pipeline, model) = (pipeline.clone(), leaf.clone());
-        let task = tokio::spawn(async move {
-            workload::run(&mut pipeline, &model, request, CALLS).await?;
-            Ok::<_, BoxError>(Instant::now())
-        });
-        let end = task.await??;
-        let calls = leaf.calls();
-        let next = calls.iter().map(|(came, _)| *came).skip(1).chain([end]);
-        let times = calls.iter().zip(next).skip(1);
-        ours.extend(times.map(|((_, answered), next)| us_between(*answered, next)));
-    }
-    let floor = floor.lock().unwrap_or_else(PoisonError::into_inner).samples.clone();
-    drop(folder);
-    Ok((ours, floor))
 }
 
-/// The bare connection, and what its transactions took.
+/// One mode, and what was measured of it.
+struct Measured {
+    mode: &'static str,
+    persistence: PersistenceMode,
+    pipeline: ChatPipeline,
+    ours: Samples,
+    floor: Samples,
+    syncs: u64,
+}
+
+/// The bare connection, which the model writes to when it is asked.
 struct Floor {
-    bare: Bare,
-    bodies: [String; 2],
+    bare: Arc<Mutex<Bare>>,
     conversation: Option<BareConversation>,
-    samples: Samples,
+    /// What is to be written in this run, and what it took.
+    appends: VecDeque<BareAppend>,
+    times: Vec<f64>,
+}
+
+/// What the service calls of one run took, and the transactions of the floor.
+struct Times {
+    ours: Vec<f64>,
+    floor: Vec<f64>,
+}
+
+impl Bench {
+    async fn new(
+        template: &Template,
+        durability: Durability,
+        conversations: usize,
+    ) -> Result<Self, BoxError> {
+        let files = template.copies(durability).await?;
+        let options = CacheOptions::new().revalidation(Revalidation::Never);
+        let store = Arc::new(CachingStore::with_options(files.store.clone(), options));
+        let floor = Arc::new(Mutex::new(Floor::new(files.floor.clone())));
+        let leaf = Leaf::default();
+        leaf.do_between({
+            let floor = floor.clone();
+            move || locked(&floor).append()
+        });
+        Ok(Self { files, store, floor, leaf, durability, conversations, runs: 0 })
+    }
+
+    async fn measure(mut self, repetitions: usize) -> Result<Vec<(Measured, Written)>, BoxError> {
+        let mut modes = Vec::new();
+        for (mode, persistence) in MODES {
+            let pipeline = workload::pipeline(&self.leaf, Some((self.store.clone(), persistence)))?;
+            let (ours, floor) = (Samples::default(), Samples::default());
+            modes.push(Measured { mode, persistence, pipeline, ours, floor, syncs: 0 });
+        }
+        for _ in 0..repetitions {
+            for mode in &mut modes {
+                let before = Syncs::until_now(&self.files.store, &self.files.log)?;
+                let times = self.run(mode).await?;
+                let after = Syncs::until_now(&self.files.store, &self.files.log)?;
+                mode.syncs += after.since(before, self.durability)?;
+                mode.add(&times);
+            }
+        }
+        let mut measured = Vec::new();
+        for mut mode in modes {
+            self.files.empty_logs().await?;
+            for _ in 0..COUNTED_RUNS {
+                self.run(&mut mode).await?;
+            }
+            let per_call = |bytes| bytes as f64 / (COUNTED_RUNS * CALLS) as f64;
+            let written = Written {
+                bytes: per_call(self.files.log.bytes()?),
+                floor_bytes: per_call(self.files.floor_log.bytes()?),
+                fsyncs: mode.syncs as f64 / (repetitions * CALLS) as f64,
+            };
+            measured.push((mode, written));
+        }
+        self.files.compare()?;
+        Ok(measured)
+    }
+
+    /// One run, in the next conversation, and the same rows in that of the floor.
+    async fn run(&mut self, mode: &mut Measured) -> Result<Times, BoxError> {
+        let key = files::key(self.runs.checked_rem(self.conversations).unwrap_or(self.runs));
+        self.runs += 1;
+        self.store.head(&key).await?;
+        self.store.load(&key).await?;
+        locked(&self.floor).prepare(&key, mode.persistence)?;
+        self.leaf.prepare(CALLS - 1);
+        let request = workload::input().in_conversation(key);
+        let (mut pipeline, leaf) = (mode.pipeline.clone(), self.leaf.clone());
+        let run = tokio::spawn(async move {
+            let begin = Instant::now();
+            workload::run(&mut pipeline, &leaf, request, CALLS).await?;
+            Ok::<_, BoxError>((begin, Instant::now()))
+        });
+        let (begin, end) = run.await??;
+        let calls = self.leaf.calls();
+        let next = calls.iter().map(|(came, _)| *came).skip(1).chain([end]);
+        let mut ours: Vec<f64> = calls
+            .iter()
+            .zip(next)
+            .map(|((_, answered), next)| us_between(*answered, next))
+            .collect();
+        if let (Some(first), Some((came, _))) = (ours.first_mut(), calls.first()) {
+            *first += us_between(begin, *came);
+        }
+        let floor = mem::take(&mut locked(&self.floor).times);
+        Ok(Times { ours, floor })
+    }
+}
+
+impl Measured {
+    fn add(&mut self, times: &Times) {
+        match self.persistence {
+            PersistenceMode::PerRun => {
+                self.ours.add(times.ours.iter().sum::<f64>() / CALLS as f64);
+                self.floor.add(times.floor.iter().sum::<f64>() / CALLS as f64);
+            }
+            _ => {
+                self.ours.extend(times.ours.iter().copied());
+                self.floor.extend(times.floor.iter().copied());
+            }
+        }
+    }
 }
 
 impl Floor {
-    fn new(bare: Bare) -> Self {
-        let bodies = [workload::result_message(0), workload::call_message(1)];
-        let bodies = bodies.map(|message| format::encode(&message));
-        Self { bare, bodies, conversation: None, samples: Samples::default() }
+    fn new(bare: Arc<Mutex<Bare>>) -> Self {
+        Self { bare, conversation: None, appends: VecDeque::new(), times: Vec::new() }
     }
 
-    /// Appends once; the first time to a conversation is not counted.
-    fn append(&mut self) -> Result<(), BoxError> {
-        let conversation = self.conversation.as_mut().ok_or("no conversation to append to")?;
-        let is_first = conversation.is_new();
-        let start = Instant::now();
-        self.bare.append(conversation, &self.bodies, &RECORDS)?;
-        if !is_first {
-            self.samples.add(us_since(start));
-        }
+    /// Makes ready for a run.
+    fn prepare(
+        &mut self,
+        key: &ConversationKey,
+        persistence: PersistenceMode,
+    ) -> Result<(), BoxError> {
+        self.conversation = Some(locked(&self.bare).conversation(key)?);
+        self.appends = match persistence {
+            PersistenceMode::PerRun => [BareAppend::of_run()].into(),
+            _ => BareAppend::of_each_call().into(),
+        };
+        self.times.clear();
         Ok(())
     }
+
+    /// Makes the next transaction, if there is one to be made.
+    fn append(&mut self) -> Result<(), BoxError> {
+        let conversation = self.conversation.as_mut().ok_or("no conversation to append to")?;
+        let Some(append) = self.appends.pop_front() else { return Ok(()) };
+        let bare = locked(&self.bare);
+        let start = Instant::now();
+        bare.append(conversation, &append)?;
+        self.times.push(us_since(start));
+        Ok(())
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn us_between(start: Instant, end: Instant) -> f64 {

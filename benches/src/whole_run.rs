@@ -1,32 +1,36 @@
-//! `per_run`: a whole run of 20 tool rounds in per-run mode with a SQLite store, divided by its 21
-//! service calls: one load of everything stored and one append of everything new.
+//! `per_run`: a whole run of 20 tool rounds in per-run mode with a SQLite store that is not cached,
+//! divided by its 21 service calls: one load of everything stored and one append of everything new.
 //!
-//! Floor: the same load and the same append on a bare connection, divided alike.
+//! Floor: a load by the store, which has a floor of its own in `cold_load`, and one transaction
+//! with the same rows on a bare connection, divided alike. Bound: at 10,000 messages what the load
+//! takes, and 1.1 times what the transaction takes.
 
 use std::{hint::black_box, sync::Arc, time::Instant};
 
 use tower_chat::{
     PersistenceMode,
-    core::{BoxError, format},
+    core::{BoxError, ConversationKey, store::HistoryStore},
 };
 use tower_chat_sqlite::Durability;
 
 use crate::{
     Effort,
-    bare::{BareConversation, BareRecord},
     files::{self, DURABILITIES, Files},
     report::{Line, Samples, us_since},
+    rows::BareAppend,
     workload::{self, CALLS, Leaf},
 };
 
-const HISTORIES: [usize; 2] = [0, 10_000];
+/// Lengths of history, with the conversations that take the runs in turns.
+const HISTORIES: [(usize, usize); 2] = [(0, 0), (10_000, 5)];
 
 pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().build()?;
     for (name, durability) in DURABILITIES {
-        for history in HISTORIES {
+        for (history, conversations) in HISTORIES {
             let runs = effort.repetitions(40);
-            let (ours, floor) = runtime.block_on(measure_runs(durability, history, runs))?;
+            let (ours, floor) =
+                runtime.block_on(measure_runs(durability, history, conversations, runs))?;
             let (us, floor) = (ours.median(), floor.median());
             let line = Line::new("per_run", "per_run", "sqlite", history, us, floor);
             Line { durability: Some(name), ..line }.print()?;
@@ -35,40 +39,28 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Runs each conversation once; the times of runs and of the floor, divided by the service calls.
+/// The times of runs and of the floor, divided by the service calls.
 async fn measure_runs(
     durability: Durability,
     history: usize,
+    conversations: usize,
     runs: usize,
 ) -> Result<(Samples, Samples), BoxError> {
-    let Files { store, bare, folder } = Files::make(durability, runs, history).await?;
+    let files = Files::make(durability, conversations, history).await?;
     let leaf = Leaf::default();
-    let pipeline = workload::pipeline(&leaf, Some((Arc::new(store), PersistenceMode::PerRun)))?;
-    let bodies: Vec<String> =
-        workload::messages_of_run().iter().map(|message| format::encode(message)).collect();
-    let records: Vec<BareRecord> = (0..CALLS - 1)
-        .map(|round| {
-            let call = i64::try_from(1 + 2 * round)?;
-            Ok(BareRecord { call, result: Some(call + 1) })
-        })
-        .collect::<Result<_, BoxError>>()?;
+    let store = Arc::new(files.store.clone());
+    let pipeline = workload::pipeline(&leaf, Some((store, PersistenceMode::PerRun)))?;
+    let append = BareAppend::of_run();
     let (mut ours, mut floor) = (Samples::default(), Samples::default());
     for run in 0..runs {
-        let mut measure_floor = || {
-            let mut conversation = BareConversation::new(files::key(run), history)?;
-            let start = Instant::now();
-            let read = black_box(bare.load(&files::key(run))?);
-            bare.append(&mut conversation, &bodies, &records)?;
-            floor.add(us_since(start) / CALLS as f64);
-            if read.len() == history { Ok(()) } else { Err(BoxError::from("messages are missing")) }
-        };
+        let key = files::key(run.checked_rem(conversations).unwrap_or(run));
         // What a disk does after one sync may not be what it does after the other.
         let is_floor_first = run % 2 == 1;
         if is_floor_first {
-            measure_floor()?;
+            floor.add(measure_floor(&files, &key, history, &append).await? / CALLS as f64);
         }
         leaf.prepare(CALLS - 1);
-        let request = workload::input().in_conversation(files::key(run));
+        let request = workload::input().in_conversation(key.clone());
         let (mut pipeline, model) = (pipeline.clone(), leaf.clone());
         let task = tokio::spawn(async move {
             let start = Instant::now();
@@ -77,9 +69,30 @@ async fn measure_runs(
         });
         ours.add(task.await?? / CALLS as f64);
         if !is_floor_first {
-            measure_floor()?;
+            floor.add(measure_floor(&files, &key, history, &append).await? / CALLS as f64);
         }
     }
-    drop(folder);
     Ok((ours, floor))
+}
+
+async fn measure_floor(
+    files: &Files,
+    key: &ConversationKey,
+    history: usize,
+    append: &BareAppend,
+) -> Result<f64, BoxError> {
+    let mut conversation = files.floor().conversation(key)?;
+    let (store, loaded_key) = (files.store.clone(), key.clone());
+    let load = tokio::spawn(async move {
+        let start = Instant::now();
+        let loaded = black_box(store.load(&loaded_key).await?);
+        Ok::<_, BoxError>((us_since(start), loaded.messages.len()))
+    });
+    let (load, loaded) = load.await??;
+    if loaded < history {
+        return Err("messages are missing".into());
+    }
+    let start = Instant::now();
+    files.floor().append(&mut conversation, append)?;
+    Ok(load + us_since(start))
 }

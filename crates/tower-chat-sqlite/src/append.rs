@@ -11,6 +11,7 @@ use tower_chat_core::{
 
 use crate::{
     conversation::{self, Conversation},
+    heads::Heads,
     open_run, place, tool_row,
 };
 
@@ -56,8 +57,12 @@ impl EncodedWrite {
 
     /// Stores the write, if the conversation is at the revision it expects and its end is the
     /// writer's; a write that is stored already is acknowledged again.
-    pub(crate) fn store(&self, connection: &Connection) -> Result<Revision, NotStored> {
-        let found = conversation::find(connection, self.key())?;
+    pub(crate) fn store(
+        &self,
+        connection: &Connection,
+        heads: &mut Heads,
+    ) -> Result<Revision, NotStored> {
+        let found = heads.take(connection, self.key())?;
         let revision = found.as_ref().map_or(Revision::ABSENT, |found| found.revision);
         if revision != self.write.expected() {
             return match &found {
@@ -92,10 +97,18 @@ impl EncodedWrite {
         }
         let pruned = found.as_ref().map_or(0, |found| found.pruned);
         self.put_tool_rows(connection, number, pruned)?;
-        match self.write.as_staged() {
+        let (open, service_id) = match self.write.as_staged() {
             Some(staged) => self.stage(connection, number, open, staged)?,
-            None => change_service_id(connection, number, self.write.service_id())?,
-        }
+            None => (None, self.write.service_id().cloned()),
+        };
+        change_service_id(connection, number, service_id.as_ref())?;
+        let before = found.and_then(|found| found.service_id);
+        let service_id = match service_id {
+            Some(ServiceIdChange::Set(id)) => Some(id),
+            Some(ServiceIdChange::Clear) => None,
+            None => before,
+        };
+        heads.keep(self.key(), Conversation { number, revision: result, pruned, service_id, open });
         Ok(result)
     }
 
@@ -123,14 +136,15 @@ impl EncodedWrite {
         Ok(())
     }
 
-    /// Brings the row of the open run up to date, or ends the run.
+    /// Brings the row of the open run up to date, or ends the run. Returns the run that is open
+    /// afterwards, and what becomes of the service id.
     fn stage(
         &self,
         connection: &Connection,
         number: i64,
         before: Option<&OpenRun>,
         staged: &Staged,
-    ) -> rusqlite::Result<()> {
+    ) -> rusqlite::Result<(Option<OpenRun>, Option<ServiceIdChange>)> {
         let expected = self.write.expected();
         let mut open = match before {
             Some(open) => open.clone(),
@@ -138,12 +152,18 @@ impl EncodedWrite {
         };
         open.apply(staged);
         match staged.close {
-            None => open_run::put(connection, number, before, &open),
-            Some(Close::Commit) => {
-                change_service_id(connection, number, open.service_id.as_ref())?;
-                open_run::close(connection, number)
+            None => {
+                let stored = open_run::put(connection, number, before, open)?;
+                Ok((Some(stored), None))
             }
-            Some(Close::Discard { .. }) => open_run::discard(connection, number, open.visible),
+            Some(Close::Commit) => {
+                open_run::close(connection, number)?;
+                Ok((None, open.service_id))
+            }
+            Some(Close::Discard { .. }) => {
+                open_run::discard(connection, number, open.visible)?;
+                Ok((None, None))
+            }
         }
     }
 

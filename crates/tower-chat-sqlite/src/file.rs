@@ -26,6 +26,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 /// What is left of a write-ahead log that had to grow, when it is begun anew, in bytes. It is never
 /// so large unless a reader stays long, or a write is as large.
 const LARGEST_IDLE_LOG: u64 = 16 << 20;
+/// How many statements a connection for writing keeps prepared.
+const STATEMENTS: usize = 64;
 
 /// A store's file that was looked at and found to be ours.
 #[derive(Debug, Clone)]
@@ -131,6 +133,8 @@ impl StoreFile {
         connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
         let limit = format!("PRAGMA journal_size_limit = {LARGEST_IDLE_LOG}");
         connection.query_row(&limit, [], |_| Ok(()))?;
+        // All that are ever used: one that is prepared anew costs as much as an append.
+        connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(connection)
     }
 

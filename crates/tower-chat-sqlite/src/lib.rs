@@ -64,6 +64,7 @@ mod conversation;
 mod failure;
 mod file;
 mod fork;
+mod heads;
 mod identity;
 mod invocations;
 mod maintenance;

@@ -51,15 +51,16 @@ fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<SystemTime> {
 }
 
 /// Writes the row of a conversation's open run in place of the one there is, unless they are the
-/// same.
+/// same. Returns the run as it is stored.
 pub(crate) fn put(
     connection: &Connection,
     conversation: i64,
     before: Option<&OpenRun>,
-    open: &OpenRun,
-) -> rusqlite::Result<()> {
-    if before.is_some_and(|before| stored_times(before.clone()) == stored_times(open.clone())) {
-        return Ok(());
+    open: OpenRun,
+) -> rusqlite::Result<OpenRun> {
+    let open = stored_times(open);
+    if before == Some(&open) {
+        return Ok(open);
     }
     let service_id = match &open.service_id {
         Some(ServiceIdChange::Set(id)) => Some(&**id),
@@ -83,7 +84,7 @@ pub(crate) fn put(
             ":service_id": service_id,
             ":partial_text": open.partial_text.as_deref(),
         })?;
-    Ok(())
+    Ok(open)
 }
 
 /// The run with its times as they are stored.

@@ -12,7 +12,9 @@ use tower_chat_core::{
 use crate::{
     append::{self, EncodedWrite, NotStored},
     failure::Failure,
-    fork, prune,
+    fork,
+    heads::Heads,
+    prune,
     room::{Room, Taken},
 };
 
@@ -158,22 +160,29 @@ impl Submission {
 
     /// Does its next write inside a transaction. After an error the transaction must be rolled
     /// back, and the submission either [started over](Self::start_over) or [failed](Self::fail).
-    pub(crate) fn step(&mut self, connection: &Connection) -> rusqlite::Result<Next> {
+    pub(crate) fn step(
+        &mut self,
+        connection: &Connection,
+        heads: &mut Heads,
+    ) -> rusqlite::Result<Next> {
         match &mut self.work {
-            Work::Append(append) => append.step(connection),
+            Work::Append(append) => append.step(connection, heads),
             // Nobody is told, so nothing need be done: the caller gave up.
             Work::Delete(delete) if delete.reply.is_closed() => Ok(Next::Done),
             Work::Fork(fork) if fork.reply.is_closed() => Ok(Next::Done),
             Work::Prune(prune) if prune.reply.is_closed() => Ok(Next::Done),
             Work::Delete(delete) => {
+                heads.forget();
                 delete.outcome = Ok(append::delete(connection, &delete.key)?);
                 Ok(Next::Done)
             }
             Work::Fork(fork) => {
+                heads.forget();
                 fork.outcome = fork::fork(connection, &fork.from, &fork.to)?;
                 Ok(Next::Done)
             }
             Work::Prune(prune) => {
+                heads.forget();
                 prune.outcome = prune::prune(connection, &prune.key, prune.keep)?;
                 Ok(Next::Done)
             }
@@ -237,9 +246,9 @@ impl Submission {
 }
 
 impl Append {
-    fn step(&mut self, connection: &Connection) -> rusqlite::Result<Next> {
+    fn step(&mut self, connection: &Connection, heads: &mut Heads) -> rusqlite::Result<Next> {
         let Some(write) = self.writes.get(self.stored) else { return Ok(Next::Done) };
-        match write.store(connection) {
+        match write.store(connection, heads) {
             Ok(revision) => {
                 self.stored += 1;
                 self.outcome = Ok(revision);

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use rusqlite::{Connection, Row, named_params, types::FromSql};
+use rusqlite::{Connection, Row, params, types::FromSql};
 use tower_chat_core::{
     ParseToolStatusError, ToolResult,
     store::{CallPlace, RecordedResult, ToolRecord, milliseconds},
@@ -44,26 +44,25 @@ pub(crate) fn put(
     };
     connection
         .prepare_cached(
-            "REPLACE INTO tool_invocations VALUES (:place, :call_index, :round_index, :call_id,
-                :name, :status, :result_sequence, :result_index, :result, :error, :started,
-                :finished)",
+            // By place: to look for names costs more than the row.
+            "REPLACE INTO tool_invocations VALUES
+                (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
         )?
-        .execute(named_params! {
-            ":place": place::of_message(conversation, record.call.sequence),
-            ":call_index": record.call.index,
-            ":round_index": record.round_index,
-            ":call_id": record.call_id,
-            ":name": record.name,
-            ":status": record.status.as_str(),
+        .execute(params![
+            place::of_message(conversation, record.call.sequence),
+            record.call.index,
+            record.round_index,
+            record.call_id,
+            record.name,
+            record.status.as_str(),
             // No message has a number that is too large for the column.
-            ":result_sequence": in_message
-                .map(|place| i64::try_from(place.sequence).unwrap_or(i64::MAX)),
-            ":result_index": in_message.map(|place| place.index),
-            ":result": result,
-            ":error": record.error,
-            ":started": record.started_at.map(milliseconds::of),
-            ":finished": record.finished_at.map(milliseconds::of),
-        })?;
+            in_message.map(|place| i64::try_from(place.sequence).unwrap_or(i64::MAX)),
+            in_message.map(|place| place.index),
+            result,
+            record.error,
+            record.started_at.map(milliseconds::of),
+            record.finished_at.map(milliseconds::of),
+        ])?;
     Ok(())
 }
 

@@ -8,6 +8,7 @@ use crate::{
     checkpoints::Checkpoints,
     failure::Failure,
     file::StoreFile,
+    heads::Heads,
     submission::{Next, Submission},
 };
 
@@ -18,6 +19,8 @@ pub(crate) struct Writer {
     checkpoints: Arc<Checkpoints>,
     /// `None` after a rollback failed, until the next transaction opens another.
     connection: Option<Connection>,
+    /// What the connection knows.
+    heads: Heads,
     /// How many transactions were committed.
     commits: u64,
 }
@@ -40,7 +43,8 @@ impl Writer {
         checkpoints: Arc<Checkpoints>,
     ) -> rusqlite::Result<Self> {
         checkpoints.follow(&mut connection)?;
-        Ok(Self { file, checkpoints, connection: Some(connection), commits: 0 })
+        let heads = Heads::default();
+        Ok(Self { file, checkpoints, connection: Some(connection), heads, commits: 0 })
     }
 
     pub(crate) fn commits(&self) -> u64 {
@@ -50,10 +54,19 @@ impl Writer {
     /// Closes the connection; the next write opens another.
     pub(crate) fn release(&mut self) {
         self.connection = None;
+        self.heads.forget();
     }
 
+    /// The connection, to change what is in the file.
     #[cfg(test)]
     pub(crate) fn connection_mut(&mut self) -> &mut Connection {
+        self.heads.forget();
+        self.observed()
+    }
+
+    /// The connection, to observe what it does.
+    #[cfg(test)]
+    pub(crate) fn observed(&mut self) -> &mut Connection {
         self.connection.as_mut().unwrap()
     }
 
@@ -67,9 +80,9 @@ impl Writer {
         group: &mut [Submission],
         patience: Duration,
     ) -> Result<(), Busy> {
-        match self.transaction(patience, |connection| {
+        match self.transaction(patience, |connection, heads| {
             for submission in &mut *group {
-                while submission.step(connection)? == Next::Step {}
+                while submission.step(connection, heads)? == Next::Step {}
             }
             Ok(())
         }) {
@@ -124,8 +137,8 @@ impl Writer {
         let mut next = Next::Step;
         while next == Next::Step {
             let completed = submission.stored();
-            self.transaction(patience, |connection| {
-                next = submission.step(connection)?;
+            self.transaction(patience, |connection, heads| {
+                next = submission.step(connection, heads)?;
                 Ok(())
             })
             .map_err(|stopped| (completed, stopped))?;
@@ -136,7 +149,7 @@ impl Writer {
     fn transaction(
         &mut self,
         patience: Duration,
-        body: impl FnOnce(&Connection) -> rusqlite::Result<()>,
+        body: impl FnOnce(&Connection, &mut Heads) -> rusqlite::Result<()>,
     ) -> Result<(), Stopped> {
         let failure = |error| self.file.failure(error);
         self.file.check_place().map_err(|error| Stopped::BeforeBegin(failure(error)))?;
@@ -152,14 +165,21 @@ impl Writer {
         };
         let outcome = begin(connection, patience)
             .map_err(|error| Stopped::BeforeBegin(failure(error)))
-            .and_then(|()| body(connection).map_err(|error| Stopped::AtStatement(failure(error))))
+            .and_then(|()| {
+                let done =
+                    self.heads.begin(connection).and_then(|()| body(connection, &mut self.heads));
+                done.map_err(|error| Stopped::AtStatement(failure(error)))
+            })
             .and_then(|()| {
                 run(connection, "COMMIT").map_err(|error| Stopped::AtCommit(failure(error)))
             });
         if outcome.is_ok() {
             self.commits += 1;
             self.checkpoints.committed(connection);
-        } else if !connection.is_autocommit() && run(connection, "ROLLBACK").is_err() {
+            return outcome;
+        }
+        self.heads.forget();
+        if !connection.is_autocommit() && run(connection, "ROLLBACK").is_err() {
             self.connection = None;
         }
         outcome

@@ -4,6 +4,7 @@ mod checkpoints;
 mod crash;
 mod economy;
 mod failures;
+mod heads;
 mod lead;
 mod maintenance;
 mod open_runs;

@@ -1,0 +1,131 @@
+//! What the connection that writes remembers of conversations, and that it forgets it where
+//! somebody else may have changed them.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use tower_chat_core::store::{HistoryStore, Revision, StoreError, Write};
+
+use super::{Fixture, first, key, run, write};
+use crate::{Rewrite, SqliteStore};
+
+/// How many steps SQLite makes for an append.
+async fn steps(fixture: &Fixture, write: Write) -> usize {
+    let steps = Arc::new(AtomicUsize::new(0));
+    let counted = steps.clone();
+    let hook = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        false
+    };
+    fixture.store.queue().writer().observed().progress_handler(1, Some(hook)).unwrap();
+    fixture.submit(vec![write]).await.await.unwrap();
+    steps.load(Ordering::Relaxed)
+}
+
+#[tokio::test]
+async fn an_append_looks_for_its_conversation_only_after_somebody_else_has_written() {
+    let fixture = Fixture::new().await;
+    let one = first("c", &["one"]);
+    let two = write("c", run(1), one.result(), &["two"]);
+    let three = write("c", run(1), two.result(), &["three"]);
+    let four = write("c", run(1), three.result(), &["four"]);
+    fixture.submit(vec![one]).await.await.unwrap();
+    let known = steps(&fixture, two).await;
+    fixture.other().execute("DELETE FROM conversations WHERE id = 77", []).unwrap();
+    assert_eq!(steps(&fixture, three).await, known, "nothing was changed");
+    let sql = "INSERT INTO conversations (scope, conversation, incarnation) VALUES ('s', 'c', 1)";
+    fixture.other().execute(sql, []).unwrap();
+    assert!(steps(&fixture, four).await > known, "it does not look");
+}
+
+#[tokio::test]
+async fn what_another_store_appends_is_seen_by_the_next_append() {
+    let fixture = Fixture::new().await;
+    let other = SqliteStore::open(fixture.folder.path().join("chat.db")).await.unwrap();
+    let append = async |store: &SqliteStore, write: &Write| {
+        let slot = store.reserve().await.unwrap();
+        store.append(slot.without_blocking(), vec![write.clone()]).await
+    };
+    let ours = first("c", &["ours"]);
+    append(&fixture.store, &ours).await.unwrap();
+    let mut revision = ours.result();
+    for round in 2..6 {
+        let (one, two) = match round % 2 {
+            0 => (&other, &fixture.store),
+            _ => (&fixture.store, &other),
+        };
+        let theirs = write("c", run(round), revision, &["theirs"]);
+        append(one, &theirs).await.unwrap();
+        let late = write("c", run(99), revision, &["late"]);
+        let error = append(two, &late).await.unwrap_err();
+        assert!(
+            matches!(&error.source, StoreError::Conflict(conflict)
+                if conflict.found == theirs.result()),
+            "{error:?}"
+        );
+        revision = theirs.result();
+    }
+    assert_eq!(fixture.texts(&key("c")).await, ["ours", "theirs", "theirs", "theirs", "theirs"]);
+}
+
+#[tokio::test]
+async fn what_this_store_changes_in_another_way_is_seen_by_the_next_append() {
+    let fixture = Fixture::new().await;
+    let one = first("c", &["one"]);
+    fixture.submit(vec![one.clone()]).await.await.unwrap();
+    let rewritten = fixture.store.rewrite(Rewrite::new(key("c"), one.result())).await.unwrap();
+    let two = write("c", run(1), one.result(), &["two"]);
+    fixture.submit(vec![two]).await.await.unwrap_err();
+    let two = write("c", run(1), rewritten, &["two"]);
+    fixture.submit(vec![two.clone()]).await.await.unwrap();
+
+    fixture.store.delete(&key("c")).await.unwrap();
+    let three = write("c", run(1), two.result(), &["three"]);
+    fixture.submit(vec![three]).await.await.unwrap_err();
+    fixture.submit(vec![first("c", &["begun again"])]).await.await.unwrap();
+
+    fixture.submit(vec![first("from", &["copied"])]).await.await.unwrap();
+    fixture.store.delete(&key("c")).await.unwrap();
+    let forked = fixture.store.fork(&key("from"), &key("c")).await.unwrap();
+    fixture.submit(vec![first("c", &["not there"])]).await.await.unwrap_err();
+    fixture.submit(vec![write("c", run(2), forked, &["after"])]).await.await.unwrap();
+    assert_eq!(fixture.texts(&key("c")).await, ["copied", "after"]);
+}
+
+#[tokio::test]
+async fn what_was_rolled_back_is_forgotten() {
+    let fixture = Fixture::new().await;
+    let one = first("c", &["one"]);
+    fixture.submit(vec![one.clone()]).await.await.unwrap();
+    // The commit fails, so that no statement after it tells SQLite's count apart.
+    let fails = Arc::new(AtomicUsize::new(1));
+    let hook = move || fails.fetch_sub(1, Ordering::Relaxed) == 1;
+    fixture.store.queue().writer().observed().commit_hook(Some(hook)).unwrap();
+    let two = write("c", run(1), one.result(), &["two"]);
+    fixture.submit(vec![two.clone()]).await.await.unwrap_err();
+    assert_eq!(fixture.store.head(&key("c")).await.unwrap().revision, one.result());
+    fixture.submit(vec![two]).await.await.unwrap();
+    assert_eq!(fixture.texts(&key("c")).await, ["one", "two"]);
+}
+
+#[tokio::test]
+async fn more_conversations_than_are_remembered_are_written_as_well() {
+    let fixture = Fixture::new().await;
+    let ids: Vec<String> = (0..700).map(|number| number.to_string()).collect();
+    let firsts: Vec<Write> = ids.iter().map(|id| first(id, &["one"])).collect();
+    let seconds: Vec<Write> = firsts
+        .iter()
+        .zip(&ids)
+        .map(|(one, id)| write(id, run(1), one.result(), &["two"]))
+        .collect();
+    for writes in [firsts, seconds] {
+        let last = writes.last().map(Write::result);
+        assert_eq!(fixture.submit(writes).await.await.ok(), last);
+    }
+    for id in &ids {
+        let head = fixture.store.head(&key(id)).await.unwrap();
+        assert_eq!(head.revision, Revision { sequence: 2, ..head.revision });
+    }
+}
