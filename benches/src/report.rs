@@ -21,6 +21,12 @@ pub(crate) struct Line {
     /// Durable appends, where they are counted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) appends_per_call: Option<f64>,
+    /// Growth of the store's log, where it is measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) bytes_written_per_call: Option<f64>,
+    /// The same of the floor.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) floor_bytes: Option<f64>,
 }
 
 /// Times in microseconds.
@@ -48,6 +54,8 @@ impl Line {
             floor_us: rounded(floor),
             ratio: rounded(us / floor),
             appends_per_call: None,
+            bytes_written_per_call: None,
+            floor_bytes: None,
         }
     }
 
@@ -96,6 +104,11 @@ impl Extend<f64> for Samples {
 /// The time since a moment, in microseconds.
 pub(crate) fn us_since(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e6
+}
+
+/// The time between two moments, in microseconds.
+pub(crate) fn us_between(start: Instant, end: Instant) -> f64 {
+    end.duration_since(start).as_secs_f64() * 1e6
 }
 
 fn rounded(value: f64) -> f64 {

@@ -22,7 +22,7 @@ use crate::{
     Effort,
     bare::{Bare, BareConversation, BareRecord},
     files::{self, DURABILITIES, Files},
-    report::{Line, Samples, us_since},
+    report::{Line, Samples, us_between, us_since},
     workload::{self, CALLS, Leaf},
 };
 
@@ -110,8 +110,4 @@ impl Floor {
         }
         Ok(())
     }
-}
-
-fn us_between(start: Instant, end: Instant) -> f64 {
-    end.duration_since(start).as_secs_f64() * 1e6
 }
