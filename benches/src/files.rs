@@ -116,7 +116,7 @@ pub(crate) fn key(conversation: usize) -> ConversationKey {
 }
 
 /// A folder on a real disk: the folder for temporary files may be in memory.
-fn build_folder() -> Result<PathBuf, BoxError> {
+pub(crate) fn build_folder() -> Result<PathBuf, BoxError> {
     let program = std::env::current_exe()?;
     Ok(program.parent().ok_or("the program stands in no folder")?.to_path_buf())
 }

@@ -15,6 +15,7 @@ mod cold_load;
 mod files;
 mod group_commit;
 mod memory;
+mod postgres;
 mod replay;
 mod report;
 mod request;
@@ -56,6 +57,7 @@ const CASES: &[Case] = &[
     Case { name: "cold_load", measure: cold_load::measure },
     Case { name: "per_run", measure: whole_run::measure },
     Case { name: "group_commit", measure: group_commit::measure },
+    Case { name: "postgres", measure: postgres::measure },
 ];
 
 impl Effort {

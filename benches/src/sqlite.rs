@@ -34,7 +34,7 @@ use crate::{
     Effort,
     bare::{Bare, BareConversation},
     files::{self, DURABILITIES, Files, Template},
-    report::{Line, Samples, Written, us_since},
+    report::{Line, Samples, Written, us_between, us_since},
     rows::BareAppend,
     workload::{self, CALLS, Leaf},
     written::Syncs,
@@ -247,8 +247,4 @@ impl Floor {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn us_between(start: Instant, end: Instant) -> f64 {
-    end.duration_since(start).as_secs_f64() * 1e6
 }

@@ -11,8 +11,9 @@ use tower_chat_core::{
 
 use crate::{
     connections::{Connections, Question},
+    plain_append::{Place, PlainAppend},
     stored_key::StoredKey,
-    tool_row::{ToolRows, number},
+    tool_row::{self, ToolRows, number},
 };
 
 const ACTION: &str = "append to a conversation";
@@ -30,7 +31,19 @@ pub(crate) async fn append(
     let (expected, result) = (write.expected(), write.result());
     let bodies: Vec<String> =
         write.messages().iter().map(|message| format::encode(message)).collect();
-    let tools = ToolRows::new(write.tools());
+    let tools = tool_row::rows(write.tools());
+    // A statement by itself cannot first say which scope it is for.
+    let plain_appends = &connections.statements.plain_appends;
+    let plain = if connections.names_scope { None } else { plain_appends.find(write, &tools) };
+    if let Some(plain) = plain {
+        let place = Place::of(write);
+        let values = PlainAppend::values(&key, &place, &bodies, &tools);
+        let question = Question { sql: &plain.sql, values: &values };
+        if connections.execute(ACTION, true, question).await? > 0 {
+            return Ok(write.result());
+        }
+    }
+    let tools: ToolRows<'_> = tools.into_iter().collect();
     let claims = Claims::new(write);
     let staged = write.as_staged();
     let change = match staged {

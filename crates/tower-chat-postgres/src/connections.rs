@@ -88,6 +88,16 @@ impl Connections {
         self.persist(action, is_repeatable, || self.change_once(question)).await
     }
 
+    /// The same of a statement that answers nothing; gives the number of rows that it made.
+    pub(crate) async fn execute(
+        &self,
+        action: &'static str,
+        is_repeatable: bool,
+        question: Question<'_>,
+    ) -> Result<u64, StoreError> {
+        self.persist(action, is_repeatable, || self.execute_once(question)).await
+    }
+
     /// Tries again, with growing pauses, while the server cannot be reached.
     pub(crate) async fn persist<Answer, Attempt>(
         &self,
@@ -171,6 +181,14 @@ impl Connections {
         let statement =
             client.prepare_cached(question.sql).await.map_err(Failure::of_preparation)?;
         let answer = self.in_time(client.query_one(&statement, question.values)).await;
+        Self::keep(client, answer)
+    }
+
+    async fn execute_once(&self, question: Question<'_>) -> Result<u64, Failure> {
+        let client = self.get().await?;
+        let statement =
+            client.prepare_cached(question.sql).await.map_err(Failure::of_preparation)?;
+        let answer = self.in_time(client.execute(&statement, question.values)).await;
         Self::keep(client, answer)
     }
 

@@ -6,6 +6,8 @@ use deadpool_postgres::PoolError;
 use tokio_postgres::error::SqlState;
 use tower_chat_core::{BoxError, store::StoreError};
 
+use crate::OpenError;
+
 /// Something that was asked of the server and not answered as it should be.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -92,6 +94,15 @@ impl Failure {
         }
     }
 
+    /// The error of a store that cannot be opened, for want of a connection.
+    pub(crate) fn open_error(self) -> OpenError {
+        if is_untrusted(&*self.source) {
+            return OpenError::Untrusted { source: self.source };
+        }
+        let retryable = self.meaning == Meaning::NotDone;
+        OpenError::Connect { source: self.into(), retryable }
+    }
+
     /// The error of a store that is open.
     pub(crate) fn store_error(self, action: &'static str, is_repeatable: bool) -> StoreError {
         match self.meaning {
@@ -131,6 +142,23 @@ fn meaning(code: &SqlState) -> Meaning {
 
 fn is_io(error: &tokio_postgres::Error) -> bool {
     std::error::Error::source(error).is_some_and(|source| source.is::<std::io::Error>())
+}
+
+/// Whether the server was refused for its certificate.
+fn is_untrusted(error: &(dyn std::error::Error + 'static)) -> bool {
+    let mut cause = Some(error);
+    while let Some(error) = cause {
+        // What stands in an error of the operating system is not told as its source.
+        let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
+        let tls = error
+            .downcast_ref::<rustls::Error>()
+            .or_else(|| inner.and_then(|inner| inner.downcast_ref()));
+        if let Some(rustls::Error::InvalidCertificate(_)) = tls {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
 }
 
 impl fmt::Display for Failure {

@@ -16,7 +16,7 @@ use crate::{
     failure::Failure,
     read,
     stored_key::StoredKey,
-    tool_row::{ToolRows, number},
+    tool_row::{ToolRow, ToolRows, number},
 };
 
 const ACTION: &str = "copy a conversation";
@@ -142,7 +142,7 @@ impl Copy<'_> {
         }
         let statement = transaction.prepare_cached(&statements.copy_tools).await?;
         for records in self.tools.chunks(MOST_ROWS) {
-            let rows = ToolRows::new(records);
+            let rows: ToolRows<'_> = records.iter().map(ToolRow::new).collect();
             let values: [&(dyn ToSql + Sync); 14] = [
                 scope,
                 conversation,

@@ -23,9 +23,14 @@
 //!
 //! # Round trips
 //!
-//! A write is one statement, which is one transaction: a function in the database locks the row of
-//! the conversation, checks the revision, and stores everything. A question is one round trip too.
-//! The first use of a statement on a connection takes one more, to prepare it. A copy takes several.
+//! A write is one statement, which is one transaction. Most writes are a few messages after the last
+//! one: their statement spells every row out, finds the row of the conversation as it is expected,
+//! and stores everything. For all others, and for those that find it otherwise, a function in the
+//! database locks that row, checks the revision, and stores everything, or says why not: a conflict
+//! takes a second round trip. With row-level security the function does all of them.
+//!
+//! A question is one round trip too. The first use of a statement on a connection takes one more, to
+//! prepare it. A copy takes several.
 //!
 //! # What is durable, and when
 //!
@@ -77,6 +82,7 @@ mod open_error;
 mod options;
 mod order;
 mod prune;
+mod plain_append;
 mod read;
 mod schema;
 mod statements;

@@ -26,6 +26,19 @@ pub enum OpenError {
     Connect {
         /// The cause.
         source: BoxError,
+        /// The same may succeed when it is tried again: the server has not answered that it never
+        /// will.
+        retryable: bool,
+    },
+    /// The server's certificate does not say that it is the server of this address.
+    #[error(
+        "the PostgreSQL server's certificate does not show that it is the one that was asked for: \
+         see that the host in the address stands in it, and give the root certificate it was \
+         signed with"
+    )]
+    Untrusted {
+        /// What is wrong with it.
+        source: BoxError,
     },
     /// The tables could not be made or brought up to date.
     #[error("the tables in schema `{schema}` could not be made: see the cause")]
@@ -70,10 +83,10 @@ impl OpenError {
     /// Whether opening may succeed when it is tried again unchanged.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Connect { .. } => true,
-            Self::Migrate { retryable, .. } => *retryable,
+            Self::Connect { retryable, .. } | Self::Migrate { retryable, .. } => *retryable,
             Self::Address { .. }
             | Self::Certificates { .. }
+            | Self::Untrusted { .. }
             | Self::Newer { .. }
             | Self::Encoding { .. }
             | Self::InvalidOption { .. } => false,

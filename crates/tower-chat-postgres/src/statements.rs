@@ -5,7 +5,7 @@
 
 use tower_chat_core::ToolStatus;
 
-use crate::schema::Layout;
+use crate::{plain_append::PlainAppends, schema::Layout};
 
 /// The columns of a row of the record from the call's index on, in the order in which
 /// [`tool_row`](crate::tool_row) reads them.
@@ -22,9 +22,12 @@ const VISIBLE: &str = "coalesce(c.visible, c.last_sequence)";
 const WHOLE_ID: &str = "coalesce(c.long_conversation, c.conversation)";
 
 /// The statements, with the schema's name in them.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(crate) struct Statements {
+    /// Any write.
     pub(crate) append: String,
+    /// The writes that most are.
+    pub(crate) plain_appends: PlainAppends,
     pub(crate) delete: String,
     /// The conversation's row and that of its open run.
     pub(crate) conversation: String,
@@ -96,6 +99,7 @@ impl Statements {
         let placed = |sql: String| layout.place(&sql);
         Self {
             append: placed(append()),
+            plain_appends: PlainAppends::new(layout),
             delete: placed("SELECT {schema}.delete($1, $2)".to_owned()),
             conversation: placed(format!(
                 "SELECT c.incarnation, c.last_sequence, c.service_id, c.pruned, {OPEN_RUN}
@@ -253,6 +257,9 @@ impl Statements {
             ("list_long_after", Scope::Scope, self.list_long_after.clone()),
             ("open_runs", Scope::Scope, self.open_runs.clone()),
         ];
+        for sql in self.plain_appends.all() {
+            all.push(("plain_append", Scope::Conversation, sql.to_owned()));
+        }
         for of_conversation in [true, false] {
             let scope = if of_conversation { Scope::Conversation } else { Scope::Scope };
             for of_messages in [true, false] {

@@ -77,7 +77,7 @@ impl PostgresStore {
         };
         let statements = Statements::new(&layout);
         let mut connections = Connections::new(config, tls, statements, &options)
-            .map_err(|error| OpenError::Connect { source: error.into() })?;
+            .map_err(|error| OpenError::Connect { source: error.into(), retryable: false })?;
         connections.names_scope = prepare(&connections, &layout).await?;
         Ok(Self(Arc::new(Shared {
             handle: StoreHandle::new(),
@@ -294,7 +294,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// Looks at the database, and brings its tables up to date; says whether it keeps scopes apart.
 async fn prepare(connections: &Connections, layout: &Layout) -> Result<bool, OpenError> {
     let client = connections.get().await;
-    let mut client = client.map_err(|failure| OpenError::Connect { source: failure.into() })?;
+    let mut client = client.map_err(Failure::open_error)?;
     let schema = || layout.schema.clone();
     let failed = |error| {
         let failure = Failure::of_preparation(error);

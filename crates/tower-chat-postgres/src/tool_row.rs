@@ -2,13 +2,33 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use tokio_postgres::{Row, types::FromSqlOwned};
+use tokio_postgres::{
+    Row,
+    types::{FromSqlOwned, ToSql},
+};
 use tower_chat_core::{
     ParseToolStatusError, ToolResult,
     store::{CallPlace, RecordedResult, ToolRecord, milliseconds},
 };
 
-/// Rows in the form in which a statement takes them: a list for each column.
+/// A row as its columns take it.
+#[derive(Debug)]
+pub(crate) struct ToolRow<'a> {
+    pub(crate) sequence: i64,
+    call_index: i64,
+    round_index: i64,
+    call_id: &'a [u8],
+    name: &'a [u8],
+    status: &'a str,
+    result_sequence: Option<i64>,
+    result_index: Option<i64>,
+    result: Option<String>,
+    error: Option<&'a [u8]>,
+    started: Option<i64>,
+    finished: Option<i64>,
+}
+
+/// Rows in the form in which a statement takes any number of them: a list for each column.
 #[derive(Debug, Default)]
 pub(crate) struct ToolRows<'a> {
     pub(crate) sequences: Vec<i64>,
@@ -25,34 +45,72 @@ pub(crate) struct ToolRows<'a> {
     pub(crate) finished: Vec<Option<i64>>,
 }
 
-impl<'a> ToolRows<'a> {
-    /// The last of several rows of one call counts: a statement cannot write a row twice.
-    pub(crate) fn new(records: &'a [ToolRecord]) -> Self {
-        let last: BTreeMap<_, _> = records.iter().map(|record| (record.call, record)).collect();
-        let mut rows = Self::default();
-        for record in last.into_values() {
-            rows.push(record);
-        }
-        rows
-    }
+/// The rows of a write. The last of several of one call counts: a statement cannot write a row
+/// twice.
+pub(crate) fn rows(records: &[ToolRecord]) -> Vec<ToolRow<'_>> {
+    let last: BTreeMap<_, _> = records.iter().map(|record| (record.call, record)).collect();
+    last.into_values().map(ToolRow::new).collect()
+}
 
-    pub(crate) fn push(&mut self, record: &'a ToolRecord) {
+impl<'a> ToolRow<'a> {
+    pub(crate) fn new(record: &'a ToolRecord) -> Self {
         let in_message = match record.result {
             RecordedResult::InMessage(place) => Some(place),
             RecordedResult::None | RecordedResult::Apart(_) => None,
         };
-        self.sequences.push(number(record.call.sequence));
-        self.call_indexes.push(record.call.index.into());
-        self.round_indexes.push(record.round_index.into());
-        self.call_ids.push(record.call_id.as_bytes());
-        self.names.push(record.name.as_bytes());
-        self.statuses.push(record.status.as_str());
-        self.result_sequences.push(in_message.map(|place| number(place.sequence)));
-        self.result_indexes.push(in_message.map(|place| place.index.into()));
-        self.results.push(result_apart(record));
-        self.errors.push(record.error.as_deref().map(str::as_bytes));
-        self.started.push(record.started_at.map(milliseconds::of));
-        self.finished.push(record.finished_at.map(milliseconds::of));
+        Self {
+            sequence: number(record.call.sequence),
+            call_index: record.call.index.into(),
+            round_index: record.round_index.into(),
+            call_id: record.call_id.as_bytes(),
+            name: record.name.as_bytes(),
+            status: record.status.as_str(),
+            result_sequence: in_message.map(|place| number(place.sequence)),
+            result_index: in_message.map(|place| place.index.into()),
+            result: result_apart(record),
+            error: record.error.as_deref().map(str::as_bytes),
+            started: record.started_at.map(milliseconds::of),
+            finished: record.finished_at.map(milliseconds::of),
+        }
+    }
+
+    /// The values of all columns after the conversation's key.
+    pub(crate) fn values(&self) -> [&(dyn ToSql + Sync); 12] {
+        [
+            &self.sequence,
+            &self.call_index,
+            &self.round_index,
+            &self.call_id,
+            &self.name,
+            &self.status,
+            &self.result_sequence,
+            &self.result_index,
+            &self.result,
+            &self.error,
+            &self.started,
+            &self.finished,
+        ]
+    }
+}
+
+impl<'a> FromIterator<ToolRow<'a>> for ToolRows<'a> {
+    fn from_iter<Rows: IntoIterator<Item = ToolRow<'a>>>(rows: Rows) -> Self {
+        let mut lists = Self::default();
+        for row in rows {
+            lists.sequences.push(row.sequence);
+            lists.call_indexes.push(row.call_index);
+            lists.round_indexes.push(row.round_index);
+            lists.call_ids.push(row.call_id);
+            lists.names.push(row.name);
+            lists.statuses.push(row.status);
+            lists.result_sequences.push(row.result_sequence);
+            lists.result_indexes.push(row.result_index);
+            lists.results.push(row.result);
+            lists.errors.push(row.error);
+            lists.started.push(row.started);
+            lists.finished.push(row.finished);
+        }
+        lists
     }
 }
 

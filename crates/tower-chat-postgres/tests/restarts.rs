@@ -1,4 +1,4 @@
-//! A server that crashes in the middle of writes and comes back.
+//! A server that goes away in the middle of writes and comes back.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "in helpers of tests too")]
 
 mod common;
@@ -14,16 +14,31 @@ use std::{
 use common::{append, key, open, options, server, texts, write};
 use tokio::sync::{Mutex, watch};
 use tower_chat_core::store::{Revision, StoreError};
+use tower_chat_testkit::server::PostgresServer;
 
 const WRITERS: usize = 8;
 const WRITES: usize = 60;
-const CRASHES: usize = 3;
+const OUTAGES: usize = 3;
 
 /// The tests of this file take the server away from each other.
 static SERVER: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread")]
 async fn crashes_in_the_middle_of_writes_lose_and_double_nothing() {
+    outages_in_the_middle_of_writes(PostgresServer::crash).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn kills_in_the_middle_of_writes_lose_and_double_nothing() {
+    outages_in_the_middle_of_writes(PostgresServer::kill).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stops_in_the_middle_of_writes_lose_and_double_nothing() {
+    outages_in_the_middle_of_writes(PostgresServer::stop).await;
+}
+
+async fn outages_in_the_middle_of_writes(ends: fn(&PostgresServer)) {
     let _alone = SERVER.lock().await;
     let store = open(options().connections(WRITERS).patience(Duration::from_secs(300))).await;
     let stored = Arc::new(AtomicUsize::new(0));
@@ -43,12 +58,12 @@ async fn crashes_in_the_middle_of_writes_lose_and_double_nothing() {
             })
         })
         .collect();
-    for crash in 1..=CRASHES {
-        let enough = crash * WRITERS * WRITES / (CRASHES + 1);
+    for outage in 1..=OUTAGES {
+        let enough = outage * WRITERS * WRITES / (OUTAGES + 1);
         seen.wait_for(|count| *count >= enough).await.unwrap();
-        assert!(stored.load(Ordering::SeqCst) < WRITERS * WRITES, "it crashes in their middle");
-        tokio::task::spawn_blocking(|| {
-            server().crash();
+        assert!(stored.load(Ordering::SeqCst) < WRITERS * WRITES, "it ends in their middle");
+        tokio::task::spawn_blocking(move || {
+            ends(server());
             server().start_again();
         })
         .await

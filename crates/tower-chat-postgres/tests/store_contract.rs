@@ -17,3 +17,11 @@ mod divided_with_row_level_security {
         options.connect(&ordinary_user().await).await.unwrap()
     });
 }
+
+mod cached {
+    use tower_chat_cache::CachingStore;
+
+    use super::common::{open, options};
+
+    tower_chat_testkit::store_contract!(CachingStore::new(open(options()).await));
+}

@@ -16,7 +16,12 @@ mod programs;
 
 use std::{io::Write as _, net::TcpListener};
 
-pub use self::{account::Account, end::AtTheEnd, postgres::PostgresServer, programs::Programs};
+pub use self::{
+    account::Account,
+    end::AtTheEnd,
+    postgres::{PostgresServer, PostgresSetup},
+    programs::Programs,
+};
 
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]

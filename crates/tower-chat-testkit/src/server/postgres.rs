@@ -2,8 +2,11 @@
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::Command,
+    thread,
+    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
@@ -20,11 +23,14 @@ const PROGRAMS: Programs = Programs {
 /// How often another port is tried when somebody else takes the one that was free.
 const ATTEMPTS: usize = 5;
 
+/// How long the processes of a server that was killed may take to notice.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A PostgreSQL server of this process alone. Everybody who can reach it on the loopback is let in,
 /// as whichever user they say.
 ///
-/// It does not wait for the disk, so it is fast, survives the end of its own processes, and would
-/// not survive the loss of power.
+/// Unless it is told to, it does not wait for the disk, so it is fast, survives the end of its own
+/// processes, and would not survive the loss of power.
 #[derive(Debug)]
 pub struct PostgresServer {
     // Dropped first: it needs the folder.
@@ -33,6 +39,21 @@ pub struct PostgresServer {
     programs: PathBuf,
     account: Account,
     port: u16,
+    setup: PostgresSetup,
+}
+
+/// How a [`PostgresServer`] is set up.
+#[derive(Debug, Clone, Default)]
+pub struct PostgresSetup {
+    durable_under: Option<PathBuf>,
+    tls: Option<TlsFiles>,
+}
+
+/// What a server shows of itself, as PEM.
+#[derive(Debug, Clone)]
+struct TlsFiles {
+    certificate: String,
+    key: String,
 }
 
 impl PostgresServer {
@@ -46,31 +67,12 @@ impl PostgresServer {
     ///
     /// If it is there and does not start.
     pub fn start() -> Result<Self, Missing> {
-        let programs = PROGRAMS.find()?;
-        let account = Account::not_root(&["postgres"]);
-        let folder = tempfile::Builder::new().prefix("postgres-").tempdir().expect("a folder");
-        account.own(folder.path());
-        let data = folder.path().join("data");
-        let mut initdb = account.command(&programs.join("initdb"));
-        initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
-        initdb.args(["--no-sync", "--no-instructions", "--pgdata"]).arg(&data);
-        run(&mut initdb, folder.path()).expect("a database cluster is made");
-        let end = AtTheEnd::run(
-            "pid=$(head -n 1 \"$1/data/postmaster.pid\") && kill -QUIT $pid
-             while [ -n \"$pid\" ] && kill -0 $pid; do sleep 0.05; done
-             rm -rf \"$1\"",
-            &[&folder.path().to_string_lossy()],
-        );
-        let mut server = Self { _end: end, folder, programs, account, port: 0 };
-        let mut failure = String::new();
-        for _ in 0..ATTEMPTS {
-            server.port = free_port();
-            match server.control(&["start"]) {
-                Ok(()) => return Ok(server),
-                Err(error) => failure = error,
-            }
-        }
-        panic!("PostgreSQL does not start: {failure}\n{}", server.log());
+        PostgresSetup::default().start()
+    }
+
+    /// A server that is set up in another way.
+    pub fn setup() -> PostgresSetup {
+        PostgresSetup::default()
     }
 
     /// The address of a database on the server, for its superuser. There is one called `postgres`.
@@ -83,6 +85,16 @@ impl PostgresServer {
         format!("postgres://{user}@127.0.0.1:{}/{database}?sslmode=disable", self.port)
     }
 
+    /// The port on which it listens.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The folder that holds its data. It belongs to the server's account.
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
     /// Ends the server as a crash would. Whoever is connected is cut off.
     ///
     /// # Panics
@@ -93,14 +105,41 @@ impl PostgresServer {
         stopped.expect("PostgreSQL is stopped");
     }
 
+    /// Stops the server in order, without waiting for those who are connected: what they are doing is
+    /// rolled back.
+    ///
+    /// # Panics
+    ///
+    /// If it does not run.
+    pub fn stop(&self) {
+        self.control(&["stop", "--mode=fast"]).expect("PostgreSQL is stopped");
+    }
+
+    /// Kills the server's first process, which cannot tell the others. They notice, and end.
+    ///
+    /// # Panics
+    ///
+    /// If it does not run.
+    pub fn kill(&self) {
+        let file = self.folder.path().join("data/postmaster.pid");
+        let text = fs::read_to_string(&file).expect("the number of the server's process");
+        let process = text.lines().next().expect("the number of the server's process");
+        let killed = Command::new("kill").args(["-KILL", process]).status().expect("`kill` runs");
+        assert!(killed.success(), "PostgreSQL is killed");
+    }
+
     /// Starts the server on the same data and port again.
     ///
     /// # Panics
     ///
     /// If it does not start again.
     pub fn start_again(&self) {
-        if let Err(error) = self.control(&["start"]) {
-            panic!("PostgreSQL does not start again: {error}\n{}", self.log());
+        let end = Instant::now() + PATIENCE;
+        // After a kill it refuses while one of the other processes is still there.
+        while let Err(error) = self.control(&["start"]) {
+            let log = self.log();
+            assert!(Instant::now() < end, "PostgreSQL does not start again: {error}\n{log}");
+            thread::sleep(Duration::from_millis(50));
         }
     }
 
@@ -115,14 +154,103 @@ impl PostgresServer {
         command.args(arguments).args(["--wait", "--timeout=120", "--silent", "--pgdata"]);
         command.arg(self.folder.path().join("data"));
         if arguments.contains(&"start") {
-            let options = format!(
-                "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= -c fsync=off \
+            let mut options = format!(
+                "-p {} -c listen_addresses=127.0.0.1 -c unix_socket_directories= \
                  -c max_connections=300 -c autovacuum=off",
                 self.port
             );
+            if self.setup.durable_under.is_none() {
+                options.push_str(" -c fsync=off");
+            }
+            if self.setup.tls.is_some() {
+                options.push_str(" -c ssl=on");
+            }
             command.arg("--log").arg(self.folder.path().join("log")).arg("--options").arg(options);
         }
         run(&mut command, self.folder.path())
+    }
+}
+
+impl PostgresSetup {
+    /// Lets the server wait for the disk before it says that a transaction is committed, as
+    /// PostgreSQL does by default, and keeps its data under a folder: that for temporary files may be
+    /// in memory. The server's account must be able to reach the folder.
+    #[must_use]
+    pub fn durable_under(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.durable_under = Some(folder.into());
+        self
+    }
+
+    /// Lets the server in by TLS alone, with a certificate and its key as PEM.
+    #[must_use]
+    pub fn tls(mut self, certificate: impl Into<String>, key: impl Into<String>) -> Self {
+        self.tls = Some(TlsFiles { certificate: certificate.into(), key: key.into() });
+        self
+    }
+
+    /// Starts the server.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`], if PostgreSQL is not installed and cannot be.
+    ///
+    /// # Panics
+    ///
+    /// If it is there and does not start.
+    pub fn start(self) -> Result<PostgresServer, Missing> {
+        let programs = PROGRAMS.find()?;
+        let account = Account::not_root(&["postgres"]);
+        let mut temporary = tempfile::Builder::new();
+        temporary.prefix("postgres-");
+        let folder = match &self.durable_under {
+            Some(folder) => temporary.tempdir_in(folder),
+            None => temporary.tempdir(),
+        };
+        let folder = folder.expect("a folder");
+        account.own(folder.path());
+        let data = folder.path().join("data");
+        let mut initdb = account.command(&programs.join("initdb"));
+        initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
+        initdb.args(["--no-sync", "--no-instructions", "--pgdata"]).arg(&data);
+        run(&mut initdb, folder.path()).expect("a database cluster is made");
+        if let Some(tls) = &self.tls {
+            tls.write(&data, &account);
+        }
+        let end = AtTheEnd::run(
+            "pid=$(head -n 1 \"$1/data/postmaster.pid\") && kill -QUIT $pid
+             while [ -n \"$pid\" ] && kill -0 $pid; do sleep 0.05; done
+             rm -rf \"$1\"",
+            &[&folder.path().to_string_lossy()],
+        );
+        let mut server =
+            PostgresServer { _end: end, folder, programs, account, port: 0, setup: self };
+        let mut failure = String::new();
+        for _ in 0..ATTEMPTS {
+            server.port = free_port();
+            match server.control(&["start"]) {
+                Ok(()) => return Ok(server),
+                Err(error) => failure = error,
+            }
+        }
+        panic!("PostgreSQL does not start: {failure}\n{}", server.log());
+    }
+}
+
+impl TlsFiles {
+    /// Puts the files where the server looks for them, and lets nobody in without TLS.
+    fn write(&self, data: &Path, account: &Account) {
+        for (name, content) in [
+            ("server.crt", self.certificate.as_str()),
+            ("server.key", self.key.as_str()),
+            ("pg_hba.conf", "hostssl all all 127.0.0.1/32 trust\n"),
+        ] {
+            let path = data.join(name);
+            fs::write(&path, content).expect("a file of the server");
+            // PostgreSQL refuses a key that others may read.
+            let owner_alone = fs::Permissions::from_mode(0o600);
+            fs::set_permissions(&path, owner_alone).expect("a file of the server");
+            account.own(&path);
+        }
     }
 }
 

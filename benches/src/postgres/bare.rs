@@ -1,0 +1,108 @@
+//! The floor: one reused connection, one prepared statement, one round trip.
+//!
+//! The statement has the rows of the store, and messages that are in their stored form already; it
+//! checks no revision.
+
+use tokio_postgres::{Client, NoTls, Statement};
+use tower_chat::core::{BoxError, ConversationKey, RunId, format};
+
+use crate::workload;
+
+/// A connection to a store's database, past the store.
+pub(super) struct Bare {
+    client: Client,
+    append: Statement,
+}
+
+/// A conversation that a bare connection appends to.
+#[derive(Debug)]
+pub(super) struct BareConversation {
+    key: ConversationKey,
+    run: [u8; 16],
+    run_index: i64,
+    last_sequence: i64,
+}
+
+impl BareConversation {
+    /// A conversation with so many stored messages.
+    pub(super) fn new(key: ConversationKey, history: usize) -> Result<Self, BoxError> {
+        let last_sequence = i64::try_from(history)?;
+        Ok(Self { key, run: RunId::new().to_bytes(), run_index: 0, last_sequence })
+    }
+
+    pub(super) fn begin_run(&mut self) {
+        self.run = RunId::new().to_bytes();
+        self.run_index = 0;
+    }
+}
+
+/// The messages of an append: the last call is answered, and a new one is asked.
+pub(super) fn bodies() -> [String; 2] {
+    [workload::result_message(0), workload::call_message(1)].map(|message| format::encode(&message))
+}
+
+impl Bare {
+    pub(super) async fn connect(address: &str, schema: &str) -> Result<Self, BoxError> {
+        let (client, connection) = tokio_postgres::connect(address, NoTls).await?;
+        // It ends with the client.
+        tokio::spawn(connection);
+        let append = client.prepare(&append(schema)).await?;
+        Ok(Self { client, append })
+    }
+
+    /// One transaction with two messages and a record of each.
+    pub(super) async fn append(
+        &self,
+        to: &mut BareConversation,
+        bodies: &[String; 2],
+    ) -> Result<(), BoxError> {
+        let [result, call] = [to.last_sequence + 1, to.last_sequence + 2];
+        let [result_body, call_body] = bodies;
+        let (scope, conversation) = (to.key.scope().as_bytes(), to.key.id().as_bytes());
+        let rows = self
+            .client
+            .execute(
+                &self.append,
+                &[
+                    &scope,
+                    &conversation,
+                    &to.last_sequence,
+                    &result,
+                    &call,
+                    &to.run.as_slice(),
+                    &to.run_index,
+                    &(to.run_index + 1),
+                    result_body,
+                    call_body,
+                    &(to.run_index / 2),
+                    &(to.run_index / 2 + 1),
+                    &b"call_00000000".as_slice(),
+                    &workload::TOOL.as_bytes(),
+                    &1_784_000_000_000_i64,
+                ],
+            )
+            .await?;
+        to.last_sequence = call;
+        to.run_index += 2;
+        if rows == 2 { Ok(()) } else { Err("a row of the floor is missing".into()) }
+    }
+}
+
+fn append(schema: &str) -> String {
+    format!(
+        "WITH stored AS (
+             INSERT INTO \"{schema}\".messages
+                 (scope, conversation, sequence, run, run_index, body)
+             VALUES ($1, $2, $4, $6, $7, $9), ($1, $2, $5, $6, $8, $10)
+         )
+         INSERT INTO \"{schema}\".tool_invocations (scope, conversation, sequence, call_index,
+             round_index, call_id, name, status, result_sequence, result_index, started, finished)
+         VALUES ($1, $2, $3, 0, $11, $13, $14, 'ok', $4, 0, $15, $15),
+             ($1, $2, $5, 0, $12, $13, $14, 'pending', NULL, NULL, NULL, NULL)
+         ON CONFLICT (scope, conversation, sequence, call_index) DO UPDATE SET
+             round_index = excluded.round_index, call_id = excluded.call_id, name = excluded.name,
+             status = excluded.status, result_sequence = excluded.result_sequence,
+             result_index = excluded.result_index, result = excluded.result,
+             error = excluded.error, started = excluded.started, finished = excluded.finished"
+    )
+}

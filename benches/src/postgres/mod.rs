@@ -1,0 +1,169 @@
+//! `postgres`: per-service-call mode with a PostgreSQL store behind a cache, on a multi-thread
+//! runtime, against a throwaway server whose data lie on a disk.
+//!
+//! The time from one answer of the model to the next question to it: tool loop, persistence and one
+//! append. The first service call of each run is left out, since it is the first to a conversation.
+//! The durability `full` is PostgreSQL's default, `off` is `synchronous_commit = off`: nobody waits
+//! for the disk, so it shows everything else.
+//!
+//! Floor: one statement of one round trip with the same rows, into the same tables, on one reused
+//! connection of the same client: a result, the next call, and a record of each. It checks no
+//! revision and touches no conversation's row. As many are made after each run, or before it, in
+//! turns. Bound: at most 1.5 times that, at every length of history.
+//!
+//! Bytes are those of the server's log, the middle of all runs.
+
+mod bare;
+mod server;
+
+use std::{sync::Arc, time::Instant};
+
+use tower_chat::{
+    ChatPipeline, PersistenceMode,
+    core::{BoxError, ConversationKey},
+};
+use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
+use tower_chat_testkit::server::PostgresServer;
+
+use self::bare::{Bare, BareConversation};
+use crate::{
+    Effort,
+    report::{Line, Samples, us_between, us_since},
+    workload::{self, CALLS, Leaf},
+};
+
+const HISTORIES: [usize; 4] = [0, 1000, 10_000, 100_000];
+
+/// A conversation takes so many runs that it grows by less than this part of its history.
+const MOST_GROWTH: usize = 10;
+
+/// The durabilities with their names in the output, and what is set for them.
+const DURABILITIES: [(&str, &str); 2] =
+    [("full", "synchronous_commit=on"), ("off", "synchronous_commit=off")];
+
+pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
+    let Some(server) = server::start()? else { return Ok(()) };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    for (name, setting) in DURABILITIES {
+        let address = server::address(&server, setting);
+        for history in HISTORIES {
+            if effort == Effort::Quick && history > 1000 {
+                continue;
+            }
+            let runs = effort.repetitions(40);
+            let schema = format!("{name} {history}");
+            let measured =
+                runtime.block_on(measure_runs(&server, &address, &schema, history, runs))?;
+            let (us, floor) = (measured.ours.median(), measured.floor.median());
+            let line = Line::new("postgres", "per_service_call", "postgres", history, us, floor);
+            Line {
+                durability: Some(name),
+                bytes_written_per_call: Some(measured.bytes.median().round()),
+                floor_bytes: Some(measured.floor_bytes.median().round()),
+                ..line
+            }
+            .print()?;
+        }
+    }
+    Ok(())
+}
+
+#[derive(Debug, Default)]
+struct Measured {
+    ours: Samples,
+    floor: Samples,
+    bytes: Samples,
+    floor_bytes: Samples,
+}
+
+/// A scope, in which the conversations of one side lie.
+const OURS: &str = "benches";
+const FLOOR: &str = "floor";
+
+async fn measure_runs(
+    server: &PostgresServer,
+    address: &str,
+    schema: &str,
+    history: usize,
+    runs: usize,
+) -> Result<Measured, BoxError> {
+    let runs_of_each = (history / MOST_GROWTH / (2 * CALLS)).max(1);
+    let store = server::store(address, schema).await?;
+    for conversation in 0..runs.div_ceil(runs_of_each) {
+        for scope in [OURS, FLOOR] {
+            server::fill(&store, &key(scope, conversation), history).await?;
+        }
+    }
+    let cache = CacheOptions::new().revalidation(Revalidation::Never);
+    let store = Arc::new(CachingStore::with_options(store, cache));
+    let leaf = Leaf::default();
+    let pipeline = workload::pipeline(&leaf, Some((store, PersistenceMode::PerServiceCall)))?;
+    let mut bare = Bare::connect(address, schema).await?;
+    let log = server::Log::connect(server).await?;
+    log.checkpoint().await?;
+
+    let mut measured = Measured::default();
+    let mut to = BareConversation::new(key(FLOOR, 0), history)?;
+    for run in 0..runs {
+        let conversation = run / runs_of_each;
+        if run % runs_of_each == 0 {
+            to = BareConversation::new(key(FLOOR, conversation), history)?;
+        }
+        to.begin_run();
+        // What a disk does after one sync may not be what it does after the other.
+        let is_floor_first = run % 2 == 1;
+        for is_floor in [is_floor_first, !is_floor_first] {
+            let start = log.position().await?;
+            if is_floor {
+                let appends = append(bare, to);
+                let times;
+                (bare, to, times) = tokio::spawn(appends).await??;
+                let bytes = log.bytes_since(start).await?;
+                measured.floor_bytes.add(bytes / times.len() as f64);
+                measured.floor.extend(times.into_iter().skip(1));
+            } else {
+                let times =
+                    tokio::spawn(run_once(pipeline.clone(), leaf.clone(), key(OURS, conversation)))
+                        .await??;
+                measured.bytes.add(log.bytes_since(start).await? / CALLS as f64);
+                measured.ours.extend(times);
+            }
+        }
+    }
+    Ok(measured)
+}
+
+/// The times of the service calls of a run, but for the first.
+async fn run_once(
+    mut pipeline: ChatPipeline,
+    leaf: Leaf,
+    key: ConversationKey,
+) -> Result<Vec<f64>, BoxError> {
+    leaf.prepare(CALLS - 1);
+    let request = workload::input().in_conversation(key);
+    workload::run(&mut pipeline, &leaf, request, CALLS).await?;
+    let end = Instant::now();
+    let calls = leaf.calls();
+    let next = calls.iter().map(|(came, _)| *came).skip(1).chain([end]);
+    let times = calls.iter().zip(next).skip(1);
+    Ok(times.map(|((_, answered), next)| us_between(*answered, next)).collect())
+}
+
+/// The times of as many appends on the bare connection.
+async fn append(
+    bare: Bare,
+    mut to: BareConversation,
+) -> Result<(Bare, BareConversation, Vec<f64>), BoxError> {
+    let bodies = bare::bodies();
+    let mut times = Vec::with_capacity(CALLS);
+    for _ in 0..CALLS {
+        let start = Instant::now();
+        bare.append(&mut to, &bodies).await?;
+        times.push(us_since(start));
+    }
+    Ok((bare, to, times))
+}
+
+fn key(scope: &str, conversation: usize) -> ConversationKey {
+    ConversationKey::new(scope, format!("conversation-{conversation}"))
+}

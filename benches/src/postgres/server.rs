@@ -1,0 +1,88 @@
+//! The throwaway server, and what lies on it before anything is measured.
+
+use std::{os::unix::fs::PermissionsExt as _, path::PathBuf};
+
+use tokio_postgres::{Client, NoTls};
+use tower_chat::core::{BoxError, ConversationKey, store::HistoryStore};
+use tower_chat_postgres::PostgresStore;
+use tower_chat_testkit::server::PostgresServer;
+
+use crate::{files, workload};
+
+/// Starts a server that waits for the disk; `None` where PostgreSQL is not there and need not be.
+pub(super) fn start() -> Result<Option<PostgresServer>, BoxError> {
+    match PostgresServer::setup().durable_under(folder()?).start() {
+        Ok(server) => Ok(Some(server)),
+        Err(missing) if std::env::var_os("TOWER_CHAT_CI").is_some_and(|set| set == "1") => {
+            Err(missing.into())
+        }
+        Err(missing) => {
+            eprintln!("skipped: {missing}");
+            Ok(None)
+        }
+    }
+}
+
+/// The address of the server's database with something set for its connections.
+pub(super) fn address(server: &PostgresServer, setting: &str) -> String {
+    format!("{}&options=-c%20{setting}", server.address("postgres"))
+}
+
+/// A store in a schema of its own.
+pub(super) async fn store(address: &str, schema: &str) -> Result<PostgresStore, BoxError> {
+    Ok(PostgresStore::options().schema(schema).connect(address).await?)
+}
+
+/// Makes a conversation of so many messages.
+pub(super) async fn fill(
+    store: &PostgresStore,
+    key: &ConversationKey,
+    history: usize,
+) -> Result<(), BoxError> {
+    if history > 0 {
+        let write = workload::first_write(key, workload::stored_messages(history));
+        store.append(store.reserve().await?, vec![write]).await?;
+    }
+    Ok(())
+}
+
+/// How far the server's log has come.
+pub(super) struct Log(Client);
+
+impl Log {
+    pub(super) async fn connect(server: &PostgresServer) -> Result<Self, BoxError> {
+        let (client, connection) =
+            tokio_postgres::connect(&server.address("postgres"), NoTls).await?;
+        // It ends with the client.
+        tokio::spawn(connection);
+        Ok(Self(client))
+    }
+
+    /// Puts everything so far into the tables' files.
+    pub(super) async fn checkpoint(&self) -> Result<(), BoxError> {
+        Ok(self.0.batch_execute("CHECKPOINT").await?)
+    }
+
+    pub(super) async fn position(&self) -> Result<f64, BoxError> {
+        let sql = "SELECT (pg_current_wal_insert_lsn() - '0/0'::pg_lsn)::float8";
+        Ok(self.0.query_one(sql, &[]).await?.try_get(0)?)
+    }
+
+    pub(super) async fn bytes_since(&self, position: f64) -> Result<f64, BoxError> {
+        Ok(self.position().await? - position)
+    }
+}
+
+/// A folder on a real disk that another account can reach.
+fn folder() -> Result<PathBuf, BoxError> {
+    let built = files::build_folder()?;
+    let may_be_entered = |folder: &std::path::Path| {
+        folder.metadata().is_ok_and(|found| found.permissions().mode() & 0o001 != 0)
+    };
+    if built.ancestors().all(may_be_entered) {
+        return Ok(built);
+    }
+    let other = PathBuf::from("/var/tmp");
+    eprintln!("{} cannot be reached by all: the data lie in {}", built.display(), other.display());
+    Ok(other)
+}

@@ -1,0 +1,183 @@
+//! The write that most are: a few messages after the last, outside of an open run.
+//!
+//! It is one statement in which every row is spelled out, since that takes the server about half of
+//! the time of its [function](crate::functions), which takes lists of any length. The function is
+//! asked for all other writes, and for those that do not find the conversation as they expect it: it
+//! alone says what is a conflict, and what is stored already.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio_postgres::types::ToSql;
+use tower_chat_core::store::Write;
+
+use crate::{
+    schema::Layout,
+    stored_key::StoredKey,
+    tool_row::{ToolRow, number},
+};
+
+/// The most messages and rows of the record of a write that has a statement of its own. Each
+/// connection that uses a statement keeps its plan, so there must not be many.
+const MOST_MESSAGES: usize = 4;
+const MOST_TOOLS: usize = 8;
+
+/// The parameters before those of the rows: both halves of the key, the incarnation, the last
+/// sequence before and after, the run, and the first message's place in it.
+const BEFORE_ROWS: usize = 7;
+
+/// The columns of a row of the record after its key, in the order of [`ToolRow::values`], with their
+/// types: a value in a list of rows has none but that which it is given.
+const RECORD: [(&str, &str); 12] = [
+    ("sequence", "bigint"),
+    ("call_index", "bigint"),
+    ("round_index", "bigint"),
+    ("call_id", "bytea"),
+    ("name", "bytea"),
+    ("status", "text"),
+    ("result_sequence", "bigint"),
+    ("result_index", "bigint"),
+    ("result", "text"),
+    ("error", "bytea"),
+    ("started", "bigint"),
+    ("finished", "bigint"),
+];
+
+/// How many of these columns are the row's key.
+const PLACE: usize = 2;
+
+/// The statements, one for each number of messages and rows of the record.
+#[derive(Debug)]
+pub(crate) struct PlainAppends(Vec<PlainAppend>);
+
+/// One of them.
+#[derive(Debug)]
+pub(crate) struct PlainAppend {
+    messages: usize,
+    tools: usize,
+    pub(crate) sql: String,
+    has_come: AtomicBool,
+}
+
+/// What a write says of its place.
+#[derive(Debug)]
+pub(crate) struct Place {
+    incarnation: i64,
+    before: i64,
+    after: i64,
+    run: Vec<u8>,
+    run_index: i64,
+}
+
+impl PlainAppends {
+    pub(crate) fn new(layout: &Layout) -> Self {
+        let shapes = (1..=MOST_MESSAGES)
+            .flat_map(|messages| (0..=MOST_TOOLS).map(move |tools| (messages, tools)));
+        Self(shapes.map(|(messages, tools)| PlainAppend::new(layout, messages, tools)).collect())
+    }
+
+    /// The statement for a write, if there is one, and its like has come before: to prepare it takes
+    /// a round trip, which is lost on what comes once.
+    pub(crate) fn find(&self, write: &Write, tools: &[ToolRow<'_>]) -> Option<&PlainAppend> {
+        let (expected, result) = (write.expected(), write.result());
+        let is_plain = write.as_staged().is_none()
+            && write.claims().is_empty()
+            && write.service_id().is_none()
+            && expected.incarnation != 0
+            && expected.incarnation == result.incarnation
+            && tools.iter().all(|row| (1..=number(result.sequence)).contains(&row.sequence));
+        if !is_plain {
+            return None;
+        }
+        let fits = |statement: &&PlainAppend| {
+            statement.messages == write.messages().len() && statement.tools == tools.len()
+        };
+        self.0.iter().find(fits).filter(|found| found.has_come.swap(true, Ordering::Relaxed))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn all(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|statement| statement.sql.as_str())
+    }
+}
+
+impl PlainAppend {
+    fn new(layout: &Layout, messages: usize, tools: usize) -> Self {
+        let mut number = BEFORE_ROWS;
+        let mut parameter = |kind: &str| {
+            number += 1;
+            format!("${number}::{kind}")
+        };
+        let bodies: Vec<_> =
+            (1..=messages).map(|place| format!("({place}, {})", parameter("text"))).collect();
+        let records: Vec<_> = (0..tools)
+            .map(|_| {
+                let values: Vec<_> = RECORD.iter().map(|(_, kind)| parameter(kind)).collect();
+                format!("({})", values.join(", "))
+            })
+            .collect();
+        let recorded = if tools == 0 { String::new() } else { recorded(&records.join(", ")) };
+        let sql = format!(
+            "WITH counted AS (
+                 UPDATE {{schema}}.conversations AS c SET last_sequence = $5::bigint
+                 WHERE c.scope = $1::bytea AND c.conversation = $2::bytea
+                     AND c.incarnation = $3::bigint AND c.last_sequence = $4::bigint
+                     AND c.visible IS NULL
+                 RETURNING 1
+             ){recorded}
+             INSERT INTO {{schema}}.messages (scope, conversation, sequence, run, run_index, body)
+             SELECT $1, $2, $4 + b.place, $6::bytea, $7::bigint + b.place - 1, b.body
+             FROM counted, (VALUES {bodies}) AS b(place, body)",
+            bodies = bodies.join(", "),
+        );
+        Self { messages, tools, sql: layout.place(&sql), has_come: AtomicBool::new(false) }
+    }
+
+    /// The values of the parameters.
+    pub(crate) fn values<'a>(
+        key: &'a StoredKey,
+        place: &'a Place,
+        bodies: &'a [String],
+        tools: &'a [ToolRow<'_>],
+    ) -> Vec<&'a (dyn ToSql + Sync)> {
+        let mut values: Vec<&(dyn ToSql + Sync)> = vec![
+            &key.scope,
+            &key.conversation,
+            &place.incarnation,
+            &place.before,
+            &place.after,
+            &place.run,
+            &place.run_index,
+        ];
+        values.extend(bodies.iter().map(|body| body as &(dyn ToSql + Sync)));
+        values.extend(tools.iter().flat_map(ToolRow::values));
+        values
+    }
+}
+
+impl Place {
+    pub(crate) fn of(write: &Write) -> Self {
+        Self {
+            incarnation: write.expected().incarnation.cast_signed(),
+            before: number(write.expected().sequence),
+            after: number(write.result().sequence),
+            run: write.run().to_bytes().to_vec(),
+            run_index: write.id().index.into(),
+        }
+    }
+}
+
+/// The part of a statement that brings the record up to date.
+fn recorded(rows: &str) -> String {
+    let columns: Vec<_> = RECORD.iter().map(|(column, _)| *column).collect();
+    let new: Vec<_> =
+        columns.iter().skip(PLACE).map(|column| format!("{column} = excluded.{column}")).collect();
+    format!(
+        ", recorded AS (
+             INSERT INTO {{schema}}.tool_invocations (scope, conversation, {columns})
+             SELECT $1, $2, r.* FROM counted, (VALUES {rows}) AS r
+             ON CONFLICT (scope, conversation, sequence, call_index) DO UPDATE SET {new}
+         )",
+        columns = columns.join(", "),
+        new = new.join(", "),
+    )
+}
