@@ -122,7 +122,7 @@ impl PlainAppend {
                  WHERE c.scope = $1::bytea AND c.conversation = $2::bytea
                      AND c.incarnation = $3::bigint AND c.last_sequence = $4::bigint
                      AND c.visible IS NULL
-                 RETURNING 1
+                 RETURNING c.pruned
              ){recorded}
              INSERT INTO {{schema}}.messages (scope, conversation, sequence, run, run_index, body)
              SELECT $1, $2, $4 + b.place, $6::bytea, $7::bigint + b.place - 1, b.body
@@ -174,7 +174,8 @@ fn recorded(rows: &str) -> String {
     format!(
         ", recorded AS (
              INSERT INTO {{schema}}.tool_invocations (scope, conversation, {columns})
-             SELECT $1, $2, r.* FROM counted, (VALUES {rows}) AS r
+             SELECT $1, $2, r.* FROM counted, (VALUES {rows}) AS r({columns})
+             WHERE r.sequence > counted.pruned
              ON CONFLICT (scope, conversation, sequence, call_index) DO UPDATE SET {new}
          )",
         columns = columns.join(", "),

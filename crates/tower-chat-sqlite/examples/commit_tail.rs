@@ -1,6 +1,11 @@
 //! Measures how the time of an append spreads, and how large the write-ahead log becomes: alone,
 //! and beside somebody who loads a long conversation again and again. Prints microseconds and bytes.
-#![allow(clippy::unwrap_used, missing_docs, reason = "a measurement, not part of the crate")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    missing_docs,
+    reason = "a measurement, not part of the crate"
+)]
 
 use std::{
     fs,

@@ -27,8 +27,35 @@
 //!
 //! The file is in WAL mode. With [`Durability::Full`], the default, a write that was acknowledged
 //! survives the loss of power; with [`Durability::Normal`] it survives the end of the process.
-//! Writes that wait at the same time share one transaction and one sync of the disk; a caller
-//! that finds the store idle does its own write, without waking another thread.
+//! Writes that wait at the same time share one transaction and one sync of the disk, up to 256 or
+//! 1 MiB; a caller that finds the store idle does its own write, without waking another thread.
+//! Where the disk is slow, [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits: the
+//! queue is bounded in submissions and in bytes.
+//!
+//! # The write-ahead log
+//!
+//! A thread carries the log (`-wal`) over into the file while others read and write; at 1,000 pages
+//! (4 MB) the writer does what is left, and the log is begun anew. It grows larger where a transaction
+//! is, and while somebody reads for long: nothing may be written over that is being read. Afterwards
+//! it is carried over again beside the writer, and cut to 16 MiB.
+//!
+//! # When something is wrong with the disk
+//!
+//! What was acknowledged stays, nothing is half-stored, and the store can be used again as soon as
+//! the cause is gone; it need not be opened again.
+//!
+//! | cause | error of a store that is open | error of opening |
+//! |---|---|---|
+//! | no room | [`StoreError::StorageFull`](tower_chat_core::store::StoreError::StorageFull) | [`OpenError::StorageFull`] |
+//! | it may not be written | [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly) | [`OpenError::ReadOnly`] |
+//! | the file was moved, deleted or replaced | [`FileMoved`], as the source | |
+//! | the file is damaged | [`StoreError::Corrupt`](tower_chat_core::store::StoreError::Corrupt) | [`OpenError::Corrupt`] |
+//! | another process holds it, or writing fails | [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend), retryable | [`OpenError::Locked`], [`OpenError::Io`] |
+//!
+//! # Backups
+//!
+//! [`SqliteStore::backup`] copies a store while it is in use, as does `tower-chat backup`. To copy the
+//! file by other means, close the store everywhere first: what is in the log is not in the file.
 //!
 //! # Several processes
 //!

@@ -10,12 +10,20 @@ use crate::{OpenError, SqliteStore};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// The loss of power: every commit waits until the disk has the write (`synchronous=FULL`).
-    /// On macOS the drive's own cache is not waited for.
+    /// The loss of power, and the end of the system: every commit waits until the disk says that it
+    /// has the write (`synchronous=FULL`). What was acknowledged is never lost, unless the disk
+    /// forgets what it said it had; on macOS the drive's own cache is not waited for.
     #[default]
     Full,
-    /// The end of the process, however it ends. The loss of power may undo the last writes, newest
-    /// first; the file stays sound (`synchronous=NORMAL`).
+    /// The end of the process, however it ends. The loss of power, and the end of the system, may
+    /// undo the last writes, newest first; the file stays sound (`synchronous=NORMAL`).
+    ///
+    /// At risk is what was written since the write-ahead log was last synced, which is when it is
+    /// carried over into the file: after 400 pages (1.6 MB) of log or soon after, after 1,000 and
+    /// one transaction at the latest, and at [`close`](tower_chat_core::store::HistoryStore::close)
+    /// and [`checkpoint`](SqliteStore::checkpoint). While somebody reads all the time, or the disk is
+    /// full, it may be more. No time bounds it: the last writes of a store at rest stay at risk
+    /// until the system writes them of its own accord.
     Normal,
 }
 
