@@ -13,10 +13,14 @@ mod account;
 mod end;
 mod postgres;
 mod programs;
+mod redis;
 
 use std::{io::Write as _, net::TcpListener};
 
-pub use self::{account::Account, end::AtTheEnd, postgres::PostgresServer, programs::Programs};
+pub use self::{
+    account::Account, end::AtTheEnd, postgres::PostgresServer, programs::Programs,
+    redis::RedisServer,
+};
 
 /// Why there is no server.
 #[derive(Debug, thiserror::Error)]
