@@ -27,7 +27,7 @@ const ACTION: &str = "append to a conversation";
 pub(crate) async fn append(settings: &Settings, write: &Write) -> Result<Revision, StoreError> {
     let is_repeatable = !write.messages().is_empty() || write.claims().is_empty();
     let may_make = write.expected().incarnation == 0;
-    loop {
+    for _ in 0..list::ATTEMPTS {
         let listing = match may_make {
             true => Some(list::enlist(settings, write.key()).await?),
             false => None,
@@ -38,6 +38,7 @@ pub(crate) async fn append(settings: &Settings, write: &Write) -> Result<Revisio
             return outcome;
         }
     }
+    Err(list::late(ACTION))
 }
 
 fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {

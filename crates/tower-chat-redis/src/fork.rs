@@ -162,7 +162,7 @@ impl Copy<'_> {
             aside_calls,
             aside_pending,
         ];
-        loop {
+        for _ in 0..list::ATTEMPTS {
             let listing = list::enlist(self.settings, self.to).await?;
             let call = COPY_END
                 .on(keys.clone())
@@ -188,6 +188,7 @@ impl Copy<'_> {
                 other => return Err(foreign(other)),
             }
         }
+        Err(list::late(ACTION))
     }
 }
 

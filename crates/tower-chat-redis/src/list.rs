@@ -28,6 +28,9 @@ use crate::{
 /// How long after it was put on the list a conversation may be made.
 const WINDOW: Duration = Duration::from_secs(60);
 
+/// How often a conversation is put on the list again that was not made in time.
+pub(crate) const ATTEMPTS: usize = 3;
+
 /// How many ids are looked at together.
 const PAGE: usize = 256;
 
@@ -54,6 +57,12 @@ pub(crate) async fn enlist(
         .with(WINDOW.as_millis().to_string());
     let answer = settings.connections.change("list a conversation", true, &call).await?;
     Ok(Listing { deadline: number(&answer::text(answer)?)?, token })
+}
+
+/// A conversation could not be made in time, however often it was put on the list.
+pub(crate) fn late(action: &'static str) -> StoreError {
+    let reason = "it took more than a minute, or the clocks of the cluster differ by as much";
+    StoreError::backend(action, true, reason)
 }
 
 /// Takes the id of a conversation that is gone off the list, unless somebody else may be about to

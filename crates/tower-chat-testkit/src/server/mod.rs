@@ -14,12 +14,13 @@ mod end;
 mod postgres;
 mod programs;
 mod redis;
+mod redis_cluster;
 
 use std::{io::Write as _, net::TcpListener};
 
 pub use self::{
     account::Account, end::AtTheEnd, postgres::PostgresServer, programs::Programs,
-    redis::RedisServer,
+    redis::RedisServer, redis_cluster::RedisCluster,
 };
 
 /// Why there is no server.
