@@ -7,8 +7,8 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
-        OpenRunContent, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
+        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
     },
 };
 
@@ -204,6 +204,11 @@ impl<S: HistoryStore> HistoryStore for CachingStore<S> {
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
         let _changing = self.0.conversations.change(key);
         self.0.inner.delete(key).await
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        let _changing = self.0.conversations.change(key);
+        self.0.inner.prune(key, keep).await
     }
 
     async fn list(

@@ -2,10 +2,10 @@
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use tower_chat::{PersistenceMode, core::ToolStatus, recovery::RunEnd};
 
-use crate::store::StoreLocation;
+use crate::{prune::Age, store::StoreLocation};
 
 /// Durable histories of tool-calling conversations.
 #[derive(Debug, Parser)]
@@ -72,6 +72,16 @@ pub(crate) enum Command {
     /// Exit codes: 0, nothing is wrong any more; 1, something is left, or with --dry-run something
     /// is to be done; 2, the store cannot be used.
     Repair(RepairArguments),
+    /// Delete the oldest runs of conversations, for good
+    ///
+    /// Runs go whole, with what is recorded of their tool calls; the last run of a conversation
+    /// stays, as does one with a call that waits for approval or for its result, with everything
+    /// after it. Each conversation is changed at once or not at all; a run that is under way in it
+    /// is refused its next write, and one with an open run is left alone.
+    ///
+    /// Exit codes: 0, done; 1, the same, and some conversation was left alone or held back; 2, the
+    /// store cannot be used.
+    Prune(PruneArguments),
 }
 
 /// What `play` is told.
@@ -217,6 +227,30 @@ pub(crate) struct RepairArguments {
     #[arg(long, value_name = "STORE")]
     pub(crate) store: StoreLocation,
     /// Print what would be done, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+}
+
+/// What `prune` is told.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("keep").required(true))]
+pub(crate) struct PruneArguments {
+    /// The store: sqlite:PATH
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: StoreLocation,
+    /// Leave at least so many messages of each conversation
+    #[arg(long, value_name = "N", group = "keep")]
+    pub(crate) keep_messages: Option<u64>,
+    /// Delete the runs that were begun longer ago: 90d, 12h, 15m or 45s
+    #[arg(long, value_name = "AGE", group = "keep")]
+    pub(crate) older_than: Option<Age>,
+    /// Only conversations of this scope
+    #[arg(long)]
+    pub(crate) scope: Option<String>,
+    /// Only the conversation of this id
+    #[arg(long, value_name = "ID")]
+    pub(crate) conversation: Option<String>,
+    /// Print what would go, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
 }

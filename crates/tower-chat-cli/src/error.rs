@@ -42,6 +42,8 @@ pub(crate) enum CliError {
     CheckConversation { key: ConversationKey, source: StoreError },
     #[error("conversation {key} cannot be repaired; those before it are")]
     Repair { key: ConversationKey, source: StoreError },
+    #[error("conversation {key} cannot be pruned; those before it are")]
+    Prune { key: ConversationKey, source: StoreError },
     #[error("the counts cannot be kept in `{}`", file.display())]
     Tally { file: PathBuf, source: io::Error },
     #[error("the open run of conversation {key} cannot be read or ended")]

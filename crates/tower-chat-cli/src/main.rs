@@ -10,6 +10,7 @@ mod error;
 mod export;
 mod output;
 mod play;
+mod prune;
 mod recover;
 mod repair;
 mod runs;
@@ -54,5 +55,6 @@ async fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Runs(arguments) => runs::runs(arguments).await,
         Command::Recover(arguments) => recover::recover(arguments).await,
         Command::Repair(arguments) => repair::repair(arguments).await,
+        Command::Prune(arguments) => prune::prune(arguments).await,
     }
 }

@@ -1,6 +1,11 @@
 //! Names of conversations, runs and messages.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{
+    fmt,
+    str::FromStr,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
@@ -56,6 +61,23 @@ impl RunId {
     #[allow(clippy::new_without_default, reason = "a default that differs at every call surprises")]
     pub fn new() -> Self {
         Self(Uuid::now_v7())
+    }
+
+    /// When it was made, to the millisecond; `None` if it is no UUID of version 7, as one that a
+    /// caller has chosen may be.
+    ///
+    /// ```
+    /// use tower_chat_core::RunId;
+    /// let made = RunId::new().made_at().unwrap();
+    /// assert!(made.elapsed().unwrap_or_default().as_secs() < 60);
+    /// assert_eq!(RunId::from_bytes([0; 16]).made_at(), None);
+    /// ```
+    pub fn made_at(self) -> Option<SystemTime> {
+        if self.0.get_version_num() != 7 {
+            return None;
+        }
+        let (high, _) = self.0.as_u64_pair();
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(high >> 16))
     }
 
     /// The sixteen bytes, as stores keep them.

@@ -8,7 +8,8 @@ use tower_chat_core::{
 };
 
 /// The writes that make a copy. Message ids are kept, so each stretch of messages that one run added
-/// is a write of its own; the first makes the conversation, in an incarnation of its own.
+/// is a write of its own; the first makes the conversation, in an incarnation of its own. Its
+/// messages are numbered from 1.
 pub(crate) fn writes(
     to: &ConversationKey,
     history: &History,
@@ -26,8 +27,10 @@ pub(crate) fn writes(
     }
     let rows: Vec<_> = invocations
         .into_iter()
-        .filter(|invocation| invocation.sequence <= at.sequence)
-        .map(row)
+        .filter_map(|mut invocation| {
+            invocation.sequence = invocation.sequence.checked_sub(history.head.pruned)?;
+            (1..=at.sequence).contains(&invocation.sequence).then(|| row(invocation))
+        })
         .collect();
     if let Some(last) = writes.pop() {
         writes.push(last.with_tools(rows));

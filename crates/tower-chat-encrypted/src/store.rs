@@ -7,8 +7,8 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
-        OpenRunContent, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
+        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals,
         UnreadableInvocation, Write,
     },
 };
@@ -66,7 +66,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         key: &ConversationKey,
         sealed: History,
     ) -> Result<History, EncryptionError> {
-        let messages = self.opener(key).messages(0, sealed.messages.iter()).await?;
+        let messages =
+            self.opener(key).messages(sealed.head.pruned, sealed.messages.iter()).await?;
         let mut history = History::empty();
         history.extend(messages);
         history.head = self.opened_head(key, sealed.head).await?;
@@ -208,6 +209,10 @@ impl<S: HistoryStore> HistoryStore for EncryptedStore<S> {
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
         self.inner.delete(key).await
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        self.inner.prune(key, keep).await
     }
 
     async fn list(

@@ -20,9 +20,11 @@ fn read_head(row: &Row) -> Result<Head, String> {
         incarnation: column::<i64>(row, 0)?.cast_unsigned(),
         sequence: column::<i64>(row, 1)?.cast_unsigned(),
     };
-    let is_open = column::<Option<&[u8]>>(row, 3)?.is_some();
-    let open = if is_open { Some(open_run(row, 3)?) } else { None };
-    Ok(Head::new(revision).with_service_id(text(row, 2)?).with_open_run(open))
+    let pruned = column::<i64>(row, 3)?.cast_unsigned();
+    let is_open = column::<Option<&[u8]>>(row, 4)?.is_some();
+    let open = if is_open { Some(open_run(row, 4)?) } else { None };
+    let head = Head::new(revision).with_pruned(pruned);
+    Ok(head.with_service_id(text(row, 2)?).with_open_run(open))
 }
 
 /// Reads the row of an open run; its columns begin at `first`.

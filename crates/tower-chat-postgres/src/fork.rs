@@ -47,11 +47,12 @@ pub(crate) async fn fork(
         };
     }
     // Nothing is copied that a reader could not read.
-    read::messages(from, &messages, 0)?;
+    read::messages(from, &messages, head.pruned)?;
     let tools = tools.iter().map(|row| read::tool(from, row)).collect::<Result<Vec<_>, _>>()?;
     let copy = Copy {
         key: StoredKey::new(to),
         revision: Revision { incarnation: RunId::new().random_half().max(1), sequence },
+        pruned: head.pruned,
         messages: messages.iter().map(message).collect::<Result<_, _>>()?,
         tools,
     };
@@ -63,6 +64,7 @@ pub(crate) async fn fork(
 struct Copy<'a> {
     key: StoredKey,
     revision: Revision,
+    pruned: u64,
     messages: Vec<StoredMessage<'a>>,
     tools: Vec<ToolRecord>,
 }
@@ -111,13 +113,14 @@ impl Copy<'_> {
         let incarnation = self.revision.incarnation.cast_signed();
         let statements = &connections.statements;
         let statement = transaction.prepare_cached(&statements.copy_conversation).await?;
-        let values: [&(dyn ToSql + Sync); 6] = [
+        let values: [&(dyn ToSql + Sync); 7] = [
             scope,
             conversation,
             long_scope,
             long_conversation,
             &incarnation,
             &number(self.revision.sequence),
+            &number(self.pruned),
         ];
         if transaction.execute(&statement, &values).await? == 0 {
             let statement = transaction.prepare_cached(&statements.conversation).await?;

@@ -138,7 +138,9 @@ BEGIN
             p_result_sequences, p_result_indexes, p_results, p_errors, p_started, p_finished)
             AS r(sequence, call_index, round_index, call_id, name, status, result_sequence,
                 result_index, result, error, started, finished)
-        WHERE r.sequence BETWEEN 1 AND p_sequence
+        WHERE r.sequence <= p_sequence AND r.sequence > (
+            SELECT c.pruned FROM {schema}.conversations AS c
+            WHERE c.scope = p_scope AND c.conversation = p_conversation)
         ON CONFLICT (scope, conversation, sequence, call_index) DO UPDATE SET
             round_index = excluded.round_index, call_id = excluded.call_id, name = excluded.name,
             status = excluded.status, result_sequence = excluded.result_sequence,

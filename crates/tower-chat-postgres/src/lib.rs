@@ -76,6 +76,7 @@ mod message;
 mod open_error;
 mod options;
 mod order;
+mod prune;
 mod read;
 mod schema;
 mod statements;

@@ -44,9 +44,10 @@ pub(crate) async fn history(
     let [found, rows] = connections.read("load a conversation", &stored.scope, questions).await?;
     let head = conversation::head(key, &found)?;
     let visible = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
-    let messages = messages(key, &rows, 0)?;
-    if messages.len() as u64 != visible {
-        return Err(missing(key, messages.len() as u64 + 1));
+    let messages = messages(key, &rows, head.pruned)?;
+    let last = head.pruned + messages.len() as u64;
+    if last != visible {
+        return Err(missing(key, last + 1));
     }
     Ok(History::new(head, messages.into_iter().collect::<Messages>()))
 }

@@ -7,7 +7,7 @@ use crate::functions;
 
 /// One step each, from the version of its place in the list to the next. A step that was released
 /// is never changed.
-const MIGRATIONS: &[fn(&Layout) -> String] = &[first];
+const MIGRATIONS: &[fn(&Layout) -> String] = &[first, pruned];
 
 /// The version of the schema that this release writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
@@ -125,6 +125,14 @@ fn first(layout: &Layout) -> String {
     sql.push_str(functions::DELETE);
     let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
     layout.place(&sql.replace("{name_scope}", name_scope))
+}
+
+/// How many messages of a conversation were pruned, so that one which is missing is noticed.
+fn pruned(layout: &Layout) -> String {
+    let column =
+        "ALTER TABLE {schema}.conversations ADD COLUMN pruned bigint NOT NULL DEFAULT 0;\n";
+    let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
+    layout.place(&format!("{column}{}", functions::APPEND).replace("{name_scope}", name_scope))
 }
 
 fn table_sql(layout: &Layout, table: &str, columns: &str) -> String {

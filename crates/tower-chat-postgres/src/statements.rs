@@ -39,6 +39,15 @@ pub(crate) struct Statements {
     pub(crate) copy_conversation: String,
     pub(crate) copy_messages: String,
     pub(crate) copy_tools: String,
+    /// The conversation's row, for whoever is about to change more than one table.
+    pub(crate) lock_conversation: String,
+    /// Which run each message is of.
+    pub(crate) runs: String,
+    /// How the calls of the record went, and where their results are.
+    pub(crate) calls: String,
+    pub(crate) prune_messages: String,
+    pub(crate) prune_tools: String,
+    pub(crate) prune_conversation: String,
     pub(crate) list: String,
     pub(crate) list_after: String,
     /// The same, at any length of the ids.
@@ -89,7 +98,7 @@ impl Statements {
             append: placed(append()),
             delete: placed("SELECT {schema}.delete($1, $2)".to_owned()),
             conversation: placed(format!(
-                "SELECT c.incarnation, c.last_sequence, c.service_id, {OPEN_RUN}
+                "SELECT c.incarnation, c.last_sequence, c.service_id, c.pruned, {OPEN_RUN}
                  FROM {{schema}}.conversations AS c
                  LEFT JOIN {{schema}}.open_runs AS o ON o.scope = $1 AND o.conversation = $2
                  WHERE c.scope = $1 AND c.conversation = $2"
@@ -110,8 +119,8 @@ impl Statements {
             tools: placed(tools(seen("t"))),
             copy_conversation: placed(
                 "INSERT INTO {schema}.conversations (scope, conversation, long_scope,
-                     long_conversation, incarnation, last_sequence)
-                 VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING"
+                     long_conversation, incarnation, last_sequence, pruned)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING"
                     .to_owned(),
             ),
             copy_messages: placed(
@@ -127,6 +136,29 @@ impl Statements {
                  SELECT $1::bytea, $2::bytea, r.* FROM unnest($3::bigint[], $4::bigint[], $5::bigint[],
                      $6::bytea[], $7::bytea[], $8::text[], $9::bigint[], $10::bigint[],
                      $11::text[], $12::bytea[], $13::bigint[], $14::bigint[]) AS r"
+                    .to_owned(),
+            ),
+            lock_conversation: placed(
+                "SELECT c.incarnation FROM {schema}.conversations AS c
+                 WHERE c.scope = $1 AND c.conversation = $2 FOR UPDATE"
+                    .to_owned(),
+            ),
+            runs: placed(
+                "SELECT m.sequence, m.run FROM {schema}.messages AS m
+                 WHERE m.scope = $1 AND m.conversation = $2 ORDER BY m.sequence"
+                    .to_owned(),
+            ),
+            calls: placed(
+                "SELECT t.sequence, t.call_index, t.status, t.result_sequence
+                 FROM {schema}.tool_invocations AS t
+                 WHERE t.scope = $1 AND t.conversation = $2"
+                    .to_owned(),
+            ),
+            prune_messages: placed(prune("messages", "m")),
+            prune_tools: placed(prune("tool_invocations", "t")),
+            prune_conversation: placed(
+                "UPDATE {schema}.conversations AS c SET pruned = $3, incarnation = $4
+                 WHERE c.scope = $1 AND c.conversation = $2"
                     .to_owned(),
             ),
             list: placed(list(">= $2", "c.conversation")),
@@ -209,6 +241,12 @@ impl Statements {
             ("copy_conversation", Scope::Conversation, self.copy_conversation.clone()),
             ("copy_messages", Scope::Conversation, self.copy_messages.clone()),
             ("copy_tools", Scope::Conversation, self.copy_tools.clone()),
+            ("lock_conversation", Scope::Conversation, self.lock_conversation.clone()),
+            ("runs", Scope::Conversation, self.runs.clone()),
+            ("calls", Scope::Conversation, self.calls.clone()),
+            ("prune_messages", Scope::Conversation, self.prune_messages.clone()),
+            ("prune_tools", Scope::Conversation, self.prune_tools.clone()),
+            ("prune_conversation", Scope::Conversation, self.prune_conversation.clone()),
             ("list", Scope::Scope, self.list.clone()),
             ("list_after", Scope::Scope, self.list_after.clone()),
             ("list_long", Scope::Scope, self.list_long.clone()),
@@ -270,6 +308,13 @@ impl Reach {
             "AND $2::bytea IS NULL".to_owned()
         }
     }
+}
+
+fn prune(table: &str, alias: &str) -> String {
+    format!(
+        "DELETE FROM {{schema}}.{table} AS {alias}
+         WHERE {alias}.scope = $1 AND {alias}.conversation = $2 AND {alias}.sequence <= $3"
+    )
 }
 
 fn append() -> String {

@@ -11,8 +11,8 @@ use tokio_postgres::Config;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
-        OpenRunContent, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
+        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
     },
 };
 
@@ -22,7 +22,7 @@ use crate::{
     failure::{Failure, Meaning},
     fork, invocations, list,
     order::{Order, Turn},
-    read,
+    prune, read,
     schema::{self, Found, Layout},
     statements::Statements,
     stored_key::StoredKey,
@@ -179,6 +179,15 @@ impl HistoryStore for PostgresStore {
         let fork =
             async move |connections: Arc<Connections>| fork::fork(&connections, &from, &to).await;
         self.change(keys, fork).await
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        self.0.handle.at_rest(key)?;
+        let pruned = key.clone();
+        let prune = async move |connections: Arc<Connections>| {
+            prune::prune(&connections, &pruned, keep).await
+        };
+        self.change(vec![key.clone()], prune).await
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {

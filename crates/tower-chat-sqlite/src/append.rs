@@ -84,7 +84,8 @@ impl EncodedWrite {
         {
             conversation::set_incarnation(connection, number, result.incarnation)?;
         }
-        self.put_tool_rows(connection, number)?;
+        let pruned = found.as_ref().map_or(0, |found| found.pruned);
+        self.put_tool_rows(connection, number, pruned)?;
         match self.write.as_staged() {
             Some(staged) => self.stage(connection, number, open, staged)?,
             None => change_service_id(connection, number, self.write.service_id())?,
@@ -200,8 +201,13 @@ impl EncodedWrite {
         Ok(())
     }
 
-    fn put_tool_rows(&self, connection: &Connection, number: i64) -> rusqlite::Result<()> {
-        let held = 1..=self.write.result().sequence;
+    fn put_tool_rows(
+        &self,
+        connection: &Connection,
+        number: i64,
+        pruned: u64,
+    ) -> rusqlite::Result<()> {
+        let held = pruned + 1..=self.write.result().sequence;
         let rows = self.write.tools().iter().zip(&self.results);
         for (record, result) in rows.filter(|(record, _)| held.contains(&record.call.sequence)) {
             tool_row::put(connection, number, record, result.as_deref())?;

@@ -15,18 +15,20 @@ use crate::{open_run, place};
 pub(crate) struct Conversation {
     pub(crate) number: i64,
     pub(crate) revision: Revision,
+    pub(crate) pruned: u64,
     pub(crate) service_id: Option<Arc<str>>,
     pub(crate) open: Option<OpenRun>,
 }
 
 impl Conversation {
-    /// How many messages readers see.
+    /// The number of the last message that readers see.
     pub(crate) fn visible(&self) -> u64 {
         self.open.as_ref().map_or(self.revision.sequence, |open| open.visible)
     }
 
     pub(crate) fn head(&self) -> Head {
         Head::new(self.revision)
+            .with_pruned(self.pruned)
             .with_service_id(self.service_id.clone())
             .with_open_run(self.open.clone())
     }
@@ -43,7 +45,7 @@ pub(crate) fn find(
                  SELECT place FROM messages
                  WHERE place BETWEEN id << 32 AND (id << 32) + 4294967295
                  ORDER BY place DESC LIMIT 1
-             )
+             ), pruned
              FROM conversations WHERE scope = ?1 AND conversation = ?2",
         )?
         .query_row([key.scope(), key.id()], |row| {
@@ -53,7 +55,13 @@ pub(crate) fn find(
                 incarnation: incarnation.cast_unsigned(),
                 sequence: last.map_or(0, place::sequence),
             };
-            Ok(Conversation { number: row.get(0)?, revision, service_id: row.get(2)?, open: None })
+            Ok(Conversation {
+                number: row.get(0)?,
+                revision,
+                pruned: row.get::<_, i64>(4)?.cast_unsigned(),
+                service_id: row.get(2)?,
+                open: None,
+            })
         })
         .optional()?;
     let Some(mut found) = found else { return Ok(None) };

@@ -26,6 +26,11 @@ pub(crate) fn fork(
     }
     let revision = Revision { incarnation: RunId::new().random_half().max(1), sequence };
     let number = append::insert_conversation(connection, to, revision.incarnation)?;
+    if found.pruned > 0 {
+        connection
+            .prepare_cached("UPDATE conversations SET pruned = ?2 WHERE id = ?1")?
+            .execute([number, found.pruned.cast_signed()])?;
+    }
     let (first, last) = place::range_to(found.number, sequence);
     let (first_of_copy, _) = place::range(number);
     let distance = first_of_copy - first;

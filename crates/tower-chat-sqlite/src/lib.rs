@@ -68,6 +68,7 @@ mod open_run;
 mod options;
 mod pending_approvals;
 mod place;
+mod prune;
 mod queue;
 mod read;
 mod readers;

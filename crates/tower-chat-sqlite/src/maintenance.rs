@@ -26,6 +26,8 @@ pub struct ConversationRows {
     /// The run that is open. What it has staged is not among the rows: it is checked when it is
     /// read, and goes if the run is discarded.
     pub open_run: Option<OpenRun>,
+    /// How many messages were pruned; the others are numbered from the next number on.
+    pub pruned: u64,
     /// The messages in order, with their numbers; a number that is left out is a message that is
     /// missing.
     pub messages: Vec<(u64, Result<Arc<Message>, FormatError>)>,
@@ -110,8 +112,8 @@ pub(crate) fn rows(
         Ok((call, tool_row::read(row, 1, sequence)))
     })?;
     let tools = tools.collect::<Result<_, _>>()?;
-    let Conversation { revision, open: open_run, .. } = found;
-    Ok(Some(ConversationRows { revision, open_run, messages, tools }))
+    let Conversation { revision, pruned, open: open_run, .. } = found;
+    Ok(Some(ConversationRows { revision, open_run, pruned, messages, tools }))
 }
 
 pub(crate) fn stray(connection: &Connection) -> Result<StrayRows, NotRead> {

@@ -48,9 +48,11 @@ pub(crate) fn history(connection: &Connection, key: &ConversationKey) -> Result<
     let Some(found) = conversation::find(&snapshot, key)? else {
         return Ok(History::empty());
     };
-    let messages = messages(&snapshot, key, place::range_to(found.number, found.visible()), 0)?;
-    if messages.len() as u64 != found.visible() {
-        return Err(missing(key, messages.len() as u64 + 1));
+    let range = place::range_to(found.number, found.visible());
+    let messages = messages(&snapshot, key, range, found.pruned)?;
+    let last = found.pruned + messages.len() as u64;
+    if last != found.visible() {
+        return Err(missing(key, last + 1));
     }
     Ok(History::new(found.head(), messages.into_iter().collect::<Messages>()))
 }

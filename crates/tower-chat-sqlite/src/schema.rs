@@ -7,7 +7,7 @@ pub(crate) const APPLICATION_ID: i64 = 0x7477_6368;
 
 /// One step each, from the version of its place in the list to the next. A step that was released
 /// is never changed.
-const MIGRATIONS: &[&str] = &[MESSAGES, TOOL_INVOCATIONS, OPEN_RUNS];
+const MIGRATIONS: &[&str] = &[MESSAGES, TOOL_INVOCATIONS, OPEN_RUNS, PRUNED];
 
 const MESSAGES: &str = "
     CREATE TABLE conversations (
@@ -85,6 +85,11 @@ const OPEN_RUNS: &str = "
     END;
     CREATE INDEX pending_approvals ON tool_invocations (place)
     WHERE status = 'pending_approval';
+";
+
+/// How many messages of a conversation were pruned, so that one which is missing is noticed.
+const PRUNED: &str = "
+    ALTER TABLE conversations ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0;
 ";
 
 /// The version of the schema that this release writes.

@@ -11,8 +11,8 @@ use tokio::{runtime::Handle, sync::Semaphore};
 use tower_chat_core::{
     BoxError, ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
-        OpenRunContent, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
+        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
     },
 };
 
@@ -317,6 +317,14 @@ impl HistoryStore for SqliteStore {
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
         let slot = self.reserve().await?;
         let (submission, outcome) = Submission::delete(slot.without_blocking(), key.clone());
+        self.writing()?.queue.submit(submission);
+        outcome.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        let slot = self.reserve().await?;
+        self.0.handle.at_rest(key)?;
+        let (submission, outcome) = Submission::prune(slot.without_blocking(), key.clone(), keep);
         self.writing()?.queue.submit(submission);
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }

@@ -4,16 +4,16 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 use tower_chat_core::{
     ConversationKey,
-    store::{AppendError, Revision, Slot, StoreError, Write},
+    store::{AppendError, Keep, Pruned, Revision, Slot, StoreError, Write},
 };
 
 use crate::{
     append::{self, EncodedWrite, NotStored},
     failure::Failure,
-    fork,
+    fork, prune,
 };
 
-/// One entry of the queue: an append, a deletion or a copy, with the place it takes and who is told.
+/// One entry of the queue: an append, a deletion, a copy or a pruning, with the place it takes and who is told.
 #[derive(Debug)]
 pub(crate) struct Submission {
     slot: Slot,
@@ -25,6 +25,7 @@ enum Work {
     Append(Append),
     Delete(Delete),
     Fork(Fork),
+    Prune(Prune),
 }
 
 #[derive(Debug)]
@@ -48,6 +49,14 @@ struct Fork {
     to: ConversationKey,
     outcome: Result<Revision, StoreError>,
     reply: oneshot::Sender<Result<Revision, StoreError>>,
+}
+
+#[derive(Debug)]
+struct Prune {
+    key: ConversationKey,
+    keep: Keep,
+    outcome: Result<Pruned, StoreError>,
+    reply: oneshot::Sender<Result<Pruned, StoreError>>,
 }
 
 /// Whether a submission has more to do.
@@ -87,6 +96,16 @@ impl Submission {
         (Self { slot, work: Work::Fork(fork) }, outcome)
     }
 
+    pub(crate) fn prune(
+        slot: Slot,
+        key: ConversationKey,
+        keep: Keep,
+    ) -> (Self, oneshot::Receiver<Result<Pruned, StoreError>>) {
+        let (reply, outcome) = oneshot::channel();
+        let prune = Prune { key, keep, outcome: Ok(Pruned::default()), reply };
+        (Self { slot, work: Work::Prune(prune) }, outcome)
+    }
+
     pub(crate) fn may_block(&self) -> bool {
         self.slot.may_block()
     }
@@ -97,6 +116,7 @@ impl Submission {
             Work::Append(append) => append.writes.iter().map(|write| write.key().clone()).collect(),
             Work::Delete(delete) => vec![delete.key.clone()],
             Work::Fork(fork) => vec![fork.from.clone(), fork.to.clone()],
+            Work::Prune(prune) => vec![prune.key.clone()],
         }
     }
 
@@ -104,7 +124,7 @@ impl Submission {
     pub(crate) fn stored(&self) -> usize {
         match &self.work {
             Work::Append(append) => append.stored,
-            Work::Delete(_) | Work::Fork(_) => 0,
+            Work::Delete(_) | Work::Fork(_) | Work::Prune(_) => 0,
         }
     }
 
@@ -112,7 +132,7 @@ impl Submission {
     pub(crate) fn is_single(&self) -> bool {
         match &self.work {
             Work::Append(append) => append.writes.len() <= 1,
-            Work::Delete(_) | Work::Fork(_) => true,
+            Work::Delete(_) | Work::Fork(_) | Work::Prune(_) => true,
         }
     }
 
@@ -124,12 +144,17 @@ impl Submission {
             // Nobody is told, so nothing need be done: the caller gave up.
             Work::Delete(delete) if delete.reply.is_closed() => Ok(Next::Done),
             Work::Fork(fork) if fork.reply.is_closed() => Ok(Next::Done),
+            Work::Prune(prune) if prune.reply.is_closed() => Ok(Next::Done),
             Work::Delete(delete) => {
                 delete.outcome = Ok(append::delete(connection, &delete.key)?);
                 Ok(Next::Done)
             }
             Work::Fork(fork) => {
                 fork.outcome = fork::fork(connection, &fork.from, &fork.to)?;
+                Ok(Next::Done)
+            }
+            Work::Prune(prune) => {
+                prune.outcome = prune::prune(connection, &prune.key, prune.keep)?;
                 Ok(Next::Done)
             }
         }
@@ -144,6 +169,7 @@ impl Submission {
             }
             Work::Delete(delete) => delete.outcome = Ok(false),
             Work::Fork(fork) => fork.outcome = Ok(Revision::ABSENT),
+            Work::Prune(prune) => prune.outcome = Ok(Pruned::default()),
         }
     }
 
@@ -159,6 +185,9 @@ impl Submission {
                 delete.outcome = Err(failure.store_error("delete a conversation"));
             }
             Work::Fork(fork) => fork.outcome = Err(failure.store_error("copy a conversation")),
+            Work::Prune(prune) => {
+                prune.outcome = Err(failure.store_error("prune a conversation"));
+            }
         }
     }
 
@@ -170,6 +199,7 @@ impl Submission {
             }
             Work::Delete(delete) => delete.outcome = Err(StoreError::Closed),
             Work::Fork(fork) => fork.outcome = Err(StoreError::Closed),
+            Work::Prune(prune) => prune.outcome = Err(StoreError::Closed),
         }
     }
 
@@ -181,6 +211,7 @@ impl Submission {
             Work::Append(append) => drop(append.reply.send(append.outcome)),
             Work::Delete(delete) => drop(delete.reply.send(delete.outcome)),
             Work::Fork(fork) => drop(fork.reply.send(fork.outcome)),
+            Work::Prune(prune) => drop(prune.reply.send(prune.outcome)),
         }
     }
 }

@@ -19,8 +19,8 @@ use tokio::{
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
-        OpenRunContent, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
+        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
     },
 };
 
@@ -104,6 +104,8 @@ pub enum Operation {
     Append,
     /// `fork`.
     Fork,
+    /// `prune`.
+    Prune,
     /// `delete`.
     Delete,
     /// `list`.
@@ -355,6 +357,11 @@ impl<S: HistoryStore + Clone> HistoryStore for ChaosStore<S> {
         to: &ConversationKey,
     ) -> Result<Revision, StoreError> {
         self.read(Operation::Fork, self.inner.fork(from, to)).await
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        self.handle.at_rest(key)?;
+        self.read(Operation::Prune, self.inner.prune(key, keep)).await
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {

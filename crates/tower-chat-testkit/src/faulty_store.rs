@@ -11,8 +11,8 @@ use tokio::sync::{oneshot, watch};
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
-        OpenRunContent, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
+        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
     },
 };
 
@@ -381,6 +381,11 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
                 Err(_) => Err(AppendError { completed: 0, source: StoreError::Closed }),
             }
         })
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        self.released(|held| held == key).await;
+        self.inner.prune(key, keep).await
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {

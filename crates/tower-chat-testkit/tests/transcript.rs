@@ -9,8 +9,8 @@ use tower_chat::{NotStored, PersistenceError, PersistenceMode};
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, Messages, Part, Role,
     store::{
-        Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun, OpenRunContent,
-        Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, OpenRunContent,
+        Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
     },
 };
 use tower_chat_testkit::{
@@ -71,6 +71,10 @@ impl<F: Fn(&mut Vec<Message>) + Send + Sync + 'static> HistoryStore for Altering
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         self.inner.append(slot, writes)
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        self.inner.prune(key, keep).await
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {

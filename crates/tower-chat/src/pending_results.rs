@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, Messages, ToolInvocation, ToolResult,
-    store::{HistoryStore, InvocationQuery, StoreError},
+    store::{History, HistoryStore, InvocationQuery, StoreError},
 };
 
 use crate::replay::{DanglingCalls, Replay};
@@ -33,7 +33,7 @@ pub async fn pending_results(
 ) -> Result<Option<Message>, StoreError> {
     let history = store.load(key).await?;
     let replay = Replay::of_history(&history, DanglingCalls::Drop);
-    let found = recorded_results(store, key, &history.messages, &replay).await?;
+    let found = recorded_results(store, key, &history, &replay).await?;
     let mut found: Vec<_> = found.into_iter().collect();
     found.sort_by_key(|((_, index), invocation)| (invocation.sequence, *index));
     let results: Vec<ToolResult> = found.into_iter().map(|(_, result)| named(result)).collect();
@@ -44,7 +44,7 @@ pub async fn pending_results(
 pub(crate) async fn completed_from_record(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
-    history: &Messages,
+    history: &History,
     replay: &Replay,
 ) -> Result<Option<Messages>, StoreError> {
     let mut found = recorded_results(store, key, history, replay).await?;
@@ -52,7 +52,7 @@ pub(crate) async fn completed_from_record(
         return Ok(None);
     }
     let mut completed = Messages::new();
-    for message in history.iter() {
+    for message in history.messages.iter() {
         completed.push(message.clone());
         let places = (0..).zip(message.asked_calls());
         let results: Vec<ToolResult> = places
@@ -70,14 +70,14 @@ pub(crate) async fn completed_from_record(
 async fn recorded_results(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
-    history: &Messages,
+    history: &History,
     replay: &Replay,
 ) -> Result<HashMap<(MessageId, usize), ToolInvocation>, StoreError> {
     let dangling = replay.dangling_calls();
     let is_dangling = |message: &Arc<Message>| {
         message.id.is_some_and(|id| dangling.iter().any(|(message, _)| *message == id))
     };
-    let sequences = (1..).zip(history.iter()).filter(|(_, message)| is_dangling(message));
+    let sequences = history.numbered().filter(|(_, message)| is_dangling(message));
     let query = InvocationQuery::of(key).in_messages(sequences.map(|(sequence, _)| sequence));
     let invocations = store.invocations(&query).await?;
     for unreadable in &invocations.unreadable {

@@ -25,21 +25,22 @@ impl Plan {
     pub(super) fn new(key: &ConversationKey, rows: &ConversationRows) -> Self {
         let mut rewrite = Rewrite::new(key.clone(), rows.revision);
         let Some(stored) = whole(rows) else { return Self { rewrite, repairs: Vec::new() } };
-        let found = mismatches(&stored);
+        let first = rows.pruned + 1;
+        let found = mismatches(&stored, first);
         let recorded = recorded_results(rows, &found);
-        let after = repaired(&stored, |call| match recorded.get(&call) {
+        let after = repaired(&stored, first, |call| match recorded.get(&call) {
             _ if is_in_record(rows, call) => Filling::Leave,
             Some(result) => Filling::Result(Box::new(result.clone())),
             None => Filling::Interrupted,
         });
-        let is_left: HashSet<Mismatch> = mismatches(&after).into_iter().collect();
+        let is_left: HashSet<Mismatch> = mismatches(&after, first).into_iter().collect();
         let mut repairs: Vec<Problem> = found
             .iter()
             .filter(|mismatch| !is_left.contains(mismatch))
             .map(|mismatch| repair_of(mismatch, &recorded))
             .collect();
 
-        rewrite.messages = changed(&stored, &after);
+        rewrite.messages = changed(first, &stored, &after);
         let resolves = |record: &ToolRecord| record.resolve(|it| readable(rows, it)).is_ok();
         let records: Vec<ToolRecord> = rows
             .tools
@@ -48,7 +49,7 @@ impl Plan {
             .filter(|record| !rewrite.messages.is_empty() || !resolves(record))
             .cloned()
             .collect();
-        (rewrite.tools, rewrite.removed_tools) = repaired_records(&records, &stored, &after);
+        (rewrite.tools, rewrite.removed_tools) = repaired_records(&records, first, &stored, &after);
         for record in records.iter().filter(|record| !resolves(record)) {
             let CallPlace { sequence, index } = record.call;
             let what = match rewrite.removed_tools.contains(&record.call) {
@@ -114,8 +115,12 @@ fn repair_of(mismatch: &Mismatch, recorded: &HashMap<CallPlace, ToolResult>) -> 
     Problem::new(mismatch.sequence(), format!("{mismatch}: {done}"))
 }
 
-fn changed(stored: &Messages, after: &Messages) -> Vec<(u64, tower_chat::core::Message)> {
-    let pairs = (1..).zip(stored.iter().zip(after.iter()));
+fn changed(
+    first: u64,
+    stored: &Messages,
+    after: &Messages,
+) -> Vec<(u64, tower_chat::core::Message)> {
+    let pairs = (first..).zip(stored.iter().zip(after.iter()));
     pairs
         .filter(|(_, (stored, after))| stored != after)
         .map(|(sequence, (_, after))| (sequence, (**after).clone()))

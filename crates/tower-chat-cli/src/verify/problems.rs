@@ -42,7 +42,7 @@ impl Problem {
 pub(crate) fn problems(rows: &ConversationRows) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut messages: Vec<(u64, Option<&Arc<Message>>)> = Vec::new();
-    let mut expected = 1;
+    let mut expected = rows.pruned + 1;
     for (sequence, message) in &rows.messages {
         if *sequence > expected {
             found.push(match sequence - 1 {
@@ -51,7 +51,8 @@ pub(crate) fn problems(rows: &ConversationRows) -> Vec<Problem> {
             });
             messages.push((expected, None));
         } else if *sequence < expected {
-            found.push(Problem::new(*sequence, "messages are counted from 1"));
+            found
+                .push(Problem::new(*sequence, format!("the first message is {}", rows.pruned + 1)));
         }
         if let Err(error) = message {
             found.push(Problem::new(*sequence, format!("cannot be read: {}", chain(error))));
@@ -67,7 +68,7 @@ pub(crate) fn problems(rows: &ConversationRows) -> Vec<Problem> {
     }
     found.extend(problems_of_records(rows));
     if let Some(messages) = whole(rows) {
-        found.extend(problems_of_replay(&messages));
+        found.extend(problems_of_replay(rows.pruned + 1, &messages));
     }
     found.sort_by_key(|problem| problem.message);
     found
@@ -75,7 +76,7 @@ pub(crate) fn problems(rows: &ConversationRows) -> Vec<Problem> {
 
 /// The messages, if all are there and can be read.
 pub(crate) fn whole(rows: &ConversationRows) -> Option<Messages> {
-    let numbered = (1..).zip(&rows.messages);
+    let numbered = (rows.pruned + 1..).zip(&rows.messages);
     let messages: Option<Vec<Arc<Message>>> = numbered
         .map(|(expected, (sequence, message))| {
             message.as_ref().ok().filter(|_| expected == *sequence).cloned()
@@ -134,19 +135,19 @@ fn problems_of_records(rows: &ConversationRows) -> Vec<Problem> {
 }
 
 /// What every provider would refuse of what a model is shown.
-fn problems_of_replay(messages: &Messages) -> Vec<Problem> {
+fn problems_of_replay(first: u64, messages: &Messages) -> Vec<Problem> {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(messages, 0);
     let view = replay.view();
     let Err(invalid) = validate_messages(view.iter().map(|message| &**message)) else {
         return Vec::new();
     };
-    let ids = (1..).zip(messages.iter()).filter_map(|(sequence, it)| Some((it.id?, sequence)));
+    let ids = (first..).zip(messages.iter()).filter_map(|(sequence, it)| Some((it.id?, sequence)));
     let sequences: HashMap<MessageId, u64> = ids.collect();
     let stored = |shown: usize| {
         let before = view.take(shown + 1);
         let known = before.iter().rev().find_map(|it| sequences.get(&it.id?).copied());
-        known.unwrap_or(1)
+        known.unwrap_or(first)
     };
     invalid
         .faults()

@@ -5,6 +5,7 @@
 mod export;
 mod open_runs;
 mod play;
+mod prune;
 mod refusals;
 mod repair;
 mod resume;

@@ -17,9 +17,9 @@ use self::stored::{Stored, asked_for};
 use crate::{
     ConversationKey,
     store::{
-        AppendError, CallPlace, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
-        OpenRunContent, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals,
-        UnreadableInvocation, Write,
+        AppendError, CallPlace, Head, History, HistoryStore, InvocationQuery, Invocations, Keep,
+        OpenRun, OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket,
+        ToolTotals, UnreadableInvocation, Write,
     },
 };
 
@@ -144,6 +144,17 @@ impl HistoryStore for MemoryStore {
             }
         }
         Ticket::done(outcome)
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        self.0.handle.at_rest(key)?;
+        if self.0.closed.load(Ordering::Acquire) {
+            return Err(StoreError::Closed);
+        }
+        match self.conversations().get_mut(key) {
+            Some(stored) => stored.prune(key, keep),
+            None => Ok(Pruned::default()),
+        }
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {

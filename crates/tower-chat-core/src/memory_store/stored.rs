@@ -2,14 +2,15 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ops::RangeInclusive,
     sync::Arc,
 };
 
 use crate::{
     ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
     store::{
-        CallPlace, Claim, Close, Conflict, History, InvocationQuery, OpenRun, OpenRunContent,
-        Revision, ServiceIdChange, Staged, StoreError, ToolRecord, Write,
+        CallPlace, Claim, Close, Conflict, History, InvocationQuery, Keep, OpenRun, OpenRunContent,
+        Pruned, Pruning, Revision, ServiceIdChange, Staged, StoreError, ToolRecord, Write,
     },
 };
 
@@ -46,13 +47,57 @@ impl Stored {
     pub(super) fn fork(&self) -> Self {
         let mut fork = Self::new();
         fork.history.extend(self.history.messages.iter().cloned());
+        fork.history.head.pruned = self.history.head.pruned;
         fork.history.head.revision = Revision {
             incarnation: RunId::new().random_half().max(1),
-            sequence: self.history.messages.len() as u64,
+            sequence: self.last_visible(),
         };
         fork.tools.clone_from(&self.tools);
         fork.pending_approvals.clone_from(&self.pending_approvals);
         fork
+    }
+
+    /// Takes the oldest runs away.
+    pub(super) fn prune(
+        &mut self,
+        key: &ConversationKey,
+        keep: Keep,
+    ) -> Result<Pruned, StoreError> {
+        if let Some(open) = &self.open {
+            return Err(StoreError::UnderWay { key: key.clone(), run: open.run.run });
+        }
+        let mut pruning = Pruning::new(keep);
+        for (sequence, message) in self.history.numbered() {
+            if let Some(id) = message.id {
+                pruning.see_message(sequence, id.run);
+            }
+        }
+        self.tools.values().for_each(|row| pruning.see_record(row));
+        let cut = pruning.cut();
+        if cut.last_sequence == 0 {
+            return Ok(cut.pruned);
+        }
+        let gone = usize::try_from(cut.pruned.messages).unwrap_or(usize::MAX);
+        // What was found out about the messages counted those that go.
+        let mut left = History::empty();
+        left.extend(self.history.messages.iter_from(gone).cloned());
+        left.head = self.history.head.clone().with_pruned(cut.last_sequence);
+        left.head.revision = left.head.revision.pruned();
+        self.history = left;
+        let first = CallPlace { sequence: cut.last_sequence + 1, index: 0 };
+        self.tools = self.tools.split_off(&first);
+        self.pending_approvals = self.pending_approvals.split_off(&first);
+        Ok(cut.pruned)
+    }
+
+    /// The number of the last message that readers see.
+    fn last_visible(&self) -> u64 {
+        self.history.head.pruned + self.history.messages.len() as u64
+    }
+
+    /// The numbers of the messages up to one.
+    fn numbers_to(&self, last: u64) -> RangeInclusive<u64> {
+        self.history.head.pruned + 1..=last
     }
 
     /// Stores a write, or acknowledges one that is stored already.
@@ -124,7 +169,8 @@ impl Stored {
     }
 
     fn stage(&mut self, write: &Write, staged: &Staged) {
-        let visible = self.history.messages.len() as u64;
+        let visible = self.last_visible();
+        let held = self.numbers_to(write.result().sequence);
         let open = self.open.get_or_insert_with(|| Open {
             run: OpenRun::new(write.run(), staged.lease, visible),
             messages: Vec::new(),
@@ -132,11 +178,10 @@ impl Stored {
         });
         open.run.apply(staged);
         open.messages.extend(write.messages().iter().cloned());
-        let last = visible + open.messages.len() as u64;
         let (seen, unseen): (Vec<_>, Vec<_>) = write
             .tools()
             .iter()
-            .filter(|row| (1..=last).contains(&row.call.sequence))
+            .filter(|row| held.contains(&row.call.sequence))
             .cloned()
             .partition(|row| row.call.sequence <= visible);
         open.tools.extend(unseen.into_iter().map(|row| (row.call, row)));
@@ -162,8 +207,8 @@ impl Stored {
     }
 
     fn put_tools(&mut self, rows: &[ToolRecord]) {
-        let last = self.history.messages.len() as u64;
-        for row in rows.iter().filter(|row| (1..=last).contains(&row.call.sequence)) {
+        let held = self.numbers_to(self.last_visible());
+        for row in rows.iter().filter(|row| held.contains(&row.call.sequence)) {
             if row.status == ToolStatus::PendingApproval {
                 self.pending_approvals.insert(row.call);
             } else {
@@ -211,12 +256,12 @@ impl Stored {
 
     /// A message by its number, staged ones included.
     pub(super) fn message(&self, sequence: u64) -> Option<Arc<Message>> {
-        let index = usize::try_from(sequence.checked_sub(1)?).ok()?;
-        let visible = self.history.messages.len();
-        if index < visible {
-            return self.history.messages.get(index).cloned();
+        match sequence.checked_sub(self.last_visible() + 1) {
+            None => self.history.message(sequence).cloned(),
+            Some(staged) => {
+                self.open.as_ref()?.messages.get(usize::try_from(staged).ok()?).cloned()
+            }
         }
-        self.open.as_ref()?.messages.get(index - visible).cloned()
     }
 }
 

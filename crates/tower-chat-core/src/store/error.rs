@@ -27,6 +27,17 @@ pub enum StoreError {
         /// The key.
         key: ConversationKey,
     },
+    /// A conversation on which a run is under way cannot be pruned.
+    #[error(
+        "run {run} is under way on conversation {key}, or was left open there: wait for its end, \
+         or recover it"
+    )]
+    UnderWay {
+        /// The conversation.
+        key: ConversationKey,
+        /// The run.
+        run: RunId,
+    },
     /// The store was closed and takes no more writes.
     #[error("the history store is closed and takes no more writes")]
     Closed,
@@ -74,6 +85,7 @@ impl StoreError {
             Self::Conflict(_)
             | Self::Claimed { .. }
             | Self::Exists { .. }
+            | Self::UnderWay { .. }
             | Self::Closed
             | Self::ReadOnly
             | Self::Undecodable { .. }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Write,
+    StoreError, Write,
     under_way::{ConversationBusy, RunUnderWay, RunsUnderWay},
 };
 use crate::{ConversationKey, RunId};
@@ -90,6 +90,20 @@ impl StoreHandle {
     /// The run under way on a conversation in this process.
     pub fn run_under_way(&self, key: &ConversationKey) -> Option<RunId> {
         self.0.runs.find(key)
+    }
+
+    /// Makes sure that no run is under way on a conversation in this process, and that nothing of
+    /// it waits to be stored.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::UnderWay`].
+    pub fn at_rest(&self, key: &ConversationKey) -> Result<(), StoreError> {
+        let unsaved = || self.outbox().writes.get(key)?.first().map(Write::run);
+        match self.run_under_way(key).or_else(unsaved) {
+            Some(run) => Err(StoreError::UnderWay { key: key.clone(), run }),
+            None => Ok(()),
+        }
     }
 
     /// Whether both belong to the same store.

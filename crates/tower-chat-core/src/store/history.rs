@@ -15,6 +15,8 @@ use crate::{ApprovalRequest, Message, Messages, sound::Soundness};
 pub struct Head {
     /// What a write must expect. It counts the messages of an open run too.
     pub revision: Revision,
+    /// How many messages were pruned: the first that is left has the number after that.
+    pub pruned: u64,
     /// The id under which the service keeps the history, if it does.
     pub service_id: Option<Arc<str>>,
     /// The run that was staged and neither committed nor discarded.
@@ -27,7 +29,20 @@ pub struct Head {
 impl Head {
     /// The head of a conversation at a revision, kept here alone.
     pub fn new(revision: Revision) -> Self {
-        Self { revision, service_id: None, open_run: None, pending_approvals: Vec::new() }
+        Self {
+            revision,
+            pruned: 0,
+            service_id: None,
+            open_run: None,
+            pending_approvals: Vec::new(),
+        }
+    }
+
+    /// Says how many messages were pruned.
+    #[must_use]
+    pub fn with_pruned(mut self, pruned: u64) -> Self {
+        self.pruned = pruned;
+        self
     }
 
     /// Adds the service's id.
@@ -93,6 +108,26 @@ impl History {
     pub fn with_memo(mut self, memo: HistoryMemo) -> Self {
         self.memo = memo;
         self
+    }
+
+    /// The messages with their numbers in the conversation, which begin after those that were
+    /// pruned.
+    pub fn numbered(&self) -> impl Iterator<Item = (u64, &Arc<Message>)> {
+        (self.head.pruned + 1..).zip(self.messages.iter())
+    }
+
+    /// The message with a number; `None` if it was pruned, or is not there yet.
+    ///
+    /// ```
+    /// use tower_chat_core::{Message, store::{Head, History, Revision}};
+    /// let head = Head::new(Revision { incarnation: 7, sequence: 3 }).with_pruned(2);
+    /// let history = History::new(head, [Message::user("the third")].into());
+    /// assert_eq!(history.message(3).map(|message| message.text()), Some("the third".to_owned()));
+    /// assert!(history.message(1).is_none());
+    /// ```
+    pub fn message(&self, sequence: u64) -> Option<&Arc<Message>> {
+        let place = sequence.checked_sub(self.head.pruned)?.checked_sub(1)?;
+        self.messages.get(usize::try_from(place).ok()?)
     }
 
     /// The history as it will be once a write is stored. It must be visible: what a staged write

@@ -6,6 +6,7 @@ mod history;
 mod invocations;
 mod journal;
 pub mod milliseconds;
+mod prune;
 mod revision;
 mod slot;
 mod ticket;
@@ -23,6 +24,7 @@ pub use self::{
     history::{Head, History, HistoryMemo},
     invocations::{InvocationQuery, Invocations, ToolTotals, UnreadableInvocation},
     journal::{Claim, Close, Lease, OpenRun, OpenRunContent, Staged},
+    prune::{Cut, Keep, Pruned, Pruning},
     revision::Revision,
     slot::Slot,
     ticket::Ticket,
@@ -57,6 +59,8 @@ use crate::ConversationKey;
 ///   only writes of that run, under its present [`Lease`] or a later attempt, are stored; all others
 ///   are a [`Conflict`] that names it. Committing shows the whole run at one moment; discarding
 ///   leaves nothing of it, but for rows of calls in messages that were visible before;
+/// - messages keep their numbers, whatever is [pruned](Self::prune) before them, and no number is
+///   used again;
 /// - a write that [claims](Write::with_claims) tool calls is stored only if all claims hold;
 /// - nothing crosses a scope.
 ///
@@ -121,7 +125,8 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// Copies a conversation as readers see it, with its record of tool calls, to a key under which
     /// there is none, and in an incarnation of its own. Returns the copy's revision;
     /// [`Revision::ABSENT`], with nothing done, if there is nothing to copy. A service id is not
-    /// copied: the service knows nothing of the copy.
+    /// copied: the service knows nothing of the copy. The copy of a conversation that was pruned is
+    /// numbered as that is, or from 1.
     ///
     /// # Errors
     ///
@@ -132,6 +137,22 @@ pub trait HistoryStore: Send + Sync + 'static {
         from: &ConversationKey,
         to: &ConversationKey,
     ) -> Result<Revision, StoreError>;
+
+    /// Takes the oldest runs of a conversation away, with what is recorded of their calls, and
+    /// says how much went. It is done at one moment, and nothing of it is left anywhere that a
+    /// deletion would leave nothing.
+    ///
+    /// Runs go whole, and the last one stays; so does a run with a call that waits for approval or
+    /// for its result, with everything after it. [`Pruning`] tells a store which go. The others keep
+    /// their numbers, and the conversation is in another incarnation if any went: who had a run
+    /// under way on it elsewhere gets a [`Conflict`]. A repetition takes nothing away. A run that
+    /// is gone and is sent again is a new one.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::UnderWay`], with nothing done, if the conversation has an open run, or is not
+    /// [at rest](StoreHandle::at_rest) in this process; otherwise, if the store cannot be written.
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError>;
 
     /// Deletes the conversation with everything that belongs to it; says whether there was one.
     ///
@@ -226,6 +247,10 @@ impl<S: HistoryStore + ?Sized> HistoryStore for Arc<S> {
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         (**self).append(slot, writes)
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        (**self).prune(key, keep).await
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {

@@ -11,7 +11,7 @@ pub struct Revision {
     /// Random, chosen when the conversation is first written, and again when something was taken out
     /// of it, and when somebody begins to write a journaled run; 0 while there is none.
     pub incarnation: u64,
-    /// How many messages there are; they are numbered from 1.
+    /// The number of the last message; they are numbered from 1.
     pub sequence: u64,
 }
 
@@ -44,6 +44,13 @@ impl Revision {
     #[must_use]
     pub fn taken_by(self, holder: u64) -> Self {
         Self { incarnation: self.other_incarnation(holder), ..self }
+    }
+
+    /// The revision once messages were taken from the beginning: a new incarnation with the same
+    /// last message.
+    #[must_use]
+    pub fn pruned(self) -> Self {
+        Self { incarnation: self.other_incarnation(RunId::new().random_half()), ..self }
     }
 
     fn other_incarnation(self, random: u64) -> u64 {

@@ -70,7 +70,7 @@ pub(super) async fn texts(store: &Store, key: &ConversationKey) -> Vec<String> {
     let history = store.load(key).await.expect("a history");
     let Revision { sequence, .. } = history.head.revision;
     let seen = history.head.open_run.as_ref().map_or(sequence, |open| open.visible);
-    assert_eq!(history.messages.len() as u64, seen);
+    assert_eq!(history.head.pruned + history.messages.len() as u64, seen);
     history.messages.iter().map(|message| message.text()).collect()
 }
 

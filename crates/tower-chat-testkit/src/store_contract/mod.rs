@@ -37,6 +37,8 @@ mod forks;
 mod keys;
 mod leases;
 mod lifecycle;
+mod pruned_record;
+mod pruning;
 mod races;
 mod record;
 mod record_queries;
@@ -45,11 +47,12 @@ mod staging;
 use std::{future::Future, sync::Arc};
 
 use tokio::runtime::Builder;
-use tower_chat_core::store::HistoryStore;
+#[doc(hidden)]
+pub use tower_chat_core::store::HistoryStore;
 
 pub use self::{
-    appending::*, claims::*, forks::*, keys::*, leases::*, lifecycle::*, races::*, record::*,
-    record_queries::*, staging::*,
+    appending::*, claims::*, forks::*, keys::*, leases::*, lifecycle::*, pruned_record::*,
+    pruning::*, races::*, record::*, record_queries::*, staging::*,
 };
 
 /// The store under test, as the promises take it.
@@ -97,11 +100,73 @@ pub fn check<S, Guard, Open, Promise>(
     drop(guard);
 }
 
+/// The promises, ready to be polled: a store's test is linked against them and need not build them
+/// anew.
+#[doc(hidden)]
+pub mod boxed {
+    use futures_util::future::BoxFuture;
+
+    use super::Store;
+
+    macro_rules! boxed {
+        (() $($promise:ident)*) => { $(
+            pub fn $promise(store: Store) -> BoxFuture<'static, ()> {
+                Box::pin(super::$promise(store))
+            }
+        )* };
+    }
+    crate::__every_promise! { boxed () }
+}
+
 /// Tests everything that a store promises; see [the module](mod@crate::store_contract).
 #[macro_export]
 macro_rules! store_contract {
     (let $guard:ident = $setup:expr; $open:expr $(,)?) => {
-        $crate::__store_contract! { ($guard, $setup, $open)
+        fn __open() -> impl ::std::future::Future<
+            Output = (impl $crate::store_contract::HistoryStore, impl Sized),
+        > {
+            async {
+                let $guard = $setup;
+                let store = $open;
+                (store, $guard)
+            }
+        }
+
+        $crate::__every_promise! { test () }
+    };
+    ($open:expr $(,)?) => {
+        $crate::store_contract! { let _guard = (); $open }
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __store_contract {
+    (() $($promise:ident)*) => { $(
+        mod $promise {
+            use $crate::store_contract::{Runtime, boxed, check};
+
+            #[test]
+            fn on_one_thread() {
+                check(Runtime::OneThread, super::__open, boxed::$promise as fn(_) -> _);
+            }
+
+            #[test]
+            fn on_several_threads() {
+                check(Runtime::SeveralThreads, super::__open, boxed::$promise as fn(_) -> _);
+            }
+        }
+    )* };
+}
+
+/// Hands the names of all promises to the macro `boxed`, or to `__store_contract`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __every_promise {
+    (boxed ()) => { $crate::__every_promise! { @list boxed } };
+    (test ()) => { $crate::__every_promise! { @list $crate::__store_contract } };
+    (@list $($macro:tt)*) => {
+        $($macro)*! { ()
             an_unknown_conversation_is_absent_and_empty
             what_is_appended_comes_back_in_order
             loaded_messages_carry_their_ids
@@ -172,37 +237,20 @@ macro_rules! store_contract {
             a_fork_has_nothing_that_is_staged
             a_fork_makes_nothing_of_nothing_and_replaces_nothing
             a_fork_sees_what_was_submitted_before_it
-        }
-    };
-    ($open:expr $(,)?) => {
-        $crate::store_contract! { let _guard = (); $open }
-    };
-}
-
-#[doc(hidden)]
-#[macro_export]
-macro_rules! __store_contract {
-    ($setting:tt $($promise:ident)*) => { $(
-        mod $promise {
-            #[allow(unused_imports, reason = "the expression may need them")]
-            use super::*;
-
-            $crate::__store_contract! { @test $setting $promise OneThread on_one_thread }
-            $crate::__store_contract! { @test $setting $promise SeveralThreads on_several_threads }
-        }
-    )* };
-    (@test ($guard:ident, $setup:expr, $open:expr) $promise:ident $runtime:ident $name:ident) => {
-        #[test]
-        fn $name() {
-            $crate::store_contract::check(
-                $crate::store_contract::Runtime::$runtime,
-                || async {
-                    let $guard = $setup;
-                    let store = $open;
-                    (store, $guard)
-                },
-                $crate::store_contract::$promise,
-            );
+            the_oldest_runs_are_pruned_whole
+            the_last_run_is_never_pruned
+            runs_are_pruned_by_the_time_at_which_they_were_made
+            a_run_that_was_gone_on_with_is_pruned_whole
+            what_was_read_before_a_prune_conflicts
+            a_run_that_is_open_or_under_way_is_in_the_way
+            a_pruned_conversation_can_be_staged_to
+            a_prune_reaches_one_conversation_alone
+            a_pruned_conversation_is_copied_as_it_is_left
+            readers_see_a_prune_at_one_moment
+            a_prune_sees_what_was_submitted_before_it
+            rows_are_pruned_with_their_messages
+            a_call_is_not_pruned_without_its_result
+            calls_that_wait_are_not_pruned
         }
     };
 }

@@ -113,7 +113,7 @@ async fn committing(
 ) -> Result<Write, StoreError> {
     let (message, mut rows) = missing_results(content);
     if content.messages.iter().any(|message| message.results().next().is_some()) {
-        let visible = store.load(key).await?.messages;
+        let visible = store.load(key).await?;
         let staged = &content.messages;
         rows.extend(rows_of_calls_answered_earlier(store, key, &visible, staged).await?);
     }

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    ConversationKey, Message, Messages, ToolInvocation, ToolResult, ToolStatus,
-    store::{CallPlace, HistoryStore, InvocationQuery, RecordedResult, StoreError, ToolRecord},
+    ConversationKey, Message, ToolInvocation, ToolResult, ToolStatus,
+    store::{
+        CallPlace, History, HistoryStore, InvocationQuery, RecordedResult, StoreError, ToolRecord,
+    },
 };
 
 use super::CallOfRun;
@@ -20,7 +22,7 @@ use crate::replay::Replay;
 pub(crate) async fn rows_of_calls_answered_earlier(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
-    visible: &Messages,
+    visible: &History,
     staged: &[Arc<Message>],
 ) -> Result<Vec<ToolRecord>, StoreError> {
     let answered = answered(visible, staged);
@@ -75,23 +77,25 @@ fn status(call: &ToolInvocation, result: &ToolResult) -> ToolStatus {
     }
 }
 
-fn answered(visible: &Messages, staged: &[Arc<Message>]) -> Vec<Answered> {
+fn answered(visible: &History, staged: &[Arc<Message>]) -> Vec<Answered> {
     if staged.iter().all(|message| message.results().next().is_none()) {
         return Vec::new();
     }
     let mut replay = Replay::lenient();
-    replay.push_from(visible, 0);
+    replay.push_from(&visible.messages, 0);
     let mut answered = Vec::new();
-    for (sequence, message) in (visible.len() as u64 + 1..).zip(staged) {
+    let before = visible.head.pruned;
+    let first = before + visible.messages.len() as u64 + 1;
+    for (sequence, message) in (first..).zip(staged) {
         if message.results().next().is_some() {
             let asked = replay.calls_answered_by(message);
             for ((index, result), asked) in (0..).zip(message.results()).zip(asked) {
                 let Some(call) = asked.map(|asked| asked.place) else { continue };
                 let is_it = |visible: &Arc<Message>| visible.id == Some(call.0);
-                let Some(position) = visible.iter().rposition(is_it) else { continue };
+                let Some(position) = visible.messages.iter().rposition(is_it) else { continue };
                 answered.push(Answered {
                     call,
-                    sequence: position as u64 + 1,
+                    sequence: before + position as u64 + 1,
                     place: CallPlace { sequence, index },
                     result: result.clone(),
                 });

@@ -96,7 +96,7 @@ impl Run {
                 let conflict = Conflict::new(key.clone(), content.head.revision, found);
                 return Err(not_loaded(Box::new(conflict).into()));
             }
-            let (visible, staged) = (&history.messages, &content.messages);
+            let (visible, staged) = (&history, &content.messages);
             let rows = rows_of_calls_answered_earlier(store.as_ref(), key, visible, staged);
             answered_earlier = rows.await.map_err(not_loaded)?;
             staged.iter().for_each(|message| replay.push(message));
@@ -105,7 +105,7 @@ impl Run {
         let staged = resumed.iter().flat_map(|content| &content.messages);
         let approves = answers_approvals(own.iter().chain(staged));
         let begun_before = match approves {
-            true => begun_before(store, key, &history.messages).await.map_err(not_loaded)?,
+            true => begun_before(store, key, &history).await.map_err(not_loaded)?,
             false => BegunBefore::default(),
         };
         let now = clock.now();
@@ -132,6 +132,7 @@ impl Run {
             taken,
             is_overtaken,
             unsettled: Vec::new(),
+            pruned: history.head.pruned,
             history: history.messages,
             replay,
             revision: history.head.revision,
@@ -174,7 +175,11 @@ impl Run {
     /// have been at work on them, and what comes out of a call changes no revision.
     async fn read_calls_again(&self, approves: bool) -> Result<(), StoreError> {
         let content = self.store().open_run(self.key()).await?;
-        let history = self.state().history.clone();
+        let history = {
+            let state = self.state();
+            let head = Head::new(state.revision).with_pruned(state.pruned);
+            History::new(head, state.history.clone())
+        };
         let begun_before = match approves {
             true => Some(begun_before(self.store(), self.key(), &history).await?),
             false => None,
@@ -413,15 +418,12 @@ fn service_id_within(content: &OpenRunContent) -> Option<Arc<str>> {
 async fn begun_before(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
-    history: &Messages,
+    history: &History,
 ) -> Result<BegunBefore, StoreError> {
     let query = InvocationQuery::of(key).with_status(ToolStatus::PendingApproval);
     let waiting = store.invocations(&query).await?.found.into_iter().map(|(_, call)| call);
     // What came out of one may wait in the outbox.
-    let message = |sequence: u64| {
-        let place = usize::try_from(sequence.checked_sub(1)?).ok()?;
-        history.get(place).cloned()
-    };
+    let message = |sequence| history.message(sequence).cloned();
     let unsaved = store.handle().unsaved(key);
     let unsaved = unsaved.iter().flat_map(|write| write.tools());
     let unsaved = unsaved.filter(|row| row.status == ToolStatus::PendingApproval);

@@ -77,7 +77,7 @@ async fn replay_of(
         replay.push_from(&rest, 0);
     }
     if dangling_calls == DanglingCalls::FromRecord && !replay.dangling_calls().is_empty() {
-        match completed_from_record(&settings.store, key, &history.messages, &replay).await {
+        match completed_from_record(&settings.store, key, &history, &replay).await {
             Ok(Some(completed)) => {
                 let completed = without_cut_off(&completed, run).unwrap_or(completed);
                 replay = Replay::new(dangling_calls);

@@ -80,6 +80,8 @@ struct Shared {
 struct State {
     /// The stored history that was loaded; empty where the service keeps it.
     history: Messages,
+    /// How many messages of the conversation were pruned before these.
+    pruned: u64,
     /// The replay of the history and of what this run has added since.
     replay: Replay,
     /// What the next write must expect.

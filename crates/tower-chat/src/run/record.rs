@@ -244,7 +244,10 @@ impl State {
         let before = self.history.take(position);
         let of_run = |stored: &&Arc<Message>| stored.id.is_some_and(|id| id.run == message.run);
         let rounds = before.iter().rev().take_while(of_run).filter(is_earlier_round).count();
-        let call = CallPlace { sequence: position as u64 + 1, index: u32::try_from(index).ok()? };
+        let call = CallPlace {
+            sequence: self.pruned + position as u64 + 1,
+            index: u32::try_from(index).ok()?,
+        };
         Some(StoredPlace { call, round_index: u32::try_from(rounds).unwrap_or(u32::MAX) })
     }
 }

@@ -54,9 +54,10 @@ impl Mismatch {
 }
 
 /// The calls and results of a conversation that do not match, in the order of the messages; first
-/// the calls of a message, then its results. They are paired as replays pair them.
-pub fn mismatches(messages: &Messages) -> Vec<Mismatch> {
-    mismatches_of_readable((1..).zip(messages.iter().map(Some)))
+/// the calls of a message, then its results. They are paired as replays pair them. `first` is the
+/// number of the first message, which is 1 unless some were pruned.
+pub fn mismatches(messages: &Messages, first: u64) -> Vec<Mismatch> {
+    mismatches_of_readable((first..).zip(messages.iter().map(Some)))
 }
 
 /// The same where some messages cannot be read, and are `None`: what one of them may answer, or

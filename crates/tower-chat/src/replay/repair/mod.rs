@@ -16,8 +16,8 @@
 //!     Message::user("Weather?"),
 //!     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),
 //! ].into();
-//! let repaired = repair::repaired(&stored, |_call| repair::Filling::Interrupted);
-//! assert!(repair::mismatches(&repaired).is_empty());
+//! let repaired = repair::repaired(&stored, 1, |_call| repair::Filling::Interrupted);
+//! assert!(repair::mismatches(&repaired, 1).is_empty());
 //! assert_eq!(repaired.len(), 2);
 //! ```
 
@@ -61,16 +61,22 @@ pub enum Filling {
 /// The messages with everything repaired that [`mismatches`] finds, but for calls that do not
 /// come from the model. Those that need no repair are shared.
 ///
-/// `filling` says what becomes of each dangling call.
-pub fn repaired(messages: &Messages, mut filling: impl FnMut(CallPlace) -> Filling) -> Messages {
+/// `first` is the number of the first message; `filling` says what becomes of each dangling call.
+pub fn repaired(
+    messages: &Messages,
+    first: u64,
+    mut filling: impl FnMut(CallPlace) -> Filling,
+) -> Messages {
     let mut edits: BTreeMap<u64, Edit> = BTreeMap::new();
-    for mismatch in mismatches(messages) {
+    for mismatch in mismatches(messages, first) {
         match mismatch {
             Mismatch::DuplicateResult { result, .. } | Mismatch::OrphanResult { result, .. } => {
                 edits.entry(result.sequence).or_default().remove(result.index);
             }
             Mismatch::DanglingCall { call, tool, call_id } => {
-                let Some((sequence, part)) = place_for_result(messages, call) else { continue };
+                let Some((sequence, part)) = place_for_result(messages, first, call) else {
+                    continue;
+                };
                 let mut result = match filling(call) {
                     Filling::Leave => continue,
                     Filling::Result(result) => *result,
@@ -85,7 +91,7 @@ pub fn repaired(messages: &Messages, mut filling: impl FnMut(CallPlace) -> Filli
             }
         }
     }
-    (1..)
+    (first..)
         .zip(messages.iter())
         .map(|(sequence, message)| match edits.get(&sequence) {
             Some(edit) => Arc::new(edit.apply(message)),
@@ -98,14 +104,16 @@ pub fn repaired(messages: &Messages, mut filling: impl FnMut(CallPlace) -> Filli
 /// messages were repaired.
 ///
 /// A row whose result was put into a message, or stands elsewhere now, says so; one that refers to
-/// no call goes. Rows that say what is so already are in neither list.
+/// no call goes. Rows that say what is so already are in neither list. `first` is the number of the
+/// first message.
 pub fn repaired_records(
     records: &[ToolRecord],
+    first: u64,
     stored: &Messages,
     repaired: &Messages,
 ) -> (Vec<ToolRecord>, Vec<CallPlace>) {
     let known = |messages| {
-        let records = extract(messages, 1, 0).into_iter();
+        let records = extract(messages, first, 0).into_iter();
         records.map(|record| (record.call, record)).collect::<HashMap<_, _>>()
     };
     let (before, after) = (known(stored), known(repaired));
@@ -122,7 +130,7 @@ pub fn repaired_records(
             changed.result = now.result.clone();
         }
         let result = match &now.result {
-            RecordedResult::InMessage(place) => result_at(repaired, *place),
+            RecordedResult::InMessage(place) => result_at(repaired, first, *place),
             RecordedResult::None | RecordedResult::Apart(_) => None,
         };
         let is_interrupted = result.is_some_and(|result| result.text() == INTERRUPTED);
@@ -137,15 +145,15 @@ pub fn repaired_records(
 }
 
 /// The result at a place of a conversation.
-fn result_at(messages: &Messages, place: CallPlace) -> Option<ToolResult> {
-    let position = usize::try_from(place.sequence).ok()?.checked_sub(1)?;
+fn result_at(messages: &Messages, first: u64, place: CallPlace) -> Option<ToolResult> {
+    let position = usize::try_from(place.sequence.checked_sub(first)?).ok()?;
     messages.get(position)?.results().nth(place.index as usize).cloned()
 }
 
 /// Where the result of a call is to be put, as a message's number and a place among its parts:
 /// behind all other results of its round, so that none of them is taken for its result.
-fn place_for_result(messages: &Messages, call: CallPlace) -> Option<(u64, usize)> {
-    let position = usize::try_from(call.sequence).ok()?.checked_sub(1)?;
+fn place_for_result(messages: &Messages, first: u64, call: CallPlace) -> Option<(u64, usize)> {
+    let position = usize::try_from(call.sequence.checked_sub(first)?).ok()?;
     let message = messages.get(position)?;
     if message.role != Role::Assistant {
         return None;

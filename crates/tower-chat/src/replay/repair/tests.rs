@@ -19,7 +19,7 @@ fn stored(messages: impl IntoIterator<Item = Message>) -> Messages {
 }
 
 fn repair(messages: &Messages) -> Messages {
-    repaired(messages, |_| Filling::Interrupted)
+    repaired(messages, 1, |_| Filling::Interrupted)
 }
 
 fn shown(messages: &Messages) -> Messages {
@@ -46,7 +46,7 @@ fn a_dangling_call_is_answered_and_its_sibling_keeps_its_own_result() {
     let after = repair(&messages);
     assert_eq!(results(&after), [INTERRUPTED, "two"]);
     assert_eq!(after.len(), messages.len());
-    let from_record = repaired(&messages, |call| {
+    let from_record = repaired(&messages, 1, |call| {
         assert_eq!(call, CallPlace { sequence: 2, index: 0 });
         Filling::Result(Box::new(ToolResult::new("other id", "one")))
     });
@@ -94,7 +94,7 @@ fn a_call_that_waits_for_approval_is_left_alone() {
         Message::new(Role::Assistant, vec![Part::ApprovalRequest(request)]),
         Message::new(Role::User, vec![approved]),
     ]);
-    assert_eq!(mismatches(&messages), []);
+    assert_eq!(mismatches(&messages, 1), []);
     assert_eq!(repair(&messages), messages);
 }
 
@@ -105,15 +105,23 @@ fn records_follow_their_results() {
         Message::tool_calls(calls),
         Message::tool_results([ToolResult::new("gone", "x"), ToolResult::new("c2", "two")]),
     ]);
-    let mut records = extract(&messages, 1, 0);
-    records.push(ToolRecord::pending(CallPlace { sequence: 9, index: 0 }, 0, "c9", "look"));
-    let after = repair(&messages);
-    let (written, removed) = repaired_records(&records, &messages, &after);
-    assert_eq!(removed, [CallPlace { sequence: 9, index: 0 }]);
-    let at = |index| RecordedResult::InMessage(CallPlace { sequence: 2, index });
-    let said: Vec<_> = written.iter().map(|it| (it.status, it.result.clone())).collect();
-    assert_eq!(said, [(ToolStatus::Interrupted, at(1)), (ToolStatus::Ok, at(0))]);
-    assert_eq!(repaired_records(&written, &after, &after), (Vec::new(), Vec::new()));
+    // Where messages were pruned, those that are left do not begin at 1.
+    for first in [1, 41] {
+        let place = |sequence, index| CallPlace { sequence, index };
+        let mut records = extract(&messages, first, 0);
+        records.push(ToolRecord::pending(place(first + 8, 0), 0, "c9", "look"));
+        let after = repaired(&messages, first, |call| {
+            assert_eq!(call, place(first, 0));
+            Filling::Interrupted
+        });
+        assert_eq!(after, repair(&messages));
+        let (written, removed) = repaired_records(&records, first, &messages, &after);
+        assert_eq!(removed, [place(first + 8, 0)]);
+        let at = |index| RecordedResult::InMessage(place(first + 1, index));
+        let said: Vec<_> = written.iter().map(|it| (it.status, it.result.clone())).collect();
+        assert_eq!(said, [(ToolStatus::Interrupted, at(1)), (ToolStatus::Ok, at(0))]);
+        assert_eq!(repaired_records(&written, first, &after, &after), (Vec::new(), Vec::new()));
+    }
 }
 
 #[test]
@@ -139,7 +147,7 @@ fn every_odd_history_is_repaired_for_good_and_nothing_of_it_is_lost() {
             continue;
         }
         let after = repair(&before);
-        assert_eq!(mismatches(&after), [], "seed {seed}: {before:?}\n{after:?}");
+        assert_eq!(mismatches(&after, 1), [], "seed {seed}: {before:?}\n{after:?}");
         assert_eq!(repair(&after), after, "nothing more to do, seed {seed}");
         assert_valid(&shown(&after), seed);
         let ids = |messages: &Messages| messages.iter().map(|it| it.id).collect::<Vec<_>>();

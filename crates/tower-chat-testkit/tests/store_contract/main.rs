@@ -2,13 +2,15 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 
+mod pruning;
+
 use async_trait::async_trait;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, Messages,
     store::{
-        AppendError, Close, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
-        OpenRunContent, RecordedResult, Revision, Slot, Staged, StoreError, StoreHandle, Ticket,
-        ToolRecord, ToolTotals, Write,
+        AppendError, Close, Head, History, HistoryStore, InvocationQuery, Invocations, Keep,
+        OpenRun, OpenRunContent, Pruned, RecordedResult, Revision, Slot, Staged, StoreError,
+        StoreHandle, Ticket, ToolRecord, ToolTotals, Write,
     },
 };
 use tower_chat_testkit::store_contract::{self, Runtime};
@@ -72,6 +74,11 @@ enum Fault {
     ForksNothing,
     ForksOverOthers,
     CommitsBeforeForks,
+    PrunesNothing,
+    PrunesAll,
+    PrunesOneMessageMore,
+    PrunesOverOtherNumbers,
+    PrunesForApprovals,
 }
 
 /// Whether a staged write is the first of its attempt, which shows in its revision alone.
@@ -381,6 +388,10 @@ impl HistoryStore for Broken {
         }
     }
 
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        pruning::prune(self, &self.key(key), keep).await
+    }
+
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
         if self.fault == Fault::DeletesNothing {
             return Ok(true);
@@ -468,7 +479,7 @@ macro_rules! noticed {
             store_contract::check(
                 Runtime::OneThread,
                 || async { (Broken { inner: MemoryStore::new(), fault: Fault::$fault }, ()) },
-                store_contract::$promise,
+                store_contract::boxed::$promise as fn(_) -> _,
             );
         }
     )* };
@@ -549,6 +560,13 @@ noticed! {
     no_forks: ForksNothing breaks a_fork_has_what_readers_see_and_a_life_of_its_own;
     staged_forks: CommitsBeforeForks breaks a_fork_has_nothing_that_is_staged;
     forked_over: ForksOverOthers breaks a_fork_makes_nothing_of_nothing_and_replaces_nothing;
+    no_pruning: PrunesNothing breaks the_oldest_runs_are_pruned_whole;
+    all_pruned: PrunesAll breaks the_last_run_is_never_pruned;
+    too_much_pruned: PrunesOneMessageMore breaks a_run_that_was_gone_on_with_is_pruned_whole;
+    other_numbers: PrunesOverOtherNumbers breaks the_oldest_runs_are_pruned_whole;
+    other_rows: PrunesOverOtherNumbers breaks rows_are_pruned_with_their_messages;
+    pruned_approvals: PrunesForApprovals breaks calls_that_wait_are_not_pruned;
+    late_pruning: WritesWhenTheTicketIsAwaited breaks a_prune_sees_what_was_submitted_before_it;
     late_forks: WritesWhenTheTicketIsAwaited breaks a_fork_sees_what_was_submitted_before_it;
 }
 

@@ -1,0 +1,145 @@
+//! `tower-chat prune`.
+
+use std::{
+    process::ExitCode,
+    time::{Duration, SystemTime},
+};
+
+use tower_chat::core::{
+    ConversationKey,
+    store::{HistoryStore, Keep, Pruned, Pruning, StoreError},
+};
+use tower_chat_sqlite::SqliteStore;
+
+use crate::{arguments::PruneArguments, error::CliError, output::Lines, store};
+
+/// Takes the oldest runs of conversations away.
+pub(crate) async fn prune(arguments: PruneArguments) -> Result<ExitCode, CliError> {
+    let keep = match (arguments.keep_messages, arguments.older_than) {
+        (Some(count), _) => Keep::Messages(count),
+        (None, Some(Age(age))) => Keep::Since(time_before(SystemTime::now(), age)),
+        // One of them is demanded.
+        (None, None) => return Ok(ExitCode::from(2)),
+    };
+    let store = match arguments.dry_run {
+        true => arguments.store.open_to_read("prune").await?,
+        false => arguments.store.open_to_change("prune").await?,
+    };
+    let mut keys = store::keys(&store, arguments.scope).await?;
+    if let Some(id) = &arguments.conversation {
+        keys.retain(|key| key.id() == id);
+    }
+    let mut lines = Lines::default();
+    let mut sum = Pruned::default();
+    let (mut conversations, mut left_alone) = (0_usize, 0_usize);
+    for key in keys {
+        let done = match arguments.dry_run {
+            true => planned(&store, &key, keep).await,
+            false => store.prune(&key, keep).await,
+        };
+        let pruned = match done {
+            Ok(pruned) => pruned,
+            Err(error @ StoreError::UnderWay { .. }) => {
+                left_alone += 1;
+                lines.write(&line(&key, &format!("left alone: {error}")));
+                continue;
+            }
+            Err(source) => return Err(CliError::Prune { key, source }),
+        };
+        if pruned.messages > 0 {
+            conversations += 1;
+            sum.runs += pruned.runs;
+            sum.messages += pruned.messages;
+            let (runs, messages) = (pruned.runs, pruned.messages);
+            lines.write(&line(&key, &format!("{runs} runs of {messages} messages")));
+        }
+        if let Some(call) = pruned.held_back_by {
+            left_alone += 1;
+            let (message, index) = (call.sequence, call.index);
+            let held_back = format!("held back: call {index} of message {message} waits");
+            lines.write(&line(&key, &held_back));
+        }
+    }
+    let verb = if arguments.dry_run { "would go" } else { "gone" };
+    lines.write(&format!(
+        "{verb}: {} messages in {} runs of {conversations} conversations",
+        sum.messages, sum.runs
+    ));
+    let closed = store.close().await;
+    lines.finish().map_err(CliError::Output)?;
+    closed.map_err(CliError::Close)?;
+    Ok(ExitCode::from(u8::from(left_alone > 0)))
+}
+
+/// What would go of a conversation.
+async fn planned(
+    store: &SqliteStore,
+    key: &ConversationKey,
+    keep: Keep,
+) -> Result<Pruned, StoreError> {
+    let Some(rows) = store.rows(key).await? else { return Ok(Pruned::default()) };
+    if let Some(open) = rows.open_run {
+        return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
+    }
+    let mut pruning = Pruning::new(keep);
+    // Of a message that cannot be read the run is not known; loading says so.
+    let history = store.load(key).await?;
+    for (sequence, message) in history.numbered() {
+        if let Some(id) = message.id {
+            pruning.see_message(sequence, id.run);
+        }
+    }
+    for record in rows.tools.iter().filter_map(|(_, record)| record.as_ref().ok()) {
+        pruning.see_record(record);
+    }
+    Ok(pruning.cut().pruned)
+}
+
+fn time_before(now: SystemTime, age: Duration) -> SystemTime {
+    now.checked_sub(age).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+fn line(key: &ConversationKey, what: &str) -> String {
+    // Ids may hold anything; this is one line.
+    format!("{key}: {what}").replace(['\n', '\r'], " ")
+}
+
+/// How old something is, as the command line says it: `90d`, `12h`, `15m` or `45s`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Age(pub(crate) Duration);
+
+/// A text says no age.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it is no age: say 90d, 12h, 15m or 45s")]
+pub(crate) struct NoAge;
+
+impl std::str::FromStr for Age {
+    type Err = NoAge;
+
+    fn from_str(text: &str) -> Result<Self, NoAge> {
+        let units = [("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1)];
+        let found = units.iter().find_map(|(unit, seconds)| {
+            let count: u64 = text.strip_suffix(unit)?.parse().ok()?;
+            count.checked_mul(*seconds)
+        });
+        found.map(|seconds| Self(Duration::from_secs(seconds))).ok_or(NoAge)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_have_a_unit() {
+        let seconds = |text: &str| text.parse::<Age>().map(|Age(age)| age.as_secs());
+        assert_eq!(seconds("2d"), Ok(172_800));
+        assert_eq!(seconds("3h"), Ok(10_800));
+        assert_eq!(seconds("5m"), Ok(300));
+        assert_eq!(seconds("0s"), Ok(0));
+        for text in ["", "d", "5", "-1d", "1.5h", "1 d", "1w", "99999999999999999999d"] {
+            assert_eq!(seconds(text), Err(NoAge), "{text}");
+        }
+        assert_eq!(seconds("18446744073709551615d"), Err(NoAge), "too many seconds");
+    }
+}

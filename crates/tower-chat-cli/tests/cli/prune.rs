@@ -1,0 +1,57 @@
+//! Old runs are taken away, and what is left is a sound store.
+
+use crate::support::*;
+
+#[test]
+fn old_runs_go_and_what_is_left_is_sound() {
+    let store = Store::new();
+    let file = store.file("many.jsonl", &many_shapes(2));
+    play_well(&[&file, "--store", &store.argument()]);
+    let prune =
+        |options: &[&str]| run(&[&["prune", "--store", &store.argument()], options].concat());
+    let problems = || stdout(&run(&["verify", "--store", &store.argument()]));
+    let shown = || export_text(&store.argument(), &[]);
+    let (before, all, known) = (stored_messages(&store.path()), shown(), problems());
+
+    let said = |options: &[&str]| {
+        let output = prune(options);
+        assert_ne!(output.status.code(), Some(2), "{}", stderr(&output));
+        stdout(&output)
+    };
+    let would = said(&["--keep-messages", "1", "--dry-run"]);
+    assert_eq!((stored_messages(&store.path()), shown()), (before, all.clone()));
+    assert!(would.lines().last().unwrap().starts_with("would go: "), "{would}");
+    assert!(
+        said(&["--older-than", "1d"]).ends_with("gone: 0 messages in 0 runs of 0 conversations\n")
+    );
+    assert_eq!(shown(), all);
+
+    let gone = said(&["--keep-messages", "1"]);
+    assert_eq!(gone.replace("gone: ", "would go: "), would, "it does what it said it would do");
+    let count: usize =
+        gone.lines().last().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap();
+    assert!(count > 0, "{gone}");
+    assert_eq!(stored_messages(&store.path()), before - count);
+    for problem in problems().lines().filter(|line| line.starts_with("conversation")) {
+        assert!(known.lines().any(|line| line == problem), "{problem}");
+    }
+    let again = said(&["--keep-messages", "1"]);
+    assert!(again.ends_with("gone: 0 messages in 0 runs of 0 conversations\n"), "{again}");
+    assert_eq!(shown().lines().count(), all.lines().count(), "every conversation has its last run");
+}
+
+#[test]
+fn it_has_to_be_said_what_is_to_be_kept() {
+    let store = Store::new();
+    for options in [
+        &[][..],
+        &["--keep-messages", "1", "--older-than", "1d"],
+        &["--older-than", "5"],
+        &["--keep-messages", "-1"],
+    ] {
+        let output = run(&[&["prune", "--store", &store.argument()], options].concat());
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+    }
+    let output = run(&["prune", "--store", &store.argument(), "--keep-messages", "1"]);
+    assert_eq!(output.status.code(), Some(2), "there is no such store");
+}

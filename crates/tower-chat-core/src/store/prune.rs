@@ -1,0 +1,272 @@
+//! Taking the oldest runs of a conversation away.
+
+use std::{collections::HashMap, time::SystemTime};
+
+use super::{CallPlace, RecordedResult, ToolRecord};
+use crate::{RunId, ToolStatus};
+
+/// What a [`prune`](super::HistoryStore::prune) leaves of a conversation.
+///
+/// It is the least that is left: a run is never divided, and the last one stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Keep {
+    /// The newest messages, so many of them, and the others of the oldest run among these.
+    Messages(u64),
+    /// Every run from the first on that was made at this time or later, as its id says. A run
+    /// whose id tells no time counts as made now.
+    Since(SystemTime),
+}
+
+/// What a [`prune`](super::HistoryStore::prune) took away.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pruned {
+    /// How many runs went.
+    pub runs: u64,
+    /// How many messages these had.
+    pub messages: u64,
+    /// The first call that waits for somebody, where more would have gone without it. Its run and
+    /// all that come after stay until it is answered, or the record says that it has ended.
+    pub held_back_by: Option<CallPlace>,
+}
+
+/// Finds out which runs of a conversation go, for stores: they tell it what readers see of the
+/// conversation, and take away what it says.
+///
+/// A cut goes between two messages so that no run has messages on both sides of it, and no call
+/// before it that has its result behind it, or waits for one.
+///
+/// ```
+/// use tower_chat_core::{RunId, store::{Keep, Pruning}};
+/// let mut pruning = Pruning::new(Keep::Messages(3));
+/// let [first, second, third] = [(); 3].map(|()| RunId::new());
+/// for (sequence, run) in (1..).zip([first, first, second, second, third]) {
+///     pruning.see_message(sequence, run);
+/// }
+/// let cut = pruning.cut();
+/// assert_eq!(cut.last_sequence, 2); // the second run stays whole
+/// assert_eq!((cut.pruned.runs, cut.pruned.messages), (1, 2));
+/// ```
+#[derive(Debug)]
+pub struct Pruning {
+    keep: Keep,
+    runs: Vec<Extent>,
+    places: HashMap<RunId, usize>,
+    /// Calls and their results, by the numbers of their messages.
+    answered: Vec<(u64, u64)>,
+    waiting: Option<CallPlace>,
+}
+
+/// Where a conversation is cut.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cut {
+    /// The number of the last message that goes; 0 if all of them stay.
+    pub last_sequence: u64,
+    /// What goes.
+    pub pruned: Pruned,
+}
+
+/// From which message to which a run reaches.
+#[derive(Debug)]
+struct Extent {
+    run: RunId,
+    first: u64,
+    last: u64,
+}
+
+impl Pruning {
+    /// Of a conversation of which nothing is known yet.
+    pub fn new(keep: Keep) -> Self {
+        Self { keep, runs: Vec::new(), places: HashMap::new(), answered: Vec::new(), waiting: None }
+    }
+
+    /// Takes the next message: each once, in their order.
+    pub fn see_message(&mut self, sequence: u64, run: RunId) {
+        if let Some(last) = self.runs.last_mut().filter(|last| last.run == run) {
+            last.last = sequence;
+            return;
+        }
+        let place = *self.places.entry(run).or_insert(self.runs.len());
+        match self.runs.get_mut(place) {
+            Some(extent) => extent.last = sequence,
+            None => self.runs.push(Extent { run, first: sequence, last: sequence }),
+        }
+    }
+
+    /// Takes a row of the record, in any order.
+    pub fn see_record(&mut self, record: &ToolRecord) {
+        let result = match record.result {
+            RecordedResult::InMessage(place) => Some(place.sequence),
+            RecordedResult::None | RecordedResult::Apart(_) => None,
+        };
+        self.see_call(record.call, record.status, result);
+    }
+
+    /// Takes what a row of the record says of a call: how it went, and the number of the message
+    /// that has its result.
+    pub fn see_call(&mut self, call: CallPlace, status: ToolStatus, result: Option<u64>) {
+        if matches!(status, ToolStatus::Pending | ToolStatus::PendingApproval) {
+            self.waiting = Some(self.waiting.map_or(call, |first| first.min(call)));
+        }
+        if let Some(result) = result.filter(|result| *result > call.sequence) {
+            self.answered.push((call.sequence, result));
+        }
+    }
+
+    /// Where the conversation is to be cut.
+    pub fn cut(mut self) -> Cut {
+        let last = self.runs.iter().max_by_key(|run| run.last);
+        let Some((end, last_run)) = last.map(|run| (run.last, run.first)) else {
+            return Cut { last_sequence: 0, pruned: Pruned::default() };
+        };
+        let wanted = match self.keep {
+            Keep::Messages(count) => end.saturating_sub(count),
+            Keep::Since(time) => {
+                let is_kept = |run: &&Extent| run.run.made_at().is_none_or(|made| made >= time);
+                let kept = self.runs.iter().filter(is_kept).map(|run| run.first).min();
+                kept.map_or(end, |first| first - 1)
+            }
+        };
+        let wanted = wanted.min(last_run - 1);
+        let mut whole = std::mem::take(&mut self.answered);
+        whole.extend(self.runs.iter().map(|run| (run.first, run.last)));
+        whole.sort_unstable_by_key(|(_, last)| std::cmp::Reverse(*last));
+        let without_waiting = between(&whole, wanted);
+        let waiting = self.waiting.filter(|call| call.sequence <= without_waiting);
+        let last_sequence = match waiting {
+            Some(call) => between(&whole, call.sequence - 1),
+            None => without_waiting,
+        };
+        let mut pruned = Pruned { held_back_by: waiting, ..Pruned::default() };
+        let first = self.runs.iter().map(|run| run.first).min().unwrap_or_default();
+        pruned.runs = self.runs.iter().filter(|run| run.last <= last_sequence).count() as u64;
+        if pruned.runs == 0 {
+            return Cut { last_sequence: 0, pruned };
+        }
+        pruned.messages = last_sequence + 1 - first;
+        Cut { last_sequence, pruned }
+    }
+}
+
+/// The last place up to `wanted` at which none of these stretches is divided; the one that reaches
+/// furthest is the first of them.
+fn between(whole: &[(u64, u64)], wanted: u64) -> u64 {
+    let mut cut = wanted;
+    for (first, last) in whole {
+        if *last <= cut {
+            break;
+        }
+        if *first <= cut {
+            cut = first - 1;
+        }
+    }
+    cut
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    /// Cuts a conversation of runs with these numbers, each message's in its place.
+    fn cut(keep: Keep, runs: &[usize], calls: &[(u64, ToolStatus, Option<u64>)]) -> Cut {
+        cut_from(1, keep, runs, calls)
+    }
+
+    fn cut_from(
+        first: u64,
+        keep: Keep,
+        runs: &[usize],
+        calls: &[(u64, ToolStatus, Option<u64>)],
+    ) -> Cut {
+        let ids: Vec<RunId> = (0..10).map(run_made_at).collect();
+        let mut pruning = Pruning::new(keep);
+        for (sequence, run) in (first..).zip(runs) {
+            pruning.see_message(sequence, ids[*run]);
+        }
+        for (sequence, status, result) in calls {
+            pruning.see_call(CallPlace { sequence: *sequence, index: 0 }, *status, *result);
+        }
+        pruning.cut()
+    }
+
+    /// The run of a second since 1970.
+    fn run_made_at(second: u64) -> RunId {
+        let mut bytes = RunId::new().to_bytes();
+        bytes[..6].copy_from_slice(&(second * 1000).to_be_bytes()[2..]);
+        RunId::from_bytes(bytes)
+    }
+
+    fn since(second: u64) -> Keep {
+        Keep::Since(SystemTime::UNIX_EPOCH + Duration::from_secs(second))
+    }
+
+    #[test]
+    fn a_cut_is_rounded_up_to_whole_runs_and_leaves_the_last() {
+        let runs = [0, 0, 1, 1, 1, 2];
+        for (count, last) in [(0, 5), (1, 5), (2, 2), (3, 2), (4, 2), (5, 0), (6, 0), (u64::MAX, 0)]
+        {
+            assert_eq!(cut(Keep::Messages(count), &runs, &[]).last_sequence, last, "{count}");
+        }
+        let all = cut(Keep::Messages(0), &runs, &[]).pruned;
+        assert_eq!((all.runs, all.messages, all.held_back_by), (2, 5, None));
+        assert_eq!(cut(Keep::Messages(0), &[], &[]).pruned, Pruned::default());
+        assert_eq!(cut(Keep::Messages(0), &[0, 0], &[]).last_sequence, 0);
+    }
+
+    #[test]
+    fn a_run_that_was_gone_on_with_later_is_one_run() {
+        assert_eq!(cut(Keep::Messages(1), &[0, 1, 0, 2, 3], &[]).last_sequence, 4);
+        assert_eq!(cut(Keep::Messages(3), &[0, 1, 0, 2, 3], &[]).last_sequence, 0);
+        assert_eq!(cut(Keep::Messages(0), &[0, 1, 1, 0], &[]).last_sequence, 0);
+        let cut = cut(Keep::Messages(1), &[5, 0, 1, 2, 1, 0, 3], &[]);
+        assert_eq!((cut.last_sequence, cut.pruned.runs), (6, 4));
+    }
+
+    #[test]
+    fn runs_are_kept_from_the_first_on_that_is_new_enough() {
+        let runs = [1, 1, 4, 2, 5, 6];
+        for (second, last) in [(0, 0), (1, 0), (2, 2), (3, 2), (4, 2), (5, 4), (6, 5), (9, 5)] {
+            assert_eq!(cut(since(second), &runs, &[]).last_sequence, last, "{second}");
+        }
+        let mut pruning = Pruning::new(since(9));
+        pruning.see_message(1, run_made_at(1));
+        pruning.see_message(2, RunId::from_bytes([0; 16]));
+        pruning.see_message(3, run_made_at(1));
+        assert_eq!(pruning.cut().last_sequence, 1, "nobody knows when the second was made");
+    }
+
+    #[test]
+    fn a_call_stays_with_its_result() {
+        let runs = [0, 1, 2, 3];
+        let answered = |call, result| [(call, ToolStatus::Ok, Some(result))];
+        assert_eq!(cut(Keep::Messages(1), &runs, &answered(1, 2)).last_sequence, 3);
+        assert_eq!(cut(Keep::Messages(1), &runs, &answered(2, 4)).last_sequence, 1);
+        assert_eq!(cut(Keep::Messages(1), &runs, &answered(1, 4)).last_sequence, 0);
+        assert_eq!(cut(Keep::Messages(1), &runs, &answered(1, 4)).pruned, Pruned::default());
+    }
+
+    #[test]
+    fn what_waits_stays_with_all_that_comes_after() {
+        let runs = [0, 0, 1, 1, 2, 3];
+        for status in ToolStatus::ALL {
+            let waits = matches!(status, ToolStatus::Pending | ToolStatus::PendingApproval);
+            let cut = cut(Keep::Messages(1), &runs, &[(4, status, None), (5, status, None)]);
+            assert_eq!(cut.last_sequence, if waits { 2 } else { 5 }, "{status}");
+            let call = CallPlace { sequence: 4, index: 0 };
+            assert_eq!(cut.pruned.held_back_by, waits.then_some(call));
+        }
+        let unaffected = cut(Keep::Messages(4), &runs, &[(4, ToolStatus::Pending, None)]);
+        assert_eq!((unaffected.last_sequence, unaffected.pruned.held_back_by), (2, None));
+    }
+
+    #[test]
+    fn numbers_go_on_after_an_earlier_cut() {
+        let cut = cut_from(11, Keep::Messages(2), &[0, 0, 1, 1], &[]);
+        assert_eq!((cut.last_sequence, cut.pruned.messages), (12, 2));
+        assert_eq!(cut_from(11, Keep::Messages(2), &[1, 1], &[]).last_sequence, 0);
+    }
+}

@@ -1,0 +1,130 @@
+//! Taking the oldest runs of a conversation away.
+
+use deadpool_postgres::Transaction;
+use tokio_postgres::{Row, types::ToSql};
+use tower_chat_core::{
+    ConversationKey, RunId, ToolStatus,
+    store::{CallPlace, Keep, Pruned, Pruning, Revision, StoreError},
+};
+
+use crate::{
+    connections::Connections,
+    conversation::{self, column, corrupt},
+    failure::Failure,
+    stored_key::StoredKey,
+    tool_row::number,
+};
+
+const ACTION: &str = "prune a conversation";
+
+/// Takes away what need not be kept, in one transaction. It is not sent again where it may have
+/// been done: the second would find nothing to take away, and say so.
+pub(crate) async fn prune(
+    connections: &Connections,
+    key: &ConversationKey,
+    keep: Keep,
+) -> Result<Pruned, StoreError> {
+    let work = Work { key, stored: StoredKey::new(key), keep };
+    connections.persist(ACTION, false, || work.once(connections)).await?
+}
+
+struct Work<'a> {
+    key: &'a ConversationKey,
+    stored: StoredKey,
+    keep: Keep,
+}
+
+impl Work<'_> {
+    async fn once(&self, connections: &Connections) -> Result<Result<Pruned, StoreError>, Failure> {
+        let mut client = connections.get().await?;
+        let transaction = client.transaction().await.map_err(Failure::of_preparation)?;
+        if let Some(begin) = connections.begin_writing(&self.stored.scope) {
+            transaction.batch_execute(&begin).await.map_err(Failure::of_preparation)?;
+        }
+        let outcome = self.within(connections, &transaction).await;
+        match outcome.map_err(Failure::of_preparation)? {
+            Ok(pruned) => {
+                transaction.commit().await.map_err(Failure::of_statement)?;
+                Ok(Ok(pruned))
+            }
+            // Dropping it would do the same, and not wait for it.
+            Err(refused) => {
+                transaction.rollback().await.map_err(Failure::of_preparation)?;
+                Ok(Err(refused))
+            }
+        }
+    }
+
+    async fn within(
+        &self,
+        connections: &Connections,
+        transaction: &Transaction<'_>,
+    ) -> Result<Result<Pruned, StoreError>, tokio_postgres::Error> {
+        let statements = &connections.statements;
+        let key: [&(dyn ToSql + Sync); 2] = [&self.stored.scope, &self.stored.conversation];
+        let ask = async |sql: &str| {
+            let statement = transaction.prepare_cached(sql).await?;
+            transaction.query(&statement, &key).await
+        };
+        // Whoever writes to the conversation waits for this row.
+        if ask(&statements.lock_conversation).await?.is_empty() {
+            return Ok(Ok(Pruned::default()));
+        }
+        let found = ask(&statements.conversation).await?;
+        let runs = ask(&statements.runs).await?;
+        let calls = ask(&statements.calls).await?;
+        let (revision, cut) = match self.cut(&found, &runs, &calls) {
+            Ok((revision, cut)) => (revision, cut),
+            Err(refused) => return Ok(Err(refused)),
+        };
+        if cut.last_sequence == 0 {
+            return Ok(Ok(cut.pruned));
+        }
+        let last = number(cut.last_sequence);
+        let incarnation = revision.pruned().incarnation.cast_signed();
+        let [scope, conversation] = key;
+        for sql in [&statements.prune_messages, &statements.prune_tools] {
+            let statement = transaction.prepare_cached(sql).await?;
+            transaction.execute(&statement, &[scope, conversation, &last]).await?;
+        }
+        let statement = transaction.prepare_cached(&statements.prune_conversation).await?;
+        transaction.execute(&statement, &[scope, conversation, &last, &incarnation]).await?;
+        Ok(Ok(cut.pruned))
+    }
+
+    fn cut(
+        &self,
+        found: &[Row],
+        runs: &[Row],
+        calls: &[Row],
+    ) -> Result<(Revision, tower_chat_core::store::Cut), StoreError> {
+        let head = conversation::head(self.key, found)?;
+        if let Some(open) = head.open_run {
+            return Err(StoreError::UnderWay { key: self.key.clone(), run: open.run });
+        }
+        let mut pruning = Pruning::new(self.keep);
+        let read = || {
+            for row in runs {
+                let run: &[u8] = column(row, 1)?;
+                let run = run.try_into().map_err(|_| "a run id is not 16 bytes".to_owned())?;
+                let sequence = column::<i64>(row, 0)?.cast_unsigned();
+                pruning.see_message(sequence, RunId::from_bytes(run));
+            }
+            for row in calls {
+                let index = column::<i64>(row, 1)?;
+                let call = CallPlace {
+                    sequence: column::<i64>(row, 0)?.cast_unsigned(),
+                    index: u32::try_from(index).unwrap_or(u32::MAX),
+                };
+                let status: &str = column(row, 2)?;
+                // A status that nobody knows may be that of a call that waits.
+                let status = status.parse().unwrap_or(ToolStatus::Pending);
+                let result = column::<Option<i64>>(row, 3)?.map(i64::cast_unsigned);
+                pruning.see_call(call, status, result);
+            }
+            Ok(pruning.cut())
+        };
+        let cut = read().map_err(|reason: String| corrupt(&reason))?;
+        Ok((head.revision, cut))
+    }
+}

@@ -1,0 +1,81 @@
+//! Taking the oldest runs of a conversation away.
+
+use rusqlite::Connection;
+use tower_chat_core::{
+    ConversationKey, RunId, ToolStatus,
+    store::{CallPlace, Keep, Pruned, Pruning, StoreError},
+};
+
+use crate::{conversation, place};
+
+/// Takes away what need not be kept, inside a transaction that somebody else began.
+pub(crate) fn prune(
+    connection: &Connection,
+    key: &ConversationKey,
+    keep: Keep,
+) -> rusqlite::Result<Result<Pruned, StoreError>> {
+    let Some(found) = conversation::find(connection, key)? else {
+        return Ok(Ok(Pruned::default()));
+    };
+    if let Some(open) = &found.open {
+        return Ok(Err(StoreError::UnderWay { key: key.clone(), run: open.run }));
+    }
+    let mut pruning = Pruning::new(keep);
+    see_messages(connection, found.number, &mut pruning)?;
+    see_calls(connection, found.number, &mut pruning)?;
+    let cut = pruning.cut();
+    if cut.last_sequence == 0 {
+        return Ok(Ok(cut.pruned));
+    }
+    let (first, last) = place::range_to(found.number, cut.last_sequence);
+    for sql in [
+        "DELETE FROM messages WHERE place BETWEEN ?1 AND ?2",
+        "DELETE FROM tool_invocations WHERE place BETWEEN ?1 AND ?2",
+    ] {
+        connection.prepare_cached(sql)?.execute([first, last])?;
+    }
+    conversation::set_incarnation(connection, found.number, found.revision.pruned().incarnation)?;
+    connection
+        .prepare_cached("UPDATE conversations SET pruned = ?2 WHERE id = ?1")?
+        .execute([found.number, cut.last_sequence.cast_signed()])?;
+    Ok(Ok(cut.pruned))
+}
+
+/// Reads the key and the run of every message, and nothing of its body.
+fn see_messages(
+    connection: &Connection,
+    conversation: i64,
+    pruning: &mut Pruning,
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(
+        "SELECT place, run FROM messages WHERE place BETWEEN ?1 AND ?2 ORDER BY place",
+    )?;
+    let (first, last) = place::range(conversation);
+    let mut rows = statement.query([first, last])?;
+    while let Some(row) = rows.next()? {
+        pruning.see_message(place::sequence(row.get(0)?), RunId::from_bytes(row.get(1)?));
+    }
+    Ok(())
+}
+
+fn see_calls(
+    connection: &Connection,
+    conversation: i64,
+    pruning: &mut Pruning,
+) -> rusqlite::Result<()> {
+    let mut statement = connection.prepare_cached(
+        "SELECT place, call_index, status, result_sequence FROM tool_invocations
+         WHERE place BETWEEN ?1 AND ?2",
+    )?;
+    let (first, last) = place::range(conversation);
+    let mut rows = statement.query([first, last])?;
+    while let Some(row) = rows.next()? {
+        let call = CallPlace { sequence: place::sequence(row.get(0)?), index: row.get(1)? };
+        let status: String = row.get(2)?;
+        // A status that nobody knows may be that of a call that waits.
+        let status = status.parse().unwrap_or(ToolStatus::Pending);
+        let result: Option<i64> = row.get(3)?;
+        pruning.see_call(call, status, result.map(i64::cast_unsigned));
+    }
+    Ok(())
+}

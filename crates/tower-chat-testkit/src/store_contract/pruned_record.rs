@@ -1,0 +1,143 @@
+//! The record of tool calls of a conversation that is pruned.
+
+use tower_chat_core::{
+    ApprovalRequest, Message, Part, Role, ToolCall, ToolResult, ToolStatus,
+    store::{
+        CallPlace, Claim, HistoryStore, InvocationQuery, Keep, RecordedResult, Revision, ToolRecord,
+    },
+};
+
+use super::{
+    Store,
+    fixture::{
+        asking, invocations, key, pending, place, recorded, revision, stored, texts, with_outcome,
+        write, write_messages, write_rows,
+    },
+};
+
+fn done(row: ToolRecord, result: CallPlace) -> ToolRecord {
+    with_outcome(row, ToolStatus::Ok, RecordedResult::InMessage(result))
+}
+
+fn answer(text: &str) -> Message {
+    Message::tool_results([ToolResult::new("id 0", text)])
+}
+
+/// Rows go with the messages of their calls; the others stay where they are, and can be replaced.
+pub async fn rows_are_pruned_with_their_messages(store: Store) {
+    let key = key("rows");
+    let mut at = Revision::ABSENT;
+    for run in 0..3 {
+        let call = run * 3 + 2;
+        let messages = [Message::user("u"), asking(&["tool"]), answer(&format!("answer {run}"))];
+        let row = done(pending(call, 0, "tool"), place(call + 1, 0));
+        at = stored(&store, write_messages(&key, at, messages).with_tools(vec![row])).await;
+    }
+    let before = recorded(&store, &key).await;
+    assert_eq!(store.prune(&key, Keep::Messages(6)).await.expect("a prune").messages, 3);
+    let left = recorded(&store, &key).await;
+    assert_eq!(left, before[1..]);
+    assert_eq!(left.iter().map(|call| call.sequence).collect::<Vec<_>>(), [5, 8]);
+    assert_eq!(left[0].result.as_ref().map(ToolResult::text).as_deref(), Some("answer 1"));
+    let of = async |sequences: &[u64]| {
+        let query = InvocationQuery::of(&key).in_messages(sequences.iter().copied());
+        invocations(&store, &query).await.len()
+    };
+    assert_eq!((of(&[2]).await, of(&[5]).await, of(&[1, 2, 3, 8]).await), (0, 1, 1));
+    let totals = store.tool_totals(&InvocationQuery::of(&key)).await.expect("totals");
+    assert_eq!(totals.iter().map(|tool| tool.calls).collect::<Vec<_>>(), [2]);
+
+    let rows = [2, 5].map(|call| {
+        let row = pending(call, 0, "tool");
+        with_outcome(row, ToolStatus::Error, RecordedResult::None)
+    });
+    let at = revision(&store, &key).await;
+    stored(&store, write_rows(&key, at, rows.into())).await;
+    let left = recorded(&store, &key).await;
+    let told: Vec<_> = left.iter().map(|call| (call.sequence, call.status)).collect();
+    assert_eq!(told, [(5, ToolStatus::Error), (8, ToolStatus::Ok)], "what is gone has no rows");
+    let at = revision(&store, &key).await;
+    let row = done(pending(11, 0, "tool"), place(12, 0));
+    let next = [Message::user("u"), asking(&["tool"]), answer("answer 3")];
+    stored(&store, write_messages(&key, at, next).with_tools(vec![row])).await;
+    assert_eq!(recorded(&store, &key).await[2].sequence, 11);
+    let copy = super::fixture::key("copy");
+    store.fork(&key, &copy).await.expect("a copy");
+    let (copied, original) = (recorded(&store, &copy).await, recorded(&store, &key).await);
+    let what = |calls: &[tower_chat_core::ToolInvocation]| {
+        calls.iter().map(|call| (call.message, call.result.clone())).collect::<Vec<_>>()
+    };
+    assert_eq!(what(&copied), what(&original));
+}
+
+/// A call that was answered by a later run goes with that, or stays with it.
+pub async fn a_call_is_not_pruned_without_its_result(store: Store) {
+    let key = key("answered later");
+    let first = write_messages(&key, Revision::ABSENT, [asking(&["tool"])])
+        .with_tools(vec![pending(1, 0, "tool")]);
+    let at = stored(&store, first).await;
+    let at = stored(&store, write(&key, at, &["b"])).await;
+    let answered = done(pending(1, 0, "tool"), place(3, 0));
+    let third = write_messages(&key, at, [answer("late")]).with_tools(vec![answered]);
+    let at = stored(&store, third).await;
+    let at = stored(&store, write(&key, at, &["d"])).await;
+    let prune = async |left| store.prune(&key, Keep::Messages(left)).await.expect("a prune");
+    assert_eq!((prune(3).await.messages, prune(2).await.messages), (0, 0));
+    assert_eq!(revision(&store, &key).await, at);
+    let all = prune(1).await;
+    assert_eq!((all.runs, all.messages, all.held_back_by), (3, 3, None));
+    assert_eq!(
+        (texts(&store, &key).await, recorded(&store, &key).await),
+        (vec!["d".to_owned()], vec![])
+    );
+}
+
+/// A call that waits for approval, or for a result that a caller may still give, stays with all
+/// that comes after it, and can be answered.
+pub async fn calls_that_wait_are_not_pruned(store: Store) {
+    let key = key("waiting");
+    let request = ApprovalRequest::new("r", ToolCall::new("", "tool", "{}"), true);
+    let asks = Message::new(Role::Assistant, vec![Part::ApprovalRequest(request)]);
+    let waits = |sequence| {
+        let row = pending(sequence, 0, "tool");
+        with_outcome(row, ToolStatus::PendingApproval, RecordedResult::None)
+    };
+    let mut at = Revision::ABSENT;
+    at = stored(&store, write(&key, at, &["1", "2"])).await;
+    let asking_write = write_messages(&key, at, [Message::user("3"), asks]);
+    at = stored(&store, asking_write.with_tools(vec![waits(4)])).await;
+    at = stored(&store, write(&key, at, &["5"])).await;
+    let calls = write_messages(&key, at, [asking(&["tool"])]);
+    at = stored(&store, calls.with_tools(vec![pending(6, 0, "tool")])).await;
+    stored(&store, write(&key, at, &["7"])).await;
+
+    let prune = async || store.prune(&key, Keep::Messages(1)).await.expect("a prune");
+    let held = prune().await;
+    assert_eq!((held.runs, held.messages, held.held_back_by), (1, 2, Some(place(4, 0))));
+    assert_eq!(texts(&store, &key).await, ["3", "", "5", "", "7"]);
+    let again = prune().await;
+    assert_eq!((again.messages, again.held_back_by), (0, Some(place(4, 0))));
+    let head = store.head(&key).await.expect("a head");
+    assert_eq!(head.pending_approvals.len(), 1);
+    assert_eq!(head.pending_approvals[0][0].id, "r");
+
+    let claim = Claim { call: place(4, 0), started_at: None };
+    let answered = write_messages(&key, head.revision, [answer("approved")])
+        .with_tools(vec![done(waits(4), place(8, 0))])
+        .with_claims(vec![claim]);
+    stored(&store, answered).await;
+    let held = prune().await;
+    assert_eq!((held.messages, held.held_back_by), (0, None), "its result is in the last run");
+    let at = revision(&store, &key).await;
+    let given = write_messages(&key, at, [answer("given")])
+        .with_tools(vec![done(pending(6, 0, "tool"), place(9, 0))]);
+    let at = stored(&store, given).await;
+    stored(&store, write(&key, at, &["10"])).await;
+    let all = prune().await;
+    assert_eq!((all.runs, all.messages, all.held_back_by), (6, 7, None));
+    assert_eq!(store.head(&key).await.expect("a head").pending_approvals, Vec::<Vec<_>>::new());
+    assert_eq!(
+        (texts(&store, &key).await, recorded(&store, &key).await),
+        (vec!["10".to_owned()], vec![])
+    );
+}

@@ -1,0 +1,284 @@
+//! Taking the oldest runs of a conversation away.
+
+use std::time::{Duration, SystemTime};
+
+use tower_chat_core::{
+    ConversationKey, Message, MessageId, RunId,
+    store::{HistoryStore, Keep, Pruned, Revision, ServiceIdChange, StoreError, Write},
+};
+
+use super::{
+    Store,
+    fixture::{
+        Journal, acknowledged, commit, discard, key, open_run, refused, revision, staged_content,
+        staging, stored, submit, texts, write,
+    },
+};
+
+/// Prunes, and gives the numbers of runs and messages that went; nothing may have held it back.
+async fn pruned(store: &Store, key: &ConversationKey, keep: Keep) -> (u64, u64) {
+    let Pruned { runs, messages, held_back_by, .. } =
+        store.prune(key, keep).await.expect("a prune");
+    assert_eq!(held_back_by, None);
+    (runs, messages)
+}
+
+/// A write of a run that was begun before.
+fn of_run(run: RunId, index: u32, at: Revision, key: &ConversationKey, texts: &[&str]) -> Write {
+    let messages = texts.iter().map(|text| Message::user(*text).into());
+    Write::new(key.clone(), MessageId { run, index }, at, messages)
+}
+
+/// What is left are whole runs with their numbers, in another incarnation; a repetition takes
+/// nothing away, and the conversation goes on.
+pub async fn the_oldest_runs_are_pruned_whole(store: Store) {
+    let key = key("pruned");
+    let mut at = Revision::ABSENT;
+    for run in [&["a1", "a2"][..], &["b1", "b2", "b3"], &["c1"]] {
+        at = stored(&store, write(&key, at, run)).await;
+    }
+    let before = store.load(&key).await.expect("a history");
+    assert_eq!(pruned(&store, &key, Keep::Messages(6)).await, (0, 0));
+    assert_eq!(pruned(&store, &key, Keep::Messages(5)).await, (0, 0), "the first run is whole");
+    assert_eq!(revision(&store, &key).await, at, "nothing has changed");
+    assert_eq!(pruned(&store, &key, Keep::Messages(2)).await, (1, 2));
+    assert_eq!(texts(&store, &key).await, ["b1", "b2", "b3", "c1"]);
+    let after = revision(&store, &key).await;
+    assert_eq!(after.sequence, at.sequence);
+    assert!(![at.incarnation, 0].contains(&after.incarnation));
+    let left = store.load(&key).await.expect("a history");
+    assert_eq!(
+        (left.head.pruned, left.head.clone().with_pending_approvals(vec![])),
+        (2, left.head.clone())
+    );
+    assert_eq!(left.messages, before.messages.skip(2), "with their ids");
+    assert_eq!(left.message(3), before.message(3));
+    assert_eq!(left.message(2), None);
+
+    assert_eq!(pruned(&store, &key, Keep::Messages(2)).await, (0, 0));
+    assert_eq!(revision(&store, &key).await, after);
+    let after = stored(&store, write(&key, after, &["d1"])).await;
+    assert_eq!(after.sequence, 7);
+    assert_eq!(pruned(&store, &key, Keep::Messages(1)).await, (2, 4));
+    assert_eq!(texts(&store, &key).await, ["d1"]);
+    assert_eq!(store.head(&key).await.expect("a head").pruned, 6);
+    let listed = store.list("scope", None, 10).await.expect("a list");
+    assert_eq!(listed, std::slice::from_ref(&key));
+    assert!(store.delete(&key).await.expect("deleted"));
+    stored(&store, write(&key, Revision::ABSENT, &["new"])).await;
+    assert_eq!(store.head(&key).await.expect("a head").pruned, 0);
+    assert_eq!(texts(&store, &key).await, ["new"]);
+}
+
+/// The last run stays, however little is to be kept; nothing is made of a conversation that is not
+/// there, or has no messages.
+pub async fn the_last_run_is_never_pruned(store: Store) {
+    let (absent, empty, one) = (key("absent"), key("empty"), key("one run"));
+    let none =
+        write(&empty, Revision::ABSENT, &[]).with_service_id(ServiceIdChange::Set("conv_1".into()));
+    let at_empty = stored(&store, none).await;
+    let at_one = stored(&store, write(&one, Revision::ABSENT, &["1", "2"])).await;
+    for keep in [Keep::Messages(0), Keep::Messages(1), Keep::Since(far())] {
+        for key in [&absent, &empty, &one] {
+            assert_eq!(pruned(&store, key, keep).await, (0, 0));
+        }
+    }
+    for (key, at) in [(&absent, Revision::ABSENT), (&empty, at_empty), (&one, at_one)] {
+        assert_eq!(revision(&store, key).await, at);
+    }
+    assert_eq!(texts(&store, &one).await, ["1", "2"]);
+    assert_eq!(store.list("scope", None, 10).await.expect("a list"), [empty, one]);
+}
+
+fn far() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000)
+}
+
+/// Runs are as old as their ids say; the order is that of the conversation.
+pub async fn runs_are_pruned_by_the_time_at_which_they_were_made(store: Store) {
+    let key = key("by time");
+    let made_at = |second: u64| {
+        let mut bytes = RunId::new().to_bytes();
+        bytes[..6].copy_from_slice(&(second * 1000).to_be_bytes()[2..]);
+        RunId::from_bytes(bytes)
+    };
+    let mut at = Revision::ABSENT;
+    for second in [10, 20, 40, 30, 50] {
+        at = stored(&store, of_run(made_at(second), 0, at, &key, &[&second.to_string()])).await;
+    }
+    let since = |second| Keep::Since(SystemTime::UNIX_EPOCH + Duration::from_secs(second));
+    assert_eq!(pruned(&store, &key, since(10)).await, (0, 0));
+    assert_eq!(pruned(&store, &key, since(11)).await, (1, 1));
+    assert_eq!(pruned(&store, &key, since(35)).await, (1, 1));
+    assert_eq!(texts(&store, &key).await, ["40", "30", "50"], "a newer one stands before it");
+    assert_eq!(pruned(&store, &key, since(60)).await, (2, 2));
+    assert_eq!(texts(&store, &key).await, ["50"]);
+}
+
+/// Where another run stands between two writes of a run, the three go or stay together.
+pub async fn a_run_that_was_gone_on_with_is_pruned_whole(store: Store) {
+    let key = key("gone on with");
+    let run = RunId::new();
+    let at = stored(&store, of_run(run, 0, Revision::ABSENT, &key, &["a1"])).await;
+    let at = stored(&store, write(&key, at, &["b1"])).await;
+    let at = stored(&store, of_run(run, 1, at, &key, &["a2"])).await;
+    let at = stored(&store, write(&key, at, &["c1"])).await;
+    assert_eq!(pruned(&store, &key, Keep::Messages(2)).await, (0, 0));
+    assert_eq!(revision(&store, &key).await, at);
+    assert_eq!(pruned(&store, &key, Keep::Messages(1)).await, (2, 3));
+    assert_eq!(texts(&store, &key).await, ["c1"]);
+}
+
+/// Who has read the conversation before it was pruned can write no more, and no write that was
+/// stored before it is taken for stored.
+pub async fn what_was_read_before_a_prune_conflicts(store: Store) {
+    let key = key("read before");
+    let first = write(&key, Revision::ABSENT, &["1"]);
+    let at = stored(&store, first.clone()).await;
+    let second = write(&key, at, &["2"]);
+    let at = stored(&store, second.clone()).await;
+    acknowledged(&store, &second).await;
+    assert_eq!(pruned(&store, &key, Keep::Messages(1)).await, (1, 1));
+    let now = revision(&store, &key).await;
+    for late in [write(&key, at, &["3"]), first, second, write(&key, at, &[])] {
+        assert_eq!(refused(&store, late).await.found, now);
+    }
+    assert_eq!(texts(&store, &key).await, ["2"]);
+}
+
+/// An open run is in the way, as is one that is under way in this process; nothing is done then.
+pub async fn a_run_that_is_open_or_under_way_is_in_the_way(store: Store) {
+    let key = key("under way");
+    let at = stored(&store, write(&key, Revision::ABSENT, &["1"])).await;
+    let at = stored(&store, write(&key, at, &["2"])).await;
+    let in_the_way = async || match store.prune(&key, Keep::Messages(1)).await {
+        Err(StoreError::UnderWay { key: found, run }) => {
+            assert_eq!((found, texts(&store, &key).await.len()), (key.clone(), 2));
+            run
+        }
+        other => panic!("expected a run in the way, not {other:?}"),
+    };
+    let run = RunId::new();
+    let under_way = store.handle().begin_run(&key, run, 0).await.expect("its turn");
+    assert_eq!(in_the_way().await, run);
+    drop(under_way);
+    let unsaved = write(&key, at, &["unsaved"]);
+    store.handle().keep_unsaved(std::slice::from_ref(&unsaved)).expect("room");
+    assert_eq!(in_the_way().await, unsaved.run());
+    assert_eq!(store.handle().take_unsaved(&key).len(), 1);
+    let mut open = Journal::new(&key, at);
+    stored(&store, open.text(staging(1), "staged")).await;
+    assert_eq!(in_the_way().await, open.run);
+    assert_eq!(staged_content(&store, &key).await.messages.len(), 1);
+    stored(&store, open.write(commit(1), [])).await;
+    assert_eq!(pruned(&store, &key, Keep::Messages(1)).await, (2, 2));
+    assert_eq!(texts(&store, &key).await, ["staged"]);
+}
+
+/// Runs are staged, committed and discarded after the messages that are left.
+pub async fn a_pruned_conversation_can_be_staged_to(store: Store) {
+    let key = key("staged to");
+    let at = stored(&store, write(&key, Revision::ABSENT, &["1", "2"])).await;
+    stored(&store, write(&key, at, &["3"])).await;
+    assert_eq!(pruned(&store, &key, Keep::Messages(1)).await, (1, 2));
+    let mut run = Journal::new(&key, revision(&store, &key).await);
+    stored(&store, run.text(staging(1), "4")).await;
+    assert_eq!(open_run(&store, &key).await.map(|open| open.visible), Some(3));
+    assert_eq!(texts(&store, &key).await, ["3"]);
+    stored(&store, run.write(discard(1, 3), [])).await;
+    assert_eq!(texts(&store, &key).await, ["3"]);
+    let mut run = Journal::new(&key, revision(&store, &key).await);
+    stored(&store, run.text(staging(1), "5")).await;
+    stored(&store, run.text(commit(1), "6")).await;
+    assert_eq!(texts(&store, &key).await, ["3", "5", "6"]);
+    assert_eq!(revision(&store, &key).await.sequence, 5);
+}
+
+/// A conversation of the same id in another scope, and others of the same scope, stay as they are.
+pub async fn a_prune_reaches_one_conversation_alone(store: Store) {
+    let pruned_key = key("a");
+    let others = [
+        key("a "),
+        key("A"),
+        key(""),
+        ConversationKey::new("scop", "ea"),
+        ConversationKey::new("", "a"),
+    ];
+    for key in others.iter().chain([&pruned_key]) {
+        let at = stored(&store, write(key, Revision::ABSENT, &["1"])).await;
+        stored(&store, write(key, at, &["2"])).await;
+    }
+    assert_eq!(pruned(&store, &pruned_key, Keep::Messages(1)).await, (1, 1));
+    assert_eq!(texts(&store, &pruned_key).await, ["2"]);
+    for key in &others {
+        assert_eq!(texts(&store, key).await, ["1", "2"], "{key}");
+    }
+}
+
+/// A copy has what is left.
+pub async fn a_pruned_conversation_is_copied_as_it_is_left(store: Store) {
+    let (from, to) = (key("pruned"), key("copy"));
+    let at = stored(&store, write(&from, Revision::ABSENT, &["1", "2"])).await;
+    stored(&store, write(&from, at, &["3", "4"])).await;
+    assert_eq!(pruned(&store, &from, Keep::Messages(1)).await, (1, 2));
+    let copied = store.fork(&from, &to).await.expect("a copy");
+    assert_eq!(revision(&store, &to).await, copied);
+    let copied = stored(&store, write(&to, copied, &["5"])).await;
+    assert_eq!(texts(&store, &to).await, ["3", "4", "5"]);
+    assert_eq!(texts(&store, &from).await, ["3", "4"]);
+    assert_eq!(pruned(&store, &to, Keep::Messages(1)).await, (1, 2));
+    assert_eq!(
+        (texts(&store, &to).await, revision(&store, &to).await.sequence),
+        (vec!["5".to_owned()], copied.sequence)
+    );
+}
+
+/// A reader sees all of a run that is being pruned, or nothing of it.
+pub async fn readers_see_a_prune_at_one_moment(store: Store) {
+    const RUNS: usize = 20;
+    const MESSAGES: usize = 10;
+    let key = key("read meanwhile");
+    let mut at = Revision::ABSENT;
+    for _ in 0..RUNS {
+        at = stored(&store, write(&key, at, &["x"; MESSAGES])).await;
+    }
+    let readers = (0..3).map(|_| {
+        let (store, key) = (store.clone(), key.clone());
+        tokio::spawn(async move {
+            let mut left = RUNS * MESSAGES;
+            while left > MESSAGES {
+                let seen = texts(&store, &key).await.len();
+                assert_eq!(seen % MESSAGES, 0, "part of a run was seen");
+                assert!(seen <= left, "a run that was gone is there again");
+                left = seen;
+                tokio::task::yield_now().await;
+            }
+        })
+    });
+    let readers: Vec<_> = readers.collect();
+    for left in (1..RUNS).rev() {
+        let keep = Keep::Messages((left * MESSAGES) as u64);
+        assert_eq!(pruned(&store, &key, keep).await, (1, MESSAGES as u64));
+        tokio::task::yield_now().await;
+    }
+    for reader in futures_util::future::join_all(readers).await {
+        reader.expect("the reader saw whole runs");
+    }
+}
+
+/// What was submitted before a prune is seen by it, and a store that is closed does none.
+pub async fn a_prune_sees_what_was_submitted_before_it(store: Store) {
+    let key = key("submitted");
+    let first = write(&key, Revision::ABSENT, &["1"]);
+    let second = write(&key, first.result(), &["2"]);
+    for write in [first, second] {
+        drop(store.append(store.reserve().await.expect("a slot"), vec![write]));
+    }
+    assert_eq!(pruned(&store, &key, Keep::Messages(1)).await, (1, 1));
+    let at = revision(&store, &key).await;
+    submit(&store, vec![write(&key, at, &["3"])]).await.expect("stored");
+    store.close().await.expect("closed");
+    let closed = store.prune(&key, Keep::Messages(1)).await;
+    assert!(matches!(closed, Err(StoreError::Closed)), "{closed:?}");
+    assert_eq!(texts(&store, &key).await, ["2", "3"]);
+}

@@ -1,0 +1,60 @@
+//! What a store may do wrong when it prunes.
+
+use tower_chat_core::{
+    ConversationKey, MessageId, RunId, ToolStatus,
+    store::{
+        CallPlace, HistoryStore, InvocationQuery, Keep, Pruned, Revision, Slot, StoreError,
+        ToolRecord, Write,
+    },
+};
+
+use super::{Broken, Fault};
+
+/// Prunes, as the fault has it.
+pub(super) async fn prune(
+    broken: &Broken,
+    key: &ConversationKey,
+    keep: Keep,
+) -> Result<Pruned, StoreError> {
+    let mut keep = keep;
+    match (broken.fault, keep) {
+        (Fault::PrunesNothing, _) => return Ok(Pruned::default()),
+        (Fault::PrunesAll, Keep::Messages(0)) => {
+            broken.inner.delete(key).await?;
+        }
+        (Fault::PrunesOneMessageMore, Keep::Messages(count)) => {
+            keep = Keep::Messages(count.saturating_sub(1));
+        }
+        (Fault::PrunesOverOtherNumbers, _) => {
+            // As if the rest were written anew, numbered from 1.
+            let pruned = broken.inner.prune(key, keep).await?;
+            let left = broken.inner.load(key).await?.messages;
+            broken.inner.delete(key).await?;
+            let mut at = Revision::ABSENT;
+            for message in left.iter().cloned() {
+                let id = message.id.expect("an id");
+                let write = Write::new(key.clone(), id, at, [message]);
+                at = write.result();
+                drop(broken.inner.append(Slot::unbounded(), vec![write]));
+            }
+            return Ok(pruned);
+        }
+        (Fault::PrunesForApprovals, _) => {
+            let query = InvocationQuery::of(key).with_status(ToolStatus::PendingApproval);
+            let waiting = broken.inner.invocations(&query).await?.found;
+            let rows = waiting.into_iter().map(|(_, call)| {
+                let place = CallPlace { sequence: call.sequence, index: call.sequence_index };
+                let mut row = ToolRecord::pending(place, 0, call.call_id, call.name);
+                row.status = ToolStatus::Interrupted;
+                row
+            });
+            let head = broken.inner.head(key).await?;
+            let id = MessageId { run: RunId::new(), index: 0 };
+            let write = Write::new(key.clone(), id, head.revision, []);
+            let write = write.with_tools(rows.collect());
+            drop(broken.inner.append(Slot::unbounded(), vec![write]));
+        }
+        _ => {}
+    }
+    broken.inner.prune(key, keep).await
+}
