@@ -33,9 +33,9 @@ pub(crate) struct Connections {
 
 /// What is connected to.
 pub(crate) enum Target {
-    Server(Client),
+    Server(Box<Client>),
     #[cfg(feature = "cluster")]
-    Cluster(redis::cluster::ClusterClient),
+    Cluster(Box<redis::cluster::ClusterClient>),
 }
 
 /// Where a connection is, once it was needed.

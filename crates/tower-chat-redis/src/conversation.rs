@@ -45,7 +45,11 @@ impl Fields {
             sequence: self.number("sequence")?,
         };
         let open = if self.0.contains_key("run") { Some(self.open_run()?) } else { None };
-        Ok(Head::new(revision).with_service_id(self.optional("service_id")?).with_open_run(open))
+        let pruned = if self.0.contains_key("pruned") { self.number("pruned")? } else { 0 };
+        Ok(Head::new(revision)
+            .with_pruned(pruned)
+            .with_service_id(self.optional("service_id")?)
+            .with_open_run(open))
     }
 
     fn open_run(&self) -> Result<OpenRun, String> {

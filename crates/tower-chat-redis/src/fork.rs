@@ -50,14 +50,16 @@ pub(crate) async fn fork(
         name: random(),
         revision: Revision {
             incarnation: RunId::new().random_half().max(1),
-            sequence: original.messages.len() as u64,
+            sequence: original.pruned + original.messages.len() as u64,
         },
     };
     copy.put_aside(&original).await?;
-    copy.end(original.tools.len()).await
+    copy.end(&original).await
 }
 
 struct Original {
+    /// The number of the last message that was pruned; those that are left count on from it.
+    pruned: u64,
     messages: Vec<Vec<u8>>,
     tools: Vec<ToolRecord>,
 }
@@ -78,7 +80,7 @@ async fn original(
             continue;
         }
         // Nothing is copied that a reader could not read.
-        for (stored, sequence) in stored.messages.iter().zip(1..) {
+        for (stored, sequence) in stored.messages.iter().zip(head.pruned + 1..) {
             message::read(stored).map_err(|error| message::undecodable(from, sequence, error))?;
         }
         let tools = rows.records().map(|(place, record)| {
@@ -87,7 +89,7 @@ async fn original(
             })
         });
         let tools = tools.collect::<Result<_, _>>()?;
-        return Ok(Some(Original { messages: stored.messages, tools }));
+        return Ok(Some(Original { pruned: head.pruned, messages: stored.messages, tools }));
     }
     Err(StoreError::backend(ACTION, true, "it was written again and again while it was read"))
 }
@@ -102,7 +104,7 @@ struct Copy<'a> {
 impl Copy<'_> {
     /// Puts everything aside where the copy will be.
     async fn put_aside(&self, original: &Original) -> Result<(), StoreError> {
-        let messages = (1_u64..)
+        let messages = (original.pruned + 1..)
             .zip(&original.messages)
             .map(|(sequence, stored)| (stored.len(), Item::Message { sequence, stored }));
         let tools = original.tools.iter().map(|record| {
@@ -147,7 +149,7 @@ impl Copy<'_> {
     }
 
     /// Makes a conversation of it, unless there is one.
-    async fn end(&self, rows: usize) -> Result<Revision, StoreError> {
+    async fn end(&self, original: &Original) -> Result<Revision, StoreError> {
         let names = self.settings.names.conversation(self.to);
         let [head, messages, tools, calls, pending] = names.all();
         let [aside_messages, aside_tools, aside_calls, aside_pending] = names.copy(&self.name);
@@ -168,14 +170,15 @@ impl Copy<'_> {
                 .on(keys.clone())
                 .with(self.revision.incarnation)
                 .with(self.revision.sequence)
-                .with(rows)
+                .with(original.tools.len())
                 .with(self.settings.lifetime())
                 .with(listing.deadline)
                 .with(&listing.token)
                 // It tells a copy that was made, though nobody learned of it, from another's.
                 .with(&self.name)
                 .with(self.to.scope())
-                .with(self.to.id());
+                .with(self.to.id())
+                .with(original.pruned);
             let answer = self.settings.connections.change(ACTION, true, &call).await?;
             match Answer::new(answer)?.text()?.as_str() {
                 "made" => return Ok(self.revision),

@@ -63,7 +63,7 @@
 //!
 //! # The end of a conversation
 //!
-//! What is deleted is gone from memory at once. With
+//! What is deleted or pruned is gone from memory at once. With
 //! [`time_to_live`](RedisOptions::time_to_live) a conversation ends by itself, all of it at one
 //! moment. Its id stays on the list of its scope until that is read the next time. Append-only files
 //! and snapshots hold what was deleted until they are written anew (`BGREWRITEAOF`, `BGSAVE`).
@@ -88,6 +88,7 @@ mod names;
 mod open_error;
 mod options;
 mod order;
+mod prune;
 mod read;
 mod script;
 mod settings;

@@ -21,8 +21,8 @@ use crate::{
 /// together.
 pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
 
-/// How often a conversation is read from its beginning again because it was deleted meanwhile, and
-/// made again.
+/// How often a conversation is read from its beginning again because it was pruned meanwhile, or
+/// deleted and made again.
 const ATTEMPTS: usize = 16;
 
 /// A conversation without its messages.
@@ -66,7 +66,7 @@ pub(crate) async fn history(
     let stored = stored_messages(settings, key, "load a conversation").await?;
     let head = stored.fields.head(key)?;
     let mut messages = Vec::with_capacity(stored.messages.len());
-    for (stored, sequence) in stored.messages.iter().zip(1..) {
+    for (stored, sequence) in stored.messages.iter().zip(head.pruned + 1..) {
         messages.push(read(key, sequence, stored)?);
     }
     Ok(History::new(head, messages.into_iter().collect::<Messages>()))
@@ -80,7 +80,7 @@ pub(crate) struct StoredMessages {
     pub(crate) writes: Option<String>,
 }
 
-/// Reads them in pages. What readers see of a conversation never changes while it lives, so what the
+/// Reads them in pages. What readers see of a conversation only grows while it lives, so what the
 /// first page said holds for the others too, unless it has come to its end meanwhile.
 pub(crate) async fn stored_messages(
     settings: &Settings,
@@ -93,9 +93,10 @@ pub(crate) async fn stored_messages(
         else {
             continue;
         };
-        let seen = visible(&fields.head(key)?);
-        while (messages.len() as u64) < seen {
-            let from = messages.len() as u64 + 1;
+        let head = fields.head(key)?;
+        let seen = visible(&head);
+        while head.pruned + (messages.len() as u64) < seen {
+            let from = head.pruned + messages.len() as u64 + 1;
             match page(settings, key, action, fields.life(), from, seen).await? {
                 Page::Gone => continue 'reading,
                 Page::Of { messages: more, .. } if more.is_empty() => {
@@ -106,7 +107,7 @@ pub(crate) async fn stored_messages(
         }
         return Ok(StoredMessages { fields, messages, writes });
     }
-    Err(StoreError::backend(action, true, "it was deleted and made again all the time"))
+    Err(StoreError::backend(action, true, "it was pruned, or deleted and made again, all the time"))
 }
 
 enum Page {

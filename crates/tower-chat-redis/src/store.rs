@@ -11,8 +11,8 @@ use tokio::{
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, OpenRun,
-        OpenRunContent, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
+        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
     },
 };
 
@@ -26,7 +26,7 @@ use crate::{
     fork, invocations, list,
     names::Names,
     order::{Order, Turn},
-    read,
+    prune, read,
     script::{DELETE, FREQUENT},
     settings::Settings,
 };
@@ -73,7 +73,7 @@ impl RedisStore {
         crate::tls::prepare();
         let client =
             Client::open(address).map_err(|error| OpenError::Address { source: error.into() })?;
-        Self::open(Target::Server(client), options, false).await
+        Self::open(Target::Server(Box::new(client)), options, false).await
     }
 
     #[cfg(feature = "cluster")]
@@ -90,7 +90,7 @@ impl RedisStore {
             .response_timeout(options.response_timeout)
             .build()
             .map_err(|error| OpenError::Address { source: error.into() })?;
-        Self::open(Target::Cluster(client), options, true).await
+        Self::open(Target::Cluster(Box::new(client)), options, true).await
     }
 
     async fn open(
@@ -215,6 +215,14 @@ impl HistoryStore for RedisStore {
         let (from, to) = (from.clone(), to.clone());
         let fork = async move |settings: Arc<Settings>| fork::fork(&settings, &from, &to).await;
         self.change(keys, fork).await
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        self.0.handle.at_rest(key)?;
+        let pruned = key.clone();
+        let prune =
+            async move |settings: Arc<Settings>| prune::prune(&settings, &pruned, keep).await;
+        self.change(vec![key.clone()], prune).await
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {

@@ -10,8 +10,8 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall,
     store::{
-        CallPlace, HistoryStore, InvocationQuery, Lease, Revision, Staged, StoreError, ToolRecord,
-        Write,
+        CallPlace, HistoryStore, InvocationQuery, Keep, Lease, Revision, Staged, StoreError,
+        ToolRecord, Write,
     },
 };
 use tower_chat_redis::{RedisOptions, RedisStore};
@@ -286,4 +286,30 @@ async fn a_newer_format_and_a_missing_message_are_said_to_be_so() {
     ] {
         assert!(error.to_string().contains("the newer release"), "{error}");
     }
+}
+
+#[tokio::test]
+async fn what_is_pruned_is_gone_and_a_reader_in_the_middle_begins_again() {
+    let prefix = prefix();
+    let store = open(options().prefix(&prefix)).await;
+    let mut connection = raw(&address()).await;
+    let key = key("pruned");
+    let (message, record) = call("what it was about");
+    let id = MessageId { run: RunId::new(), index: 0 };
+    let mut row = record;
+    row.status = tower_chat_core::ToolStatus::Ok;
+    let first = Write::new(key.clone(), id, Revision::ABSENT, [Arc::new(message)]);
+    let at = append(&store, first.with_tools(vec![row])).await.unwrap();
+    append(&store, write(&key, at, &["left"])).await.unwrap();
+    assert!(everything(&mut connection, &prefix).await.contains("what it was about"));
+    let head = format!("{prefix}:{{scope/pruned}}:head");
+    let life: String = ask(&mut connection, &["HGET", &head, "life"]).await.unwrap();
+    let pruned = store.prune(&key, Keep::Messages(1)).await.unwrap();
+    assert_eq!((pruned.runs, pruned.messages), (1, 1));
+    assert!(!everything(&mut connection, &prefix).await.contains("what it was about"));
+    let names = names(&mut connection, &format!("{prefix}:{{scope/pruned}}")).await;
+    assert_eq!(names.len(), 2, "{names:?}");
+    let after: String = ask(&mut connection, &["HGET", &head, "life"]).await.unwrap();
+    assert_ne!(life, after);
+    assert_eq!(texts(&store, &key).await, ["left"]);
 }

@@ -9,7 +9,8 @@ use common::{address, append, ask, key, open, options, proxy::Proxy, raw, start,
 use tower_chat_core::{
     ApprovalRequest, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
     store::{
-        CallPlace, Claim, HistoryStore, Revision, ServiceIdChange, StoreError, ToolRecord, Write,
+        CallPlace, Claim, HistoryStore, Keep, Revision, ServiceIdChange, StoreError, ToolRecord,
+        Write,
     },
 };
 use tower_chat_redis::RedisStore;
@@ -96,6 +97,21 @@ async fn a_deletion_whose_answer_was_lost_says_so() {
     assert!(!error.is_retryable());
     assert_eq!(store.head(&key("first")).await.unwrap().revision, Revision::ABSENT);
     assert_eq!(store.list("scope", None, 10).await.unwrap(), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_prune_whose_answer_was_lost_is_done_once_and_says_what_went() {
+    let (proxy, store) = through_a_proxy().await;
+    let key = key("pruned");
+    let mut at = Revision::ABSENT;
+    for text in ["a", "b", "c"] {
+        at = append(&store, write(&key, at, &[text])).await.unwrap();
+    }
+    // It is looked at by one command, and cut by the next.
+    proxy.lose_the_answer_after(1);
+    let pruned = store.prune(&key, Keep::Messages(1)).await.unwrap();
+    assert_eq!((pruned.messages, proxy.lost()), (2, 1));
+    assert_eq!(texts(&store, &key).await, ["c"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -32,7 +32,7 @@ local first_claim = first_message + message_count
 local first_row = first_claim + 3 * claim_count
 
 local found = redis.call('HMGET', head, 'format', 'incarnation', 'sequence', 'visible', 'run',
-    'attempt', 'holder', 'staged_service_id', 'expires', 'writes')
+    'attempt', 'holder', 'staged_service_id', 'expires', 'writes', 'pruned')
 local is_there, is_open = found[1] and true or false, found[4] and true or false
 if is_there and found[1] ~= '1' then
     return { 'newer', found[1] }
@@ -101,11 +101,11 @@ for claim = first_claim + 1, first_row, 3 do
     end
 end
 
-local last = tonumber(sequence)
+local pruned, last = tonumber(found[11] or '0'), tonumber(sequence)
 local rows, scores, waiting, answered = {}, {}, {}, {}
 for row = first_row + 1, first_row + 4 * row_count, 4 do
     local member, of_message = ARGV[row], ARGV[row + 1]
-    if tonumber(of_message) >= 1 and tonumber(of_message) <= last then
+    if tonumber(of_message) > pruned and tonumber(of_message) <= last then
         rows[#rows + 1] = member
         rows[#rows + 1] = ARGV[row + 3]
         scores[#scores + 1] = of_message

@@ -3,6 +3,7 @@
 local head = KEYS[1]
 local incarnation, sequence, row_count, lifetime = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local deadline, token, life, scope, id = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local pruned = ARGV[10]
 local found = redis.call('HMGET', head, 'format', 'life')
 if found[1] then
     return { found[2] == life and 'made' or 'exists' }
@@ -10,7 +11,7 @@ end
 if redis.call('EXISTS', unpack(KEYS, 1, 5)) > 0 then
     return { 'foreign' }
 end
-if redis.call('HLEN', KEYS[6]) ~= tonumber(sequence)
+if redis.call('HLEN', KEYS[6]) ~= tonumber(sequence) - tonumber(pruned)
     or redis.call('HLEN', KEYS[7]) ~= tonumber(row_count) then
     return { 'incomplete' }
 end
@@ -20,7 +21,7 @@ if now > tonumber(deadline) then
     return { 'late' }
 end
 redis.call('HSET', head, 'format', '1', 'incarnation', incarnation, 'sequence', sequence,
-    'writes', '1', 'life', life, 'token', token, 'scope', scope, 'id', id)
+    'pruned', pruned, 'writes', '1', 'life', life, 'token', token, 'scope', scope, 'id', id)
 for part = 2, 5 do
     if redis.call('EXISTS', KEYS[part + 4]) == 1 then
         redis.call('RENAME', KEYS[part + 4], KEYS[part])

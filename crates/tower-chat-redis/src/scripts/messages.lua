@@ -6,8 +6,8 @@ local life, from, last, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3
 local fields, page = {}, {}
 if life == '' then
     fields = redis.call('HGETALL', head)
-    local seen = redis.call('HMGET', head, 'visible', 'sequence')
-    last = tonumber(seen[1] or seen[2] or '0')
+    local seen = redis.call('HMGET', head, 'visible', 'sequence', 'pruned')
+    from, last = tonumber(seen[3] or '0') + 1, tonumber(seen[1] or seen[2] or '0')
 elseif redis.call('HGET', head, 'life') ~= life then
     return { 'gone' }
 end

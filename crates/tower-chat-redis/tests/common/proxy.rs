@@ -4,7 +4,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
 
@@ -19,7 +19,8 @@ pub struct Proxy(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    loses_next_answer: AtomicBool,
+    /// How many answers get through before one is lost, plus one; 0 for all.
+    loses: AtomicUsize,
     lost: AtomicUsize,
     asked: AtomicUsize,
 }
@@ -45,7 +46,12 @@ impl Proxy {
     /// Of the next command, the server does what it is asked, and its answer is lost together with
     /// the connection.
     pub fn lose_the_next_answer(&self) {
-        self.0.loses_next_answer.store(true, Ordering::SeqCst);
+        self.lose_the_answer_after(0);
+    }
+
+    /// The same, of the question after so many others.
+    pub fn lose_the_answer_after(&self, others: usize) {
+        self.0.loses.store(others + 1, Ordering::SeqCst);
     }
 
     /// How many answers were lost.
@@ -93,7 +99,8 @@ impl Proxy {
         let mut answer = vec![0; 64 * 1024];
         loop {
             let Ok(length @ 1..) = from.read(&mut answer).await else { return };
-            if self.0.loses_next_answer.swap(false, Ordering::SeqCst) {
+            let counted = |left: usize| left.checked_sub(1);
+            if self.0.loses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, counted) == Ok(1) {
                 self.0.lost.fetch_add(1, Ordering::SeqCst);
                 return;
             }
