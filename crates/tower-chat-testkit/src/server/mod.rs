@@ -13,6 +13,8 @@ mod account;
 mod end;
 mod postgres;
 mod programs;
+mod redis;
+mod redis_cluster;
 
 use std::{io::Write as _, net::TcpListener};
 
@@ -21,6 +23,8 @@ pub use self::{
     end::AtTheEnd,
     postgres::{PostgresServer, PostgresSetup},
     programs::Programs,
+    redis::RedisServer,
+    redis_cluster::RedisCluster,
 };
 
 /// Why there is no server.

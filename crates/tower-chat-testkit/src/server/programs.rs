@@ -43,7 +43,8 @@ impl Programs {
         })
     }
 
-    fn installed(&self) -> Option<PathBuf> {
+    /// The folder that has them all, where they are installed already.
+    pub fn installed(&self) -> Option<PathBuf> {
         let path = env::var_os("PATH").unwrap_or_default();
         let mut folders: Vec<PathBuf> = env::split_paths(&path).collect();
         folders.extend(self.folders.iter().flat_map(|pattern| matching(pattern)));

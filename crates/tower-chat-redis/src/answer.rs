@@ -1,0 +1,90 @@
+//! What the server answered, taken apart.
+
+use redis::Value;
+use tower_chat_core::store::StoreError;
+
+/// The items of an answer that is a list, one after the other.
+#[derive(Debug)]
+pub(crate) struct Answer(std::vec::IntoIter<Value>);
+
+/// Names, each with the bytes that belong to it, if they are there.
+pub(crate) type Pairs = Vec<(String, Option<Vec<u8>>)>;
+
+impl Answer {
+    pub(crate) fn new(value: Value) -> Result<Self, StoreError> {
+        list(value).map(|items| Self(items.into_iter()))
+    }
+
+    pub(crate) fn text(&mut self) -> Result<String, StoreError> {
+        text(self.next()?)
+    }
+
+    /// A text that may be missing.
+    pub(crate) fn optional_text(&mut self) -> Result<Option<String>, StoreError> {
+        match self.next()? {
+            Value::Nil => Ok(None),
+            value => text(value).map(Some),
+        }
+    }
+
+    pub(crate) fn raw(&mut self) -> Result<Vec<u8>, StoreError> {
+        bytes(self.next()?).map(Option::unwrap_or_default)
+    }
+
+    pub(crate) fn list(&mut self) -> Result<Vec<Value>, StoreError> {
+        list(self.next()?)
+    }
+
+    /// A list of bytes of which each may be missing.
+    pub(crate) fn bytes(&mut self) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        self.list()?.into_iter().map(bytes).collect()
+    }
+
+    /// A list of names, each with the bytes that belong to it.
+    pub(crate) fn pairs(&mut self) -> Result<Pairs, StoreError> {
+        let mut items = self.list()?.into_iter();
+        let mut pairs = Vec::with_capacity(items.len() / 2);
+        while let (Some(name), Some(value)) = (items.next(), items.next()) {
+            pairs.push((text(name)?, bytes(value)?));
+        }
+        Ok(pairs)
+    }
+
+    fn next(&mut self) -> Result<Value, StoreError> {
+        self.0.next().ok_or_else(|| unexpected("too little"))
+    }
+}
+
+pub(crate) fn list(value: Value) -> Result<Vec<Value>, StoreError> {
+    match value {
+        Value::Array(items) => Ok(items),
+        _ => Err(unexpected("no list")),
+    }
+}
+
+pub(crate) fn bytes(value: Value) -> Result<Option<Vec<u8>>, StoreError> {
+    match value {
+        Value::Nil => Ok(None),
+        Value::BulkString(bytes) => Ok(Some(bytes)),
+        Value::SimpleString(text) => Ok(Some(text.into_bytes())),
+        _ => Err(unexpected("no bytes")),
+    }
+}
+
+pub(crate) fn text(value: Value) -> Result<String, StoreError> {
+    let bytes = bytes(value)?.ok_or_else(|| unexpected("nothing"))?;
+    String::from_utf8(bytes).map_err(|_| unexpected("no text"))
+}
+
+pub(crate) fn number(text: &str) -> Result<u64, StoreError> {
+    text.parse().map_err(|_| unexpected("no number"))
+}
+
+fn unexpected(what: &str) -> StoreError {
+    corrupt(&format!("the server answered {what} where something else is stored"))
+}
+
+/// What is stored is not as it should be.
+pub(crate) fn corrupt(reason: &str) -> StoreError {
+    StoreError::Corrupt { reason: format!("{reason}: restore it from a backup") }
+}

@@ -1,0 +1,149 @@
+//! One write, as the script takes it and answers.
+
+use tower_chat_core::{
+    MessageId, RunId,
+    store::{Close, Conflict, Revision, ServiceIdChange, Staged, StoreError, Write, milliseconds},
+};
+
+use crate::{
+    answer::{Answer, number},
+    conversation::newer,
+    failure::foreign,
+    list::{self, Listing},
+    message,
+    script::{APPEND, Call},
+    settings::Settings,
+    tool_row,
+};
+
+const ACTION: &str = "append to a conversation";
+
+/// Stores a write, or acknowledges one that is stored already.
+///
+/// A write with messages may be sent again after the connection was lost: its id is looked for. One
+/// without any is sent again too, unless it claims calls: it would find them claimed, by itself.
+///
+/// One that may make its conversation puts it on the list of its scope first.
+pub(crate) async fn append(settings: &Settings, write: &Write) -> Result<Revision, StoreError> {
+    let is_repeatable = !write.messages().is_empty() || write.claims().is_empty();
+    let may_make = write.expected().incarnation == 0;
+    for _ in 0..list::ATTEMPTS {
+        let listing = match may_make {
+            true => Some(list::enlist(settings, write.key()).await?),
+            false => None,
+        };
+        let call = call(settings, write, listing.as_ref());
+        let answer = settings.connections.change(ACTION, is_repeatable, &call).await?;
+        if let Some(outcome) = outcome(write, answer)? {
+            return outcome;
+        }
+    }
+    Err(list::late(ACTION))
+}
+
+fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
+    let (expected, result) = (write.expected(), write.result());
+    let (key, staged) = (write.key(), write.as_staged());
+    let (kind, cut) = match staged.map(|staged| staged.close) {
+        None => ("visible", 0),
+        Some(None) => ("staged", 0),
+        Some(Some(Close::Commit)) => ("commit", 0),
+        Some(Some(Close::Discard { visible })) => ("discard", visible),
+    };
+    let change = match staged {
+        Some(staged) => staged.service_id.as_ref(),
+        None => write.service_id(),
+    };
+    let mut call = APPEND
+        .on(settings.names.conversation(key).all())
+        .with(expected.incarnation)
+        .with(expected.sequence)
+        .with(result.incarnation)
+        .with(result.sequence)
+        .with(&message::name(write.id()))
+        .with(&write.run().to_bytes())
+        .with(kind)
+        .with(cut);
+    push_lease(&mut call, staged);
+    call = call
+        .with(service_id(change))
+        .with(settings.lifetime())
+        .with(if settings.connections.waits() { "1" } else { "" });
+    match listing {
+        Some(listing) => {
+            call.push(listing.deadline);
+            call.push(&listing.token);
+            call.push(crate::settings::random());
+            call.push(key.scope());
+            call.push(key.id());
+        }
+        // It cannot make a conversation.
+        None => ["0", "", "", "", ""].iter().for_each(|nothing| call.push(nothing)),
+    }
+    let rows = tool_row::last_of_each(write.tools());
+    call = call.with(write.messages().len()).with(write.claims().len()).with(rows.len());
+    let ids = (write.id().index..).map(|index| MessageId { run: write.run(), index });
+    for (appended, id) in write.messages().iter().zip(ids) {
+        call.push(message::write(id, appended));
+    }
+    for claim in write.claims() {
+        call.push(tool_row::member(claim.call));
+        call.push(claim.call.sequence);
+        let started = claim.started_at.map(|time| milliseconds::of(time).to_string());
+        call.push(started.unwrap_or_default());
+    }
+    tool_row::push(&mut call, &rows);
+    call
+}
+
+fn push_lease(call: &mut Call, staged: Option<&Staged>) {
+    let Some(Staged { lease, partial_text, .. }) = staged else {
+        ["", "", "", "", ""].iter().for_each(|nothing| call.push(nothing));
+        return;
+    };
+    call.push(lease.attempt);
+    call.push(lease.holder);
+    call.push(milliseconds::of(lease.renewed_at));
+    let until = lease.until.map(|time| milliseconds::of(time).to_string());
+    call.push(until.unwrap_or_default());
+    let text = partial_text.as_ref().map(|text| format!("={text}"));
+    call.push(text.unwrap_or_default());
+}
+
+fn service_id(change: Option<&ServiceIdChange>) -> String {
+    match change {
+        Some(ServiceIdChange::Set(id)) => format!("={id}"),
+        Some(ServiceIdChange::Clear) => "!".to_owned(),
+        None => String::new(),
+    }
+}
+
+/// What the script answered; `None` if the write must be put on the list again.
+fn outcome(
+    write: &Write,
+    answer: redis::Value,
+) -> Result<Option<Result<Revision, StoreError>>, StoreError> {
+    let key = write.key().clone();
+    let mut answer = Answer::new(answer)?;
+    Ok(Some(match answer.text()?.as_str() {
+        "stored" => Ok(write.result()),
+        "late" => return Ok(None),
+        "claimed" => {
+            let call = tool_row::place(&answer.text()?);
+            let call = call.map_err(|reason| crate::answer::corrupt(&reason))?;
+            Err(StoreError::Claimed { key, call })
+        }
+        "conflict" => {
+            let found = Revision {
+                incarnation: number(&answer.text()?)?,
+                sequence: number(&answer.text()?)?,
+            };
+            let run = answer.raw()?;
+            let run = <[u8; 16]>::try_from(run).ok().map(RunId::from_bytes);
+            let conflict = Conflict::new(key, write.expected(), found).with_open_run(run);
+            Err(Box::new(conflict).into())
+        }
+        "newer" => Err(newer(&key, &answer.text()?)),
+        other => Err(foreign(other)),
+    }))
+}

@@ -1,0 +1,111 @@
+//! A conversation without its messages, and its open run.
+
+use std::{collections::HashMap, sync::Arc, time::SystemTime};
+
+use tower_chat_core::{
+    ConversationKey, RunId,
+    store::{Head, Lease, OpenRun, Revision, ServiceIdChange, StoreError, milliseconds},
+};
+
+use crate::{
+    answer::{Pairs, corrupt},
+    failure::foreign,
+};
+
+/// What is stored of a conversation besides messages and rows.
+#[derive(Debug, Default)]
+pub(crate) struct Fields(HashMap<String, Vec<u8>>);
+
+impl Fields {
+    pub(crate) fn new(pairs: Pairs) -> Self {
+        Self(pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
+    }
+
+    /// The head of the conversation; that of one that was never written, if there is nothing.
+    pub(crate) fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        if self.0.is_empty() {
+            return Ok(Head::new(Revision::ABSENT));
+        }
+        match self.text("format") {
+            Some("1") => {}
+            Some(format) => return Err(newer(key, format)),
+            None => return Err(foreign("there is no format")),
+        }
+        self.read().map_err(|reason| corrupt(&format!("conversation {key}: {reason}")))
+    }
+
+    /// Random, and different for another conversation under the same key.
+    pub(crate) fn life(&self) -> &str {
+        self.text("life").unwrap_or_default()
+    }
+
+    fn read(&self) -> Result<Head, String> {
+        let revision = Revision {
+            incarnation: self.number("incarnation")?,
+            sequence: self.number("sequence")?,
+        };
+        let open = if self.0.contains_key("run") { Some(self.open_run()?) } else { None };
+        let pruned = if self.0.contains_key("pruned") { self.number("pruned")? } else { 0 };
+        Ok(Head::new(revision)
+            .with_pruned(pruned)
+            .with_service_id(self.optional("service_id")?)
+            .with_open_run(open))
+    }
+
+    fn open_run(&self) -> Result<OpenRun, String> {
+        let run = self.0.get("run").and_then(|run| <[u8; 16]>::try_from(&**run).ok());
+        let run = run.ok_or("a run id is not 16 bytes")?;
+        let lease = Lease {
+            attempt: self.number("attempt")?,
+            holder: self.number("holder")?,
+            renewed_at: self.time("renewed")?.ok_or("its lease was never renewed")?,
+            until: self.time("until")?,
+        };
+        let mut open = OpenRun::new(RunId::from_bytes(run), lease, self.number("visible")?);
+        open.opened_at = self.time("opened")?.ok_or("it was never opened")?;
+        open.service_id = match self.optional("staged_service_id")?.as_deref() {
+            None => None,
+            Some("!") => Some(ServiceIdChange::Clear),
+            Some(id) => Some(ServiceIdChange::Set(id.get(1..).unwrap_or_default().into())),
+        };
+        open.partial_text = self.optional("partial_text")?;
+        Ok(open)
+    }
+
+    fn text(&self, name: &str) -> Option<&str> {
+        std::str::from_utf8(self.0.get(name)?).ok()
+    }
+
+    fn optional(&self, name: &str) -> Result<Option<Arc<str>>, String> {
+        let Some(bytes) = self.0.get(name) else { return Ok(None) };
+        let text = std::str::from_utf8(bytes).map_err(|error| format!("its {name}: {error}"))?;
+        Ok(Some(text.into()))
+    }
+
+    fn number<T: std::str::FromStr>(&self, name: &str) -> Result<T, String> {
+        let number = self.text(name).and_then(|text| text.parse().ok());
+        number.ok_or_else(|| format!("its {name} is no number"))
+    }
+
+    fn time(&self, name: &str) -> Result<Option<SystemTime>, String> {
+        if self.text(name).is_some_and(str::is_empty) {
+            return Ok(None);
+        }
+        let stored: i64 = self.number(name)?;
+        milliseconds::time(stored).map(Some).ok_or_else(|| format!("there is no time {stored}"))
+    }
+}
+
+/// A conversation that this release cannot read.
+pub(crate) fn newer(key: &ConversationKey, format: &str) -> StoreError {
+    let reason = format!(
+        "conversation {key} was written in format {format}, and this release knows format 1: use \
+         the newer release that wrote it"
+    );
+    StoreError::Corrupt { reason }
+}
+
+/// How many of its messages readers see.
+pub(crate) fn visible(head: &Head) -> u64 {
+    head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible)
+}

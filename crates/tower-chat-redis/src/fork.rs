@@ -1,0 +1,202 @@
+//! Copies of conversations.
+//!
+//! A copy and what it is made of may lie on different servers, so no script has both. What readers
+//! see is read as it is at one moment, put aside where the copy will be, in parts, and made a
+//! conversation by one script.
+
+use tower_chat_core::{
+    ConversationKey, RunId,
+    store::{Revision, StoreError, ToolRecord},
+};
+
+use crate::{
+    answer::{Answer, corrupt},
+    conversation::visible,
+    failure::foreign,
+    invocations, list, message, read,
+    script::{COPY_END, COPY_PART},
+    settings::{Settings, random},
+    tool_row,
+};
+
+const ACTION: &str = "copy a conversation";
+
+/// How long what was put aside is kept, in milliseconds: it is gone by itself if nobody ends it.
+const KEPT: u64 = 10 * 60 * 1000;
+
+/// The most bytes, and the most messages or rows, of a part.
+const PART_BYTES: usize = 4 * 1024 * 1024;
+const PART_ITEMS: usize = 10_000;
+
+/// How often it is read again because it was written meanwhile.
+const ATTEMPTS: usize = 64;
+
+/// Copies what readers see of a conversation; [`Revision::ABSENT`] if they see nothing.
+pub(crate) async fn fork(
+    settings: &Settings,
+    from: &ConversationKey,
+    to: &ConversationKey,
+) -> Result<Revision, StoreError> {
+    let Some(original) = original(settings, from).await? else {
+        return if read::head(settings, to).await?.revision == Revision::ABSENT {
+            Ok(Revision::ABSENT)
+        } else {
+            Err(StoreError::Exists { key: to.clone() })
+        };
+    };
+    let copy = Copy {
+        settings,
+        to,
+        name: random(),
+        revision: Revision {
+            incarnation: RunId::new().random_half().max(1),
+            sequence: original.pruned + original.messages.len() as u64,
+        },
+    };
+    copy.put_aside(&original).await?;
+    copy.end(&original).await
+}
+
+struct Original {
+    /// The number of the last message that was pruned; those that are left count on from it.
+    pruned: u64,
+    messages: Vec<Vec<u8>>,
+    tools: Vec<ToolRecord>,
+}
+
+/// What readers see of a conversation, if they see anything.
+async fn original(
+    settings: &Settings,
+    from: &ConversationKey,
+) -> Result<Option<Original>, StoreError> {
+    for _ in 0..ATTEMPTS {
+        let stored = read::stored_messages(settings, from, ACTION).await?;
+        let head = stored.fields.head(from)?;
+        if visible(&head) == 0 && head.service_id.is_none() {
+            return Ok(None);
+        }
+        let rows = invocations::all_rows(settings, from).await?;
+        if rows.writes != stored.writes {
+            continue;
+        }
+        // Nothing is copied that a reader could not read.
+        for (stored, sequence) in stored.messages.iter().zip(head.pruned + 1..) {
+            message::read(stored).map_err(|error| message::undecodable(from, sequence, error))?;
+        }
+        let tools = rows.records().map(|(place, record)| {
+            record.map_err(|reason| {
+                corrupt(&format!("the record of call {}: {reason}", tool_row::member(place)))
+            })
+        });
+        let tools = tools.collect::<Result<_, _>>()?;
+        return Ok(Some(Original { pruned: head.pruned, messages: stored.messages, tools }));
+    }
+    Err(StoreError::backend(ACTION, true, "it was written again and again while it was read"))
+}
+
+struct Copy<'a> {
+    settings: &'a Settings,
+    to: &'a ConversationKey,
+    name: String,
+    revision: Revision,
+}
+
+impl Copy<'_> {
+    /// Puts everything aside where the copy will be.
+    async fn put_aside(&self, original: &Original) -> Result<(), StoreError> {
+        let messages = (original.pruned + 1..)
+            .zip(&original.messages)
+            .map(|(sequence, stored)| (stored.len(), Item::Message { sequence, stored }));
+        let tools = original.tools.iter().map(|record| {
+            let row = tool_row::write(record);
+            (row.len(), Item::Row { record, row })
+        });
+        let (mut bytes, mut part) = (0, Vec::new());
+        for (length, item) in messages.chain(tools) {
+            if !part.is_empty() && (bytes + length > PART_BYTES || part.len() >= PART_ITEMS) {
+                self.put(&part).await?;
+                (bytes, part) = (0, Vec::new());
+            }
+            bytes += length;
+            part.push(item);
+        }
+        if part.is_empty() { Ok(()) } else { self.put(&part).await }
+    }
+
+    async fn put(&self, part: &[Item<'_>]) -> Result<(), StoreError> {
+        let names = self.settings.names.conversation(self.to);
+        let is_message = |item: &&Item<'_>| matches!(item, Item::Message { .. });
+        let messages = part.iter().filter(is_message).count();
+        let mut call = COPY_PART
+            .on(names.copy(&self.name))
+            .with(KEPT)
+            .with(messages)
+            .with(part.len() - messages);
+        for item in part {
+            match item {
+                Item::Message { sequence, stored } => {
+                    call.push(*sequence);
+                    call.push(stored.as_slice());
+                }
+                Item::Row { record, row } => {
+                    call.push(tool_row::member(record.call));
+                    call.push(record.call.sequence);
+                    call.push(row.as_slice());
+                }
+            }
+        }
+        self.settings.connections.change(ACTION, true, &call).await.map(drop)
+    }
+
+    /// Makes a conversation of it, unless there is one.
+    async fn end(&self, original: &Original) -> Result<Revision, StoreError> {
+        let names = self.settings.names.conversation(self.to);
+        let [head, messages, tools, calls, pending] = names.all();
+        let [aside_messages, aside_tools, aside_calls, aside_pending] = names.copy(&self.name);
+        let keys = [
+            head,
+            messages,
+            tools,
+            calls,
+            pending,
+            aside_messages,
+            aside_tools,
+            aside_calls,
+            aside_pending,
+        ];
+        for _ in 0..list::ATTEMPTS {
+            let listing = list::enlist(self.settings, self.to).await?;
+            let call = COPY_END
+                .on(keys.clone())
+                .with(self.revision.incarnation)
+                .with(self.revision.sequence)
+                .with(original.tools.len())
+                .with(self.settings.lifetime())
+                .with(listing.deadline)
+                .with(&listing.token)
+                // It tells a copy that was made, though nobody learned of it, from another's.
+                .with(&self.name)
+                .with(self.to.scope())
+                .with(self.to.id())
+                .with(original.pruned);
+            let answer = self.settings.connections.change(ACTION, true, &call).await?;
+            match Answer::new(answer)?.text()?.as_str() {
+                "made" => return Ok(self.revision),
+                "exists" => return Err(StoreError::Exists { key: self.to.clone() }),
+                "late" => {}
+                "incomplete" => {
+                    let reason = "it took so long that what was put aside is gone";
+                    return Err(StoreError::backend(ACTION, true, reason));
+                }
+                other => return Err(foreign(other)),
+            }
+        }
+        Err(list::late(ACTION))
+    }
+}
+
+/// What is copied.
+enum Item<'a> {
+    Message { sequence: u64, stored: &'a Vec<u8> },
+    Row { record: &'a ToolRecord, row: Vec<u8> },
+}

@@ -1,0 +1,102 @@
+//! A tower-chat history store in Redis or Valkey.
+//!
+//! [`RedisStore`] is a [`HistoryStore`](tower_chat_core::store::HistoryStore): open it once,
+//! clone it freely.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! use tower_chat_core::{ConversationKey, Message, MessageId, RunId};
+//! use tower_chat_core::store::{HistoryStore, Revision, Write};
+//! use tower_chat_redis::RedisStore;
+//!
+//! let store = RedisStore::connect("redis://localhost/").await?;
+//! let key = ConversationKey::new("alice", "support");
+//! let id = MessageId { run: RunId::new(), index: 0 };
+//! let write = Write::new(key.clone(), id, Revision::ABSENT, [Message::user("hi").into()]);
+//!
+//! let slot = store.reserve().await?;
+//! store.append(slot, vec![write]).await?;
+//! assert_eq!(store.load(&key).await?.messages.len(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Round trips
+//!
+//! A write is one script, which the server does as a whole and before anything else: it checks
+//! everything, then stores everything, and costs the same whatever the conversation's length. The
+//! first write of a conversation takes one round trip more, to put it on the list of its scope. Where the
+//! server does not know a script, because it was started again, that is found out and the script is
+//! sent. A conversation is loaded in pages of some 4 MB.
+//!
+//! # What is durable, and when
+//!
+//! A write that was acknowledged is as durable as the server's settings make it, and those that
+//! Redis comes with lose everything since the last snapshot. Set `appendonly yes`, and `appendfsync
+//! always` unless a second may be lost. [`Durability`] has the whole table, and waits for replicas
+//! and their disks where that is asked for. A server that throws data away when its memory is full
+//! (`maxmemory-policy` other than `noeviction`) is refused, unless that is
+//! [allowed](RedisOptions::allow_eviction).
+//!
+//! # When the server goes away
+//!
+//! A write is sent again, for as long as [`patience`](RedisOptions::patience) lasts; then its
+//! error is retryable. It is stored once, though its first answer may have been lost: its id is
+//! looked for. Where that cannot be known it is not sent again, and the error is not retryable:
+//! a write without messages that claims tool calls, and a deletion.
+//!
+//! # Several processes
+//!
+//! Any number of processes may use one server. Within a process, writes to one conversation are
+//! stored in the order in which they were submitted, and writes to different conversations side by
+//! side.
+//!
+//! # The keys
+//!
+//! A conversation has up to five: `tower-chat:{alice/support}:head`, and `messages`, `tools`, `calls`
+//! and `pending` in its place. What stands in braces is escaped, so that it has none, and puts all
+//! of them on one server of a cluster. Of a scope or an id longer than 128 bytes, its beginning and
+//! its SHA-256 stand there. A scope has a list of its conversations, `tower-chat:{alice/*}:list`, on
+//! whichever server that lies. It is brought up to date by who reads it and never shows what is not
+//! there; [`open_runs`](tower_chat_core::store::HistoryStore::open_runs) and questions to the record
+//! that name no conversation ask every conversation on it.
+//!
+//! # The end of a conversation
+//!
+//! What is deleted or pruned is gone from memory at once. With
+//! [`time_to_live`](RedisOptions::time_to_live) a conversation ends by itself, all of it at one
+//! moment. Its id stays on the list of its scope until that is read the next time. Append-only files
+//! and snapshots hold what was deleted until they are written anew (`BGREWRITEAOF`, `BGSAVE`).
+//!
+//! # Features
+//!
+//! `tls` encrypts connections (`rediss://`); `cluster` connects to Redis Cluster
+//! (`RedisOptions::connect_cluster`).
+
+mod answer;
+mod append;
+mod connections;
+mod conversation;
+mod durability;
+mod facts;
+mod failure;
+mod fork;
+mod invocations;
+mod list;
+mod message;
+mod names;
+mod open_error;
+mod options;
+mod order;
+mod prune;
+mod read;
+mod script;
+mod settings;
+mod store;
+#[cfg(feature = "tls")]
+mod tls;
+mod tool_row;
+
+pub use self::{
+    durability::Durability, open_error::OpenError, options::RedisOptions, store::RedisStore,
+};

@@ -1,0 +1,207 @@
+//! The conversations of a scope.
+//!
+//! The list of a scope lies on another server of a cluster than its conversations, so no script has
+//! both. An id is put on it before its conversation is made, and whoever reads the list looks at
+//! each conversation: it may show too little to nobody, and what is too much is never shown.
+//!
+//! An id is taken off when its conversation is gone and nobody may be about to make it. Who is
+//! going to is noted beside the list for twice as long as they may take, and the script that makes a
+//! conversation looks at the clock. So the clocks of a cluster may differ by [`WINDOW`].
+
+use std::time::Duration;
+
+use futures_util::future::{join_all, try_join_all};
+use redis::{Value, cmd};
+use tower_chat_core::{
+    ConversationKey,
+    store::{OpenRun, StoreError},
+};
+
+use crate::{
+    answer::{self, Answer, number},
+    conversation::Fields,
+    failure::foreign,
+    script::{ENLIST, STRIKE},
+    settings::{Settings, random},
+};
+
+/// How long after it was put on the list a conversation may be made.
+const WINDOW: Duration = Duration::from_secs(60);
+
+/// How often a conversation is put on the list again that was not made in time.
+pub(crate) const ATTEMPTS: usize = 3;
+
+/// How many ids are looked at together.
+const PAGE: usize = 256;
+
+/// An id was put on the list of its scope.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    /// Until when the conversation may be made, by the server's clock, in milliseconds since 1970.
+    pub(crate) deadline: u64,
+    /// By which it is known who put it there.
+    pub(crate) token: String,
+}
+
+/// Puts an id on the list of its scope.
+pub(crate) async fn enlist(
+    settings: &Settings,
+    key: &ConversationKey,
+) -> Result<Listing, StoreError> {
+    let token = random();
+    let names = &settings.names;
+    let call = ENLIST
+        .on([names.list(key.scope()), names.being_made(key)])
+        .with(key.id())
+        .with(&token)
+        .with(WINDOW.as_millis().to_string());
+    let answer = settings.connections.change("list a conversation", true, &call).await?;
+    Ok(Listing { deadline: number(&answer::text(answer)?)?, token })
+}
+
+/// A conversation could not be made in time, however often it was put on the list.
+pub(crate) fn late(action: &'static str) -> StoreError {
+    let reason = "it took more than a minute, or the clocks of the cluster differ by as much";
+    StoreError::backend(action, true, reason)
+}
+
+/// Takes the id of a conversation that is gone off the list, unless somebody else may be about to
+/// make it. `token` is that of the conversation that was deleted, if it is known.
+///
+/// It is no harm where that fails: the next reader of the list does it.
+pub(crate) async fn strike(settings: &Settings, key: &ConversationKey, token: &str) {
+    let names = &settings.names;
+    let call =
+        STRIKE.on([names.list(key.scope()), names.being_made(key)]).with(key.id()).with(token);
+    drop(settings.connections.change("take a conversation off its list", true, &call).await);
+}
+
+/// Conversations of a scope that readers see, in the byte order of their ids.
+pub(crate) async fn conversations(
+    settings: &Settings,
+    scope: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<ConversationKey>, StoreError> {
+    let mut found = Vec::new();
+    let mut listed = Listed::new(settings, scope, after);
+    while found.len() < limit {
+        let Some(keys) = listed.next(limit - found.len()).await? else { break };
+        let states = try_join_all(keys.iter().map(|key| state(settings, key))).await?;
+        let mut gone = Vec::new();
+        for (key, state) in keys.into_iter().zip(states) {
+            match state {
+                State::Seen => found.push(key),
+                State::Unseen => {}
+                State::Gone => gone.push(key),
+            }
+        }
+        join_all(gone.iter().map(|key| strike(settings, key, ""))).await;
+    }
+    Ok(found)
+}
+
+/// The conversations of a scope that have an open run, in the byte order of their ids.
+pub(crate) async fn open_runs(
+    settings: &Settings,
+    scope: &str,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+    let mut found = Vec::new();
+    let mut listed = Listed::new(settings, scope, after);
+    while found.len() < limit {
+        let Some(keys) = listed.next(PAGE).await? else { break };
+        let open = try_join_all(keys.iter().map(|key| open_run(settings, key))).await?;
+        let open = keys.into_iter().zip(open).filter_map(|(key, open)| Some((key, open?)));
+        found.extend(open.take(limit - found.len()));
+    }
+    Ok(found)
+}
+
+/// The ids on the list of a scope, in pages.
+#[derive(Debug)]
+pub(crate) struct Listed<'a> {
+    settings: &'a Settings,
+    scope: std::sync::Arc<str>,
+    from: Vec<u8>,
+    is_at_end: bool,
+}
+
+impl<'a> Listed<'a> {
+    pub(crate) fn new(settings: &'a Settings, scope: &str, after: Option<&str>) -> Self {
+        let from = after.map_or_else(|| b"-".to_vec(), behind);
+        Self { settings, scope: scope.into(), from, is_at_end: false }
+    }
+
+    /// The next ids, as many as that and no more than fit on a page; `None` at the end.
+    pub(crate) async fn next(
+        &mut self,
+        most: usize,
+    ) -> Result<Option<Vec<ConversationKey>>, StoreError> {
+        if self.is_at_end {
+            return Ok(None);
+        }
+        let most = most.clamp(1, PAGE);
+        let mut command = cmd("ZRANGEBYLEX");
+        command.arg(self.settings.names.list(&self.scope)).arg(&self.from).arg("+");
+        command.arg("LIMIT").arg(0).arg(most);
+        let answer = self.settings.connections.ask("list conversations", &command).await?;
+        let ids = answer::list(answer)?.into_iter().map(answer::text);
+        let ids = ids.collect::<Result<Vec<_>, _>>()?;
+        self.is_at_end = ids.len() < most;
+        let Some(last) = ids.last() else { return Ok(None) };
+        self.from = behind(last);
+        let scope = &self.scope;
+        Ok(Some(ids.into_iter().map(|id| ConversationKey::new(scope.clone(), id)).collect()))
+    }
+}
+
+/// What begins a part of a list behind an id.
+fn behind(id: &str) -> Vec<u8> {
+    [b"(", id.as_bytes()].concat()
+}
+
+/// What has become of a conversation whose id is on the list.
+enum State {
+    Seen,
+    /// All of it is staged.
+    Unseen,
+    Gone,
+}
+
+async fn state(settings: &Settings, key: &ConversationKey) -> Result<State, StoreError> {
+    let mut command = cmd("HMGET");
+    command.arg(settings.names.conversation(key).head());
+    command.arg(&["format", "visible", "sequence"]);
+    let action = "list conversations";
+    let answer = settings.connections.ask(action, &command).await?;
+    let mut fields = answer::list(answer)?.into_iter().map(answer::bytes);
+    let mut field = || fields.next().transpose().map(Option::flatten);
+    let (format, visible, sequence) = (field()?, field()?, field()?);
+    if format.is_none() {
+        return if sequence.is_none() { Ok(State::Gone) } else { Err(foreign("no format")) };
+    }
+    if visible.or(sequence).is_some_and(|seen| seen != b"0") {
+        return Ok(State::Seen);
+    }
+    // With an id of a service it may be seen without messages.
+    let mut exists = cmd("HEXISTS");
+    exists.arg(settings.names.conversation(key).head()).arg("service_id");
+    match settings.connections.ask(action, &exists).await? {
+        Value::Int(0) => Ok(State::Unseen),
+        _ => Ok(State::Seen),
+    }
+}
+
+async fn open_run(
+    settings: &Settings,
+    key: &ConversationKey,
+) -> Result<Option<OpenRun>, StoreError> {
+    let mut command = cmd("HGETALL");
+    command.arg(settings.names.conversation(key).head());
+    let answer = settings.connections.ask("list open runs", &command).await?;
+    let mut answer = Answer::new(Value::Array(vec![answer]))?;
+    let fields = Fields::new(answer.pairs()?);
+    Ok(fields.head(key)?.open_run)
+}

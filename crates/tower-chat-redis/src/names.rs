@@ -1,0 +1,175 @@
+//! What the keys of a conversation are called in Redis.
+
+use sha2::{Digest, Sha256};
+use tower_chat_core::ConversationKey;
+
+/// The longest half of a key that stands in a name as it is, in bytes.
+const LONGEST: usize = 128;
+
+/// How much of a longer one does.
+const BEGINNING: usize = 64;
+
+/// The names of everything that a store keeps: its prefix, then what decides on which server of a
+/// cluster it lies, in braces, then what it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Names {
+    prefix: String,
+}
+
+/// The names of what belongs to one conversation, all on one server of a cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct ConversationNames {
+    base: String,
+}
+
+impl Names {
+    pub(crate) fn new(prefix: &str) -> Self {
+        Self { prefix: prefix.to_owned() }
+    }
+
+    pub(crate) fn conversation(&self, key: &ConversationKey) -> ConversationNames {
+        let (scope, id) = (half(key.scope()), half(key.id()));
+        ConversationNames { base: format!("{}:{{{scope}/{id}}}", self.prefix) }
+    }
+
+    /// The ids of a scope's conversations: a sorted set in which all have the same score, so that it
+    /// is in their byte order.
+    pub(crate) fn list(&self, scope: &str) -> String {
+        format!("{}:{{{}/*}}:list", self.prefix, half(scope))
+    }
+
+    /// Who is about to make a conversation; on the server of the list.
+    pub(crate) fn being_made(&self, key: &ConversationKey) -> String {
+        format!("{}:{{{}/*}}:made:{}", self.prefix, half(key.scope()), half(key.id()))
+    }
+}
+
+impl ConversationNames {
+    pub(crate) fn head(&self) -> String {
+        self.part("head")
+    }
+
+    pub(crate) fn messages(&self) -> String {
+        self.part("messages")
+    }
+
+    /// The rows of the record of tool calls.
+    pub(crate) fn tools(&self) -> String {
+        self.part("tools")
+    }
+
+    /// The order of the rows: their names, by the number of their message.
+    pub(crate) fn calls(&self) -> String {
+        self.part("calls")
+    }
+
+    /// The calls that wait for consent, as in [`calls`](Self::calls).
+    pub(crate) fn pending(&self) -> String {
+        self.part("pending")
+    }
+
+    /// Everything there may be of a conversation.
+    pub(crate) fn all(&self) -> [String; 5] {
+        [self.head(), self.messages(), self.tools(), self.calls(), self.pending()]
+    }
+
+    /// Where a copy is put together that will be this conversation: all but the head.
+    pub(crate) fn copy(&self, copy: &str) -> [String; 4] {
+        ["messages", "tools", "calls", "pending"]
+            .map(|part| self.part(&format!("copy:{copy}:{part}")))
+    }
+
+    fn part(&self, part: &str) -> String {
+        format!("{}:{part}", self.base)
+    }
+}
+
+/// How a half of a key stands in a name: letters, digits, `-`, `_` and `.` as they are, all other
+/// bytes as `%` and two digits. Of a long one its beginning and its SHA-256 stand for it.
+fn half(text: &str) -> String {
+    let bytes = text.as_bytes();
+    match bytes.get(..BEGINNING) {
+        Some(beginning) if bytes.len() > LONGEST => {
+            let digest: String =
+                Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+            format!("{}~{digest}", escaped(beginning))
+        }
+        Some(_) | None => escaped(bytes),
+    }
+}
+
+fn escaped(bytes: &[u8]) -> String {
+    let mut escaped = String::with_capacity(bytes.len());
+    for &byte in bytes {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+                escaped.push(char::from(byte));
+            }
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    /// What decides on the slot, after the specification of Redis Cluster: what is between the first
+    /// `{` and the `}` after it, if that is anything.
+    fn tag(name: &str) -> &str {
+        let (_, rest) = name.split_once('{').unwrap();
+        let (tag, _) = rest.split_once('}').unwrap();
+        assert!(!tag.is_empty(), "an empty tag is none");
+        tag
+    }
+
+    fn halves() -> Vec<String> {
+        let long = "x".repeat(10 * 1024);
+        let mut halves =
+            ["", "a", "A", "{", "}", "{}", "}{", "a/b", "/", "%", "%2F", "*", "~", "\0"]
+                .map(str::to_owned)
+                .to_vec();
+        halves.extend(["a:b", "\u{e9}", "'", "\n"].map(str::to_owned));
+        halves.extend([format!("{long}1"), format!("{long}2"), "y".repeat(LONGEST)]);
+        halves
+    }
+
+    #[test]
+    fn everything_of_a_conversation_has_one_tag_and_nothing_of_another_has_it() {
+        let names = Names::new("tower-chat");
+        let mut tags = HashSet::new();
+        for scope in halves() {
+            for id in halves() {
+                let names = names.conversation(&ConversationKey::new(&*scope, &*id));
+                let (all, copy) = (names.all(), names.copy("1"));
+                let first = tag(&all[0]).to_owned();
+                assert!(all.iter().chain(&copy).all(|name| tag(name) == first), "{first}");
+                assert!(tags.insert(first), "{scope:?} {id:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_list_and_those_who_add_to_it_have_one_tag_that_no_conversation_has() {
+        let names = Names::new("tower-chat");
+        let mut tags = HashSet::new();
+        for scope in halves() {
+            let list = names.list(&scope);
+            for id in halves() {
+                let key = ConversationKey::new(&*scope, &*id);
+                assert_eq!(tag(&names.being_made(&key)), tag(&list));
+                assert_ne!(tag(&names.conversation(&key).head()), tag(&list));
+            }
+            assert!(tags.insert(tag(&list).to_owned()), "{scope:?}");
+        }
+    }
+
+    #[test]
+    fn plain_keys_can_be_read_in_their_names() {
+        let names = Names::new("chat").conversation(&ConversationKey::new("alice", "a b"));
+        assert_eq!(names.head(), "chat:{alice/a%20b}:head");
+    }
+}

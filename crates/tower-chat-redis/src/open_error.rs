@@ -1,0 +1,99 @@
+//! Why a store cannot be opened.
+
+use tower_chat_core::BoxError;
+
+/// A store could not be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The address cannot be understood.
+    #[error(
+        "the address of the Redis server cannot be understood: write it as \
+         `redis://user:password@host:port/database`; `rediss://` needs the feature `tls`"
+    )]
+    Address {
+        /// What is wrong with it.
+        source: BoxError,
+    },
+    /// The server cannot be reached.
+    #[error("the Redis server cannot be reached: see that it runs and the address is right")]
+    Connect {
+        /// The cause.
+        source: BoxError,
+    },
+    /// The server lets nobody in under this name and password, or does not allow what is needed.
+    #[error(
+        "the Redis server refuses: see that user, password, database and permissions are right"
+    )]
+    Refused {
+        /// The server's error.
+        source: BoxError,
+    },
+    /// The server is too old for what it has to do.
+    #[error("the Redis server has version {version}, and {what} needs version {needed}")]
+    TooOld {
+        /// Its version.
+        version: String,
+        /// What needs a newer one.
+        what: &'static str,
+        /// The oldest that will do.
+        needed: &'static str,
+    },
+    /// The server does not say which version it has.
+    #[error("what answers at the address of the Redis server does not say which version it has")]
+    NoVersion,
+    /// The server throws data away when its memory is full.
+    #[error(
+        "the Redis server throws data away when its memory is full (`maxmemory-policy {policy}`): \
+         set `noeviction`, or allow it with the option `allow_eviction`"
+    )]
+    Evicts {
+        /// The server's policy.
+        policy: String,
+    },
+    /// Writes are to wait for the disk, and the server writes nothing to it.
+    #[error("the Redis server keeps no append-only file to wait for: set `appendonly yes`")]
+    NotAppendOnly,
+    /// The server is one of a cluster.
+    #[error(
+        "the Redis server is one of a cluster: connect with `connect_cluster`, which needs the \
+         feature `cluster`"
+    )]
+    Cluster,
+    /// In a cluster one cannot wait for replicas or disks.
+    #[error("a store in a cluster cannot wait for replicas or disks: use `Durability::Server`")]
+    DurabilityInCluster,
+    /// A prefix with braces would decide where keys lie in a cluster.
+    #[error("the prefix `{prefix}` has a brace in it: choose one without")]
+    InvalidPrefix {
+        /// The prefix.
+        prefix: String,
+    },
+    /// A setting is out of its range.
+    #[error("the option `{option}` cannot be {value}: it must be at least 1 and no absurd number")]
+    InvalidOption {
+        /// The setting.
+        option: &'static str,
+        /// The value it was given.
+        value: u128,
+    },
+}
+
+impl OpenError {
+    /// Whether opening may succeed when it is tried again unchanged.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Connect { .. } => true,
+            Self::Address { .. }
+            | Self::Refused { .. }
+            | Self::TooOld { .. }
+            | Self::NoVersion
+            | Self::Evicts { .. }
+            | Self::NotAppendOnly
+            | Self::Cluster
+            | Self::DurabilityInCluster
+            | Self::InvalidPrefix { .. }
+            | Self::InvalidOption { .. } => false,
+        }
+    }
+}

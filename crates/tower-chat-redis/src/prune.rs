@@ -1,0 +1,140 @@
+//! Taking the oldest runs of a conversation away.
+//!
+//! It is looked at in pages, and cut by one script where it has not been written meanwhile. A
+//! conversation that was cut has another life, so a repetition is recognised, and a reader who is in the
+//! middle of it begins again.
+
+use tower_chat_core::{
+    ConversationKey, RunId, ToolStatus,
+    store::{Cut, Keep, Pruned, Pruning, Revision, StoreError},
+};
+
+use crate::{
+    answer::{Answer, corrupt},
+    conversation::Fields,
+    failure::foreign,
+    read::PAGE_BYTES,
+    script::{PRUNE, RUNS},
+    settings::{Settings, random},
+    tool_row,
+};
+
+const ACTION: &str = "prune a conversation";
+
+/// How often it is looked at again because it was written meanwhile.
+const ATTEMPTS: usize = 64;
+
+/// Takes away what need not be kept.
+pub(crate) async fn prune(
+    settings: &Settings,
+    key: &ConversationKey,
+    keep: Keep,
+) -> Result<Pruned, StoreError> {
+    for _ in 0..ATTEMPTS {
+        let Some(seen) = look(settings, key, keep).await? else { continue };
+        if seen.cut.last_sequence == 0 {
+            return Ok(seen.cut.pruned);
+        }
+        let call = PRUNE
+            .on(settings.names.conversation(key).all())
+            .with(&seen.life)
+            .with(&seen.writes)
+            .with(seen.cut.last_sequence)
+            .with(seen.revision.pruned().incarnation)
+            .with(random());
+        let answer = settings.connections.change(ACTION, true, &call).await?;
+        match Answer::new(answer)?.text()?.as_str() {
+            "pruned" => return Ok(seen.cut.pruned),
+            "changed" => {}
+            other => return Err(foreign(other)),
+        }
+    }
+    Err(StoreError::backend(ACTION, true, "it was written again and again meanwhile"))
+}
+
+/// Where a conversation is to be cut, and which one it is.
+struct Seen {
+    cut: Cut,
+    revision: Revision,
+    life: String,
+    writes: String,
+}
+
+/// Looks at a conversation; `None` if it was written meanwhile.
+async fn look(
+    settings: &Settings,
+    key: &ConversationKey,
+    keep: Keep,
+) -> Result<Option<Seen>, StoreError> {
+    let Some(first) = page(settings, key, "", 1).await? else { return Ok(None) };
+    let head = first.fields.head(key)?;
+    if let Some(open) = head.open_run {
+        return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
+    }
+    let (life, writes) = (first.fields.life().to_owned(), first.writes.clone());
+    let mut pruning = Pruning::new(keep);
+    for (member, row) in &first.rows {
+        let call = tool_row::place(member).map_err(|reason| corrupt(&reason))?;
+        let mut words = row.split(' ');
+        // A status that nobody knows may be that of a call that waits.
+        let status = words.next().and_then(|status| status.parse().ok());
+        let result = words.nth(1).and_then(|sequence| sequence.parse().ok());
+        pruning.see_call(call, status.unwrap_or(ToolStatus::Pending), result);
+    }
+    let (mut at, mut runs) = (head.pruned, first.runs);
+    loop {
+        for run in runs {
+            at += 1;
+            let run = <[u8; 16]>::try_from(run)
+                .map_err(|_| corrupt(&format!("message {at} of conversation {key} is missing")))?;
+            pruning.see_message(at, RunId::from_bytes(run));
+        }
+        if at >= head.revision.sequence {
+            break;
+        }
+        match page(settings, key, &life, at + 1).await? {
+            Some(page) if page.writes == writes => runs = page.runs,
+            Some(_) | None => return Ok(None),
+        }
+    }
+    let writes = writes.unwrap_or_default();
+    Ok(Some(Seen { cut: pruning.cut(), revision: head.revision, life, writes }))
+}
+
+struct Page {
+    fields: Fields,
+    rows: Vec<(String, String)>,
+    runs: Vec<Vec<u8>>,
+    writes: Option<String>,
+}
+
+/// A page of the runs; `None` if the conversation is another by now.
+async fn page(
+    settings: &Settings,
+    key: &ConversationKey,
+    life: &str,
+    from: u64,
+) -> Result<Option<Page>, StoreError> {
+    let names = settings.names.conversation(key);
+    let call = RUNS
+        .on([names.head(), names.messages(), names.tools(), names.calls()])
+        .with(life)
+        .with(from)
+        .with(PAGE_BYTES);
+    let mut answer = Answer::new(settings.connections.read(ACTION, &call).await?)?;
+    match answer.text()?.as_str() {
+        "page" => {}
+        "gone" => return Ok(None),
+        other => return Err(foreign(other)),
+    }
+    let fields = Fields::new(answer.pairs()?);
+    let rows = answer.pairs()?.into_iter().map(|(member, row)| {
+        (member, String::from_utf8_lossy(&row.unwrap_or_default()).into_owned())
+    });
+    Ok(Some(Page {
+        fields,
+        rows: rows.collect(),
+        runs: answer.bytes()?.into_iter().flatten().collect(),
+        writes: answer.optional_text()?,
+    }))
+}

@@ -1,0 +1,178 @@
+//! What is read of one conversation.
+
+use std::{collections::HashMap, sync::Arc};
+
+use tower_chat_core::{
+    ApprovalRequest, ConversationKey, Message, Messages,
+    store::{Head, History, OpenRunContent, StoreError},
+};
+
+use crate::{
+    answer::{Answer, corrupt},
+    conversation::{Fields, visible},
+    failure::foreign,
+    message,
+    script::{HEAD, MESSAGES, OPEN_RUN},
+    settings::Settings,
+    tool_row,
+};
+
+/// How many bytes of messages are asked for at once. Nobody else is served while they are put
+/// together.
+pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
+
+/// How often a conversation is read from its beginning again because it was pruned meanwhile, or
+/// deleted and made again.
+const ATTEMPTS: usize = 16;
+
+/// A conversation without its messages.
+pub(crate) async fn head(settings: &Settings, key: &ConversationKey) -> Result<Head, StoreError> {
+    let names = settings.names.conversation(key);
+    let call = HEAD.on([names.head(), names.messages(), names.pending()]);
+    let answer = settings.connections.read("read the head of a conversation", &call).await?;
+    let mut answer = Answer::new(answer)?;
+    let head = Fields::new(answer.pairs()?).head(key)?;
+    let waiting = answer.pairs()?;
+    if waiting.is_empty() {
+        return Ok(head);
+    }
+    let mut asking = HashMap::new();
+    for (sequence, stored) in answer.pairs()? {
+        let sequence = crate::answer::number(&sequence)?;
+        let stored = stored.ok_or_else(|| missing(key, sequence))?;
+        asking.insert(sequence, read(key, sequence, &stored)?);
+    }
+    let mut batches: Vec<(u64, Vec<ApprovalRequest>)> = Vec::new();
+    for (member, _) in waiting {
+        let place = tool_row::place(&member).map_err(|reason| corrupt(&reason))?;
+        let message = asking.get(&place.sequence);
+        let Some(request) = message.and_then(|message| message.approval_request(place.index))
+        else {
+            continue;
+        };
+        match batches.last_mut() {
+            Some((sequence, batch)) if *sequence == place.sequence => batch.push(request.clone()),
+            Some(_) | None => batches.push((place.sequence, vec![request.clone()])),
+        }
+    }
+    Ok(head.with_pending_approvals(batches.into_iter().map(|(_, batch)| batch).collect()))
+}
+
+/// A conversation with all its messages that readers see, as it is at one moment.
+pub(crate) async fn history(
+    settings: &Settings,
+    key: &ConversationKey,
+) -> Result<History, StoreError> {
+    let stored = stored_messages(settings, key, "load a conversation").await?;
+    let head = stored.fields.head(key)?;
+    let mut messages = Vec::with_capacity(stored.messages.len());
+    for (stored, sequence) in stored.messages.iter().zip(head.pruned + 1..) {
+        messages.push(read(key, sequence, stored)?);
+    }
+    Ok(History::new(head, messages.into_iter().collect::<Messages>()))
+}
+
+/// The messages of a conversation that readers see, as they are stored.
+pub(crate) struct StoredMessages {
+    pub(crate) fields: Fields,
+    pub(crate) messages: Vec<Vec<u8>>,
+    /// How often it had been written.
+    pub(crate) writes: Option<String>,
+}
+
+/// Reads them in pages. What readers see of a conversation only grows while it lives, so what the
+/// first page said holds for the others too, unless it has come to its end meanwhile.
+pub(crate) async fn stored_messages(
+    settings: &Settings,
+    key: &ConversationKey,
+    action: &'static str,
+) -> Result<StoredMessages, StoreError> {
+    'reading: for _ in 0..ATTEMPTS {
+        let Page::Of { fields, mut messages, writes } =
+            page(settings, key, action, "", 1, 0).await?
+        else {
+            continue;
+        };
+        let head = fields.head(key)?;
+        let seen = visible(&head);
+        while head.pruned + (messages.len() as u64) < seen {
+            let from = head.pruned + messages.len() as u64 + 1;
+            match page(settings, key, action, fields.life(), from, seen).await? {
+                Page::Gone => continue 'reading,
+                Page::Of { messages: more, .. } if more.is_empty() => {
+                    return Err(missing(key, from));
+                }
+                Page::Of { messages: more, .. } => messages.extend(more),
+            }
+        }
+        return Ok(StoredMessages { fields, messages, writes });
+    }
+    Err(StoreError::backend(action, true, "it was pruned, or deleted and made again, all the time"))
+}
+
+enum Page {
+    Of { fields: Fields, messages: Vec<Vec<u8>>, writes: Option<String> },
+    Gone,
+}
+
+async fn page(
+    settings: &Settings,
+    key: &ConversationKey,
+    action: &'static str,
+    life: &str,
+    from: u64,
+    last: u64,
+) -> Result<Page, StoreError> {
+    let names = settings.names.conversation(key);
+    let call = MESSAGES
+        .on([names.head(), names.messages()])
+        .with(life)
+        .with(from)
+        .with(last)
+        .with(PAGE_BYTES);
+    let mut answer = Answer::new(settings.connections.read(action, &call).await?)?;
+    match answer.text()?.as_str() {
+        "page" => Ok(Page::Of {
+            fields: Fields::new(answer.pairs()?),
+            messages: answer.bytes()?.into_iter().flatten().collect(),
+            writes: answer.optional_text()?,
+        }),
+        "gone" => Ok(Page::Gone),
+        other => Err(foreign(other)),
+    }
+}
+
+/// A conversation's open run with everything staged of it, as it is at one moment.
+pub(crate) async fn open_run(
+    settings: &Settings,
+    key: &ConversationKey,
+) -> Result<Option<OpenRunContent>, StoreError> {
+    let names = settings.names.conversation(key);
+    let call = OPEN_RUN.on([names.head(), names.messages(), names.tools(), names.calls()]);
+    let mut answer = Answer::new(settings.connections.read("load an open run", &call).await?)?;
+    let head = Fields::new(answer.pairs()?).head(key)?;
+    let Some(open) = head.open_run.clone() else { return Ok(None) };
+    let mut messages = Vec::new();
+    for (stored, sequence) in answer.bytes()?.into_iter().zip(open.visible + 1..) {
+        let stored = stored.ok_or_else(|| missing(key, sequence))?;
+        messages.push(read(key, sequence, &stored)?);
+    }
+    let mut tools = Vec::new();
+    for (member, row) in answer.pairs()? {
+        let record = tool_row::place(&member)
+            .and_then(|place| tool_row::read(place, &row.ok_or("it is missing")?));
+        tools.push(record.map_err(|reason| {
+            corrupt(&format!("the record of call {member} in conversation {key}: {reason}"))
+        })?);
+    }
+    Ok(Some(OpenRunContent::new(head, open, messages, tools)))
+}
+
+fn read(key: &ConversationKey, sequence: u64, stored: &[u8]) -> Result<Arc<Message>, StoreError> {
+    let message = message::read(stored);
+    message.map(Arc::new).map_err(|source| message::undecodable(key, sequence, source))
+}
+
+fn missing(key: &ConversationKey, sequence: u64) -> StoreError {
+    corrupt(&format!("message {sequence} of conversation {key} is missing"))
+}

@@ -1,0 +1,84 @@
+//! The scripts: what is done on the server, each as a whole.
+
+use std::sync::OnceLock;
+
+use redis::{Cmd, ToRedisArgs, cmd};
+
+/// A script, known to the server by its hash once it was sent.
+#[derive(Debug)]
+pub(crate) struct Script {
+    pub(crate) code: &'static str,
+    hash: OnceLock<String>,
+}
+
+impl Script {
+    const fn new(code: &'static str) -> Self {
+        Self { code, hash: OnceLock::new() }
+    }
+
+    fn hash(&self) -> &str {
+        self.hash.get_or_init(|| redis::Script::new(self.code).get_hash().to_owned())
+    }
+
+    /// A use of the script on these keys, which must lie on one server.
+    pub(crate) fn on<const COUNT: usize>(&'static self, keys: [String; COUNT]) -> Call {
+        let mut command = cmd("EVALSHA");
+        command.arg(self.hash()).arg(COUNT);
+        for key in &keys {
+            command.arg(key);
+        }
+        Call { script: self, command }
+    }
+}
+
+/// A use of a script.
+pub(crate) struct Call {
+    script: &'static Script,
+    command: Cmd,
+}
+
+impl Call {
+    /// Adds a value.
+    pub(crate) fn with(mut self, value: impl ToRedisArgs) -> Self {
+        self.command.arg(value);
+        self
+    }
+
+    /// Adds a value.
+    pub(crate) fn push(&mut self, value: impl ToRedisArgs) {
+        self.command.arg(value);
+    }
+
+    /// The command for a server that knows the script.
+    pub(crate) fn command(&self) -> &Cmd {
+        &self.command
+    }
+
+    /// The command for one that does not.
+    pub(crate) fn with_code(&self) -> Cmd {
+        let mut command = cmd("EVAL");
+        command.arg(self.script.code);
+        for argument in self.command.args_iter().skip(2) {
+            if let redis::Arg::Simple(bytes) = argument {
+                command.arg(bytes);
+            }
+        }
+        command
+    }
+}
+
+pub(crate) static APPEND: Script = Script::new(include_str!("scripts/append.lua"));
+pub(crate) static HEAD: Script = Script::new(include_str!("scripts/head.lua"));
+pub(crate) static MESSAGES: Script = Script::new(include_str!("scripts/messages.lua"));
+pub(crate) static OPEN_RUN: Script = Script::new(include_str!("scripts/open_run.lua"));
+pub(crate) static INVOCATIONS: Script = Script::new(include_str!("scripts/invocations.lua"));
+pub(crate) static RUNS: Script = Script::new(include_str!("scripts/runs.lua"));
+pub(crate) static PRUNE: Script = Script::new(include_str!("scripts/prune.lua"));
+pub(crate) static DELETE: Script = Script::new(include_str!("scripts/delete.lua"));
+pub(crate) static COPY_PART: Script = Script::new(include_str!("scripts/copy_part.lua"));
+pub(crate) static COPY_END: Script = Script::new(include_str!("scripts/copy_end.lua"));
+pub(crate) static ENLIST: Script = Script::new(include_str!("scripts/enlist.lua"));
+pub(crate) static STRIKE: Script = Script::new(include_str!("scripts/strike.lua"));
+
+/// Those that most calls use; the others are sent when they are first needed.
+pub(crate) static FREQUENT: [&Script; 4] = [&APPEND, &HEAD, &MESSAGES, &INVOCATIONS];

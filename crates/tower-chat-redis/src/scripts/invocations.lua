@@ -1,0 +1,95 @@
+#!lua flags=no-writes
+-- A page of the rows of the record that fit a query, with the messages they refer to. A page ends
+-- between two messages; it says from which the next one begins.
+local head, messages, tools, calls = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local at = 0
+local function take()
+    at = at + 1
+    return ARGV[at]
+end
+local life, from = take(), tonumber(take())
+-- '*' for all messages, otherwise their numbers in order, with a comma after each.
+local sequences = take()
+-- '' for any, otherwise '=' and the name.
+local tool, status = take(), take()
+local started_from, started_to = tonumber(take()), tonumber(take())
+local limit, most_bytes, with_messages = tonumber(take()), tonumber(take()), take() == '1'
+
+local seen = redis.call('HMGET', head, 'visible', 'sequence', 'life', 'writes')
+if life ~= '' and seen[3] ~= life then
+    return { 'gone' }
+end
+local last = tonumber(seen[1] or seen[2] or '0')
+local rows, referred, has, bytes, following = {}, {}, {}, 0, ''
+
+local function refer(sequence)
+    if with_messages and not has[sequence] then
+        has[sequence] = true
+        local message = redis.call('HGET', messages, sequence)
+        if message then
+            referred[#referred + 1] = sequence
+            referred[#referred + 1] = message
+            bytes = bytes + #message
+        end
+    end
+end
+
+local function look(sequence, member)
+    if #rows / 2 >= limit then
+        return
+    end
+    local row = redis.call('HGET', tools, member)
+    if not row then
+        return
+    end
+    local of_status, started, in_message, length, rest = string.match(row,
+        '^(%S+) (%S+) (%S+) (%d+):()')
+    if of_status then
+        started = tonumber(started)
+        if (status ~= '' and status ~= '=' .. of_status)
+            or (tool ~= '' and tool ~= '=' .. string.sub(row, rest, rest + tonumber(length) - 1))
+            or (started_from and not (started and started >= started_from
+                and started < started_to)) then
+            return
+        end
+        refer(sequence)
+        if in_message ~= '-' and tonumber(in_message) <= last then
+            refer(in_message)
+        end
+    end
+    rows[#rows + 1] = member
+    rows[#rows + 1] = row
+    bytes = bytes + #row
+end
+
+if sequences == '*' then
+    local CHUNK, offset, previous = 256, 0, nil
+    repeat
+        local chunk = redis.call('ZRANGEBYSCORE', calls, from, last, 'WITHSCORES', 'LIMIT', offset,
+            CHUNK)
+        for place = 1, #chunk, 2 do
+            local sequence = chunk[place + 1]
+            if sequence ~= previous and bytes >= most_bytes then
+                following = sequence
+                break
+            end
+            previous = sequence
+            look(sequence, chunk[place])
+        end
+        offset = offset + CHUNK
+    until following ~= '' or #chunk < 2 * CHUNK or #rows / 2 >= limit
+else
+    for sequence in string.gmatch(sequences, '%d+') do
+        local number = tonumber(sequence)
+        if number >= from and number <= last then
+            if bytes >= most_bytes then
+                following = sequence
+                break
+            end
+            for _, member in ipairs(redis.call('ZRANGEBYSCORE', calls, sequence, sequence)) do
+                look(sequence, member)
+            end
+        end
+    end
+end
+return { 'page', seen[3], following, rows, referred, seen[4] }

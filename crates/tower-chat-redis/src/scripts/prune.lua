@@ -1,0 +1,34 @@
+#!lua
+-- Takes messages away, up to one, with the rows of their calls, unless the conversation has been
+-- written since it was looked at.
+local head, messages, tools, calls, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
+local life, writes, cut, incarnation, next_life = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local found = redis.call('HMGET', head, 'format', 'life', 'writes', 'pruned', 'run')
+if found[2] == next_life then
+    return { 'pruned' }
+end
+if found[2] ~= life or found[3] ~= writes or found[5] then
+    return { 'changed' }
+end
+redis.call('HLEN', messages)
+redis.call('HLEN', tools)
+redis.call('ZCARD', pending)
+local members = redis.call('ZRANGEBYSCORE', calls, '-inf', cut)
+
+local CHUNK = 1000
+local function remove(key, fields)
+    for first = 1, #fields, CHUNK do
+        redis.call('HDEL', key, unpack(fields, first, math.min(first + CHUNK - 1, #fields)))
+    end
+end
+local gone = {}
+for sequence = tonumber(found[4] or '0') + 1, tonumber(cut) do
+    gone[#gone + 1] = string.format('%.0f', sequence)
+end
+remove(messages, gone)
+remove(tools, members)
+redis.call('ZREMRANGEBYSCORE', calls, '-inf', cut)
+redis.call('ZREMRANGEBYSCORE', pending, '-inf', cut)
+redis.call('HSET', head, 'pruned', cut, 'incarnation', incarnation, 'life', next_life,
+    'writes', string.format('%.0f', tonumber(writes) + 1))
+return { 'pruned' }

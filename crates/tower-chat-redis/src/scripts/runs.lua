@@ -1,0 +1,25 @@
+#!lua flags=no-writes
+-- A page of what pruning looks at: which run each message is of, and how each call went.
+local head, messages, tools, calls = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local life, from, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local fields, rows, runs, bytes = {}, {}, {}, 0
+local seen = redis.call('HMGET', head, 'sequence', 'pruned', 'life', 'writes')
+local last = tonumber(seen[1] or '0')
+if life == '' then
+    fields = redis.call('HGETALL', head)
+    from = tonumber(seen[2] or '0') + 1
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', calls, 1, last)) do
+        local row = redis.call('HGET', tools, member) or ''
+        rows[#rows + 1] = member
+        rows[#rows + 1] = string.match(row, '^%S+ %S+ %S+') or ''
+    end
+elseif seen[3] ~= life then
+    return { 'gone' }
+end
+while from <= last and bytes < most_bytes do
+    local message = redis.call('HGET', messages, string.format('%.0f', from)) or ''
+    runs[#runs + 1] = string.sub(message, 1, 16)
+    bytes = bytes + #message
+    from = from + 1
+end
+return { 'page', fields, rows, runs, seen[4] }

@@ -1,0 +1,324 @@
+//! The store.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use redis::{Client, cmd};
+use tokio::{
+    runtime::Handle,
+    sync::{Semaphore, oneshot},
+};
+use tower_chat_core::{
+    ConversationKey,
+    store::{
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
+        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+    },
+};
+
+use crate::{
+    OpenError, RedisOptions,
+    answer::{self, Answer},
+    append,
+    connections::{Connections, Target},
+    facts::Facts,
+    failure::{Failure, Meaning, foreign},
+    fork, invocations, list,
+    names::Names,
+    order::{Order, Turn},
+    prune, read,
+    script::{DELETE, FREQUENT},
+    settings::Settings,
+};
+
+/// Keeps conversations in Redis, or in Valkey.
+///
+/// Clones are handles of the same store. Writes that were submitted are done by tasks of the
+/// runtime on which the store was opened, for as long as that runs, whether or not there is a
+/// handle left. To wait for them, [`close`](HistoryStore::close) the store.
+///
+/// Its async methods must be called on that runtime.
+#[derive(Debug, Clone)]
+pub struct RedisStore(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    handle: StoreHandle,
+    settings: Arc<Settings>,
+    order: Order,
+    slots: Arc<Semaphore>,
+    runtime: Handle,
+}
+
+impl RedisStore {
+    /// Opens the store at an address with the default options. See [`RedisOptions::connect`].
+    ///
+    /// # Errors
+    ///
+    /// [`OpenError`].
+    pub async fn connect(address: &str) -> Result<Self, OpenError> {
+        RedisOptions::new().connect(address).await
+    }
+
+    /// Options with which to open a store.
+    pub fn options() -> RedisOptions {
+        RedisOptions::new()
+    }
+
+    pub(crate) async fn connect_with(
+        address: &str,
+        options: RedisOptions,
+    ) -> Result<Self, OpenError> {
+        #[cfg(feature = "tls")]
+        crate::tls::prepare();
+        let client =
+            Client::open(address).map_err(|error| OpenError::Address { source: error.into() })?;
+        Self::open(Target::Server(Box::new(client)), options, false).await
+    }
+
+    #[cfg(feature = "cluster")]
+    pub(crate) async fn connect_cluster_with(
+        addresses: &[&str],
+        options: RedisOptions,
+    ) -> Result<Self, OpenError> {
+        #[cfg(feature = "tls")]
+        crate::tls::prepare();
+        // What may have been done is not to be sent again by anybody who does not know what it is.
+        let client = redis::cluster::ClusterClient::builder(addresses.iter().copied())
+            .retries(0)
+            .connection_timeout(crate::connections::CONNECT_TIMEOUT)
+            .response_timeout(options.response_timeout)
+            .build()
+            .map_err(|error| OpenError::Address { source: error.into() })?;
+        Self::open(Target::Cluster(Box::new(client)), options, true).await
+    }
+
+    async fn open(
+        target: Target,
+        options: RedisOptions,
+        in_cluster: bool,
+    ) -> Result<Self, OpenError> {
+        let connections = Connections::new(target, &options);
+        let answer = connections.command(&cmd("INFO")).await.map_err(refused)?;
+        // A cluster answers for each of its servers; they are alike.
+        let answer = match answer {
+            redis::Value::Map(answers) => answers.into_iter().next().map(|(_, answer)| answer),
+            answer => Some(answer),
+        };
+        let facts = answer.and_then(|answer| answer::text(answer).ok());
+        Facts::read(&facts.unwrap_or_default())?.check(&options, in_cluster)?;
+        for script in FREQUENT {
+            let mut load = cmd("SCRIPT");
+            load.arg("LOAD").arg(script.code);
+            connections.command(&load).await.map_err(refused)?;
+        }
+        Ok(Self(Arc::new(Shared {
+            handle: StoreHandle::new(),
+            settings: Arc::new(Settings {
+                connections,
+                names: Names::new(&options.prefix),
+                time_to_live: options.time_to_live,
+            }),
+            order: Order::default(),
+            slots: Arc::new(Semaphore::new(options.queue_capacity)),
+            runtime: Handle::current(),
+        })))
+    }
+
+    async fn settle(&self, key: Option<&ConversationKey>) {
+        self.0.order.settle(key).await;
+    }
+
+    /// Changes these conversations when it is their turn, whether or not anybody waits for it.
+    async fn change<T, Change>(
+        &self,
+        keys: Vec<ConversationKey>,
+        change: impl FnOnce(Arc<Settings>) -> Change + Send + 'static,
+    ) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        Change: Future<Output = Result<T, StoreError>> + Send + 'static,
+    {
+        let slot = self.reserve().await?;
+        let mut turn = self.0.order.take(keys).ok_or(StoreError::Closed)?;
+        let settings = self.0.settings.clone();
+        let (reply, outcome) = oneshot::channel();
+        self.0.runtime.spawn(async move {
+            turn.comes().await;
+            // Nobody is told, so nothing need be done: the caller gave up.
+            if reply.is_closed() {
+                return;
+            }
+            let outcome = change(settings).await;
+            drop(slot);
+            // Nobody need be waiting any more.
+            drop(reply.send(outcome));
+            drop(turn);
+        });
+        outcome.await.unwrap_or(Err(StoreError::Closed))
+    }
+}
+
+#[async_trait]
+impl HistoryStore for RedisStore {
+    fn handle(&self) -> &StoreHandle {
+        &self.0.handle
+    }
+
+    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        self.settle(Some(key)).await;
+        read::head(&self.0.settings, key).await
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        self.settle(Some(key)).await;
+        read::history(&self.0.settings, key).await
+    }
+
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        self.settle(Some(key)).await;
+        read::open_run(&self.0.settings, key).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        self.settle(None).await;
+        list::open_runs(&self.0.settings, scope, after, limit).await
+    }
+
+    async fn reserve(&self) -> Result<Slot, StoreError> {
+        let permit = self.0.slots.clone().acquire_owned().await;
+        permit.map(Slot::guarded).map_err(|_| StoreError::Closed)
+    }
+
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
+        let keys = writes.iter().map(|write| write.key().clone()).collect();
+        let Some(turn) = self.0.order.take(keys) else {
+            return Ticket::done(Err(AppendError { completed: 0, source: StoreError::Closed }));
+        };
+        let settings = self.0.settings.clone();
+        let (reply, outcome) = oneshot::channel();
+        self.0.runtime.spawn(submit(settings, turn, slot, writes, reply));
+        Ticket::waiting(outcome)
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        let keys = vec![from.clone(), to.clone()];
+        let (from, to) = (from.clone(), to.clone());
+        let fork = async move |settings: Arc<Settings>| fork::fork(&settings, &from, &to).await;
+        self.change(keys, fork).await
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        self.0.handle.at_rest(key)?;
+        let pruned = key.clone();
+        let prune =
+            async move |settings: Arc<Settings>| prune::prune(&settings, &pruned, keep).await;
+        self.change(vec![key.clone()], prune).await
+    }
+
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        let owned = key.clone();
+        let delete = async move |settings: Arc<Settings>| delete(&settings, &owned).await;
+        self.change(vec![key.clone()], delete).await
+    }
+
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        self.settle(None).await;
+        list::conversations(&self.0.settings, scope, after, limit).await
+    }
+
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        if query.asks_for_nothing() {
+            return Ok(Invocations::default());
+        }
+        self.settle(invocations::conversation(query).as_ref()).await;
+        invocations::invocations(&self.0.settings, query).await
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        if query.sequences.as_ref().is_some_and(Vec::is_empty) {
+            return Ok(Vec::new());
+        }
+        self.settle(invocations::conversation(query).as_ref()).await;
+        invocations::tool_totals(&self.0.settings, query).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.settle(None).await;
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.0.slots.close();
+        self.0.order.close();
+        self.settle(None).await;
+        Ok(())
+    }
+}
+
+/// Stores the writes of a submission, in order, up to the first that fails.
+async fn submit(
+    settings: Arc<Settings>,
+    mut turn: Turn,
+    slot: Slot,
+    writes: Vec<Write>,
+    reply: oneshot::Sender<Result<Revision, AppendError>>,
+) {
+    turn.comes().await;
+    let mut outcome = Ok(Revision::ABSENT);
+    for (completed, write) in writes.iter().enumerate() {
+        let stored = append::append(&settings, write).await;
+        outcome = stored.map_err(|source| AppendError { completed, source });
+        if outcome.is_err() {
+            break;
+        }
+    }
+    drop(slot);
+    // Nobody need be waiting.
+    drop(reply.send(outcome));
+    // Those who wait for the end of it find the ticket resolved.
+    drop(turn);
+}
+
+/// Deletes a conversation; says whether there was one. It is not sent again where it may have been
+/// done: the second would find nothing, and say so.
+async fn delete(settings: &Settings, key: &ConversationKey) -> Result<bool, StoreError> {
+    let call = DELETE.on(settings.names.conversation(key).all());
+    let answer = settings.connections.change("delete a conversation", false, &call).await?;
+    let mut answer = Answer::new(answer)?;
+    match answer.text()?.as_str() {
+        "deleted" => {}
+        other => return Err(foreign(other)),
+    }
+    let was_there = answer.text()? == "1";
+    list::strike(settings, key, &answer.text()?).await;
+    Ok(was_there)
+}
+
+/// What keeps a store from being opened, after the server's error.
+fn refused(failure: Failure) -> OpenError {
+    match failure.meaning {
+        Meaning::NotDone | Meaning::Open | Meaning::Short => {
+            OpenError::Connect { source: failure.into() }
+        }
+        Meaning::NotSafe
+        | Meaning::ReadOnly
+        | Meaning::Foreign
+        | Meaning::Unknown
+        | Meaning::Lasting => OpenError::Refused { source: failure.into() },
+    }
+}

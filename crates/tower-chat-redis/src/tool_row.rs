@@ -1,0 +1,175 @@
+//! A row of the record of tool calls: how it is written, and read.
+//!
+//! It begins with what the scripts look at, in text: status, start and the message of the result
+//! (`-` where there is none), then the length of the tool's name in bytes, a colon, and the name. What
+//! follows is JSON.
+
+use std::{collections::BTreeMap, time::SystemTime};
+
+use serde::{Deserialize, Serialize};
+use tower_chat_core::{
+    ParseToolStatusError, ToolResult,
+    store::{CallPlace, RecordedResult, ToolRecord, milliseconds},
+};
+
+use crate::script::Call;
+
+/// What no script looks at.
+#[derive(Serialize, Deserialize)]
+struct Rest {
+    round: u32,
+    call_id: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result_index: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    result: Option<ToolResult>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    finished: Option<i64>,
+}
+
+/// The last of several rows of one call counts.
+pub(crate) fn last_of_each(records: &[ToolRecord]) -> BTreeMap<CallPlace, &ToolRecord> {
+    records.iter().map(|record| (record.call, record)).collect()
+}
+
+/// Adds rows as the script that appends takes them.
+pub(crate) fn push(call: &mut Call, records: &BTreeMap<CallPlace, &ToolRecord>) {
+    for (place, record) in records {
+        call.push(member(*place));
+        call.push(place.sequence);
+        call.push(record.status.as_str());
+        call.push(write(record));
+    }
+}
+
+/// The name of a call. Those of one message are in the order of their names.
+pub(crate) fn member(place: CallPlace) -> String {
+    format!("{}:{:010}", place.sequence, place.index)
+}
+
+/// The call of a name.
+pub(crate) fn place(member: &str) -> Result<CallPlace, String> {
+    let parts = member.split_once(':');
+    let place = parts.and_then(|(sequence, index)| {
+        Some(CallPlace { sequence: sequence.parse().ok()?, index: index.parse().ok()? })
+    });
+    place.ok_or_else(|| format!("there is no call {member:?}"))
+}
+
+/// The stored form of a row.
+///
+/// # Panics
+///
+/// Never: every result has a JSON form, since all map keys in it are strings.
+pub(crate) fn write(record: &ToolRecord) -> Vec<u8> {
+    let (place, result) = match &record.result {
+        RecordedResult::None => (None, None),
+        RecordedResult::InMessage(place) => (Some(*place), None),
+        RecordedResult::Apart(result) => (None, Some((**result).clone())),
+    };
+    let rest = Rest {
+        round: record.round_index,
+        call_id: record.call_id.clone(),
+        result_index: place.map(|place| place.index),
+        result,
+        error: record.error.clone(),
+        finished: record.finished_at.map(milliseconds::of),
+    };
+    #[allow(clippy::expect_used, reason = "all map keys are strings")]
+    let rest = serde_json::to_string(&rest).expect("a row has a JSON form");
+    let or_dash = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
+    let started = or_dash(record.started_at.map(|time| milliseconds::of(time).to_string()));
+    let in_message = or_dash(place.map(|place| place.sequence.to_string()));
+    let (status, name) = (record.status.as_str(), &record.name);
+    format!("{status} {started} {in_message} {}:{name}{rest}", name.len()).into_bytes()
+}
+
+/// Reads the row of a call.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub(crate) fn read(call: CallPlace, stored: &[u8]) -> Result<ToolRecord, String> {
+    let stored = std::str::from_utf8(stored).map_err(|error| format!("it is damaged: {error}"))?;
+    let damaged = || "it is damaged: it does not begin as a row does".to_owned();
+    let mut words = stored.splitn(4, ' ');
+    let mut word = || words.next().ok_or_else(damaged);
+    let (status, started, in_message, rest) = (word()?, word()?, word()?, word()?);
+    let (length, rest) = rest.split_once(':').ok_or_else(damaged)?;
+    let length: usize = length.parse().map_err(|_| damaged())?;
+    let (name, rest) = rest.split_at_checked(length).ok_or_else(damaged)?;
+    let rest: Rest =
+        serde_json::from_str(rest).map_err(|error| format!("it is damaged: {error}"))?;
+    let mut record = ToolRecord::pending(call, rest.round, rest.call_id, name);
+    record.status = status.parse().map_err(|error: ParseToolStatusError| error.to_string())?;
+    record.started_at = match started {
+        "-" => None,
+        started => Some(time(started.parse().map_err(|_| damaged())?)?),
+    };
+    record.finished_at = rest.finished.map(time).transpose()?;
+    record.error = rest.error;
+    record.result = match (in_message, rest.result_index, rest.result) {
+        ("-", None, None) => RecordedResult::None,
+        ("-", None, Some(result)) => RecordedResult::Apart(Box::new(result)),
+        (sequence, Some(index), None) => {
+            let sequence = sequence.parse().map_err(|_| damaged())?;
+            RecordedResult::InMessage(CallPlace { sequence, index })
+        }
+        (_, None | Some(_), None | Some(_)) => {
+            return Err("it does not say where its result is".to_owned());
+        }
+    };
+    Ok(record)
+}
+
+fn time(stored: i64) -> Result<SystemTime, String> {
+    milliseconds::time(stored).ok_or_else(|| format!("there is no time {stored}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, UNIX_EPOCH};
+
+    use tower_chat_core::ToolStatus;
+
+    use super::*;
+
+    const CALL: CallPlace = CallPlace { sequence: 3, index: 12 };
+
+    #[test]
+    fn a_row_comes_back_whatever_its_name_is() {
+        for name in ["", "weather", "a b:c", "12:x{\"", "\0\n\u{1F600}"] {
+            let mut record = ToolRecord::pending(CALL, 2, "id \0", name);
+            assert_eq!(read(CALL, &write(&record)), Ok(record.clone()));
+            record.status = ToolStatus::Error;
+            record.error = Some("went wrong".to_owned());
+            record.started_at = Some(UNIX_EPOCH - Duration::from_millis(5));
+            record.finished_at = Some(UNIX_EPOCH + Duration::from_millis(5));
+            let result = CallPlace { sequence: u64::MAX, index: u32::MAX };
+            record.result = RecordedResult::InMessage(result);
+            assert_eq!(read(CALL, &write(&record)), Ok(record.clone()));
+            record.result = RecordedResult::Apart(ToolResult::new("id", "done").into());
+            assert_eq!(read(CALL, &write(&record)), Ok(record));
+        }
+    }
+
+    #[test]
+    fn what_is_no_row_is_none() {
+        let row = write(&ToolRecord::pending(CALL, 0, "id", "name"));
+        for length in 0..row.len() {
+            assert!(read(CALL, &row[..length]).is_err(), "{length}");
+        }
+        assert!(read(CALL, b"pending - 7 4:name{\"round\":0,\"call_id\":\"id\"}").is_err());
+        assert!(read(CALL, b"gone - - 4:name{\"round\":0,\"call_id\":\"id\"}").is_err());
+    }
+
+    #[test]
+    fn names_of_calls_are_in_the_order_of_their_places() {
+        assert_eq!(place(&member(CALL)), Ok(CALL));
+        let at = |index| member(CallPlace { sequence: 3, index });
+        assert!(at(2) < at(12) && at(999_999_999) < at(u32::MAX));
+        assert!(place("3").is_err() && place("x:1").is_err());
+    }
+}

@@ -1,0 +1,116 @@
+//! Everything that a store promises, where each conversation lies on one of three servers.
+#![cfg(feature = "cluster")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "in the opening of a test too")]
+
+mod common;
+
+use std::{sync::LazyLock, time::Duration};
+
+use common::{address, append, ask, key, options, raw, texts, write};
+use tokio::sync::watch;
+use tower_chat_core::store::{HistoryStore, Revision};
+use tower_chat_redis::{Durability, OpenError, RedisOptions, RedisStore};
+use tower_chat_testkit::server::{RedisCluster, required};
+
+static CLUSTER: LazyLock<RedisCluster> =
+    LazyLock::new(|| required(RedisCluster::start(3), "the Redis store in a cluster"));
+
+fn addresses() -> Vec<String> {
+    CLUSTER.addresses()
+}
+
+async fn open(options: RedisOptions) -> RedisStore {
+    // One of them knows the others.
+    options.connect_cluster(&[&addresses()[0]]).await.unwrap()
+}
+
+mod contract {
+    use super::{common::options, open};
+
+    tower_chat_testkit::store_contract!(open(options()).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn conversations_lie_on_all_servers() {
+    let prefix = common::prefix();
+    let store = open(options().prefix(&prefix)).await;
+    for number in 0..60 {
+        append(&store, write(&key(&number.to_string()), Revision::ABSENT, &["a"])).await.unwrap();
+    }
+    assert_eq!(store.list("scope", None, 100).await.unwrap().len(), 60);
+    let mut heads = 0;
+    for address in addresses() {
+        let mut connection = raw(&address).await;
+        let names: Vec<String> =
+            ask(&mut connection, &["KEYS", &format!("{prefix}:*:head")]).await.unwrap();
+        assert!(!names.is_empty());
+        heads += names.len();
+    }
+    assert_eq!(heads, 60);
+    for number in 0..60 {
+        assert!(store.delete(&key(&number.to_string())).await.unwrap());
+    }
+    for address in addresses() {
+        let mut connection = raw(&address).await;
+        assert_eq!(common::names(&mut connection, &prefix).await, Vec::<String>::new());
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_go_with_a_cluster_is_refused() {
+    let error = options().connect(&addresses()[0]).await.unwrap_err();
+    assert!(matches!(error, OpenError::Cluster), "{error:?}");
+    let waiting = options().durability(Durability::Replicas(1));
+    let error = waiting.connect_cluster(&[&addresses()[0]]).await.unwrap_err();
+    assert!(matches!(error, OpenError::DurabilityInCluster), "{error:?}");
+    let alone = address();
+    let error = options().connect_cluster(&[&alone]).await.unwrap_err();
+    assert!(!format!("{error}").is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_of_a_cluster_that_crashes_in_the_middle_of_writes_loses_and_doubles_nothing() {
+    const WRITERS: usize = 12;
+    const WRITES: usize = 40;
+    let mut cluster = required(RedisCluster::start(3), "the Redis store in a cluster");
+    let addresses = cluster.addresses();
+    let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
+    let options = options().patience(Duration::from_secs(300));
+    let store = options.connect_cluster(&addresses).await.unwrap();
+    let (progress, mut seen) = watch::channel(0);
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let (store, progress) = (store.clone(), progress.clone());
+            tokio::spawn(async move {
+                let key = key(&format!("writer {writer}"));
+                let mut revision = Revision::ABSENT;
+                for number in 0..WRITES {
+                    let write = write(&key, revision, &[&number.to_string(), "second"]);
+                    revision = append(&store, write).await.unwrap();
+                    progress.send_modify(|done| *done += 1);
+                }
+            })
+        })
+        .collect();
+    for server in 0..3 {
+        let enough = (server + 1) * WRITERS * WRITES / 6;
+        seen.wait_for(|done| *done >= enough).await.unwrap();
+        cluster = tokio::task::spawn_blocking(move || {
+            cluster.servers()[server].crash();
+            cluster.servers()[server].start_again();
+            cluster
+        })
+        .await
+        .unwrap();
+    }
+    assert!(*seen.borrow() < WRITERS * WRITES, "it crashes in their middle");
+    for writer in writers {
+        writer.await.unwrap();
+    }
+    let expected: Vec<_> =
+        (0..WRITES).flat_map(|number| [number.to_string(), "second".to_owned()]).collect();
+    for writer in 0..WRITERS {
+        assert_eq!(texts(&store, &key(&format!("writer {writer}"))).await, expected);
+    }
+    assert_eq!(store.list("scope", None, 100).await.unwrap().len(), WRITERS);
+}

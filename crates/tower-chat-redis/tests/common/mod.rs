@@ -1,0 +1,85 @@
+//! The server of a test binary, and what lies on it.
+#![allow(clippy::unwrap_used, dead_code, missing_docs, unreachable_pub)]
+
+pub mod proxy;
+
+use std::sync::{
+    Arc, LazyLock,
+    atomic::{AtomicU32, Ordering},
+};
+
+use redis::{FromRedisValue, aio::MultiplexedConnection, cmd};
+use tower_chat_core::{
+    ConversationKey, Message, MessageId, RunId,
+    store::{AppendError, HistoryStore, Revision, Write},
+};
+use tower_chat_redis::{RedisOptions, RedisStore};
+use tower_chat_testkit::server::{RedisServer, required};
+
+static SERVER: LazyLock<RedisServer> = LazyLock::new(|| start(&[]));
+
+/// A server of a test's own.
+pub fn start(settings: &[&str]) -> RedisServer {
+    required(RedisServer::start_with(settings), "the Redis store")
+}
+
+/// The address of the server, which is started when it is first needed.
+pub fn address() -> String {
+    SERVER.address(0)
+}
+
+/// A prefix that nobody else uses.
+pub fn prefix() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("test-{}", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Options for a store with a prefix of its own and few connections.
+pub fn options() -> RedisOptions {
+    RedisStore::options().prefix(prefix()).connections(2)
+}
+
+pub async fn open(options: RedisOptions) -> RedisStore {
+    options.connect(&address()).await.unwrap()
+}
+
+/// A connection past the store.
+pub async fn raw(address: &str) -> MultiplexedConnection {
+    let client = redis::Client::open(address).unwrap();
+    client.get_multiplexed_async_connection().await.unwrap()
+}
+
+/// The answer to a command past the store.
+pub async fn ask<T: FromRedisValue>(
+    connection: &mut MultiplexedConnection,
+    words: &[&str],
+) -> redis::RedisResult<T> {
+    let mut command = cmd(words[0]);
+    command.arg(&words[1..]);
+    command.query_async(connection).await
+}
+
+/// The names of all keys of a store.
+pub async fn names(connection: &mut MultiplexedConnection, prefix: &str) -> Vec<String> {
+    ask(connection, &["KEYS", &format!("{prefix}:*")]).await.unwrap()
+}
+
+pub fn key(id: &str) -> ConversationKey {
+    ConversationKey::new("scope", id)
+}
+
+/// A write of a run of its own, with these texts as user messages.
+pub fn write(key: &ConversationKey, expected: Revision, texts: &[&str]) -> Write {
+    let id = MessageId { run: RunId::new(), index: 0 };
+    Write::new(key.clone(), id, expected, texts.iter().map(|text| Arc::new(Message::user(*text))))
+}
+
+pub async fn append(store: &RedisStore, write: Write) -> Result<Revision, AppendError> {
+    let slot = store.reserve().await.unwrap();
+    store.append(slot, vec![write]).await
+}
+
+pub async fn texts(store: &RedisStore, key: &ConversationKey) -> Vec<String> {
+    let history = store.load(key).await.unwrap();
+    history.messages.iter().map(|message| message.text()).collect()
+}

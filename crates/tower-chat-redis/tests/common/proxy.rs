@@ -1,0 +1,126 @@
+//! A way to the server that loses answers on command, and counts what is asked.
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream, tcp},
+};
+
+/// Stands between a store and the server.
+#[derive(Debug, Clone, Default)]
+pub struct Proxy(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// How many answers get through before one is lost, plus one; 0 for all.
+    loses: AtomicUsize,
+    lost: AtomicUsize,
+    asked: AtomicUsize,
+}
+
+impl Proxy {
+    /// Begins to stand before the server at an address; gives the address of the proxy.
+    pub async fn start(address: &str) -> (Self, String) {
+        let server = address.split(['@', '/']).find(|part| part.starts_with("127.")).unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let own = listener.local_addr().unwrap().to_string();
+        let through = address.replace(server, &own);
+        let server: SocketAddr = server.parse().unwrap();
+        let proxy = Self::default();
+        let serving = proxy.clone();
+        tokio::spawn(async move {
+            while let Ok((client, _)) = listener.accept().await {
+                tokio::spawn(serving.clone().carry(client, server));
+            }
+        });
+        (proxy, through)
+    }
+
+    /// Of the next command, the server does what it is asked, and its answer is lost together with
+    /// the connection.
+    pub fn lose_the_next_answer(&self) {
+        self.lose_the_answer_after(0);
+    }
+
+    /// The same, of the question after so many others.
+    pub fn lose_the_answer_after(&self, others: usize) {
+        self.0.loses.store(others + 1, Ordering::SeqCst);
+    }
+
+    /// How many answers were lost.
+    pub fn lost(&self) -> usize {
+        self.0.lost.load(Ordering::SeqCst)
+    }
+
+    /// How many commands the server was sent.
+    pub fn asked(&self) -> usize {
+        self.0.asked.load(Ordering::SeqCst)
+    }
+
+    async fn carry(self, client: TcpStream, server: SocketAddr) {
+        let Ok(server) = TcpStream::connect(server).await else { return };
+        let (from_client, to_client) = client.into_split();
+        let (from_server, to_server) = server.into_split();
+        let asking = self.clone().carry_questions(from_client, to_server);
+        let answering = self.carry_answers(from_server, to_client);
+        // Both ends are closed when either is done.
+        tokio::select! { () = asking => {} () = answering => {} }
+    }
+
+    /// Commands are lists of strings, each with its length before it.
+    async fn carry_questions(self, from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf) {
+        let mut from = BufReader::new(from);
+        loop {
+            let mut command = Vec::new();
+            let Some(count) = length(&mut from, &mut command, b'*').await else { return };
+            for _ in 0..count {
+                let Some(length) = length(&mut from, &mut command, b'$').await else { return };
+                let start = command.len();
+                command.resize(start + length + 2, 0);
+                if from.read_exact(&mut command[start..]).await.is_err() {
+                    return;
+                }
+            }
+            self.0.asked.fetch_add(1, Ordering::SeqCst);
+            if to.write_all(&command).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    async fn carry_answers(self, mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf) {
+        let mut answer = vec![0; 64 * 1024];
+        loop {
+            let Ok(length @ 1..) = from.read(&mut answer).await else { return };
+            let counted = |left: usize| left.checked_sub(1);
+            if self.0.loses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, counted) == Ok(1) {
+                self.0.lost.fetch_add(1, Ordering::SeqCst);
+                return;
+            }
+            if to.write_all(&answer[..length]).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Reads a line that says a length, and keeps it.
+async fn length(
+    from: &mut BufReader<tcp::OwnedReadHalf>,
+    kept: &mut Vec<u8>,
+    kind: u8,
+) -> Option<usize> {
+    let start = kept.len();
+    let (1.., Some(&first)) = (from.read_until(b'\n', kept).await.ok()?, kept.get(start)) else {
+        return None;
+    };
+    assert_eq!(first, kind, "the protocol is followed");
+    std::str::from_utf8(&kept[start + 1..]).unwrap().trim().parse().ok()
+}

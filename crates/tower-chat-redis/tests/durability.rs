@@ -1,0 +1,90 @@
+//! Where a write is when it is acknowledged, and a server that lacks something.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "in helpers of tests too")]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{append, ask, key, options, prefix, raw, start, texts, write};
+use tower_chat_core::store::{HistoryStore, Revision, StoreError};
+use tower_chat_redis::{Durability, RedisStore};
+use tower_chat_testkit::server::RedisServer;
+
+fn replica_of(server: &RedisServer) -> RedisServer {
+    start(&["--replicaof", &format!("127.0.0.1 {}", server.port())])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_is_in_the_memory_of_a_replica_when_it_is_acknowledged() {
+    let server = start(&[]);
+    let mut replica = replica_of(&server);
+    let prefix = prefix();
+    let options = RedisStore::options().prefix(&prefix).durability(Durability::Replicas(1));
+    let patient = options.clone().patience(Duration::from_secs(120));
+    let store = patient.clone().connect(&server.address(0)).await.unwrap();
+    let key = key("copied");
+    let mut at = Revision::ABSENT;
+    let messages = format!("{prefix}:{{scope/copied}}:messages");
+    let mut connection = raw(&replica.address(0)).await;
+    for number in 1..=20 {
+        at = append(&store, write(&key, at, &["a"])).await.unwrap();
+        let length: u64 = ask(&mut connection, &["HLEN", &messages]).await.unwrap();
+        assert_eq!(length, number);
+    }
+
+    // Without a replica it is stored, and not as safe as was asked for.
+    replica.crash();
+    let hasty = options.patience(Duration::ZERO).response_timeout(Duration::from_millis(50));
+    let hasty = hasty.connect(&server.address(0)).await.unwrap();
+    let last = write(&key, at, &["last"]);
+    let error = append(&hasty, last.clone()).await.unwrap_err().source;
+    assert!(matches!(error, StoreError::Backend { .. }) && error.is_retryable(), "{error:?}");
+    assert_eq!(hasty.head(&key).await.unwrap().revision, last.result());
+    // Sent again, over another connection, it waits until a replica has it.
+    replica.start_again();
+    let store = patient.connect(&server.address(0)).await.unwrap();
+    append(&store, last).await.unwrap();
+    let mut connection = raw(&replica.address(0)).await;
+    let length: u64 = ask(&mut connection, &["HLEN", &messages]).await.unwrap();
+    assert_eq!(length, 21);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_replica_can_be_read_and_not_written() {
+    let server = start(&[]);
+    let replica = replica_of(&server);
+    let options = options().durability(Durability::Replicas(1)).patience(Duration::from_secs(120));
+    let store = options.clone().connect(&server.address(0)).await.unwrap();
+    let at = append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
+    let reading = options.connect(&replica.address(0)).await.unwrap();
+    assert_eq!(texts(&reading, &key("a")).await, ["a"]);
+    assert_eq!(reading.list("scope", None, 10).await.unwrap(), [key("a")]);
+    for write in [write(&key("a"), at, &["b"]), write(&key("b"), Revision::ABSENT, &["b"])] {
+        let error = append(&reading, write).await.unwrap_err().source;
+        assert!(matches!(error, StoreError::ReadOnly), "{error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_without_memory_stores_nothing_by_halves_and_goes_on_when_it_has_some() {
+    let server = start(&["--maxmemory-policy", "noeviction"]);
+    let prefix = prefix();
+    let store = options().prefix(&prefix).connect(&server.address(0)).await.unwrap();
+    let mut connection = raw(&server.address(0)).await;
+    let at = append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
+    ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
+    let (second, new) =
+        (write(&key("a"), at, &["b"]), write(&key("new"), Revision::ABSENT, &["x"]));
+    for write in [&second, &new] {
+        let error = append(&store, write.clone()).await.unwrap_err().source;
+        assert!(matches!(error, StoreError::Backend { .. }) && error.is_retryable(), "{error:?}");
+    }
+    assert_eq!(texts(&store, &key("a")).await, ["a"]);
+    assert!(store.list("scope", None, 10).await.unwrap() == [key("a")]);
+    ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", "0"]).await.unwrap();
+    for write in [second, new] {
+        append(&store, write).await.unwrap();
+    }
+    assert_eq!(texts(&store, &key("a")).await, ["a", "b"]);
+    assert_eq!(texts(&store, &key("new")).await, ["x"]);
+}

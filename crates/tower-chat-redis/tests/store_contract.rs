@@ -1,0 +1,20 @@
+//! Everything that a store promises, on a real server.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "in the opening of a test too")]
+
+mod common;
+
+mod for_ever {
+    use super::common::{open, options};
+
+    tower_chat_testkit::store_contract!(open(options()).await);
+}
+
+mod for_an_hour_over_one_connection {
+    use std::time::Duration;
+
+    use super::common::{open, options};
+
+    tower_chat_testkit::store_contract!({
+        open(options().connections(1).time_to_live(Duration::from_secs(3600))).await
+    });
+}

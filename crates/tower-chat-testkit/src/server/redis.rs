@@ -1,0 +1,193 @@
+//! A Redis server, or a Valkey server where that is installed instead.
+
+use std::{
+    fs,
+    io::{Read, Write},
+    net::TcpStream,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use tempfile::TempDir;
+
+use super::{AtTheEnd, Missing, Programs, free_port};
+
+const REDIS: Programs = Programs {
+    what: "Redis",
+    package: "redis-server",
+    folders: &["/usr/bin", "/usr/local/bin"],
+    names: &["redis-server"],
+};
+
+const VALKEY: Programs =
+    Programs { what: "Valkey", package: "valkey-server", names: &["valkey-server"], ..REDIS };
+
+/// How often another port is tried when somebody else takes the one that was free.
+const ATTEMPTS: usize = 5;
+
+/// How long a server may take until it answers.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A Redis server of this process alone.
+///
+/// It writes everything to its append-only file and waits for the disk before it answers
+/// (`appendfsync always`), so what it has acknowledged survives [`crash`](Self::crash).
+#[derive(Debug)]
+pub struct RedisServer {
+    process: Option<Child>,
+    // Dropped after the server was ended.
+    _end: AtTheEnd,
+    folder: TempDir,
+    program: PathBuf,
+    settings: Vec<String>,
+    port: u16,
+}
+
+impl RedisServer {
+    /// Starts a server.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`], if neither Redis nor Valkey is installed and Redis cannot be.
+    ///
+    /// # Panics
+    ///
+    /// If it is there and does not start.
+    pub fn start() -> Result<Self, Missing> {
+        Self::start_with(&[])
+    }
+
+    /// Starts a server with settings as its command line takes them, such as `--requirepass` and
+    /// a password.
+    ///
+    /// # Errors
+    ///
+    /// [`Missing`], as for [`start`](Self::start).
+    ///
+    /// # Panics
+    ///
+    /// If it is there and does not start.
+    pub fn start_with(settings: &[&str]) -> Result<Self, Missing> {
+        let program = match VALKEY.installed() {
+            Some(folder) => folder.join("valkey-server"),
+            None => REDIS.find()?.join("redis-server"),
+        };
+        let folder = tempfile::Builder::new().prefix("redis-").tempdir().expect("a folder");
+        let end = AtTheEnd::run(
+            "if [ -f \"$1/pid\" ]; then kill -KILL $(cat \"$1/pid\"); sleep 0.1; fi; rm -rf \"$1\"",
+            &[&folder.path().to_string_lossy()],
+        );
+        let mut server = Self {
+            process: None,
+            _end: end,
+            folder,
+            program,
+            settings: settings.iter().map(|&setting| setting.to_owned()).collect(),
+            port: 0,
+        };
+        for _ in 0..ATTEMPTS {
+            server.port = free_port();
+            if server.run() {
+                return Ok(server);
+            }
+        }
+        panic!("Redis does not start: {}", server.log());
+    }
+
+    /// The port on the loopback.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The address of one of the server's databases; there are 16, from 0.
+    pub fn address(&self, database: u32) -> String {
+        format!("redis://127.0.0.1:{}/{database}", self.port)
+    }
+
+    /// The folder that holds the server's data.
+    pub fn folder(&self) -> &std::path::Path {
+        self.folder.path()
+    }
+
+    /// Ends the server as a crash would (`kill -9`). Whoever is connected is cut off.
+    ///
+    /// # Panics
+    ///
+    /// If it does not run.
+    pub fn crash(&mut self) {
+        let mut process = self.process.take().expect("a server that runs");
+        process.kill().expect("Redis is killed");
+        process.wait().expect("Redis has ended");
+        // Its number may soon be that of another process.
+        drop(fs::remove_file(self.folder.path().join("pid")));
+    }
+
+    /// Starts the server on the same data and port again.
+    ///
+    /// # Panics
+    ///
+    /// If it does not start again.
+    pub fn start_again(&mut self) {
+        assert!(self.run(), "Redis does not start again: {}", self.log());
+    }
+
+    /// What the server said of itself.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
+    }
+
+    /// Runs the server until it answers; says whether it does.
+    fn run(&mut self) -> bool {
+        let folder = self.folder.path().to_string_lossy().into_owned();
+        let port = self.port.to_string();
+        let mut process = Command::new(&self.program)
+            .args(["--bind", "127.0.0.1", "--port", &port, "--daemonize", "no"])
+            .args(["--dir", &folder, "--pidfile", &format!("{folder}/pid")])
+            .args(["--logfile", &format!("{folder}/log"), "--save", ""])
+            .args(["--appendonly", "yes", "--appendfsync", "always"])
+            .args(&self.settings)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("Redis is run");
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if process.try_wait().expect("the state of a process").is_some() {
+                return false;
+            }
+            if is_ready(self.port) {
+                self.process = Some(process);
+                return true;
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        drop(process.kill());
+        drop(process.wait());
+        false
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        if self.process.is_some() {
+            self.crash();
+        }
+    }
+}
+
+/// Whether a server answers at a port, and has its data in memory.
+fn is_ready(port: u16) -> bool {
+    let ask = || {
+        let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        stream.write_all(b"PING\r\n")?;
+        let mut answer = [0; 5];
+        stream.read_exact(&mut answer)?;
+        std::io::Result::Ok(answer)
+    };
+    // Whoever has to say a password first is told so.
+    ask().is_ok_and(|answer| matches!(&answer, b"+PONG" | b"-NOAU"))
+}
