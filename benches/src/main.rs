@@ -12,6 +12,7 @@ mod files;
 mod group_commit;
 mod memory;
 mod modes;
+mod peers;
 mod replay;
 mod report;
 mod request;
@@ -52,6 +53,7 @@ const CASES: &[Case] = &[
     Case { name: "cold_load", measure: cold_load::measure },
     Case { name: "per_run", measure: whole_run::measure },
     Case { name: "group_commit", measure: group_commit::measure },
+    Case { name: "peers", measure: peers::measure },
 ];
 
 impl Effort {
