@@ -15,6 +15,7 @@ mod cold_load;
 mod files;
 mod group_commit;
 mod memory;
+mod peers;
 mod postgres;
 mod replay;
 mod report;
@@ -58,6 +59,7 @@ const CASES: &[Case] = &[
     Case { name: "per_run", measure: whole_run::measure },
     Case { name: "group_commit", measure: group_commit::measure },
     Case { name: "postgres", measure: postgres::measure },
+    Case { name: "peers", measure: peers::measure },
 ];
 
 impl Effort {

@@ -1,0 +1,1 @@
+"""The same workload, driven through other frameworks and through tower-chat."""

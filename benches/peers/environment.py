@@ -1,0 +1,78 @@
+"""The virtual environment with the peers' packages."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+HERE = Path(__file__).parent
+REPOSITORY = HERE.parents[1]
+REQUIREMENTS = HERE / "requirements.txt"
+
+
+def default_folder() -> Path:
+    """A folder below cargo's target folder."""
+    metadata = subprocess.run(
+        ["cargo", "metadata", "--format-version", "1", "--no-deps"],
+        cwd=REPOSITORY,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return Path(json.loads(metadata.stdout)["target_directory"]) / "peers"
+
+
+def python(folder: Path) -> Path:
+    """The interpreter of the environment, which is made unless it has just these requirements."""
+    environment = folder / "venv"
+    interpreter = environment / "bin" / "python"
+    stamp = environment / "installed.txt"
+    wanted = f"{sys.version}\n{REQUIREMENTS.read_text(encoding='utf-8')}"
+    if stamp.is_file() and stamp.read_text(encoding="utf-8") == wanted:
+        return interpreter
+    say("installing the peers' packages ...")
+    if environment.exists():
+        shutil.rmtree(environment)
+    venv.create(environment, with_pip=True)
+    subprocess.run(
+        [interpreter, "-m", "pip", "install", "--quiet", "--requirement", REQUIREMENTS],
+        check=True,
+        stdout=sys.stderr,
+    )
+    stamp.write_text(wanted, encoding="utf-8")
+    return interpreter
+
+
+def variables() -> dict[str, str]:
+    """The environment variables of measured processes: nothing is sent or traced."""
+    off = {
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONWARNINGS": "ignore",
+        "OPENAI_AGENTS_DISABLE_TRACING": "1",
+        "LANGSMITH_TRACING": "false",
+        "LANGCHAIN_TRACING_V2": "false",
+        "ENABLE_INSTRUMENTATION": "false",
+        "AGENT_FRAMEWORK_USER_AGENT_DISABLED": "true",
+    }
+    return {**os.environ, **off}
+
+
+def on_disk(folder: Path) -> bool:
+    """Whether a folder is on a disk and not in memory."""
+    best, kind = "", ""
+    for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines():
+        _, mount, type_, *_ = line.split(" ")
+        inside = folder.resolve().is_relative_to(mount)
+        if inside and len(mount) >= len(best):
+            best, kind = mount, type_
+    return kind not in {"tmpfs", "ramfs"}
+
+
+def say(text: str) -> None:
+    """Progress, apart from the figures."""
+    print(text, file=sys.stderr, flush=True)

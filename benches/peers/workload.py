@@ -1,0 +1,112 @@
+"""What is run: the agent of `benches/src/workload.rs`, with its texts.
+
+A run has 20 tool rounds and a final answer. Stored turns have an input, four rounds and an answer.
+Call ids are unique within a conversation, because some frameworks drop calls whose id they know.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROUNDS = 20
+CALLS = ROUNDS + 1
+MESSAGES_OF_RUN = 2 * CALLS
+ROUNDS_OF_STORED_TURN = 4
+
+_SOURCE = Path(__file__).parents[1] / "src" / "workload.rs"
+
+
+def _text(pattern: str) -> str:
+    """A text of the Rust workload, so that there is only one."""
+    found = re.search(pattern, _SOURCE.read_text(encoding="utf-8"), re.DOTALL)
+    if found is None:
+        raise SystemExit(f"error: {_SOURCE} has no text for {pattern!r}")
+    return found.group(1)
+
+
+TOOL = _text(r'const TOOL: &str = "(.*?)";')
+FINAL_TEXT = _text(r'const FINAL_TEXT: &str = "(.*?)";')
+ARGUMENTS = _text(r'const ARGUMENTS: &str = r#"(.*?)"#;')
+RESULT_TEXT = _text(r'const RESULT_TEXT: &str = r#"(.*?)"#;')
+INPUT = _text(r'fn input\(\).*?ChatRequest::user\("(.*?)"\)')
+STORED_INPUT = _text(r'fn stored_messages\(.*?Message::user\("(.*?)"\)')
+
+
+@dataclass(frozen=True)
+class Input:
+    """What the user says."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """The model asks for the tool."""
+
+    id: str
+    arguments: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """The tool answers."""
+
+    id: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The model's last words in a turn."""
+
+    text: str
+
+
+Message = Input | Call | Result | Answer
+
+
+def call_id(number: int) -> str:
+    """The id of the call with this number, as long as those of the Rust workload."""
+    return f"call_{number:08}"
+
+
+def parsed(arguments: str) -> Any:
+    """Arguments for frameworks that do not keep their text."""
+    return json.loads(arguments)
+
+
+def stored_messages(count: int) -> list[Message]:
+    """Stored turns, so many messages in all, that end with the last whole turn of them."""
+    messages: list[Message] = []
+    turns = _turns()
+    while len(messages) < count:
+        messages.extend(next(turns))
+    if len(messages) != count:
+        turn = 2 * ROUNDS_OF_STORED_TURN + 2
+        raise SystemExit(
+            f"error: a history has whole turns of {turn} messages, not {count} messages"
+        )
+    return messages
+
+
+def answers_of_run(stored: int) -> list[Call | Answer]:
+    """What the model says in a run after so many stored messages."""
+    calls = [Call(call_id(stored + number), ARGUMENTS) for number in range(ROUNDS)]
+    return [*calls, Answer(FINAL_TEXT)]
+
+
+def _turns() -> Iterator[list[Message]]:
+    number = 0
+    while True:
+        turn: list[Message] = [Input(STORED_INPUT)]
+        for _ in range(ROUNDS_OF_STORED_TURN):
+            turn.append(Call(call_id(number), ARGUMENTS))
+            turn.append(Result(call_id(number), RESULT_TEXT))
+            number += 1
+        turn.append(Answer(FINAL_TEXT))
+        yield turn

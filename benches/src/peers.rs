@@ -1,0 +1,160 @@
+//! `peers`: what `benches/peers` compares with other frameworks, on SQLite in per-service-call mode.
+//!
+//! A whole run of 20 tool rounds with its load at the beginning, divided by its 21 service calls.
+//! Store `cached` is a [`CachingStore`] that has read the conversation just before, `sqlite` a handle
+//! that has not seen it.
+//!
+//! Floor: the appends of such a run on a bare connection, after the load where the store has to read.
+
+use std::{hint::black_box, sync::Arc, time::Instant};
+
+use tower_chat::{
+    PersistenceMode,
+    core::{BoxError, format, store::HistoryStore},
+};
+use tower_chat_cache::CachingStore;
+use tower_chat_sqlite::Durability;
+
+use crate::{
+    Effort,
+    bare::{Bare, BareConversation, BareRecord},
+    files::{self, DURABILITIES, Files},
+    report::{Line, Samples, us_since},
+    workload::{self, CALLS, Leaf},
+};
+
+const HISTORIES: [usize; 3] = [0, 1000, 10_000];
+const STORES: [(&str, bool); 2] = [("cached", true), ("sqlite", false)];
+
+/// What is measured at once.
+#[derive(Debug, Clone, Copy)]
+struct Measured {
+    durability: (&'static str, Durability),
+    history: usize,
+    store: (&'static str, bool),
+}
+
+pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().build()?;
+    for durability in DURABILITIES {
+        for history in HISTORIES {
+            for store in STORES {
+                let measured = Measured { durability, history, store };
+                let runs = effort.repetitions(20);
+                let (ours, floor) = runtime.block_on(measured.runs(runs))?;
+                let (us, floor) = (ours.median(), floor.median());
+                let line = Line::new("peers", "per_service_call", store.0, history, us, floor);
+                Line { durability: Some(durability.0), ..line }.print()?;
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Measured {
+    /// Runs each conversation once; the times of runs and of the floor, divided by the service calls.
+    async fn runs(self, runs: usize) -> Result<(Samples, Samples), BoxError> {
+        let (_, is_cached) = self.store;
+        let Files { store, bare, folder } =
+            Files::make(self.durability.1, runs, self.history).await?;
+        let store: Arc<dyn HistoryStore> =
+            if is_cached { Arc::new(CachingStore::new(store)) } else { Arc::new(store) };
+        let floor = Floor { bare, calls: calls_of_run(), load: !is_cached };
+        let leaf = Leaf::default();
+        let mode = PersistenceMode::PerServiceCall;
+        let pipeline = workload::pipeline(&leaf, Some((store.clone(), mode)))?;
+        let (mut ours, mut floors) = (Samples::default(), Samples::default());
+        for run in 0..runs {
+            let key = files::key(run);
+            if is_cached && store.load(&key).await?.messages.len() != self.history {
+                return Err("messages are missing before the run".into());
+            }
+            // What a disk does after one sync may not be what it does after the other.
+            let is_floor_first = run % 2 == 1;
+            if is_floor_first {
+                floors.add(floor.run(run, self.history)?);
+            }
+            leaf.prepare(CALLS - 1);
+            let request = workload::input().in_conversation(key.clone());
+            let (mut pipeline, model) = (pipeline.clone(), leaf.clone());
+            self.mark("begins");
+            let task = tokio::spawn(async move {
+                let start = Instant::now();
+                workload::run(&mut pipeline, &model, request, CALLS).await?;
+                Ok::<_, BoxError>(us_since(start))
+            });
+            let us = task.await??;
+            self.mark("ends");
+            ours.add(us / CALLS as f64);
+            if !is_floor_first {
+                floors.add(floor.run(run, self.history)?);
+            }
+            if store.load(&key).await?.messages.len() != self.history + 2 * CALLS {
+                return Err("messages are missing after the run".into());
+            }
+        }
+        drop(folder);
+        Ok((ours, floors))
+    }
+
+    /// Asks for a file that is not there, so that whoever traces system calls finds the run.
+    fn mark(self, what: &str) {
+        let Self { durability: (durability, _), history, store: (store, _) } = self;
+        let path = format!("/measured-run-{what}/{durability}-{store}-{history}");
+        black_box(std::fs::exists(path).is_ok());
+    }
+}
+
+/// One run on the bare connection.
+struct Floor {
+    bare: Bare,
+    calls: Vec<(Vec<String>, Vec<BareRecord>)>,
+    /// Whether the history is read at the beginning.
+    load: bool,
+}
+
+impl Floor {
+    /// The time for each service call.
+    fn run(&self, run: usize, history: usize) -> Result<f64, BoxError> {
+        let mut conversation = BareConversation::new(files::key(run), history)?;
+        let start = Instant::now();
+        if self.load && black_box(self.bare.load(&files::key(run))?).len() != history {
+            return Err("messages are missing".into());
+        }
+        for (bodies, records) in &self.calls {
+            self.bare.append(&mut conversation, bodies, records)?;
+        }
+        Ok(us_since(start) / CALLS as f64)
+    }
+}
+
+/// What each service call of a run appends: its new input and its answer, with the rows of the record.
+fn calls_of_run() -> Vec<(Vec<String>, Vec<BareRecord>)> {
+    let messages = workload::messages_of_run();
+    let answered = BareRecord { call: -1, result: Some(0) };
+    let asked = BareRecord { call: 1, result: None };
+    let calls = messages.chunks(2).enumerate().map(|(call, messages)| {
+        let bodies = messages.iter().map(|message| format::encode(message)).collect();
+        let is_first = call == 0;
+        let is_last = call == CALLS - 1;
+        let records = [(!is_first).then_some(answered), (!is_last).then_some(asked)];
+        (bodies, records.into_iter().flatten().collect())
+    });
+    calls.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_service_call_appends_its_input_and_its_answer() {
+        let calls = calls_of_run();
+        assert_eq!(calls.len(), CALLS);
+        assert!(calls.iter().all(|(bodies, _)| bodies.len() == 2));
+        let records: Vec<usize> = calls.iter().map(|(_, records)| records.len()).collect();
+        assert_eq!(records.first(), Some(&1));
+        assert_eq!(records.last(), Some(&1));
+        assert_eq!(records.iter().sum::<usize>(), 2 * (CALLS - 1));
+    }
+}
