@@ -18,6 +18,7 @@ use rusqlite::{Connection, hooks::Wal};
 use tower_chat_core::store::StoreError;
 
 use crate::{
+    Durability,
     file::{PATIENCE, StoreFile},
     read::NotRead,
 };
@@ -38,8 +39,10 @@ const AT_ONCE: u32 = 2 * LIMIT;
 /// From how many pages of log on the writer waits for readers, where only they are in the way.
 const PRESSING: u32 = 2 * LIMIT;
 
-/// How long it waits for them.
+/// How long it waits for them, for each so many pages of log; so the log of readers without a gap
+/// is as long as the longest of them needs.
 const PATIENCE_WITH_READERS: Duration = Duration::from_millis(50);
+const MOST_PATIENCE_WITH_READERS: Duration = Duration::from_secs(1);
 
 /// How often the thread carries over what came meanwhile, before the writer has to stop for it.
 const PASSES: usize = 8;
@@ -48,6 +51,8 @@ const PASSES: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     file: StoreFile,
+    /// At how many pages of a log that was begun anew something is to be done first.
+    first_due: u32,
     /// How many pages the log has since the last commit.
     log: AtomicU32,
     /// At how many something is to be done.
@@ -77,8 +82,14 @@ struct Reached {
 
 impl Checkpoints {
     pub(crate) fn new(file: StoreFile) -> Self {
-        let (log, due) = (AtomicU32::new(0), AtomicU32::new(STEP));
-        Self { file, log, due, state: Mutex::default(), changed: Condvar::new() }
+        // Where commits are synced, a few syncs more are nothing, and the writer has less to wait
+        // for. Otherwise they are all there is: it takes fewer to do it at once.
+        let first_due = match file.durability() {
+            Durability::Full => STEP,
+            Durability::Normal => LIMIT,
+        };
+        let (log, due) = (AtomicU32::new(0), AtomicU32::new(first_due));
+        Self { file, first_due, log, due, state: Mutex::default(), changed: Condvar::new() }
     }
 
     /// Follows the commits of a connection, in place of SQLite's own checkpoints in them.
@@ -109,8 +120,9 @@ impl Checkpoints {
         let reached = if log < PRESSING {
             carry_over(connection, "PRAGMA wal_checkpoint(PASSIVE)")
         } else {
-            let patience = connection.busy_timeout(PATIENCE_WITH_READERS);
-            patience.and_then(|()| carry_over(connection, "PRAGMA wal_checkpoint(RESTART)"))
+            let patience = PATIENCE_WITH_READERS.saturating_mul(log / PRESSING);
+            let waits = connection.busy_timeout(patience.min(MOST_PATIENCE_WITH_READERS));
+            waits.and_then(|()| carry_over(connection, "PRAGMA wal_checkpoint(RESTART)"))
         };
         // The commit is durable, and stays in the log: the next one tries again.
         if let Ok(reached) = reached {
@@ -171,6 +183,12 @@ impl Checkpoints {
         }
     }
 
+    /// Carries nothing over, as slowly as wanted.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Drop + '_ {
+        self.begin(self.state())
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -188,7 +206,7 @@ impl Checkpoints {
         if pages < self.log.swap(pages, Ordering::Relaxed) {
             // It was begun anew.
             self.state().carried = 0;
-            self.due.store(STEP, Ordering::Relaxed);
+            self.due.store(self.first_due, Ordering::Relaxed);
         }
     }
 

@@ -96,6 +96,10 @@ impl StoreFile {
         }
     }
 
+    pub(crate) fn durability(&self) -> Durability {
+        self.durability
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }

@@ -19,8 +19,7 @@ pub enum Durability {
     /// undo the last writes, newest first; the file stays sound (`synchronous=NORMAL`).
     ///
     /// At risk is what was written since the write-ahead log was last synced, which is when it is
-    /// carried over into the file: after 400 pages (1.6 MB) of log or soon after, after 1,000 and
-    /// one transaction at the latest, and at [`close`](tower_chat_core::store::HistoryStore::close)
+    /// carried over into the file: after 1,000 pages (4 MB) and one transaction, and at [`close`](tower_chat_core::store::HistoryStore::close)
     /// and [`checkpoint`](SqliteStore::checkpoint). While somebody reads all the time, or the disk is
     /// full, it may be more. No time bounds it: the last writes of a store at rest stay at risk
     /// until the system writes them of its own accord.

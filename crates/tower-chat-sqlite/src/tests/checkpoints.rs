@@ -8,6 +8,7 @@ use std::{
         mpsc,
     },
     thread,
+    time::Duration,
 };
 
 use rusqlite::Connection;
@@ -49,11 +50,13 @@ fn begin_to_read(connection: &Connection) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_log_is_begun_anew_again_and_again() {
-    let fixture = Fixture::fast().await;
-    let mut at = Revision::ABSENT;
-    let largest = fixture.append_often(&mut at, 4000).await;
-    assert!(largest < 1100 * PAGE, "{largest}");
-    assert!(fixture.is_sound());
+    for (durability, times) in [(Durability::Normal, 4000), (Durability::Full, 1200)] {
+        let fixture = Fixture::with(SqliteStore::options().durability(durability)).await;
+        let mut at = Revision::ABSENT;
+        let largest = fixture.append_often(&mut at, times).await;
+        assert!(largest < 1100 * PAGE, "{durability:?}: {largest}");
+        assert!(fixture.is_sound());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -83,6 +86,36 @@ async fn a_reader_that_stays_lets_the_log_grow_and_afterwards_it_is_small_again(
     let largest = fixture.append_often(&mut at, 2000).await;
     assert!(largest <= 16 << 20, "{largest}");
     assert_eq!(fixture.texts(&key("c")).await.len(), 1 + 2000 + 450 + 450 + 2000);
+    assert!(fixture.is_sound());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_who_writes_waits_while_the_thread_carries_over_much() {
+    let fixture = Fixture::fast().await;
+    let mut at = fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
+    let reader = fixture.other();
+    begin_to_read(&reader);
+    let megabyte = "x".repeat(1 << 20);
+    let large = write("large", run(2), Revision::ABSENT, &[megabyte.as_str(); 10]);
+    fixture.submit(vec![large]).await.await.unwrap();
+    reader.execute_batch("COMMIT").unwrap();
+    let held = fixture.store.checkpoints().hold();
+    // Were the writer to do it, it would wait here for ever.
+    let (done, is_done) = mpsc::channel();
+    thread::scope(|scope| {
+        let appending = scope.spawn(|| {
+            let runtime = tokio::runtime::Runtime::new().unwrap();
+            let grown = runtime.block_on(fixture.append_often(&mut at, 500));
+            done.send(()).unwrap();
+            grown
+        });
+        let waited_in_vain = is_done.recv_timeout(Duration::from_secs(120)).is_err();
+        drop(held);
+        assert!(appending.join().unwrap() > 10 << 20);
+        assert!(!waited_in_vain);
+    });
+    fixture.store.checkpoints().settle();
+    fixture.append_often(&mut at, 900).await;
     assert!(fixture.is_sound());
 }
 
