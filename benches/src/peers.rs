@@ -10,16 +10,17 @@ use std::{hint::black_box, sync::Arc, time::Instant};
 
 use tower_chat::{
     PersistenceMode,
-    core::{BoxError, format, store::HistoryStore},
+    core::{BoxError, store::HistoryStore},
 };
 use tower_chat_cache::CachingStore;
 use tower_chat_sqlite::Durability;
 
 use crate::{
     Effort,
-    bare::{Bare, BareConversation, BareRecord},
+    bare::Bare,
     files::{self, DURABILITIES, Files},
     report::{Line, Samples, us_since},
+    rows::BareAppend,
     workload::{self, CALLS, Leaf},
 };
 
@@ -55,11 +56,12 @@ impl Measured {
     /// Runs each conversation once; the times of runs and of the floor, divided by the service calls.
     async fn runs(self, runs: usize) -> Result<(Samples, Samples), BoxError> {
         let (_, is_cached) = self.store;
-        let Files { store, bare, folder } =
-            Files::make(self.durability.1, runs, self.history).await?;
-        let store: Arc<dyn HistoryStore> =
-            if is_cached { Arc::new(CachingStore::new(store)) } else { Arc::new(store) };
-        let floor = Floor { bare, calls: calls_of_run(), load: !is_cached };
+        let files = Files::make(self.durability.1, runs, self.history).await?;
+        let store: Arc<dyn HistoryStore> = match is_cached {
+            true => Arc::new(CachingStore::new(files.store.clone())),
+            false => Arc::new(files.store.clone()),
+        };
+        let floor = Floor { appends: BareAppend::of_each_call(), load: !is_cached };
         let leaf = Leaf::default();
         let mode = PersistenceMode::PerServiceCall;
         let pipeline = workload::pipeline(&leaf, Some((store.clone(), mode)))?;
@@ -72,7 +74,7 @@ impl Measured {
             // What a disk does after one sync may not be what it does after the other.
             let is_floor_first = run % 2 == 1;
             if is_floor_first {
-                floors.add(floor.run(run, self.history)?);
+                floors.add(floor.run(&files.floor(), run, self.history)?);
             }
             leaf.prepare(CALLS - 1);
             let request = workload::input().in_conversation(key.clone());
@@ -87,13 +89,12 @@ impl Measured {
             self.mark("ends");
             ours.add(us / CALLS as f64);
             if !is_floor_first {
-                floors.add(floor.run(run, self.history)?);
+                floors.add(floor.run(&files.floor(), run, self.history)?);
             }
             if store.load(&key).await?.messages.len() != self.history + 2 * CALLS {
                 return Err("messages are missing after the run".into());
             }
         }
-        drop(folder);
         Ok((ours, floors))
     }
 
@@ -107,54 +108,23 @@ impl Measured {
 
 /// One run on the bare connection.
 struct Floor {
-    bare: Bare,
-    calls: Vec<(Vec<String>, Vec<BareRecord>)>,
+    appends: Vec<BareAppend>,
     /// Whether the history is read at the beginning.
     load: bool,
 }
 
 impl Floor {
     /// The time for each service call.
-    fn run(&self, run: usize, history: usize) -> Result<f64, BoxError> {
-        let mut conversation = BareConversation::new(files::key(run), history)?;
+    fn run(&self, bare: &Bare, run: usize, history: usize) -> Result<f64, BoxError> {
+        let key = files::key(run);
+        let mut conversation = bare.conversation(&key)?;
         let start = Instant::now();
-        if self.load && black_box(self.bare.load(&files::key(run))?).len() != history {
+        if self.load && black_box(bare.load(&key)?).len() != history {
             return Err("messages are missing".into());
         }
-        for (bodies, records) in &self.calls {
-            self.bare.append(&mut conversation, bodies, records)?;
+        for append in &self.appends {
+            bare.append(&mut conversation, append)?;
         }
         Ok(us_since(start) / CALLS as f64)
-    }
-}
-
-/// What each service call of a run appends: its new input and its answer, with the rows of the record.
-fn calls_of_run() -> Vec<(Vec<String>, Vec<BareRecord>)> {
-    let messages = workload::messages_of_run();
-    let answered = BareRecord { call: -1, result: Some(0) };
-    let asked = BareRecord { call: 1, result: None };
-    let calls = messages.chunks(2).enumerate().map(|(call, messages)| {
-        let bodies = messages.iter().map(|message| format::encode(message)).collect();
-        let is_first = call == 0;
-        let is_last = call == CALLS - 1;
-        let records = [(!is_first).then_some(answered), (!is_last).then_some(asked)];
-        (bodies, records.into_iter().flatten().collect())
-    });
-    calls.collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_service_call_appends_its_input_and_its_answer() {
-        let calls = calls_of_run();
-        assert_eq!(calls.len(), CALLS);
-        assert!(calls.iter().all(|(bodies, _)| bodies.len() == 2));
-        let records: Vec<usize> = calls.iter().map(|(_, records)| records.len()).collect();
-        assert_eq!(records.first(), Some(&1));
-        assert_eq!(records.last(), Some(&1));
-        assert_eq!(records.iter().sum::<usize>(), 2 * (CALLS - 1));
     }
 }

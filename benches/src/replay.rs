@@ -88,13 +88,13 @@ fn folded(stored: &Messages) -> Replay {
     fold
 }
 
-fn replayed(stored: &Messages, policy: &ReplayPolicy, times: &FinishTimes) -> Messages {
+pub(crate) fn replayed(stored: &Messages, policy: &ReplayPolicy, times: &FinishTimes) -> Messages {
     let tools = ["search_orders"];
     let facts = Facts::at(at(LONG)).tools(&tools).finished(times);
     policy.apply(&folded(stored).view(), &facts)
 }
 
-fn all_steps() -> ReplayPolicy {
+pub(crate) fn all_steps() -> ReplayPolicy {
     ReplayPolicy::default()
         .freshness(Freshness::within(Duration::from_secs(LONG as u64 / 2)))
         .outdated_calls(OutdatedCalls::keep().drop_unregistered().drop_unreadable_arguments())
@@ -104,7 +104,7 @@ fn all_steps() -> ReplayPolicy {
 
 /// Stored turns with ids, of which every second result is of sources and every eighth call of a
 /// tool that is not there any more.
-fn conversation(count: usize) -> Messages {
+pub(crate) fn conversation(count: usize) -> Messages {
     let run = RunId::from_bytes([1; 16]);
     let stored = workload::stored_messages(count);
     let messages = (0..).zip(stored).map(|(index, message)| {
@@ -130,7 +130,7 @@ fn conversation(count: usize) -> Messages {
 }
 
 /// A call of each message finished a second after the one before.
-fn finish_times(stored: &Messages) -> FinishTimes {
+pub(crate) fn finish_times(stored: &Messages) -> FinishTimes {
     let mut times = FinishTimes::new();
     for (position, message) in stored.iter().enumerate() {
         let Some(id) = message.id else { continue };

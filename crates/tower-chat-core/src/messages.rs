@@ -93,7 +93,11 @@ impl Messages {
     /// The first `count` messages; all if there are fewer.
     #[must_use]
     pub fn take(&self, count: usize) -> Self {
-        if count >= self.len() { self.clone() } else { Self(self.0.take(count)) }
+        match count {
+            0 => Self::new(),
+            _ if count >= self.len() => self.clone(),
+            _ => Self(self.0.take(count)),
+        }
     }
 
     /// All messages, oldest first.

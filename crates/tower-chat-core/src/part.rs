@@ -198,13 +198,12 @@ pub struct ToolResult {
 impl ToolResult {
     /// A text result for the call with this id.
     pub fn new(call_id: impl Into<String>, text: impl Into<String>) -> Self {
-        Self {
-            call_id: Some(call_id.into()),
-            name: None,
-            content: vec![Part::text(text)],
-            is_error: false,
-            native: None,
-        }
+        Self::of_parts(call_id, vec![Part::text(text)])
+    }
+
+    /// A result of these parts.
+    pub fn of_parts(call_id: impl Into<String>, content: Vec<Part>) -> Self {
+        Self { call_id: Some(call_id.into()), name: None, content, is_error: false, native: None }
     }
 
     /// A text result that says the tool failed.

@@ -1,6 +1,6 @@
 //! What goes to the model.
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use crate::{
     ChatOptions, Conversation, ConversationId, ConversationKey, Message, Messages, RunHandle, RunId,
@@ -17,7 +17,7 @@ use crate::{
 ///     .in_conversation(ConversationKey::new("alice", "support"));
 /// assert_eq!(request.messages.len(), 1);
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ChatRequest {
     /// History first, then what is new.
@@ -123,6 +123,20 @@ impl ChatRequest {
             None => Ok(None),
             Some(ConversationId::Service(id)) => Ok(Some(id)),
             Some(ConversationId::LocalHistory) => Err(SentinelAtLeaf),
+        }
+    }
+}
+
+impl Default for ChatRequest {
+    fn default() -> Self {
+        /// Shared, since most requests are given others or leave these as they are.
+        static OPTIONS: LazyLock<Arc<ChatOptions>> = LazyLock::new(Arc::default);
+        Self {
+            messages: Messages::new(),
+            new_from: 0,
+            options: OPTIONS.clone(),
+            conversation_id: None,
+            extensions: http::Extensions::new(),
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::{
 pub(super) struct Stored {
     /// What readers see; its head has the revision with everything that is staged.
     pub(super) history: History,
-    tools: BTreeMap<CallPlace, ToolRecord>,
+    tools: BTreeMap<CallPlace, Row>,
     /// The calls among `tools` that wait for consent.
     pending_approvals: BTreeSet<CallPlace>,
     open: Option<Open>,
@@ -30,7 +30,25 @@ pub(super) struct Stored {
 struct Open {
     run: OpenRun,
     messages: Vec<Arc<Message>>,
-    tools: BTreeMap<CallPlace, ToolRecord>,
+    tools: BTreeMap<CallPlace, Row>,
+}
+
+/// A row of the record, in the write that brought it: to copy it would cost as much as all else
+/// that is done with it.
+#[derive(Debug, Clone)]
+struct Row {
+    write: Write,
+    index: usize,
+}
+
+impl Row {
+    fn all_of(write: &Write) -> impl Iterator<Item = Self> {
+        (0..write.tools().len()).map(|index| Self { write: write.clone(), index })
+    }
+
+    fn record(&self) -> Option<&ToolRecord> {
+        self.write.tools().get(self.index)
+    }
 }
 
 impl Stored {
@@ -72,7 +90,7 @@ impl Stored {
                 pruning.see_message(sequence, id.run);
             }
         }
-        self.tools.values().for_each(|row| pruning.see_record(row));
+        self.tools.values().filter_map(Row::record).for_each(|row| pruning.see_record(row));
         let cut = pruning.cut();
         if cut.last_sequence == 0 {
             return Ok(cut.pruned);
@@ -123,7 +141,7 @@ impl Stored {
             Some(staged) => self.stage(write, staged),
             None => {
                 self.history.apply(write);
-                self.put_tools(write.tools());
+                self.put_tools(Row::all_of(write));
             }
         }
         Ok(write.result())
@@ -160,7 +178,7 @@ impl Stored {
     }
 
     fn admits(&self, claim: &Claim) -> bool {
-        match self.tools.get(&claim.call) {
+        match self.tools.get(&claim.call).and_then(Row::record) {
             Some(row) => {
                 row.status == ToolStatus::PendingApproval && row.started_at == claim.started_at
             }
@@ -178,14 +196,19 @@ impl Stored {
         });
         open.run.apply(staged);
         open.messages.extend(write.messages().iter().cloned());
-        let (seen, unseen): (Vec<_>, Vec<_>) = write
-            .tools()
-            .iter()
-            .filter(|row| held.contains(&row.call.sequence))
-            .cloned()
-            .partition(|row| row.call.sequence <= visible);
-        open.tools.extend(unseen.into_iter().map(|row| (row.call, row)));
-        self.put_tools(&seen);
+        let mut seen = Vec::new();
+        for row in Row::all_of(write) {
+            let Some(call) = row.record().map(|record| record.call) else { continue };
+            if !held.contains(&call.sequence) {
+                continue;
+            }
+            if call.sequence <= visible {
+                seen.push(row);
+            } else {
+                open.tools.insert(call, row);
+            }
+        }
+        self.put_tools(seen);
         self.history.head.revision = write.result();
         match staged.close {
             Some(Close::Commit) => self.commit(),
@@ -198,7 +221,7 @@ impl Stored {
     fn commit(&mut self) {
         let Some(Open { run, messages, tools }) = self.open.take() else { return };
         self.history.extend(messages);
-        self.put_tools(&tools.into_values().collect::<Vec<_>>());
+        self.put_tools(tools.into_values());
         match run.service_id {
             Some(ServiceIdChange::Set(id)) => self.history.head.service_id = Some(id),
             Some(ServiceIdChange::Clear) => self.history.head.service_id = None,
@@ -206,15 +229,20 @@ impl Stored {
         }
     }
 
-    fn put_tools(&mut self, rows: &[ToolRecord]) {
+    fn put_tools(&mut self, rows: impl IntoIterator<Item = Row>) {
         let held = self.numbers_to(self.last_visible());
-        for row in rows.iter().filter(|row| held.contains(&row.call.sequence)) {
-            if row.status == ToolStatus::PendingApproval {
-                self.pending_approvals.insert(row.call);
-            } else {
-                self.pending_approvals.remove(&row.call);
+        for row in rows {
+            let Some(record) = row.record() else { continue };
+            let (call, status) = (record.call, record.status);
+            if !held.contains(&call.sequence) {
+                continue;
             }
-            self.tools.insert(row.call, row.clone());
+            if status == ToolStatus::PendingApproval {
+                self.pending_approvals.insert(call);
+            } else {
+                self.pending_approvals.remove(&call);
+            }
+            self.tools.insert(call, row);
         }
     }
 
@@ -233,7 +261,7 @@ impl Stored {
             self.history.head.clone(),
             open.run.clone(),
             open.messages.clone(),
-            open.tools.values().cloned().collect(),
+            open.tools.values().filter_map(Row::record).cloned().collect(),
         ))
     }
 
@@ -277,6 +305,9 @@ pub(super) fn asked_for<'a>(
     conversations
         .range(first..)
         .take_while(move |(key, _)| key.scope() == query.scope && is_asked_for(key))
-        .flat_map(|(key, stored)| stored.tools.values().map(move |record| (key, stored, record)))
+        .flat_map(|(key, stored)| {
+            let records = stored.tools.values().filter_map(Row::record);
+            records.map(move |record| (key, stored, record))
+        })
         .filter(|(_, _, record)| query.fits(record))
 }

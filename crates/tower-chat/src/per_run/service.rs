@@ -29,12 +29,12 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct PerRunPersistenceService<S> {
     inner: S,
-    layer: PerRunPersistence,
+    layer: Arc<PerRunPersistence>,
 }
 
 impl<S> PerRunPersistenceService<S> {
     pub(super) fn new(inner: S, layer: PerRunPersistence) -> Self {
-        Self { inner, layer }
+        Self { inner, layer: Arc::new(layer) }
     }
 }
 
@@ -62,7 +62,7 @@ where
 async fn per_run<S>(
     mut service: S,
     request: ChatRequest,
-    layer: PerRunPersistence,
+    layer: Arc<PerRunPersistence>,
 ) -> Result<ChatResponse, BoxError>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Send,

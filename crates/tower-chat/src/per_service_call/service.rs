@@ -1,6 +1,9 @@
 //! The service.
 
-use std::task::{Context, Poll};
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use tower_chat_core::{Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationId};
 use tower_service::Service;
@@ -17,12 +20,12 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct PerServiceCallPersistenceService<S> {
     inner: S,
-    layer: PerServiceCallPersistence,
+    layer: Arc<PerServiceCallPersistence>,
 }
 
 impl<S> PerServiceCallPersistenceService<S> {
     pub(super) fn new(inner: S, layer: PerServiceCallPersistence) -> Self {
-        Self { inner, layer }
+        Self { inner, layer: Arc::new(layer) }
     }
 }
 
@@ -50,7 +53,7 @@ where
 async fn per_service_call<S>(
     mut service: S,
     mut request: ChatRequest,
-    layer: PerServiceCallPersistence,
+    layer: Arc<PerServiceCallPersistence>,
 ) -> Result<ChatResponse, BoxError>
 where
     S: Service<ChatRequest, Response = ChatResponse>,
@@ -63,7 +66,8 @@ where
         Some(run) => run.clone(),
         None => {
             RunAncestry::check(&request)?;
-            let run = lone_run(&layer, &request).await?;
+            // Boxed, since every other service call would carry the room for it.
+            let run = Box::pin(lone_run(&layer, &request)).await?;
             if let Some(answer) = run.repeated_answer(&request)? {
                 return Ok(answer.into());
             }

@@ -14,7 +14,7 @@ use super::{BuildError, ChatPipeline, deadline::Deadline};
 use crate::{
     Clock, PerRunPersistence, PerRunPersistenceService, PerServiceCallPersistence,
     PerServiceCallPersistenceService, PersistenceMode, PersistencePolicy, ToolLoop, ToolSource,
-    Tools, validate::ValidateTranscript,
+    Tools, run::shared, validate::ValidateTranscript,
 };
 
 /// Collects what a [`ChatPipeline`] is made of.
@@ -82,7 +82,7 @@ impl<S> ChatPipelineBuilder<S> {
 
     /// Keeps the history of conversations in a store.
     pub fn history(mut self, store: impl HistoryStore) -> Self {
-        self.store = Some(Arc::new(store));
+        self.store = Some(shared(store));
         self
     }
 

@@ -1,6 +1,7 @@
 //! How a run begins: what is loaded, and what the request's own messages are.
 
 use std::{
+    any::Any,
     collections::HashSet,
     sync::{Arc, Mutex, atomic::AtomicBool},
 };
@@ -42,7 +43,7 @@ pub(crate) struct Settings {
 impl Settings {
     pub(crate) fn new(store: impl HistoryStore) -> Self {
         Self {
-            store: Arc::new(store),
+            store: shared(store),
             policy: PersistencePolicy::default(),
             clock: Clock::default(),
             tools: None,
@@ -389,6 +390,16 @@ impl State {
             Some(_) if request.new_from >= request.messages.len() => input_of(&self.added, &[]),
             Some(_) | None => self.input(run, request).len(),
         }
+    }
+}
+
+/// A store behind one pointer, also if it is behind one already: each more would put the future of
+/// each operation into a box more.
+pub(crate) fn shared(store: impl HistoryStore) -> Arc<dyn HistoryStore> {
+    let any: &dyn Any = &store;
+    match any.downcast_ref::<Arc<dyn HistoryStore>>() {
+        Some(shared) => shared.clone(),
+        None => Arc::new(store),
     }
 }
 

@@ -42,7 +42,7 @@ impl OpenRun {
     /// [`PersistenceError::NotStored`]. Both carry the answer.
     pub(crate) async fn complete(self, mut answer: Answer) -> Result<Answer, PersistenceError> {
         let Self { run, input, slot } = self;
-        let submission = {
+        let mut submission = {
             let mut state = run.state();
             let (service_id, recording) = (state.service_id.clone(), state.recording);
             let adopted = run.adopt_service_id(service_id.as_ref(), recording, &answer)?;
@@ -75,7 +75,7 @@ impl Run {
     /// its end, which no service call has seen, go into the record alone. That they could not be
     /// stored is logged and no more, since everything the model was paid for is.
     pub(crate) async fn record_left_out(&self, answer: &Answer) {
-        let submission = {
+        let mut submission = {
             let mut state = self.state();
             let left_out = self.not_taken(&state, answer);
             if left_out.is_empty() {

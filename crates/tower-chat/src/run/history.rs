@@ -19,7 +19,7 @@ pub(super) async fn load_head(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
 ) -> Result<Head, StoreError> {
-    let mut history = History::new(store.head(key).await?, Messages::new());
+    let mut history = History::new((**store).head(key).await?, Messages::new());
     for write in store.handle().unsaved(key) {
         if write.expected() == history.head.revision {
             history.apply(&write);
@@ -45,7 +45,7 @@ async fn load_stored(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
 ) -> Result<(History, Vec<Write>), StoreError> {
-    let history = store.load(key).await?;
+    let history = (**store).load(key).await?;
     let mut revision = history.head.revision;
     let mut unsaved = store.handle().unsaved(key);
     unsaved.retain(|write| {

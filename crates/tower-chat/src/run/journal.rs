@@ -366,7 +366,7 @@ impl Run {
     /// Whether what becomes of a call is made durable before its result is part of a message: of
     /// every call in a journal, elsewhere of one that an earlier run had asked for and that waited
     /// for approval. That one is known whatever becomes of this run.
-    fn notes(&self, (message, _): CallOfRun) -> bool {
+    pub(crate) fn notes(&self, (message, _): CallOfRun) -> bool {
         self.is_journaled() || message.run != self.id()
     }
 
@@ -429,7 +429,7 @@ impl Run {
     /// not happened with the answer itself. Results at its end that no service call has seen are in
     /// the record alone, unless the policy keeps them.
     pub(crate) async fn commit(&self, answer: &Answer) -> Result<(), PersistenceError> {
-        let submission = {
+        let mut submission = {
             let mut state = self.state();
             if !state.journal.as_ref().is_some_and(Journal::is_open) {
                 return Ok(());
@@ -489,7 +489,7 @@ impl Run {
         Submission::submit(self.store(), StoreFailure::FailCall, slot, vec![write])
     }
 
-    async fn settled(&self, submission: Submission) -> Result<(), PersistenceError> {
+    async fn settled(&self, mut submission: Submission) -> Result<(), PersistenceError> {
         match submission.outcome().await {
             Ok(_) => Ok(()),
             Err(FailedSubmission { source, unsaved }) => {

@@ -6,6 +6,7 @@
 //! again.
 
 mod answered_earlier;
+mod answered_in_order;
 mod begin;
 mod finish;
 mod history;
@@ -35,7 +36,7 @@ use tower_chat_core::{
 use self::submission::Submission;
 pub(crate) use self::{
     answered_earlier::rows_of_calls_answered_earlier,
-    begin::{Settings, head_of},
+    begin::{Settings, head_of, shared},
     partial_text::cut_off_message,
     record::ToolReport,
 };
@@ -234,13 +235,12 @@ impl Run {
 
     /// Takes note of what a tool loop knows of the results in a message, in their order.
     pub(crate) fn report_tools(&self, message: MessageId, reports: Vec<ToolReport>) {
-        self.state().recorder.reports.insert(message, reports);
+        self.state().recorder.report(message, reports);
     }
 
     /// What became of the run's messages so far.
     pub(crate) fn saved(&self) -> Saved {
-        let state = self.state();
-        Saved::new(state.added.len().saturating_sub(state.unsaved), state.unsaved)
+        self.state().saved()
     }
 
     pub(crate) fn store(&self) -> &Arc<dyn HistoryStore> {
@@ -249,6 +249,12 @@ impl Run {
 
     pub(crate) fn policy(&self) -> &PersistencePolicy {
         &self.0.policy
+    }
+
+    /// The store itself: through the pointer's own implementation of the trait the future of an
+    /// operation would be in two boxes.
+    fn operations(&self) -> &dyn HistoryStore {
+        &*self.0.store
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -262,14 +268,22 @@ impl Run {
         messages: impl IntoIterator<Item = Arc<Message>>,
     ) -> Vec<Arc<Message>> {
         let run = self.id();
-        let number = |(place, mut message): (usize, Arc<Message>)| {
+        let number = |(mut message, place): (Arc<Message>, usize)| {
             let id = MessageId { run, index: u32::try_from(place).unwrap_or(u32::MAX) };
             if message.id != Some(id) {
                 Arc::make_mut(&mut message).id = Some(id);
             }
             message
         };
-        (first..).zip(messages).map(number).collect()
+        // In this order a vector is numbered in place.
+        messages.into_iter().zip(first..).map(number).collect()
+    }
+}
+
+impl State {
+    /// What became of the run's messages so far.
+    fn saved(&self) -> Saved {
+        Saved::new(self.added.len().saturating_sub(self.unsaved), self.unsaved)
     }
 }
 

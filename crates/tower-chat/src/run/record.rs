@@ -1,6 +1,6 @@
 //! What of a run's messages is stored, and what the record of tool calls says of them.
 
-use std::{collections::HashMap, sync::Arc, time::SystemTime};
+use std::{collections::VecDeque, sync::Arc, time::SystemTime};
 
 use serde_json::Value;
 use tower_chat_core::{
@@ -8,9 +8,9 @@ use tower_chat_core::{
     store::{CallPlace, RecordedResult, ToolRecord},
 };
 
-use super::State;
+use super::{State, answered_in_order::answered_in_order, journal::CallOfRun};
 use crate::{
-    replay::{AskedCall, Citations, Replay, Truncation, effective_call_ids},
+    replay::{Citations, Replay, Truncation, effective_call_ids},
     tool::{Redaction, Tools, redaction},
 };
 
@@ -39,8 +39,9 @@ impl ToolReport {
 pub(super) struct Recorder {
     /// The tools of the run, for their hooks.
     pub(super) tools: Option<Tools>,
-    /// By the message that holds the results, in their order.
-    pub(super) reports: HashMap<MessageId, Vec<ToolReport>>,
+    /// By the message that holds the results, in their order. Few wait at a time, and mostly the
+    /// first is asked for.
+    reports: VecDeque<(MessageId, Vec<ToolReport>)>,
     /// The messages of this run that ask for tools, as they were stored.
     asking: Vec<Asking>,
     /// How many rounds of the run were stored before it was sent again.
@@ -91,54 +92,49 @@ impl State {
         }
         let mut records = Vec::new();
         let all = || messages.iter().chain(left_out);
-        let mut replay = self.replay.clone();
-        let mut pushed = 0;
+        let last = self.added.last().cloned();
+        let mut before = last.as_ref();
+        // What stands before a message, made where it is not the message that its results answer.
+        let mut replay: Option<(Replay, usize)> = None;
         let mut stored = Vec::with_capacity(messages.len());
         for (place, message) in all().enumerate() {
-            if message.results().next().is_some() {
-                // Nothing else needs to know what stands before it.
-                all().skip(pushed).take(place - pushed).for_each(|earlier| replay.push(earlier));
-                pushed = place;
-            }
             let sequence =
                 (place < messages.len()).then(|| self.revision.sequence + 1 + place as u64);
-            let message = self.store(message, sequence, &replay, &mut records);
-            if sequence.is_some() {
-                stored.push(message);
+            let mut kept = message.clone();
+            if let (Some(sequence), Some(id)) = (sequence, message.id)
+                && message.asked_calls().next().is_some()
+            {
+                self.store_calls(&mut kept, id, sequence, &mut records);
             }
+            if let Some((id, asking)) = before.and_then(|before| answered_in_order(before, message))
+            {
+                let asked =
+                    (0..).zip(asking.calls()).map(|(index, call)| Some(((id, index), call)));
+                self.store_results(&mut kept, asked, sequence, &mut records);
+            } else if message.results().next().is_some() {
+                let (replay, pushed) = replay.get_or_insert_with(|| (self.replay.clone(), 0));
+                all().skip(*pushed).take(place - *pushed).for_each(|earlier| replay.push(earlier));
+                *pushed = place;
+                let asked = replay.calls_answered_by(message);
+                let asked = asked.iter().map(|asked| asked.as_ref().map(|it| (it.place, &it.call)));
+                self.store_results(&mut kept, asked, sequence, &mut records);
+            }
+            if sequence.is_some() {
+                stored.push(kept);
+            }
+            before = Some(message);
         }
         if let Some(citations) = citations {
             let compacted = citations.apply(&stored.iter().cloned().collect());
             stored = compacted.iter().cloned().collect();
         }
-        stored = stored.into_iter().map(|message| truncation.apply_to(message)).collect();
+        stored = stored.into_iter().map(|message| truncated(message, truncation)).collect();
         for record in &mut records {
             if let RecordedResult::Apart(result) = &mut record.result {
                 truncation.apply(result);
             }
         }
         Composed { messages: stored, records }
-    }
-
-    /// One message in its stored form; with no sequence it is not stored itself.
-    fn store(
-        &mut self,
-        message: &Arc<Message>,
-        sequence: Option<u64>,
-        replay: &Replay,
-        records: &mut Vec<ToolRecord>,
-    ) -> Arc<Message> {
-        let mut stored = message.clone();
-        if let (Some(sequence), Some(id)) = (sequence, message.id)
-            && message.asked_calls().next().is_some()
-        {
-            self.store_calls(&mut stored, id, sequence, records);
-        }
-        if message.results().next().is_some() {
-            let asked = replay.calls_answered_by(message);
-            self.store_results(&mut stored, asked, sequence, records);
-        }
-        stored
     }
 
     fn store_calls(
@@ -152,51 +148,52 @@ impl State {
         let round_index = u32::try_from(rounds).unwrap_or(u32::MAX);
         let ids = effective_call_ids(message);
         let mut places = Vec::with_capacity(ids.len());
-        let mut redactions: Vec<Option<Redaction>> = Vec::with_capacity(ids.len());
+        let mut changes = Vec::new();
         let mut next = 0;
         let parts = message.parts.iter().filter_map(asked_call);
-        for ((call, is_waiting), call_id) in parts.zip(ids) {
+        for (index, ((call, is_waiting), call_id)) in parts.zip(ids).enumerate() {
             let redaction = redaction(self.recorder.tool(&call.name), call, None, None);
             places.push(redaction.is_some().then_some(next));
-            if redaction.is_some() {
-                let place = CallPlace { sequence, index: next };
-                let mut row = ToolRecord::pending(place, round_index, call_id, &call.name);
-                if is_waiting {
-                    row.status = ToolStatus::PendingApproval;
-                }
-                records.push(row);
-                next += 1;
+            let Some(Redaction { arguments, .. }) = redaction else {
+                changes.push((index, None));
+                continue;
+            };
+            let place = CallPlace { sequence, index: next };
+            let mut row = ToolRecord::pending(place, round_index, call_id, &call.name);
+            if is_waiting {
+                row.status = ToolStatus::PendingApproval;
             }
-            redactions.push(redaction);
+            records.push(row);
+            next += 1;
+            changes.extend(arguments.map(|arguments| (index, Some(arguments))));
         }
         self.recorder.asking.push(Asking { message: id, sequence, round_index, stored: places });
-        redact_calls(message, redactions);
+        redact_calls(message, changes);
     }
 
-    fn store_results(
+    /// `asked` are the calls that the results answer, result by result.
+    fn store_results<'c>(
         &mut self,
         message: &mut Arc<Message>,
-        asked: Vec<Option<AskedCall>>,
+        asked: impl Iterator<Item = Option<(CallOfRun, &'c ToolCall)>>,
         sequence: Option<u64>,
         records: &mut Vec<ToolRecord>,
     ) {
-        let reports = message.id.and_then(|id| self.recorder.reports.remove(&id));
-        let mut reports = reports.unwrap_or_default().into_iter().map(Some);
-        let mut kept = Vec::new();
+        let reports = message.id.and_then(|id| self.recorder.take_reports(id));
+        let mut reports = reports.unwrap_or_default().into_iter();
+        let mut changes = Vec::new();
         let mut next = 0;
-        for (result, asked) in message.results().zip(asked) {
-            let report = reports.next().flatten();
-            let Some(asked) = asked else {
-                kept.push(Some(None));
+        for (index, (result, asked)) in message.results().zip(asked).enumerate() {
+            let report = reports.next();
+            let Some((of_run, call)) = asked else {
                 next += 1;
                 continue;
             };
             let error = report.as_ref().and_then(|report| report.error.as_deref());
-            let tool = self.recorder.tool(&asked.call.name);
-            let redaction = redaction(tool, &asked.call, Some(result), error);
-            let place = self.stored_place(asked.place);
+            let redaction = redaction(self.recorder.tool(&call.name), call, Some(result), error);
+            let place = self.stored_place(of_run);
             let (Some(redaction), Some(place)) = (redaction, place) else {
-                kept.push(None);
+                changes.push((index, None));
                 continue;
             };
             let changed = redaction.result;
@@ -206,9 +203,8 @@ impl State {
                     changed.clone().unwrap_or_else(|| result.clone()),
                 )),
             };
-            let call_id = asked.call.id.clone().unwrap_or_default();
-            let mut row =
-                ToolRecord::pending(place.call, place.round_index, call_id, &asked.call.name);
+            let call_id = call.id.clone().unwrap_or_default();
+            let mut row = ToolRecord::pending(place.call, place.round_index, call_id, &call.name);
             let report = report.unwrap_or_else(|| {
                 ToolReport::not_run(if result.is_error {
                     ToolStatus::Error
@@ -222,10 +218,10 @@ impl State {
             row.started_at = report.started_at;
             row.finished_at = report.finished_at;
             put(records, row);
-            kept.push(Some(changed));
+            changes.extend(changed.map(|changed| (index, Some(changed))));
             next += 1;
         }
-        redact_results(message, kept);
+        redact_results(message, changes);
     }
 
     /// Where a call stands in the store: a call of this run, or of the loaded history.
@@ -259,6 +255,23 @@ impl Recorder {
         Self { rounds_before: added.iter().filter(is_round).count(), ..Self::default() }
     }
 
+    /// Takes note of what a tool loop knows of the results in a message.
+    pub(super) fn report(&mut self, message: MessageId, reports: Vec<ToolReport>) {
+        match self.reports.binary_search_by_key(&message, |(known, _)| *known) {
+            Ok(place) => {
+                if let Some((_, known)) = self.reports.get_mut(place) {
+                    *known = reports;
+                }
+            }
+            Err(place) => self.reports.insert(place, (message, reports)),
+        }
+    }
+
+    fn take_reports(&mut self, message: MessageId) -> Option<Vec<ToolReport>> {
+        let place = self.reports.binary_search_by_key(&message, |(known, _)| *known).ok()?;
+        self.reports.remove(place).map(|(_, reports)| reports)
+    }
+
     pub(super) fn tool(&self, name: &str) -> Option<&dyn crate::Tool> {
         self.tools.as_ref()?.tool(name).map(|tool| &**tool)
     }
@@ -281,15 +294,20 @@ fn asked_call(part: &Part) -> Option<(&ToolCall, bool)> {
     }
 }
 
-/// Leaves calls out, or changes their arguments, as the hooks said.
-fn redact_calls(message: &mut Arc<Message>, redactions: Vec<Option<Redaction>>) {
-    let is_untouched = |redaction: &Option<Redaction>| {
-        redaction.as_ref().is_some_and(|redaction| redaction.arguments.is_none())
-    };
-    if redactions.iter().all(is_untouched) {
+/// A message with its results cut where they are too long.
+fn truncated(message: Arc<Message>, truncation: Truncation) -> Arc<Message> {
+    let has_results = message.results().next().is_some();
+    if has_results { truncation.apply_to(message) } else { message }
+}
+
+/// Leaves calls out (`None`), or changes their arguments, as the hooks said; the others stay as
+/// they are.
+fn redact_calls(message: &mut Arc<Message>, changes: Vec<(usize, Option<String>)>) {
+    if changes.is_empty() {
         return;
     }
-    let mut redactions = redactions.into_iter();
+    let mut changes = changes.into_iter().peekable();
+    let mut index = 0;
     let mut not_kept = Vec::new();
     let mut kept = 0_u32;
     let message = Arc::make_mut(message);
@@ -299,13 +317,18 @@ fn redact_calls(message: &mut Arc<Message>, redactions: Vec<Option<Redaction>>) 
             Part::ApprovalRequest(request) => &mut request.call,
             _ => return true,
         };
-        let Some(redaction) = redactions.next().flatten() else { return false };
-        if let Some(arguments) = redaction.arguments {
-            if call.arguments != arguments {
-                not_kept.push(Value::from(kept));
+        let change = changes.next_if(|(changed, _)| *changed == index);
+        index += 1;
+        match change {
+            Some((_, None)) => return false,
+            Some((_, Some(arguments))) => {
+                if call.arguments != arguments {
+                    not_kept.push(Value::from(kept));
+                }
+                call.arguments = arguments;
+                call.native = None;
             }
-            call.arguments = arguments;
-            call.native = None;
+            None => {}
         }
         kept += 1;
         true
@@ -322,22 +345,22 @@ pub(super) fn calls_without_arguments(message: &Message) -> impl Iterator<Item =
     places.iter().filter_map(|place| usize::try_from(place.as_u64()?).ok())
 }
 
-/// Leaves results out (`None`), or puts others in their place.
-fn redact_results(message: &mut Arc<Message>, kept: Vec<Option<Option<ToolResult>>>) {
-    if kept.iter().all(|kept| matches!(kept, Some(None))) {
+/// Leaves results out (`None`), or puts others in their place; those that are not named stay.
+fn redact_results(message: &mut Arc<Message>, changes: Vec<(usize, Option<ToolResult>)>) {
+    if changes.is_empty() {
         return;
     }
-    let mut kept = kept.into_iter();
+    let mut changes = changes.into_iter().peekable();
+    let mut index = 0;
     Arc::make_mut(message).parts.retain_mut(|part| {
         let Part::ToolResult(result) = part else { return true };
-        match kept.next().flatten() {
-            None => false,
-            Some(changed) => {
-                if let Some(changed) = changed {
-                    *result = changed;
-                }
-                true
-            }
+        let change = changes.next_if(|(changed, _)| *changed == index);
+        index += 1;
+        match change {
+            Some((_, None)) => return false,
+            Some((_, Some(changed))) => *result = changed,
+            None => {}
         }
+        true
     });
 }

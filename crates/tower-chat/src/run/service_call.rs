@@ -94,7 +94,7 @@ impl ToStore {
 
 enum CallOutcome {
     /// Its answer and everything before it was submitted.
-    Answered { answer: Box<Answer>, write: Option<Box<Write>> },
+    Answered { answer: Box<Answer>, write: Option<Write> },
     /// It came to no answer; `rest` are those of its inputs that were not submitted.
     Unanswered { rest: Vec<Arc<Message>> },
 }
@@ -115,7 +115,7 @@ impl Run {
         let record = state.last_call.as_ref().filter(|record| Some(record.ordinal) == ordinal);
         let own = match record.map(|record| &record.outcome) {
             Some(CallOutcome::Answered { answer, write }) => {
-                let (answer, write) = ((**answer).clone(), write.as_deref().cloned());
+                let (answer, write) = ((**answer).clone(), write.clone());
                 let again = self.submit_again(&state, answer, write);
                 return Ok(StartedCall::Answered(Box::new(again)));
             }
@@ -157,27 +157,26 @@ impl Run {
         state: &State,
         request: &ChatRequest,
     ) -> Result<Vec<Arc<Message>>, PersistenceError> {
-        let own = own_messages(request);
+        let mut own = own_messages(request);
         let is_stored = |message: &Arc<Message>| is_stored(state, self, message);
-        let new_from = own.iter().rposition(is_stored).map_or(0, |last| last + 1);
-        let own = own.get(new_from..).unwrap_or_default();
-        let own = if self.is_journaled() && state.last_call.is_none() {
+        if let Some(last) = own.iter().rposition(is_stored) {
+            own.drain(..=last);
+        }
+        if self.is_journaled() && state.last_call.is_none() {
             // The input is staged, although no call has carried it: a loop may have dropped its ids.
             let is_same = |(own, added): &(&Arc<Message>, &Arc<Message>)| {
                 own.id.is_none() && own.role == added.role && own.parts == added.parts
             };
             let staged = own.iter().zip(&state.added).take_while(is_same).count();
-            own.get(staged..).unwrap_or_default()
-        } else {
-            own
-        };
+            own.drain(..staged);
+        }
         let is_later_call = !state.added.is_empty();
         if is_later_call
             && own.iter().any(|message| message.role == Role::Assistant && message.id.is_none())
         {
             return Err(PersistenceError::HistorySentAgain { key: self.key().clone() });
         }
-        Ok(own.to_vec())
+        Ok(own)
     }
 
     fn submit_again(&self, state: &State, answer: Answer, write: Option<Write>) -> StoredCall {
@@ -223,8 +222,14 @@ impl Run {
         let Composed { messages: stored, mut records } =
             state.compose(&messages, &left_out, citations, truncation);
         state.outcome_rows(&outcomes, truncation, &mut records);
-        let claims = state.start_rows(&starts, &messages, self.0.clock.now(), &mut records);
-        state.note_started(&starts);
+        let claims = match starts.as_slice() {
+            [] => Vec::new(),
+            starts => {
+                let now = self.0.clock.now();
+                state.note_started(starts);
+                state.start_rows(starts, &messages, now, &mut records)
+            }
+        };
         let closes = close.is_some() && state.journal.as_ref().is_some_and(Journal::is_open);
         if stored.is_empty() && records.is_empty() && change.is_none() && !closes {
             return (Submission::nothing(), None);
@@ -232,7 +237,10 @@ impl Run {
         // A claim that nobody knows of is none.
         let failure = if claims.is_empty() { self.store_failure() } else { StoreFailure::FailCall };
         let id = messages.first().and_then(|message| message.id).unwrap_or(next);
-        let write = Write::new(self.key().clone(), id, state.revision, stored).with_claims(claims);
+        let mut write = Write::new(self.key().clone(), id, state.revision, stored);
+        if !claims.is_empty() {
+            write = write.with_claims(claims);
+        }
         let write = match (&mut state.journal, change) {
             (Some(journal), change) => journal.stage(write, records, close, change),
             (None, Some(change)) => write.with_tools(records).with_service_id(change),
@@ -310,7 +318,7 @@ impl OpenCall {
         let mut state = run.state();
         match self.attempted_meanwhile(&state) {
             Some(CallOutcome::Answered { answer, write }) => {
-                let (answer, write) = ((**answer).clone(), write.as_deref().cloned());
+                let (answer, write) = ((**answer).clone(), write.clone());
                 return Ok(run.submit_again(&state, answer, write));
             }
             Some(CallOutcome::Unanswered { .. }) => drop_taken(&state, &mut inputs),
@@ -339,14 +347,11 @@ impl OpenCall {
             }
         }
         let (submission, write) = run.submit(&mut state, slot, to_store);
-        let replay = &mut self.replay;
+        let mut replay = std::mem::replace(&mut self.replay, Replay::lenient());
         answer.messages.iter().for_each(|message| replay.push(message));
-        state.replay = replay.clone();
+        state.replay = replay;
         if let Some(ordinal) = self.ordinal {
-            let outcome = CallOutcome::Answered {
-                answer: Box::new(answer.clone()),
-                write: write.map(Box::new),
-            };
+            let outcome = CallOutcome::Answered { answer: Box::new(answer.clone()), write };
             state.last_call = Some(CallRecord { ordinal, outcome });
         }
         drop(state);
@@ -365,7 +370,7 @@ impl OpenCall {
             true => 0,
             false => self.inputs.iter().rposition(is_result).map_or(0, |last| last + 1),
         };
-        let submission = self.submit_inputs(slot, kept);
+        let mut submission = self.submit_inputs(slot, kept);
         if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
             tracing::error!(
                 conversation = %self.run.key(),
@@ -451,18 +456,18 @@ impl StoredCall {
     /// # Errors
     ///
     /// [`PersistenceError::NotStored`], with the answer.
-    pub(crate) async fn durable(self) -> Result<Answer, PersistenceError> {
-        let Self { run, mut answer, submission } = self;
-        match submission.outcome().await {
+    pub(crate) async fn durable(mut self) -> Result<Answer, PersistenceError> {
+        match self.submission.outcome().await {
             Ok(unsaved) => {
+                let Self { run, mut answer, .. } = self;
                 let mut state = run.state();
                 state.unsaved = unsaved;
                 state.unsettled.clear();
+                answer.finish.saved = Some(state.saved());
                 drop(state);
-                answer.finish.saved = Some(run.saved());
                 Ok(answer)
             }
-            Err(failed) => Err(run.not_stored(failed, Some(answer))),
+            Err(failed) => Err(self.run.not_stored(failed, Some(self.answer))),
         }
     }
 }
@@ -471,7 +476,7 @@ impl Run {
     /// A place in the store's queue. Under [`StoreFailure::Continue`] the failure to get one is
     /// the outcome of the write it was for.
     pub(super) async fn reserve(&self) -> Result<Result<Slot, StoreError>, PersistenceError> {
-        match (self.store().reserve().await, self.store_failure()) {
+        match (self.operations().reserve().await, self.store_failure()) {
             (Err(source), StoreFailure::FailCall) => {
                 Err(self.not_stored(FailedSubmission { source, unsaved: Vec::new() }, None))
             }
@@ -508,7 +513,10 @@ fn drop_taken(state: &State, inputs: &mut Vec<Arc<Message>>) {
 /// A write after those of this run whose outcome nobody has waited for. The store recognises what
 /// it has; what it refused is submitted again.
 fn with_unsettled(state: &State, write: Write) -> Vec<Write> {
-    state.unsettled.iter().cloned().chain([write]).collect()
+    let mut writes = Vec::with_capacity(state.unsettled.len() + 1);
+    writes.extend(state.unsettled.iter().cloned());
+    writes.push(write);
+    writes
 }
 
 /// Messages after others that a layer above has put first.

@@ -45,21 +45,26 @@ impl Submission {
         slot: Result<Slot, StoreError>,
         new: Vec<Write>,
     ) -> Self {
-        let mut writes =
-            new.first().map(|write| store.handle().take_unsaved(write.key())).unwrap_or_default();
-        let is_unsaved = |write: &Write| writes.iter().any(|unsaved| is_repetition(unsaved, write));
-        let new: Vec<Write> = new.into_iter().filter(|write| !is_unsaved(write)).collect();
+        let unsaved = new.first().map(|write| store.handle().take_unsaved(write.key()));
+        let mut writes = unsaved.unwrap_or_default();
         let waited = writes.len();
-        writes.extend(new);
+        if waited == 0 {
+            writes = new;
+        } else {
+            let is_unsaved =
+                |write: &Write| writes.iter().any(|unsaved| is_repetition(unsaved, write));
+            let new: Vec<Write> = new.into_iter().filter(|write| !is_unsaved(write)).collect();
+            writes.extend(new);
+        }
         let ticket = match slot {
-            Ok(slot) => store.append(slot, writes.clone()),
+            Ok(slot) => (**store).append(slot, writes.clone()),
             Err(source) => Ticket::done(Err(AppendError { completed: 0, source })),
         };
         Self(Some(Pending { ticket, writes, waited, store: store.clone(), policy }))
     }
 
     /// Waits for the writes; returns how many messages of the conversation wait in the outbox.
-    pub(crate) async fn outcome(mut self) -> Result<usize, FailedSubmission> {
+    pub(crate) async fn outcome(&mut self) -> Result<usize, FailedSubmission> {
         let Some(pending) = &mut self.0 else { return Ok(0) };
         let outcome = (&mut pending.ticket).await;
         let Some(pending) = self.0.take() else { return Ok(0) };

@@ -74,12 +74,12 @@ impl Tools {
 
     /// The definition of the tool with this name, declared or not.
     pub fn get(&self, name: &str) -> Option<&ToolDefinition> {
-        self.place(name).and_then(|place| self.0.definitions.get(place))
+        self.0.definitions.get(self.place(name)?)
     }
 
     /// The tool with this name, if it runs here.
     pub fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.place(name).and_then(|place| self.0.tools.get(place)?.as_ref())
+        self.0.tools.get(self.place(name)?)?.as_ref()
     }
 
     /// Whether a tool of the set needs approval.
@@ -93,7 +93,12 @@ impl Tools {
     }
 
     fn place(&self, name: &str) -> Option<usize> {
-        self.0.places.get(name).copied()
+        /// Up to so many names are compared faster than one is hashed.
+        const FEW: usize = 8;
+        match self.0.definitions.len() {
+            ..=FEW => self.0.definitions.iter().position(|tool| tool.name == name),
+            _ => self.0.places.get(name).copied(),
+        }
     }
 
     fn put(mut self, definition: ToolDefinition, tool: Option<Arc<dyn Tool>>) -> Self {
@@ -162,6 +167,17 @@ mod tests {
         let tools = Tools::new().with(tool("a", "1")).with(tool("b", "2")).with(tool("a", "3"));
         let seen: Vec<_> = tools.definitions().iter().map(|t| t.description.as_str()).collect();
         assert_eq!(seen, ["3", "2"]);
+    }
+
+    #[test]
+    fn every_tool_is_found_by_its_name_in_sets_of_all_sizes() {
+        let mut tools = Tools::new();
+        for count in 0..40 {
+            let found = |name: &str| tools.get(name).map(|tool| tool.name.clone());
+            assert!((0..count).all(|at| found(&format!("t{at}")) == Some(format!("t{at}"))));
+            assert_eq!((found(&format!("t{count}")), found("")), (None, None));
+            tools = tools.with(tool(&format!("t{count}"), ""));
+        }
     }
 
     #[test]

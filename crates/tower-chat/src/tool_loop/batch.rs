@@ -127,20 +127,19 @@ fn asks_for_consent(message: &Message) -> bool {
 
 /// The calls that nothing in the response itself answers.
 pub(super) fn owed_calls(messages: &[Arc<Message>]) -> Vec<OwedCall> {
-    if messages.iter().all(|message| message.calls().next().is_none()) {
-        return Vec::new();
+    let count = messages.iter().map(|message| message.calls().count()).sum();
+    let mut calls = Vec::with_capacity(count);
+    if count == 0 {
+        return calls;
     }
-    let calls_of = |message: &Arc<Message>| {
-        let of_message = message.id;
-        let calls = message.calls().cloned().zip(effective_call_ids(message));
-        let owed = move |(index, (call, id))| OwedCall {
+    for message in messages {
+        let of_message = message.calls().cloned().zip(effective_call_ids(message)).enumerate();
+        calls.extend(of_message.map(|(index, (call, id))| OwedCall {
             call,
             id,
-            place: of_message.map(|message| (message, index)),
-        };
-        calls.enumerate().map(owed).collect::<Vec<_>>()
-    };
-    let mut calls: Vec<OwedCall> = messages.iter().flat_map(calls_of).collect();
+            place: message.id.map(|message| (message, index)),
+        }));
+    }
     for message in messages {
         for result in message.results() {
             let place = match result.call_id.as_deref() {

@@ -63,9 +63,11 @@ impl Executor {
         calls: Vec<PlannedCall>,
         outcomes: &mut Outcomes,
     ) -> Result<(), PersistenceError> {
-        let to_run: Vec<_> = calls.iter().filter(|call| call.runs()).collect();
-        let at_once = if self.settings.concurrent { to_run.len() } else { 1 };
-        let starts: Vec<_> = to_run.iter().take(at_once).filter_map(|call| call.place).collect();
+        outcomes.results.reserve_exact(calls.len());
+        let to_run = calls.iter().filter(|call| call.runs());
+        let at_once = if self.settings.concurrent { calls.len() } else { 1 };
+        let starts = to_run.clone().take(at_once).filter_map(|call| self.noted(call.place));
+        let starts: Vec<_> = starts.collect();
         if let (Some(run), false) = (&self.run, starts.is_empty()) {
             run.note_starts(&starts).await?;
         }
@@ -73,8 +75,8 @@ impl Executor {
             return self.execute_at_once(calls, outcomes).await;
         }
         // The start of a call is made durable with the outcome of the one before.
-        let mut nexts =
-            to_run.iter().skip(1).map(|call| call.place).collect::<Vec<_>>().into_iter();
+        let nexts: Vec<_> = to_run.skip(1).map(|call| call.place).collect();
+        let mut nexts = nexts.into_iter();
         let mut not_run = Vec::new();
         for (index, call) in calls.into_iter().enumerate() {
             let (place, runs) = (call.place, call.runs());
@@ -85,7 +87,7 @@ impl Executor {
                     if outcome.terminate { std::mem::take(&mut not_run) } else { Vec::new() };
                 self.note(place, &outcome, beside, next, outcome.terminate).await
             } else {
-                not_run.extend(outcome.of(place));
+                not_run.extend(outcome.of(self.noted(place)));
                 Ok(())
             };
             outcomes.add(index, outcome);
@@ -114,7 +116,7 @@ impl Executor {
                 round.noted.fetch_add(usize::from(noted.is_ok()), Ordering::AcqRel);
                 noted
             } else {
-                round.not_run().extend(outcome.of(place));
+                round.not_run().extend(outcome.of(self.noted(place)));
                 Ok(())
             };
             (index, outcome, noted)
@@ -139,10 +141,15 @@ impl Executor {
         next: Option<CallOfRun>,
         ends_run: bool,
     ) -> Result<(), PersistenceError> {
-        match (&self.run, outcome.of(place)) {
+        match (&self.run, outcome.of(self.noted(place))) {
             (Some(run), Some(of_call)) => run.note_outcome(of_call, beside, next, ends_run).await,
             _ => Ok(()),
         }
+    }
+
+    /// The place of a call, if there is a run that makes its start and its outcome durable.
+    fn noted(&self, place: Option<CallOfRun>) -> Option<CallOfRun> {
+        place.filter(|place| self.run.as_ref().is_some_and(|run| run.notes(*place)))
     }
 
     async fn run(&self, sequence_index: usize, planned: PlannedCall) -> Outcome {
@@ -298,9 +305,13 @@ impl Outcomes {
             return None;
         }
         outcomes.sort_by_key(|(sequence_index, ..)| *sequence_index);
-        let (results, reports): (Vec<_>, Vec<_>) =
-            outcomes.into_iter().map(|(_, result, report)| (result, report)).unzip();
-        Some((Message::tool_results(results), reports))
+        let mut reports = Vec::with_capacity(outcomes.len());
+        let results = outcomes.into_iter().map(|(_, result, report)| {
+            reports.push(report);
+            result
+        });
+        let message = Message::tool_results(results);
+        Some((message, reports))
     }
 }
 
@@ -329,7 +340,7 @@ impl Refusal {
 
 async fn run_caught(tool: Arc<dyn Tool>, context: ToolContext) -> Result<ToolOutput, BoxError> {
     // What the tool leaves half-done after a panic is the tool's own; nothing of the loop is.
-    let running = AssertUnwindSafe(async move { tool.call(context).await });
+    let running = AssertUnwindSafe(async move { (*tool).call(context).await });
     match running.catch_unwind().await {
         Ok(result) => result,
         Err(payload) => Err(ToolPanicked::new(&*payload).into()),
@@ -337,12 +348,11 @@ async fn run_caught(tool: Arc<dyn Tool>, context: ToolContext) -> Result<ToolOut
 }
 
 pub(super) fn result(id: String, tool: String, output: ToolOutput) -> ToolResult {
-    let mut result = ToolResult::new(id, "");
+    let mut result = ToolResult::of_parts(id, output.content);
     result.name = match output.name {
         ResultName::OfTool => Some(tool),
         ResultName::As(name) => name,
     };
-    result.content = output.content;
     result.is_error = output.is_error;
     result.native = output.native;
     result

@@ -138,6 +138,9 @@ where
             let calls = tally.charged(approved, settings.call_budget);
             Phase::Running { calls, finish: Finish::default() }
         };
+        // Room for what a service call adds, so that its copy need not grow.
+        request.extensions.insert(ServiceCall { ordinal: 0 });
+        request.extensions.remove::<ServiceCall>();
         let interrupted = run.as_ref().and_then(Run::take_interrupted);
         let unknown_calls = request.extensions.get::<UnknownCalls>().cloned();
         let mut rounds = Self {
@@ -315,16 +318,17 @@ where
     }
 
     fn next_request(&mut self) -> ChatRequest {
+        let tools = self.settings.source.tools();
+        if let Some(run) = &self.run {
+            run.use_tools(&tools);
+        }
         let options = if self.is_last_call() {
             self.tools = Tools::new();
             self.options.without_tools()
         } else {
-            self.tools = self.settings.source.tools();
+            self.tools = tools;
             self.options.with_tools(&self.tools)
         };
-        if let Some(run) = &self.run {
-            run.use_tools(&self.settings.source.tools());
-        }
         self.has_unsent_results = false;
         let Outgoing { messages, new_from, conversation_id } = self.transcript.outgoing();
         let mut request = ChatRequest::new(messages).with_options(options);
