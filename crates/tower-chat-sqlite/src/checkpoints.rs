@@ -1,9 +1,9 @@
 //! When the write-ahead log is carried over into the file, and by whom.
 //!
-//! A thread of its own carries over what is in the log while writers go on, and the writer the
-//! little that came since then: only where everything is carried over does the next commit begin
-//! the log anew, and a writer that never pauses would leave no such moment. A log that is reused
-//! is faster to write than one that grows.
+//! Only where everything is carried over does the next commit begin the log anew, and a log that is
+//! reused is faster to write than one that grows. A thread of its own carries over while writers go
+//! on; but while they never pause, something is always left. So the writer does the rest, as long as
+//! that is little.
 
 use std::{
     sync::{
