@@ -181,7 +181,7 @@ impl PostgresSetup {
         self
     }
 
-    /// Lets the server in by TLS alone, with a certificate and its key as PEM.
+    /// Lets nobody in without TLS, for which the server has a certificate and its key, as PEM.
     #[must_use]
     pub fn tls(mut self, certificate: impl Into<String>, key: impl Into<String>) -> Self {
         self.tls = Some(TlsFiles { certificate: certificate.into(), key: key.into() });
