@@ -147,3 +147,40 @@ fn outcome(
         other => Err(foreign(other)),
     }))
 }
+
+#[cfg(test)]
+mod tests {
+    use redis::{Client, Value, cmd};
+    use tower_chat_core::{ConversationKey, Message};
+    use tower_chat_testkit::server::{RedisServer, required};
+
+    use super::*;
+    use crate::{
+        RedisOptions,
+        connections::{Connections, Target},
+        names::Names,
+        settings::random,
+    };
+
+    #[tokio::test]
+    async fn a_conversation_is_not_made_once_it_may_have_left_the_list() {
+        let server = required(RedisServer::start(), "the Redis store");
+        let client = Client::open(server.address(0)).unwrap();
+        let target = Target::Server(Box::new(client));
+        let settings = Settings {
+            connections: Connections::new(target, &RedisOptions::new()),
+            names: Names::new("test"),
+            time_to_live: None,
+        };
+        let key = ConversationKey::new("scope", "late");
+        let id = MessageId { run: RunId::new(), index: 0 };
+        let write = Write::new(key, id, Revision::ABSENT, [Message::user("hi").into()]);
+        let listing = Listing { deadline: 0, token: random() };
+        let late = call(&settings, &write, Some(&listing));
+        let answer = settings.connections.change(ACTION, true, &late).await.unwrap();
+        assert!(outcome(&write, answer).unwrap().is_none());
+        let left = settings.connections.ask(ACTION, &cmd("DBSIZE")).await.unwrap();
+        assert_eq!(left, Value::Int(0));
+        assert_eq!(append(&settings, &write).await.unwrap(), write.result());
+    }
+}

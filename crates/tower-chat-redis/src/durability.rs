@@ -20,7 +20,8 @@ pub enum Durability {
     /// Also in the memory of this many replicas (`WAIT`).
     Replicas(u32),
     /// On the disk of the server, and on those of this many replicas (`WAITAOF`). Needs Redis 7.2, or
-    /// Valkey, with `appendonly yes`.
+    /// Valkey, with `appendonly yes`. With `appendfsync everysec` each write waits for up to a
+    /// second; with `appendfsync no` nobody writes to the disk in time, and every write fails.
     Synced {
         /// How many replicas; 0 for the server alone.
         replicas: u32,

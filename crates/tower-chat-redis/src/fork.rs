@@ -25,8 +25,8 @@ const ACTION: &str = "copy a conversation";
 const KEPT: u64 = 10 * 60 * 1000;
 
 /// The most bytes, and the most messages or rows, of a part.
-const PART_BYTES: usize = 4 * 1024 * 1024;
-const PART_ITEMS: usize = 10_000;
+const PART_BYTES: usize = 1024 * 1024;
+const PART_ITEMS: usize = 5_000;
 
 /// How often it is read again because it was written meanwhile.
 const ATTEMPTS: usize = 64;

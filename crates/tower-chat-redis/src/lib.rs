@@ -25,9 +25,10 @@
 //!
 //! A write is one script, which the server does as a whole and before anything else: it checks
 //! everything, then stores everything, and costs the same whatever the conversation's length. The
-//! first write of a conversation takes one round trip more, to put it on the list of its scope. Where the
-//! server does not know a script, because it was started again, that is found out and the script is
-//! sent. A conversation is loaded in pages of some 4 MB.
+//! first write of a conversation takes one round trip more, to put it on the list of its scope.
+//! Where the server does not know a script, because it was started again, that is found out and
+//! the script is sent. A conversation is loaded in pages of about 1 MB, for some milliseconds each
+//! in which the server does nothing else.
 //!
 //! # What is durable, and when
 //!

@@ -19,7 +19,7 @@ use crate::{
 
 /// How many bytes of messages are asked for at once. Nobody else is served while they are put
 /// together.
-pub(crate) const PAGE_BYTES: usize = 4 * 1024 * 1024;
+pub(crate) const PAGE_BYTES: usize = 1024 * 1024;
 
 /// How often a conversation is read from its beginning again because it was pruned meanwhile, or
 /// deleted and made again.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use common::{append, ask, key, options, prefix, raw, start, texts, write};
 use tower_chat_core::store::{HistoryStore, Revision, StoreError};
-use tower_chat_redis::{Durability, RedisStore};
+use tower_chat_redis::{Durability, OpenError, RedisStore};
 use tower_chat_testkit::server::RedisServer;
 
 fn replica_of(server: &RedisServer) -> RedisServer {
@@ -87,4 +87,30 @@ async fn a_server_without_memory_stores_nothing_by_halves_and_goes_on_when_it_ha
     }
     assert_eq!(texts(&store, &key("a")).await, ["a", "b"]);
     assert_eq!(texts(&store, &key("new")).await, ["x"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_is_on_the_disk_when_it_is_acknowledged_or_the_store_does_not_open() {
+    // The server itself waits for nothing, and syncs every second.
+    let mut server = start(&["--appendfsync", "everysec"]);
+    let options = options().durability(Durability::Synced { replicas: 0 });
+    let store = match options.clone().connect(&server.address(0)).await {
+        Ok(store) => store,
+        Err(OpenError::TooOld { needed: "7.2", .. }) => return,
+        Err(error) => panic!("{error:?}"),
+    };
+    let key = key("synced");
+    let mut at = Revision::ABSENT;
+    for _ in 0..3 {
+        at = append(&store, write(&key, at, &["a"])).await.unwrap();
+    }
+    server.crash();
+    server.start_again();
+    assert_eq!(texts(&store, &key).await.len(), 3);
+    // There is no replica to wait for.
+    let asked = options.durability(Durability::Synced { replicas: 1 }).patience(Duration::ZERO);
+    let asked = asked.response_timeout(Duration::from_millis(50));
+    let store = asked.connect(&server.address(0)).await.unwrap();
+    let error = append(&store, write(&key, at, &["b"])).await.unwrap_err().source;
+    assert!(matches!(error, StoreError::Backend { .. }) && error.is_retryable(), "{error:?}");
 }

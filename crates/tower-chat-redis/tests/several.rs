@@ -13,7 +13,9 @@ use common::{address, append, ask, key, names, open, options, prefix, raw, texts
 use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall,
-    store::{CallPlace, HistoryStore, InvocationQuery, Revision, StoreError, ToolRecord, Write},
+    store::{
+        CallPlace, HistoryStore, InvocationQuery, Keep, Revision, StoreError, ToolRecord, Write,
+    },
 };
 use tower_chat_redis::RedisStore;
 
@@ -123,6 +125,9 @@ async fn a_hundred_thousand_messages_are_appended_to_loaded_and_copied() {
     assert!(texts(&store, &key("copy")).await == loaded, "the copy is another");
     let of_copy = names(&mut connection, &format!("{prefix}:{{scope/copy}}")).await;
     assert_eq!(of_copy.len(), 2, "nothing is left aside: {of_copy:?}");
+    let pruned = store.prune(&long, Keep::Messages(10)).await.unwrap();
+    assert_eq!((pruned.messages, pruned.runs), ((LONG - AT_ONCE) as u64, 19));
+    assert!(texts(&store, &long).await == loaded[LONG - AT_ONCE..], "others are left");
 }
 
 #[tokio::test(flavor = "multi_thread")]
