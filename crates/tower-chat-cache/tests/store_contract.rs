@@ -14,7 +14,9 @@ fn never() -> CacheOptions {
 mod memory_never {
     use super::*;
 
-    tower_chat_testkit::store_contract!(CachingStore::with_options(MemoryStore::new(), never()));
+    tower_chat_testkit::store_contract!(CachingStore::with_options(MemoryStore::new(), never());
+        heavy: "memory_always shows it"
+    );
 }
 
 mod memory_always {
@@ -29,7 +31,9 @@ mod memory_after {
     tower_chat_testkit::store_contract!(CachingStore::with_options(
         MemoryStore::new(),
         never().revalidation(Revalidation::After(Duration::from_micros(50))),
-    ));
+    );
+        heavy: "memory_always shows it"
+    );
 }
 
 /// So small that nothing is kept for long.
@@ -39,7 +43,9 @@ mod memory_small {
     tower_chat_testkit::store_contract!(CachingStore::with_options(
         MemoryStore::new(),
         never().max_bytes(2_000),
-    ));
+    );
+        heavy: "memory_always shows it"
+    );
 }
 
 mod faulty_inside {
@@ -48,7 +54,9 @@ mod faulty_inside {
     tower_chat_testkit::store_contract!(CachingStore::with_options(
         FaultyStore::new(MemoryStore::new()),
         never(),
-    ));
+    );
+        heavy: "memory_always shows it"
+    );
 }
 
 mod faulty_outside {
@@ -57,7 +65,9 @@ mod faulty_outside {
     tower_chat_testkit::store_contract!(FaultyStore::new(CachingStore::with_options(
         MemoryStore::new(),
         never(),
-    )));
+    ));
+        heavy: "memory_always shows it"
+    );
 }
 
 mod sqlite_never {
@@ -70,7 +80,8 @@ mod sqlite_never {
         CachingStore::with_options(
             SqliteStore::open(folder.path().join("chat.db")).await.unwrap(),
             never(),
-        )
+        );
+        heavy: "memory_always shows it"
     );
 }
 
@@ -81,7 +92,8 @@ mod sqlite_always {
 
     tower_chat_testkit::store_contract!(
         let folder = tempfile::tempdir().unwrap();
-        CachingStore::new(SqliteStore::open(folder.path().join("chat.db")).await.unwrap())
+        CachingStore::new(SqliteStore::open(folder.path().join("chat.db")).await.unwrap());
+        heavy: "memory_always shows it"
     );
 }
 

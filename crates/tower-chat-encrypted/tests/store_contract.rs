@@ -12,7 +12,10 @@ fn keys() -> MasterKeys {
 mod memory {
     use super::*;
 
-    tower_chat_testkit::store_contract!(EncryptedStore::new(MemoryStore::new(), keys()));
+    tower_chat_testkit::store_contract!(
+        EncryptedStore::new(MemoryStore::new(), keys());
+        heavy: "the same over SQLite shows it"
+    );
 }
 
 mod sqlite {
@@ -23,6 +26,17 @@ mod sqlite {
         EncryptedStore::new(
             SqliteStore::open(folder.path().join("chat.db")).await.unwrap(),
             keys(),
-        )
+        );
+        remains: {
+            let path = folder.path().to_owned();
+            move |store: &EncryptedStore<SqliteStore>| {
+                let (store, path) = (store.inner().clone(), path.clone());
+                async move {
+                    store.checkpoint().await.unwrap();
+                    let files = std::fs::read_dir(path).unwrap();
+                    files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
+                }
+            }
+        }
     );
 }

@@ -4,18 +4,37 @@
 mod common;
 
 mod plain {
-    use super::common::{open, options};
+    use tower_chat_postgres::PostgresStore;
 
-    tower_chat_testkit::store_contract!(open(options()).await);
+    use super::common::{open, options, rows, schema};
+
+    tower_chat_testkit::store_contract!(
+        let schema = schema();
+        open(options().schema(&*schema)).await;
+        remains: {
+            let schema = schema.clone();
+            move |_: &PostgresStore| rows(schema.clone())
+        }
+    );
 }
 
 mod divided_with_row_level_security {
-    use super::common::{options, ordinary_user};
+    use tower_chat_postgres::PostgresStore;
 
-    tower_chat_testkit::store_contract!({
-        let options = options().partitions(3).row_level_security(true);
-        options.connect(&ordinary_user().await).await.unwrap()
-    });
+    use super::common::{options, ordinary_user, rows, schema};
+
+    tower_chat_testkit::store_contract!(
+        let schema = schema();
+        {
+            let options = options().schema(&*schema).partitions(3).row_level_security(true);
+            options.connect(&ordinary_user().await).await.unwrap()
+        };
+        remains: {
+            let schema = schema.clone();
+            move |_: &PostgresStore| rows(schema.clone())
+        };
+        heavy: "the plain tables show it"
+    );
 }
 
 mod cached {

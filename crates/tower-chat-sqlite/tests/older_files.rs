@@ -15,8 +15,8 @@ use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
     ToolStatus,
     store::{
-        CallPlace, HistoryStore, InvocationQuery, Lease, RecordedResult, Revision, ServiceIdChange,
-        Staged, ToolRecord, Write,
+        CallPlace, HistoryStore, InvocationQuery, Keep, Lease, RecordedResult, Revision,
+        ServiceIdChange, Staged, ToolRecord, Write,
     },
 };
 use tower_chat_sqlite::{OpenError, SqliteStore};
@@ -90,7 +90,7 @@ async fn assert_has_the_outcome(store: &SqliteStore) {
 async fn a_file_of_version_1_loads_and_gains_the_record_of_tool_calls() {
     let (_folder, path) = copy("v1.db");
     let error = SqliteStore::options().read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 1, supported: 3, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 1, supported: 4, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
         assert_has_the_messages(&store).await;
@@ -112,7 +112,7 @@ async fn a_file_of_version_1_loads_and_gains_the_record_of_tool_calls() {
 async fn a_file_of_version_2_loads_with_its_record_of_tool_calls_and_takes_open_runs() {
     let (_folder, path) = copy("v2.db");
     let error = SqliteStore::options().read_only(true).open(&path).await.unwrap_err();
-    assert!(matches!(error, OpenError::Older { version: 2, supported: 3, .. }), "{error:?}");
+    assert!(matches!(error, OpenError::Older { version: 2, supported: 4, .. }), "{error:?}");
     for _ in 0..2 {
         let store = SqliteStore::open(&path).await.unwrap();
         assert_has_the_messages(&store).await;
@@ -127,18 +127,60 @@ async fn a_file_of_version_2_loads_with_its_record_of_tool_calls_and_takes_open_
 }
 
 #[tokio::test]
-async fn a_file_of_version_3_loads_with_its_open_run() {
+async fn a_file_of_version_3_loads_with_its_open_run_and_can_be_pruned() {
     let (_folder, path) = copy("v3.db");
+    let error = SqliteStore::options().read_only(true).open(&path).await.unwrap_err();
+    assert!(matches!(error, OpenError::Older { version: 3, supported: 4, .. }), "{error:?}");
+    for _ in 0..2 {
+        let store = SqliteStore::open(&path).await.unwrap();
+        assert_has_the_open_run_and_the_approval(&store).await;
+        assert_eq!(store.head(&support()).await.unwrap().pruned, 0);
+        store.close().await.unwrap();
+    }
+    let store = SqliteStore::open(&path).await.unwrap();
+    prune_one_message(&store).await;
+    assert_has_a_pruned_conversation(&store).await;
+}
+
+#[tokio::test]
+async fn a_file_of_version_4_loads_with_its_pruned_conversation() {
+    let (_folder, path) = copy("v4.db");
     for store in [
         SqliteStore::options().read_only(true).open(&path).await.unwrap(),
         SqliteStore::open(&path).await.unwrap(),
     ] {
-        assert_has_the_messages(&store).await;
-        assert_has_the_outcome(&store).await;
-        assert_has_the_open_run(&store).await;
-        let head = store.head(&ConversationKey::new("", "")).await.unwrap();
-        assert_eq!(head.pending_approvals, [[approval_request()]]);
+        assert_has_the_open_run_and_the_approval(&store).await;
+        assert_has_a_pruned_conversation(&store).await;
     }
+}
+
+async fn assert_has_the_open_run_and_the_approval(store: &SqliteStore) {
+    assert_has_the_messages(store).await;
+    assert_has_the_outcome(store).await;
+    assert_has_the_open_run(store).await;
+    let head = store.head(&ConversationKey::new("", "")).await.unwrap();
+    assert_eq!(head.pending_approvals, [[approval_request()]]);
+}
+
+fn pruned() -> ConversationKey {
+    ConversationKey::new("alice", "years old")
+}
+
+/// Leaves the second of two messages of the conversation that is pruned in fixtures since version 4.
+async fn prune_one_message(store: &SqliteStore) {
+    let mut at = Revision::ABSENT;
+    for (byte, text) in [(5, "old"), (6, "new")] {
+        let id = MessageId { run: RunId::from_bytes([byte; 16]), index: 0 };
+        let write = Write::new(pruned(), id, at, [Message::user(text).into()]);
+        at = append(store, vec![write]).await.unwrap();
+    }
+    assert_eq!(store.prune(&pruned(), Keep::Messages(1)).await.unwrap().messages, 1);
+}
+
+async fn assert_has_a_pruned_conversation(store: &SqliteStore) {
+    let history = store.load(&pruned()).await.unwrap();
+    assert_eq!((history.head.pruned, history.head.revision.sequence), (1, 2));
+    assert_eq!(texts(store, &pruned()).await, ["new"]);
 }
 
 /// The run that is open in the fixture since version 3.
@@ -181,12 +223,12 @@ fn approval_request() -> ApprovalRequest {
     ApprovalRequest::new("approval_1", ToolCall::new("call_3", "refund", "{}"), true)
 }
 
-/// Made `fixtures/v3.db`, once. A later schema gets a fixture of its own; this one stays.
+/// Made `fixtures/v4.db`, once. A later schema gets a fixture of its own; this one stays.
 #[tokio::test]
 #[ignore = "makes a fixture"]
 async fn make_the_fixture() {
-    assert!(!fixture("v3.db").exists(), "it is there");
-    let store = SqliteStore::open(fixture("v3.db")).await.unwrap();
+    assert!(!fixture("v4.db").exists(), "it is there");
+    let store = SqliteStore::open(fixture("v4.db")).await.unwrap();
     let id = MessageId { run: run(), index: 0 };
     let call = ToolCall::new("call_1", "orders", "{\"user\": \"al");
     let messages = [Message::user("Where is my order?"), Message::tool_calls([call])];
@@ -202,5 +244,6 @@ async fn make_the_fixture() {
         Write::new(unnamed, id, Revision::ABSENT, [Message::user("hi").into(), request.into()])
             .with_tools(vec![row]);
     append(&store, vec![support, staged, unnamed]).await.unwrap();
+    prune_one_message(&store).await;
     store.close().await.unwrap();
 }

@@ -61,6 +61,20 @@ pub async fn raw(address: &str) -> tokio_postgres::Client {
     client
 }
 
+/// Every row of every table of a schema, as text.
+pub async fn rows(schema: String) -> Vec<u8> {
+    let client = raw(&server().address("postgres")).await;
+    let schema = schema.replace('"', "\"\"");
+    let mut all = Vec::new();
+    for table in ["conversations", "messages", "tool_invocations", "open_runs"] {
+        let sql = format!("SELECT it::text FROM \"{schema}\".{table} AS it");
+        for row in client.query(&sql, &[]).await.unwrap() {
+            all.extend(row.get::<_, String>(0).into_bytes());
+        }
+    }
+    all
+}
+
 pub fn key(id: &str) -> ConversationKey {
     ConversationKey::new("scope", id)
 }

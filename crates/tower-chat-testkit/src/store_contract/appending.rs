@@ -1,6 +1,6 @@
 //! What a write stores, and when it stores nothing.
 
-use std::str::FromStr;
+use std::{str::FromStr, sync::Arc};
 
 use tower_chat_core::{
     ApprovalRequest, ErrorPart, Media, MediaSource, Message, MessageId, Native, Part, RawJson,
@@ -10,7 +10,10 @@ use tower_chat_core::{
 
 use super::{
     Store,
-    fixture::{conflict, key, refused, revision, stored, submit, texts, write, write_messages},
+    fixture::{
+        asking, conflict, key, pending, recorded, refused, revision, stored, submit, texts,
+        with_times, write, write_messages,
+    },
 };
 
 /// A conversation that was never written has no messages, no service id and no revision.
@@ -214,4 +217,27 @@ pub async fn large_messages_and_writes_are_stored(store: Store) {
     assert_eq!(loaded.len(), 2_001);
     assert!(loaded[0] == text, "the long text came back changed");
     assert_eq!(loaded[1..], numbers);
+}
+
+/// The order is that of the writes, though clocks are set back between them and ids are made by
+/// them, and though a tool ended before it began.
+pub async fn messages_keep_their_order_when_clocks_are_set_back(store: Store) {
+    let key = key("clocks");
+    let mut at = Revision::ABSENT;
+    let seconds = [5_000_000_u64, 4_000_000, 4_000_001, 0, 9_000_000_000, 1, 5_000_000];
+    for second in seconds {
+        let mut bytes = RunId::new().to_bytes();
+        bytes[..6].copy_from_slice(&(second * 1000).to_be_bytes()[2..]);
+        let id = MessageId { run: RunId::from_bytes(bytes), index: 0 };
+        let call = at.sequence + 2;
+        let messages = [Message::user(second.to_string()), asking(&["tool"])];
+        let row = with_times(pending(call, 0, "tool"), second + 10, second);
+        let write = Write::new(key.clone(), id, at, messages.map(Arc::new)).with_tools(vec![row]);
+        at = stored(&store, write).await;
+    }
+    let expected: Vec<String> =
+        seconds.iter().flat_map(|second| [second.to_string(), String::new()]).collect();
+    assert_eq!(texts(&store, &key).await, expected);
+    let calls: Vec<u64> = recorded(&store, &key).await.iter().map(|call| call.sequence).collect();
+    assert_eq!(calls, [2, 4, 6, 8, 10, 12, 14]);
 }

@@ -24,6 +24,24 @@
 //! # fn main() {}
 //! ```
 //!
+//! A store that keeps something outside of its process hands it over, so that it can be searched for
+//! what was deleted, discarded or pruned: `remains:` is a closure over the store that gives all the
+//! bytes of its files or tables. Where it is left out, a test that is ignored says so.
+//!
+//! What takes long, a message of 64 MB and a conversation of 100,000, is tested on one runtime. A
+//! store that is tested in several settings may leave it out in some of them, by `heavy: "why"`: the
+//! tests are ignored then, and say why.
+//!
+//! ```
+//! mod contract {
+//!     tower_chat_testkit::store_contract!(
+//!         tower_chat_core::MemoryStore::new();
+//!         heavy: "this example is to be short"
+//!     );
+//! }
+//! # fn main() {}
+//! ```
+//!
 //! Each promise is a function here as well, for a store that needs a setting of its own.
 //!
 //! [`HistoryStore`]: tower_chat_core::store::HistoryStore
@@ -32,8 +50,10 @@
 
 mod appending;
 mod claims;
+mod dropping;
 mod fixture;
 mod forks;
+mod heavy;
 mod keys;
 mod leases;
 mod lifecycle;
@@ -42,6 +62,7 @@ mod pruning;
 mod races;
 mod record;
 mod record_queries;
+mod remains;
 mod staging;
 
 use std::{future::Future, sync::Arc};
@@ -51,8 +72,8 @@ use tokio::runtime::Builder;
 pub use tower_chat_core::store::HistoryStore;
 
 pub use self::{
-    appending::*, claims::*, forks::*, keys::*, leases::*, lifecycle::*, pruned_record::*,
-    pruning::*, races::*, record::*, record_queries::*, staging::*,
+    appending::*, claims::*, dropping::*, forks::*, heavy::*, keys::*, leases::*, lifecycle::*,
+    pruned_record::*, pruning::*, races::*, record::*, record_queries::*, remains::*, staging::*,
 };
 
 /// The store under test, as the promises take it.
@@ -116,12 +137,18 @@ pub mod boxed {
         )* };
     }
     crate::__every_promise! { boxed () }
+    crate::__heavy_promises! { boxed () }
 }
 
 /// Tests everything that a store promises; see [the module](mod@crate::store_contract).
 #[macro_export]
 macro_rules! store_contract {
-    (let $guard:ident = $setup:expr; $open:expr $(,)?) => {
+    (
+        let $guard:ident = $setup:expr; $open:expr
+        $(; remains: $remains:expr)?
+        $(; heavy: $reason:literal)?
+        $(,)?
+    ) => {
         fn __open() -> impl ::std::future::Future<
             Output = (impl $crate::store_contract::HistoryStore, impl Sized),
         > {
@@ -133,9 +160,13 @@ macro_rules! store_contract {
         }
 
         $crate::__every_promise! { test () }
+        $crate::__heavy_promises! { test ($($reason)?) }
+        $crate::__what_was_taken_away! { ($guard, $setup, $open) $($remains)? }
     };
-    ($open:expr $(,)?) => {
-        $crate::store_contract! { let _guard = (); $open }
+    ($open:expr $(; remains: $remains:expr)? $(; heavy: $reason:literal)? $(,)?) => {
+        $crate::store_contract! {
+            let _guard = (); $open $(; remains: $remains)? $(; heavy: $reason)?
+        }
     };
 }
 
@@ -157,6 +188,64 @@ macro_rules! __store_contract {
             }
         }
     )* };
+}
+
+/// Tests promises that take long, each once; or says why they are left out.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __heavy_store_contract {
+    (@one ($($reason:literal)?) $promise:ident) => {
+        mod $promise {
+            use $crate::store_contract::{Runtime, boxed, check};
+
+            #[test]
+            $(#[ignore = $reason])?
+            fn on_several_threads() {
+                check(Runtime::SeveralThreads, super::__open, boxed::$promise as fn(_) -> _);
+            }
+        }
+    };
+    ($reason:tt $($promise:ident)*) => { $(
+        $crate::__heavy_store_contract! { @one $reason $promise }
+    )* };
+}
+
+/// Hands the names of the promises that take long to the macro `boxed`, or to
+/// `__heavy_store_contract`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __heavy_promises {
+    (boxed ()) => { $crate::__heavy_promises! { @list () boxed } };
+    (test $reason:tt) => {
+        $crate::__heavy_promises! { @list $reason $crate::__heavy_store_contract }
+    };
+    (@list $reason:tt $($macro:tt)*) => {
+        $($macro)*! { $reason
+            a_message_of_64_megabytes_is_stored
+            a_conversation_of_100_000_messages_is_stored
+        }
+    };
+}
+
+/// Searches what a store keeps for what was taken away.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __what_was_taken_away {
+    (($guard:ident, $setup:expr, $open:expr)) => {
+        #[test]
+        #[ignore = "the store gives nothing to search: see `remains:` of store_contract!"]
+        fn what_was_taken_away_leaves_nothing() {}
+    };
+    (($guard:ident, $setup:expr, $open:expr) $remains:expr) => {
+        #[test]
+        fn what_was_taken_away_leaves_nothing() {
+            $crate::store_contract::check_remains(|| async {
+                let $guard = $setup;
+                let store = $open;
+                ($crate::store_contract::searchable(store, $remains), $guard)
+            });
+        }
+    };
 }
 
 /// Hands the names of all promises to the macro `boxed`, or to `__store_contract`.
@@ -251,6 +340,13 @@ macro_rules! __every_promise {
             rows_are_pruned_with_their_messages
             a_call_is_not_pruned_without_its_result
             calls_that_wait_are_not_pruned
+            messages_keep_their_order_when_clocks_are_set_back
+            readings_dropped_at_any_await_change_nothing
+            a_ticket_dropped_at_any_await_cancels_nothing
+            a_deletion_dropped_at_any_await_is_done_or_not
+            a_fork_dropped_at_any_await_is_done_or_not
+            a_prune_dropped_at_any_await_is_done_or_not
+            a_close_dropped_at_any_await_loses_nothing
         }
     };
 }

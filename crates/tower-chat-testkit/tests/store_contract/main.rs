@@ -576,5 +576,5 @@ mod without_a_fault {
     tower_chat_testkit::store_contract!(Broken {
         inner: MemoryStore::new(),
         fault: Fault::Nothing
-    });
+    }; heavy: "the memory store inside shows it");
 }

@@ -1,0 +1,211 @@
+//! Futures that are dropped at each of their awaits.
+
+use std::{future::poll_fn, pin::pin, task::Poll};
+
+use tower_chat_core::{
+    ConversationKey, RunId, ToolStatus,
+    store::{HistoryStore, InvocationQuery, Keep, RecordedResult, Revision, Write},
+};
+
+use super::{
+    Store,
+    fixture::{
+        asking, key, pending, recorded, revision, stored, texts, with_outcome, write,
+        write_messages,
+    },
+};
+
+/// Polls a future so many times, each when it was woken, and drops it; its output, if it came to
+/// its end before.
+async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
+    let mut left = times;
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(context) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
+}
+
+/// What can be seen of a conversation.
+#[derive(Debug, Clone, PartialEq)]
+struct Seen {
+    revision: Revision,
+    pruned: u64,
+    texts: Vec<String>,
+    calls: usize,
+}
+
+async fn seen(store: &Store, key: &ConversationKey) -> Seen {
+    Seen {
+        revision: revision(store, key).await,
+        pruned: store.head(key).await.expect("a head").pruned,
+        texts: texts(store, key).await,
+        calls: recorded(store, key).await.len(),
+    }
+}
+
+/// What is seen once whatever was begun has ended; it must be so from the first look on.
+async fn settled(store: &Store, key: &ConversationKey) -> Seen {
+    let first = seen(store, key).await;
+    store.flush().await.expect("flushed");
+    assert_eq!(seen(store, key).await, first, "{key}: something was done after it was looked at");
+    first
+}
+
+/// Two runs, the first with a tool call.
+async fn filled(store: &Store, key: &ConversationKey) -> Seen {
+    let row = with_outcome(pending(1, 0, "tool"), ToolStatus::Ok, RecordedResult::None);
+    let first = write_messages(key, Revision::ABSENT, [asking(&["tool"])]).with_tools(vec![row]);
+    let at = stored(store, first).await;
+    stored(store, write(key, at, &["2"])).await;
+    seen(store, key).await
+}
+
+/// Goes on with a conversation after something was dropped.
+async fn goes_on(store: &Store, key: &ConversationKey) {
+    let before = seen(store, key).await;
+    stored(store, write(key, before.revision, &["it goes on"])).await;
+    assert_eq!(texts(store, key).await.len(), before.texts.len() + 1);
+}
+
+/// How many polls are tried at most. A future that takes more has no end.
+const MOST: usize = 10_000;
+
+/// A reading that is dropped at any await changes nothing.
+pub async fn readings_dropped_at_any_await_change_nothing(store: Store) {
+    let key = key("read");
+    let before = filled(&store, &key).await;
+    let query = InvocationQuery::of(&key);
+    for reading in 0..9 {
+        for times in 0..MOST {
+            let done = match reading {
+                0 => polled(store.head(&key), times).await.map(|it| it.map(drop)),
+                1 => polled(store.load(&key), times).await.map(|it| it.map(drop)),
+                2 => polled(store.open_run(&key), times).await.map(|it| it.map(drop)),
+                3 => polled(store.open_runs("scope", None, 9), times).await.map(|it| it.map(drop)),
+                4 => polled(store.list("scope", None, 9), times).await.map(|it| it.map(drop)),
+                5 => polled(store.invocations(&query), times).await.map(|it| it.map(drop)),
+                6 => polled(store.tool_totals(&query), times).await.map(|it| it.map(drop)),
+                7 => polled(store.reserve(), times).await.map(|it| it.map(drop)),
+                _ => polled(store.flush(), times).await,
+            };
+            if let Some(outcome) = done {
+                outcome.expect("it is read");
+                break;
+            }
+        }
+        assert_eq!(seen(&store, &key).await, before);
+    }
+    goes_on(&store, &key).await;
+}
+
+/// A ticket may be dropped at any await: the write is stored.
+pub async fn a_ticket_dropped_at_any_await_cancels_nothing(store: Store) {
+    for times in 0..MOST {
+        let key = key(&format!("ticket {times}"));
+        let write = write(&key, Revision::ABSENT, &["1", "2"]);
+        let slot = store.reserve().await.expect("a slot");
+        let done = polled(store.append(slot, vec![write]), times).await;
+        assert_eq!(settled(&store, &key).await.texts, ["1", "2"]);
+        goes_on(&store, &key).await;
+        if done.is_some() {
+            return;
+        }
+    }
+}
+
+/// A deletion that is dropped at any await has deleted everything, or nothing.
+pub async fn a_deletion_dropped_at_any_await_is_done_or_not(store: Store) {
+    for times in 0..MOST {
+        let key = key(&format!("deleted {times}"));
+        let before = filled(&store, &key).await;
+        let done = polled(store.delete(&key), times).await;
+        let after = settled(&store, &key).await;
+        let is_gone = after.revision == Revision::ABSENT;
+        assert!(done.is_none() || is_gone);
+        match is_gone {
+            true => assert_eq!((after.texts.len(), after.calls), (0, 0)),
+            false => assert_eq!(after, before),
+        }
+        assert_eq!(store.delete(&key).await.expect("a deletion"), !is_gone);
+        if done.is_some() {
+            return;
+        }
+    }
+}
+
+/// A copy that is dropped at any await is there whole, or not at all.
+pub async fn a_fork_dropped_at_any_await_is_done_or_not(store: Store) {
+    let from = key("original");
+    let original = filled(&store, &from).await;
+    for times in 0..MOST {
+        let to = key(&format!("copy {times}"));
+        let done = polled(store.fork(&from, &to), times).await;
+        let after = settled(&store, &to).await;
+        let is_made = after.revision != Revision::ABSENT;
+        assert!(done.is_none() || is_made);
+        if !is_made {
+            assert_eq!((after.texts.len(), after.calls), (0, 0));
+            store.fork(&from, &to).await.expect("a copy");
+        }
+        let copy = seen(&store, &to).await;
+        assert_eq!((copy.texts, copy.calls), (original.texts.clone(), original.calls));
+        goes_on(&store, &to).await;
+        if done.is_some() {
+            return;
+        }
+    }
+}
+
+/// A prune that is dropped at any await has taken whole runs away, or nothing.
+pub async fn a_prune_dropped_at_any_await_is_done_or_not(store: Store) {
+    for times in 0..MOST {
+        let key = key(&format!("pruned {times}"));
+        let before = filled(&store, &key).await;
+        let done = polled(store.prune(&key, Keep::Messages(1)), times).await;
+        let after = settled(&store, &key).await;
+        let is_pruned = after != before;
+        assert!(done.is_none() || is_pruned);
+        if is_pruned {
+            assert_eq!((after.pruned, after.calls), (1, 0));
+            assert_eq!(after.texts, before.texts[1..]);
+        }
+        let again = store.prune(&key, Keep::Messages(1)).await.expect("a prune");
+        assert_eq!(again.messages, u64::from(!is_pruned));
+        goes_on(&store, &key).await;
+        if done.is_some() {
+            return;
+        }
+    }
+}
+
+/// Closing may be dropped at any await; what was submitted is stored, and it can be closed again.
+pub async fn a_close_dropped_at_any_await_loses_nothing(store: Store) {
+    let key = key("closed");
+    let mut at = Revision::ABSENT;
+    for times in 0..MOST {
+        if let Ok(slot) = store.reserve().await {
+            let id = tower_chat_core::MessageId { run: RunId::new(), index: 0 };
+            let message = tower_chat_core::Message::user("kept").into();
+            let write = Write::new(key.clone(), id, at, [message]);
+            at = write.result();
+            drop(store.append(slot, vec![write]));
+        }
+        let done = polled(store.close(), times).await;
+        assert_eq!(revision(&store, &key).await, at);
+        if done.is_some() {
+            break;
+        }
+    }
+    store.close().await.expect("it can be closed again");
+    assert!(store.reserve().await.is_err());
+    assert_eq!(texts(&store, &key).await.len() as u64, at.sequence);
+}

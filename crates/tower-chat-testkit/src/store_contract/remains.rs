@@ -1,0 +1,167 @@
+//! What is left of what was taken away.
+
+use std::{fmt, future::Future, sync::Arc};
+
+use futures_util::future::BoxFuture;
+use tokio::runtime::Builder;
+use tower_chat_core::{
+    ConversationKey, Message, ToolResult, ToolStatus,
+    store::{
+        Close, HistoryStore, Keep, RecordedResult, Revision, ServiceIdChange, Staged, ToolRecord,
+    },
+};
+
+use super::{
+    Store,
+    fixture::{
+        Journal, asking, discard, pending, place, staging, stored, with_outcome, write_messages,
+    },
+};
+
+/// Gives everything that a store keeps outside of its process, as bytes.
+#[derive(Clone)]
+pub struct Remains(Arc<dyn Fn() -> BoxFuture<'static, Vec<u8>> + Send + Sync>);
+
+impl fmt::Debug for Remains {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Remains")
+    }
+}
+
+/// A store with the way to what it keeps.
+pub fn searchable<S, Bytes>(
+    store: S,
+    remains: impl Fn(&S) -> Bytes + Send + Sync + 'static,
+) -> (Store, Remains)
+where
+    S: HistoryStore,
+    Bytes: Future<Output = Vec<u8>> + Send + 'static,
+{
+    let store = Arc::new(store);
+    let inner = store.clone();
+    (store, Remains(Arc::new(move || Box::pin(remains(&inner)))))
+}
+
+/// Tests that what is deleted, discarded or pruned leaves nothing.
+///
+/// # Panics
+///
+/// If the promise is broken.
+pub fn check_remains<Guard, Open>(open: impl FnOnce() -> Open)
+where
+    Open: Future<Output = ((Store, Remains), Guard)>,
+{
+    let runtime = Builder::new_multi_thread().worker_threads(4).enable_all().build();
+    runtime.expect("a runtime").block_on(async {
+        let ((store, remains), _guard) = open().await;
+        what_was_taken_away_leaves_nothing(store, remains).await;
+    });
+}
+
+impl Remains {
+    /// Whether a text is in it, as it is or in hexadecimal.
+    async fn hold(&self, text: &str) -> bool {
+        let bytes = (self.0)().await;
+        let hexadecimal: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+        let is_in = |text: &str| {
+            bytes.windows(text.len()).any(|window| window.eq_ignore_ascii_case(text.as_bytes()))
+        };
+        is_in(text) || is_in(&hexadecimal)
+    }
+}
+
+/// A text that stands nowhere else.
+fn planted(what: &str) -> String {
+    format!("planted-{what}-{:016x}", tower_chat_core::RunId::new().random_half())
+}
+
+/// Planted texts, in everything that a write can say.
+struct Planted {
+    texts: Vec<String>,
+}
+
+impl Planted {
+    fn new() -> Self {
+        Self { texts: Vec::new() }
+    }
+
+    fn text(&mut self, what: &str) -> String {
+        let text = planted(what);
+        self.texts.push(text.clone());
+        text
+    }
+
+    /// Messages of one run, and the row of their call.
+    fn run(&mut self, first: u64) -> ([Message; 3], ToolRecord) {
+        let mut calls = asking(&[&self.text("tool")]);
+        for part in &mut calls.parts {
+            if let tower_chat_core::Part::ToolCall(call) = part {
+                call.arguments = self.text("arguments");
+            }
+        }
+        let result = ToolResult::new("id 0", self.text("result"));
+        let messages =
+            [Message::user(self.text("message")), calls, Message::tool_results([result])];
+        let place_of_result = place(first + 2, 0);
+        let row = pending(first + 1, 0, "tool");
+        let mut row =
+            with_outcome(row, ToolStatus::Error, RecordedResult::InMessage(place_of_result));
+        row.call_id = self.text("call id");
+        row.name = self.text("name");
+        row.error = Some(self.text("error"));
+        (messages, row)
+    }
+
+    async fn are_gone(&self, remains: &Remains, how: &str) {
+        for text in &self.texts {
+            assert!(!remains.hold(text).await, "{text} is there after it was {how}");
+        }
+    }
+}
+
+async fn what_was_taken_away_leaves_nothing(store: Store, remains: Remains) {
+    let id = planted("conversation");
+    let key = ConversationKey::new("scope", &*id);
+    let kept = ConversationKey::new("scope", planted("kept"));
+    stored(&store, write_messages(&kept, Revision::ABSENT, [Message::user("kept")])).await;
+
+    let mut pruned = Planted::new();
+    let (messages, row) = pruned.run(1);
+    let mut apart = row.clone();
+    let first = write_messages(&key, Revision::ABSENT, messages).with_tools(vec![row]);
+    let at = stored(&store, first).await;
+    apart.result = RecordedResult::Apart(Box::new(ToolResult::new("x", pruned.text("apart"))));
+    let mut deleted = Planted { texts: vec![id.clone()] };
+    let (messages, row) = deleted.run(4);
+    let service_id = ServiceIdChange::Set(deleted.text("service id").into());
+    let second =
+        write_messages(&key, at, messages).with_tools(vec![apart, row]).with_service_id(service_id);
+    let at = stored(&store, second).await;
+    assert!(remains.hold(&id).await, "what the store keeps can be searched");
+
+    let mut discarded = Planted::new();
+    let mut run = Journal::new(&key, at);
+    let (messages, row) = discarded.run(7);
+    let partial = Some(discarded.text("partial text").into());
+    let staged = Staged { partial_text: partial, ..staging(1) };
+    stored(&store, run.write(staged, messages).with_tools(vec![row])).await;
+    assert!(matches!(discard(1, 6).close, Some(Close::Discard { visible: 6 })));
+    stored(&store, run.write(discard(1, 6), [])).await;
+    discarded.are_gone(&remains, "discarded").await;
+
+    let gone = store.prune(&key, Keep::Messages(1)).await.expect("a prune");
+    assert_eq!((gone.runs, gone.messages), (1, 3));
+    pruned.are_gone(&remains, "pruned").await;
+    assert!(remains.hold(&id).await);
+
+    assert!(store.delete(&key).await.expect("a deletion"));
+    deleted.are_gone(&remains, "deleted").await;
+    assert!(remains.hold(kept.id()).await);
+    // A run that was never committed goes with its conversation.
+    let mut open = Planted::new();
+    let mut run = Journal::new(&key, Revision::ABSENT);
+    let (messages, row) = open.run(1);
+    stored(&store, run.write(staging(1), messages).with_tools(vec![row])).await;
+    assert!(store.delete(&key).await.expect("a deletion"));
+    open.are_gone(&remains, "deleted with its open run").await;
+}

@@ -1,0 +1,250 @@
+//! One conversation: what a write does to it, and what readers see of it.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use tower_chat::core::{
+    ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
+    store::{
+        CallPlace, Claim, Close, Conflict, Head, History, Keep, OpenRun, OpenRunContent, Pruned,
+        Pruning, Revision, ServiceIdChange, StoreError, ToolRecord, Write,
+    },
+};
+
+/// A conversation that is there.
+#[derive(Debug, Clone)]
+pub(crate) struct Conversation {
+    pub(crate) key: ConversationKey,
+    pub(crate) incarnation: u64,
+    /// How many messages were pruned before the first of `messages`.
+    pub(crate) pruned: u64,
+    pub(crate) service_id: Option<Arc<str>>,
+    /// Those that are staged too.
+    pub(crate) messages: Vec<Arc<Message>>,
+    pub(crate) tools: BTreeMap<CallPlace, ToolRecord>,
+    pub(crate) open: Option<OpenRun>,
+}
+
+/// What is to be done so that a conversation is as it should be.
+#[derive(Debug)]
+pub(crate) enum Change {
+    /// Nothing: the write is stored already.
+    None,
+    /// It goes on after this message, with these rows of the record.
+    Grown { after: u64, tools: Vec<ToolRecord> },
+    /// Something is to be found no more.
+    Cut,
+}
+
+impl Conversation {
+    /// One that was never written.
+    pub(crate) fn absent(key: ConversationKey) -> Self {
+        Self {
+            key,
+            incarnation: 0,
+            pruned: 0,
+            service_id: None,
+            messages: Vec::new(),
+            tools: BTreeMap::new(),
+            open: None,
+        }
+    }
+
+    pub(crate) fn revision(&self) -> Revision {
+        let sequence = self.pruned + self.messages.len() as u64;
+        Revision { incarnation: self.incarnation, sequence }
+    }
+
+    /// The number of the last message that readers see.
+    fn last_seen(&self) -> u64 {
+        self.open.as_ref().map_or(self.revision().sequence, |open| open.visible)
+    }
+
+    pub(crate) fn is_seen(&self) -> bool {
+        self.last_seen() > 0 || self.service_id.is_some()
+    }
+
+    pub(crate) fn message(&self, sequence: u64) -> Option<&Arc<Message>> {
+        let place = sequence.checked_sub(self.pruned + 1)?;
+        self.messages.get(usize::try_from(place).ok()?)
+    }
+
+    /// The messages after one, with their numbers.
+    pub(crate) fn messages_after(&self, last: u64) -> impl Iterator<Item = (u64, &Arc<Message>)> {
+        (self.pruned + 1..).zip(&self.messages).skip_while(move |(sequence, _)| *sequence <= last)
+    }
+
+    /// The rows of the record that readers see.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = &ToolRecord> {
+        let last = self.last_seen();
+        self.tools.values().filter(move |row| row.call.sequence <= last)
+    }
+
+    pub(crate) fn head(&self) -> Head {
+        Head::new(self.revision())
+            .with_pruned(self.pruned)
+            .with_service_id(self.service_id.clone())
+            .with_open_run(self.open.clone())
+    }
+
+    /// The requests of the calls that wait for consent, those of one message together.
+    pub(crate) fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
+        let mut batches: BTreeMap<u64, Vec<ApprovalRequest>> = BTreeMap::new();
+        for row in self.rows().filter(|row| row.status == ToolStatus::PendingApproval) {
+            let CallPlace { sequence, index } = row.call;
+            let request = self.message(sequence).and_then(|it| it.approval_request(index));
+            if let Some(request) = request {
+                batches.entry(sequence).or_default().push(request.clone());
+            }
+        }
+        batches.into_values().collect()
+    }
+
+    pub(crate) fn history(&self) -> History {
+        let last = self.last_seen();
+        let seen = (self.pruned + 1..).zip(&self.messages);
+        let seen = seen.take_while(|(sequence, _)| *sequence <= last);
+        let mut history = History::empty();
+        history.extend(seen.map(|(_, message)| message.clone()));
+        history.head = self.head();
+        history
+    }
+
+    pub(crate) fn open_run(&self) -> Option<OpenRunContent> {
+        let open = self.open.clone()?;
+        let messages = self.messages_after(open.visible).map(|(_, message)| message.clone());
+        let rows = self.tools.values().filter(|row| row.call.sequence > open.visible);
+        let (messages, rows) = (messages.collect(), rows.cloned().collect());
+        Some(OpenRunContent::new(self.head(), open, messages, rows))
+    }
+
+    /// Applies a write, if it may be stored, and says what has changed.
+    pub(crate) fn write(&mut self, write: &Write) -> Result<Change, StoreError> {
+        let revision = self.revision();
+        let is_repeated_commit = self.open.is_none()
+            && write.close() == Some(Close::Commit)
+            && write.result() == revision;
+        if revision != write.expected() {
+            return if self.holds(write) { Ok(Change::None) } else { Err(self.conflict(write)) };
+        }
+        if is_repeated_commit {
+            return Ok(Change::None);
+        }
+        if !self.lets_write(write) {
+            return Err(self.conflict(write));
+        }
+        if let Some(claim) = write.claims().iter().find(|claim| !self.admits(claim)) {
+            return Err(StoreError::Claimed { key: self.key.clone(), call: claim.call });
+        }
+        self.incarnation = write.result().incarnation;
+        let is_discarded = matches!(write.close(), Some(Close::Discard { .. }));
+        if !is_discarded {
+            self.messages.extend(write.messages().iter().cloned());
+        }
+        let held = self.pruned + 1..=write.result().sequence;
+        let rows = write.tools().iter().filter(|row| held.contains(&row.call.sequence));
+        let rows: Vec<ToolRecord> = rows.cloned().collect();
+        self.tools.extend(rows.iter().map(|row| (row.call, row.clone())));
+        match write.as_staged() {
+            None => self.change_service_id(write.service_id()),
+            Some(staged) => {
+                let visible = revision.sequence;
+                let open = self.open.take();
+                let mut open =
+                    open.unwrap_or_else(|| OpenRun::new(write.run(), staged.lease, visible));
+                open.apply(staged);
+                match staged.close {
+                    None => self.open = Some(open),
+                    Some(Close::Commit) => self.change_service_id(open.service_id.as_ref()),
+                    Some(Close::Discard { visible }) => self.forget_after(visible),
+                }
+            }
+        }
+        // Rows that were replaced stand in earlier lines, as long as their conversation does.
+        let after = revision.sequence;
+        Ok(if is_discarded { Change::Cut } else { Change::Grown { after, tools: rows } })
+    }
+
+    fn conflict(&self, write: &Write) -> StoreError {
+        let conflict = Conflict::new(self.key.clone(), write.expected(), self.revision());
+        Box::new(conflict.with_open_run(self.open.as_ref().map(|open| open.run))).into()
+    }
+
+    /// Whether a write is stored: its first message stands where it belongs, or it has none and
+    /// nothing came after it.
+    fn holds(&self, write: &Write) -> bool {
+        let first = self.message(write.expected().sequence.saturating_add(1));
+        match write.messages() {
+            [] => self.revision() == write.result(),
+            _ => {
+                self.incarnation == write.result().incarnation
+                    && first.is_some_and(|message| message.id == Some(write.id()))
+            }
+        }
+    }
+
+    /// Whether the end of the conversation is the writer's.
+    fn lets_write(&self, write: &Write) -> bool {
+        match (&self.open, write.as_staged()) {
+            (None, None) => true,
+            (None, Some(staged)) => !matches!(staged.close, Some(Close::Discard { .. })),
+            (Some(_), None) => false,
+            (Some(open), Some(staged)) => open.admits(write.run(), staged),
+        }
+    }
+
+    fn admits(&self, claim: &Claim) -> bool {
+        let row = self.tools.get(&claim.call);
+        match row.filter(|row| row.call.sequence <= self.last_seen()) {
+            Some(row) => {
+                row.status == ToolStatus::PendingApproval && row.started_at == claim.started_at
+            }
+            None => claim.started_at.is_none(),
+        }
+    }
+
+    fn change_service_id(&mut self, change: Option<&ServiceIdChange>) {
+        match change {
+            Some(ServiceIdChange::Set(id)) => self.service_id = Some(id.clone()),
+            Some(ServiceIdChange::Clear) => self.service_id = None,
+            None => {}
+        }
+    }
+
+    /// Forgets the messages after one, with their rows.
+    pub(crate) fn forget_after(&mut self, last: u64) {
+        let left = last.saturating_sub(self.pruned);
+        self.messages.truncate(usize::try_from(left).unwrap_or(usize::MAX));
+        self.tools.retain(|call, _| call.sequence <= last);
+    }
+
+    /// What readers see, under another key and in an incarnation of its own.
+    pub(crate) fn fork(&self, key: ConversationKey) -> Self {
+        let mut fork = Self { key, service_id: None, open: None, ..self.clone() };
+        fork.incarnation = RunId::new().random_half().max(1);
+        fork.forget_after(self.last_seen());
+        fork
+    }
+
+    /// Takes the oldest runs away.
+    pub(crate) fn prune(&mut self, keep: Keep) -> Result<Pruned, StoreError> {
+        if let Some(open) = &self.open {
+            return Err(StoreError::UnderWay { key: self.key.clone(), run: open.run });
+        }
+        let mut pruning = Pruning::new(keep);
+        for (sequence, message) in self.messages_after(0) {
+            if let Some(id) = message.id {
+                pruning.see_message(sequence, id.run);
+            }
+        }
+        self.tools.values().for_each(|row| pruning.see_record(row));
+        let cut = pruning.cut();
+        if cut.last_sequence > 0 {
+            self.incarnation = self.revision().pruned().incarnation;
+            let left = self.messages_after(cut.last_sequence);
+            self.messages = left.map(|(_, message)| message.clone()).collect();
+            self.tools.retain(|call, _| call.sequence > cut.last_sequence);
+            self.pruned = cut.last_sequence;
+        }
+        Ok(cut.pruned)
+    }
+}

@@ -1,0 +1,112 @@
+//! The file of a conversation.
+
+use std::{
+    fs::{self, File, OpenOptions},
+    io::{self, Write},
+    path::{Path, PathBuf},
+};
+
+use tower_chat::core::store::{StoreError, ToolRecord};
+
+use crate::{conversation::Conversation, line::Line};
+
+/// A file of lines, each of which was written at once and has reached the disk.
+#[derive(Debug)]
+pub(crate) struct ConversationFile {
+    path: PathBuf,
+    file: File,
+    /// How far it holds whole lines.
+    length: u64,
+    /// Something may stand behind them.
+    is_torn: bool,
+}
+
+impl ConversationFile {
+    /// Makes the file of a conversation. Until it has its name, there is none.
+    pub(crate) fn create(path: PathBuf, now: &Conversation) -> Result<Self, StoreError> {
+        Self::place(path, now).map_err(failed("write a conversation"))
+    }
+
+    /// Opens a file, without a last line that a crash has torn; `None`, if no line is whole.
+    pub(crate) fn open(path: PathBuf) -> Result<Option<(Self, Conversation)>, StoreError> {
+        let read = failed("read a conversation");
+        let bytes = fs::read(&path).map_err(&read)?;
+        let end = bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
+        let mut now = None;
+        for line in bytes.get(..end).unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
+            let line: Line = serde_json::from_slice(line)
+                .map_err(|error| StoreError::Corrupt { reason: format!("{path:?}: {error}") })?;
+            now = Some(line.apply(now)?);
+        }
+        let Some(now) = now else { return Ok(None) };
+        let file = OpenOptions::new().append(true).open(&path).map_err(&read)?;
+        file.set_len(end as u64).and_then(|()| file.sync_all()).map_err(&read)?;
+        Ok(Some((Self { path, file, length: end as u64, is_torn: false }, now)))
+    }
+
+    /// Appends what a write has added: one write to the file, which is on the disk when this
+    /// returns. If it fails, the file is as it was.
+    pub(crate) fn append(
+        &mut self,
+        now: &Conversation,
+        after: u64,
+        tools: &[ToolRecord],
+    ) -> Result<(), StoreError> {
+        let line = encoded(&Line::grown(now, after, tools)).map_err(failed("encode a write"))?;
+        self.write(&line).map_err(failed("append to a conversation"))?;
+        self.length += line.len() as u64;
+        Ok(())
+    }
+
+    fn write(&mut self, line: &[u8]) -> io::Result<()> {
+        if self.is_torn {
+            self.file.set_len(self.length)?;
+        }
+        self.is_torn = true;
+        if let Err(error) = self.file.write_all(line).and_then(|()| self.file.sync_data()) {
+            // Where this fails, the next write tries it again before it writes.
+            self.is_torn = self.file.set_len(self.length).is_err();
+            return Err(error);
+        }
+        self.is_torn = false;
+        Ok(())
+    }
+
+    /// Writes all of the conversation anew, so that nothing is left of what it has lost.
+    pub(crate) fn rewrite(&mut self, now: &Conversation) -> Result<(), StoreError> {
+        *self = Self::place(self.path.clone(), now).map_err(failed("rewrite a conversation"))?;
+        Ok(())
+    }
+
+    pub(crate) fn remove(self) -> Result<(), StoreError> {
+        let removed = fs::remove_file(&self.path).and_then(|()| sync_folder(&self.path));
+        removed.map_err(failed("delete a conversation"))
+    }
+
+    fn place(path: PathBuf, now: &Conversation) -> io::Result<Self> {
+        let line = encoded(&Line::whole(now))?;
+        let unnamed = path.with_extension("new");
+        let mut file = File::create(&unnamed)?;
+        file.write_all(&line)?;
+        file.sync_all()?;
+        fs::rename(&unnamed, &path)?;
+        sync_folder(&path)?;
+        let file = OpenOptions::new().append(true).open(&path)?;
+        Ok(Self { path, file, length: line.len() as u64, is_torn: false })
+    }
+}
+
+/// A name is on the disk once its folder is.
+fn sync_folder(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+}
+
+fn encoded(line: &Line) -> io::Result<Vec<u8>> {
+    let mut bytes = serde_json::to_vec(line)?;
+    bytes.push(b'\n');
+    Ok(bytes)
+}
+
+pub(crate) fn failed(action: &'static str) -> impl Fn(io::Error) -> StoreError {
+    move |error| StoreError::backend(action, true, error)
+}

@@ -1,0 +1,125 @@
+//! A store of your own: one file for each conversation, one line of JSON for each write.
+//!
+//! ```text
+//! cargo run -p tower-chat-examples --bin file_store [FOLDER]
+//! ```
+//!
+//! It is a toy. All conversations are in memory, every write waits for the disk on the thread that
+//! makes it, and one process may have the folder at a time. What it keeps is right all the same: the
+//! test at the end of this file holds it to everything that a store promises.
+//!
+//! `conversation.rs` says what a write does to a conversation, `file.rs` keeps it on the disk,
+//! `line.rs` is what stands in a line, and `store.rs` puts them together.
+
+mod conversation;
+mod file;
+mod line;
+mod store;
+
+use tower::{Service, ServiceExt, service_fn};
+use tower_chat::{
+    ChatPipeline, PersistenceMode,
+    core::{
+        BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, Message, store::HistoryStore,
+    },
+};
+
+use self::store::FileStore;
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let folder = std::env::args().nth(1).unwrap_or_else(|| "conversations".to_owned());
+    let store = FileStore::open(&folder)?;
+    let key = ConversationKey::new("alice", "diary");
+    println!("remembered {} messages", store.load(&key).await?.messages.len());
+    let mut pipeline = ChatPipeline::builder(service_fn(echo))
+        .history(store.clone())
+        .persistence(PersistenceMode::PerServiceCall)
+        .build()?;
+    let request = ChatRequest::user("Good morning.").in_conversation(key);
+    println!("{}", pipeline.ready().await?.call(request).await?.collect().await?.text());
+    store.close().await?;
+    Ok(())
+}
+
+/// Stands in for a model.
+async fn echo(request: ChatRequest) -> Result<ChatResponse, BoxError> {
+    let answer =
+        Message::assistant(format!("So far I have read {} messages.", request.messages.len()));
+    Ok(ChatResponse::whole([answer], Finish::default()))
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a panic is a failing test")]
+mod tests {
+    use std::{fs, io::Write as _};
+
+    use tower_chat::core::{
+        MessageId, RunId,
+        store::{Revision, Write},
+    };
+
+    use super::*;
+
+    // This line tests everything that a store promises; the rest says where its files are.
+    tower_chat_testkit::store_contract!(
+        let folder = tempfile::tempdir().unwrap();
+        FileStore::open(folder.path()).unwrap();
+        remains: {
+            let path = folder.path().to_owned();
+            move |_: &FileStore| {
+                let files = fs::read_dir(&path).unwrap();
+                let bytes = files.flat_map(|file| fs::read(file.unwrap().path()).unwrap()).collect();
+                async move { bytes }
+            }
+        }
+    );
+
+    async fn append(store: &FileStore, at: Revision, text: &str) -> Revision {
+        let id = MessageId { run: RunId::new(), index: 0 };
+        let key = ConversationKey::new("alice", "diary");
+        let write = Write::new(key, id, at, [Message::user(text).into()]);
+        store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap()
+    }
+
+    async fn texts(store: &FileStore) -> Vec<String> {
+        let history = store.load(&ConversationKey::new("alice", "diary")).await.unwrap();
+        history.messages.iter().map(|message| message.text()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_line_that_was_torn_by_a_crash_is_no_write_and_the_next_one_takes_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FileStore::open(folder.path()).unwrap();
+        let at = append(&store, Revision::ABSENT, "first").await;
+        append(&store, at, "second").await;
+        drop(store);
+        let path = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+        let whole = fs::read(&path).unwrap();
+        let first = whole.iter().position(|byte| *byte == b'\n').unwrap() + 1;
+        for length in first..whole.len() {
+            fs::write(&path, &whole[..length]).unwrap();
+            let store = FileStore::open(folder.path()).unwrap();
+            assert_eq!(texts(&store).await, ["first"], "cut at {length}");
+            append(&store, at, "again").await;
+            drop(store);
+            let store = FileStore::open(folder.path()).unwrap();
+            assert_eq!(texts(&store).await, ["first", "again"]);
+        }
+        fs::write(&path, &whole).unwrap();
+        let store = FileStore::open(folder.path()).unwrap();
+        assert_eq!(texts(&store).await, ["first", "second"]);
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_damaged_elsewhere_is_not_read_as_if_it_were_shorter() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = FileStore::open(folder.path()).unwrap();
+        append(&store, Revision::ABSENT, "first").await;
+        drop(store);
+        let path = fs::read_dir(folder.path()).unwrap().next().unwrap().unwrap().path();
+        let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+        file.write_all(b"{\"no\": \"line\"}\n").unwrap();
+        assert!(FileStore::open(folder.path()).is_err());
+    }
+}

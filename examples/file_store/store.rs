@@ -1,0 +1,283 @@
+//! The store.
+
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fs,
+    ops::Bound,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use async_trait::async_trait;
+use tower_chat::core::{
+    ConversationKey,
+    store::{
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
+        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolRecord,
+        ToolTotals, UnreadableInvocation, Write,
+    },
+};
+
+use crate::{
+    conversation::{Change, Conversation},
+    file::{ConversationFile, failed},
+};
+
+/// Keeps each conversation in a file of a folder. Clones are the same store.
+#[derive(Debug, Clone)]
+pub(crate) struct FileStore {
+    handle: StoreHandle,
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug)]
+struct State {
+    folder: PathBuf,
+    next_file: u64,
+    is_closed: bool,
+    conversations: BTreeMap<ConversationKey, (Conversation, ConversationFile)>,
+}
+
+impl FileStore {
+    /// Opens the store of a folder, making it if there is none, and reads all of it.
+    pub(crate) fn open(folder: impl AsRef<Path>) -> Result<Self, StoreError> {
+        let folder = folder.as_ref().to_owned();
+        let read = failed("read the folder of a store");
+        fs::create_dir_all(&folder).map_err(&read)?;
+        let mut state =
+            State { folder, next_file: 0, is_closed: false, conversations: BTreeMap::new() };
+        for entry in fs::read_dir(&state.folder).map_err(&read)? {
+            let path = entry.map_err(&read)?.path();
+            let name = path.file_stem().and_then(|name| name.to_str());
+            let Some(number) = name.and_then(|name| name.parse::<u64>().ok()) else { continue };
+            state.next_file = state.next_file.max(number + 1);
+            match path.extension().is_some_and(|it| it == "jsonl") {
+                true => {
+                    if let Some((file, now)) = ConversationFile::open(path)? {
+                        state.conversations.insert(now.key.clone(), (now, file));
+                    }
+                }
+                // What a crash has left before it had its name.
+                false => fs::remove_file(path).map_err(&read)?,
+            }
+        }
+        Ok(Self { handle: StoreHandle::new(), state: Arc::new(Mutex::new(state)) })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn find<T>(&self, key: &ConversationKey, read: impl Fn(&Conversation) -> T) -> Option<T> {
+        self.state().conversations.get(key).map(|(conversation, _)| read(conversation))
+    }
+
+    /// Makes the writes, up to the first that fails.
+    fn write(&self, writes: &[Write]) -> Result<Revision, AppendError> {
+        let mut revision = Revision::ABSENT;
+        for (completed, write) in writes.iter().enumerate() {
+            let stored = self.state().store(write);
+            revision = stored.map_err(|source| AppendError { completed, source })?;
+        }
+        Ok(revision)
+    }
+}
+
+impl State {
+    fn takes_writes(&self) -> Result<(), StoreError> {
+        if self.is_closed { Err(StoreError::Closed) } else { Ok(()) }
+    }
+
+    fn new_file(&mut self) -> PathBuf {
+        self.next_file += 1;
+        self.folder.join(format!("{}.jsonl", self.next_file - 1))
+    }
+
+    /// What is in memory changes once it is on the disk.
+    fn store(&mut self, write: &Write) -> Result<Revision, StoreError> {
+        self.takes_writes()?;
+        let path = self.new_file();
+        match self.conversations.entry(write.key().clone()) {
+            Entry::Vacant(place) => {
+                let mut now = Conversation::absent(write.key().clone());
+                if !matches!(now.write(write)?, Change::None) {
+                    let file = ConversationFile::create(path, &now)?;
+                    place.insert((now, file));
+                }
+            }
+            Entry::Occupied(mut place) => {
+                let (conversation, file) = place.get_mut();
+                let mut now = conversation.clone();
+                match now.write(write)? {
+                    Change::None => {}
+                    Change::Grown { after, tools } => file.append(&now, after, &tools)?,
+                    Change::Cut => file.rewrite(&now)?,
+                }
+                *conversation = now;
+            }
+        }
+        Ok(write.result())
+    }
+
+    /// The conversations of a scope whose ids come after one.
+    fn of_scope<'a>(
+        &'a self,
+        scope: &'a str,
+        after: Option<&str>,
+    ) -> impl Iterator<Item = &'a Conversation> {
+        let start = ConversationKey::new(scope, after.unwrap_or_default());
+        let start = match after {
+            Some(_) => Bound::Excluded(start),
+            None => Bound::Included(start),
+        };
+        let following = self.conversations.range((start, Bound::Unbounded));
+        following.map(|(_, (it, _))| it).take_while(move |it| it.key.scope() == scope)
+    }
+
+    /// The rows that fit a query, in order, with their conversations.
+    fn asked_for<'a>(
+        &'a self,
+        query: &'a InvocationQuery,
+    ) -> impl Iterator<Item = (&'a Conversation, &'a ToolRecord)> {
+        let is_asked_for =
+            |it: &&Conversation| query.conversation.as_deref().is_none_or(|id| id == it.key.id());
+        self.of_scope(&query.scope, None)
+            .filter(is_asked_for)
+            .flat_map(|it| it.rows().map(move |row| (it, row)))
+            .filter(|(_, row)| query.fits(row))
+    }
+}
+
+#[async_trait]
+impl HistoryStore for FileStore {
+    fn handle(&self) -> &StoreHandle {
+        &self.handle
+    }
+
+    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        let head = |it: &Conversation| it.head().with_pending_approvals(it.pending_approvals());
+        Ok(self.find(key, head).unwrap_or_else(|| Head::new(Revision::ABSENT)))
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        Ok(self.find(key, Conversation::history).unwrap_or_else(History::empty))
+    }
+
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        Ok(self.find(key, Conversation::open_run).flatten())
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        let state = self.state();
+        let open = state.of_scope(scope, after);
+        let open = open.filter_map(|it| Some((it.key.clone(), it.open.clone()?)));
+        Ok(open.take(limit).collect())
+    }
+
+    async fn reserve(&self) -> Result<Slot, StoreError> {
+        self.state().takes_writes()?;
+        Ok(Slot::unbounded())
+    }
+
+    fn append(&self, _slot: Slot, writes: Vec<Write>) -> Ticket {
+        Ticket::done(self.write(&writes))
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        let mut state = self.state();
+        state.takes_writes()?;
+        if state.conversations.contains_key(to) {
+            return Err(StoreError::Exists { key: to.clone() });
+        }
+        let original = state.conversations.get(from).filter(|(it, _)| it.is_seen());
+        let Some(fork) = original.map(|(it, _)| it.fork(to.clone())) else {
+            return Ok(Revision::ABSENT);
+        };
+        let revision = fork.revision();
+        let file = ConversationFile::create(state.new_file(), &fork)?;
+        state.conversations.insert(to.clone(), (fork, file));
+        Ok(revision)
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        self.handle.at_rest(key)?;
+        let mut state = self.state();
+        state.takes_writes()?;
+        let Some((conversation, file)) = state.conversations.get_mut(key) else {
+            return Ok(Pruned::default());
+        };
+        let mut now = conversation.clone();
+        let pruned = now.prune(keep)?;
+        if pruned.messages > 0 {
+            file.rewrite(&now)?;
+            *conversation = now;
+        }
+        Ok(pruned)
+    }
+
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        let mut state = self.state();
+        state.takes_writes()?;
+        match state.conversations.remove(key) {
+            Some((_, file)) => file.remove().map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        let state = self.state();
+        let seen = state.of_scope(scope, after).filter(|it| it.is_seen());
+        Ok(seen.take(limit).map(|it| it.key.clone()).collect())
+    }
+
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        let mut invocations = Invocations::default();
+        let state = self.state();
+        for (it, row) in state.asked_for(query).take(query.limit.unwrap_or(usize::MAX)) {
+            let key = it.key.clone();
+            match row.resolve(|sequence| it.message(sequence).cloned()) {
+                Ok(invocation) => invocations.found.push((key, invocation)),
+                Err(error) => invocations.unreadable.push(UnreadableInvocation::new(
+                    key,
+                    row.call.sequence,
+                    row.call.index,
+                    error.to_string(),
+                )),
+            }
+        }
+        Ok(invocations)
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        let state = self.state();
+        let mut totals: BTreeMap<&str, ToolTotals> = BTreeMap::new();
+        for (_, row) in state.asked_for(query) {
+            let tool = totals.entry(&row.name).or_insert_with(|| ToolTotals::new(&row.name));
+            tool.count(row.status, row.started_at, row.finished_at);
+        }
+        Ok(totals.into_values().collect())
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.state().is_closed = true;
+        Ok(())
+    }
+}
