@@ -101,10 +101,10 @@ mod sqlite_always {
 mod write_behind_for_ever {
     use super::*;
 
-    tower_chat_testkit::store_contract!(WriteBehindStore::new(
-        MemoryStore::new(),
-        Duration::from_secs(100_000),
-    ));
+    tower_chat_testkit::store_contract!(
+        WriteBehindStore::new(MemoryStore::new(), Duration::from_secs(100_000));
+        heavy: "write_behind_for_a_moment shows it"
+    );
 }
 
 mod write_behind_for_a_moment {
@@ -116,8 +116,11 @@ mod write_behind_for_a_moment {
 mod write_behind_in_a_cache {
     use super::*;
 
-    tower_chat_testkit::store_contract!(CachingStore::with_options(
-        WriteBehindStore::new(MemoryStore::new(), Duration::from_millis(1)),
-        never(),
-    ));
+    tower_chat_testkit::store_contract!(
+        CachingStore::with_options(
+            WriteBehindStore::new(MemoryStore::new(), Duration::from_millis(1)),
+            never(),
+        );
+        heavy: "write_behind_for_a_moment shows it"
+    );
 }

@@ -42,5 +42,8 @@ mod cached {
 
     use super::common::{open, options};
 
-    tower_chat_testkit::store_contract!(CachingStore::new(open(options()).await));
+    tower_chat_testkit::store_contract!(
+        CachingStore::new(open(options()).await);
+        heavy: "the plain tables show it"
+    );
 }

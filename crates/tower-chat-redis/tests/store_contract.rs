@@ -4,9 +4,18 @@
 mod common;
 
 mod for_ever {
-    use super::common::{open, options};
+    use tower_chat_redis::RedisStore;
 
-    tower_chat_testkit::store_contract!(open(options()).await);
+    use super::common::{open, options, prefix, values};
+
+    tower_chat_testkit::store_contract!(
+        let prefix = prefix();
+        open(options().prefix(&*prefix)).await;
+        remains: {
+            let prefix = prefix.clone();
+            move |_: &RedisStore| values(prefix.clone())
+        }
+    );
 }
 
 mod for_an_hour_over_one_connection {
@@ -14,7 +23,8 @@ mod for_an_hour_over_one_connection {
 
     use super::common::{open, options};
 
-    tower_chat_testkit::store_contract!({
-        open(options().connections(1).time_to_live(Duration::from_secs(3600))).await
-    });
+    tower_chat_testkit::store_contract!(
+        open(options().connections(1).time_to_live(Duration::from_secs(3600))).await;
+        heavy: "the store for ever shows it"
+    );
 }

@@ -64,6 +64,37 @@ pub async fn names(connection: &mut MultiplexedConnection, prefix: &str) -> Vec<
     ask(connection, &["KEYS", &format!("{prefix}:*")]).await.unwrap()
 }
 
+/// The names and contents of all keys of a store.
+pub async fn values(prefix: String) -> Vec<u8> {
+    let mut connection = raw(&address()).await;
+    let mut all = Vec::new();
+    for name in names(&mut connection, &prefix).await {
+        let kind: String = ask(&mut connection, &["TYPE", &name]).await.unwrap();
+        let question = match kind.as_str() {
+            "hash" => vec!["HGETALL", &name],
+            "zset" => vec!["ZRANGE", &name, "0", "-1"],
+            "string" => vec!["GET", &name],
+            other => panic!("a key of type {other}"),
+        };
+        let content: redis::Value = ask(&mut connection, &question).await.unwrap();
+        all.extend(name.into_bytes());
+        add_bytes(&content, &mut all);
+    }
+    all
+}
+
+fn add_bytes(value: &redis::Value, all: &mut Vec<u8>) {
+    match value {
+        redis::Value::BulkString(bytes) => all.extend(bytes),
+        redis::Value::Array(values) => values.iter().for_each(|value| add_bytes(value, all)),
+        redis::Value::Map(pairs) => pairs.iter().for_each(|(key, value)| {
+            add_bytes(key, all);
+            add_bytes(value, all);
+        }),
+        other => panic!("an answer of another kind: {other:?}"),
+    }
+}
+
 pub fn key(id: &str) -> ConversationKey {
     ConversationKey::new("scope", id)
 }
