@@ -7,7 +7,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use common::{address, append, ask, key, open, options, proxy::Proxy, raw, start, texts, write};
 use tower_chat_core::{
-    ApprovalRequest, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
+    ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
     store::{
         CallPlace, Claim, HistoryStore, Keep, Revision, ServiceIdChange, StoreError, ToolRecord,
         Write,
@@ -102,11 +102,17 @@ async fn a_deletion_whose_answer_was_lost_says_so() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_prune_whose_answer_was_lost_is_done_once_and_says_what_went() {
     let (proxy, store) = through_a_proxy().await;
+    let three_runs = async |key: &ConversationKey| {
+        let mut at = Revision::ABSENT;
+        for text in ["a", "b", "c"] {
+            at = append(&store, write(key, at, &[text])).await.unwrap();
+        }
+    };
+    // The server knows the scripts after this.
+    three_runs(&key("first pruned")).await;
+    store.prune(&key("first pruned"), Keep::Messages(1)).await.unwrap();
     let key = key("pruned");
-    let mut at = Revision::ABSENT;
-    for text in ["a", "b", "c"] {
-        at = append(&store, write(&key, at, &[text])).await.unwrap();
-    }
+    three_runs(&key).await;
     // It is looked at by one command, and cut by the next.
     proxy.lose_the_answer_after(1);
     let pruned = store.prune(&key, Keep::Messages(1)).await.unwrap();
