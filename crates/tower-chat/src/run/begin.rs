@@ -16,7 +16,9 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, ServiceCall, Shared, State, answers_approvals,
+    Run, ServiceCall, Shared, State,
+    added_before::added_before,
+    answers_approvals,
     history::{load_head, load_history},
     journal::{Journal, input_of},
     partial_text::is_cut_off,
@@ -454,43 +456,4 @@ fn has_final_answer(added: &[Arc<Message>]) -> bool {
 /// The request's own messages, without what a layer above put before them.
 pub(super) fn own_messages(request: &ChatRequest) -> Vec<Arc<Message>> {
     request.messages.iter_from(request.new_from).cloned().collect()
-}
-
-/// The messages of this run that are stored already, because it is sent again, and whether others
-/// stand after them.
-fn added_before(history: &Messages, conversation: &Conversation) -> (Vec<Arc<Message>>, bool) {
-    let others = others_after(history, conversation.run);
-    let run_of = |message: &Arc<Message>| message.id.map(|id| id.run);
-    let is_ours = |message: &&Arc<Message>| run_of(message) == Some(conversation.run);
-    let mut added: Vec<_> =
-        history.iter().rev().skip(others).take_while(is_ours).cloned().collect();
-    added.reverse();
-    let is_overtaken = others > 0 && !added.is_empty();
-    (added, is_overtaken)
-}
-
-/// How many messages at the end of a history may stand after those of a run.
-///
-/// Run ids are ordered by the time they were made. So these are the messages of later runs, and of
-/// earlier ones that another process had under way at the same time: they are looked for among a
-/// few messages, of runs made not long before, so that a run which is new costs no more in a long
-/// history.
-fn others_after(history: &Messages, run: RunId) -> usize {
-    const MOST_OF_EARLIER: usize = 64;
-    const UNDER_WAY_MILLISECONDS: u64 = 3_600_000;
-    let made_at = |run: RunId| {
-        let bytes = run.to_bytes();
-        bytes.iter().take(6).fold(0_u64, |time, byte| (time << 8) | u64::from(*byte))
-    };
-    let made = made_at(run);
-    let mut of_earlier = 0;
-    let may_stand_after = |message: &&Arc<Message>| match message.id.map(|id| id.run) {
-        None => false,
-        Some(other) if other >= run => other != run,
-        Some(other) => {
-            of_earlier += 1;
-            of_earlier <= MOST_OF_EARLIER && made_at(other) + UNDER_WAY_MILLISECONDS >= made
-        }
-    };
-    history.iter().rev().take_while(may_stand_after).count()
 }

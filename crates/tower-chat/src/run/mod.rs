@@ -5,6 +5,7 @@
 //! the revision that the next write must expect, so the history is read once per run and never
 //! again.
 
+mod added_before;
 mod answered_earlier;
 mod answered_in_order;
 mod begin;
