@@ -74,6 +74,8 @@ enum Fault {
     ForksNothing,
     ForksOverOthers,
     CommitsBeforeForks,
+    OrdersByRun,
+    DeletesInSteps,
     PrunesNothing,
     PrunesAll,
     PrunesOneMessageMore,
@@ -301,6 +303,11 @@ impl HistoryStore for Broken {
                 };
                 history.messages = history.messages.iter().map(|m| without(m)).collect();
             }
+            Fault::OrdersByRun => {
+                let mut messages: Vec<_> = history.messages.iter().cloned().collect();
+                messages.sort_by_key(|message| message.id);
+                history.messages = messages.into_iter().collect();
+            }
             Fault::ReturnsMessagesBackwards => {
                 history.messages = history.messages.iter().rev().cloned().collect::<Messages>();
             }
@@ -395,6 +402,10 @@ impl HistoryStore for Broken {
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
         if self.fault == Fault::DeletesNothing {
             return Ok(true);
+        }
+        if self.fault == Fault::DeletesInSteps {
+            self.inner.prune(&self.key(key), Keep::Messages(1)).await?;
+            tokio::task::yield_now().await;
         }
         self.inner.delete(&self.key(key)).await
     }
@@ -560,6 +571,10 @@ noticed! {
     no_forks: ForksNothing breaks a_fork_has_what_readers_see_and_a_life_of_its_own;
     staged_forks: CommitsBeforeForks breaks a_fork_has_nothing_that_is_staged;
     forked_over: ForksOverOthers breaks a_fork_makes_nothing_of_nothing_and_replaces_nothing;
+    clocks: OrdersByRun breaks messages_keep_their_order_when_clocks_are_set_back;
+    dropped_tickets: WritesWhenTheTicketIsAwaited
+        breaks a_ticket_dropped_at_any_await_cancels_nothing;
+    dropped_deletions: DeletesInSteps breaks a_deletion_dropped_at_any_await_is_done_or_not;
     no_pruning: PrunesNothing breaks the_oldest_runs_are_pruned_whole;
     all_pruned: PrunesAll breaks the_last_run_is_never_pruned;
     too_much_pruned: PrunesOneMessageMore breaks a_run_that_was_gone_on_with_is_pruned_whole;
@@ -569,6 +584,8 @@ noticed! {
     late_pruning: WritesWhenTheTicketIsAwaited breaks a_prune_sees_what_was_submitted_before_it;
     late_forks: WritesWhenTheTicketIsAwaited breaks a_fork_sees_what_was_submitted_before_it;
 }
+
+mod remains;
 
 mod without_a_fault {
     use super::{Broken, Fault, MemoryStore};

@@ -1,0 +1,32 @@
+//! What is left is found, and what cannot be searched is not taken for empty.
+
+use std::sync::{Arc, Mutex};
+
+use tower_chat_core::{MemoryStore, store::HistoryStore};
+use tower_chat_testkit::store_contract::{check_remains, searchable};
+
+#[test]
+#[should_panic(expected = "can be searched")]
+fn a_search_that_finds_nothing_at_all_is_no_search() {
+    check_remains(|| async { (searchable(MemoryStore::new(), |_| async { Vec::new() }), ()) });
+}
+
+#[test]
+#[should_panic(expected = "is there after it was pruned")]
+fn what_a_store_still_keeps_is_found() {
+    // Whatever was there once is kept, but for what was staged.
+    let kept = Arc::new(Mutex::new(String::new()));
+    check_remains(|| async {
+        let remains = move |store: &MemoryStore| {
+            let (store, kept) = (store.clone(), kept.clone());
+            async move {
+                for key in store.list("scope", None, 10).await.unwrap() {
+                    let history = store.load(&key).await.unwrap();
+                    kept.lock().unwrap().push_str(&format!("{key} {history:?}"));
+                }
+                kept.lock().unwrap().clone().into_bytes()
+            }
+        };
+        (searchable(MemoryStore::new(), remains), ())
+    });
+}
