@@ -7,7 +7,7 @@
 //! is how often it was synced; otherwise they are null, as is `durability`. What a case measures, and
 //! what its floor is, stands at its module.
 //!
-//! A quick measurement leaves out histories of 100,000 messages, which take a while to make.
+//! A quick measurement leaves long histories out of the case `sqlite`: they take a while to make.
 //!
 //! `benches/instructions.py` counts the instructions of what is in [`counted`], and fails where they
 //! are more than those stored beside it; with `--renew` it stores them.

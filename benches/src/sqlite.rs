@@ -45,7 +45,7 @@ use crate::{
 const HISTORIES: [(usize, usize); 4] = [(0, 0), (1000, 12), (10_000, 6), (100_000, 1)];
 
 /// The longest history of a quick measurement: making a longer one takes its time.
-const LONGEST_OF_QUICK: usize = 10_000;
+const LONGEST_OF_QUICK: usize = 1000;
 
 /// Runs of each mode whose bytes are counted. The log does not come to a checkpoint meanwhile.
 const COUNTED_RUNS: usize = 2;

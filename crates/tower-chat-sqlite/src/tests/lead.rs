@@ -83,6 +83,23 @@ fn inside_a_local_set_the_thread_writes() {
     });
 }
 
+/// A task that stands in line behind the caller would otherwise wait for the whole write, here
+/// for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn other_tasks_go_on_while_a_caller_does_its_write() {
+    let fixture = Fixture::new().await;
+    let store = fixture.store.clone();
+    let caller = tokio::spawn(async move {
+        assert!(is_done_by_caller(&store, Slot::unbounded()).await);
+        let held = Held::new(&store);
+        let other = tokio::spawn(async move { drop(held) });
+        store.append(Slot::unbounded(), vec![first("d", &["text"])]).await.unwrap();
+        other.await.unwrap();
+    });
+    caller.await.unwrap();
+    assert_eq!(fixture.texts(&key("d")).await, ["text"]);
+}
+
 #[test]
 fn outside_of_a_runtime_the_thread_writes() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
