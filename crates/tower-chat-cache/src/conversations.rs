@@ -18,6 +18,7 @@ use tower_chat_core::{
 
 use crate::{
     cached::{Cached, ReadAt},
+    kept::Kept,
     reading::Reading,
     submission::Submission,
 };
@@ -31,7 +32,7 @@ pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
 /// write of a conversation is under way nothing is kept of it; a reading counts only if no
 /// submission came since it began.
 pub(crate) struct Conversations {
-    kept: Cache<ConversationKey, Arc<Cached>>,
+    kept: Cache<ConversationKey, Arc<Kept>>,
     traffic: Mutex<HashMap<ConversationKey, Traffic>>,
     ticks: AtomicU64,
     max_bytes: u64,
@@ -68,9 +69,9 @@ impl Conversations {
     pub(crate) fn new(max_bytes: u64) -> Self {
         let kept = Cache::builder()
             .max_capacity(max_bytes)
-            .weigher(|key: &ConversationKey, cached: &Arc<Cached>| {
+            .weigher(|key: &ConversationKey, kept: &Arc<Kept>| {
                 let names = key.scope().len() + key.id().len();
-                u32::try_from(cached.bytes().saturating_add(names as u64)).unwrap_or(u32::MAX)
+                u32::try_from(kept.room.saturating_add(names as u64)).unwrap_or(u32::MAX)
             })
             .eviction_policy(EvictionPolicy::lru())
             .build();
@@ -88,7 +89,7 @@ impl Conversations {
     }
 
     pub(crate) fn get(&self, key: &ConversationKey) -> Option<Arc<Cached>> {
-        self.kept.get(key)
+        self.kept.get(key)?.get()
     }
 
     /// How many conversations are kept, and their bytes.
@@ -177,7 +178,7 @@ impl Conversations {
         if traffic.unsettled > 0 {
             return traffic.ahead.take();
         }
-        self.kept.remove(key).map(Arc::unwrap_or_clone)
+        self.kept.get(key)?.take().map(Arc::unwrap_or_clone)
     }
 
     /// Changes what is known by a reading, unless something newer is known or it saw too little.
@@ -200,23 +201,37 @@ impl Conversations {
             }
             return;
         }
-        let known = self.kept.get(key);
+        let known = self.get(key);
         if known.as_ref().is_none_or(|known| known.read.tick < read.tick) {
-            let before = known.as_ref().map_or(0, |known| known.bytes());
-            self.keep(key, learned(known.as_deref()), before);
+            self.keep(key, learned(known.as_deref()));
         }
     }
 
-    /// Keeps what is known of a conversation, of which `before` bytes were kept already.
-    pub(crate) fn keep(&self, key: &ConversationKey, cached: Cached, before: u64) {
-        let more = cached.bytes().saturating_sub(before);
-        self.kept.insert(key.clone(), Arc::new(cached));
+    /// Keeps what is known of a conversation.
+    pub(crate) fn keep(&self, key: &ConversationKey, cached: Cached) {
+        let kept = self.kept.get(key);
+        let before = kept.as_ref().map_or(0, |kept| kept.room);
+        let mut cached = Arc::new(cached);
+        if let Some(kept) = kept {
+            match kept.put(cached) {
+                Ok(()) => return,
+                Err(back) => cached = back,
+            }
+        }
+        let kept = Kept::new(cached, self.max_bytes);
+        let more = kept.room.saturating_sub(before);
+        self.kept.insert(key.clone(), Arc::new(kept));
         // The cache would let some entries gather before it looks at their weight.
         let since = self.kept_since.fetch_add(more, Ordering::Relaxed).saturating_add(more);
         if since > self.max_bytes / 64 {
             self.kept_since.store(0, Ordering::Relaxed);
             self.kept.run_pending_tasks();
         }
+    }
+
+    /// Gives up the place of a conversation of which nothing is known.
+    pub(crate) fn forget(&self, key: &ConversationKey) {
+        self.kept.invalidate(key);
     }
 
     pub(crate) fn traffic(&self) -> MutexGuard<'_, HashMap<ConversationKey, Traffic>> {

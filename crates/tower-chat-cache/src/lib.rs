@@ -54,6 +54,7 @@
 
 mod cached;
 mod conversations;
+mod kept;
 mod options;
 mod reading;
 mod repeated_error;

@@ -51,8 +51,9 @@ impl Submission {
                 continue;
             }
             traffic.is_unordered = false;
-            if let Some(ahead) = traffic.ahead.take() {
-                self.conversations.keep(&key, ahead, 0);
+            match traffic.ahead.take() {
+                Some(ahead) => self.conversations.keep(&key, ahead),
+                None => self.conversations.forget(&key),
             }
             if traffic.is_over() {
                 all.remove(&key);
