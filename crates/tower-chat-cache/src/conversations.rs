@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared};
+use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared, ready};
 use moka::{policy::EvictionPolicy, sync::Cache};
 use tower_chat_core::{
     ConversationKey,
@@ -104,14 +104,21 @@ impl Conversations {
         self.read_in(traffic.entry(key.clone()).or_default(), key, read)
     }
 
-    /// The load under way, or a new one.
+    /// The load under way, or a new one; or what came of one that has landed since `is_fresh` was
+    /// last asked.
     pub(crate) fn load(
         self: &Arc<Self>,
         key: &ConversationKey,
         read: ReadAt,
+        is_fresh: impl FnOnce(ReadAt) -> bool,
         load: impl FnOnce(Reading) -> LoadFuture,
     ) -> Flight {
         let mut all = self.traffic();
+        if let Some(cached) = self.get(key).filter(|cached| is_fresh(cached.read))
+            && let Some(history) = cached.history()
+        {
+            return Flight { load: ready(Ok(history)).boxed().shared(), read: cached.read };
+        }
         let traffic = all.entry(key.clone()).or_default();
         let under_way = traffic
             .flight

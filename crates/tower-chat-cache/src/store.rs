@@ -133,7 +133,8 @@ impl<S: HistoryStore> HistoryStore for CachingStore<S> {
         }
         self.0.counters.miss();
         let began = self.now();
-        let flight = self.0.conversations.load(key, began, |reading| {
+        let is_fresh = |read| self.is_fresh(read, now);
+        let flight = self.0.conversations.load(key, began, is_fresh, |reading| {
             let (inner, key) = (self.0.inner.clone(), key.clone());
             let load = async move {
                 let history = inner.load(&key).await.map_err(Arc::new)?;
