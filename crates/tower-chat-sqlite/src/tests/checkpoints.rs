@@ -98,6 +98,8 @@ async fn nobody_who_writes_waits_while_the_thread_carries_over_much() {
     let megabyte = "x".repeat(1 << 20);
     let large = write("large", run(2), Revision::ABSENT, &[megabyte.as_str(); 10]);
     fixture.submit(vec![large]).await.await.unwrap();
+    // The thread has tried, and could not.
+    fixture.store.checkpoints().settle();
     reader.execute_batch("COMMIT").unwrap();
     let held = fixture.store.checkpoints().hold();
     // Were the writer to do it, it would wait here for ever.
