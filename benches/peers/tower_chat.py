@@ -26,6 +26,8 @@ def build() -> Path:
             "--release",
             "--package",
             "tower-chat-benches",
+            "--bin",
+            "tower-chat-benches",
             "--message-format",
             "json",
         ],
