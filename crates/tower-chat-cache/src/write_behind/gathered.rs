@@ -251,11 +251,10 @@ impl Gathered {
 
     /// Has a conversation's writes stored now; `None` if none wait.
     pub(super) fn settle(&mut self, key: &ConversationKey) -> Option<Unsettled> {
-        let (waiter, unsettled) = oneshot::channel();
         if self.has_row() {
-            self.row_waiters.push(waiter);
-            return Some(unsettled);
+            return Some(self.settle_row());
         }
+        let (waiter, unsettled) = oneshot::channel();
         let waiting = self.conversations.get_mut(key)?;
         waiting.due = Instant::now();
         waiting.waiters.push(waiter);
@@ -264,11 +263,18 @@ impl Gathered {
 
     /// Has everything stored now.
     pub(super) fn settle_all(&mut self) -> Vec<Unsettled> {
-        let keys: Vec<_> = match self.has_row() {
-            true => self.conversations.keys().take(1).cloned().collect(),
-            false => self.conversations.keys().cloned().collect(),
-        };
+        if self.has_row() {
+            return vec![self.settle_row()];
+        }
+        let keys: Vec<_> = self.conversations.keys().cloned().collect();
         keys.iter().filter_map(|key| self.settle(key)).collect()
+    }
+
+    /// Waits for the row, which comes after everything that was gathered.
+    fn settle_row(&mut self) -> Unsettled {
+        let (waiter, unsettled) = oneshot::channel();
+        self.row_waiters.push(waiter);
+        unsettled
     }
 
     /// Has everything stored now, though nobody waits for it.
@@ -422,5 +428,48 @@ fn tell(
 ) {
     for waiter in waiters {
         drop(waiter.send(outcome.clone()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use tower_chat_core::{Message, MessageId, RunId};
+
+    use super::*;
+
+    const DELAY: Duration = Duration::from_secs(100_000);
+
+    fn write(expected: Revision) -> Write {
+        let id = MessageId { run: RunId::new(), index: 0 };
+        let key = ConversationKey::new("alice", "support");
+        Write::new(key, id, expected, [Arc::new(Message::user("hi"))])
+    }
+
+    fn take(gathered: &mut Gathered, write: &Write) -> Taken {
+        gathered.take(Slot::unbounded(), vec![write.clone()], true, DELAY)
+    }
+
+    #[test]
+    fn whoever_has_everything_stored_waits_for_a_row_that_is_being_submitted() {
+        let mut gathered = Gathered::default();
+        let first = write(Revision::ABSENT);
+        let Taken::Direct { submission, .. } = take(&mut gathered, &first) else { panic!() };
+        gathered.stored(&submission, first.result());
+        let second = write(first.result());
+        assert!(matches!(take(&mut gathered, &second), Taken::Acknowledged { .. }));
+        assert!(matches!(take(&mut gathered, &write(first.result())), Taken::InRow(_)));
+
+        let Work::Store(due) = gathered.next_work(Instant::now()) else { panic!() };
+        for due in due {
+            gathered.tried(due, Ok(second.result()), DELAY);
+        }
+        let Work::Submit(row) = gathered.next_work(Instant::now()) else { panic!() };
+        assert_eq!((row.len(), gathered.unstored()), (1, 0));
+        let mut unsettled = gathered.settle_all();
+        assert_eq!(unsettled.len(), 1);
+        assert!((&mut unsettled[0]).now_or_never().is_none());
+        gathered.row_is_over();
+        assert!(matches!((&mut unsettled[0]).now_or_never(), Some(Ok(Ok(())))));
     }
 }
