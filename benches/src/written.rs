@@ -7,7 +7,8 @@
 //! Syncs are counted while the times are taken. A commit syncs the log once with
 //! [`Durability::Full`], and not with [`Durability::Normal`]. A checkpoint syncs the log and the
 //! file, and the header of the log is synced when it is begun again; its header counts how often
-//! that was. `strace -f -c -e trace=fsync,fdatasync` showed the same number.
+//! that was. A log that the store's thread carries over in several parts is synced a little more
+//! often than this says.
 
 use std::{
     fs::File,
