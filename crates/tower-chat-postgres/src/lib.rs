@@ -80,7 +80,6 @@ mod list;
 mod message;
 mod open_error;
 mod options;
-mod order;
 mod plain_append;
 mod prune;
 mod read;

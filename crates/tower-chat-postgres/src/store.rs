@@ -13,6 +13,7 @@ use tower_chat_core::{
     store::{
         AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
         OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+        order::{Order, Turn},
     },
 };
 
@@ -20,9 +21,7 @@ use crate::{
     OpenError, PostgresOptions, append,
     connections::{Connections, Question},
     failure::{Failure, Meaning},
-    fork, invocations, list,
-    order::{Order, Turn},
-    prune, read,
+    fork, invocations, list, prune, read,
     schema::{self, Found, Layout},
     statements::Statements,
     stored_key::StoredKey,

@@ -88,7 +88,6 @@ mod message;
 mod names;
 mod open_error;
 mod options;
-mod order;
 mod prune;
 mod read;
 mod script;

@@ -13,6 +13,7 @@ use tower_chat_core::{
     store::{
         AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
         OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+        order::{Order, Turn},
     },
 };
 
@@ -25,7 +26,6 @@ use crate::{
     failure::{Failure, Meaning, foreign},
     fork, invocations, list,
     names::Names,
-    order::{Order, Turn},
     prune, read,
     script::{DELETE, FREQUENT},
     settings::Settings,

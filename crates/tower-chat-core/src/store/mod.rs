@@ -6,6 +6,7 @@ mod history;
 mod invocations;
 mod journal;
 pub mod milliseconds;
+pub mod order;
 mod prune;
 mod revision;
 mod slot;

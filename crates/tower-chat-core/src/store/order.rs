@@ -1,19 +1,20 @@
-//! The order of writes: one after the other within a conversation, side by side otherwise.
+//! The order of writes, for stores that do them in tasks: one after the other within a conversation,
+//! side by side otherwise.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
+use crate::ConversationKey;
 use tokio::sync::watch;
-use tower_chat_core::ConversationKey;
 
 /// Who comes after whom.
 ///
 /// Each submission waits for the last one before it that changes one of its conversations. That
 /// one's sender is dropped when it is finished, however it ends.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Order(Arc<Mutex<State>>);
+pub struct Order(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -24,7 +25,7 @@ struct State {
 /// The right to change some conversations, once those before are finished. Dropping it lets those
 /// after it go on.
 #[derive(Debug)]
-pub(crate) struct Turn {
+pub struct Turn {
     order: Order,
     keys: Vec<ConversationKey>,
     before: Vec<watch::Receiver<()>>,
@@ -34,7 +35,7 @@ pub(crate) struct Turn {
 
 impl Order {
     /// Takes the next turn on these conversations; `None` once the order is closed.
-    pub(crate) fn take(&self, keys: Vec<ConversationKey>) -> Option<Turn> {
+    pub fn take(&self, keys: Vec<ConversationKey>) -> Option<Turn> {
         let mut state = self.state();
         if state.closed {
             return None;
@@ -50,7 +51,7 @@ impl Order {
     }
 
     /// Waits until everything submitted so far is finished, or everything for one conversation.
-    pub(crate) async fn settle(&self, key: Option<&ConversationKey>) {
+    pub async fn settle(&self, key: Option<&ConversationKey>) {
         let unfinished: Vec<_> = {
             let state = self.state();
             match key {
@@ -64,7 +65,7 @@ impl Order {
     }
 
     /// Gives no more turns.
-    pub(crate) fn close(&self) {
+    pub fn close(&self) {
         self.state().closed = true;
     }
 
@@ -75,7 +76,7 @@ impl Order {
 
 impl Turn {
     /// Waits for those before.
-    pub(crate) async fn comes(&mut self) {
+    pub async fn comes(&mut self) {
         for last in self.before.drain(..) {
             end_of(last).await;
         }
