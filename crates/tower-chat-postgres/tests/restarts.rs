@@ -3,22 +3,12 @@
 
 mod common;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-    time::Duration,
-};
+use std::time::Duration;
 
 use common::{append, key, open, options, server, texts, write};
-use tokio::sync::{Mutex, watch};
+use tokio::sync::Mutex;
 use tower_chat_core::store::{Revision, StoreError};
-use tower_chat_testkit::server::PostgresServer;
-
-const WRITERS: usize = 8;
-const WRITES: usize = 60;
-const OUTAGES: usize = 3;
+use tower_chat_testkit::server::{PostgresServer, writes_through_outages};
 
 /// The tests of this file take the server away from each other.
 static SERVER: Mutex<()> = Mutex::const_new(());
@@ -40,43 +30,12 @@ async fn stops_in_the_middle_of_writes_lose_and_double_nothing() {
 
 async fn outages_in_the_middle_of_writes(ends: fn(&PostgresServer)) {
     let _alone = SERVER.lock().await;
-    let store = open(options().connections(WRITERS).patience(Duration::from_secs(300))).await;
-    let stored = Arc::new(AtomicUsize::new(0));
-    let (progress, mut seen) = watch::channel(0);
-    let writers: Vec<_> = (0..WRITERS)
-        .map(|writer| {
-            let (store, stored, progress) = (store.clone(), stored.clone(), progress.clone());
-            tokio::spawn(async move {
-                let key = key(&format!("writer {writer}"));
-                let mut revision = Revision::ABSENT;
-                for number in 0..WRITES {
-                    let write = write(&key, revision, &[&number.to_string(), "second"]);
-                    revision = append(&store, write).await.unwrap();
-                    let count = stored.fetch_add(1, Ordering::SeqCst) + 1;
-                    progress.send_modify(|most| *most = count.max(*most));
-                }
-            })
-        })
-        .collect();
-    for outage in 1..=OUTAGES {
-        let enough = outage * WRITERS * WRITES / (OUTAGES + 1);
-        seen.wait_for(|count| *count >= enough).await.unwrap();
-        assert!(stored.load(Ordering::SeqCst) < WRITERS * WRITES, "it ends in their middle");
-        tokio::task::spawn_blocking(move || {
-            ends(server());
-            server().start_again();
-        })
-        .await
-        .unwrap();
-    }
-    for writer in writers {
-        writer.await.unwrap();
-    }
-    let expected: Vec<_> =
-        (0..WRITES).flat_map(|number| [number.to_string(), "second".to_owned()]).collect();
-    for writer in 0..WRITERS {
-        assert_eq!(texts(&store, &key(&format!("writer {writer}"))).await, expected);
-    }
+    let store = open(options().connections(8).patience(Duration::from_secs(300))).await;
+    let outage = move || {
+        ends(server());
+        server().start_again();
+    };
+    writes_through_outages(store, [outage; 3]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

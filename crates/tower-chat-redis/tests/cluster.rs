@@ -4,13 +4,15 @@
 
 mod common;
 
-use std::{sync::LazyLock, time::Duration};
+use std::{
+    sync::{Arc, LazyLock, Mutex},
+    time::Duration,
+};
 
-use common::{address, append, ask, key, options, raw, texts, write};
-use tokio::sync::watch;
+use common::{address, append, ask, key, options, raw, write};
 use tower_chat_core::store::{HistoryStore, Revision};
 use tower_chat_redis::{Durability, OpenError, RedisOptions, RedisStore};
-use tower_chat_testkit::server::{RedisCluster, required};
+use tower_chat_testkit::server::{RedisCluster, required, writes_through_outages};
 
 static CLUSTER: LazyLock<RedisCluster> =
     LazyLock::new(|| required(RedisCluster::start(3), "the Redis store in a cluster"));
@@ -70,47 +72,19 @@ async fn what_does_not_go_with_a_cluster_is_refused() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_of_a_cluster_that_crashes_in_the_middle_of_writes_loses_and_doubles_nothing() {
-    const WRITERS: usize = 12;
-    const WRITES: usize = 40;
-    let mut cluster = required(RedisCluster::start(3), "the Redis store in a cluster");
+    let cluster = required(RedisCluster::start(3), "the Redis store in a cluster");
     let addresses = cluster.addresses();
     let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
     let options = options().patience(Duration::from_secs(300));
     let store = options.connect_cluster(&addresses).await.unwrap();
-    let (progress, mut seen) = watch::channel(0);
-    let writers: Vec<_> = (0..WRITERS)
-        .map(|writer| {
-            let (store, progress) = (store.clone(), progress.clone());
-            tokio::spawn(async move {
-                let key = key(&format!("writer {writer}"));
-                let mut revision = Revision::ABSENT;
-                for number in 0..WRITES {
-                    let write = write(&key, revision, &[&number.to_string(), "second"]);
-                    revision = append(&store, write).await.unwrap();
-                    progress.send_modify(|done| *done += 1);
-                }
-            })
-        })
-        .collect();
-    for server in 0..3 {
-        let enough = (server + 1) * WRITERS * WRITES / 6;
-        seen.wait_for(|done| *done >= enough).await.unwrap();
-        cluster = tokio::task::spawn_blocking(move || {
+    let cluster = Arc::new(Mutex::new(cluster));
+    let outages = (0..3).map(|server| {
+        let cluster = cluster.clone();
+        move || {
+            let mut cluster = cluster.lock().unwrap();
             cluster.servers()[server].crash();
             cluster.servers()[server].start_again();
-            cluster
-        })
-        .await
-        .unwrap();
-    }
-    assert!(*seen.borrow() < WRITERS * WRITES, "it crashes in their middle");
-    for writer in writers {
-        writer.await.unwrap();
-    }
-    let expected: Vec<_> =
-        (0..WRITES).flat_map(|number| [number.to_string(), "second".to_owned()]).collect();
-    for writer in 0..WRITERS {
-        assert_eq!(texts(&store, &key(&format!("writer {writer}"))).await, expected);
-    }
-    assert_eq!(store.list("scope", None, 100).await.unwrap().len(), WRITERS);
+        }
+    });
+    writes_through_outages(store, outages).await;
 }

@@ -35,7 +35,7 @@ async fn a_write_is_in_the_memory_of_a_replica_when_it_is_acknowledged() {
     // A replica that does nothing is there, and does not get it: it is stored, and not as safe as
     // was asked for.
     signal(&replica, "-STOP");
-    let hasty = options.patience(Duration::ZERO).response_timeout(Duration::from_millis(50));
+    let hasty = options.patience(Duration::ZERO).response_timeout(Duration::from_secs(2));
     let last = write(&key, at, &["last"]);
     // Sent again over another connection it is not any safer.
     for _ in 0..2 {
@@ -117,7 +117,7 @@ async fn a_write_is_on_the_disk_when_it_is_acknowledged_or_the_store_does_not_op
     assert_eq!(texts(&store, &key).await.len(), 3);
     // There is no replica to wait for.
     let asked = options.durability(Durability::Synced { replicas: 1 }).patience(Duration::ZERO);
-    let asked = asked.response_timeout(Duration::from_millis(50));
+    let asked = asked.response_timeout(Duration::from_secs(2));
     let store = asked.connect(&server.address(0)).await.unwrap();
     let error = append(&store, write(&key, at, &["b"])).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Backend { .. }) && error.is_retryable(), "{error:?}");

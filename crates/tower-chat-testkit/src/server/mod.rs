@@ -11,6 +11,7 @@
 
 mod account;
 mod end;
+mod outages;
 mod postgres;
 mod programs;
 mod redis;
@@ -21,6 +22,7 @@ use std::{io::Write as _, net::TcpListener};
 pub use self::{
     account::Account,
     end::AtTheEnd,
+    outages::writes_through_outages,
     postgres::{PostgresServer, PostgresSetup},
     programs::Programs,
     redis::RedisServer,

@@ -1,0 +1,92 @@
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tokio::sync::watch;
+use tower_chat_core::{
+    ConversationKey, Message, MessageId, RunId,
+    store::{HistoryStore, Revision, Write},
+};
+
+const WRITERS: usize = 12;
+/// Writes of all writers together.
+const BETWEEN_OUTAGES: usize = 120;
+
+/// Writes to `store` without a pause, each of several writers to a conversation of its own, while
+/// one outage after the other happens in their middle; then looks that every write is stored, once
+/// and in order.
+///
+/// An outage takes the server away and brings it back. The writers go on until the last is over,
+/// however fast they and the server are. The store must be patient enough for every outage.
+///
+/// # Panics
+///
+/// If a write fails, is missing or is stored twice.
+pub async fn writes_through_outages<Store, Outage>(
+    store: Store,
+    outages: impl IntoIterator<Item = Outage>,
+) where
+    Store: HistoryStore + Clone + 'static,
+    Outage: FnOnce() + Send + 'static,
+{
+    let is_over = Arc::new(AtomicBool::new(false));
+    let (stored, mut progress) = watch::channel(0);
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|writer| {
+            let until = is_over.clone();
+            tokio::spawn(write_until(until, store.clone(), key(writer), stored.clone()))
+        })
+        .collect();
+    for outage in outages {
+        some_writes(&mut progress).await;
+        tokio::task::spawn_blocking(outage).await.expect("an outage that ends");
+    }
+    some_writes(&mut progress).await;
+    is_over.store(true, Ordering::SeqCst);
+    for (number, writer) in writers.into_iter().enumerate() {
+        let writes = writer.await.expect("a writer that ends");
+        let history = store.load(&key(number)).await.expect("a history");
+        let found: Vec<_> = history.messages.iter().map(|message| message.text()).collect();
+        let expected: Vec<_> = (0..writes).flat_map(texts).collect();
+        assert_eq!(found, expected, "writer {number}");
+    }
+    let conversations = store.list(SCOPE, None, 2 * WRITERS).await.expect("a list");
+    assert_eq!(conversations.len(), WRITERS);
+}
+
+const SCOPE: &str = "outages";
+
+fn key(writer: usize) -> ConversationKey {
+    ConversationKey::new(SCOPE, format!("writer {writer}"))
+}
+
+fn texts(number: usize) -> [String; 2] {
+    [number.to_string(), "second".to_owned()]
+}
+
+/// How many writes were stored when it was over.
+async fn write_until(
+    is_over: Arc<AtomicBool>,
+    store: impl HistoryStore,
+    key: ConversationKey,
+    stored: watch::Sender<usize>,
+) -> usize {
+    let mut revision = Revision::ABSENT;
+    let mut writes = 0;
+    while !is_over.load(Ordering::SeqCst) {
+        let id = MessageId { run: RunId::new(), index: 0 };
+        let messages = texts(writes).map(|text| Arc::new(Message::user(text)));
+        let write = Write::new(key.clone(), id, revision, messages);
+        let slot = store.reserve().await.expect("room in the queue");
+        revision = store.append(slot, vec![write]).await.expect("a patient store");
+        writes += 1;
+        stored.send_modify(|count| *count += 1);
+    }
+    writes
+}
+
+async fn some_writes(progress: &mut watch::Receiver<usize>) {
+    let enough = *progress.borrow() + BETWEEN_OUTAGES;
+    progress.wait_for(|count| *count >= enough).await.expect("writers");
+}
