@@ -2,9 +2,9 @@
 
 The time of a whole run, with its load at the beginning, divided by its service calls. Warm is a
 handle that has read the conversation just before, cold is one that has not; both have done a whole
-run on another conversation, so imports, schemas and connections are paid for, and have written
-enough that a log is reused. Every repetition has files of its own. What is stored afterwards is
-counted through the peer's own interface.
+run on another conversation, so imports, schemas and connections are paid for, and a log that SQLite
+keeps is being reused. Every repetition has a copy of its own of the files. What is stored afterwards
+is counted through the peer's own interface.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ import inspect
 import json
 import os
 import shutil
+import sqlite3
 import statistics
 import sys
 import tempfile
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -30,11 +32,10 @@ from peers import workload
 
 STATES = ("warm", "cold")
 OTHER_CONVERSATION = "another"
-# Its messages are more than SQLite leaves in a log before it begins it again: a log that is reused
-# costs less per commit than one that grows.
-LOG_CONVERSATION = "log"
-MESSAGES_OF_LOG = 10_000
 CONVERSATION = "measured"
+# More than SQLite leaves in a log before it begins it again: a log that is reused costs less per
+# commit than one that grows.
+BYTES_OF_LOG = 8_000_000
 
 
 class Peer(ABC):
@@ -87,9 +88,12 @@ def main(peer: Peer) -> None:
     arguments = parser.parse_args()
     runs: list[Run] = []
     start = time.monotonic()
-    with asyncio.Runner() as runner:
+    with asyncio.Runner() as runner, _folder(arguments.folder) as prepared:
+        _prepare(runner, peer, prepared, arguments.history)
         while len(runs) < arguments.runs:
-            runs.append(_one(runner, peer, arguments.folder, arguments.history, arguments.state))
+            with _folder(arguments.folder) as folder:
+                shutil.copytree(prepared, folder, dirs_exist_ok=True)
+                runs.append(_one(runner, peer, folder, arguments.history, arguments.state))
             if time.monotonic() - start > arguments.seconds:
                 break
     line = {
@@ -114,42 +118,59 @@ class Run:
     synchronous: int | None
 
 
-def _one(runner: asyncio.Runner, peer: Peer, parent: Path, history: int, state: str) -> Run:
-    """Prepares, measures and checks one run."""
+def _folder(parent: Path) -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix="peer-", dir=parent)
+
+
+def _wait(runner: asyncio.Runner, outcome: Any) -> Any:
+    return runner.run(_awaited(outcome)) if inspect.isawaitable(outcome) else outcome
+
+
+def _prepare(runner: asyncio.Runner, peer: Peer, folder: str, history: int) -> None:
+    """Stores what was said before."""
+    _wait(runner, peer.open(Path(folder)))
+    if history:
+        _wait(runner, peer.store(CONVERSATION, workload.stored_messages(history)))
+    _wait(runner, peer.close())
+
+
+def _one(runner: asyncio.Runner, peer: Peer, folder: str, history: int, state: str) -> Run:
+    """Measures and checks one run."""
 
     def wait(outcome: Any) -> Any:
-        return runner.run(_awaited(outcome)) if inspect.isawaitable(outcome) else outcome
+        return _wait(runner, outcome)
 
-    folder = Path(tempfile.mkdtemp(prefix="peer-", dir=parent))
-    try:
-        wait(peer.open(folder))
-        if history:
-            wait(peer.store(CONVERSATION, workload.stored_messages(history)))
-        wait(peer.close())
-        wait(peer.open(folder))
-        wait(peer.store(LOG_CONVERSATION, workload.stored_messages(MESSAGES_OF_LOG)))
-        peer.prepare(OTHER_CONVERSATION, workload.answers_of_run(0))
-        wait(peer.run(OTHER_CONVERSATION))
-        if state == "warm":
-            _expect(wait(peer.read(CONVERSATION)), history, "messages before the run")
-        peer.prepare(CONVERSATION, workload.answers_of_run(history))
-        _mark("begins", state)
-        start, cpu_start = time.perf_counter(), time.process_time()
-        answer = wait(peer.run(CONVERSATION))
-        seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
-        _mark("ends", state)
-        _expect(answer, workload.FINAL_TEXT, "the final answer")
-        _expect(peer.calls(), workload.CALLS, "service calls")
-        synchronous = peer.synchronous()
-        wait(peer.close())
-        wait(peer.open(folder))
-        _expect(
-            wait(peer.read(CONVERSATION)), history + workload.MESSAGES_OF_RUN, "stored messages"
-        )
-        wait(peer.close())
-    finally:
-        shutil.rmtree(folder)
+    wait(peer.open(Path(folder)))
+    peer.prepare(OTHER_CONVERSATION, workload.answers_of_run(0))
+    wait(peer.run(OTHER_CONVERSATION))
+    _fill_logs(Path(folder))
+    if state == "warm":
+        _expect(wait(peer.read(CONVERSATION)), history, "messages before the run")
+    peer.prepare(CONVERSATION, workload.answers_of_run(history))
+    _mark("begins", state)
+    start, cpu_start = time.perf_counter(), time.process_time()
+    answer = wait(peer.run(CONVERSATION))
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
+    _mark("ends", state)
+    _expect(answer, workload.FINAL_TEXT, "the final answer")
+    _expect(peer.calls(), workload.CALLS, "service calls")
+    synchronous = peer.synchronous()
+    wait(peer.close())
+    wait(peer.open(Path(folder)))
+    _expect(wait(peer.read(CONVERSATION)), history + workload.MESSAGES_OF_RUN, "stored messages")
+    wait(peer.close())
     return Run(seconds * 1e6 / workload.CALLS, cpu_seconds * 1e6 / workload.CALLS, synchronous)
+
+
+def _fill_logs(folder: Path) -> None:
+    """Makes the write-ahead logs as long as they get, and what is in them part of the files, so
+    that the next write begins them again; without effect where the peer keeps none open."""
+    for file in folder.rglob("*.db"):
+        with closing(sqlite3.connect(file, isolation_level=None)) as connection:
+            if connection.execute("PRAGMA journal_mode").fetchone() == ("wal",):
+                connection.execute("CREATE TABLE filling (bytes BLOB)")
+                connection.execute("INSERT INTO filling VALUES (zeroblob(?))", (BYTES_OF_LOG,))
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
 
 
 def _mark(what: str, name: str) -> None:
