@@ -78,21 +78,19 @@ impl Bare {
             insert.execute(params![place, to.run, to.run_index, body])?;
             to.run_index += 1;
         }
-        for record in records {
-            self.put(number, first, record)?;
-        }
+        self.put(number, first, records)?;
         self.run("COMMIT")
     }
 
-    fn put(&self, number: i64, first: i64, record: &BareRecord) -> Result<(), BoxError> {
-        let result = record.result.map(|place| first + place);
-        let time = result.map(|_| 1_784_000_000_000_i64);
-        self.connection
-            .prepare_cached(
-                "REPLACE INTO tool_invocations
-                 VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, ?7, NULL, NULL, ?8, ?8)",
-            )?
-            .execute(params![
+    fn put(&self, number: i64, first: i64, records: &[BareRecord]) -> Result<(), BoxError> {
+        let mut put = self.connection.prepare_cached(
+            "REPLACE INTO tool_invocations
+             VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, ?7, NULL, NULL, ?8, ?8)",
+        )?;
+        for record in records {
+            let result = record.result.map(|place| first + place);
+            let time = result.map(|_| 1_784_000_000_000_i64);
+            put.execute(params![
                 (number << 32) | (first + record.call),
                 record.round,
                 "call_00000000",
@@ -102,6 +100,7 @@ impl Bare {
                 result.map(|_| 0),
                 time,
             ])?;
+        }
         Ok(())
     }
 

@@ -234,11 +234,9 @@ impl EncodedWrite {
         pruned: u64,
     ) -> rusqlite::Result<()> {
         let held = pruned + 1..=self.write.result().sequence;
-        let rows = self.write.tools().iter().zip(&self.results);
-        for (record, result) in rows.filter(|(record, _)| held.contains(&record.call.sequence)) {
-            tool_row::put(connection, number, record, result.as_deref())?;
-        }
-        Ok(())
+        let rows = self.write.tools().iter().zip(self.results.iter().map(Option::as_deref));
+        let rows = rows.filter(|(record, _)| held.contains(&record.call.sequence));
+        tool_row::put(connection, number, rows)
     }
 }
 

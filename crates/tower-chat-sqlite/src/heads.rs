@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, FileControl, MAIN_DB};
 use tower_chat_core::ConversationKey;
 
 use crate::conversation::{self, Conversation};
@@ -11,24 +11,29 @@ use crate::conversation::{self, Conversation};
 const LIMIT: usize = 512;
 
 /// Conversations as one connection has left them. They are right as long as no other connection,
-/// of whatever process, commits anything; SQLite counts that.
+/// of whatever process, commits anything; SQLite counts commits.
 #[derive(Debug, Default)]
 pub(crate) struct Heads {
-    /// SQLite's count, in a transaction in which everything known was right.
-    version: Option<i64>,
+    /// SQLite's count after the connection's last commit.
+    version: Option<u32>,
     known: HashMap<ConversationKey, Conversation>,
 }
 
 impl Heads {
     /// To be called when a transaction begins: forgets everything if it may not be right.
     pub(crate) fn begin(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        let version = connection
-            .prepare_cached("PRAGMA data_version")?
-            .query_row([], |row| row.get::<_, i64>(0))?;
-        if self.version.replace(version) != Some(version) {
+        if self.version != Some(version(connection)?) {
             self.known.clear();
         }
         Ok(())
+    }
+
+    /// To be called when the transaction was committed.
+    pub(crate) fn committed(&mut self, connection: &Connection) {
+        match version(connection) {
+            Ok(version) => self.version = Some(version),
+            Err(_) => self.forget(),
+        }
     }
 
     /// Takes what is known of a conversation, or else looks for it. It is unknown until it is
@@ -61,4 +66,12 @@ impl Heads {
         self.version = None;
         self.known.clear();
     }
+}
+
+/// The count of commits, one's own and those of others that the connection has seen. Unlike
+/// `PRAGMA data_version` it takes no statement.
+fn version(connection: &Connection) -> rusqlite::Result<u32> {
+    let mut version = 0;
+    connection.file_control(Some(MAIN_DB), FileControl::DataVersion(&mut version))?;
+    Ok(version)
 }

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 /// Somebody moved, deleted or replaced the file of a store that is open.
 ///
 /// What would be written, SQLite would write to the file that is no longer there, and nobody would
-/// find it. So the store neither writes nor reads until the file is back in its place. It is the
+/// find it. So the store neither writes nor reads until the file is back in its place; writes notice
+/// it within 10 ms, what was acknowledged before is where the file went. It is the
 /// source of a [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend):
 ///
 /// ```

@@ -160,9 +160,9 @@ pub(crate) fn rewrite(connection: &mut Connection, rewrite: &Rewrite) -> Result<
             return Err(NotRead::Damaged(StoreError::Corrupt { reason }));
         }
     }
-    for record in &rewrite.tools {
-        tool_row::put(&transaction, number, record, tool_row::result_apart(record).as_deref())?;
-    }
+    let apart: Vec<_> = rewrite.tools.iter().map(tool_row::result_apart).collect();
+    let rows = rewrite.tools.iter().zip(apart.iter().map(Option::as_deref));
+    tool_row::put(&transaction, number, rows)?;
     for call in &rewrite.removed_tools {
         transaction.execute(
             "DELETE FROM tool_invocations WHERE place = ?1 AND call_index = ?2",

@@ -30,25 +30,28 @@ pub(crate) fn result_apart(record: &ToolRecord) -> Option<String> {
     }
 }
 
-/// Writes a row in place of the one there is of the same call. `result` is its
+/// Writes rows of a conversation, each in place of the one there is of the same call, with its
 /// [`result_apart`].
-pub(crate) fn put(
+pub(crate) fn put<'a>(
     connection: &Connection,
     conversation: i64,
-    record: &ToolRecord,
-    result: Option<&str>,
+    rows: impl IntoIterator<Item = (&'a ToolRecord, Option<&'a str>)>,
 ) -> rusqlite::Result<()> {
-    let in_message = match record.result {
-        RecordedResult::InMessage(place) => Some(place),
-        RecordedResult::None | RecordedResult::Apart(_) => None,
-    };
-    connection
-        .prepare_cached(
-            // By place: to look for names costs more than the row.
-            "REPLACE INTO tool_invocations VALUES
-                (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-        )?
-        .execute(params![
+    let mut rows = rows.into_iter().peekable();
+    if rows.peek().is_none() {
+        return Ok(());
+    }
+    let mut put = connection.prepare_cached(
+        // By place: to look for names costs more than the row.
+        "REPLACE INTO tool_invocations VALUES
+            (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+    )?;
+    for (record, result) in rows {
+        let in_message = match record.result {
+            RecordedResult::InMessage(place) => Some(place),
+            RecordedResult::None | RecordedResult::Apart(_) => None,
+        };
+        put.execute(params![
             place::of_message(conversation, record.call.sequence),
             record.call.index,
             record.round_index,
@@ -63,6 +66,7 @@ pub(crate) fn put(
             record.started_at.map(milliseconds::of),
             record.finished_at.map(milliseconds::of),
         ])?;
+    }
     Ok(())
 }
 

@@ -1,6 +1,9 @@
 //! The connection that writes, and the transactions on it.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use rusqlite::Connection;
 
@@ -12,6 +15,10 @@ use crate::{
     submission::{Next, Submission},
 };
 
+/// How long a file that was found in its place is taken to be there still. To look costs a
+/// fiftieth of a durable commit.
+const PLACE_KNOWN: Duration = Duration::from_millis(10);
+
 /// Owns the connection that writes.
 #[derive(Debug)]
 pub(crate) struct Writer {
@@ -21,6 +28,8 @@ pub(crate) struct Writer {
     connection: Option<Connection>,
     /// What the connection knows.
     heads: Heads,
+    /// When the file was last found in its place.
+    found: Option<Instant>,
     /// How many transactions were committed.
     commits: u64,
 }
@@ -43,8 +52,14 @@ impl Writer {
         checkpoints: Arc<Checkpoints>,
     ) -> rusqlite::Result<Self> {
         checkpoints.follow(&mut connection)?;
-        let heads = Heads::default();
-        Ok(Self { file, checkpoints, connection: Some(connection), heads, commits: 0 })
+        Ok(Self {
+            file,
+            checkpoints,
+            connection: Some(connection),
+            heads: Heads::default(),
+            found: None,
+            commits: 0,
+        })
     }
 
     pub(crate) fn commits(&self) -> u64 {
@@ -152,7 +167,10 @@ impl Writer {
         body: impl FnOnce(&Connection, &mut Heads) -> rusqlite::Result<()>,
     ) -> Result<(), Stopped> {
         let failure = |error| self.file.failure(error);
-        self.file.check_place().map_err(|error| Stopped::BeforeBegin(failure(error)))?;
+        if self.found.is_none_or(|found| found.elapsed() >= PLACE_KNOWN) {
+            self.file.check_place().map_err(|error| Stopped::BeforeBegin(failure(error)))?;
+            self.found = Some(Instant::now());
+        }
         let connection = match &mut self.connection {
             Some(connection) => connection,
             gone => {
@@ -175,6 +193,7 @@ impl Writer {
             });
         if outcome.is_ok() {
             self.commits += 1;
+            self.heads.committed(connection);
             self.checkpoints.committed(connection);
             return outcome;
         }

@@ -5,7 +5,7 @@
 
 mod common;
 
-use std::{fs, path::PathBuf};
+use std::{fs, path::PathBuf, time::Duration};
 
 use common::{append, key, texts, write};
 use tempfile::TempDir;
@@ -32,6 +32,8 @@ fn assert_moved(error: &StoreError) {
 }
 
 async fn assert_refuses(store: &SqliteStore, at: Revision) {
+    // The writer looks every 10 ms.
+    tokio::time::sleep(Duration::from_millis(11)).await;
     let two = write(&key("c"), RunId::new(), at, &["two"]);
     for _ in 0..2 {
         assert_moved(&append(store, vec![two.clone()]).await.unwrap_err().source);
