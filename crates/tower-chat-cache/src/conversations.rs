@@ -56,6 +56,8 @@ pub(crate) struct Traffic {
     pub(crate) is_unordered: bool,
     /// What will be known if all of them are stored.
     pub(crate) ahead: Option<Cached>,
+    /// Where that will be kept, if there is a place already.
+    pub(crate) place: Option<Arc<Kept>>,
 }
 
 /// A load under way.
@@ -176,7 +178,7 @@ impl Conversations {
         let traffic = all.entry(key.clone()).or_default();
         self.kept.invalidate(key);
         traffic.begin();
-        traffic.ahead = None;
+        (traffic.ahead, traffic.place) = (None, None);
         Submission::new(self.clone(), vec![key.clone()])
     }
 
@@ -185,7 +187,8 @@ impl Conversations {
         if traffic.unsettled > 0 {
             return traffic.ahead.take();
         }
-        self.kept.get(key)?.take().map(Arc::unwrap_or_clone)
+        let kept = traffic.place.insert(self.kept.get(key)?);
+        kept.take().map(Arc::unwrap_or_clone)
     }
 
     /// Changes what is known by a reading, unless something newer is known or it saw too little.
@@ -210,13 +213,13 @@ impl Conversations {
         }
         let known = self.get(key);
         if known.as_ref().is_none_or(|known| known.read.tick < read.tick) {
-            self.keep(key, learned(known.as_deref()));
+            self.keep(key, None, learned(known.as_deref()));
         }
     }
 
-    /// Keeps what is known of a conversation.
-    pub(crate) fn keep(&self, key: &ConversationKey, cached: Cached) {
-        let kept = self.kept.get(key);
+    /// Keeps what is known of a conversation, in its place.
+    pub(crate) fn keep(&self, key: &ConversationKey, place: Option<Arc<Kept>>, cached: Cached) {
+        let kept = place.or_else(|| self.kept.get(key));
         let before = kept.as_ref().map_or(0, |kept| kept.room);
         let mut cached = Arc::new(cached);
         if let Some(kept) = kept {

@@ -176,7 +176,6 @@ impl<S: HistoryStore> HistoryStore for CachingStore<S> {
         let expected = writes.last().map(Write::result);
         let mut submission = self.0.conversations.submit(&writes);
         let mut ticket = self.0.inner.append(slot, writes);
-        submission.submitted();
         let is_stored = move |outcome: &Result<Revision, AppendError>| match outcome {
             Ok(revision) => expected == Some(*revision),
             Err(_) => false,
@@ -186,6 +185,7 @@ impl<S: HistoryStore> HistoryStore for CachingStore<S> {
             submission.settled(is_stored(&outcome));
             return Ticket::done(outcome);
         }
+        submission.submitted();
         Ticket::watching(async move {
             let outcome = ticket.await;
             submission.settled(is_stored(&outcome));
