@@ -74,8 +74,13 @@ pub fn encode(message: &Message) -> String {
         author: message.author.as_deref(),
         metadata: &message.metadata,
     };
+    // Most messages fit, which otherwise would be copied as they grow.
+    let mut json = Vec::with_capacity(1024);
     #[allow(clippy::expect_used, reason = "all map keys are strings and nothing else can fail")]
-    serde_json::to_string(&stored).expect("a message has a JSON form")
+    {
+        serde_json::to_writer(&mut json, &stored).expect("a message has a JSON form");
+        String::from_utf8(json).expect("JSON is text")
+    }
 }
 
 /// The message of a stored form; its id is left empty.
