@@ -1,16 +1,25 @@
 //! A sequence of messages that is cheap to clone, extend and join.
 
-use std::{hint::black_box, iter::Flatten, ops::Range, sync::Arc};
+mod tail;
+
+use std::{
+    hint::black_box,
+    iter::{Chain, Flatten},
+    ops::Range,
+    sync::Arc,
+};
 
 use imbl::{Vector, shared_ptr::DefaultSharedPtr, vector::Chunks};
 
+use self::tail::Tail;
 use crate::{Message, Part, sound::Soundness};
 
 /// A persistent sequence of shared messages.
 ///
 /// Cloning is O(1); [`push`](Self::push), [`append`](Self::append) and indexing are O(log n).
 /// A clone shares its messages with the original and never sees later changes to it, so a request
-/// can be kept, retried and extended without copying the history.
+/// can be kept, retried and extended without copying the history. A message that is pushed may stay
+/// in memory as long as such a clone.
 ///
 /// ```
 /// use tower_chat_core::{Message, Messages};
@@ -19,8 +28,13 @@ use crate::{Message, Part, sound::Soundness};
 /// history.push(Message::user("bye"));
 /// assert_eq!((snapshot.len(), history.len()), (2, 3));
 /// ```
-#[derive(Clone, Default, PartialEq)]
-pub struct Messages(Vector<Arc<Message>>);
+#[derive(Clone, Default)]
+pub struct Messages {
+    body: Vector<Arc<Message>>,
+    /// What was pushed last: to push into a tree that somebody else has too copies a leaf of it,
+    /// and touches every message there.
+    tail: Tail,
+}
 
 impl Messages {
     /// No messages.
@@ -30,37 +44,53 @@ impl Messages {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.body.len() + self.tail.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.body.is_empty() && self.tail.is_empty()
     }
 
     /// The message at a position, from 0.
     pub fn get(&self, index: usize) -> Option<&Arc<Message>> {
-        self.0.get(index)
+        match index.checked_sub(self.body.len()) {
+            Some(index) => self.tail.get(index),
+            None => self.body.get(index),
+        }
     }
 
     /// The newest message.
     pub fn last(&self) -> Option<&Arc<Message>> {
-        self.0.last()
+        self.tail.last().or_else(|| self.body.last())
     }
 
     /// Adds one message at the end.
     pub fn push(&mut self, message: impl Into<Arc<Message>>) {
-        self.0.push_back(message.into());
+        let message = message.into();
+        if self.tail.is_empty() && self.body.len() < FEW {
+            return self.body.push_back(message);
+        }
+        if self.tail.is_full() {
+            self.take_tail_in();
+        }
+        self.tail.push(message);
+    }
+
+    fn take_tail_in(&mut self) {
+        self.body.extend(std::mem::take(&mut self.tail).iter().cloned());
     }
 
     /// Adds all messages of another sequence at the end, in O(log n) of both.
     pub fn append(&mut self, other: &Messages) {
         if self.is_empty() {
-            self.0 = other.0.clone();
+            *self = other.clone();
         } else if other.len() <= SMALL {
-            self.0.extend(other.0.iter().cloned());
+            self.extend(other.iter().cloned());
         } else {
-            self.0.append(other.0.clone());
+            self.take_tail_in();
+            self.body.append(other.body.clone());
+            self.tail = other.tail.clone();
         }
     }
 
@@ -69,7 +99,7 @@ impl Messages {
     pub fn append_range(&mut self, other: &Messages, range: Range<usize>) {
         let count = range.end.min(other.len()).saturating_sub(range.start);
         if count <= SMALL {
-            self.0.extend(other.iter_from(range.start).take(count).cloned());
+            self.extend(other.iter_from(range.start).take(count).cloned());
         } else {
             self.append(&other.take(range.start + count).skip(range.start));
         }
@@ -81,28 +111,25 @@ impl Messages {
         if count == 0 {
             return self.clone();
         }
-        if count >= self.len() {
-            return Self::new();
-        }
-        if self.len() - count <= SMALL {
+        if self.len().saturating_sub(count) <= SMALL {
             return self.iter_from(count).cloned().collect();
         }
-        Self(self.0.clone().split_off(count))
+        Self { body: self.body.clone().split_off(count), tail: self.tail.clone() }
     }
 
     /// The first `count` messages; all if there are fewer.
     #[must_use]
     pub fn take(&self, count: usize) -> Self {
-        match count {
-            0 => Self::new(),
-            _ if count >= self.len() => self.clone(),
-            _ => Self(self.0.take(count)),
+        match count.checked_sub(self.body.len()) {
+            Some(of_tail) => Self { body: self.body.clone(), tail: self.tail.take(of_tail) },
+            None => Self { body: self.body.take(count), tail: Tail::default() },
         }
     }
 
     /// All messages, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> + ExactSizeIterator {
-        Iter { messages: self.0.leaves().flatten(), left: self.len() }
+        let messages = self.body.leaves().flatten().chain(self.tail.iter());
+        Iter { messages, left: self.len() }
     }
 
     /// All messages, oldest first, for a walk that looks into every one of them.
@@ -111,13 +138,15 @@ impl Messages {
     /// together, and not each as the walk comes to it: on a long history a walk mostly waits for
     /// memory.
     pub fn walk(&self) -> impl Iterator<Item = &Arc<Message>> {
-        self.0.leaves().inspect(|stretch| fetch(stretch)).flatten()
+        let body = self.body.leaves().inspect(|stretch| fetch(stretch)).flatten();
+        body.chain(self.tail.iter())
     }
 
     /// The messages from a position on, without walking those before it.
     pub fn iter_from(&self, from: usize) -> impl Iterator<Item = &Arc<Message>> {
-        let from = from.min(self.len());
-        self.0.focus().narrow(from..).into_iter()
+        let of_body = (from < self.body.len()).then(|| self.body.focus().narrow(from..));
+        let of_tail = self.tail.iter().skip(from.saturating_sub(self.body.len()));
+        of_body.into_iter().flatten().chain(of_tail)
     }
 
     /// How many messages from a position on stand as every provider wants them: each call has an
@@ -154,7 +183,7 @@ impl Messages {
 /// The messages of a sequence, stretch by stretch as they lie in memory: finding each by its
 /// position costs several times as much.
 struct Iter<'a> {
-    messages: Flatten<Chunks<'a, Arc<Message>, DefaultSharedPtr>>,
+    messages: Chain<Flatten<Chunks<'a, Arc<Message>, DefaultSharedPtr>>, tail::Iter<'a>>,
     left: usize,
 }
 
@@ -209,6 +238,18 @@ fn look_at(part: &Part) -> (bool, usize) {
 /// Up to this many messages, copying pointers is faster than joining trees.
 const SMALL: usize = 64;
 
+/// So few messages cost less to copy than room for a tail.
+const FEW: usize = 4;
+
+impl PartialEq for Messages {
+    fn eq(&self, other: &Self) -> bool {
+        if self.body.len() == other.body.len() {
+            return self.body == other.body && self.tail.iter().eq(other.tail.iter());
+        }
+        self.len() == other.len() && self.iter().eq(other.iter())
+    }
+}
+
 impl std::fmt::Debug for Messages {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.iter()).finish()
@@ -217,13 +258,13 @@ impl std::fmt::Debug for Messages {
 
 impl<M: Into<Arc<Message>>> FromIterator<M> for Messages {
     fn from_iter<I: IntoIterator<Item = M>>(messages: I) -> Self {
-        Self(messages.into_iter().map(Into::into).collect())
+        Self { body: messages.into_iter().map(Into::into).collect(), tail: Tail::default() }
     }
 }
 
 impl<M: Into<Arc<Message>>> Extend<M> for Messages {
     fn extend<I: IntoIterator<Item = M>>(&mut self, messages: I) {
-        self.0.extend(messages.into_iter().map(Into::into));
+        messages.into_iter().for_each(|message| self.push(message));
     }
 }
 
@@ -283,6 +324,104 @@ mod tests {
             messages.append_range(&source, range.clone());
             let stretch = source.iter().skip(range.start).take(range.len());
             assert!(messages.iter().skip(2).eq(stretch), "{range:?}");
+        }
+    }
+
+    /// A sequence, and what should be in it.
+    #[derive(Clone, Default)]
+    struct Version {
+        messages: Messages,
+        expected: Vec<Arc<Message>>,
+    }
+
+    impl Version {
+        fn assert(&self) {
+            let Self { messages, expected } = self;
+            assert_eq!(messages.len(), expected.len());
+            assert!(messages.iter().eq(expected) && messages.walk().eq(expected));
+            assert!(messages.iter().rev().eq(expected.iter().rev()));
+            assert_eq!(messages.last(), expected.last());
+            for at in [0, expected.len() / 2, expected.len().saturating_sub(3), expected.len()] {
+                assert_eq!(messages.get(at), expected.get(at));
+                assert!(messages.iter_from(at).eq(expected.iter().skip(at)));
+            }
+            let collected: Messages = expected.iter().cloned().collect();
+            assert_eq!(*messages, collected);
+            assert_eq!(collected, *messages);
+        }
+    }
+
+    #[test]
+    fn versions_of_one_sequence_never_see_each_other_s_changes() {
+        for seed in 0..200_u64 {
+            let mut state = seed;
+            let mut next = |below: usize| {
+                state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                (state >> 33) as usize % below
+            };
+            let mut versions = vec![Version::default()];
+            let mut count = 0;
+            for _ in 0..60 {
+                let from = versions[next(versions.len())].clone();
+                let mut version = versions[next(versions.len())].clone();
+                let Version { messages, expected } = &mut version;
+                match next(6) {
+                    0..3 => {
+                        for _ in 0..next(50) {
+                            count += 1;
+                            let message = Arc::new(Message::user(count.to_string()));
+                            messages.push(message.clone());
+                            expected.push(message);
+                        }
+                    }
+                    3 => {
+                        messages.append(&from.messages);
+                        expected.extend(from.expected);
+                    }
+                    4 => {
+                        let kept = next(expected.len() + 2);
+                        *messages = messages.take(kept);
+                        expected.truncate(kept);
+                    }
+                    _ => {
+                        let gone = next(expected.len() + 2);
+                        *messages = messages.skip(gone);
+                        expected.drain(..gone.min(expected.len()));
+                    }
+                }
+                versions.push(version);
+            }
+            versions.iter().for_each(Version::assert);
+        }
+    }
+
+    #[test]
+    fn clones_that_push_at_the_same_time_each_have_their_own() {
+        for count in [0, 3, 4, 5, 35, 36, 100] {
+            let common = numbered(count);
+            let mut pushed = common.clone();
+            pushed.extend((0..3).map(|_| Message::user("before")));
+            let versions: Vec<Version> = std::thread::scope(|scope| {
+                let threads: Vec<_> = (0..4)
+                    .map(|thread| {
+                        let messages = pushed.clone();
+                        scope.spawn(move || {
+                            let expected = messages.iter().cloned().collect();
+                            let mut version = Version { messages, expected };
+                            for number in 0..70 {
+                                let message = Message::user(format!("{thread} {number}"));
+                                let message = Arc::new(message);
+                                version.messages.push(message.clone());
+                                version.expected.push(message);
+                            }
+                            version
+                        })
+                    })
+                    .collect();
+                threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+            });
+            versions.iter().for_each(Version::assert);
+            assert_eq!((common.len(), pushed.len()), (count, count + 3));
         }
     }
 }

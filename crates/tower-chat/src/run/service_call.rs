@@ -347,9 +347,8 @@ impl OpenCall {
             }
         }
         let (submission, write) = run.submit(&mut state, slot, to_store);
-        let mut replay = std::mem::replace(&mut self.replay, Replay::lenient());
-        answer.messages.iter().for_each(|message| replay.push(message));
-        state.replay = replay;
+        answer.messages.iter().for_each(|message| self.replay.push(message));
+        std::mem::swap(&mut state.replay, &mut self.replay);
         if let Some(ordinal) = self.ordinal {
             let outcome = CallOutcome::Answered { answer: Box::new(answer.clone()), write };
             state.last_call = Some(CallRecord { ordinal, outcome });
