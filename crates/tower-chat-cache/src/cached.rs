@@ -115,15 +115,13 @@ impl Cached {
         loaded
     }
 
-    /// What is known once these writes are stored; `None` if that cannot be told.
-    pub(crate) fn after<'a>(mut self, writes: impl IntoIterator<Item = &'a Write>) -> Option<Self> {
-        for write in writes {
-            self.apply(write)?;
-        }
-        Some(self)
+    /// Makes it what is known once these writes are stored. If that cannot be told, it says so, and
+    /// is of no use any more.
+    pub(crate) fn apply<'a>(&mut self, writes: impl IntoIterator<Item = &'a Write>) -> bool {
+        writes.into_iter().all(|write| self.apply_one(write).is_some())
     }
 
-    fn apply(&mut self, write: &Write) -> Option<()> {
+    fn apply_one(&mut self, write: &Write) -> Option<()> {
         if self.head.revision != write.expected() {
             return None;
         }

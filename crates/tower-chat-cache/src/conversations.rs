@@ -55,7 +55,7 @@ pub(crate) struct Traffic {
     /// One of them leaves the revision as it was, so that others may have overtaken it.
     pub(crate) is_unordered: bool,
     /// What will be known if all of them are stored.
-    pub(crate) ahead: Option<Cached>,
+    pub(crate) ahead: Option<Arc<Cached>>,
     /// Where that will be kept, if there is a place already.
     pub(crate) place: Option<Arc<Kept>>,
 }
@@ -167,7 +167,11 @@ impl Conversations {
             let is_overtaken = traffic.is_unordered && leaves_revision;
             traffic.begin();
             traffic.is_unordered |= leaves_revision;
-            traffic.ahead = known.filter(|_| !is_overtaken).and_then(|known| known.after(own()));
+            // Nobody else has it as a rule, and it is changed in place.
+            traffic.ahead = known.filter(|_| !is_overtaken).and_then(|mut known| {
+                let is_known = Arc::make_mut(&mut known).apply(own());
+                is_known.then_some(known)
+            });
         }
         Submission::new(self.clone(), keys.into_iter().cloned().collect())
     }
@@ -183,12 +187,12 @@ impl Conversations {
     }
 
     /// Takes what is known, with everything that is under way.
-    fn known(&self, traffic: &mut Traffic, key: &ConversationKey) -> Option<Cached> {
+    fn known(&self, traffic: &mut Traffic, key: &ConversationKey) -> Option<Arc<Cached>> {
         if traffic.unsettled > 0 {
             return traffic.ahead.take();
         }
         let kept = traffic.place.insert(self.kept.get(key)?);
-        kept.take().map(Arc::unwrap_or_clone)
+        kept.take()
     }
 
     /// Changes what is known by a reading, unless something newer is known or it saw too little.
@@ -207,21 +211,25 @@ impl Conversations {
         if traffic.unsettled > 0 {
             let is_newer = traffic.ahead.as_ref().is_none_or(|known| known.read.tick < read.tick);
             if is_newer {
-                traffic.ahead = Some(learned(traffic.ahead.as_ref()));
+                traffic.ahead = Some(Arc::new(learned(traffic.ahead.as_deref())));
             }
             return;
         }
         let known = self.get(key);
         if known.as_ref().is_none_or(|known| known.read.tick < read.tick) {
-            self.keep(key, None, learned(known.as_deref()));
+            self.keep(key, None, Arc::new(learned(known.as_deref())));
         }
     }
 
     /// Keeps what is known of a conversation, in its place.
-    pub(crate) fn keep(&self, key: &ConversationKey, place: Option<Arc<Kept>>, cached: Cached) {
+    pub(crate) fn keep(
+        &self,
+        key: &ConversationKey,
+        place: Option<Arc<Kept>>,
+        mut cached: Arc<Cached>,
+    ) {
         let kept = place.or_else(|| self.kept.get(key));
         let before = kept.as_ref().map_or(0, |kept| kept.room);
-        let mut cached = Arc::new(cached);
         if let Some(kept) = kept {
             match kept.put(cached) {
                 Ok(()) => return,
