@@ -167,7 +167,10 @@ impl Writer {
         body: impl FnOnce(&Connection, &mut Heads) -> rusqlite::Result<()>,
     ) -> Result<(), Stopped> {
         let failure = |error| self.file.failure(error);
-        if self.found.is_none_or(|found| found.elapsed() >= PLACE_KNOWN) {
+        // A connection that is opened anew opens whatever is in that place.
+        let is_in_place = self.connection.is_some()
+            && self.found.is_some_and(|found| found.elapsed() < PLACE_KNOWN);
+        if !is_in_place {
             self.file.check_place().map_err(|error| Stopped::BeforeBegin(failure(error)))?;
             self.found = Some(Instant::now());
         }

@@ -71,6 +71,24 @@ async fn a_lost_permission_to_write_is_read_only_until_it_is_back() {
     assert_eq!(fixture.texts(&key("c")).await, ["one"]);
 }
 
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_was_replaced_is_not_what_a_lost_connection_is_opened_on_again() {
+    let (fixture, other) = (Fixture::new().await, Fixture::new().await);
+    let store = &fixture.store;
+    let one = first("c", &["one"]);
+    store.append(Slot::unbounded(), vec![one.clone()]).await.unwrap();
+    other.store.close().await.unwrap();
+    // The file was found in its place a moment ago.
+    store.queue().writer().release();
+    let file = |fixture: &Fixture| fixture.folder.path().join("chat.db");
+    std::fs::rename(file(&other), file(&fixture)).unwrap();
+    let two = write("c", run(1), one.result(), &["two"]);
+    let error = store.append(Slot::unbounded(), vec![two]).await.unwrap_err();
+    assert!(is_retryable(&error), "{error:?}");
+    assert!(source_text(&error).contains("replaced"), "{error:?}");
+}
+
 #[tokio::test]
 async fn a_failed_commit_acknowledges_nothing_of_its_group() {
     let fixture = Fixture::new().await;

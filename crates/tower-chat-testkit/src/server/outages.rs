@@ -1,3 +1,5 @@
+//! Writes that go on while a server goes away and comes back.
+
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
@@ -9,6 +11,7 @@ use tower_chat_core::{
     store::{HistoryStore, Revision, Write},
 };
 
+const SCOPE: &str = "outages";
 const WRITERS: usize = 12;
 /// Writes of all writers together.
 const BETWEEN_OUTAGES: usize = 120;
@@ -54,8 +57,6 @@ pub async fn writes_through_outages<Store, Outage>(
     let conversations = store.list(SCOPE, None, 2 * WRITERS).await.expect("a list");
     assert_eq!(conversations.len(), WRITERS);
 }
-
-const SCOPE: &str = "outages";
 
 fn key(writer: usize) -> ConversationKey {
     ConversationKey::new(SCOPE, format!("writer {writer}"))
