@@ -6,13 +6,26 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use crate::ConversationKey;
 use tokio::sync::watch;
+
+use crate::ConversationKey;
 
 /// Who comes after whom.
 ///
 /// Each submission waits for the last one before it that changes one of its conversations. That
 /// one's sender is dropped when it is finished, however it ends.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use tower_chat_core::{ConversationKey, store::order::Order};
+/// let order = Order::default();
+/// let key = ConversationKey::new("alice", "support");
+/// let first = order.take(vec![key.clone()]).expect("it is not closed");
+/// let mut second = order.take(vec![key]).expect("it is not closed");
+/// drop(first); // its write is done, or has failed, or its task was dropped
+/// second.comes().await;
+/// # });
+/// ```
 #[derive(Debug, Clone, Default)]
 pub struct Order(Arc<Mutex<State>>);
 
