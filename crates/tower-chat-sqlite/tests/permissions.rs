@@ -8,7 +8,8 @@ use std::{
     fs,
     os::unix::{fs::PermissionsExt, process::CommandExt},
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
+    sync::{Mutex, PoisonError},
 };
 
 use common::{append, key, texts, write};
@@ -31,6 +32,10 @@ fn is_held_to_permissions() -> bool {
 
 /// Runs a test of this binary as a user who is held to permissions: this one, or nobody.
 fn run_held(test: &str) {
+    /// A child that another test begins meanwhile would have the copy open to write for a moment,
+    /// and no system runs a program that somebody may be writing.
+    static COPIES: Mutex<()> = Mutex::new(());
+    let alone = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
     // Somebody else may not be able to reach this program where it is.
     let folder = tempfile::tempdir().unwrap();
     allow(folder.path(), 0o777);
@@ -42,7 +47,9 @@ fn run_held(test: &str) {
     if !is_held_to_permissions() {
         child.uid(NOBODY).gid(NOBODY);
     }
-    let output = child.output().unwrap();
+    let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(alone);
+    let output = child.wait_with_output().unwrap();
     let [said, complained] =
         [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
     assert!(output.status.success() && said.contains("1 passed"), "{said}\n{complained}");
