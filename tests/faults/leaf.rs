@@ -115,8 +115,11 @@ impl Leaf {
             return Ok(ChatResponse::whole([message], Finish::stop()));
         }
         let text = ChatUpdate::TextDelta(format!("a{serial}"));
-        let updates =
-            vec![text, ChatUpdate::Message(message.into()), ChatUpdate::Finish(Finish::stop())];
+        let updates = vec![
+            text,
+            ChatUpdate::Message(message.into()),
+            ChatUpdate::Finish(Finish::stop().into()),
+        ];
         let updates = stream::iter(updates.into_iter().enumerate()).then(move |(at, update)| {
             let (world, answered) = (world.clone(), answered.clone());
             async move {

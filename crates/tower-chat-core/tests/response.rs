@@ -23,7 +23,7 @@ fn whole(message: Message) -> Update {
 }
 
 fn stop() -> Update {
-    Ok(ChatUpdate::Finish(Finish::stop()))
+    Ok(ChatUpdate::Finish(Finish::stop().into()))
 }
 
 fn streamed(updates: impl IntoIterator<Item = Update, IntoIter: Send + 'static>) -> ChatResponse {
@@ -76,7 +76,7 @@ async fn deltas_are_assembled_into_the_message_they_add_up_to() {
     let kinds = seen.iter().map(|update| update.as_ref().expect("no error"));
     assert_eq!(
         kinds.skip(9).cloned().collect::<Vec<_>>(),
-        [ChatUpdate::Message(expected.into()), ChatUpdate::Finish(Finish::stop())]
+        [ChatUpdate::Message(expected.into()), ChatUpdate::Finish(Finish::stop().into())]
     );
 }
 
@@ -183,14 +183,15 @@ async fn whole_and_streamed_answers_collect_to_the_same() {
     let mut finish = Finish::new(FinishReason::Length).with_usage(Usage::new(1, 2));
     finish.model = Some("m".to_owned());
     let from_whole = ChatResponse::whole(messages.clone(), finish.clone()).collect().await;
-    let updates = messages.map(whole).into_iter().chain([Ok(ChatUpdate::Finish(finish.clone()))]);
+    let updates =
+        messages.map(whole).into_iter().chain([Ok(ChatUpdate::Finish(finish.clone().into()))]);
     let from_stream = streamed(updates.collect::<Vec<_>>()).collect().await;
     let from_updates = {
         let response = ChatResponse::from(from_whole.as_ref().expect("an answer").clone());
         ChatResponse::forward(response).collect().await
     };
     let expected = from_whole.expect("an answer");
-    assert_eq!(expected.finish, finish);
+    assert_eq!(*expected.finish, finish);
     assert_eq!(from_stream.expect("an answer"), expected);
     assert_eq!(from_updates.expect("an answer"), expected);
 }

@@ -83,7 +83,7 @@ impl<D: Draft> Reader<D> {
         }
         let (message, finish) = draft.finish()?;
         self.ready.push_back(ChatUpdate::Message(message.into()));
-        self.ready.push_back(ChatUpdate::Finish(finish));
+        self.ready.push_back(ChatUpdate::Finish(finish.into()));
         Ok(())
     }
 

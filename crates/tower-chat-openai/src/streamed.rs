@@ -105,7 +105,7 @@ impl Reader {
         }
         self.ready.push_back(ChatUpdate::Message(draft.into_message()?.into()));
         let (fields, choice) = (std::mem::take(&mut self.fields), std::mem::take(&mut self.choice));
-        self.ready.push_back(ChatUpdate::Finish(completion::finish(fields, choice)));
+        self.ready.push_back(ChatUpdate::Finish(completion::finish(fields, choice).into()));
         Ok(())
     }
 }

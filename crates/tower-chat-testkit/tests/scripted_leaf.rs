@@ -42,7 +42,7 @@ async fn each_call_takes_the_next_step_and_is_recorded() {
     assert_eq!(ask(&leaf).await.unwrap_err().to_string(), "overloaded");
     let answer = call(&leaf, ChatRequest::user("last")).await.unwrap().collect().await.unwrap();
     assert_eq!(*answer.messages[0], everything());
-    assert_eq!(answer.finish, Finish::new(FinishReason::ToolCalls));
+    assert_eq!(*answer.finish, Finish::new(FinishReason::ToolCalls));
     assert_eq!(leaf.remaining(), 0);
     let requests = leaf.requests();
     let texts: Vec<_> = requests.iter().map(|r| r.messages.last().unwrap().text()).collect();
@@ -84,7 +84,8 @@ async fn deltas_add_up_to_the_message_that_follows_them() {
     let is_message = |update: &ChatUpdate| matches!(update, ChatUpdate::Message(_));
     let deltas = updates.iter().position(is_message).unwrap();
     assert!(deltas > 6, "{updates:?}");
-    let deltas = updates[..deltas].iter().cloned().chain([ChatUpdate::Finish(Finish::stop())]);
+    let deltas =
+        updates[..deltas].iter().cloned().chain([ChatUpdate::Finish(Finish::stop().into())]);
     let leaf = ScriptedLeaf::new([Step::updates(deltas)]);
     let assembled = ask(&leaf).await.unwrap().collect().await.unwrap();
     assert_eq!(*assembled.messages[0], everything());

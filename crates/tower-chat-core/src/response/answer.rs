@@ -11,13 +11,13 @@ pub struct Answer {
     /// What was added: the model's messages, and from a tool loop the results and queued messages.
     pub messages: Vec<Arc<Message>>,
     /// Why it ended, what it cost, what was saved.
-    pub finish: Finish,
+    pub finish: Box<Finish>,
 }
 
 impl Answer {
     /// An answer of these messages, with its end.
-    pub fn new(messages: Vec<Arc<Message>>, finish: Finish) -> Self {
-        Self { messages, finish }
+    pub fn new(messages: Vec<Arc<Message>>, finish: impl Into<Box<Finish>>) -> Self {
+        Self { messages, finish: finish.into() }
     }
 
     /// The text of the last message of the model; empty where it said nothing.
@@ -48,7 +48,7 @@ impl Answer {
 #[derive(Debug, Default)]
 pub(super) struct Fold {
     messages: Vec<Arc<Message>>,
-    finish: Option<Finish>,
+    finish: Option<Box<Finish>>,
 }
 
 impl Fold {

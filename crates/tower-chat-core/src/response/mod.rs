@@ -53,11 +53,11 @@ impl ChatResponse {
     /// An answer that is all there. Costs no more than the messages themselves.
     pub fn whole<M: Into<Arc<Message>>>(
         messages: impl IntoIterator<Item = M>,
-        finish: Finish,
+        finish: impl Into<Box<Finish>>,
     ) -> Self {
         Self(Body::Whole {
             messages: messages.into_iter().map(Into::into).collect(),
-            finish: Some(Box::new(finish)),
+            finish: Some(finish.into()),
         })
     }
 
@@ -92,7 +92,7 @@ impl ChatResponse {
     pub fn try_into_answer(self) -> Result<Answer, Self> {
         match self.0 {
             Body::Whole { messages, finish: Some(finish) } => {
-                Ok(Answer { messages: messages.into(), finish: *finish })
+                Ok(Answer { messages: messages.into(), finish })
             }
             body => Err(Self(body)),
         }
@@ -132,7 +132,7 @@ impl Stream for ChatResponse {
         match &mut self.0 {
             Body::Whole { messages, finish } => Poll::Ready(match messages.pop_front() {
                 Some(message) => Some(Ok(ChatUpdate::Message(message))),
-                None => finish.take().map(|finish| Ok(ChatUpdate::Finish(*finish))),
+                None => finish.take().map(|finish| Ok(ChatUpdate::Finish(finish))),
             }),
             Body::Stream(updates) => {
                 let update = ready!(updates.as_mut().poll_next(cx));

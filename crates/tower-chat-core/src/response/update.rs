@@ -19,7 +19,7 @@ pub enum ChatUpdate {
     /// A whole message: of the model, or the results of tools that a loop ran.
     Message(Arc<Message>),
     /// The end of the answer.
-    Finish(Finish),
+    Finish(Box<Finish>),
 }
 
 /// More of a tool call.

@@ -15,7 +15,7 @@ pub(super) fn of_answer(messages: Vec<Message>, finish: Finish) -> Vec<ChatUpdat
         }
         updates.push(ChatUpdate::Message(message.into()));
     }
-    updates.push(ChatUpdate::Finish(finish));
+    updates.push(ChatUpdate::Finish(finish.into()));
     updates
 }
 

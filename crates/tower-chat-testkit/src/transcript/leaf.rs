@@ -46,7 +46,7 @@ impl Service<ChatRequest> for RecordedLeaf {
             }
             let mut updates = deltas(&message);
             updates.push(ChatUpdate::Message(message));
-            updates.push(ChatUpdate::Finish(finish));
+            updates.push(ChatUpdate::Finish(finish.into()));
             Ok(ChatResponse::stream(stream::iter(updates.into_iter().map(Ok))))
         })
     }

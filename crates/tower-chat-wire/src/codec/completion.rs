@@ -197,7 +197,7 @@ impl Chunks {
         self.delta(json!({"content": format!("{gap}{text}")}));
     }
 
-    fn finish(&mut self, finish: Finish) {
+    fn finish(&mut self, finish: Box<Finish>) {
         self.response = None;
         let answer = Answer::new(std::mem::take(&mut self.messages), finish);
         let mut body = self.completion.body(&answer);

@@ -84,8 +84,8 @@ struct Rounds<S> {
 enum Phase {
     Calling,
     Reading(Reading),
-    Running { calls: Vec<PlannedCall>, finish: Finish },
-    Finishing(Finish),
+    Running { calls: Vec<PlannedCall>, finish: Box<Finish> },
+    Finishing(Box<Finish>),
     Ended,
 }
 
@@ -136,7 +136,7 @@ where
             Phase::Calling
         } else {
             let calls = tally.charged(approved, settings.call_budget);
-            Phase::Running { calls, finish: Finish::default() }
+            Phase::Running { calls, finish: Box::default() }
         };
         // Room for what a service call adds, so that its copy need not grow.
         request.extensions.insert(ServiceCall { ordinal: 0 });
@@ -191,7 +191,7 @@ where
             self.options.callers_tools(),
             self.settings.unknown_tools,
         );
-        let finish = Finish::default();
+        let finish = Box::default();
         self.phase = match plan {
             Plan::Run(calls) => {
                 let mut calls = self.tally.charged(calls, self.settings.call_budget);
@@ -391,7 +391,7 @@ where
     }
 
     /// Decides what follows a complete response.
-    fn answered(&mut self, messages: Vec<Arc<Message>>, mut finish: Finish) {
+    fn answered(&mut self, messages: Vec<Arc<Message>>, mut finish: Box<Finish>) {
         self.tally.usage += finish.usage;
         finish.usage = self.tally.usage;
         self.transcript.answered(finish.conversation_id.clone());
@@ -440,7 +440,11 @@ where
         }
     }
 
-    async fn run_tools(&mut self, calls: Vec<PlannedCall>, finish: Finish) -> Result<(), BoxError> {
+    async fn run_tools(
+        &mut self,
+        calls: Vec<PlannedCall>,
+        finish: Box<Finish>,
+    ) -> Result<(), BoxError> {
         if std::mem::take(&mut self.is_ready) {
             // A tool may call the same service; the place this clone holds must not be missing.
             self.service = self.service.clone();

@@ -169,7 +169,7 @@ fn long_answer() -> Step {
         ChatUpdate::TextDelta("It rains ".into()),
         ChatUpdate::TextDelta("in Paris".into()),
         ChatUpdate::Message(Message::assistant("It rains in Paris").into()),
-        ChatUpdate::Finish(Finish::stop()),
+        ChatUpdate::Finish(Finish::stop().into()),
     ])
 }
 

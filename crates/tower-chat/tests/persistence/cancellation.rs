@@ -163,7 +163,7 @@ async fn calls_that_come_back_unexecuted_are_stored_once_they_are_shown() {
             calls([("ask", "c1")]),
             Step::updates([
                 ChatUpdate::Message(call_message([("ask", "c1")]).into()),
-                ChatUpdate::Finish(tower_chat::core::Finish::stop()),
+                ChatUpdate::Finish(tower_chat::core::Finish::stop().into()),
             ]),
         ] {
             let store = store();

@@ -24,7 +24,7 @@ fn long_answer() -> Step {
         ChatUpdate::TextDelta("It rains ".into()),
         ChatUpdate::TextDelta("in Paris".into()),
         ChatUpdate::Message(Message::assistant(TEXT).into()),
-        ChatUpdate::Finish(Finish::stop()),
+        ChatUpdate::Finish(Finish::stop().into()),
     ])
 }
 

@@ -88,7 +88,7 @@ async fn usage_reason_and_metadata_pass_through_unchanged() {
             let answer = send(&agent(&leaf, &store(), mode), ask("hi", streamed)).await.unwrap();
             let mut given = answer.finish;
             assert!(given.saved.take().is_some());
-            assert_eq!(given, finish);
+            assert_eq!(*given, finish);
         }
     }
 }

@@ -159,7 +159,7 @@ impl Reply {
         match self.error {
             Some(error) => updates.push(Err(error.into())),
             None if self.cut_off => {}
-            None => updates.push(Ok(ChatUpdate::Finish(self.finish))),
+            None => updates.push(Ok(ChatUpdate::Finish(self.finish.into()))),
         }
         Ok(ChatResponse::forward(stream::iter(updates)))
     }

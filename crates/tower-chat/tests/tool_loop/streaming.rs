@@ -43,7 +43,7 @@ async fn updates_pass_through_as_they_come() {
         assert_eq!(next(&mut response), Some(ChatUpdate::TextDelta(text.to_owned())));
         assert_eq!(next(&mut response), None);
     }
-    sender.send(Ok(ChatUpdate::Finish(Finish::stop()))).unwrap();
+    sender.send(Ok(ChatUpdate::Finish(Finish::stop().into()))).unwrap();
     let answer = response.collect().await.unwrap();
     assert_eq!(answer.text(), "hello");
 }
