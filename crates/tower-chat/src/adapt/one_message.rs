@@ -1,10 +1,10 @@
 //! A whole run, for those who expect one message.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet};
 
 use tower_chat_core::{Answer, Message, Part, Role};
 
-use crate::replay::effective_call_ids;
+use crate::replay::ids_of_calls;
 
 /// What a caller sees of an answer where an answer is one message of the model.
 ///
@@ -33,13 +33,13 @@ pub fn as_one_message(answer: &Answer) -> Message {
         .flat_map(|message| message.results())
         .filter_map(|result| result.call_id.as_deref())
         .collect();
-    let mut ids = effective_call_ids(last).into_iter();
+    let mut ids = ids_of_calls(last);
     let mut parts = Vec::with_capacity(last.parts.len());
     for part in &last.parts {
         match part {
             Part::ToolCall(call) if !call.provider_executed => {
                 let mut call = call.clone();
-                call.id = ids.next();
+                call.id = ids.next().map(Cow::into_owned);
                 if !call.id.as_deref().is_some_and(|id| answered.contains(id)) {
                     parts.push(Part::ToolCall(call));
                 }

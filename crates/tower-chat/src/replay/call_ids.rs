@@ -1,6 +1,6 @@
 //! Ids for calls that came without one, or with that of a sibling.
 
-use std::collections::HashSet;
+use std::{borrow::Cow, collections::HashSet, vec};
 
 use tower_chat_core::{Message, ToolCall};
 
@@ -14,6 +14,11 @@ use super::pairing::owed_call;
 /// so that every replay shows the same id on the call and its result. Generated ids use `[a-z0-9_]` and have at most 40 characters, the longest id that
 /// OpenAI's Chat Completions API takes.
 pub fn effective_call_ids(message: &Message) -> Vec<String> {
+    ids_of_calls(message).map(Cow::into_owned).collect()
+}
+
+/// The [`effective_call_ids`] without copies of those that calls came with.
+pub(crate) fn ids_of_calls(message: &Message) -> impl Iterator<Item = Cow<'_, str>> {
     call_ids(message.parts.iter().filter_map(owed_call), Place::of(message, 0), 0)
 }
 
@@ -36,9 +41,9 @@ pub(super) fn call_ids<'a>(
     calls: impl Iterator<Item = &'a ToolCall> + Clone,
     place: Place,
     first: usize,
-) -> Vec<String> {
+) -> impl Iterator<Item = Cow<'a, str>> {
     if have_distinct_ids(calls.clone()) {
-        return calls.filter_map(given_id).map(str::to_owned).collect();
+        return CallIds::Given(calls);
     }
     let given: HashSet<&str> = calls.clone().filter_map(given_id).collect();
     let mut taken = HashSet::with_capacity(given.len());
@@ -55,7 +60,25 @@ pub(super) fn call_ids<'a>(
         }
         id
     };
-    (first..).zip(calls).map(id).collect()
+    let ids: Vec<String> = (first..).zip(calls).map(id).collect();
+    CallIds::Made(ids.into_iter())
+}
+
+enum CallIds<I> {
+    /// Each call has one that is its own.
+    Given(I),
+    Made(vec::IntoIter<String>),
+}
+
+impl<'a, I: Iterator<Item = &'a ToolCall>> Iterator for CallIds<I> {
+    type Item = Cow<'a, str>;
+
+    fn next(&mut self) -> Option<Cow<'a, str>> {
+        match self {
+            Self::Given(calls) => calls.next().and_then(given_id).map(Cow::Borrowed),
+            Self::Made(ids) => ids.next().map(Cow::Owned),
+        }
+    }
 }
 
 /// Whether each of the calls has an id, and none that of another.

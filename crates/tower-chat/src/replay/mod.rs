@@ -44,7 +44,6 @@ use tower_chat_core::{
     ApprovalRequest, Message, MessageId, Messages, Part, Role, ToolCall, ToolResult, store::History,
 };
 
-pub(crate) use self::round::INTERRUPTED;
 use self::{
     call_ids::Place,
     order::{Ordered, in_order},
@@ -65,6 +64,7 @@ pub use self::{
     truncate::Truncation,
     window::{Boundary, EstimatedTokens, TokenCounter, Window},
 };
+pub(crate) use self::{call_ids::ids_of_calls, round::INTERRUPTED};
 
 /// A fold over the messages of a conversation, oldest first, whose [`view`](Self::view) is what a
 /// provider accepts.

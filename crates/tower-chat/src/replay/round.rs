@@ -179,7 +179,7 @@ impl Round {
                     place: self.message.id.map(|message| (message, index)),
                     call: call.clone(),
                     approval,
-                    id,
+                    id: id.into_owned(),
                 };
                 (unanswered, None)
             })

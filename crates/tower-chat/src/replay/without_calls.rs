@@ -80,7 +80,7 @@ enum Round<'a> {
 
 struct AskedCall<'a> {
     call: &'a ToolCall,
-    id: String,
+    id: Cow<'a, str>,
     goes: bool,
     is_answered: bool,
 }

@@ -10,7 +10,7 @@ use tower_chat_core::{
 
 use super::{State, answered_in_order::answered_in_order, journal::CallOfRun};
 use crate::{
-    replay::{Citations, Replay, Truncation, effective_call_ids},
+    replay::{Citations, Replay, Truncation, ids_of_calls},
     tool::{Redaction, Tools, redaction},
 };
 
@@ -146,12 +146,11 @@ impl State {
     ) {
         let rounds = self.recorder.rounds_before + self.recorder.asking.len();
         let round_index = u32::try_from(rounds).unwrap_or(u32::MAX);
-        let ids = effective_call_ids(message);
-        let mut places = Vec::with_capacity(ids.len());
+        let mut places = Vec::with_capacity(message.asked_calls().count());
         let mut changes = Vec::new();
         let mut next = 0;
         let parts = message.parts.iter().filter_map(asked_call);
-        for (index, ((call, is_waiting), call_id)) in parts.zip(ids).enumerate() {
+        for (index, ((call, is_waiting), call_id)) in parts.zip(ids_of_calls(message)).enumerate() {
             let redaction = redaction(self.recorder.tool(&call.name), call, None, None);
             places.push(redaction.is_some().then_some(next));
             let Some(Redaction { arguments, .. }) = redaction else {

@@ -13,7 +13,7 @@ use super::{
     record::{ToolReport, put},
 };
 use crate::{
-    replay::{Truncation, effective_call_ids},
+    replay::{Truncation, ids_of_calls},
     tool::redaction,
 };
 
@@ -146,7 +146,7 @@ impl State {
                 _ => None,
             })
             .nth(index)?;
-        let call_id = effective_call_ids(message).into_iter().nth(index)?;
+        let call_id = ids_of_calls(message).nth(index)?.into_owned();
         Some(HeldCall {
             place: stored.call,
             call: found.clone(),

@@ -1,12 +1,12 @@
 //! Which calls of a response are run, and how.
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use tower_chat_core::{Message, Part, Role, ToolCall, ToolDefinition, ToolResult};
 
 use super::settings::UnknownTools;
 use crate::{
-    replay::effective_call_ids,
+    replay::ids_of_calls,
     run::{CallOfRun, ToolReport},
     tool::{Tool, Tools},
 };
@@ -133,7 +133,8 @@ pub(super) fn owed_calls(messages: &[Arc<Message>]) -> Vec<OwedCall> {
         return calls;
     }
     for message in messages {
-        let of_message = message.calls().cloned().zip(effective_call_ids(message)).enumerate();
+        let ids = ids_of_calls(message).map(Cow::into_owned);
+        let of_message = message.calls().cloned().zip(ids).enumerate();
         calls.extend(of_message.map(|(index, (call, id))| OwedCall {
             call,
             id,
@@ -163,6 +164,7 @@ mod tests {
     use tower_chat_core::{MessageId, RunId, ToolResult};
 
     use super::*;
+    use crate::replay::effective_call_ids;
 
     fn owed(messages: impl IntoIterator<Item = Message>) -> Vec<String> {
         let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
