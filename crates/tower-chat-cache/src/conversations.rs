@@ -20,7 +20,7 @@ use crate::{
     cached::{Cached, ReadAt},
     kept::Kept,
     reading::Reading,
-    submission::Submission,
+    submission::{Keys, Submission},
 };
 
 pub(crate) type Loaded = Result<History, Arc<StoreError>>;
@@ -152,17 +152,17 @@ impl Conversations {
 
     /// Begins to submit writes, each to its conversation.
     pub(crate) fn submit(self: &Arc<Self>, writes: &[Write]) -> Submission {
-        let mut keys: Vec<&ConversationKey> = Vec::new();
+        let mut keys = Keys::new();
         for write in writes {
-            if !keys.contains(&write.key()) {
-                keys.push(write.key());
+            if !keys.contains(write.key()) {
+                keys.push(write.key().clone());
             }
         }
         let mut all = self.traffic();
         for key in &keys {
-            let own = || writes.iter().filter(|write| write.key() == *key);
+            let own = || writes.iter().filter(|write| write.key() == key);
             let leaves_revision = own().any(|write| write.result() == write.expected());
-            let traffic = all.entry((*key).clone()).or_default();
+            let traffic = all.entry(key.clone()).or_default();
             let known = self.known(traffic, key);
             let is_overtaken = traffic.is_unordered && leaves_revision;
             traffic.begin();
@@ -173,7 +173,7 @@ impl Conversations {
                 is_known.then_some(known)
             });
         }
-        Submission::new(self.clone(), keys.into_iter().cloned().collect())
+        Submission::new(self.clone(), keys)
     }
 
     /// Begins to change a conversation in another way.
@@ -183,7 +183,7 @@ impl Conversations {
         self.kept.invalidate(key);
         traffic.begin();
         (traffic.ahead, traffic.place) = (None, None);
-        Submission::new(self.clone(), vec![key.clone()])
+        Submission::new(self.clone(), Keys::from_iter([key.clone()]))
     }
 
     /// Takes what is known, with everything that is under way.

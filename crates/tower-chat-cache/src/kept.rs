@@ -13,15 +13,17 @@ pub(crate) struct Kept {
     pub(crate) room: u64,
 }
 
-/// Into how many steps the bytes of the whole cache are divided, for conversations that grow.
-const STEPS: u64 = 1 << 15;
+/// The part of the whole cache by which the room of a conversation grows, at least and at most.
+const LEAST_GROWTH: u64 = 1 << 15;
+const MOST_GROWTH: u64 = 1 << 10;
 
 impl Kept {
     /// A place for a conversation and a little of what it will grow by, so that the cache need not
     /// count anew after every write.
     pub(crate) fn new(cached: Arc<Cached>, max_bytes: u64) -> Self {
         let bytes = cached.bytes();
-        let room = bytes.saturating_add((max_bytes / STEPS).min(bytes));
+        let more = (bytes / 8).clamp(max_bytes / LEAST_GROWTH, max_bytes / MOST_GROWTH);
+        let room = bytes.saturating_add(more.min(bytes));
         Self { cached: Mutex::new(Some(cached)), room }
     }
 

@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use futures_util::FutureExt;
+use futures_util::future::{BoxFuture, FutureExt};
 use tower_chat_core::{
     ConversationKey,
     store::{
@@ -168,8 +168,13 @@ impl<S: HistoryStore> HistoryStore for CachingStore<S> {
         self.0.inner.open_runs(scope, after, limit).await
     }
 
-    async fn reserve(&self) -> Result<Slot, StoreError> {
-        self.0.inner.reserve().await
+    // As it is, since a future around it would be one more allocation in every service call.
+    fn reserve<'a, 'f>(&'a self) -> BoxFuture<'f, Result<Slot, StoreError>>
+    where
+        'a: 'f,
+        Self: 'f,
+    {
+        S::reserve(&self.0.inner)
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {

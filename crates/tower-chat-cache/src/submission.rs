@@ -2,21 +2,25 @@
 
 use std::{mem, sync::Arc};
 
+use smallvec::SmallVec;
 use tower_chat_core::ConversationKey;
 
 use crate::conversations::Conversations;
+
+/// The conversations of a submission: one, except where an outbox is emptied.
+pub(crate) type Keys = SmallVec<[ConversationKey; 1]>;
 
 /// A submission whose outcome nobody has seen yet. Dropped like that, it leaves nothing known of its
 /// conversations.
 #[derive(Debug)]
 pub(crate) struct Submission {
     conversations: Arc<Conversations>,
-    keys: Vec<ConversationKey>,
+    keys: Keys,
     is_submitted: bool,
 }
 
 impl Submission {
-    pub(crate) fn new(conversations: Arc<Conversations>, keys: Vec<ConversationKey>) -> Self {
+    pub(crate) fn new(conversations: Arc<Conversations>, keys: Keys) -> Self {
         Self { conversations, keys, is_submitted: false }
     }
 

@@ -4,8 +4,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use tower_chat_core::{
     ConversationKey, ToolStatus, format,
     store::{
-        Claim, Close, Conflict, OpenRun, Revision, ServiceIdChange, Staged, StoreError, Write,
-        milliseconds,
+        Claim, Close, Conflict, OpenRun, RecordedResult, Revision, ServiceIdChange, Staged,
+        StoreError, Write, milliseconds,
     },
 };
 
@@ -20,7 +20,8 @@ use crate::{
 pub(crate) struct EncodedWrite {
     write: Write,
     bodies: Vec<String>,
-    results: Vec<Option<String>>,
+    /// Of the rows that have one, in their order.
+    results: Vec<String>,
 }
 
 /// Why a write was not stored.
@@ -41,14 +42,13 @@ impl From<rusqlite::Error> for NotStored {
 impl EncodedWrite {
     pub(crate) fn new(write: Write) -> Self {
         let bodies = write.messages().iter().map(|message| format::encode(message)).collect();
-        let results = write.tools().iter().map(tool_row::result_apart).collect();
+        let results = write.tools().iter().filter_map(tool_row::result_apart).collect();
         Self { write, bodies, results }
     }
 
     /// The size of its messages and results as they are stored. What it holds besides is small.
     pub(crate) fn bytes(&self) -> usize {
-        let results = self.results.iter().flatten();
-        self.bodies.iter().chain(results).map(String::len).sum()
+        self.bodies.iter().chain(&self.results).map(String::len).sum()
     }
 
     pub(crate) fn key(&self) -> &ConversationKey {
@@ -234,7 +234,11 @@ impl EncodedWrite {
         pruned: u64,
     ) -> rusqlite::Result<()> {
         let held = pruned + 1..=self.write.result().sequence;
-        let rows = self.write.tools().iter().zip(self.results.iter().map(Option::as_deref));
+        let mut results = self.results.iter();
+        let rows = self.write.tools().iter().map(|record| {
+            let is_apart = matches!(record.result, RecordedResult::Apart(_));
+            (record, if is_apart { results.next().map(String::as_str) } else { None })
+        });
         let rows = rows.filter(|(record, _)| held.contains(&record.call.sequence));
         tool_row::put(connection, number, rows)
     }

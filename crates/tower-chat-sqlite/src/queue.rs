@@ -21,7 +21,7 @@ use tower_chat_core::ConversationKey;
 
 use crate::{
     file::PATIENCE,
-    submission::Submission,
+    submission::{Keys, Submission},
     writer::{Busy, Writer},
 };
 
@@ -53,7 +53,7 @@ struct State {
     /// How many submissions were finished, ever.
     finished: u64,
     /// What the submissions after those change: first of the group under way, then of the waiting.
-    unfinished: VecDeque<Vec<ConversationKey>>,
+    unfinished: VecDeque<Keys>,
     barriers: Vec<Barrier>,
     /// No more is taken.
     closed: bool,
@@ -190,7 +190,7 @@ impl WriteQueue {
     /// does it before all others.
     fn lead_alone(&self, submission: Submission) {
         let lead = Lead { queue: self, submissions: 1 };
-        let mut group = vec![submission];
+        let mut group = [submission];
         let done = block_in_place(|| self.write(&mut group, Duration::ZERO).is_ok());
         if done == Some(true) {
             return lead.finish(group);
@@ -228,7 +228,7 @@ struct Lead<'a> {
 
 impl Lead<'_> {
     /// Tells everybody who waits for the group, and ends the lead.
-    fn finish(self, group: Vec<Submission>) {
+    fn finish(self, group: impl IntoIterator<Item = Submission>) {
         // First, so that after a barrier every ticket before it has its outcome.
         for submission in group {
             submission.resolve();
@@ -237,7 +237,10 @@ impl Lead<'_> {
     }
 
     /// Ends the lead with nothing done; the group comes before all that wait.
-    fn give_back(mut self, group: Vec<Submission>) {
+    fn give_back(
+        mut self,
+        group: impl IntoIterator<Item = Submission, IntoIter: DoubleEndedIterator>,
+    ) {
         self.submissions = 0;
         let mut state = self.queue.state();
         for submission in group.into_iter().rev() {

@@ -299,7 +299,11 @@ impl HistoryStore for SqliteStore {
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
         let Writing { slots, room, .. } = self.writing()?;
-        let permit = slots.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let permit = match slots.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            // Behind those who wait already.
+            Err(_) => slots.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?,
+        };
         room.wait().await;
         if slots.is_closed() {
             return Err(StoreError::Closed);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
+use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tower_chat_core::{
     ConversationKey,
@@ -37,7 +38,8 @@ enum Work {
 
 #[derive(Debug)]
 struct Append {
-    writes: Vec<EncodedWrite>,
+    /// One, except where an outbox is emptied.
+    writes: SmallVec<[EncodedWrite; 1]>,
     stored: usize,
     outcome: Result<Revision, AppendError>,
     reply: oneshot::Sender<Result<Revision, AppendError>>,
@@ -65,6 +67,9 @@ struct Prune {
     outcome: Result<Pruned, StoreError>,
     reply: oneshot::Sender<Result<Pruned, StoreError>>,
 }
+
+/// The conversations of a submission: one as a rule.
+pub(crate) type Keys = SmallVec<[ConversationKey; 1]>;
 
 /// Whether a submission has more to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,12 +138,12 @@ impl Submission {
     }
 
     /// The conversations it changes.
-    pub(crate) fn keys(&self) -> Vec<ConversationKey> {
+    pub(crate) fn keys(&self) -> Keys {
         match &self.work {
             Work::Append(append) => append.writes.iter().map(|write| write.key().clone()).collect(),
-            Work::Delete(delete) => vec![delete.key.clone()],
-            Work::Fork(fork) => vec![fork.from.clone(), fork.to.clone()],
-            Work::Prune(prune) => vec![prune.key.clone()],
+            Work::Delete(delete) => [delete.key.clone()].into_iter().collect(),
+            Work::Fork(fork) => [fork.from.clone(), fork.to.clone()].into_iter().collect(),
+            Work::Prune(prune) => [prune.key.clone()].into_iter().collect(),
         }
     }
 

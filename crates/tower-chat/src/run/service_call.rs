@@ -94,7 +94,7 @@ impl ToStore {
 
 enum CallOutcome {
     /// Its answer and everything before it was submitted.
-    Answered { answer: Box<Answer>, write: Option<Write> },
+    Answered { answer: Answer, write: Option<Write> },
     /// It came to no answer; `rest` are those of its inputs that were not submitted.
     Unanswered { rest: Vec<Arc<Message>> },
 }
@@ -115,7 +115,7 @@ impl Run {
         let record = state.last_call.as_ref().filter(|record| Some(record.ordinal) == ordinal);
         let own = match record.map(|record| &record.outcome) {
             Some(CallOutcome::Answered { answer, write }) => {
-                let (answer, write) = ((**answer).clone(), write.clone());
+                let (answer, write) = (answer.clone(), write.clone());
                 let again = self.submit_again(&state, answer, write);
                 return Ok(StartedCall::Answered(Box::new(again)));
             }
@@ -318,7 +318,7 @@ impl OpenCall {
         let mut state = run.state();
         match self.attempted_meanwhile(&state) {
             Some(CallOutcome::Answered { answer, write }) => {
-                let (answer, write) = ((**answer).clone(), write.clone());
+                let (answer, write) = (answer.clone(), write.clone());
                 return Ok(run.submit_again(&state, answer, write));
             }
             Some(CallOutcome::Unanswered { .. }) => drop_taken(&state, &mut inputs),
@@ -350,7 +350,7 @@ impl OpenCall {
         answer.messages.iter().for_each(|message| self.replay.push(message));
         std::mem::swap(&mut state.replay, &mut self.replay);
         if let Some(ordinal) = self.ordinal {
-            let outcome = CallOutcome::Answered { answer: Box::new(answer.clone()), write };
+            let outcome = CallOutcome::Answered { answer: answer.clone(), write };
             state.last_call = Some(CallRecord { ordinal, outcome });
         }
         drop(state);

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
+use smallvec::SmallVec;
 use tower_chat_core::{
     Message,
     store::{AppendError, HistoryStore, Slot, StoreError, Ticket, Write},
@@ -18,7 +19,8 @@ pub(crate) struct Submission(Option<Pending>);
 
 struct Pending {
     ticket: Ticket,
-    writes: Vec<Write>,
+    /// One, except where there is an outbox.
+    writes: SmallVec<[Write; 1]>,
     /// How many of the writes, the first ones, come from the outbox.
     waited: usize,
     store: Arc<dyn HistoryStore>,
@@ -56,11 +58,12 @@ impl Submission {
             let new: Vec<Write> = new.into_iter().filter(|write| !is_unsaved(write)).collect();
             writes.extend(new);
         }
+        let kept = writes.iter().cloned().collect();
         let ticket = match slot {
-            Ok(slot) => (**store).append(slot, writes.clone()),
+            Ok(slot) => (**store).append(slot, writes),
             Err(source) => Ticket::done(Err(AppendError { completed: 0, source })),
         };
-        Self(Some(Pending { ticket, writes, waited, store: store.clone(), policy }))
+        Self(Some(Pending { ticket, writes: kept, waited, store: store.clone(), policy }))
     }
 
     /// Waits for the writes; returns how many messages of the conversation wait in the outbox.
