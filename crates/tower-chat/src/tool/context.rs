@@ -7,16 +7,14 @@ use tower_chat_core::{
     ChatRequest, Conversation, ConversationKey, Message, RunHandle, RunId, ToolCall,
 };
 
-use super::RunAncestry;
+use super::{OwedCall, RunAncestry};
 use crate::{Clock, run::CallOfRun};
 
 /// What a tool knows about the call it answers, and how it talks to the run around it.
 #[derive(Clone)]
 pub struct ToolContext {
     run: Arc<RunContext>,
-    call: ToolCall,
-    call_id: String,
-    place: Option<CallOfRun>,
+    owed: OwedCall,
     round_index: usize,
     sequence_index: usize,
 }
@@ -38,30 +36,28 @@ impl RunContext {
 impl ToolContext {
     pub(crate) fn new(
         run: Arc<RunContext>,
-        call: ToolCall,
-        call_id: String,
-        place: Option<CallOfRun>,
+        owed: OwedCall,
         (round_index, sequence_index): (usize, usize),
     ) -> Self {
-        Self { run, call, call_id, place, round_index, sequence_index }
+        Self { run, owed, round_index, sequence_index }
     }
 
     /// The call as the model made it.
     pub fn call(&self) -> &ToolCall {
-        &self.call
+        self.owed.call()
     }
 
     /// The id that the call and its result carry in what the model is shown: the provider's, or a
     /// generated one where the provider gave none. Not unique: some providers repeat their ids.
     pub fn call_id(&self) -> &str {
-        &self.call_id
+        self.owed.id()
     }
 
     /// Names the call, the same at every attempt to run it and different from every other call's:
     /// for the systems a tool talks to, so that they know a repetition. It is made of the run's id
     /// and the call's place in it, in characters that fit a header.
     pub fn idempotency_key(&self) -> String {
-        match self.place {
+        match self.owed.place {
             Some(place) => idempotency_key(place),
             // A loop without a history has nothing that outlives the run.
             None => format!("{}-r{}-{}", self.run.run, self.round_index, self.sequence_index),
@@ -70,7 +66,7 @@ impl ToolContext {
 
     /// The arguments' text, as the model wrote it.
     pub fn arguments(&self) -> &str {
-        &self.call.arguments
+        &self.call().arguments
     }
 
     /// Parses the arguments; empty text parses as `{}`.
@@ -79,7 +75,7 @@ impl ToolContext {
     ///
     /// If the text is not JSON, or does not have the shape of `T`.
     pub fn parse_arguments<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
-        self.call.parse_arguments()
+        self.call().parse_arguments()
     }
 
     /// The run. One without a conversation has an id too, for this run alone.
@@ -140,8 +136,8 @@ impl fmt::Debug for ToolContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ToolContext")
             .field("run", &self.run.run)
-            .field("call", &self.call)
-            .field("call_id", &self.call_id)
+            .field("call", self.call())
+            .field("call_id", &self.call_id())
             .field("round_index", &self.round_index)
             .field("sequence_index", &self.sequence_index)
             .finish_non_exhaustive()

@@ -21,6 +21,7 @@ mod context;
 mod function;
 mod nesting;
 mod output;
+mod owed_call;
 mod persist;
 mod set;
 mod shared;
@@ -42,6 +43,7 @@ pub use self::{
 pub(crate) use self::{
     context::{RunContext, idempotency_key},
     output::ResultName,
+    owed_call::OwedCall,
     persist::{Redaction, redaction},
 };
 

@@ -4,8 +4,12 @@ use std::collections::HashMap;
 
 use tower_chat_core::{ApprovalRequest, ApprovalResponse, Message, Part};
 
-use super::batch::{OwedCall, PlannedCall};
-use crate::{approval::waiting_call_id, run::CallOfRun, tool::Tools};
+use super::batch::PlannedCall;
+use crate::{
+    approval::waiting_call_id,
+    run::CallOfRun,
+    tool::{OwedCall, Tools},
+};
 
 /// The answers to approval requests in these messages. The first answer to a request counts.
 pub(super) fn answers<'a>(
@@ -59,7 +63,7 @@ fn decided(
     tools: &Tools,
 ) -> PlannedCall {
     let id = waiting_call_id(&request);
-    let owed = OwedCall { call: request.call, id, place };
+    let owed = OwedCall::alone(request.call, id, place);
     if answer.approved {
         PlannedCall::run(owed, tools)
     } else {

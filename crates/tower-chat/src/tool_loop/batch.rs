@@ -1,23 +1,18 @@
 //! Which calls of a response are run, and how.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
-use tower_chat_core::{Message, Part, Role, ToolCall, ToolDefinition, ToolResult};
+use tower_chat_core::{Message, Part, Role, ToolDefinition, ToolResult};
 
 use super::settings::UnknownTools;
 use crate::{
-    replay::ids_of_calls,
-    run::{CallOfRun, ToolReport},
-    tool::{Tool, Tools},
+    run::ToolReport,
+    tool::{OwedCall, Tool, Tools},
 };
 
 /// A call that gets a result in this batch.
 pub(super) struct PlannedCall {
-    pub(super) call: ToolCall,
-    /// The id by which the result names it.
-    pub(super) id: String,
-    /// Where it stands, if its message has an id.
-    pub(super) place: Option<CallOfRun>,
+    pub(super) owed: OwedCall,
     pub(super) action: Action,
 }
 
@@ -27,14 +22,6 @@ pub(super) enum Action {
     Refuse(Refusal),
     /// It was run by an earlier attempt at the run, or by an earlier run that it was approved for.
     Reuse(Box<ToolResult>, ToolReport),
-}
-
-/// A call that nothing in its response answers.
-pub(super) struct OwedCall {
-    pub(super) call: ToolCall,
-    /// The id its result will name.
-    pub(super) id: String,
-    pub(super) place: Option<CallOfRun>,
 }
 
 /// Why a call is not run, although it gets a result.
@@ -75,7 +62,7 @@ pub(super) fn plan(
     };
     let is_unknown = |name: &str| tools.tool(name).is_none() && !is_declared(name);
     let needs_approval = |name: &str| tools.get(name).is_some_and(|tool| tool.needs_approval);
-    let any = |is: &dyn Fn(&str) -> bool| calls.iter().any(|owed| is(&owed.call.name));
+    let any = |is: &dyn Fn(&str) -> bool| calls.iter().any(|owed| is(owed.name()));
     if any(&is_declared) || (unknown_tools == UnknownTools::Return && any(&is_unknown)) {
         return Plan::Return;
     }
@@ -87,18 +74,17 @@ pub(super) fn plan(
 
 impl PlannedCall {
     /// A call that is run, if its tool is known.
-    pub(super) fn run(OwedCall { call, id, place }: OwedCall, tools: &Tools) -> Self {
-        let action = match tools.tool(&call.name) {
+    pub(super) fn run(owed: OwedCall, tools: &Tools) -> Self {
+        let action = match tools.tool(owed.name()) {
             Some(tool) => Action::Run(tool.clone()),
             None => Action::Refuse(Refusal::UnknownTool),
         };
-        Self { call, id, place, action }
+        Self { owed, action }
     }
 
     /// A call that somebody refused.
     pub(super) fn rejected(owed: OwedCall, reason: Option<String>) -> Self {
-        let OwedCall { call, id, place } = owed;
-        Self { call, id, place, action: Action::Refuse(Refusal::Rejected { reason }) }
+        Self { owed, action: Action::Refuse(Refusal::Rejected { reason }) }
     }
 
     /// Whether its tool runs in this batch.
@@ -132,23 +118,15 @@ pub(super) fn owed_calls(messages: &[Arc<Message>]) -> Vec<OwedCall> {
     if count == 0 {
         return calls;
     }
-    for message in messages {
-        let ids = ids_of_calls(message).map(Cow::into_owned);
-        let of_message = message.calls().cloned().zip(ids).enumerate();
-        calls.extend(of_message.map(|(index, (call, id))| OwedCall {
-            call,
-            id,
-            place: message.id.map(|message| (message, index)),
-        }));
-    }
+    calls.extend(messages.iter().flat_map(OwedCall::of_message));
     for message in messages {
         for result in message.results() {
             let place = match result.call_id.as_deref() {
-                Some(id) if !id.is_empty() => calls.iter().position(|owed| owed.id == id),
+                Some(id) if !id.is_empty() => calls.iter().position(|owed| owed.id() == id),
                 // Beside calls a result without an id may be of a tool the provider ran itself.
-                _ if message.role == Role::Tool => calls.iter().position(|owed| {
-                    result.name.as_ref().is_none_or(|name| *name == owed.call.name)
-                }),
+                _ if message.role == Role::Tool => calls
+                    .iter()
+                    .position(|owed| result.name.as_ref().is_none_or(|name| name == owed.name())),
                 _ => None,
             };
             if let Some(place) = place {
@@ -161,14 +139,14 @@ pub(super) fn owed_calls(messages: &[Arc<Message>]) -> Vec<OwedCall> {
 
 #[cfg(test)]
 mod tests {
-    use tower_chat_core::{MessageId, RunId, ToolResult};
+    use tower_chat_core::{MessageId, RunId, ToolCall, ToolResult};
 
     use super::*;
     use crate::replay::effective_call_ids;
 
     fn owed(messages: impl IntoIterator<Item = Message>) -> Vec<String> {
         let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
-        owed_calls(&messages).into_iter().map(|owed| owed.id).collect()
+        owed_calls(&messages).iter().map(|owed| owed.id().to_owned()).collect()
     }
 
     fn calls(ids: &[&str]) -> Message {

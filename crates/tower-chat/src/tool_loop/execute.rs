@@ -19,7 +19,7 @@ use super::{
 use crate::{
     PersistenceError,
     run::{CallOfRun, CallOutcome, Run, ToolReport},
-    tool::{ResultName, RunContext, Tool, ToolContext, ToolOutput},
+    tool::{OwedCall, ResultName, RunContext, Tool, ToolContext, ToolOutput},
 };
 
 /// Runs the calls of one batch.
@@ -66,7 +66,7 @@ impl Executor {
         outcomes.results.reserve_exact(calls.len());
         let to_run = calls.iter().filter(|call| call.runs());
         let at_once = if self.settings.concurrent { calls.len() } else { 1 };
-        let starts = to_run.clone().take(at_once).filter_map(|call| self.noted(call.place));
+        let starts = to_run.clone().take(at_once).filter_map(|call| self.noted(call.owed.place));
         let starts: Vec<_> = starts.collect();
         if let (Some(run), false) = (&self.run, starts.is_empty()) {
             run.note_starts(&starts).await?;
@@ -75,11 +75,11 @@ impl Executor {
             return self.execute_at_once(calls, outcomes).await;
         }
         // The start of a call is made durable with the outcome of the one before.
-        let nexts: Vec<_> = to_run.skip(1).map(|call| call.place).collect();
+        let nexts: Vec<_> = to_run.skip(1).map(|call| call.owed.place).collect();
         let mut nexts = nexts.into_iter();
         let mut not_run = Vec::new();
         for (index, call) in calls.into_iter().enumerate() {
-            let (place, runs) = (call.place, call.runs());
+            let (place, runs) = (call.owed.place, call.runs());
             let outcome = self.run(index, call).await;
             let noted = if runs {
                 let next = nexts.next().flatten().filter(|_| !outcome.terminate);
@@ -107,7 +107,7 @@ impl Executor {
     ) -> Result<(), PersistenceError> {
         let round = &AtOnce::of(&calls);
         let run = async |index, call: PlannedCall| {
-            let (place, runs) = (call.place, call.runs());
+            let (place, runs) = (call.owed.place, call.runs());
             let outcome = self.run(index, call).await;
             let noted = if runs {
                 let ends_run = round.is_last(&outcome);
@@ -153,38 +153,37 @@ impl Executor {
     }
 
     async fn run(&self, sequence_index: usize, planned: PlannedCall) -> Outcome {
-        let PlannedCall { call, id, place, action } = planned;
-        let tool_name = call.name.clone();
+        let PlannedCall { owed, action } = planned;
         match action {
             Action::Refuse(refusal) => {
-                let output = refusal.output(&tool_name);
+                let output = refusal.output(owed.name());
                 let report = ToolReport::not_run(refusal.status());
-                let result = result(id, tool_name, output);
+                let result = result(&owed, output);
                 Outcome { result, report, failure: None, terminate: false }
             }
             Action::Reuse(result, report) => {
                 let mut result = *result;
-                result.call_id = Some(id.clone());
+                result.call_id = Some(owed.id().to_owned());
                 let is_failure = report.status == ToolStatus::Error;
                 let failure = is_failure.then(|| {
                     let source = report.error.clone().unwrap_or_else(|| result.text());
-                    self.failure(&id, &tool_name, source.into())
+                    self.failure(&owed, source.into())
                 });
                 Outcome { result, report, failure, terminate: false }
             }
             Action::Run(tool) => {
                 let context = self.context.clone();
-                let place = match &self.run {
-                    Some(run) => place.and_then(|place| run.place_across_attempts(place)),
-                    None => place,
-                };
+                let mut call = owed.clone();
+                if let Some(run) = &self.run {
+                    call.place = call.place.and_then(|place| run.place_across_attempts(place));
+                }
                 let place_in_round = (self.round_index, sequence_index);
-                let context = ToolContext::new(context, call, id.clone(), place, place_in_round);
+                let context = ToolContext::new(context, call, place_in_round);
                 let started_at = self.context.clock.now();
                 let answer = run_caught(tool, context).await;
                 let mut outcome = match answer {
-                    Ok(output) => self.answered(id, tool_name, output),
-                    Err(error) => self.failed(id, tool_name, error),
+                    Ok(output) => self.answered(&owed, output),
+                    Err(error) => self.failed(&owed, error),
                 };
                 if outcome.report.status != ToolStatus::RejectedArguments {
                     outcome.report.started_at = Some(started_at);
@@ -195,9 +194,8 @@ impl Executor {
         }
     }
 
-    fn answered(&self, id: String, tool: String, output: ToolOutput) -> Outcome {
-        let failure =
-            output.is_error.then(|| self.failure(&id, &tool, BoxError::from(output.text())));
+    fn answered(&self, owed: &OwedCall, output: ToolOutput) -> Outcome {
+        let failure = output.is_error.then(|| self.failure(owed, BoxError::from(output.text())));
         let terminate = output.terminate;
         let mut report = ToolReport::not_run(match (output.is_error, output.rejects_arguments) {
             (_, true) => ToolStatus::RejectedArguments,
@@ -205,10 +203,10 @@ impl Executor {
             (false, false) => ToolStatus::Ok,
         });
         report.error = failure.as_ref().map(|failure| failure.source.to_string());
-        Outcome { result: result(id, tool, output), report, failure, terminate }
+        Outcome { result: result(owed, output), report, failure, terminate }
     }
 
-    fn failed(&self, id: String, tool: String, error: BoxError) -> Outcome {
+    fn failed(&self, owed: &OwedCall, error: BoxError) -> Outcome {
         let mut report = ToolReport::not_run(ToolStatus::Error);
         report.error = Some(Chain(&*error).to_string());
         let text = if self.settings.include_error_details {
@@ -216,15 +214,15 @@ impl Executor {
         } else {
             "The tool failed.".to_owned()
         };
-        let failure = self.failure(&id, &tool, error);
-        let result = result(id, tool, ToolOutput::error(text));
+        let failure = self.failure(owed, error);
+        let result = result(owed, ToolOutput::error(text));
         Outcome { result, report, failure: Some(failure), terminate: false }
     }
 
-    fn failure(&self, id: &str, tool: &str, source: BoxError) -> ToolFailure {
+    fn failure(&self, owed: &OwedCall, source: BoxError) -> ToolFailure {
         ToolFailure {
-            tool: tool.to_owned(),
-            call_id: id.to_owned(),
+            tool: owed.name().to_owned(),
+            call_id: owed.id().to_owned(),
             round_index: self.round_index,
             source,
         }
@@ -347,10 +345,10 @@ async fn run_caught(tool: Arc<dyn Tool>, context: ToolContext) -> Result<ToolOut
     }
 }
 
-pub(super) fn result(id: String, tool: String, output: ToolOutput) -> ToolResult {
-    let mut result = ToolResult::of_parts(id, output.content);
+pub(super) fn result(owed: &OwedCall, output: ToolOutput) -> ToolResult {
+    let mut result = ToolResult::of_parts(owed.id(), output.content);
     result.name = match output.name {
-        ResultName::OfTool => Some(tool),
+        ResultName::OfTool => Some(owed.name().to_owned()),
         ResultName::As(name) => name,
     };
     result.is_error = output.is_error;

@@ -21,8 +21,8 @@ const ARGUMENTS_NOT_KEPT: &str = "The call was not run: its arguments were not k
 impl PlannedCall {
     /// Answers the call with an error instead of running it.
     fn answer_with(&mut self, report: ToolReport, text: &str) {
-        let mut result = ToolResult::error(&self.id, text);
-        result.name = Some(self.call.name.clone());
+        let mut result = ToolResult::error(self.owed.id(), text);
+        result.name = Some(self.owed.name().to_owned());
         self.action = Action::Reuse(Box::new(result), report);
     }
 }
@@ -41,7 +41,7 @@ pub(super) fn settle(
 ) -> Result<(), ToolLoopError> {
     let mut refused = Vec::new();
     for call in calls {
-        let Some(place) = call.place else { continue };
+        let Some(place) = call.owed.place else { continue };
         let (started_at, has_arguments) = match known.get(&place) {
             None | Some(KnownCall::NeverStarted) => continue,
             Some(KnownCall::Finished(result, report)) => {
@@ -64,9 +64,9 @@ pub(super) fn settle(
         let unknown = UnknownCall {
             key: key.clone(),
             run,
-            tool: call.call.name.clone(),
-            call_id: call.id.clone(),
-            arguments: call.call.arguments.clone(),
+            tool: call.owed.name().to_owned(),
+            call_id: call.owed.id().to_owned(),
+            arguments: call.owed.call().arguments.clone(),
             idempotency_key: idempotency_key(place),
             started_at,
         };
@@ -85,8 +85,7 @@ pub(super) fn settle(
             }
             UnknownAnswer::Output(output) => {
                 report.status = if output.is_error { ToolStatus::Error } else { ToolStatus::Ok };
-                let result =
-                    super::execute::result(call.id.clone(), call.call.name.clone(), *output);
+                let result = super::execute::result(&call.owed, *output);
                 call.action = Action::Reuse(Box::new(result), report);
             }
         }

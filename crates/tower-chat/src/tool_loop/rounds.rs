@@ -547,7 +547,7 @@ fn approved(
     let mut calls = approvals::decide(pending, answers, tools)
         .map_err(|ids| ToolLoopError::ApprovalMissing { ids, conversation: key_of(request) })?;
     if let Some(run) = run {
-        let places = calls.iter().filter_map(|call| call.place);
+        let places = calls.iter().filter_map(|call| call.owed.place);
         let known: HashMap<_, _> =
             places.filter_map(|place| Some((place, run.known_approved(place)?))).collect();
         let policy = request.extensions.get::<UnknownCalls>().cloned();
