@@ -1,30 +1,24 @@
-//! What is kept of all conversations, and who reads and writes them at the moment.
+//! What is kept of all conversations.
 
 use std::{
-    collections::HashMap,
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use futures_util::future::{BoxFuture, FutureExt, Shared, WeakShared, ready};
+use futures_util::future::{FutureExt, ready};
 use moka::{policy::EvictionPolicy, sync::Cache};
-use tower_chat_core::{
-    ConversationKey,
-    store::{History, StoreError, Write},
-};
+use tower_chat_core::{ConversationKey, store::Write};
 
 use crate::{
     cached::{Cached, ReadAt},
     kept::Kept,
     reading::Reading,
     submission::{Keys, Submission},
+    traffic::{AllTraffic, Flight, LoadFuture, Traffic},
 };
-
-pub(crate) type Loaded = Result<History, Arc<StoreError>>;
-pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
 
 /// The kept conversations.
 ///
@@ -33,38 +27,11 @@ pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
 /// submission came since it began.
 pub(crate) struct Conversations {
     kept: Cache<ConversationKey, Arc<Kept>>,
-    traffic: Mutex<HashMap<ConversationKey, Traffic>>,
+    traffic: Mutex<AllTraffic>,
     ticks: AtomicU64,
     max_bytes: u64,
     /// How many bytes were kept since the bound was last enforced.
     kept_since: AtomicU64,
-}
-
-/// What is under way at one conversation.
-#[derive(Debug, Default)]
-pub(crate) struct Traffic {
-    pub(crate) readers: usize,
-    /// The load that others who come now may wait for too.
-    flight: Option<Flight<WeakShared<LoadFuture>>>,
-    /// Counts submissions.
-    pub(crate) generation: u64,
-    /// Submissions that the store inside may not have got yet.
-    pub(crate) submitting: usize,
-    /// Submissions whose outcome was not seen.
-    pub(crate) unsettled: usize,
-    /// One of them leaves the revision as it was, so that others may have overtaken it.
-    pub(crate) is_unordered: bool,
-    /// What will be known if all of them are stored.
-    pub(crate) ahead: Option<Arc<Cached>>,
-    /// Where that will be kept, if there is a place already.
-    pub(crate) place: Option<Arc<Kept>>,
-}
-
-/// A load under way.
-#[derive(Debug)]
-pub(crate) struct Flight<F = Shared<LoadFuture>> {
-    pub(crate) load: F,
-    pub(crate) read: ReadAt,
 }
 
 impl Conversations {
@@ -103,7 +70,7 @@ impl Conversations {
     /// Begins a reading that nobody else waits for.
     pub(crate) fn read(self: &Arc<Self>, key: &ConversationKey, read: ReadAt) -> Reading {
         let mut traffic = self.traffic();
-        self.read_in(traffic.entry(key.clone()).or_default(), key, read)
+        self.read_in(traffic.of(key), key, read)
     }
 
     /// The load under way, or a new one; or what came of one that has landed since `is_fresh` was
@@ -121,7 +88,7 @@ impl Conversations {
         {
             return Flight { load: ready(Ok(history)).boxed().shared(), read: cached.read };
         }
-        let traffic = all.entry(key.clone()).or_default();
+        let traffic = all.of(key);
         let under_way = traffic
             .flight
             .as_ref()
@@ -162,7 +129,7 @@ impl Conversations {
         for key in &keys {
             let own = || writes.iter().filter(|write| write.key() == key);
             let leaves_revision = own().any(|write| write.result() == write.expected());
-            let traffic = all.entry(key.clone()).or_default();
+            let traffic = all.of(key);
             let known = self.known(traffic, key);
             let is_overtaken = traffic.is_unordered && leaves_revision;
             traffic.begin();
@@ -179,10 +146,10 @@ impl Conversations {
     /// Begins to change a conversation in another way.
     pub(crate) fn change(self: &Arc<Self>, key: &ConversationKey) -> Submission {
         let mut all = self.traffic();
-        let traffic = all.entry(key.clone()).or_default();
-        self.kept.invalidate(key);
+        let traffic = all.of(key);
         traffic.begin();
-        (traffic.ahead, traffic.place) = (None, None);
+        traffic.ahead = None;
+        self.forget(key, &mut traffic.place);
         Submission::new(self.clone(), Keys::from_iter([key.clone()]))
     }
 
@@ -191,8 +158,7 @@ impl Conversations {
         if traffic.unsettled > 0 {
             return traffic.ahead.take();
         }
-        let kept = traffic.place.insert(self.kept.get(key)?);
-        kept.take()
+        self.find(key, &mut traffic.place)?.take()
     }
 
     /// Changes what is known by a reading, unless something newer is known or it saw too little.
@@ -217,18 +183,28 @@ impl Conversations {
         }
         let known = self.get(key);
         if known.as_ref().is_none_or(|known| known.read.tick < read.tick) {
-            self.keep(key, None, Arc::new(learned(known.as_deref())));
+            self.keep(key, &mut traffic.place, Arc::new(learned(known.as_deref())));
         }
+    }
+
+    /// The place of a conversation, found again if it is not known.
+    fn find(&self, key: &ConversationKey, place: &mut Weak<Kept>) -> Option<Arc<Kept>> {
+        if let Some(kept) = place.upgrade() {
+            return Some(kept);
+        }
+        let found = self.kept.get(key)?;
+        *place = Arc::downgrade(&found);
+        Some(found)
     }
 
     /// Keeps what is known of a conversation, in its place.
     pub(crate) fn keep(
         &self,
         key: &ConversationKey,
-        place: Option<Arc<Kept>>,
+        place: &mut Weak<Kept>,
         mut cached: Arc<Cached>,
     ) {
-        let kept = place.or_else(|| self.kept.get(key));
+        let kept = self.find(key, place);
         let before = kept.as_ref().map_or(0, |kept| kept.room);
         if let Some(kept) = kept {
             match kept.put(cached) {
@@ -236,9 +212,10 @@ impl Conversations {
                 Err(back) => cached = back,
             }
         }
-        let kept = Kept::new(cached, self.max_bytes);
+        let kept = Arc::new(Kept::new(cached, self.max_bytes));
+        *place = Arc::downgrade(&kept);
         let more = kept.room.saturating_sub(before);
-        self.kept.insert(key.clone(), Arc::new(kept));
+        self.kept.insert(key.clone(), kept);
         // The cache would let some entries gather before it looks at their weight.
         let since = self.kept_since.fetch_add(more, Ordering::Relaxed).saturating_add(more);
         if since > self.max_bytes / 64 {
@@ -248,32 +225,13 @@ impl Conversations {
     }
 
     /// Gives up the place of a conversation of which nothing is known.
-    pub(crate) fn forget(&self, key: &ConversationKey) {
+    pub(crate) fn forget(&self, key: &ConversationKey, place: &mut Weak<Kept>) {
+        *place = Weak::new();
         self.kept.invalidate(key);
     }
 
-    pub(crate) fn traffic(&self) -> MutexGuard<'_, HashMap<ConversationKey, Traffic>> {
+    pub(crate) fn traffic(&self) -> MutexGuard<'_, AllTraffic> {
         self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Traffic {
-    fn begin(&mut self) {
-        self.generation += 1;
-        self.flight = None;
-        self.submitting += 1;
-        self.unsettled += 1;
-    }
-
-    /// Nobody waits for the load any more that began then.
-    pub(crate) fn landed(&mut self, read: ReadAt) {
-        if self.flight.as_ref().is_some_and(|flight| flight.read.tick == read.tick) {
-            self.flight = None;
-        }
-    }
-
-    pub(crate) fn is_over(&self) -> bool {
-        self.readers == 0 && self.unsettled == 0
     }
 }
 

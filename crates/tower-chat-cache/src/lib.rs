@@ -61,6 +61,7 @@ mod repeated_error;
 mod statistics;
 mod store;
 mod submission;
+mod traffic;
 mod weight;
 mod write_behind;
 

@@ -44,8 +44,5 @@ impl Drop for Reading {
         let Some(traffic) = all.get_mut(&self.key) else { return };
         traffic.readers -= 1;
         traffic.landed(self.read);
-        if traffic.is_over() {
-            all.remove(&self.key);
-        }
     }
 }

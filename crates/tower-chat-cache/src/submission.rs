@@ -55,13 +55,9 @@ impl Submission {
                 continue;
             }
             traffic.is_unordered = false;
-            let place = traffic.place.take();
             match traffic.ahead.take() {
-                Some(ahead) => self.conversations.keep(&key, place, ahead),
-                None => self.conversations.forget(&key),
-            }
-            if traffic.is_over() {
-                all.remove(&key);
+                Some(ahead) => self.conversations.keep(&key, &mut traffic.place, ahead),
+                None => self.conversations.forget(&key, &mut traffic.place),
             }
         }
     }

@@ -10,6 +10,8 @@ use tower_chat_core::{
 use crate::{
     cached::{Cached, ReadAt},
     conversations::Conversations,
+    traffic::AT_REST,
+    weight,
 };
 
 fn conversations() -> Arc<Conversations> {
@@ -55,7 +57,7 @@ fn what_was_read_before_a_write_is_not_kept_after_it() {
     assert_eq!(kept(&conversations), Some(write.result()));
     between.saw_history(&History::empty());
     assert_eq!(kept(&conversations), Some(write.result()));
-    assert!(conversations.traffic().is_empty());
+    assert!(conversations.traffic().is_over());
 }
 
 #[test]
@@ -102,7 +104,7 @@ fn writes_that_leave_the_revision_as_it_is_and_overlap_leave_nothing_known() {
     one.settled(true);
     two.settled(true);
     assert_eq!(kept(&conversations), None);
-    assert!(conversations.traffic().is_empty());
+    assert!(conversations.traffic().is_over());
 }
 
 #[test]
@@ -122,7 +124,7 @@ fn a_submission_that_was_never_made_leaves_nothing_known() {
     let conversations = with_empty();
     drop(conversations.submit(&[write(Revision::ABSENT, &["1"])]));
     assert_eq!(kept(&conversations), None);
-    assert!(conversations.traffic().is_empty());
+    assert!(conversations.traffic().is_over());
 }
 
 #[test]
@@ -143,4 +145,46 @@ fn writes_to_several_conversations_are_known_to_each() {
         let revision = conversations.get(key).and_then(|cached: Arc<Cached>| cached.head());
         assert_eq!(revision.unwrap().revision, write.result());
     }
+}
+
+/// Those that were used lately stay, to be found again; all others go.
+#[test]
+fn conversations_at_rest_are_not_remembered_without_end() {
+    let conversations = conversations();
+    let mut under_way = Vec::new();
+    for id in 0..10 * AT_REST {
+        let key = ConversationKey::new("alice", id.to_string());
+        let mut change = conversations.change(&key);
+        if id % 10 == 0 {
+            under_way.push(change);
+        } else {
+            change.submitted();
+            change.settled(true);
+        }
+        let most = AT_REST + 2 * under_way.len();
+        assert!((under_way.len()..=most).contains(&conversations.traffic().len()));
+    }
+    drop(under_way);
+    assert!(conversations.traffic().is_over());
+}
+
+/// The cache may have dropped it to make room.
+#[test]
+fn a_place_that_is_not_in_the_cache_any_more_is_not_used() {
+    let conversations = Arc::new(Conversations::new(weight::CONVERSATION + 64));
+    conversations.read(&key(), now(&conversations)).saw_head(&Head::new(Revision::ABSENT));
+    let write_one = |expected, texts: &[&str]| {
+        let write = write(expected, texts);
+        let mut submission = conversations.submit(std::slice::from_ref(&write));
+        submission.submitted();
+        submission.settled(true);
+        write.result()
+    };
+    let at = write_one(Revision::ABSENT, &[]);
+    assert_eq!(kept(&conversations), Some(at));
+    let at = write_one(at, &["larger than the whole cache"]);
+    assert_eq!(conversations.size(), (0, 0));
+    assert_eq!(kept(&conversations), None);
+    write_one(at, &["and more"]);
+    assert_eq!(kept(&conversations), None, "what is known is not what was written last");
 }
