@@ -62,7 +62,7 @@ impl EncodedWrite {
         connection: &Connection,
         heads: &mut Heads,
     ) -> Result<Revision, NotStored> {
-        let found = heads.take(connection, self.key())?;
+        let found = heads.find(connection, self.key())?;
         let revision = found.as_ref().map_or(Revision::ABSENT, |found| found.revision);
         if revision != self.write.expected() {
             return match &found {

@@ -11,7 +11,7 @@ use tower_chat_core::{
 use crate::{open_run, place};
 
 /// A conversation that is there.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Conversation {
     pub(crate) number: i64,
     pub(crate) revision: Revision,

@@ -36,15 +36,14 @@ impl Heads {
         }
     }
 
-    /// Takes what is known of a conversation, or else looks for it. It is unknown until it is
-    /// [kept](Self::keep) again.
-    pub(crate) fn take(
-        &mut self,
+    /// What is known of a conversation, or else is found in the file.
+    pub(crate) fn find(
+        &self,
         connection: &Connection,
         key: &ConversationKey,
     ) -> rusqlite::Result<Option<Conversation>> {
-        match self.known.remove(key) {
-            Some(known) => Ok(Some(known)),
+        match self.known.get(key) {
+            Some(known) => Ok(Some(known.clone())),
             None => conversation::find(connection, key),
         }
     }
@@ -53,12 +52,15 @@ impl Heads {
     pub(crate) fn keep(&mut self, key: &ConversationKey, conversation: Conversation) {
         // A text may be of any size.
         if conversation.open.as_ref().is_some_and(|open| open.partial_text.is_some()) {
-            return;
+            self.known.remove(key);
+        } else if let Some(known) = self.known.get_mut(key) {
+            *known = conversation;
+        } else {
+            if self.known.len() >= LIMIT {
+                self.known.clear();
+            }
+            self.known.insert(key.clone(), conversation);
         }
-        if self.known.len() >= LIMIT {
-            self.known.clear();
-        }
-        self.known.insert(key.clone(), conversation);
     }
 
     /// Forgets everything: the transaction was rolled back, or did something else.
