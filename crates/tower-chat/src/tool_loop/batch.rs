@@ -66,7 +66,7 @@ pub(super) fn plan(
     if any(&is_declared) || (unknown_tools == UnknownTools::Return && any(&is_unknown)) {
         return Plan::Return;
     }
-    if any(&needs_approval) {
+    if tools.any_needs_approval() && any(&needs_approval) {
         return Plan::Ask;
     }
     Plan::Run(calls.into_iter().map(|owed| PlannedCall::run(owed, tools)).collect())

@@ -298,13 +298,13 @@ impl Outcomes {
     /// One message with all results so far, in call order, and what is known of each besides;
     /// `None` if there are none.
     pub(super) fn take_message(&mut self) -> Option<(Message, Vec<ToolReport>)> {
-        let mut outcomes = std::mem::take(&mut self.results);
-        if outcomes.is_empty() {
+        if self.results.is_empty() {
             return None;
         }
-        outcomes.sort_by_key(|(sequence_index, ..)| *sequence_index);
-        let mut reports = Vec::with_capacity(outcomes.len());
-        let results = outcomes.into_iter().map(|(_, result, report)| {
+        self.results.sort_by_key(|(sequence_index, ..)| *sequence_index);
+        let mut reports = Vec::with_capacity(self.results.len());
+        // Drained, so that the next batch finds the room.
+        let results = self.results.drain(..).map(|(_, result, report)| {
             reports.push(report);
             result
         });
