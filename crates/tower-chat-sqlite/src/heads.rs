@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, FileControl, MAIN_DB};
+use rusqlite::{Connection, FileControl};
 use tower_chat_core::ConversationKey;
 
 use crate::conversation::{self, Conversation};
@@ -74,6 +74,7 @@ impl Heads {
 /// `PRAGMA data_version` it takes no statement.
 fn version(connection: &Connection) -> rusqlite::Result<u32> {
     let mut version = 0;
-    connection.file_control(Some(MAIN_DB), FileControl::DataVersion(&mut version))?;
+    // Without a name it is that of the main database, which need not be looked for.
+    connection.file_control(None::<&str>, FileControl::DataVersion(&mut version))?;
     Ok(version)
 }
