@@ -183,6 +183,8 @@ impl Conversations {
         }
         let known = self.get(key);
         if known.as_ref().is_none_or(|known| known.read.tick < read.tick) {
+            // A remembered place that the cache has dropped is not always gone at once.
+            traffic.place = Weak::new();
             self.keep(key, &mut traffic.place, Arc::new(learned(known.as_deref())));
         }
     }
@@ -228,6 +230,12 @@ impl Conversations {
     pub(crate) fn forget(&self, key: &ConversationKey, place: &mut Weak<Kept>) {
         *place = Weak::new();
         self.kept.invalidate(key);
+    }
+
+    /// Drops a conversation as the cache does to make room, except that its place is not freed yet.
+    #[cfg(test)]
+    pub(crate) fn evict(&self, key: &ConversationKey) -> Option<Arc<Kept>> {
+        self.kept.remove(key)
     }
 
     pub(crate) fn traffic(&self) -> MutexGuard<'_, AllTraffic> {

@@ -188,3 +188,18 @@ fn a_place_that_is_not_in_the_cache_any_more_is_not_used() {
     write_one(at, &["and more"]);
     assert_eq!(kept(&conversations), None, "what is known is not what was written last");
 }
+
+/// The cache frees what it drops some time later; until then the place looks as if it were in use.
+#[test]
+fn what_is_read_again_is_kept_although_its_old_place_is_not_gone_yet() {
+    let conversations = with_empty();
+    let write = write(Revision::ABSENT, &["1"]);
+    let mut submission = conversations.submit(std::slice::from_ref(&write));
+    submission.submitted();
+    submission.settled(true);
+    let old_place = conversations.evict(&key());
+    assert!(old_place.is_some());
+    assert_eq!(kept(&conversations), None);
+    conversations.read(&key(), now(&conversations)).saw_history(&History::empty());
+    assert_eq!(kept(&conversations), Some(Revision::ABSENT));
+}
