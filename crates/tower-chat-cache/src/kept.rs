@@ -13,16 +13,17 @@ pub(crate) struct Kept {
     pub(crate) room: u64,
 }
 
-/// The part of the whole cache by which the room of a conversation grows, at least and at most.
-const LEAST_GROWTH: u64 = 1 << 15;
-const MOST_GROWTH: u64 = 1 << 10;
+/// Into how many parts the bytes of the whole cache are divided for conversations that grow: each
+/// gets room for an eighth of what it has, at least for a small part and at most for a large one.
+const SMALL_PARTS: u64 = 1 << 15;
+const LARGE_PARTS: u64 = 1 << 10;
 
 impl Kept {
     /// A place for a conversation and a little of what it will grow by, so that the cache need not
     /// count anew after every write.
     pub(crate) fn new(cached: Arc<Cached>, max_bytes: u64) -> Self {
         let bytes = cached.bytes();
-        let more = (bytes / 8).clamp(max_bytes / LEAST_GROWTH, max_bytes / MOST_GROWTH);
+        let more = (bytes / 8).clamp(max_bytes / SMALL_PARTS, max_bytes / LARGE_PARTS);
         let room = bytes.saturating_add(more.min(bytes));
         Self { cached: Mutex::new(Some(cached)), room }
     }

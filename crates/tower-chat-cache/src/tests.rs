@@ -32,6 +32,12 @@ fn write(expected: Revision, messages: &[&str]) -> Write {
     Write::new(key(), id, expected, messages)
 }
 
+fn store(conversations: &Arc<Conversations>, write: &Write) {
+    let mut submission = conversations.submit(std::slice::from_ref(write));
+    submission.submitted();
+    submission.settled(true);
+}
+
 fn kept(conversations: &Conversations) -> Option<Revision> {
     Some(conversations.get(&key())?.history()?.head.revision)
 }
@@ -89,9 +95,7 @@ fn what_was_read_after_a_write_was_submitted_is_what_it_left() {
 fn writes_that_leave_the_revision_as_it_is_and_overlap_leave_nothing_known() {
     let conversations = with_empty();
     let first = write(Revision::ABSENT, &["1"]);
-    let mut submission = conversations.submit(std::slice::from_ref(&first));
-    submission.submitted();
-    submission.settled(true);
+    store(&conversations, &first);
     let at = first.result();
     let set = |id: &str| {
         let change = ServiceIdChange::Set(id.into());
@@ -175,9 +179,7 @@ fn a_place_that_is_not_in_the_cache_any_more_is_not_used() {
     conversations.read(&key(), now(&conversations)).saw_head(&Head::new(Revision::ABSENT));
     let write_one = |expected, texts: &[&str]| {
         let write = write(expected, texts);
-        let mut submission = conversations.submit(std::slice::from_ref(&write));
-        submission.submitted();
-        submission.settled(true);
+        store(&conversations, &write);
         write.result()
     };
     let at = write_one(Revision::ABSENT, &[]);
@@ -193,10 +195,7 @@ fn a_place_that_is_not_in_the_cache_any_more_is_not_used() {
 #[test]
 fn what_is_read_again_is_kept_although_its_old_place_is_not_gone_yet() {
     let conversations = with_empty();
-    let write = write(Revision::ABSENT, &["1"]);
-    let mut submission = conversations.submit(std::slice::from_ref(&write));
-    submission.submitted();
-    submission.settled(true);
+    store(&conversations, &write(Revision::ABSENT, &["1"]));
     let old_place = conversations.evict(&key());
     assert!(old_place.is_some());
     assert_eq!(kept(&conversations), None);

@@ -32,6 +32,7 @@ pub(crate) struct AllTraffic {
 pub(crate) const AT_REST: usize = 64;
 
 impl AllTraffic {
+    /// That of a conversation, to begin something at it.
     pub(crate) fn of(&mut self, key: &ConversationKey) -> &mut Traffic {
         if self.of.len() >= self.most {
             self.of.retain(|_, traffic| !traffic.is_over());
@@ -40,7 +41,7 @@ impl AllTraffic {
         self.of.entry(key.clone()).or_default()
     }
 
-    /// That of a conversation at which something is under way.
+    /// That of a conversation at which something was begun.
     pub(crate) fn get_mut(&mut self, key: &ConversationKey) -> Option<&mut Traffic> {
         self.of.get_mut(key)
     }
