@@ -15,7 +15,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Message, Part, Role};
+use crate::{Message, Part, Role, exact_vec};
 
 /// The version that [`encode`] writes.
 pub const VERSION: u32 = 1;
@@ -50,6 +50,7 @@ struct Stored<'a> {
 struct Loaded {
     v: u32,
     role: Role,
+    #[serde(deserialize_with = "exact_vec::deserialize")]
     parts: Vec<Part>,
     author: Option<String>,
     #[serde(default)]

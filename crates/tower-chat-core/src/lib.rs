@@ -6,6 +6,7 @@
 //! [`HistoryStore`]: store::HistoryStore
 
 mod conversation_id;
+mod exact_vec;
 pub mod format;
 mod key;
 mod memory_store;

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{ApprovalRequest, MessageId, Part, ToolCall, ToolResult};
+use crate::{ApprovalRequest, MessageId, Part, ToolCall, ToolResult, exact_vec};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -35,6 +35,7 @@ pub struct Message {
     /// Who speaks.
     pub role: Role,
     /// What is said, in order. A message without any part is one whose content was absent.
+    #[serde(deserialize_with = "exact_vec::deserialize")]
     pub parts: Vec<Part>,
     /// The speaker's name, where several share a role.
     #[serde(default, skip_serializing_if = "Option::is_none")]

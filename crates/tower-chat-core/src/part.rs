@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::Native;
+use crate::{Native, exact_vec};
 
 /// One piece of a message.
 ///
@@ -186,6 +186,7 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The answer: [`Text`], [`Media`] or native parts.
+    #[serde(deserialize_with = "exact_vec::deserialize")]
     pub content: Vec<Part>,
     /// The tool failed; the content says how.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
