@@ -167,14 +167,14 @@ impl Messages {
     /// assert_eq!(messages.sound_from(3), 0);
     /// ```
     pub fn sound_from(&self, from: usize) -> usize {
-        let mut soundness = Soundness::<&str>::default();
+        let mut soundness = Soundness::default();
         let mut push = |message| {
             soundness.push(message);
             !soundness.has_ended()
         };
         let _is_sound = match from {
-            0 => self.walk().all(|message| push(message)),
-            from => self.iter_from(from).all(|message| push(message)),
+            0 => self.walk().all(&mut push),
+            from => self.iter_from(from).all(push),
         };
         soundness.messages()
     }

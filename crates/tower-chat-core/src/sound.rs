@@ -1,32 +1,26 @@
 //! How much of a history stands as every provider wants it.
 
+use std::sync::Arc;
+
 use crate::{Message, Part, Role};
 
 /// Finds out, message by message, how long the beginning of a history is that needs no repair:
 /// every call has an id of its own and is answered once, in order, right after its message.
 ///
 /// It errs on the safe side: a beginning that it does not count may be sound too.
-///
-/// Ids are owned, `String`, where it is kept beside the messages, and borrowed, `&str`, where it
-/// walks over them.
-#[derive(Debug, Clone)]
-pub(crate) struct Soundness<Id> {
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Soundness {
     messages: usize,
-    /// The ids of the open round's calls, in order, and how many of them are answered.
-    calls: Vec<Id>,
-    answered: usize,
+    /// The message with the open round's calls.
+    asking: Option<Arc<Message>>,
+    /// How many of its calls are not answered yet.
+    owed: usize,
     /// How many messages the open round has so far.
     open: usize,
     has_ended: bool,
 }
 
-impl<Id> Default for Soundness<Id> {
-    fn default() -> Self {
-        Self { messages: 0, calls: Vec::new(), answered: 0, open: 0, has_ended: false }
-    }
-}
-
-impl<Id> Soundness<Id> {
+impl Soundness {
     /// Of messages whose beginning nobody has looked at: none counts.
     pub(crate) fn unknown() -> Self {
         Self { has_ended: true, ..Self::default() }
@@ -42,71 +36,64 @@ impl<Id> Soundness<Id> {
         self.has_ended
     }
 
-    fn is_owed(&self) -> bool {
-        self.answered < self.calls.len()
-    }
-}
-
-impl<Id: AsRef<str>> Soundness<Id> {
     /// Takes the next message.
-    pub(crate) fn push<'m>(&mut self, message: &'m Message)
-    where
-        Id: From<&'m str>,
-    {
+    pub(crate) fn push(&mut self, message: &Arc<Message>) {
         if self.has_ended {
             return;
         }
         let is_sound = match message.role {
             Role::Tool => self.answers(message),
-            Role::Assistant => !self.is_owed() && self.asks_or_says(message),
+            Role::Assistant => self.owed == 0 && self.asks_or_says(message),
             Role::User | Role::System | Role::Developer => {
-                !self.is_owed() && message.parts.iter().all(is_plain)
+                self.owed == 0 && message.parts.iter().all(is_plain)
             }
         };
         if !is_sound {
             self.has_ended = true;
-            self.calls = Vec::new();
+            self.asking = None;
             return;
         }
         self.open += 1;
-        if !self.is_owed() {
+        if self.owed == 0 {
+            self.asking = None;
             self.messages += std::mem::take(&mut self.open);
         }
     }
 
-    fn asks_or_says<'m>(&mut self, message: &'m Message) -> bool
-    where
-        Id: From<&'m str>,
-    {
-        self.calls.clear();
-        self.answered = 0;
+    fn asks_or_says(&mut self, message: &Arc<Message>) -> bool {
         let mut says = false;
         for part in &message.parts {
             match part {
                 Part::ToolCall(call) if call.provider_executed => return false,
                 Part::ToolCall(call) => {
-                    let id = call.id.as_deref().unwrap_or_default();
-                    if id.is_empty() || self.calls.iter().any(|other| other.as_ref() == id) {
+                    let is_id = call.id.as_deref().is_some_and(|id| !id.is_empty());
+                    let mut before = message.calls().take(self.owed);
+                    if !is_id || before.any(|other| other.id == call.id) {
                         return false;
                     }
-                    self.calls.push(id.into());
+                    self.owed += 1;
                 }
                 Part::Text(text) => says |= !text.text.is_empty(),
                 part if !is_plain(part) => return false,
                 _ => {}
             }
         }
-        says || self.is_owed()
+        if self.owed > 0 {
+            self.asking = Some(message.clone());
+        }
+        says || self.owed > 0
     }
 
     fn answers(&mut self, message: &Message) -> bool {
+        let Some(asking) = &self.asking else { return false };
+        let answered = asking.calls().count() - self.owed;
+        let mut calls = asking.calls().skip(answered);
         for part in &message.parts {
             let Part::ToolResult(result) = part else { return false };
-            let owed = self.calls.get(self.answered).map(AsRef::as_ref);
-            if owed.is_none() || owed != result.call_id.as_deref() {
+            if calls.next().is_none_or(|call| call.id != result.call_id) {
                 return false;
             }
-            self.answered += 1;
+            self.owed -= 1;
         }
         !message.parts.is_empty()
     }
@@ -131,8 +118,8 @@ mod tests {
     use crate::{ToolCall, ToolResult};
 
     fn sound(messages: impl IntoIterator<Item = Message>) -> usize {
-        let mut soundness = Soundness::<String>::default();
-        messages.into_iter().for_each(|message| soundness.push(&message));
+        let mut soundness = Soundness::default();
+        messages.into_iter().for_each(|message| soundness.push(&message.into()));
         soundness.messages()
     }
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 use tower_chat_core::{
-    BoxError, ConversationKey, Message, MessageId, RunId,
+    BoxError, ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult,
+    format::{self, FormatError},
     store::{
-        Conflict, History, HistoryMemo, Revision, ServiceIdChange, Slot, StoreError, StoreHandle,
-        Ticket, Write,
+        Conflict, Head, History, HistoryMemo, Revision, ServiceIdChange, Slot, StoreError,
+        StoreHandle, Ticket, Write,
     },
 };
 
@@ -163,4 +164,37 @@ fn a_memo_is_shared_by_clones_and_kept_by_type() {
     assert_eq!((clone.get::<u32>().as_deref(), clone.get::<u64>()), (Some(&5), None));
     clone.set("six");
     assert_eq!(memo.get::<&str>().as_deref(), Some(&"six"));
+}
+
+#[test]
+fn a_history_that_is_read_is_known_to_be_sound_up_to_the_first_damage() {
+    let call = |id: &str| Message::tool_calls([ToolCall::new(id, "look", "{}")]);
+    let result = |id: &str| Message::tool_results([ToolResult::new(id, "found")]);
+    let rows = [Message::user("u"), call("1"), result("1"), call("2"), Message::user("again")];
+    let head = Head::new(Revision { incarnation: 7, sequence: 5 });
+    let read = rows.map(|message| Ok::<_, FormatError>(Arc::new(message)));
+    let mut history = History::collect(head, read).unwrap();
+    assert_eq!((history.messages.len(), history.sound_messages()), (5, 3));
+    history.extend([Arc::new(Message::user("on"))]);
+    assert_eq!(history.sound_messages(), 3, "what comes after the damage is sound no more");
+}
+
+#[test]
+fn a_round_that_is_read_half_becomes_sound_with_its_last_result() {
+    let calls = ["1", "2"].map(|id| ToolCall::new(id, "look", "{}"));
+    let result = |id: &str| Arc::new(Message::tool_results([ToolResult::new(id, "found")]));
+    let rows = [Arc::new(Message::tool_calls(calls)), result("1")];
+    let head = Head::new(Revision { incarnation: 7, sequence: 2 });
+    let mut history = History::collect(head, rows.map(Ok::<_, FormatError>)).unwrap();
+    assert_eq!(history.sound_messages(), 0);
+    history.extend([result("2")]);
+    assert_eq!(history.sound_messages(), 3);
+}
+
+#[test]
+fn a_message_that_cannot_be_read_is_the_error_of_its_history() {
+    let rows = ["{}", "[]"].into_iter().map(|row| format::decode(row).map(Arc::new));
+    let head = Head::new(Revision { incarnation: 7, sequence: 2 });
+    let error = History::collect(head, rows).unwrap_err();
+    assert_eq!(error.to_string(), "not a stored message");
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio_postgres::{Row, types::ToSql};
 use tower_chat_core::{
-    ApprovalRequest, ConversationKey, Message, Messages,
+    ApprovalRequest, ConversationKey, Message,
     store::{Head, History, OpenRunContent, StoreError, ToolRecord},
 };
 
@@ -44,12 +44,13 @@ pub(crate) async fn history(
     let [found, rows] = connections.read("load a conversation", &stored.scope, questions).await?;
     let head = conversation::head(key, &found)?;
     let visible = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
-    let messages = messages(key, &rows, head.pruned)?;
-    let last = head.pruned + messages.len() as u64;
+    let before = head.pruned;
+    let history = History::collect(head, messages(key, &rows, before))?;
+    let last = before + history.messages.len() as u64;
     if last != visible {
         return Err(missing(key, last + 1));
     }
-    Ok(History::new(head, messages.into_iter().collect::<Messages>()))
+    Ok(history)
 }
 
 /// A conversation's open run with everything staged of it, as it is at one moment.
@@ -67,7 +68,7 @@ pub(crate) async fn open_run(
     let [found, rows, tools] = answers;
     let head = conversation::head(key, &found)?;
     let Some(open) = head.open_run.clone() else { return Ok(None) };
-    let messages = messages(key, &rows, open.visible)?;
+    let messages = messages(key, &rows, open.visible).collect::<Result<_, _>>()?;
     let tools = tools.iter().map(|row| tool(key, row)).collect::<Result<_, _>>()?;
     Ok(Some(OpenRunContent::new(head, open, messages, tools)))
 }
@@ -77,17 +78,14 @@ pub(crate) fn messages(
     key: &ConversationKey,
     rows: &[Row],
     before: u64,
-) -> Result<Vec<Arc<Message>>, StoreError> {
-    let mut messages = Vec::with_capacity(rows.len());
-    for (row, expected) in rows.iter().zip(before + 1..) {
+) -> impl Iterator<Item = Result<Arc<Message>, StoreError>> {
+    rows.iter().zip(before + 1..).map(move |(row, expected)| {
         if sequence(row, 0)? != expected {
             return Err(missing(key, expected));
         }
-        let message =
-            message::read(row, 1).map_err(|source| message::undecodable(key, expected, source))?;
-        messages.push(Arc::new(message));
-    }
-    Ok(messages)
+        let message = message::read(row, 1);
+        message.map(Arc::new).map_err(|source| message::undecodable(key, expected, source))
+    })
 }
 
 fn missing(key: &ConversationKey, sequence: u64) -> StoreError {

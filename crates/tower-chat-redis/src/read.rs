@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use tower_chat_core::{
-    ApprovalRequest, ConversationKey, Message, Messages,
+    ApprovalRequest, ConversationKey, Message,
     store::{Head, History, OpenRunContent, StoreError},
 };
 
@@ -65,11 +65,8 @@ pub(crate) async fn history(
 ) -> Result<History, StoreError> {
     let stored = stored_messages(settings, key, "load a conversation").await?;
     let head = stored.fields.head(key)?;
-    let mut messages = Vec::with_capacity(stored.messages.len());
-    for (stored, sequence) in stored.messages.iter().zip(head.pruned + 1..) {
-        messages.push(read(key, sequence, stored)?);
-    }
-    Ok(History::new(head, messages.into_iter().collect::<Messages>()))
+    let messages = stored.messages.iter().zip(head.pruned + 1..);
+    History::collect(head, messages.map(|(stored, sequence)| read(key, sequence, stored)))
 }
 
 /// The messages of a conversation that readers see, as they are stored.

@@ -130,7 +130,9 @@ pub(crate) fn content(
     let head = found.head();
     let Some(open) = found.open else { return Ok(None) };
     let range = place::range_after(found.number, open.visible);
-    let messages = read::messages(&snapshot, key, range, open.visible)?;
+    let mut statement = snapshot.prepare_cached(read::MESSAGES)?;
+    let messages = read::messages(&mut statement, key, range, open.visible)?;
+    let messages = messages.collect::<Result<Vec<_>, _>>()?;
     let mut statement = snapshot.prepare_cached(&format!(
         "SELECT place, {} FROM tool_invocations
          WHERE place BETWEEN ?1 AND ?2 ORDER BY place, call_index",

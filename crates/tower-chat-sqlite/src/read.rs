@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, Row, types::ValueRef};
+use rusqlite::{Connection, Row, Statement, types::ValueRef};
 use serde::de::Error as _;
 use tower_chat_core::{
-    ConversationKey, Message, MessageId, Messages, RunId,
+    ConversationKey, Message, MessageId, RunId,
     format::{self, FormatError},
     store::{Head, History, Revision, StoreError},
 };
@@ -49,39 +49,50 @@ pub(crate) fn history(connection: &Connection, key: &ConversationKey) -> Result<
         return Ok(History::empty());
     };
     let range = place::range_to(found.number, found.visible());
-    let messages = messages(&snapshot, key, range, found.pruned)?;
-    let last = found.pruned + messages.len() as u64;
+    let mut statement = snapshot.prepare_cached(MESSAGES)?;
+    let messages = messages(&mut statement, key, range, found.pruned)?;
+    let history = History::collect(found.head(), messages)?;
+    let last = found.pruned + history.messages.len() as u64;
     if last != found.visible() {
         return Err(missing(key, last + 1));
     }
-    Ok(History::new(found.head(), messages.into_iter().collect::<Messages>()))
+    Ok(history)
 }
+
+/// What is read of messages: the statement for [`messages`].
+pub(crate) const MESSAGES: &str = "SELECT place, run, run_index, body FROM messages
+     WHERE place BETWEEN ?1 AND ?2 ORDER BY place";
 
 /// The messages at these places, which follow the first `before` of the conversation without a gap.
 pub(crate) fn messages(
-    connection: &Connection,
+    statement: &mut Statement<'_>,
     key: &ConversationKey,
     (first, last): (i64, i64),
     before: u64,
-) -> Result<Vec<Arc<Message>>, NotRead> {
-    let mut statement = connection.prepare_cached(
-        "SELECT place, run, run_index, body FROM messages
-         WHERE place BETWEEN ?1 AND ?2 ORDER BY place",
-    )?;
+) -> Result<impl Iterator<Item = Result<Arc<Message>, NotRead>>, NotRead> {
     let mut rows = statement.query([first, last])?;
-    let mut messages = Vec::new();
-    while let Some(row) = rows.next()? {
-        let expected = before + messages.len() as u64 + 1;
-        let sequence = place::sequence(row.get(0)?);
-        if sequence != expected {
-            return Err(missing(key, expected));
-        }
-        let message = message(row)?.map_err(|source| {
-            NotRead::Damaged(StoreError::Undecodable { key: key.clone(), sequence, source })
-        })?;
-        messages.push(Arc::new(message));
+    let mut expected = before;
+    Ok(std::iter::from_fn(move || {
+        let row = rows.next().transpose()?;
+        expected += 1;
+        Some(row.map_err(NotRead::from).and_then(|row| message_at(row, key, expected)))
+    }))
+}
+
+/// The message of a row, which has to have this number in its conversation.
+fn message_at(
+    row: &Row<'_>,
+    key: &ConversationKey,
+    expected: u64,
+) -> Result<Arc<Message>, NotRead> {
+    let sequence = place::sequence(row.get(0)?);
+    if sequence != expected {
+        return Err(missing(key, expected));
     }
-    Ok(messages)
+    let message = message(row)?.map_err(|source| {
+        NotRead::Damaged(StoreError::Undecodable { key: key.clone(), sequence, source })
+    })?;
+    Ok(Arc::new(message))
 }
 
 fn missing(key: &ConversationKey, sequence: u64) -> NotRead {

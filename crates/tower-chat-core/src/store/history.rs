@@ -77,7 +77,7 @@ pub struct History {
     pub messages: Messages,
     /// What readers found out about the messages, kept for the next reader.
     pub memo: HistoryMemo,
-    soundness: Soundness<String>,
+    soundness: Soundness,
 }
 
 impl History {
@@ -93,12 +93,46 @@ impl History {
         Self { head, messages, memo: HistoryMemo::default(), soundness }
     }
 
+    /// The history of messages as a store reads them, one after the other.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tower_chat_core::{Message, format::{self, FormatError}, store::{Head, History, Revision}};
+    /// let head = Head::new(Revision { incarnation: 7, sequence: 1 });
+    /// let rows = [r#"{"v":1,"role":"user","parts":[{"text":{"text":"hi"}}]}"#];
+    /// let history = History::collect(head, rows.iter().map(|row| format::decode(row).map(Arc::new)))?;
+    /// assert_eq!(history.sound_messages(), 1);
+    /// # Ok::<(), FormatError>(())
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// That of the first message which could not be read.
+    pub fn collect<E>(
+        head: Head,
+        messages: impl IntoIterator<Item = Result<Arc<Message>, E>>,
+    ) -> Result<Self, E> {
+        let mut soundness = Soundness::default();
+        // Now each is at hand; later they would have to be fetched from memory again.
+        let messages = messages.into_iter().inspect(|message| {
+            if let Ok(message) = message {
+                soundness.push(message);
+            }
+        });
+        // The tree is made at the end, so that its nodes do not lie scattered between the messages:
+        // memory that is let go in pieces is slow to take again.
+        let messages = messages.collect::<Result<Vec<_>, E>>()?;
+        let messages = messages.into_iter().collect();
+        Ok(Self { head, messages, memo: HistoryMemo::default(), soundness })
+    }
+
     /// How many of the first messages are known to stand as every provider wants them: each call
     /// has an id of its own and is answered once, in order, right after its message. A reader need
     /// not look at them again to know.
     ///
-    /// It is found out as writes are [applied](Self::apply), so a history that a store keeps in
-    /// memory knows it at no cost to its readers; one made of messages knows nothing.
+    /// It is found out as a store [reads](Self::collect) the messages and as writes are
+    /// [applied](Self::apply), at no cost to its readers; a history [made](Self::new) of messages
+    /// knows nothing.
     pub fn sound_messages(&self) -> usize {
         self.soundness.messages()
     }

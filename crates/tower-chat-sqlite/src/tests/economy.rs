@@ -107,3 +107,10 @@ async fn one_reader_serves_many_loads_also_when_some_are_given_up() {
     let loads = join_all((0..10).map(|_| fixture.store.load(&key_c))).await;
     assert!(loads.iter().all(|load| load.as_ref().unwrap().messages.len() == 1));
 }
+
+#[tokio::test]
+async fn a_history_that_is_read_is_known_to_be_sound() {
+    let fixture = Fixture::new().await;
+    fixture.submit(vec![first("c", &["one", "two", "three"])]).await.await.unwrap();
+    assert_eq!(fixture.store.load(&key("c")).await.unwrap().sound_messages(), 3);
+}
