@@ -88,6 +88,7 @@
 mod append;
 mod backup;
 mod backup_error;
+mod caller;
 mod checkpoints;
 mod conversation;
 mod failure;

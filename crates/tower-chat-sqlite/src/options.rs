@@ -47,7 +47,7 @@ pub struct SqliteOptions {
     pub(crate) readers: usize,
     pub(crate) create: bool,
     pub(crate) read_only: bool,
-    pub(crate) append_on_caller: bool,
+    pub(crate) work_on_caller: bool,
 }
 
 impl SqliteOptions {
@@ -61,7 +61,7 @@ impl SqliteOptions {
             readers: 4,
             create: true,
             read_only: false,
-            append_on_caller: true,
+            work_on_caller: true,
         }
     }
 
@@ -113,13 +113,14 @@ impl SqliteOptions {
         self
     }
 
-    /// Whether a caller on a multi-thread runtime does its own write where nobody else is writing
-    /// (the default): that saves waking the writer thread. It uses tokio's `block_in_place`, which
-    /// panics inside a `LocalSet`; the panic is caught and the writer thread takes over, but under
-    /// `panic = "abort"` a program that appends from `spawn_local` should turn this off.
+    /// Whether a caller on a multi-thread runtime does short work itself (the default): its own
+    /// write where nobody else is writing, and the read of a head. That saves waking another
+    /// thread. It uses tokio's `block_in_place`, which panics inside a `LocalSet`; the panic is
+    /// caught and the other thread takes over, but under `panic = "abort"` a program that uses the
+    /// store from `spawn_local` should turn this off.
     #[must_use]
-    pub fn append_on_caller(mut self, append_on_caller: bool) -> Self {
-        self.append_on_caller = append_on_caller;
+    pub fn work_on_caller(mut self, work_on_caller: bool) -> Self {
+        self.work_on_caller = work_on_caller;
         self
     }
 

@@ -1,10 +1,8 @@
 //! The queue of writes: who does them, and in what order.
 
 use std::{
-    cell::Cell,
     collections::VecDeque,
     mem,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -12,14 +10,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    runtime::{Handle, RuntimeFlavor},
-    sync::oneshot,
-    task,
-};
+use tokio::sync::oneshot;
 use tower_chat_core::ConversationKey;
 
 use crate::{
+    caller,
     file::PATIENCE,
     submission::{Keys, Submission},
     writer::{Busy, Writer},
@@ -40,7 +35,7 @@ pub(crate) struct WriteQueue {
     /// Tells the writer thread that there is something to do.
     wake: Condvar,
     writer: Mutex<Writer>,
-    append_on_caller: bool,
+    work_on_caller: bool,
     commits: AtomicU64,
     writes: AtomicU64,
 }
@@ -69,12 +64,12 @@ struct Barrier {
 }
 
 impl WriteQueue {
-    pub(crate) fn new(writer: Writer, append_on_caller: bool) -> Self {
+    pub(crate) fn new(writer: Writer, work_on_caller: bool) -> Self {
         Self {
             state: Mutex::default(),
             wake: Condvar::new(),
             writer: Mutex::new(writer),
-            append_on_caller,
+            work_on_caller,
             commits: AtomicU64::new(0),
             writes: AtomicU64::new(0),
         }
@@ -82,7 +77,7 @@ impl WriteQueue {
 
     /// Takes a submission: does it at once, or leaves it to the writer thread.
     pub(crate) fn submit(&self, mut submission: Submission) {
-        let may_lead = self.append_on_caller && submission.may_block() && may_block_here();
+        let may_lead = self.work_on_caller && submission.may_block() && caller::may_block();
         let mut state = self.state();
         if state.closed {
             drop(state);
@@ -191,7 +186,7 @@ impl WriteQueue {
     fn lead_alone(&self, submission: Submission) {
         let lead = Lead { queue: self, submissions: 1 };
         let mut group = [submission];
-        let done = block_in_place(|| self.write(&mut group, Duration::ZERO).is_ok());
+        let done = caller::block(|| self.write(&mut group, Duration::ZERO).is_ok());
         if done == Some(true) {
             return lead.finish(group);
         }
@@ -285,37 +280,5 @@ impl Drop for Gone<'_> {
             submission.refuse();
             submission.resolve();
         }
-    }
-}
-
-thread_local! {
-    /// tokio refused to let this thread block.
-    static REFUSED: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether the calling thread may be blocked: on a multi-thread runtime others take over its
-/// tasks.
-fn may_block_here() -> bool {
-    let flavor = Handle::try_current().map(|runtime| runtime.runtime_flavor());
-    matches!(flavor, Ok(RuntimeFlavor::MultiThread)) && !REFUSED.get()
-}
-
-/// Runs something that blocks on the calling thread. `None` if tokio does not allow it, with
-/// nothing run: inside a `LocalSet`, which cannot be found out beforehand.
-fn block_in_place<T>(body: impl FnOnce() -> T) -> Option<T> {
-    // Outside of a task no other task waits for this thread.
-    if task::try_id().is_none() {
-        return Some(body());
-    }
-    let mut body = Some(body);
-    let outcome =
-        catch_unwind(AssertUnwindSafe(|| task::block_in_place(|| body.take().map(|body| body()))));
-    match outcome {
-        Ok(outcome) => outcome,
-        Err(_) if body.is_some() => {
-            REFUSED.set(true);
-            None
-        }
-        Err(panic) => std::panic::resume_unwind(panic),
     }
 }

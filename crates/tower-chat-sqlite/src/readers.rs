@@ -6,7 +6,7 @@ use rusqlite::Connection;
 use tokio::{runtime::Handle, sync::Semaphore};
 use tower_chat_core::{BoxError, store::StoreError};
 
-use crate::{file::StoreFile, read::NotRead};
+use crate::{SqliteOptions, caller, file::StoreFile, read::NotRead};
 
 /// A bounded pool of connections, each opened when it is first needed.
 #[derive(Debug)]
@@ -14,12 +14,30 @@ pub(crate) struct Readers {
     file: StoreFile,
     places: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
+    work_on_caller: bool,
 }
 
 impl Readers {
-    pub(crate) fn new(file: StoreFile, limit: usize, first: Option<Connection>) -> Self {
+    pub(crate) fn new(file: StoreFile, options: &SqliteOptions, first: Option<Connection>) -> Self {
+        let places = Arc::new(Semaphore::new(options.readers));
         let idle = Mutex::new(first.into_iter().collect());
-        Self { file, places: Arc::new(Semaphore::new(limit)), idle }
+        Self { file, places, idle, work_on_caller: options.work_on_caller }
+    }
+
+    /// Reads a few rows: on the calling thread, if that may block and nobody has to be waited for.
+    pub(crate) async fn read_few<T: Send + 'static>(
+        self: &Arc<Self>,
+        action: &'static str,
+        read: impl Fn(&Connection) -> Result<T, NotRead> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        if self.work_on_caller
+            && caller::may_block()
+            && let Ok(_place) = self.places.try_acquire()
+            && let Some(outcome) = caller::block(|| self.read_here(action, &read))
+        {
+            return outcome;
+        }
+        self.read(action, read).await
     }
 
     /// Reads on a thread that may block.

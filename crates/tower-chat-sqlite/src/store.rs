@@ -115,7 +115,7 @@ impl SqliteStore {
                 .map_err(|source| OpenError::Io { path: path.into(), source })?;
             (None, Some(writing))
         };
-        let readers = Arc::new(Readers::new(file, options.readers, reader));
+        let readers = Arc::new(Readers::new(file, options, reader));
         Ok(Self(Arc::new(Shared { handle: StoreHandle::new(), readers, writing })))
     }
 
@@ -239,6 +239,11 @@ impl SqliteStore {
         &self.0.writing.as_ref().unwrap().queue
     }
 
+    #[cfg(test)]
+    pub(crate) fn readers(&self) -> &Arc<Readers> {
+        &self.0.readers
+    }
+
     fn writing(&self) -> Result<&Writing, StoreError> {
         self.0.writing.as_ref().ok_or(StoreError::ReadOnly)
     }
@@ -267,7 +272,7 @@ impl HistoryStore for SqliteStore {
         self.settle(Some(key)).await?;
         let key = key.clone();
         let head = move |connection: &_| read::head(connection, &key);
-        self.0.readers.read("read the head of a conversation", head).await
+        self.0.readers.read_few("read the head of a conversation", head).await
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
@@ -406,7 +411,7 @@ impl Writing {
     ) -> Result<Self, BoxError> {
         let checkpoints = Arc::new(Checkpoints::new(file.clone()));
         let writer = Writer::new(file.clone(), connection, checkpoints.clone())?;
-        let queue = Arc::new(WriteQueue::new(writer, options.append_on_caller));
+        let queue = Arc::new(WriteQueue::new(writer, options.work_on_caller));
         let serving = queue.clone();
         let writer =
             thread::Builder::new().name(WRITER.to_owned()).spawn(move || serving.serve())?;

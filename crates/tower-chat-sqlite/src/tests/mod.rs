@@ -4,6 +4,7 @@ mod checkpoints;
 mod crash;
 mod economy;
 mod failures;
+mod head_on_caller;
 mod heads;
 mod lead;
 mod maintenance;

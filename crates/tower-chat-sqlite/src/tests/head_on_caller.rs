@@ -1,0 +1,68 @@
+//! Who reads a head: its caller, or a thread that may block.
+
+use std::{pin::pin, sync::mpsc, thread};
+
+use futures_util::FutureExt;
+use tokio::task::LocalSet;
+use tower_chat_core::store::{HistoryStore, Revision};
+
+use super::{Fixture, key};
+use crate::SqliteStore;
+
+/// Whether few rows, such as those of a head, are read by the thread that calls.
+async fn is_read_by_caller(store: &SqliteStore) -> bool {
+    let reading = store.readers().read_few("name the thread", |_| Ok(thread::current().id()));
+    let caller = thread::current().id();
+    reading.await.unwrap() == caller
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_multi_thread_runtime_the_caller_reads() {
+    let fixture = Fixture::new().await;
+    assert!(is_read_by_caller(&fixture.store).await, "in block_on");
+    let store = fixture.store.clone();
+    assert!(
+        tokio::spawn(async move { is_read_by_caller(&store).await }).await.unwrap(),
+        "in a task"
+    );
+}
+
+#[tokio::test]
+async fn on_a_current_thread_runtime_another_thread_reads() {
+    let fixture = Fixture::new().await;
+    assert!(!is_read_by_caller(&fixture.store).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_told_so_has_another_thread_read() {
+    let fixture = Fixture::with(SqliteStore::options().work_on_caller(false)).await;
+    assert!(!is_read_by_caller(&fixture.store).await);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_waits_for_a_connection_as_every_read_does() {
+    let fixture = Fixture::with(SqliteStore::options().readers(1)).await;
+    let (release, released) = mpsc::channel::<()>();
+    let readers = fixture.store.readers();
+    let mut other = pin!(readers.read("hold the connection", move |_| {
+        released.recv().unwrap_err();
+        Ok(())
+    }));
+    assert!(other.as_mut().now_or_never().is_none());
+    let key = key("c");
+    let mut head = fixture.store.head(&key);
+    assert!((&mut head).now_or_never().is_none());
+    drop(release);
+    other.await.unwrap();
+    assert_eq!(head.await.unwrap().revision, Revision::ABSENT);
+}
+
+#[test]
+fn inside_a_local_set_another_thread_reads() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let fixture = Fixture::new().await;
+        let task = async move { assert!(!is_read_by_caller(&fixture.store).await) };
+        tokio::task::spawn_local(task).await.unwrap();
+    });
+}
