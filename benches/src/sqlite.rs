@@ -128,7 +128,7 @@ impl Bench {
         let leaf = Leaf::default();
         leaf.do_between({
             let floor = floor.clone();
-            move || locked(&floor).append()
+            move |_| locked(&floor).append()
         });
         Ok(Self { files, store, floor, leaf, durability, conversations, runs: 0 })
     }

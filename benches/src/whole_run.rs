@@ -4,12 +4,18 @@
 //! Floor: a load by the store, which has a floor of its own in `cold_load`, until what was loaded is
 //! let go again, and one transaction with the same rows on a bare connection, divided alike. Bound:
 //! at 10,000 messages what the load takes, and 1.1 times what the transaction takes.
+//!
+//! A run has what it loaded let go by another thread. That is over before anything else is measured.
 
-use std::{hint::black_box, sync::Arc, time::Instant};
+use std::{
+    hint::black_box,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Instant,
+};
 
 use tower_chat::{
     PersistenceMode,
-    core::{BoxError, ConversationKey, store::HistoryStore},
+    core::{BoxError, ConversationKey, Message, store::HistoryStore},
 };
 use tower_chat_sqlite::Durability;
 
@@ -48,6 +54,14 @@ async fn measure_runs(
 ) -> Result<(Samples, Samples), BoxError> {
     let files = Files::make(durability, conversations, history).await?;
     let leaf = Leaf::default();
+    let last_loaded = LastLoaded::default();
+    leaf.do_between({
+        let last_loaded = last_loaded.clone();
+        move |request| {
+            last_loaded.set(request.messages.get(history.saturating_sub(1)));
+            Ok(())
+        }
+    });
     let store = Arc::new(files.store.clone());
     let pipeline = workload::pipeline(&leaf, Some((store, PersistenceMode::PerRun)))?;
     let append = BareAppend::of_run();
@@ -68,11 +82,29 @@ async fn measure_runs(
             Ok::<_, BoxError>(us_since(start))
         });
         ours.add(task.await?? / CALLS as f64);
+        while !last_loaded.is_let_go() {
+            tokio::task::yield_now().await;
+        }
         if !is_floor_first {
             floor.add(measure_floor(&files, &key, history, &append).await? / CALLS as f64);
         }
     }
     Ok((ours, floor))
+}
+
+/// The last message that a run has loaded.
+#[derive(Debug, Clone, Default)]
+struct LastLoaded(Arc<Mutex<Weak<Message>>>);
+
+impl LastLoaded {
+    fn set(&self, message: Option<&Arc<Message>>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) =
+            message.map(Arc::downgrade).unwrap_or_default();
+    }
+
+    fn is_let_go(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).strong_count() == 0
+    }
 }
 
 async fn measure_floor(

@@ -41,7 +41,9 @@ struct Script {
 }
 
 /// Something done while the leaf is asked, so that what it measures is interleaved with the run.
-struct Between(Box<dyn FnMut() -> Result<(), BoxError> + Send>);
+struct Between(Box<Hook>);
+
+type Hook = dyn FnMut(&ChatRequest) -> Result<(), BoxError> + Send;
 
 impl std::fmt::Debug for Between {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -62,7 +64,7 @@ impl Leaf {
     /// Does something inside every call, until further notice.
     pub(crate) fn do_between(
         &self,
-        between: impl FnMut() -> Result<(), BoxError> + Send + 'static,
+        between: impl FnMut(&ChatRequest) -> Result<(), BoxError> + Send + 'static,
     ) {
         self.script().between = Some(Between(Box::new(between)));
     }
@@ -86,11 +88,11 @@ impl Service<ChatRequest> for Leaf {
         Poll::Ready(Ok(()))
     }
 
-    fn call(&mut self, _: ChatRequest) -> Self::Future {
+    fn call(&mut self, request: ChatRequest) -> Self::Future {
         let came = Instant::now();
         let mut script = self.script();
         let answer = script.answers.pop_front();
-        let between = script.between.as_mut().map_or(Ok(()), |Between(between)| between());
+        let between = script.between.as_mut().map_or(Ok(()), |Between(between)| between(&request));
         let response = between.map(|()| ChatResponse::whole(answer, Finish::stop()));
         script.calls.push((came, Instant::now()));
         ready(response)

@@ -204,6 +204,11 @@ impl HistoryMemo {
     pub fn set<T: Any + Send + Sync>(&self, value: T) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(value));
     }
+
+    /// Whether somebody else has the memo too, such as a store that keeps the history in memory.
+    pub fn is_shared(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
 }
 
 impl fmt::Debug for HistoryMemo {

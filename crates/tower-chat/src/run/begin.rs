@@ -21,6 +21,7 @@ use super::{
     answers_approvals,
     history::{load_head, load_history},
     journal::{Journal, input_of},
+    loaded::Loaded,
     partial_text::is_cut_off,
     record::Recorder,
     rows_of_calls_answered_earlier,
@@ -92,6 +93,7 @@ impl Run {
             let head = head.clone();
             (History::new(head, Messages::new()), Replay::new(policy.replay.dangling_calls))
         };
+        let loaded = Loaded::of(&history);
         let mut answered_earlier = Vec::new();
         if let Some(content) = &resumed {
             if history.head.revision != content.head.revision {
@@ -162,6 +164,7 @@ impl Run {
             is_alone: false,
             is_background: request.options.is_background(),
             state: Mutex::new(state),
+            _loaded: loaded,
         }));
         if resumed.is_some() {
             run.take_over().await?;

@@ -12,6 +12,7 @@ mod begin;
 mod finish;
 mod history;
 mod journal;
+mod loaded;
 mod partial_text;
 mod record;
 mod service_call;
@@ -48,8 +49,8 @@ pub(crate) use self::{
     tool_events::Outcome as CallOutcome,
 };
 use self::{
-    journal::Journal, partial_text::CutOff, record::Recorder, service_call::CallRecord,
-    service_id::Recording, tool_events::BegunBefore,
+    journal::Journal, loaded::Loaded, partial_text::CutOff, record::Recorder,
+    service_call::CallRecord, service_id::Recording, tool_events::BegunBefore,
 };
 use crate::{
     Clock, MissingPersister, PersistenceError, PersistenceMode, PersistencePolicy, Tools,
@@ -76,6 +77,8 @@ struct Shared {
     persister_reported: AtomicBool,
     persister_missed: AtomicBool,
     state: Mutex<State>,
+    /// The last field, so that nothing else of the run has these messages when they are let go.
+    _loaded: Loaded,
 }
 
 /// What is known of the conversation and of this run's part in it.

@@ -1,0 +1,116 @@
+//! The messages that a run has loaded, until they are let go.
+
+use tokio::runtime::Handle;
+use tower_chat_core::{Messages, store::History};
+
+/// From this many messages on another thread lets them go: it takes up to a microsecond for each,
+/// which a thread of the runtime should not spend, nor the caller wait for.
+const MANY: usize = 500;
+
+/// What a run has loaded. Whoever has it last lets it go on a thread that may block.
+#[derive(Debug)]
+pub(super) struct Loaded(Messages);
+
+impl Loaded {
+    /// The messages of a history. Those that a store keeps in memory are not let go with the run.
+    pub(super) fn of(history: &History) -> Self {
+        let stays = history.messages.len() < MANY || history.memo.is_shared();
+        Self(if stays { Messages::new() } else { history.messages.clone() })
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        if self.0.is_empty() {
+            return;
+        }
+        let messages = std::mem::take(&mut self.0);
+        // Outside of a runtime, and where it is shutting down, they are let go here.
+        if let Ok(runtime) = Handle::try_current() {
+            drop(runtime.spawn_blocking(move || drop(messages)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::{Arc, Weak, mpsc},
+        time::Duration,
+    };
+
+    use tokio::{runtime::Builder, task::spawn_blocking};
+    use tower_chat_core::{
+        Message,
+        store::{Head, Revision},
+    };
+
+    use super::*;
+
+    /// A history as a store reads it, and its last message.
+    fn history(messages: usize) -> (History, Weak<Message>) {
+        let messages: Messages = (0..messages).map(|n| Message::user(n.to_string())).collect();
+        let last = messages.last().map(Arc::downgrade).unwrap();
+        let head = Head::new(Revision { incarnation: 7, sequence: messages.len() as u64 });
+        (History::new(head, messages), last)
+    }
+
+    fn is_let_go(message: &Weak<Message>) -> bool {
+        message.upgrade().is_none()
+    }
+
+    #[test]
+    fn many_messages_are_let_go_by_a_thread_that_may_block() {
+        let runtime = Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let (release, released) = mpsc::channel::<()>();
+            let busy = spawn_blocking(move || released.recv().unwrap_err());
+            let (history, last) = history(MANY);
+            let loaded = Loaded::of(&history);
+            drop(history);
+            drop(loaded);
+            assert!(!is_let_go(&last), "the thread has something else to do");
+            drop(release);
+            busy.await.unwrap();
+            spawn_blocking(|| ()).await.unwrap();
+            assert!(is_let_go(&last));
+        });
+    }
+
+    #[test]
+    fn few_messages_and_those_of_a_store_in_memory_are_left_alone() {
+        let runtime = Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
+        runtime.block_on(async {
+            let (few, last_of_few) = history(MANY - 1);
+            let loaded = Loaded::of(&few);
+            drop(few);
+            assert!(is_let_go(&last_of_few));
+            drop(loaded);
+            let (kept, last) = history(MANY);
+            let loaded = Loaded::of(&kept.clone());
+            drop(kept);
+            assert!(is_let_go(&last));
+            drop(loaded);
+        });
+    }
+
+    #[test]
+    fn without_a_runtime_they_are_let_go_at_once() {
+        let (first, last_of_first) = history(MANY);
+        drop(Loaded::of(&first));
+        assert!(!is_let_go(&last_of_first));
+        let loaded = Loaded::of(&first);
+        drop(first);
+        drop(loaded);
+        assert!(is_let_go(&last_of_first));
+        let (second, last) = history(MANY);
+        let loaded = Loaded::of(&second);
+        drop(second);
+        let runtime = Builder::new_current_thread().build().unwrap();
+        let handle = runtime.handle().clone();
+        runtime.shutdown_timeout(Duration::ZERO);
+        let _entered = handle.enter();
+        drop(loaded);
+        assert!(is_let_go(&last), "it was shut down");
+    }
+}
