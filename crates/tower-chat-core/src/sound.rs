@@ -68,7 +68,8 @@ impl Soundness {
                 Part::ToolCall(call) => {
                     let is_id = call.id.as_deref().is_some_and(|id| !id.is_empty());
                     let mut before = message.calls().take(self.owed);
-                    if !is_id || before.any(|other| other.id == call.id) {
+                    if self.owed == MOST_CALLS || !is_id || before.any(|other| other.id == call.id)
+                    {
                         return false;
                     }
                     self.owed += 1;
@@ -98,6 +99,9 @@ impl Soundness {
         !message.parts.is_empty()
     }
 }
+
+/// Each id of a message is compared with those before it, so a larger batch is not looked at.
+const MOST_CALLS: usize = 256;
 
 /// Whether a part is shown as it is wherever it stands.
 fn is_plain(part: &Part) -> bool {
@@ -138,6 +142,15 @@ mod tests {
         assert_eq!(sound([calls(&["1", "2"]), results(&["1"]), results(&["2"])]), 3);
         assert_eq!(sound([Message::user("u"), calls(&["1", "2"]), results(&["1"])]), 1);
         assert_eq!(sound([Message::assistant("a"), Message::assistant("b")]), 2);
+    }
+
+    #[test]
+    fn a_batch_that_is_too_large_to_be_looked_at_does_not_count() {
+        let ids: Vec<String> = (0..=MOST_CALLS).map(|id| id.to_string()).collect();
+        let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
+        let (most, _) = ids.split_at(MOST_CALLS);
+        assert_eq!(sound([Message::user("u"), calls(most), results(most)]), 3);
+        assert_eq!(sound([Message::user("u"), calls(&ids), results(&ids)]), 1);
     }
 
     #[test]

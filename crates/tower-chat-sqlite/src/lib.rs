@@ -28,7 +28,8 @@
 //! The file is in WAL mode. With [`Durability::Full`], the default, a write that was acknowledged
 //! survives the loss of power; with [`Durability::Normal`] it survives the end of the process.
 //! Writes that wait at the same time share one transaction and one sync of the disk, up to 256 or
-//! 1 MiB; a caller that finds the store idle does its own write, without waking another thread.
+//! 1 MiB; a caller that finds the store idle does its own write, without waking another thread, as
+//! it reads the head of a conversation.
 //! Where the disk is slow, [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits: the
 //! queue is bounded in submissions and in bytes.
 //!
