@@ -27,6 +27,21 @@ async fn on_a_multi_thread_runtime_the_caller_reads() {
     );
 }
 
+#[test]
+fn a_head_needs_no_other_thread() {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.max_blocking_threads(1).enable_all().build().unwrap();
+    runtime.block_on(async {
+        let fixture = Fixture::new().await;
+        let (release, released) = mpsc::channel::<()>();
+        let busy = tokio::task::spawn_blocking(move || released.recv().unwrap_err());
+        let head = fixture.store.head(&key("c")).now_or_never();
+        drop(release);
+        busy.await.unwrap();
+        assert_eq!(head.unwrap().unwrap().revision, Revision::ABSENT);
+    });
+}
+
 #[tokio::test]
 async fn on_a_current_thread_runtime_another_thread_reads() {
     let fixture = Fixture::new().await;
