@@ -58,6 +58,7 @@ pub(crate) enum StartedCall {
 /// An answer whose messages were submitted.
 pub(crate) struct StoredCall {
     run: Run,
+    ordinal: Option<u32>,
     answer: Answer,
     submission: Submission,
 }
@@ -93,10 +94,39 @@ impl ToStore {
 }
 
 enum CallOutcome {
-    /// Its answer and everything before it was submitted.
+    /// Its answer and everything before it was submitted, by a write that is kept until it is
+    /// known to be durable.
     Answered { answer: Answer, write: Option<Write> },
     /// It came to no answer; `rest` are those of its inputs that were not submitted.
     Unanswered { rest: Vec<Arc<Message>> },
+}
+
+impl CallRecord {
+    /// Puts the record of an answered call in place of the one before, and uses its room.
+    fn answered(last: &mut Option<Self>, ordinal: u32, answer: &Answer, write: Option<Write>) {
+        match last {
+            Some(Self {
+                ordinal: of,
+                outcome: CallOutcome::Answered { answer: kept, write: last },
+            }) => {
+                *of = ordinal;
+                kept.messages.clone_from(&answer.messages);
+                kept.finish.clone_from(&answer.finish);
+                *last = write;
+            }
+            _ => {
+                let outcome = CallOutcome::Answered { answer: answer.clone(), write };
+                *last = Some(Self { ordinal, outcome });
+            }
+        }
+    }
+
+    /// The write of an answered call is durable.
+    fn stored(&mut self) {
+        if let CallOutcome::Answered { write, .. } = &mut self.outcome {
+            *write = None;
+        }
+    }
 }
 
 impl Run {
@@ -116,7 +146,7 @@ impl Run {
         let own = match record.map(|record| &record.outcome) {
             Some(CallOutcome::Answered { answer, write }) => {
                 let (answer, write) = (answer.clone(), write.clone());
-                let again = self.submit_again(&state, answer, write);
+                let again = self.submit_again(&state, ordinal, answer, write);
                 return Ok(StartedCall::Answered(Box::new(again)));
             }
             Some(CallOutcome::Unanswered { rest }) => rest.clone(),
@@ -179,7 +209,13 @@ impl Run {
         Ok(own)
     }
 
-    fn submit_again(&self, state: &State, answer: Answer, write: Option<Write>) -> StoredCall {
+    fn submit_again(
+        &self,
+        state: &State,
+        ordinal: Option<u32>,
+        answer: Answer,
+        write: Option<Write>,
+    ) -> StoredCall {
         let submission = match write {
             Some(write) => {
                 let slot = Ok(Slot::unbounded());
@@ -188,7 +224,7 @@ impl Run {
             }
             None => Submission::nothing(),
         };
-        StoredCall { run: self.clone(), answer, submission }
+        StoredCall { run: self.clone(), ordinal, answer, submission }
     }
 
     /// Takes messages into the run and submits them; returns the write, if there is something to
@@ -319,7 +355,7 @@ impl OpenCall {
         match self.attempted_meanwhile(&state) {
             Some(CallOutcome::Answered { answer, write }) => {
                 let (answer, write) = (answer.clone(), write.clone());
-                return Ok(run.submit_again(&state, answer, write));
+                return Ok(run.submit_again(&state, self.ordinal, answer, write));
             }
             Some(CallOutcome::Unanswered { .. }) => drop_taken(&state, &mut inputs),
             None => {}
@@ -350,11 +386,10 @@ impl OpenCall {
         answer.messages.iter().for_each(|message| self.replay.push(message));
         std::mem::swap(&mut state.replay, &mut self.replay);
         if let Some(ordinal) = self.ordinal {
-            let outcome = CallOutcome::Answered { answer: answer.clone(), write };
-            state.last_call = Some(CallRecord { ordinal, outcome });
+            CallRecord::answered(&mut state.last_call, ordinal, &answer, write);
         }
         drop(state);
-        Ok(StoredCall { run, answer, submission })
+        Ok(StoredCall { run, ordinal: self.ordinal, answer, submission })
     }
 
     /// The service has failed: submits the results of tools that have run, by policy, and waits.
@@ -458,10 +493,15 @@ impl StoredCall {
     pub(crate) async fn durable(mut self) -> Result<Answer, PersistenceError> {
         match self.submission.outcome().await {
             Ok(unsaved) => {
-                let Self { run, mut answer, .. } = self;
+                let Self { run, ordinal, mut answer, .. } = self;
                 let mut state = run.state();
                 state.unsaved = unsaved;
                 state.unsettled.clear();
+                let record = state.last_call.as_mut();
+                let record = record.filter(|record| Some(record.ordinal) == ordinal);
+                if let (0, Some(record)) = (unsaved, record) {
+                    record.stored();
+                }
                 answer.finish.saved = Some(state.saved());
                 drop(state);
                 Ok(answer)

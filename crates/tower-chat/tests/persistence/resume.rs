@@ -1,6 +1,13 @@
 //! The same request sent again is the same run, whoever sends it and in whatever process.
 
-use std::{future::ready, time::Duration};
+use std::{
+    future::ready,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use tower::{
     Layer,
@@ -289,6 +296,37 @@ async fn an_answer_whose_write_is_slow_is_not_paid_for_again() {
     assert_eq!(call.await.unwrap().unwrap().text(), "hello");
     assert_eq!(leaf.requests().len(), 1);
     assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+}
+
+/// Loses the first answer on its way up.
+fn losing_first(below: Client) -> Client {
+    let is_lost = Arc::new(AtomicBool::new(false));
+    boxed(tower::service_fn(move |request: ChatRequest| {
+        let (below, is_lost) = (below.clone(), is_lost.clone());
+        async move {
+            let answer: ChatResponse = send_owned(below, request).await?.into();
+            match is_lost.swap(true, Ordering::AcqRel) {
+                false => Err(BoxError::from("the answer was lost")),
+                true => Ok(answer),
+            }
+        }
+    }))
+}
+
+#[tokio::test]
+async fn a_durable_answer_that_was_lost_is_given_again_and_not_written_again() {
+    let (store, ran) = (store(), Ran::default());
+    let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
+    let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
+    let retried = boxed(RetryLayer::new(Again(1)).layer(losing_first(below)));
+    let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(policy());
+    let client = boxed(above.layer(ToolLoop::new(tools(&ran)).layer(retried)));
+    let answer = send(&client, ask("where?", false)).await.unwrap();
+    let saved = answer.finish.saved.unwrap();
+    assert_eq!((saved.messages, saved.unsaved), (4, 0));
+    assert_eq!((leaf.requests().len(), store.appends()), (2, 2));
+    assert_eq!(stored(&store).await, WHOLE_RUN);
+    assert_eq!(ran.names(), ["look"]);
 }
 
 #[tokio::test(start_paused = true)]
