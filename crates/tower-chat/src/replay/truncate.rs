@@ -68,10 +68,10 @@ impl Truncation {
             }
             _ => false,
         };
-        let long: Vec<bool> = message.parts.iter().map(is_long).collect();
-        if !long.contains(&true) {
+        if !message.parts.iter().any(is_long) {
             return message;
         }
+        let long: Vec<bool> = message.parts.iter().map(is_long).collect();
         let mut message = Arc::unwrap_or_clone(message);
         for (part, is_long) in message.parts.iter_mut().zip(long) {
             if let (Part::ToolResult(result), true) = (part, is_long) {

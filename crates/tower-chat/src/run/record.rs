@@ -3,6 +3,7 @@
 use std::{collections::VecDeque, sync::Arc, time::SystemTime};
 
 use serde_json::Value;
+use smallvec::SmallVec;
 use tower_chat_core::{
     Message, MessageId, Part, ToolCall, ToolResult, ToolStatus,
     store::{CallPlace, RecordedResult, ToolRecord},
@@ -54,7 +55,7 @@ struct Asking {
     sequence: u64,
     round_index: u32,
     /// For each call of the message its place in what is stored of it; `None` if it is not stored.
-    stored: Vec<Option<u32>>,
+    stored: SmallVec<[Option<u32>; 1]>,
 }
 
 /// A write's messages in the form in which they are stored, and its rows of the record.
@@ -146,7 +147,7 @@ impl State {
     ) {
         let rounds = self.recorder.rounds_before + self.recorder.asking.len();
         let round_index = u32::try_from(rounds).unwrap_or(u32::MAX);
-        let mut places = Vec::with_capacity(message.asked_calls().count());
+        let mut places = SmallVec::new();
         let mut changes = Vec::new();
         let mut next = 0;
         let parts = message.parts.iter().filter_map(asked_call);

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
 use tower_chat_core::{Message, Part, Role, ToolDefinition, ToolResult};
 
 use super::settings::UnknownTools;
@@ -112,13 +113,11 @@ fn asks_for_consent(message: &Message) -> bool {
 }
 
 /// The calls that nothing in the response itself answers.
-pub(super) fn owed_calls(messages: &[Arc<Message>]) -> Vec<OwedCall> {
-    let count = messages.iter().map(|message| message.calls().count()).sum();
-    let mut calls = Vec::with_capacity(count);
-    if count == 0 {
+pub(super) fn owed_calls(messages: &[Arc<Message>]) -> SmallVec<[OwedCall; 1]> {
+    let mut calls: SmallVec<_> = messages.iter().flat_map(OwedCall::of_message).collect();
+    if calls.is_empty() {
         return calls;
     }
-    calls.extend(messages.iter().flat_map(OwedCall::of_message));
     for message in messages {
         for result in message.results() {
             let place = match result.call_id.as_deref() {
