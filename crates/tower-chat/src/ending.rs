@@ -38,7 +38,8 @@ pub(crate) async fn with_ending(
         Ok(Ok(answer)) => Ok(ending.complete(answer).await?.into()),
         Ok(Err(response)) => Ok(streamed(response, ending)),
         Err(error) => {
-            ending.fail().await;
+            // Boxed, since every call would carry the room for it.
+            Box::pin(ending.fail()).await;
             Err(error)
         }
     }

@@ -85,7 +85,9 @@ where
         request.extensions.insert(PersisterAbove);
         return service.call(request).await.map_err(Into::into);
     }
-    match run.start_call(&request)? {
+    // By itself, so that the future need not hold the error across what follows.
+    let started = run.start_call(&request)?;
+    match started {
         StartedCall::Answered(call) => Ok(call.durable().await?.into()),
         StartedCall::Call(mut call) => {
             call.reserve().await?;
@@ -128,7 +130,8 @@ impl Ending for CallEnding {
     }
 
     async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
-        self.0.complete(answer)?.durable().await
+        let stored = self.0.complete(answer)?;
+        stored.durable().await
     }
 
     async fn fail(self) {

@@ -70,7 +70,9 @@ pub(super) fn plan(
     if tools.any_needs_approval() && any(&needs_approval) {
         return Plan::Ask;
     }
-    Plan::Run(calls.into_iter().map(|owed| PlannedCall::run(owed, tools)).collect())
+    let mut planned = Vec::with_capacity(calls.len());
+    planned.extend(calls.into_iter().map(|owed| PlannedCall::run(owed, tools)));
+    Plan::Run(planned)
 }
 
 impl PlannedCall {
