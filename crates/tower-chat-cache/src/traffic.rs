@@ -5,6 +5,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
+use foldhash::fast::RandomState;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use tower_chat_core::{
     ConversationKey,
@@ -23,7 +24,8 @@ pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
 /// have to find their place in the cache again.
 #[derive(Debug, Default)]
 pub(crate) struct AllTraffic {
-    of: HashMap<ConversationKey, Traffic>,
+    /// Few at a time, so a hash need not withstand keys that are chosen to collide.
+    of: HashMap<ConversationKey, Traffic, RandomState>,
     /// How many there may be before those at rest go.
     most: usize,
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use foldhash::fast::RandomState;
 use rusqlite::{Connection, FileControl};
 use tower_chat_core::ConversationKey;
 
@@ -16,7 +17,8 @@ const LIMIT: usize = 512;
 pub(crate) struct Heads {
     /// SQLite's count after the connection's last commit.
     version: Option<u32>,
-    known: HashMap<ConversationKey, Conversation>,
+    /// Few, so a hash need not withstand keys that are chosen to collide.
+    known: HashMap<ConversationKey, Conversation, RandomState>,
 }
 
 impl Heads {
