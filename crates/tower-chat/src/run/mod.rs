@@ -40,7 +40,7 @@ pub(crate) use self::{
     answered_earlier::rows_of_calls_answered_earlier,
     begin::{Settings, head_of, shared},
     partial_text::cut_off_message,
-    record::ToolReport,
+    record::{ToolReport, ToolReports},
 };
 pub(crate) use self::{
     finish::OpenRun,
@@ -238,7 +238,7 @@ impl Run {
     }
 
     /// Takes note of what a tool loop knows of the results in a message, in their order.
-    pub(crate) fn report_tools(&self, message: MessageId, reports: Vec<ToolReport>) {
+    pub(crate) fn report_tools(&self, message: MessageId, reports: ToolReports) {
         self.state().recorder.report(message, reports);
     }
 

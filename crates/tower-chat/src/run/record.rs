@@ -35,6 +35,9 @@ impl ToolReport {
     }
 }
 
+/// What is known of the results in a message, of which there mostly is one.
+pub(crate) type ToolReports = SmallVec<[ToolReport; 1]>;
+
 /// What the record needs to know between the writes of a run.
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
@@ -42,7 +45,7 @@ pub(super) struct Recorder {
     pub(super) tools: Option<Tools>,
     /// By the message that holds the results, in their order. Few wait at a time, and mostly the
     /// first is asked for.
-    reports: VecDeque<(MessageId, Vec<ToolReport>)>,
+    reports: VecDeque<(MessageId, ToolReports)>,
     /// The messages of this run that ask for tools, as they were stored.
     asking: Vec<Asking>,
     /// How many rounds of the run were stored before it was sent again.
@@ -256,7 +259,7 @@ impl Recorder {
     }
 
     /// Takes note of what a tool loop knows of the results in a message.
-    pub(super) fn report(&mut self, message: MessageId, reports: Vec<ToolReport>) {
+    pub(super) fn report(&mut self, message: MessageId, reports: ToolReports) {
         match self.reports.binary_search_by_key(&message, |(known, _)| *known) {
             Ok(place) => {
                 if let Some((_, known)) = self.reports.get_mut(place) {
@@ -267,7 +270,7 @@ impl Recorder {
         }
     }
 
-    fn take_reports(&mut self, message: MessageId) -> Option<Vec<ToolReport>> {
+    fn take_reports(&mut self, message: MessageId) -> Option<ToolReports> {
         let place = self.reports.binary_search_by_key(&message, |(known, _)| *known).ok()?;
         self.reports.remove(place).map(|(_, reports)| reports)
     }

@@ -347,7 +347,10 @@ impl OpenCall {
     /// # Errors
     ///
     /// If the answer's conversation id does not fit, by policy; nothing is written then.
-    pub(crate) fn complete(mut self, mut answer: Answer) -> Result<StoredCall, PersistenceError> {
+    pub(crate) fn complete(
+        mut self: Box<Self>,
+        mut answer: Answer,
+    ) -> Result<StoredCall, PersistenceError> {
         let run = self.run.clone();
         let slot = self.take_slot();
         let mut inputs = std::mem::take(&mut self.inputs);
@@ -393,7 +396,7 @@ impl OpenCall {
     }
 
     /// The service has failed: submits the results of tools that have run, by policy, and waits.
-    pub(crate) async fn fail(mut self) {
+    pub(crate) async fn fail(mut self: Box<Self>) {
         let slot = self.take_slot();
         if self.run.is_journaled() {
             return self.leave_unanswered();

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     PersistenceError,
-    run::{CallOfRun, CallOutcome, Run, ToolReport},
+    run::{CallOfRun, CallOutcome, Run, ToolReport, ToolReports},
     tool::{OwedCall, ResultName, RunContext, Tool, ToolContext, ToolOutput},
 };
 
@@ -297,12 +297,12 @@ impl Outcomes {
 
     /// One message with all results so far, in call order, and what is known of each besides;
     /// `None` if there are none.
-    pub(super) fn take_message(&mut self) -> Option<(Message, Vec<ToolReport>)> {
+    pub(super) fn take_message(&mut self) -> Option<(Message, ToolReports)> {
         if self.results.is_empty() {
             return None;
         }
         self.results.sort_by_key(|(sequence_index, ..)| *sequence_index);
-        let mut reports = Vec::with_capacity(self.results.len());
+        let mut reports = ToolReports::with_capacity(self.results.len());
         // Drained, so that the next batch finds the room.
         let results = self.results.drain(..).map(|(_, result, report)| {
             reports.push(report);
