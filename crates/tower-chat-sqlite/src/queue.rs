@@ -11,12 +11,15 @@ use std::{
 };
 
 use tokio::sync::oneshot;
-use tower_chat_core::ConversationKey;
+use tower_chat_core::{
+    ConversationKey,
+    store::{AppendError, StoreError, Ticket},
+};
 
 use crate::{
     caller,
     file::PATIENCE,
-    submission::{Keys, Submission},
+    submission::{Append, Keys, Submission, Work},
     writer::{Busy, Writer},
 };
 
@@ -75,9 +78,26 @@ impl WriteQueue {
         }
     }
 
-    /// Takes a submission: does it at once, or leaves it to the writer thread.
+    /// Takes an append: does it at once, or leaves it to the writer thread.
+    pub(crate) fn append(&self, append: Submission<Append>) -> Ticket {
+        let may_lead = self.work_on_caller && append.may_block() && caller::may_block();
+        let mut state = self.state();
+        if state.closed {
+            return Ticket::done(Err(AppendError { completed: 0, source: StoreError::Closed }));
+        }
+        state.unfinished.push_back(append.keys());
+        if may_lead && !state.led && state.waiting.is_empty() {
+            state.led = true;
+            drop(state);
+            return self.lead_alone(append);
+        }
+        let (submission, ticket) = append.queued();
+        self.enqueue(state, submission);
+        ticket
+    }
+
+    /// Leaves a submission to the writer thread.
     pub(crate) fn submit(&self, mut submission: Submission) {
-        let may_lead = self.work_on_caller && submission.may_block() && caller::may_block();
         let mut state = self.state();
         if state.closed {
             drop(state);
@@ -85,16 +105,14 @@ impl WriteQueue {
             return submission.resolve();
         }
         state.unfinished.push_back(submission.keys());
-        if may_lead && !state.led && state.waiting.is_empty() {
-            state.led = true;
-            drop(state);
-            self.lead_alone(submission);
-        } else {
-            state.waiting.push_back(submission);
-            // A leader wakes the thread when it is done.
-            if !state.led {
-                self.wake.notify_one();
-            }
+        self.enqueue(state, submission);
+    }
+
+    fn enqueue(&self, mut state: MutexGuard<'_, State>, submission: Submission) {
+        state.waiting.push_back(submission);
+        // A leader wakes the thread when it is done.
+        if !state.led {
+            self.wake.notify_one();
         }
     }
 
@@ -183,20 +201,25 @@ impl WriteQueue {
 
     /// The caller does its own submission; if another process holds the file, the writer thread
     /// does it before all others.
-    fn lead_alone(&self, submission: Submission) {
+    fn lead_alone(&self, append: Submission<Append>) -> Ticket {
         let lead = Lead { queue: self, submissions: 1 };
-        let mut group = [submission];
+        let mut group = [append];
         let done = caller::block(|| self.write(&mut group, Duration::ZERO).is_ok());
+        let [append] = group;
         if done == Some(true) {
-            return lead.finish(group);
+            let ticket = append.done();
+            drop(lead);
+            return ticket;
         }
-        lead.give_back(group);
+        let (submission, ticket) = append.queued();
+        lead.give_back([submission]);
+        ticket
     }
 
-    fn write(&self, group: &mut [Submission], patience: Duration) -> Result<(), Busy> {
+    fn write<W: Work>(&self, group: &mut [W], patience: Duration) -> Result<(), Busy> {
         let mut writer = self.writer();
         let outcome = writer.write(group, patience);
-        let stored: usize = group.iter().map(Submission::stored).sum();
+        let stored: usize = group.iter().map(Work::stored).sum();
         self.commits.store(writer.commits(), Ordering::Relaxed);
         self.writes.fetch_add(stored as u64, Ordering::Relaxed);
         outcome

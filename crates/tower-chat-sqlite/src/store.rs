@@ -318,11 +318,7 @@ impl HistoryStore for SqliteStore {
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         match self.writing() {
-            Ok(writing) => {
-                let (submission, outcome) = Submission::append(slot, writes);
-                writing.queue.submit(submission.taking(&writing.room));
-                Ticket::waiting(outcome)
-            }
+            Ok(writing) => writing.queue.append(Submission::append(slot, writes, &writing.room)),
             Err(source) => Ticket::done(Err(AppendError { completed: 0, source })),
         }
     }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tower_chat_core::{
     ConversationKey,
-    store::{AppendError, Keep, Pruned, Revision, Slot, StoreError, Write},
+    store::{AppendError, Keep, Pruned, Revision, Slot, StoreError, Ticket, Write},
 };
 
 use crate::{
@@ -19,41 +19,61 @@ use crate::{
     room::{Room, Taken},
 };
 
-/// One entry of the queue: an append, a deletion, a copy or a pruning, with the place it takes and who is told.
+/// What is submitted, with the place it takes: an append that its caller may do itself, or an entry
+/// of the queue.
 #[derive(Debug)]
-pub(crate) struct Submission {
+pub(crate) struct Submission<W = Queued> {
     slot: Slot,
     /// What it takes of the queue's room; only messages do.
     room: Option<Taken>,
-    work: Work,
+    work: W,
 }
 
+/// What a transaction does for a submission.
+pub(crate) trait Work {
+    /// Does its next write inside a transaction. After an error the transaction must be rolled
+    /// back, and the submission either [started over](Self::start_over) or [failed](Self::fail).
+    fn step(&mut self, connection: &Connection, heads: &mut Heads) -> rusqlite::Result<Next>;
+
+    /// Forgets what it did, after a rollback.
+    fn start_over(&mut self);
+
+    /// Ends it with SQLite's error after this many writes that are durable.
+    fn fail(&mut self, completed: usize, failure: &Failure);
+
+    /// How many writes it stored.
+    fn stored(&self) -> usize;
+
+    /// Whether all it does is one write.
+    fn is_single(&self) -> bool;
+}
+
+/// An append, a deletion, a copy or a pruning that waits in the queue, and who is told.
 #[derive(Debug)]
-enum Work {
-    Append(Append),
+pub(crate) enum Queued {
+    Append(Append, oneshot::Sender<Result<Revision, AppendError>>),
     Delete(Delete),
     Fork(Fork),
     Prune(Prune),
 }
 
 #[derive(Debug)]
-struct Append {
+pub(crate) struct Append {
     /// One, except where an outbox is emptied.
     writes: SmallVec<[EncodedWrite; 1]>,
     stored: usize,
     outcome: Result<Revision, AppendError>,
-    reply: oneshot::Sender<Result<Revision, AppendError>>,
 }
 
 #[derive(Debug)]
-struct Delete {
+pub(crate) struct Delete {
     key: ConversationKey,
     outcome: Result<bool, StoreError>,
     reply: oneshot::Sender<Result<bool, StoreError>>,
 }
 
 #[derive(Debug)]
-struct Fork {
+pub(crate) struct Fork {
     from: ConversationKey,
     to: ConversationKey,
     outcome: Result<Revision, StoreError>,
@@ -61,7 +81,7 @@ struct Fork {
 }
 
 #[derive(Debug)]
-struct Prune {
+pub(crate) struct Prune {
     key: ConversationKey,
     keep: Keep,
     outcome: Result<Pruned, StoreError>,
@@ -78,24 +98,53 @@ pub(crate) enum Next {
     Done,
 }
 
-impl Submission {
-    pub(crate) fn append(
-        slot: Slot,
-        writes: Vec<Write>,
-    ) -> (Self, oneshot::Receiver<Result<Revision, AppendError>>) {
-        let (reply, outcome) = oneshot::channel();
-        let writes = writes.into_iter().map(EncodedWrite::new).collect();
-        let append = Append { writes, stored: 0, outcome: Ok(Revision::ABSENT), reply };
-        (Self { slot, room: None, work: Work::Append(append) }, outcome)
+impl<W> Submission<W> {
+    /// How many bytes of messages and results it holds.
+    pub(crate) fn bytes(&self) -> usize {
+        self.room.as_ref().map_or(0, Taken::bytes)
+    }
+}
+
+impl Submission<Append> {
+    /// An append that is counted against the room of a queue until it is answered.
+    pub(crate) fn append(slot: Slot, writes: Vec<Write>, room: &Arc<Room>) -> Self {
+        let writes: SmallVec<_> = writes.into_iter().map(EncodedWrite::new).collect();
+        let room = Some(room.take(writes.iter().map(EncodedWrite::bytes).sum()));
+        let work = Append { writes, stored: 0, outcome: Ok(Revision::ABSENT) };
+        Self { slot, room, work }
     }
 
+    pub(crate) fn may_block(&self) -> bool {
+        self.slot.may_block()
+    }
+
+    /// The conversations it changes.
+    pub(crate) fn keys(&self) -> Keys {
+        self.work.keys()
+    }
+
+    /// Leaves it to the queue.
+    pub(crate) fn queued(self) -> (Submission, Ticket) {
+        let Self { slot, room, work } = self;
+        let (reply, outcome) = oneshot::channel();
+        (Submission { slot, room, work: Queued::Append(work, reply) }, Ticket::waiting(outcome))
+    }
+
+    /// Gives its place in the queue back; the outcome of what its caller has done.
+    pub(crate) fn done(self) -> Ticket {
+        drop((self.slot, self.room));
+        Ticket::done(self.work.outcome)
+    }
+}
+
+impl Submission {
     pub(crate) fn delete(
         slot: Slot,
         key: ConversationKey,
     ) -> (Self, oneshot::Receiver<Result<bool, StoreError>>) {
         let (reply, outcome) = oneshot::channel();
         let delete = Delete { key, outcome: Ok(false), reply };
-        (Self { slot, room: None, work: Work::Delete(delete) }, outcome)
+        (Self { slot, room: None, work: Queued::Delete(delete) }, outcome)
     }
 
     pub(crate) fn fork(
@@ -105,22 +154,7 @@ impl Submission {
     ) -> (Self, oneshot::Receiver<Result<Revision, StoreError>>) {
         let (reply, outcome) = oneshot::channel();
         let fork = Fork { from, to, outcome: Ok(Revision::ABSENT), reply };
-        (Self { slot, room: None, work: Work::Fork(fork) }, outcome)
-    }
-
-    /// Counts it against the room of a queue, until it is answered.
-    pub(crate) fn taking(mut self, room: &Arc<Room>) -> Self {
-        let bytes = match &self.work {
-            Work::Append(append) => append.writes.iter().map(EncodedWrite::bytes).sum(),
-            Work::Delete(_) | Work::Fork(_) | Work::Prune(_) => 0,
-        };
-        self.room = Some(room.take(bytes));
-        self
-    }
-
-    /// How many bytes of messages and results it holds.
-    pub(crate) fn bytes(&self) -> usize {
-        self.room.as_ref().map_or(0, Taken::bytes)
+        (Self { slot, room: None, work: Queued::Fork(fork) }, outcome)
     }
 
     pub(crate) fn prune(
@@ -130,110 +164,28 @@ impl Submission {
     ) -> (Self, oneshot::Receiver<Result<Pruned, StoreError>>) {
         let (reply, outcome) = oneshot::channel();
         let prune = Prune { key, keep, outcome: Ok(Pruned::default()), reply };
-        (Self { slot, room: None, work: Work::Prune(prune) }, outcome)
-    }
-
-    pub(crate) fn may_block(&self) -> bool {
-        self.slot.may_block()
+        (Self { slot, room: None, work: Queued::Prune(prune) }, outcome)
     }
 
     /// The conversations it changes.
     pub(crate) fn keys(&self) -> Keys {
         match &self.work {
-            Work::Append(append) => append.writes.iter().map(|write| write.key().clone()).collect(),
-            Work::Delete(delete) => [delete.key.clone()].into_iter().collect(),
-            Work::Fork(fork) => [fork.from.clone(), fork.to.clone()].into_iter().collect(),
-            Work::Prune(prune) => [prune.key.clone()].into_iter().collect(),
-        }
-    }
-
-    /// How many writes it stored.
-    pub(crate) fn stored(&self) -> usize {
-        match &self.work {
-            Work::Append(append) => append.stored,
-            Work::Delete(_) | Work::Fork(_) | Work::Prune(_) => 0,
-        }
-    }
-
-    /// Whether all it does is one write.
-    pub(crate) fn is_single(&self) -> bool {
-        match &self.work {
-            Work::Append(append) => append.writes.len() <= 1,
-            Work::Delete(_) | Work::Fork(_) | Work::Prune(_) => true,
-        }
-    }
-
-    /// Does its next write inside a transaction. After an error the transaction must be rolled
-    /// back, and the submission either [started over](Self::start_over) or [failed](Self::fail).
-    pub(crate) fn step(
-        &mut self,
-        connection: &Connection,
-        heads: &mut Heads,
-    ) -> rusqlite::Result<Next> {
-        match &mut self.work {
-            Work::Append(append) => append.step(connection, heads),
-            // Nobody is told, so nothing need be done: the caller gave up.
-            Work::Delete(delete) if delete.reply.is_closed() => Ok(Next::Done),
-            Work::Fork(fork) if fork.reply.is_closed() => Ok(Next::Done),
-            Work::Prune(prune) if prune.reply.is_closed() => Ok(Next::Done),
-            Work::Delete(delete) => {
-                heads.forget();
-                delete.outcome = Ok(append::delete(connection, &delete.key)?);
-                Ok(Next::Done)
-            }
-            Work::Fork(fork) => {
-                heads.forget();
-                fork.outcome = fork::fork(connection, &fork.from, &fork.to)?;
-                Ok(Next::Done)
-            }
-            Work::Prune(prune) => {
-                heads.forget();
-                prune.outcome = prune::prune(connection, &prune.key, prune.keep)?;
-                Ok(Next::Done)
-            }
-        }
-    }
-
-    /// Forgets what it did, after a rollback.
-    pub(crate) fn start_over(&mut self) {
-        match &mut self.work {
-            Work::Append(append) => {
-                append.stored = 0;
-                append.outcome = Ok(Revision::ABSENT);
-            }
-            Work::Delete(delete) => delete.outcome = Ok(false),
-            Work::Fork(fork) => fork.outcome = Ok(Revision::ABSENT),
-            Work::Prune(prune) => prune.outcome = Ok(Pruned::default()),
-        }
-    }
-
-    /// Ends it with SQLite's error after this many writes that are durable.
-    pub(crate) fn fail(&mut self, completed: usize, failure: &Failure) {
-        match &mut self.work {
-            Work::Append(append) => {
-                let source = failure.store_error("append to a conversation");
-                append.stored = completed;
-                append.outcome = Err(AppendError { completed, source });
-            }
-            Work::Delete(delete) => {
-                delete.outcome = Err(failure.store_error("delete a conversation"));
-            }
-            Work::Fork(fork) => fork.outcome = Err(failure.store_error("copy a conversation")),
-            Work::Prune(prune) => {
-                prune.outcome = Err(failure.store_error("prune a conversation"));
-            }
+            Queued::Append(append, _) => append.keys(),
+            Queued::Delete(delete) => [delete.key.clone()].into_iter().collect(),
+            Queued::Fork(fork) => [fork.from.clone(), fork.to.clone()].into_iter().collect(),
+            Queued::Prune(prune) => [prune.key.clone()].into_iter().collect(),
         }
     }
 
     /// Ends it because the store takes no more writes.
     pub(crate) fn refuse(&mut self) {
         match &mut self.work {
-            Work::Append(append) => {
+            Queued::Append(append, _) => {
                 append.outcome = Err(AppendError { completed: 0, source: StoreError::Closed });
             }
-            Work::Delete(delete) => delete.outcome = Err(StoreError::Closed),
-            Work::Fork(fork) => fork.outcome = Err(StoreError::Closed),
-            Work::Prune(prune) => prune.outcome = Err(StoreError::Closed),
+            Queued::Delete(delete) => delete.outcome = Err(StoreError::Closed),
+            Queued::Fork(fork) => fork.outcome = Err(StoreError::Closed),
+            Queued::Prune(prune) => prune.outcome = Err(StoreError::Closed),
         }
     }
 
@@ -242,15 +194,106 @@ impl Submission {
         drop((self.slot, self.room));
         // Nobody need be waiting.
         match self.work {
-            Work::Append(append) => drop(append.reply.send(append.outcome)),
-            Work::Delete(delete) => drop(delete.reply.send(delete.outcome)),
-            Work::Fork(fork) => drop(fork.reply.send(fork.outcome)),
-            Work::Prune(prune) => drop(prune.reply.send(prune.outcome)),
+            Queued::Append(append, reply) => drop(reply.send(append.outcome)),
+            Queued::Delete(delete) => drop(delete.reply.send(delete.outcome)),
+            Queued::Fork(fork) => drop(fork.reply.send(fork.outcome)),
+            Queued::Prune(prune) => drop(prune.reply.send(prune.outcome)),
+        }
+    }
+}
+
+impl<W: Work> Work for Submission<W> {
+    fn step(&mut self, connection: &Connection, heads: &mut Heads) -> rusqlite::Result<Next> {
+        self.work.step(connection, heads)
+    }
+
+    fn start_over(&mut self) {
+        self.work.start_over();
+    }
+
+    fn fail(&mut self, completed: usize, failure: &Failure) {
+        self.work.fail(completed, failure);
+    }
+
+    fn stored(&self) -> usize {
+        self.work.stored()
+    }
+
+    fn is_single(&self) -> bool {
+        self.work.is_single()
+    }
+}
+
+impl Work for Queued {
+    fn step(&mut self, connection: &Connection, heads: &mut Heads) -> rusqlite::Result<Next> {
+        match self {
+            Self::Append(append, _) => append.step(connection, heads),
+            // Nobody is told, so nothing need be done: the caller gave up.
+            Self::Delete(delete) if delete.reply.is_closed() => Ok(Next::Done),
+            Self::Fork(fork) if fork.reply.is_closed() => Ok(Next::Done),
+            Self::Prune(prune) if prune.reply.is_closed() => Ok(Next::Done),
+            Self::Delete(delete) => {
+                heads.forget();
+                delete.outcome = Ok(append::delete(connection, &delete.key)?);
+                Ok(Next::Done)
+            }
+            Self::Fork(fork) => {
+                heads.forget();
+                fork.outcome = fork::fork(connection, &fork.from, &fork.to)?;
+                Ok(Next::Done)
+            }
+            Self::Prune(prune) => {
+                heads.forget();
+                prune.outcome = prune::prune(connection, &prune.key, prune.keep)?;
+                Ok(Next::Done)
+            }
+        }
+    }
+
+    fn start_over(&mut self) {
+        match self {
+            Self::Append(append, _) => append.start_over(),
+            Self::Delete(delete) => delete.outcome = Ok(false),
+            Self::Fork(fork) => fork.outcome = Ok(Revision::ABSENT),
+            Self::Prune(prune) => prune.outcome = Ok(Pruned::default()),
+        }
+    }
+
+    fn fail(&mut self, completed: usize, failure: &Failure) {
+        match self {
+            Self::Append(append, _) => append.fail(completed, failure),
+            Self::Delete(delete) => {
+                delete.outcome = Err(failure.store_error("delete a conversation"));
+            }
+            Self::Fork(fork) => fork.outcome = Err(failure.store_error("copy a conversation")),
+            Self::Prune(prune) => {
+                prune.outcome = Err(failure.store_error("prune a conversation"));
+            }
+        }
+    }
+
+    fn stored(&self) -> usize {
+        match self {
+            Self::Append(append, _) => append.stored(),
+            Self::Delete(_) | Self::Fork(_) | Self::Prune(_) => 0,
+        }
+    }
+
+    fn is_single(&self) -> bool {
+        match self {
+            Self::Append(append, _) => append.is_single(),
+            Self::Delete(_) | Self::Fork(_) | Self::Prune(_) => true,
         }
     }
 }
 
 impl Append {
+    fn keys(&self) -> Keys {
+        self.writes.iter().map(|write| write.key().clone()).collect()
+    }
+}
+
+impl Work for Append {
     fn step(&mut self, connection: &Connection, heads: &mut Heads) -> rusqlite::Result<Next> {
         let Some(write) = self.writes.get(self.stored) else { return Ok(Next::Done) };
         match write.store(connection, heads) {
@@ -265,5 +308,24 @@ impl Append {
             }
             Err(NotStored::Failed(error)) => Err(error),
         }
+    }
+
+    fn start_over(&mut self) {
+        self.stored = 0;
+        self.outcome = Ok(Revision::ABSENT);
+    }
+
+    fn fail(&mut self, completed: usize, failure: &Failure) {
+        let source = failure.store_error("append to a conversation");
+        self.stored = completed;
+        self.outcome = Err(AppendError { completed, source });
+    }
+
+    fn stored(&self) -> usize {
+        self.stored
+    }
+
+    fn is_single(&self) -> bool {
+        self.writes.len() <= 1
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     failure::Failure,
     file::StoreFile,
     heads::Heads,
-    submission::{Next, Submission},
+    submission::{Next, Work},
 };
 
 /// How long a file that was found in its place is taken to be there still. To look costs a
@@ -90,9 +90,9 @@ impl Writer {
     /// # Errors
     ///
     /// [`Busy`], only where `patience` is zero.
-    pub(crate) fn write(
+    pub(crate) fn write<W: Work>(
         &mut self,
-        group: &mut [Submission],
+        group: &mut [W],
         patience: Duration,
     ) -> Result<(), Busy> {
         match self.transaction(patience, |connection, heads| {
@@ -122,7 +122,7 @@ impl Writer {
         Ok(())
     }
 
-    fn write_one_by_one(&mut self, group: &mut [Submission], patience: Duration) {
+    fn write_one_by_one<W: Work>(&mut self, group: &mut [W], patience: Duration) {
         for submission in &mut *group {
             submission.start_over();
         }
@@ -146,7 +146,7 @@ impl Writer {
     /// done before.
     fn write_alone(
         &mut self,
-        submission: &mut Submission,
+        submission: &mut impl Work,
         patience: Duration,
     ) -> Result<(), (usize, Stopped)> {
         let mut next = Next::Step;
@@ -208,7 +208,7 @@ impl Writer {
     }
 }
 
-fn is_single(group: &[Submission]) -> bool {
+fn is_single(group: &[impl Work]) -> bool {
     matches!(group, [only] if only.is_single())
 }
 

@@ -11,13 +11,16 @@ use std::{
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use tower_chat_core::{
     Message, MessageId,
-    store::{AppendError, HistoryStore, Revision, ServiceIdChange, Slot, StoreError, Write},
+    store::{
+        AppendError, HistoryStore, Revision, ServiceIdChange, Slot, StoreError, Ticket, Write,
+    },
 };
 
 use super::{Fixture, first, hold_the_lead, is_open, key, run, unbounded, write};
 use crate::{
     OpenError,
     file::{PATIENCE, while_locked},
+    room::Room,
     submission::Submission,
 };
 
@@ -184,17 +187,21 @@ async fn a_caller_that_finds_the_file_locked_leaves_its_write_to_the_thread() {
     assert_eq!(fixture.texts(&key("c")).await, ["one", "two"]);
 }
 
+fn queued(writes: Vec<Write>) -> (Submission, Ticket) {
+    Submission::append(unbounded(), writes, &Arc::new(Room::new(usize::MAX))).queued()
+}
+
 #[tokio::test]
 async fn a_file_that_stays_locked_is_a_retryable_error() {
     let fixture = Fixture::new().await;
     let other = fixture.other();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let (submission, outcome) = Submission::append(unbounded(), vec![first("c", &["one"])]);
+    let (submission, outcome) = queued(vec![first("c", &["one"])]);
     let mut group = [submission];
     let patience = Duration::from_millis(1);
     fixture.store.queue().writer().write(&mut group, patience).unwrap();
     group.into_iter().for_each(Submission::resolve);
-    let error = outcome.await.unwrap().unwrap_err();
+    let error = outcome.await.unwrap_err();
     assert!(is_retryable(&error), "{error:?}");
     assert!(source_text(&error).contains("another process"), "{error:?}");
     other.execute_batch("COMMIT").unwrap();
@@ -293,10 +300,8 @@ async fn writes_tried_one_by_one_do_not_each_wait_for_a_locked_file() {
         _ => {}
     };
     let events = TraceEventCodes::SQLITE_TRACE_STMT | TraceEventCodes::SQLITE_TRACE_PROFILE;
-    let (mut group, outcomes): (Vec<_>, Vec<_>) = ["a", "b", "c"]
-        .map(|id| Submission::append(unbounded(), vec![first(id, &["one", "poison"])]))
-        .into_iter()
-        .unzip();
+    let (mut group, outcomes): (Vec<_>, Vec<_>) =
+        ["a", "b", "c"].map(|id| queued(vec![first(id, &["one", "poison"])])).into_iter().unzip();
     {
         let writer = &mut fixture.store.queue().writer();
         writer.connection_mut().trace_v2(events, Some(hook)).unwrap();
@@ -304,7 +309,7 @@ async fn writes_tried_one_by_one_do_not_each_wait_for_a_locked_file() {
     }
     group.into_iter().for_each(Submission::resolve);
     for outcome in outcomes {
-        let error = outcome.await.unwrap().unwrap_err();
+        let error = outcome.await.unwrap_err();
         assert!(error.completed == 0 && is_retryable(&error), "{error:?}");
     }
     assert_eq!(begun.load(Ordering::Relaxed), 2, "the group, and the first of it");
