@@ -94,6 +94,11 @@ impl Samples {
         self.0.push(us);
     }
 
+    /// Takes others in.
+    pub(crate) fn append(&mut self, mut others: Self) {
+        self.0.append(&mut others.0);
+    }
+
     /// The middle one; not a number if there are none.
     pub(crate) fn median(&self) -> f64 {
         let mut sorted = self.0.clone();
