@@ -50,8 +50,8 @@ pub(crate) struct OpenCall {
 pub(crate) enum StartedCall {
     /// It has.
     Call(Box<OpenCall>),
-    /// The same call was answered before; its answer is submitted again, which stores nothing
-    /// twice.
+    /// The same call was answered before. Its answer is submitted again unless it is durable, which
+    /// stores nothing twice.
     Answered(Box<StoredCall>),
 }
 
@@ -101,29 +101,28 @@ enum CallOutcome {
     Unanswered { rest: Vec<Arc<Message>> },
 }
 
-impl CallRecord {
-    /// Puts the record of an answered call in place of the one before, and uses its room.
-    fn answered(last: &mut Option<Self>, ordinal: u32, answer: &Answer, write: Option<Write>) {
-        match last {
-            Some(Self {
-                ordinal: of,
-                outcome: CallOutcome::Answered { answer: kept, write: last },
-            }) => {
-                *of = ordinal;
-                kept.messages.clone_from(&answer.messages);
-                kept.finish.clone_from(&answer.finish);
-                *last = write;
-            }
-            _ => {
-                let outcome = CallOutcome::Answered { answer: answer.clone(), write };
-                *last = Some(Self { ordinal, outcome });
-            }
+impl State {
+    /// Keeps the answer of a call for a retry, in the room of the one before.
+    fn keep_answer(&mut self, ordinal: u32, answer: &Answer, write: Option<Write>) {
+        if let Some(CallRecord {
+            ordinal: last,
+            outcome: CallOutcome::Answered { answer: kept, write: submitted },
+        }) = &mut self.last_call
+        {
+            *last = ordinal;
+            kept.messages.clone_from(&answer.messages);
+            kept.finish.clone_from(&answer.finish);
+            *submitted = write;
+            return;
         }
+        let outcome = CallOutcome::Answered { answer: answer.clone(), write };
+        self.last_call = Some(CallRecord { ordinal, outcome });
     }
 
-    /// The write of an answered call is durable.
-    fn stored(&mut self) {
-        if let CallOutcome::Answered { write, .. } = &mut self.outcome {
+    /// The answer of a call is durable: its retry has nothing to submit again.
+    fn forget_write(&mut self, ordinal: Option<u32>) {
+        let last = self.last_call.as_mut().filter(|last| Some(last.ordinal) == ordinal);
+        if let Some(CallRecord { outcome: CallOutcome::Answered { write, .. }, .. }) = last {
             *write = None;
         }
     }
@@ -389,7 +388,7 @@ impl OpenCall {
         answer.messages.iter().for_each(|message| self.replay.push(message));
         std::mem::swap(&mut state.replay, &mut self.replay);
         if let Some(ordinal) = self.ordinal {
-            CallRecord::answered(&mut state.last_call, ordinal, &answer, write);
+            state.keep_answer(ordinal, &answer, write);
         }
         drop(state);
         Ok(StoredCall { run, ordinal: self.ordinal, answer, submission })
@@ -500,10 +499,8 @@ impl StoredCall {
                 let mut state = run.state();
                 state.unsaved = unsaved;
                 state.unsettled.clear();
-                let record = state.last_call.as_mut();
-                let record = record.filter(|record| Some(record.ordinal) == ordinal);
-                if let (0, Some(record)) = (unsaved, record) {
-                    record.stored();
+                if unsaved == 0 {
+                    state.forget_write(ordinal);
                 }
                 answer.finish.saved = Some(state.saved());
                 drop(state);
