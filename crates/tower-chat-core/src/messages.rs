@@ -120,6 +120,9 @@ impl Messages {
     /// The first `count` messages; all if there are fewer.
     #[must_use]
     pub fn take(&self, count: usize) -> Self {
+        if count == 0 {
+            return Self::default();
+        }
         match count.checked_sub(self.body.len()) {
             Some(of_tail) => Self { body: self.body.clone(), tail: self.tail.take(of_tail) },
             None => Self { body: self.body.take(count), tail: Tail::default() },

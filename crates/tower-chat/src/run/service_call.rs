@@ -135,10 +135,7 @@ impl Run {
     ///
     /// If the tool loop sent stored messages again and they cannot be told from new ones, or if a
     /// dangling call may not be replayed.
-    pub(crate) fn start_call(
-        &self,
-        request: &ChatRequest,
-    ) -> Result<StartedCall, PersistenceError> {
+    pub(crate) fn start_call(self, request: &ChatRequest) -> Result<StartedCall, PersistenceError> {
         let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
         let mut state = self.state();
         let record = state.last_call.as_ref().filter(|record| Some(record.ordinal) == ordinal);
@@ -165,16 +162,16 @@ impl Run {
             (true | false, Some(_) | None) => inputs.len(),
         };
         drop(state);
+        // Without a layer above nobody knows when the run goes.
+        let keeps_text = self.policy().keep_partial_text && !self.0.is_alone;
         Ok(StartedCall::Call(Box::new(OpenCall {
-            run: self.clone(),
+            run: self,
             ordinal,
             inputs,
             replay,
             options: request.options.clone(),
             foresight: request.extensions.get::<Foresight>().cloned(),
-            // Without a layer above nobody knows when the run goes.
-            streamed: (self.policy().keep_partial_text && !self.0.is_alone)
-                .then(StreamedText::default),
+            streamed: keeps_text.then(StreamedText::default),
             unsent,
             slot: Some(Ok(Slot::unbounded())),
         })))

@@ -23,11 +23,11 @@ use crate::{
 };
 
 /// Runs the calls of one batch.
-pub(super) struct Executor {
-    pub(super) settings: Arc<Settings>,
-    pub(super) context: Arc<RunContext>,
+pub(super) struct Executor<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) context: &'a Arc<RunContext>,
     /// The run that makes starts and outcomes durable, if there is one.
-    pub(super) run: Option<Run>,
+    pub(super) run: Option<&'a Run>,
     pub(super) round_index: usize,
 }
 
@@ -49,7 +49,7 @@ struct Outcome {
     terminate: bool,
 }
 
-impl Executor {
+impl Executor<'_> {
     /// Runs the calls and adds what they come to as it comes.
     ///
     /// One after the other, a call that terminates the run is the last; at the same time, all run.
@@ -68,7 +68,7 @@ impl Executor {
         let at_once = if self.settings.concurrent { calls.len() } else { 1 };
         let starts = to_run.clone().take(at_once).filter_map(|call| self.noted(call.owed.place));
         let starts: Vec<_> = starts.collect();
-        if let (Some(run), false) = (&self.run, starts.is_empty()) {
+        if let (Some(run), false) = (self.run, starts.is_empty()) {
             run.note_starts(&starts).await?;
         }
         if self.settings.concurrent {
@@ -141,7 +141,7 @@ impl Executor {
         next: Option<CallOfRun>,
         ends_run: bool,
     ) -> Result<(), PersistenceError> {
-        match (&self.run, outcome.of(self.noted(place))) {
+        match (self.run, outcome.of(self.noted(place))) {
             (Some(run), Some(of_call)) => run.note_outcome(of_call, beside, next, ends_run).await,
             _ => Ok(()),
         }
@@ -149,7 +149,7 @@ impl Executor {
 
     /// The place of a call, if there is a run that makes its start and its outcome durable.
     fn noted(&self, place: Option<CallOfRun>) -> Option<CallOfRun> {
-        place.filter(|place| self.run.as_ref().is_some_and(|run| run.notes(*place)))
+        place.filter(|place| self.run.is_some_and(|run| run.notes(*place)))
     }
 
     async fn run(&self, sequence_index: usize, planned: PlannedCall) -> Outcome {
@@ -174,7 +174,7 @@ impl Executor {
             Action::Run(tool) => {
                 let context = self.context.clone();
                 let mut call = owed.clone();
-                if let Some(run) = &self.run {
+                if let Some(run) = self.run {
                     call.place = call.place.and_then(|place| run.place_across_attempts(place));
                 }
                 let place_in_round = (self.round_index, sequence_index);

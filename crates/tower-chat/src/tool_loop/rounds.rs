@@ -450,9 +450,9 @@ where
             self.service = self.service.clone();
         }
         let executor = Executor {
-            settings: self.settings.clone(),
-            context: self.context.clone(),
-            run: self.run.clone(),
+            settings: &self.settings,
+            context: &self.context,
+            run: self.run.as_ref(),
             round_index: self.tally.batches,
         };
         self.tally.batches += 1;
