@@ -138,3 +138,25 @@ impl Ending for CallEnding {
         self.0.fail().await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::ready;
+
+    use tower::service_fn;
+    use tower_chat_core::{Finish, MemoryStore, Message};
+
+    use super::*;
+
+    #[test]
+    fn the_future_of_a_call_is_one_that_glibc_keeps_room_for_in_each_thread() {
+        const MOST: usize = 1032;
+        let layer = Arc::new(PerServiceCallPersistence::new(MemoryStore::new()));
+        let leaf = service_fn(|_| {
+            let answer = Arc::new(Message::assistant("hello"));
+            ready(Ok::<_, BoxError>(ChatResponse::whole([answer], Finish::stop())))
+        });
+        let size = size_of_val(&per_service_call(leaf, ChatRequest::user("hi"), layer));
+        assert!(size <= MOST, "{size} bytes");
+    }
+}
