@@ -38,8 +38,7 @@ pub(crate) async fn with_ending(
         Ok(Ok(answer)) => Ok(ending.complete(answer).await?.into()),
         Ok(Err(response)) => Ok(streamed(response, ending)),
         Err(error) => {
-            // Boxed, since every call would carry the room for it.
-            Box::pin(ending.fail()).await;
+            ending.fail().await;
             Err(error)
         }
     }
