@@ -62,25 +62,26 @@ const MODES: [(&str, PersistenceMode); 3] = [
 
 pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
+    let copies = if effort == Effort::Quick { 1 } else { COPIES };
     for (history, conversations) in HISTORIES {
         if effort == Effort::Quick && history > LONGEST_OF_QUICK {
             continue;
         }
         let template = runtime.block_on(Template::make(conversations, history))?;
         for (name, durability) in DURABILITIES {
-            let mut measured: Vec<(Measured, Written)> = Vec::new();
-            for _ in 0..if effort == Effort::Quick { 1 } else { COPIES } {
-                let repetitions = effort.repetitions(40);
-                let modes = runtime.block_on(async {
+            let repetitions = effort.repetitions(40);
+            let measure_copy = || {
+                runtime.block_on(async {
                     let bench = Bench::new(&template, durability, conversations).await?;
                     bench.measure(repetitions).await
-                })?;
-                match measured.is_empty() {
-                    true => measured = modes,
-                    false => measured.iter_mut().zip(modes).for_each(|((mode, _), (more, _))| {
-                        mode.ours.append(more.ours);
-                        mode.floor.append(more.floor);
-                    }),
+                })
+            };
+            // What is written is counted on the first.
+            let mut measured = measure_copy()?;
+            for _ in 1..copies {
+                for ((mode, _), (more, _)) in measured.iter_mut().zip(measure_copy()?) {
+                    mode.ours.append(more.ours);
+                    mode.floor.append(more.floor);
                 }
             }
             for (Measured { mode, ours, floor, .. }, written) in measured {

@@ -24,7 +24,8 @@ pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
 /// have to find their place in the cache again.
 #[derive(Debug, Default)]
 pub(crate) struct AllTraffic {
-    /// Few at a time, so a hash need not withstand keys that are chosen to collide.
+    /// As many as are under way and a few more, so a hash that is merely seeded at random is enough
+    /// against keys chosen to collide.
     of: HashMap<ConversationKey, Traffic, RandomState>,
     /// How many there may be before those at rest go.
     most: usize,

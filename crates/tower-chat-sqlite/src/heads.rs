@@ -17,7 +17,7 @@ const LIMIT: usize = 512;
 pub(crate) struct Heads {
     /// SQLite's count after the connection's last commit.
     version: Option<u32>,
-    /// Few, so a hash need not withstand keys that are chosen to collide.
+    /// Few, so a hash that is merely seeded at random is enough against keys chosen to collide.
     known: HashMap<ConversationKey, Conversation, RandomState>,
 }
 

@@ -207,6 +207,7 @@ impl WriteQueue {
         let done = caller::block(|| self.write(&mut group, Duration::ZERO).is_ok());
         let [append] = group;
         if done == Some(true) {
+            // Its place is given back before the lead ends, as with a group.
             let ticket = append.done();
             drop(lead);
             return ticket;

@@ -1,4 +1,4 @@
-//! What waits in the queue, and how it is answered.
+//! What is submitted, and how it is answered: at once, or out of the queue.
 
 use std::sync::Arc;
 

@@ -50,8 +50,8 @@ pub(crate) struct OpenCall {
 pub(crate) enum StartedCall {
     /// It has.
     Call(Box<OpenCall>),
-    /// The same call was answered before. Its answer is submitted again unless it is durable, which
-    /// stores nothing twice.
+    /// The same call was answered before. Its answer is submitted again unless it is known to be
+    /// durable; a store recognises what it has.
     Answered(Box<StoredCall>),
 }
 
