@@ -81,10 +81,20 @@ impl<'a, I: Iterator<Item = &'a ToolCall>> Iterator for CallIds<I> {
     }
 }
 
+/// Whether each of the calls of a message has an id, and none that of another.
+pub(crate) fn has_distinct_ids(message: &Message) -> bool {
+    have_distinct_ids(message.parts.iter().filter_map(owed_call))
+}
+
 /// Whether each of the calls has an id, and none that of another.
 pub(super) fn have_distinct_ids<'a>(calls: impl Iterator<Item = &'a ToolCall> + Clone) -> bool {
     /// More calls than a message has as a rule.
     const MANY: usize = 16;
+    let mut rest = calls.clone();
+    let first = rest.next();
+    if rest.next().is_none() {
+        return first.is_none_or(|only| given_id(only).is_some());
+    }
     if calls.clone().any(|call| given_id(call).is_none()) {
         return false;
     }

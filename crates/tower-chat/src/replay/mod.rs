@@ -37,7 +37,7 @@ mod turns;
 mod window;
 mod without_calls;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use imbl::Vector;
 use tower_chat_core::{
@@ -64,7 +64,10 @@ pub use self::{
     truncate::Truncation,
     window::{Boundary, EstimatedTokens, TokenCounter, Window},
 };
-pub(crate) use self::{call_ids::ids_of_calls, round::INTERRUPTED};
+pub(crate) use self::{
+    call_ids::{has_distinct_ids, ids_of_calls},
+    round::INTERRUPTED,
+};
 
 /// A fold over the messages of a conversation, oldest first, whose [`view`](Self::view) is what a
 /// provider accepts.
@@ -85,10 +88,17 @@ pub struct Replay {
     strictness: Strictness,
     closed: Messages,
     open: Option<Round>,
-    /// Persistent, because a replay is cloned for every service call.
-    unanswered: Vector<Arc<Unanswered>>,
     pushed: usize,
     position: usize,
+    /// `None` where every call was answered.
+    left_out: Option<Arc<LeftOut>>,
+}
+
+/// The calls that are not shown, because nothing answered them.
+#[derive(Debug, Clone, Default)]
+struct LeftOut {
+    calls: Vector<Arc<Unanswered>>,
+    /// What the policy [`DanglingCalls::Fail`] objects to.
     dangling: Option<DanglingCallError>,
 }
 
@@ -178,10 +188,9 @@ impl Replay {
             strictness,
             closed: Messages::new(),
             open: None,
-            unanswered: Vector::new(),
             pushed: 0,
             position: 0,
-            dangling: None,
+            left_out: None,
         }
     }
 
@@ -247,7 +256,7 @@ impl Replay {
         }
         let mut ended = self.clone();
         ended.close_round();
-        ended.dangling.map_or(Ok(()), Err)
+        ended.left_out.and_then(|left_out| left_out.dangling.clone()).map_or(Ok(()), Err)
     }
 
     /// The approval requests that nobody has answered yet, oldest first; those of one message are
@@ -263,7 +272,7 @@ impl Replay {
         let mut ended = self.clone();
         ended.close_round();
         let mut batches: Vec<(usize, Vec<WaitingCall>)> = Vec::new();
-        for call in ended.unanswered {
+        for call in ended.unanswered() {
             let Some(request) = call.approval.clone() else { continue };
             let waiting = (call.place, request);
             match batches.last_mut() {
@@ -278,7 +287,7 @@ impl Replay {
     pub(crate) fn calls_answered_by(&self, message: &Message) -> Vec<Option<AskedCall>> {
         let mut round: Vec<_> =
             self.open.iter().flat_map(Round::unanswered).map(|call| (call, false)).collect();
-        let mut earlier = self.unanswered.clone();
+        let mut earlier = self.unanswered().clone();
         let mut found = |result: &ToolResult| {
             let candidates = round.iter().map(|(call, is_answered)| call.asked(*is_answered));
             match answers(result, candidates) {
@@ -309,7 +318,7 @@ impl Replay {
     /// The places of the calls that nothing has answered and that wait for nobody's approval.
     pub(crate) fn dangling_calls(&self) -> Vec<(MessageId, usize)> {
         let open = self.open.iter().flat_map(Round::unanswered).map(Arc::new);
-        let calls = self.unanswered.iter().cloned().chain(open);
+        let calls = self.unanswered().iter().cloned().chain(open);
         calls.filter(|call| call.approval.is_none()).filter_map(|call| call.place).collect()
     }
 
@@ -328,10 +337,9 @@ impl Replay {
             strictness: self.strictness,
             closed: Messages::new(),
             open: self.open.take(),
-            unanswered: std::mem::take(&mut self.unanswered),
             pushed: self.pushed,
             position: self.position,
-            dangling: self.dangling.take(),
+            left_out: self.left_out.take(),
         }
     }
 
@@ -343,12 +351,15 @@ impl Replay {
             return;
         }
         if message.role == Role::Tool {
-            match &mut self.open {
+            match self.open.take() {
                 Some(round) if round.is_answered_in_order_with(Some(message)) => {
-                    self.closed.extend(self.open.take().into_iter().flat_map(Round::into_messages));
+                    round.show_in(&mut self.closed);
                     self.closed.push(message.clone());
                 }
-                Some(round) => round.push_results(message),
+                Some(mut round) => {
+                    round.push_results(message);
+                    self.open = Some(round);
+                }
                 None => self.push_late_results(message.results().cloned().collect(), message),
             }
             return;
@@ -380,22 +391,42 @@ impl Replay {
     fn close_round(&mut self) {
         let Some(round) = self.open.take() else { return };
         if round.is_answered_in_order() {
-            return self.closed.extend(round.into_messages());
+            return round.show_in(&mut self.closed);
         }
         let closed = round.close(self.strictness);
         self.closed.extend(closed.messages);
-        if let (Strictness::Repair(DanglingCalls::Fail), None) = (self.strictness, &self.dangling) {
-            self.dangling = closed
-                .unanswered
-                .iter()
-                .find_map(Unanswered::dangling)
-                .map(|(tool, call_id)| DanglingCallError { tool, call_id });
+        if !closed.unanswered.is_empty() {
+            self.leave_out(closed.unanswered);
         }
-        self.unanswered.extend(closed.unanswered.into_iter().map(Arc::new));
         if let Some((results, message)) = closed.leftover {
             self.push_late_results(results, &message);
         }
         self.closed.extend(closed.following);
+    }
+
+    fn leave_out(&mut self, calls: Vec<Unanswered>) {
+        let left_out = Arc::make_mut(self.left_out.get_or_insert_default());
+        if let (Strictness::Repair(DanglingCalls::Fail), None) =
+            (self.strictness, &left_out.dangling)
+        {
+            left_out.dangling = calls
+                .iter()
+                .find_map(Unanswered::dangling)
+                .map(|(tool, call_id)| DanglingCallError { tool, call_id });
+        }
+        left_out.calls.extend(calls.into_iter().map(Arc::new));
+    }
+
+    /// The calls that are not shown.
+    fn unanswered(&self) -> &Vector<Arc<Unanswered>> {
+        static NONE: LazyLock<Vector<Arc<Unanswered>>> = LazyLock::new(Vector::new);
+        self.left_out.as_ref().map_or(&NONE, |left_out| &left_out.calls)
+    }
+
+    /// Takes the call that a late result answers from those that are not shown.
+    fn take_answered_by(&mut self, result: &ToolResult) -> Option<Arc<Unanswered>> {
+        let index = last_answered(self.unanswered(), result)?;
+        Some(Arc::make_mut(self.left_out.as_mut()?).calls.remove(index))
     }
 
     /// Results that answer no call of the open round: they may answer one that was left out
@@ -405,10 +436,7 @@ impl Replay {
         let mut answers = Vec::new();
         let mut orphans = Vec::new();
         for result in results {
-            match last_answered(&self.unanswered, &result)
-                .map(|index| self.unanswered.remove(index))
-                .map(Arc::unwrap_or_clone)
-            {
+            match self.take_answered_by(&result).map(Arc::unwrap_or_clone) {
                 Some(unanswered) => {
                     let result = unanswered.answer(result);
                     if calls.iter().any(|call| call.id == result.call_id) {

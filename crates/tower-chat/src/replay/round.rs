@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{ApprovalRequest, Message, MessageId, Part, Role, ToolCall, ToolResult};
+use tower_chat_core::{
+    ApprovalRequest, Message, MessageId, Messages, Part, Role, ToolCall, ToolResult,
+};
 
 use super::{
     DanglingCalls, Place,
@@ -16,6 +18,13 @@ use super::{
 pub(super) struct Round {
     message: Arc<Message>,
     position: usize,
+    /// `None` until the first: most rounds are whole with their first results, and are not kept.
+    after: Option<Box<After>>,
+}
+
+/// What came after a round's message.
+#[derive(Debug, Clone, Default)]
+struct After {
     results: Vec<Arc<Message>>,
     following: Vec<Arc<Message>>,
 }
@@ -51,16 +60,20 @@ impl Round {
     }
 
     pub(super) fn new(message: Arc<Message>, position: usize) -> Self {
-        Self { message, position, results: Vec::new(), following: Vec::new() }
+        Self { message, position, after: None }
     }
 
     pub(super) fn push_results(&mut self, message: &Arc<Message>) {
-        self.results.push(message.clone());
+        self.after.get_or_insert_default().results.push(message.clone());
     }
 
     /// Shows a message after the round's results.
     pub(super) fn follow_with(&mut self, message: Option<Arc<Message>>) {
-        self.following.extend(message);
+        self.after.get_or_insert_default().following.extend(message);
+    }
+
+    fn results(&self) -> &[Arc<Message>] {
+        self.after.as_ref().map_or(&[], |after| &after.results)
     }
 
     /// Whether the round stands as a provider wants it already: each call with an id of its own
@@ -71,10 +84,18 @@ impl Round {
 
     /// The same, with one more message of results.
     pub(super) fn is_answered_in_order_with(&self, last: Option<&Arc<Message>>) -> bool {
-        if !self.following.is_empty() {
+        if self.after.as_ref().is_some_and(|after| !after.following.is_empty()) {
             return false;
         }
-        let mut results = self.results.iter().chain(last).flat_map(|message| &message.parts);
+        match (self.results(), last) {
+            ([], Some(only)) => self.is_answered_in_order_by(only.parts.iter()),
+            (results, last) => self.is_answered_in_order_by(
+                results.iter().chain(last).flat_map(|message| &message.parts),
+            ),
+        }
+    }
+
+    fn is_answered_in_order_by<'a>(&self, mut results: impl Iterator<Item = &'a Part>) -> bool {
         let all_answered = self.message.parts.iter().all(|part| match part {
             Part::ApprovalRequest(_) => false,
             Part::ToolCall(call) if !call.provider_executed => match results.next() {
@@ -96,10 +117,12 @@ impl Round {
             .collect()
     }
 
-    /// The messages of a round that [is answered in order](Self::is_answered_in_order), as they
-    /// are.
-    pub(super) fn into_messages(self) -> impl Iterator<Item = Arc<Message>> {
-        std::iter::once(self.message).chain(self.results)
+    /// Shows a round that [is answered in order](Self::is_answered_in_order) as it is.
+    pub(super) fn show_in(self, shown: &mut Messages) {
+        shown.push(self.message);
+        if let Some(after) = self.after {
+            shown.extend(after.results);
+        }
     }
 
     /// What a round comes to that is not answered in order.
@@ -147,11 +170,12 @@ impl Round {
         if !results.is_empty() {
             messages.push(Arc::new(self.results_message(results)));
         }
-        let leftover = match self.results.last() {
+        let leftover = match self.results().last() {
             Some(message) if !leftover.is_empty() => Some((leftover, message.clone())),
             _ => None,
         };
-        Closed { messages, unanswered, leftover, following: self.following }
+        let following = self.after.map(|after| after.following).unwrap_or_default();
+        Closed { messages, unanswered, leftover, following }
     }
 
     /// The calls of the round that owe results.
@@ -185,7 +209,7 @@ impl Round {
             })
             .collect();
         let mut leftover = Vec::new();
-        for result in self.results.iter().flat_map(|message| message.results()) {
+        for result in self.results().iter().flat_map(|message| message.results()) {
             let asked = calls.iter().map(|(call, answer)| call.asked(answer.is_some()));
             match answers(result, asked) {
                 Answers::Call(index) => {
@@ -202,7 +226,7 @@ impl Round {
 
     /// One tool message with all results, under the name of the first that brought one.
     fn results_message(&self, results: Vec<Part>) -> Message {
-        let mut message = match self.results.first() {
+        let mut message = match self.results().first() {
             Some(first) => (**first).clone(),
             None => Message::new(Role::Tool, Vec::new()),
         };

@@ -59,26 +59,30 @@ impl Truncation {
 
     /// The message with the results of tools cut where they have to be; shared, if none has to.
     /// Results of the provider's own tools stay whole: they are replayed as the provider's items.
-    pub fn apply_to(&self, message: Arc<Message>) -> Arc<Message> {
-        let Some(limit) = self.limit else { return message };
+    pub fn apply_to(&self, mut message: Arc<Message>) -> Arc<Message> {
+        self.apply_within(&mut message);
+        message
+    }
+
+    /// The same in place.
+    pub(crate) fn apply_within(&self, message: &mut Arc<Message>) {
+        let Some(limit) = self.limit else { return };
         let is_long = |part: &Part| match part {
             Part::ToolResult(result) => {
                 text_len(result) > limit
-                    && (message.role == Role::Tool || is_foreign_result(&message, part))
+                    && (message.role == Role::Tool || is_foreign_result(message, part))
             }
             _ => false,
         };
         if !message.parts.iter().any(is_long) {
-            return message;
+            return;
         }
         let long: Vec<bool> = message.parts.iter().map(is_long).collect();
-        let mut message = Arc::unwrap_or_clone(message);
-        for (part, is_long) in message.parts.iter_mut().zip(long) {
+        for (part, is_long) in Arc::make_mut(message).parts.iter_mut().zip(long) {
             if let (Part::ToolResult(result), true) = (part, is_long) {
                 self.apply(result);
             }
         }
-        Arc::new(message)
     }
 }
 
