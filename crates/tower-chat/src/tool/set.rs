@@ -74,12 +74,18 @@ impl Tools {
 
     /// The definition of the tool with this name, declared or not.
     pub fn get(&self, name: &str) -> Option<&ToolDefinition> {
-        self.0.definitions.get(self.place(name)?)
+        Some(self.find(name)?.0)
     }
 
     /// The tool with this name, if it runs here.
     pub fn tool(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.0.tools.get(self.place(name)?)?.as_ref()
+        self.find(name)?.1
+    }
+
+    /// The definition of the tool with this name, and the tool if it runs here.
+    pub(crate) fn find(&self, name: &str) -> Option<(&ToolDefinition, Option<&Arc<dyn Tool>>)> {
+        let place = self.place(name)?;
+        Some((self.0.definitions.get(place)?, self.0.tools.get(place)?.as_ref()))
     }
 
     /// Whether a tool of the set needs approval.

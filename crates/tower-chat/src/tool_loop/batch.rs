@@ -57,28 +57,40 @@ pub(super) fn plan(
         let is_asking = messages.iter().any(|message| asks_for_consent(message));
         return if is_asking { Plan::Return } else { Plan::Answer };
     }
-    let is_declared = |name: &str| {
-        tools.tool(name).is_none()
-            && (tools.get(name).is_some() || callers_tools.iter().any(|tool| tool.name == name))
-    };
-    let is_unknown = |name: &str| tools.tool(name).is_none() && !is_declared(name);
-    let needs_approval = |name: &str| tools.get(name).is_some_and(|tool| tool.needs_approval);
-    let any = |is: &dyn Fn(&str) -> bool| calls.iter().any(|owed| is(owed.name()));
-    if any(&is_declared) || (unknown_tools == UnknownTools::Return && any(&is_unknown)) {
-        return Plan::Return;
-    }
-    if tools.any_needs_approval() && any(&needs_approval) {
-        return Plan::Ask;
-    }
     let mut planned = Vec::with_capacity(calls.len());
-    planned.extend(calls.into_iter().map(|owed| PlannedCall::run(owed, tools)));
-    Plan::Run(planned)
+    let (mut is_returned, mut needs_approval) = (false, false);
+    for owed in calls {
+        let name = owed.name();
+        let tool = match tools.find(name) {
+            Some((definition, tool)) => {
+                is_returned |= tool.is_none();
+                needs_approval |= definition.needs_approval;
+                tool
+            }
+            None => {
+                is_returned |= unknown_tools == UnknownTools::Return
+                    || callers_tools.iter().any(|tool| tool.name == name);
+                None
+            }
+        };
+        planned.push(PlannedCall::of(owed, tool));
+    }
+    match (is_returned, needs_approval) {
+        (true, _) => Plan::Return,
+        (false, true) => Plan::Ask,
+        (false, false) => Plan::Run(planned),
+    }
 }
 
 impl PlannedCall {
     /// A call that is run, if its tool is known.
     pub(super) fn run(owed: OwedCall, tools: &Tools) -> Self {
-        let action = match tools.tool(owed.name()) {
+        let tool = tools.tool(owed.name());
+        Self::of(owed, tool)
+    }
+
+    fn of(owed: OwedCall, tool: Option<&Arc<dyn Tool>>) -> Self {
+        let action = match tool {
             Some(tool) => Action::Run(tool.clone()),
             None => Action::Refuse(Refusal::UnknownTool),
         };
@@ -116,7 +128,8 @@ fn asks_for_consent(message: &Message) -> bool {
 
 /// The calls that nothing in the response itself answers.
 pub(super) fn owed_calls(messages: &[Arc<Message>]) -> SmallVec<[OwedCall; 1]> {
-    let mut calls: SmallVec<_> = messages.iter().flat_map(OwedCall::of_message).collect();
+    let mut calls = SmallVec::new();
+    messages.iter().for_each(|message| calls.extend(OwedCall::of_message(message)));
     if calls.is_empty() {
         return calls;
     }
