@@ -33,6 +33,9 @@ pub fn request_approvals_of(
     messages: Vec<Arc<Message>>,
     tools: &[ToolDefinition],
 ) -> Vec<Arc<Message>> {
+    if !tools.iter().any(|tool| tool.needs_approval) {
+        return messages;
+    }
     let needs_approval = needs_approval(tools);
     let answered: Vec<String> = messages
         .iter()

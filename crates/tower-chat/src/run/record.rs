@@ -12,7 +12,7 @@ use tower_chat_core::{
 use super::{State, answered_in_order::answered_in_order, journal::CallOfRun};
 use crate::{
     replay::{Citations, Replay, Truncation, ids_of_calls},
-    tool::{Redaction, Tools, redaction},
+    tool::{Kept, Tools, kept},
 };
 
 /// The key of a stored message's metadata under which the places of those of its calls are kept
@@ -91,11 +91,12 @@ impl State {
                 matches!(part, Part::ToolCall(_) | Part::ToolResult(_) | Part::ApprovalRequest(_))
             })
         };
-        if !messages.iter().chain(left_out).any(has_tools) {
+        let all = || messages.iter().chain(left_out);
+        if !all().any(has_tools) {
             return Composed { messages: messages.to_vec(), records: Vec::new() };
         }
-        let mut records = Vec::new();
-        let all = || messages.iter().chain(left_out);
+        // Most messages have one call, or one result.
+        let mut records = Vec::with_capacity(messages.len() + left_out.len());
         let last = self.added.last().cloned();
         let mut before = last.as_ref();
         // What stands before a message, made where it is not the message that its results answer.
@@ -110,12 +111,16 @@ impl State {
             {
                 self.store_calls(&mut kept, id, sequence, &mut records);
             }
-            if let Some((id, asking)) = before.and_then(|before| answered_in_order(before, message))
+            let has_results = message.results().next().is_some();
+            if !has_results {
+                // Nothing to record.
+            } else if let Some((id, asking)) =
+                before.and_then(|before| answered_in_order(before, message))
             {
                 let asked =
                     (0..).zip(asking.calls()).map(|(index, call)| Some(((id, index), call)));
                 self.store_results(&mut kept, asked, sequence, &mut records);
-            } else if message.results().next().is_some() {
+            } else {
                 let (replay, pushed) = replay.get_or_insert_with(|| (self.replay.clone(), 0));
                 all().skip(*pushed).take(place - *pushed).for_each(|earlier| replay.push(earlier));
                 *pushed = place;
@@ -132,7 +137,7 @@ impl State {
             let compacted = citations.apply(&stored.iter().cloned().collect());
             stored = compacted.iter().cloned().collect();
         }
-        stored = stored.into_iter().map(|message| truncated(message, truncation)).collect();
+        stored.iter_mut().for_each(|message| truncation.apply_within(message));
         for record in &mut records {
             if let RecordedResult::Apart(result) = &mut record.result {
                 truncation.apply(result);
@@ -155,12 +160,16 @@ impl State {
         let mut next = 0;
         let parts = message.parts.iter().filter_map(asked_call);
         for (index, ((call, is_waiting), call_id)) in parts.zip(ids_of_calls(message)).enumerate() {
-            let redaction = redaction(self.recorder.tool(&call.name), call, None, None);
-            places.push(redaction.is_some().then_some(next));
-            let Some(Redaction { arguments, .. }) = redaction else {
-                changes.push((index, None));
-                continue;
+            let redaction = match kept(self.recorder.tool(&call.name), call, None, None) {
+                Kept::Whole => None,
+                Kept::Redacted(redaction) => Some(redaction),
+                Kept::Nothing => {
+                    places.push(None);
+                    changes.push((index, None));
+                    continue;
+                }
             };
+            places.push(Some(next));
             let place = CallPlace { sequence, index: next };
             let mut row = ToolRecord::pending(place, round_index, call_id, &call.name);
             if is_waiting {
@@ -168,6 +177,7 @@ impl State {
             }
             records.push(row);
             next += 1;
+            let arguments = redaction.and_then(|redaction| redaction.arguments);
             changes.extend(arguments.map(|arguments| (index, Some(arguments))));
         }
         self.recorder.asking.push(Asking { message: id, sequence, round_index, stored: places });
@@ -193,18 +203,24 @@ impl State {
                 continue;
             };
             let error = report.as_ref().and_then(|report| report.error.as_deref());
-            let redaction = redaction(self.recorder.tool(&call.name), call, Some(result), error);
-            let place = self.stored_place(of_run);
-            let (Some(redaction), Some(place)) = (redaction, place) else {
-                changes.push((index, None));
-                continue;
+            let kept = kept(self.recorder.tool(&call.name), call, Some(result), error);
+            let (place, redaction) = match (self.stored_place(of_run), kept) {
+                (Some(place), Kept::Whole) => (place, None),
+                (Some(place), Kept::Redacted(redaction)) => (place, Some(*redaction)),
+                (Some(_), Kept::Nothing) | (None, _) => {
+                    changes.push((index, None));
+                    continue;
+                }
             };
-            let changed = redaction.result;
+            let (changed, changed_error) = match redaction {
+                Some(redaction) => (redaction.result, redaction.error),
+                None => (None, None),
+            };
             let recorded = match sequence {
                 Some(sequence) => RecordedResult::InMessage(CallPlace { sequence, index: next }),
-                None => RecordedResult::Apart(Box::new(
-                    changed.clone().unwrap_or_else(|| result.clone()),
-                )),
+                None => RecordedResult::Apart(
+                    changed.clone().unwrap_or_else(|| Box::new(result.clone())),
+                ),
             };
             let call_id = call.id.clone().unwrap_or_default();
             let mut row = ToolRecord::pending(place.call, place.round_index, call_id, &call.name);
@@ -216,7 +232,7 @@ impl State {
                 })
             });
             row.result = recorded;
-            row.error = redaction.error.unwrap_or(report.error);
+            row.error = changed_error.unwrap_or(report.error);
             row.status = report.status;
             row.started_at = report.started_at;
             row.finished_at = report.finished_at;
@@ -260,6 +276,9 @@ impl Recorder {
 
     /// Takes note of what a tool loop knows of the results in a message.
     pub(super) fn report(&mut self, message: MessageId, reports: ToolReports) {
+        if self.reports.back().is_none_or(|(last, _)| *last < message) {
+            return self.reports.push_back((message, reports));
+        }
         match self.reports.binary_search_by_key(&message, |(known, _)| *known) {
             Ok(place) => {
                 if let Some((_, known)) = self.reports.get_mut(place) {
@@ -271,6 +290,9 @@ impl Recorder {
     }
 
     fn take_reports(&mut self, message: MessageId) -> Option<ToolReports> {
+        if self.reports.front().is_some_and(|(first, _)| *first == message) {
+            return self.reports.pop_front().map(|(_, reports)| reports);
+        }
         let place = self.reports.binary_search_by_key(&message, |(known, _)| *known).ok()?;
         self.reports.remove(place).map(|(_, reports)| reports)
     }
@@ -295,12 +317,6 @@ fn asked_call(part: &Part) -> Option<(&ToolCall, bool)> {
         Part::ApprovalRequest(request) => Some((&request.call, true)),
         _ => None,
     }
-}
-
-/// A message with its results cut where they are too long.
-fn truncated(message: Arc<Message>, truncation: Truncation) -> Arc<Message> {
-    let has_results = message.results().next().is_some();
-    if has_results { truncation.apply_to(message) } else { message }
 }
 
 /// Leaves calls out (`None`), or changes their arguments, as the hooks said; the others stay as
@@ -349,7 +365,7 @@ pub(super) fn calls_without_arguments(message: &Message) -> impl Iterator<Item =
 }
 
 /// Leaves results out (`None`), or puts others in their place; those that are not named stay.
-fn redact_results(message: &mut Arc<Message>, changes: Vec<(usize, Option<ToolResult>)>) {
+fn redact_results(message: &mut Arc<Message>, changes: Vec<(usize, Option<Box<ToolResult>>)>) {
     if changes.is_empty() {
         return;
     }
@@ -361,7 +377,7 @@ fn redact_results(message: &mut Arc<Message>, changes: Vec<(usize, Option<ToolRe
         index += 1;
         match change {
             Some((_, None)) => return false,
-            Some((_, Some(changed))) => *result = changed,
+            Some((_, Some(changed))) => *result = *changed,
             None => {}
         }
         true

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     replay::{Truncation, ids_of_calls},
-    tool::redaction,
+    tool::{Kept, kept},
 };
 
 /// What came out of a call.
@@ -109,17 +109,19 @@ impl State {
             let Some(held) = self.held(*call, &[]) else { continue };
             let tool = self.recorder.tool(&held.call.name);
             let error = report.error.as_deref();
-            let Some(redaction) = redaction(tool, &held.call, Some(result), error) else {
-                continue;
+            let (changed, changed_error) = match kept(tool, &held.call, Some(result), error) {
+                Kept::Whole => (None, None),
+                Kept::Redacted(redaction) => (redaction.result, redaction.error),
+                Kept::Nothing => continue,
             };
-            let mut result = redaction.result.unwrap_or_else(|| result.clone());
+            let mut result = changed.unwrap_or_else(|| Box::new(result.clone()));
             truncation.apply(&mut result);
             let mut row = held.row();
             if !held.waits_for_approval {
                 row.status = report.status;
             }
-            row.result = RecordedResult::Apart(Box::new(result));
-            row.error = redaction.error.unwrap_or_else(|| report.error.clone());
+            row.result = RecordedResult::Apart(result);
+            row.error = changed_error.unwrap_or_else(|| report.error.clone());
             row.started_at = report.started_at;
             row.finished_at = report.finished_at;
             put(records, row);

@@ -44,7 +44,7 @@ pub(crate) use self::{
     context::{RunContext, idempotency_key},
     output::ResultName,
     owed_call::OwedCall,
-    persist::{Redaction, redaction},
+    persist::{Kept, kept},
 };
 
 /// Something the model may ask to be run.

@@ -21,7 +21,7 @@ pub struct StoredCall<'a> {
     result: Option<&'a ToolResult>,
     error: Option<&'a str>,
     new_arguments: Option<String>,
-    new_result: Option<ToolResult>,
+    new_result: Option<Box<ToolResult>>,
     new_error: Option<Option<String>>,
 }
 
@@ -50,7 +50,7 @@ impl<'a> StoredCall<'a> {
 
     /// What the tool answered; `None` while it has not been run.
     pub fn result(&self) -> Option<&ToolResult> {
-        self.new_result.as_ref().or(self.result)
+        self.new_result.as_deref().or(self.result)
     }
 
     /// What went wrong, in words for people; the record keeps it.
@@ -76,7 +76,7 @@ impl<'a> StoredCall<'a> {
         let Some(mut result) = self.result().cloned() else { return };
         result.content = vec![Part::text(text)];
         result.native = None;
-        self.new_result = Some(result);
+        self.new_result = Some(Box::new(result));
     }
 
     /// Records other words for what went wrong, or none.
@@ -85,34 +85,51 @@ impl<'a> StoredCall<'a> {
     }
 }
 
+/// What of a call is stored.
+#[derive(Debug)]
+pub(crate) enum Kept {
+    /// All of it, as it is.
+    Whole,
+    /// What a hook has made of it.
+    Redacted(Box<Redaction>),
+    Nothing,
+}
+
 /// What a hook has decided; `None` in a field leaves it as it is.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Redaction {
     pub(crate) arguments: Option<String>,
-    pub(crate) result: Option<ToolResult>,
+    pub(crate) result: Option<Box<ToolResult>>,
     pub(crate) error: Option<Option<String>>,
 }
 
-/// Asks a tool what of a call may be stored; `None` for nothing. A hook that fails, or panics,
-/// stores nothing: what it was to hide must not be.
-pub(crate) fn redaction(
+/// Asks a tool what of a call may be stored. A hook that fails, or panics, stores nothing: what it
+/// was to hide must not be.
+pub(crate) fn kept(
     tool: Option<&dyn Tool>,
     call: &ToolCall,
     result: Option<&ToolResult>,
     error: Option<&str>,
-) -> Option<Redaction> {
-    let Some(tool) = tool else { return Some(Redaction::default()) };
+) -> Kept {
+    let Some(tool) = tool else { return Kept::Whole };
     let mut stored = StoredCall::new(call, result, error);
     let outcome = catch_unwind(AssertUnwindSafe(|| tool.persist(&mut stored)));
     let failure = match outcome {
         Ok(Ok(Retention::Keep)) => {
-            return Some(Redaction {
-                arguments: stored.new_arguments,
-                result: stored.new_result,
-                error: stored.new_error,
-            });
+            return match stored {
+                StoredCall { new_arguments: None, new_result: None, new_error: None, .. } => {
+                    Kept::Whole
+                }
+                StoredCall { new_arguments, new_result, new_error, .. } => {
+                    Kept::Redacted(Box::new(Redaction {
+                        arguments: new_arguments,
+                        result: new_result,
+                        error: new_error,
+                    }))
+                }
+            };
         }
-        Ok(Ok(Retention::Forget)) => return None,
+        Ok(Ok(Retention::Forget)) => return Kept::Nothing,
         Ok(Err(error)) => error.to_string(),
         Err(_) => "it panicked".to_owned(),
     };
@@ -120,7 +137,7 @@ pub(crate) fn redaction(
         tool = %call.name,
         "the persist hook failed, so nothing of the call is stored: {failure}"
     );
-    None
+    Kept::Nothing
 }
 
 /// A tool with a [`persist`](Tool::persist) hook made of a closure.
