@@ -38,7 +38,11 @@ impl RunHandle {
 
     /// Takes everything queued, oldest first.
     pub fn take_queued(&self) -> Vec<Message> {
-        self.lock().drain(..).collect()
+        let mut queue = self.lock();
+        if queue.is_empty() {
+            return Vec::new();
+        }
+        queue.drain(..).collect()
     }
 
     /// Puts messages that were taken, but reached nobody, back before everything queued since.

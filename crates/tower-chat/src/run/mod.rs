@@ -266,21 +266,15 @@ impl Run {
     }
 
     /// Gives messages their ids, counting on from a place.
-    fn number(
-        &self,
-        first: usize,
-        messages: impl IntoIterator<Item = Arc<Message>>,
-    ) -> Vec<Arc<Message>> {
+    fn number(&self, first: usize, mut messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
         let run = self.id();
-        let number = |(mut message, place): (Arc<Message>, usize)| {
+        for (message, place) in messages.iter_mut().zip(first..) {
             let id = MessageId { run, index: u32::try_from(place).unwrap_or(u32::MAX) };
             if message.id != Some(id) {
-                Arc::make_mut(&mut message).id = Some(id);
+                Arc::make_mut(message).id = Some(id);
             }
-            message
-        };
-        // In this order a vector is numbered in place.
-        messages.into_iter().zip(first..).map(number).collect()
+        }
+        messages
     }
 }
 

@@ -45,9 +45,9 @@ impl Run {
     /// was asked. It is a submission, for where nothing can be awaited.
     pub(super) fn submit_cut_off(&self) {
         let mut state = self.state();
-        let Some(CutOff { rest, text }) = state.cut_off.take() else { return };
-        let partial = Arc::new(cut_off_message(&text));
-        let messages = self.number(state.taken, rest.into_iter().chain([partial]));
+        let Some(CutOff { rest: mut messages, text }) = state.cut_off.take() else { return };
+        messages.push(Arc::new(cut_off_message(&text)));
+        let messages = self.number(state.taken, messages);
         let slot = Ok(Slot::unbounded().without_blocking());
         let submission = self.submit(&mut state, slot, ToStore::messages(messages)).0;
         drop(state);

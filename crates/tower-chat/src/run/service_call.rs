@@ -490,7 +490,12 @@ impl StoredCall {
     ///
     /// [`PersistenceError::NotStored`], with the answer.
     pub(crate) async fn durable(mut self) -> Result<Answer, PersistenceError> {
-        match self.submission.outcome().await {
+        let outcome = self.submission.outcome().await;
+        self.settled(outcome)
+    }
+
+    fn settled(self, outcome: Result<usize, FailedSubmission>) -> Result<Answer, PersistenceError> {
+        match outcome {
             Ok(unsaved) => {
                 let Self { run, ordinal, mut answer, .. } = self;
                 let mut state = run.state();
@@ -570,6 +575,9 @@ pub(super) fn joined(prefix: Messages, messages: Messages) -> Messages {
 fn is_stored(state: &State, run: &Run, message: &Arc<Message>) -> bool {
     let Some(id) = message.id else { return false };
     if id.run == run.id() {
+        if id.index as usize >= state.taken {
+            return false;
+        }
         let place = state.added.partition_point(|added| added.id < message.id);
         let added = state.added.get(place);
         return added.is_some_and(|added| Arc::ptr_eq(added, message) || added == message);

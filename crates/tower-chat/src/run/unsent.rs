@@ -13,7 +13,7 @@ impl Run {
     /// A submission, so that it can be made where nothing can be awaited. Only for a run whose
     /// persister is below the loop; it does nothing where that was missed, since then nobody has
     /// stored the calls.
-    pub(crate) fn submit_unsent(&self, messages: impl IntoIterator<Item = Arc<Message>>) {
+    pub(crate) fn submit_unsent(&self, messages: Vec<Arc<Message>>) {
         if self.0.persister_missed.load(Ordering::Acquire) {
             return;
         }

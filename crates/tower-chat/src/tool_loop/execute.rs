@@ -81,14 +81,18 @@ impl Executor<'_> {
         for (index, call) in calls.into_iter().enumerate() {
             let (place, runs) = (call.owed.place, call.runs());
             let outcome = self.run(index, call).await;
-            let noted = if runs {
-                let next = nexts.next().flatten().filter(|_| !outcome.terminate);
-                let beside =
-                    if outcome.terminate { std::mem::take(&mut not_run) } else { Vec::new() };
-                self.note(place, &outcome, beside, next, outcome.terminate).await
-            } else {
-                not_run.extend(outcome.of(self.noted(place)));
-                Ok(())
+            let next = if runs { nexts.next().flatten() } else { None };
+            let noted = match outcome.of(self.noted(place)) {
+                Some(of_call) if runs => {
+                    let next = next.filter(|_| !outcome.terminate);
+                    let beside =
+                        if outcome.terminate { std::mem::take(&mut not_run) } else { Vec::new() };
+                    self.note(of_call, beside, next, outcome.terminate).await
+                }
+                of_call => {
+                    not_run.extend(of_call);
+                    Ok(())
+                }
             };
             outcomes.add(index, outcome);
             noted?;
@@ -109,14 +113,20 @@ impl Executor<'_> {
         let run = async |index, call: PlannedCall| {
             let (place, runs) = (call.owed.place, call.runs());
             let outcome = self.run(index, call).await;
+            let of_call = outcome.of(self.noted(place));
             let noted = if runs {
                 let ends_run = round.is_last(&outcome);
-                let beside = if ends_run { round.take_not_run() } else { Vec::new() };
-                let noted = self.note(place, &outcome, beside, None, ends_run).await;
+                let noted = match of_call {
+                    Some(of_call) => {
+                        let beside = if ends_run { round.take_not_run() } else { Vec::new() };
+                        self.note(of_call, beside, None, ends_run).await
+                    }
+                    None => Ok(()),
+                };
                 round.noted.fetch_add(usize::from(noted.is_ok()), Ordering::AcqRel);
                 noted
             } else {
-                round.not_run().extend(outcome.of(self.noted(place)));
+                round.not_run().extend(of_call);
                 Ok(())
             };
             (index, outcome, noted)
@@ -135,15 +145,14 @@ impl Executor<'_> {
     /// Makes durable what came out of a call that has run, and that `next` is about to run.
     async fn note(
         &self,
-        place: Option<CallOfRun>,
-        outcome: &Outcome,
+        of_call: CallOutcome,
         beside: Vec<CallOutcome>,
         next: Option<CallOfRun>,
         ends_run: bool,
     ) -> Result<(), PersistenceError> {
-        match (self.run, outcome.of(self.noted(place))) {
-            (Some(run), Some(of_call)) => run.note_outcome(of_call, beside, next, ends_run).await,
-            _ => Ok(()),
+        match self.run {
+            Some(run) => run.note_outcome(of_call, beside, next, ends_run).await,
+            None => Ok(()),
         }
     }
 

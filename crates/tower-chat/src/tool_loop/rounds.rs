@@ -247,17 +247,16 @@ where
             {
                 return Some(Ok(update));
             }
-            match std::mem::replace(&mut self.phase, Phase::Ended) {
-                Phase::Ended => return None,
-                Phase::Finishing(finish) => return Some(Ok(ChatUpdate::Finish(finish))),
-                phase => {
-                    self.phase = phase;
-                    if let Err(error) = self.advance().await {
-                        self.submit_finished();
-                        self.updates.clear();
-                        return Some(Err(error));
-                    }
-                }
+            if self.is_complete() {
+                return match std::mem::replace(&mut self.phase, Phase::Ended) {
+                    Phase::Finishing(finish) => Some(Ok(ChatUpdate::Finish(finish))),
+                    _ => None,
+                };
+            }
+            if let Err(error) = self.advance().await {
+                self.submit_finished();
+                self.updates.clear();
+                return Some(Err(error));
             }
         }
     }
@@ -319,14 +318,16 @@ where
 
     fn next_request(&mut self) -> ChatRequest {
         let tools = self.settings.source.tools();
-        if let Some(run) = &self.run {
-            run.use_tools(&tools);
+        if !tools.is_same(&self.tools) {
+            if let Some(run) = &self.run {
+                run.use_tools(&tools);
+            }
+            self.tools = tools;
         }
         let options = if self.is_last_call() {
             self.tools = Tools::new();
             self.options.without_tools()
         } else {
-            self.tools = tools;
             self.options.with_tools(&self.tools)
         };
         self.has_unsent_results = false;
@@ -516,7 +517,7 @@ impl<S> Rounds<S> {
         }
         self.add_results();
         if let (true, Some(run)) = (std::mem::take(&mut self.has_unsent_results), &self.run) {
-            run.submit_unsent(self.transcript.take_unsent().iter().cloned());
+            run.submit_unsent(self.transcript.take_unsent().iter().cloned().collect());
         }
     }
 }
