@@ -177,6 +177,10 @@ impl<S: HistoryStore> HistoryStore for CachingStore<S> {
         S::reserve(&self.0.inner)
     }
 
+    fn try_reserve(&self) -> Option<Slot> {
+        self.0.inner.try_reserve()
+    }
+
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         let expected = writes.last().map(Write::result);
         let mut submission = self.0.conversations.submit(&writes);

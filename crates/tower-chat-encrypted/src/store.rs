@@ -170,6 +170,10 @@ impl<S: HistoryStore> HistoryStore for EncryptedStore<S> {
         self.inner.reserve().await
     }
 
+    fn try_reserve(&self) -> Option<Slot> {
+        self.inner.try_reserve()
+    }
+
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         let (sealed, error) = self.sealed(&writes);
         let Some(error) = error else { return self.inner.append(slot, sealed) };

@@ -157,6 +157,10 @@ impl HistoryStore for PostgresStore {
         permit.map(Slot::guarded).map_err(|_| StoreError::Closed)
     }
 
+    fn try_reserve(&self) -> Option<Slot> {
+        self.0.slots.clone().try_acquire_owned().ok().map(Slot::guarded)
+    }
+
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         let keys = writes.iter().map(|write| write.key().clone()).collect();
         let Some(turn) = self.0.order.take(keys) else {

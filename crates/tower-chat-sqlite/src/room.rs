@@ -40,7 +40,8 @@ impl Room {
         }
     }
 
-    fn is_free(&self) -> bool {
+    /// Whether less than the limit is taken.
+    pub(crate) fn is_free(&self) -> bool {
         self.taken.load(Ordering::SeqCst) < self.limit
     }
 }

@@ -304,16 +304,18 @@ impl HistoryStore for SqliteStore {
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
         let Writing { slots, room, .. } = self.writing()?;
-        let permit = match slots.clone().try_acquire_owned() {
-            Ok(permit) => permit,
-            // Behind those who wait already.
-            Err(_) => slots.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?,
-        };
+        let permit = slots.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         room.wait().await;
         if slots.is_closed() {
             return Err(StoreError::Closed);
         }
         Ok(Slot::guarded(permit))
+    }
+
+    fn try_reserve(&self) -> Option<Slot> {
+        let Writing { slots, room, .. } = self.writing().ok()?;
+        let permit = slots.clone().try_acquire_owned().ok()?;
+        room.is_free().then(|| Slot::guarded(permit))
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {

@@ -186,6 +186,10 @@ impl<S: HistoryStore> HistoryStore for WriteBehindStore<S> {
         self.inner().reserve().await
     }
 
+    fn try_reserve(&self) -> Option<Slot> {
+        self.inner().try_reserve()
+    }
+
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         let shared = self.shared();
         let has_writer = *shared.writer.get_or_init(|| writer::start(shared.clone()));

@@ -135,6 +135,10 @@ impl HistoryStore for MemoryStore {
         Ok(Slot::unbounded())
     }
 
+    fn try_reserve(&self) -> Option<Slot> {
+        (!self.0.closed.load(Ordering::Acquire)).then(Slot::unbounded)
+    }
+
     fn append(&self, _slot: Slot, writes: Vec<Write>) -> Ticket {
         let mut outcome = Ok(Revision::ABSENT);
         for (completed, write) in writes.iter().enumerate() {

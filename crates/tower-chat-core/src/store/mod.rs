@@ -118,6 +118,13 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// [`StoreError::Closed`], if the store takes no more writes.
     async fn reserve(&self) -> Result<Slot, StoreError>;
 
+    /// A place in the store's queue, if one is to be had without waiting: it spares a service call
+    /// the future of [`reserve`](Self::reserve), which is asked after a `None`. A store need not
+    /// implement it.
+    fn try_reserve(&self) -> Option<Slot> {
+        None
+    }
+
     /// Submits writes, in order; the store stops at the first that fails.
     ///
     /// The returned [`Ticket`] resolves when they are durable. Dropping it cancels nothing.
@@ -244,6 +251,10 @@ impl<S: HistoryStore + ?Sized> HistoryStore for Arc<S> {
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
         (**self).reserve().await
+    }
+
+    fn try_reserve(&self) -> Option<Slot> {
+        (**self).try_reserve()
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {

@@ -43,6 +43,16 @@ impl Ticket {
     ) -> Self {
         Self(State::Watching(Box::pin(outcome)))
     }
+
+    /// Whether the writes are known to be durable already, so that nothing is to be waited for.
+    ///
+    /// ```
+    /// use tower_chat_core::store::{Revision, Ticket};
+    /// assert!(Ticket::done(Ok(Revision::ABSENT)).is_durable());
+    /// ```
+    pub fn is_durable(&self) -> bool {
+        matches!(self.0, State::Done(Some(Ok(_))))
+    }
 }
 
 impl Future for Ticket {

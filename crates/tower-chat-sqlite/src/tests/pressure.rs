@@ -22,12 +22,13 @@ async fn while_the_disk_is_slow_the_queue_is_full_and_then_everything_goes_throu
     };
     for number in 0..CAPACITY {
         // All but the last place are had at once.
-        let slot = store.reserve().now_or_never().expect("a place").unwrap();
+        let slot = store.try_reserve().expect("a place");
         tickets.push(store.append(slot, vec![next(number)]));
     }
     let mut fifth = store.reserve();
     assert!((&mut fifth).now_or_never().is_none(), "the fifth waits");
     assert!(store.reserve().now_or_never().is_none(), "so does whoever comes later");
+    assert!(store.try_reserve().is_none(), "or has no place");
     other.execute_batch("COMMIT").unwrap();
     tickets.push(store.append(fifth.await.unwrap(), vec![next(CAPACITY)]));
     for ticket in tickets {
@@ -47,6 +48,7 @@ async fn what_waits_is_bounded_in_bytes_too() {
     let two = fixture.submit(vec![first("b", &[&large])]).await;
     let mut third = store.reserve();
     assert!((&mut third).now_or_never().is_none(), "12,000 bytes wait");
+    assert!(store.try_reserve().is_none());
     // A submission cannot wait: what was reserved is taken.
     let reserved = store.append(early, vec![first("c", &[&large])]);
     drop(held);
@@ -55,7 +57,7 @@ async fn what_waits_is_bounded_in_bytes_too() {
         ticket.await.unwrap();
     }
     assert_eq!(fixture.texts(&key("c")).await, [large]);
-    assert!(store.reserve().now_or_never().is_some(), "all room is given back");
+    assert!(store.try_reserve().is_some(), "all room is given back");
 }
 
 #[tokio::test]

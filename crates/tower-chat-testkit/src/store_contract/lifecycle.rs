@@ -99,6 +99,7 @@ pub async fn a_closed_store_keeps_what_it_has_and_takes_nothing_more(store: Stor
     store.close().await.expect("closed");
     assert_eq!(ticket.await.expect("the write is stored"), after);
     assert!(matches!(store.reserve().await, Err(StoreError::Closed)));
+    assert!(store.try_reserve().is_none());
     let error = store.append(late, vec![write(&key, after, &["after"])]).await;
     let error = error.expect_err("a closed store takes no writes");
     assert_eq!(error.completed, 0);
@@ -113,6 +114,7 @@ pub async fn slots_that_are_dropped_are_free_again(store: Store) {
     for _ in 0..20_000 {
         drop(store.reserve().await.expect("a slot"));
         drop(store.reserve().now_or_never());
+        drop(store.try_reserve());
     }
     stored(&store, write(&key("slots"), Revision::ABSENT, &["x"])).await;
 }

@@ -12,7 +12,7 @@ use super::PerServiceCallPersistence;
 use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
-    run::{OpenCall, PersisterAbove, Run, StartedCall},
+    run::{CompletedCall, OpenCall, PersisterAbove, Run, StartedCall},
     tool::RunAncestry,
 };
 
@@ -86,12 +86,14 @@ where
         return service.call(request).await.map_err(Into::into);
     }
     // By itself, so that the future need not hold the error across what follows.
-    let started = run.start_call(&request)?;
+    let started = run.start_call(&mut request)?;
     match started {
         StartedCall::Answered(call) => Ok(call.durable().await?.into()),
         StartedCall::Call(mut call) => {
-            call.reserve().await?;
-            let response = service.call(call.leaf_request(request)).await.map_err(Into::into);
+            if !call.try_reserve() {
+                call.reserve().await?;
+            }
+            let response = service.call(request).await.map_err(Into::into);
             with_ending(response, CallEnding(call)).await
         }
     }
@@ -130,8 +132,10 @@ impl Ending for CallEnding {
     }
 
     async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
-        let stored = self.0.complete(answer)?;
-        stored.durable().await
+        match self.0.complete(answer)? {
+            CompletedCall::Durable(answer) => Ok(answer),
+            CompletedCall::Submitted(call) => call.durable().await,
+        }
     }
 
     async fn fail(self) {

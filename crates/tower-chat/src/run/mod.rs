@@ -45,7 +45,7 @@ pub(crate) use self::{
 pub(crate) use self::{
     finish::OpenRun,
     journal::{CallOfRun, InterruptedRun, KnownCall},
-    service_call::{OpenCall, StartedCall, strip_sentinel},
+    service_call::{CompletedCall, OpenCall, StartedCall, strip_sentinel},
     tool_events::Outcome as CallOutcome,
 };
 use self::{

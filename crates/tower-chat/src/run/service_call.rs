@@ -39,8 +39,6 @@ pub(crate) struct OpenCall {
     foresight: Option<Foresight>,
     /// What was streamed of the answer, where that is kept.
     streamed: Option<StreamedText>,
-    /// How many of the run's messages the call is the first to carry, stored or not.
-    unsent: usize,
     /// The place in the store's queue; `None` once nothing is to be stored any more. A caller who
     /// goes away while it is waited for does not wait, and what tools have done is not lost.
     slot: Option<Result<Slot, StoreError>>,
@@ -53,6 +51,12 @@ pub(crate) enum StartedCall {
     /// The same call was answered before. Its answer is submitted again unless it is known to be
     /// durable; a store recognises what it has.
     Answered(Box<StoredCall>),
+}
+
+/// What became of an answer.
+pub(crate) enum CompletedCall {
+    Durable(Answer),
+    Submitted(Box<StoredCall>),
 }
 
 /// An answer whose messages were submitted.
@@ -126,16 +130,50 @@ impl State {
             *write = None;
         }
     }
+
+    /// Makes the leaf's request: history first, and no trace of these layers. `unsent` of the run's
+    /// messages no call has carried yet, stored or not.
+    fn address_leaf(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {
+        let mut prefix = request.messages.take(request.new_from);
+        if prefix.is_empty() && self.service_id.is_none() {
+            prefix = self.above.clone();
+        }
+        let messages = if self.service_id.is_some() {
+            // A retry sends all of them again, although some may be recorded already.
+            let mut own = Replay::lenient();
+            own_messages(request).iter().for_each(|message| own.push(message));
+            request.new_from = prefix.len();
+            own.view()
+        } else {
+            let view = replay.view();
+            request.new_from = (prefix.len() + view.len()).saturating_sub(unsent);
+            view
+        };
+        request.messages = joined(prefix, messages);
+        request.conversation_id = self.service_id.clone().map(ConversationId::Service);
+        request.extensions.insert(PersisterAbove);
+    }
+
+    /// What was submitted is stored, but for so many messages in the outbox.
+    fn settle(&mut self, unsaved: usize, answer: &mut Answer) {
+        self.unsaved = unsaved;
+        self.unsettled.clear();
+        answer.finish.saved = Some(self.saved());
+    }
 }
 
 impl Run {
-    /// Finds out what is new in a service call.
+    /// Finds out what is new in a service call, and makes the leaf's request of it unless the call
+    /// was answered before: history first, and no trace of these layers.
     ///
     /// # Errors
     ///
     /// If the tool loop sent stored messages again and they cannot be told from new ones, or if a
     /// dangling call may not be replayed.
-    pub(crate) fn start_call(self, request: &ChatRequest) -> Result<StartedCall, PersistenceError> {
+    pub(crate) fn start_call(
+        self,
+        request: &mut ChatRequest,
+    ) -> Result<StartedCall, PersistenceError> {
         let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
         let mut state = self.state();
         let record = state.last_call.as_ref().filter(|record| Some(record.ordinal) == ordinal);
@@ -161,6 +199,7 @@ impl Run {
             (true, None) if state.last_call.is_none() => own_messages(request).len(),
             (true | false, Some(_) | None) => inputs.len(),
         };
+        state.address_leaf(request, &replay, unsent);
         drop(state);
         // Without a layer above nobody knows when the run goes.
         let keeps_text = self.policy().keep_partial_text && !self.0.is_alone;
@@ -172,7 +211,6 @@ impl Run {
             options: request.options.clone(),
             foresight: request.extensions.get::<Foresight>().cloned(),
             streamed: keeps_text.then(StreamedText::default),
-            unsent,
             slot: Some(Ok(Slot::unbounded())),
         })))
     }
@@ -286,6 +324,13 @@ impl Run {
 }
 
 impl OpenCall {
+    /// Takes a place in the store's queue, if there is one at once.
+    pub(crate) fn try_reserve(&mut self) -> bool {
+        let Some(slot) = self.run.operations().try_reserve() else { return false };
+        self.slot = Some(Ok(slot));
+        true
+    }
+
     /// Waits for a place in the store's queue, before the model is paid.
     ///
     /// # Errors
@@ -300,35 +345,6 @@ impl OpenCall {
             }
         }
         Ok(())
-    }
-
-    /// The request for the leaf: history first, and no trace of these layers.
-    pub(crate) fn leaf_request(&self, mut request: ChatRequest) -> ChatRequest {
-        let state = self.run.state();
-        let service_id = state.service_id.clone();
-        let mut prefix = request.messages.take(request.new_from);
-        if prefix.is_empty() && service_id.is_none() {
-            prefix = state.above.clone();
-        }
-        drop(state);
-        let messages = match &service_id {
-            Some(_) => {
-                // A retry sends all of them again, although some may be recorded already.
-                let mut own = Replay::lenient();
-                own_messages(&request).iter().for_each(|message| own.push(message));
-                request.new_from = prefix.len();
-                own.view()
-            }
-            None => {
-                let view = self.replay.view();
-                request.new_from = (prefix.len() + view.len()).saturating_sub(self.unsent);
-                view
-            }
-        };
-        request.messages = joined(prefix, messages);
-        request.conversation_id = service_id.map(ConversationId::Service);
-        request.extensions.insert(PersisterAbove);
-        request
     }
 
     /// More of the answer has come.
@@ -346,7 +362,7 @@ impl OpenCall {
     pub(crate) fn complete(
         mut self: Box<Self>,
         mut answer: Answer,
-    ) -> Result<StoredCall, PersistenceError> {
+    ) -> Result<CompletedCall, PersistenceError> {
         let run = self.run.clone();
         let slot = self.take_slot();
         let mut inputs = std::mem::take(&mut self.inputs);
@@ -354,7 +370,8 @@ impl OpenCall {
         match self.attempted_meanwhile(&state) {
             Some(CallOutcome::Answered { answer, write }) => {
                 let (answer, write) = (answer.clone(), write.clone());
-                return Ok(run.submit_again(&state, self.ordinal, answer, write));
+                let again = run.submit_again(&state, self.ordinal, answer, write);
+                return Ok(CompletedCall::Submitted(Box::new(again)));
             }
             Some(CallOutcome::Unanswered { .. }) => drop_taken(&state, &mut inputs),
             None => {}
@@ -384,11 +401,18 @@ impl OpenCall {
         let (submission, write) = run.submit(&mut state, slot, to_store);
         answer.messages.iter().for_each(|message| self.replay.push(message));
         std::mem::swap(&mut state.replay, &mut self.replay);
+        let is_durable = submission.is_durable();
         if let Some(ordinal) = self.ordinal {
-            state.keep_answer(ordinal, &answer, write);
+            state.keep_answer(ordinal, &answer, write.filter(|_| !is_durable));
+        }
+        if is_durable {
+            state.settle(0, &mut answer);
+            return Ok(CompletedCall::Durable(answer));
         }
         drop(state);
-        Ok(StoredCall { run, ordinal: self.ordinal, answer, submission })
+        let ordinal = self.ordinal;
+        let submitted = StoredCall { run, ordinal, answer, submission };
+        Ok(CompletedCall::Submitted(Box::new(submitted)))
     }
 
     /// The service has failed: submits the results of tools that have run, by policy, and waits.
@@ -489,22 +513,15 @@ impl StoredCall {
     /// # Errors
     ///
     /// [`PersistenceError::NotStored`], with the answer.
-    pub(crate) async fn durable(mut self) -> Result<Answer, PersistenceError> {
-        let outcome = self.submission.outcome().await;
-        self.settled(outcome)
-    }
-
-    fn settled(self, outcome: Result<usize, FailedSubmission>) -> Result<Answer, PersistenceError> {
-        match outcome {
+    pub(crate) async fn durable(mut self: Box<Self>) -> Result<Answer, PersistenceError> {
+        match self.submission.outcome().await {
             Ok(unsaved) => {
-                let Self { run, ordinal, mut answer, .. } = self;
+                let Self { run, ordinal, mut answer, .. } = *self;
                 let mut state = run.state();
-                state.unsaved = unsaved;
-                state.unsettled.clear();
                 if unsaved == 0 {
                     state.forget_write(ordinal);
                 }
-                answer.finish.saved = Some(state.saved());
+                state.settle(unsaved, &mut answer);
                 drop(state);
                 Ok(answer)
             }

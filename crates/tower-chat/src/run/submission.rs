@@ -11,7 +11,8 @@ use tower_chat_core::{
 
 use crate::StoreFailure;
 
-/// Writes that were submitted, together with those that waited in the outbox before them.
+/// Writes that were submitted, together with those that waited in the outbox before them; nothing
+/// any more once they are durable.
 ///
 /// The store owns them from the moment this exists. Dropping it changes nothing in the store; a
 /// failure is then still noticed, logged, and kept in the outbox if the policy says so.
@@ -60,10 +61,18 @@ impl Submission {
         }
         let kept = writes.iter().cloned().collect();
         let ticket = match slot {
-            Ok(slot) => (**store).append(slot, writes),
+            Ok(slot) => match (**store).append(slot, writes) {
+                ticket if ticket.is_durable() => return Self::nothing(),
+                ticket => ticket,
+            },
             Err(source) => Ticket::done(Err(AppendError { completed: 0, source })),
         };
         Self(Some(Pending { ticket, writes: kept, waited, store: store.clone(), policy }))
+    }
+
+    /// Whether nothing is to be waited for, as everything is durable already.
+    pub(crate) fn is_durable(&self) -> bool {
+        self.0.is_none()
     }
 
     /// Waits for the writes; returns how many messages of the conversation wait in the outbox.
