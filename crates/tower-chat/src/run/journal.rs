@@ -80,7 +80,7 @@ pub(crate) enum KnownCall {
     /// The same of one that cannot run again, since its arguments were not kept. Without a time
     /// it was never started.
     WithoutArguments(Option<SystemTime>),
-    Finished(Box<ToolResult>, ToolReport),
+    Finished(Box<(ToolResult, ToolReport)>),
 }
 
 impl Journal {
@@ -270,7 +270,7 @@ impl KnownCall {
             started_at: call.started_at,
             finished_at: call.finished_at,
         };
-        Self::Finished(Box::new(result), report)
+        Self::Finished(Box::new((result, report)))
     }
 
     fn of(row: &ToolRecord) -> Self {
@@ -282,7 +282,7 @@ impl KnownCall {
                     started_at: row.started_at,
                     finished_at: row.finished_at,
                 };
-                Self::Finished(result.clone(), report)
+                Self::Finished(Box::new(((**result).clone(), report)))
             }
             RecordedResult::None | RecordedResult::InMessage(_) => match row.started_at {
                 Some(_) => Self::Started(row.started_at),

@@ -57,7 +57,7 @@ impl ToolContext {
     /// for the systems a tool talks to, so that they know a repetition. It is made of the run's id
     /// and the call's place in it, in characters that fit a header.
     pub fn idempotency_key(&self) -> String {
-        match self.owed.place {
+        match self.owed.place() {
             Some(place) => idempotency_key(place),
             // A loop without a history has nothing that outlives the run.
             None => format!("{}-r{}-{}", self.run.run, self.round_index, self.sequence_index),

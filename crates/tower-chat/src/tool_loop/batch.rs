@@ -22,7 +22,7 @@ pub(super) enum Action {
     Run(Arc<dyn Tool>),
     Refuse(Refusal),
     /// It was run by an earlier attempt at the run, or by an earlier run that it was approved for.
-    Reuse(Box<ToolResult>, ToolReport),
+    Reuse(Box<(ToolResult, ToolReport)>),
 }
 
 /// Why a call is not run, although it gets a result.
@@ -127,7 +127,7 @@ fn asks_for_consent(message: &Message) -> bool {
 }
 
 /// The calls that nothing in the response itself answers.
-pub(super) fn owed_calls(messages: &[Arc<Message>]) -> SmallVec<[OwedCall; 1]> {
+pub(super) fn owed_calls(messages: &[Arc<Message>]) -> SmallVec<[OwedCall; 2]> {
     let mut calls = SmallVec::new();
     messages.iter().for_each(|message| calls.extend(OwedCall::of_message(message)));
     if calls.is_empty() {

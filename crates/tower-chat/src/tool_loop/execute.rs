@@ -45,7 +45,7 @@ pub(super) struct Outcomes {
 struct Outcome {
     result: ToolResult,
     report: ToolReport,
-    failure: Option<ToolFailure>,
+    failure: Option<Box<ToolFailure>>,
     terminate: bool,
 }
 
@@ -66,7 +66,7 @@ impl Executor<'_> {
         outcomes.results.reserve_exact(calls.len());
         let to_run = calls.iter().filter(|call| call.runs());
         let at_once = if self.settings.concurrent { calls.len() } else { 1 };
-        let starts = to_run.clone().take(at_once).filter_map(|call| self.noted(call.owed.place));
+        let starts = to_run.clone().take(at_once).filter_map(|call| self.noted(call.owed.place()));
         let starts: Vec<_> = starts.collect();
         if let (Some(run), false) = (self.run, starts.is_empty()) {
             run.note_starts(&starts).await?;
@@ -75,11 +75,11 @@ impl Executor<'_> {
             return self.execute_at_once(calls, outcomes).await;
         }
         // The start of a call is made durable with the outcome of the one before.
-        let nexts: Vec<_> = to_run.skip(1).map(|call| call.owed.place).collect();
+        let nexts: Vec<_> = to_run.skip(1).map(|call| call.owed.place()).collect();
         let mut nexts = nexts.into_iter();
         let mut not_run = Vec::new();
         for (index, call) in calls.into_iter().enumerate() {
-            let (place, runs) = (call.owed.place, call.runs());
+            let (place, runs) = (call.owed.place(), call.runs());
             let outcome = self.run(index, call).await;
             let next = if runs { nexts.next().flatten() } else { None };
             let noted = match outcome.of(self.noted(place)) {
@@ -111,7 +111,7 @@ impl Executor<'_> {
     ) -> Result<(), PersistenceError> {
         let round = &AtOnce::of(&calls);
         let run = async |index, call: PlannedCall| {
-            let (place, runs) = (call.owed.place, call.runs());
+            let (place, runs) = (call.owed.place(), call.runs());
             let outcome = self.run(index, call).await;
             let of_call = outcome.of(self.noted(place));
             let noted = if runs {
@@ -170,8 +170,8 @@ impl Executor<'_> {
                 let result = result(&owed, output);
                 Outcome { result, report, failure: None, terminate: false }
             }
-            Action::Reuse(result, report) => {
-                let mut result = *result;
+            Action::Reuse(reused) => {
+                let (mut result, report) = *reused;
                 result.call_id = Some(owed.id().to_owned());
                 let is_failure = report.status == ToolStatus::Error;
                 let failure = is_failure.then(|| {
@@ -181,13 +181,15 @@ impl Executor<'_> {
                 Outcome { result, report, failure, terminate: false }
             }
             Action::Run(tool) => {
-                let context = self.context.clone();
-                let mut call = owed.clone();
-                if let Some(run) = self.run {
-                    call.place = call.place.and_then(|place| run.place_across_attempts(place));
-                }
+                let call = match self.run {
+                    Some(run) => {
+                        let place = owed.place();
+                        owed.at(place.and_then(|place| run.place_across_attempts(place)))
+                    }
+                    None => owed.clone(),
+                };
                 let place_in_round = (self.round_index, sequence_index);
-                let context = ToolContext::new(context, call, place_in_round);
+                let context = ToolContext::new(self.context.clone(), call, place_in_round);
                 let started_at = self.context.clock.now();
                 let answer = run_caught(tool, context).await;
                 let mut outcome = match answer {
@@ -228,13 +230,13 @@ impl Executor<'_> {
         Outcome { result, report, failure: Some(failure), terminate: false }
     }
 
-    fn failure(&self, owed: &OwedCall, source: BoxError) -> ToolFailure {
-        ToolFailure {
+    fn failure(&self, owed: &OwedCall, source: BoxError) -> Box<ToolFailure> {
+        Box::new(ToolFailure {
             tool: owed.name().to_owned(),
             call_id: owed.id().to_owned(),
             round_index: self.round_index,
             source,
-        }
+        })
     }
 }
 
@@ -290,7 +292,7 @@ impl Outcomes {
     fn add(&mut self, sequence_index: usize, outcome: Outcome) {
         let Outcome { result, report, failure, terminate } = outcome;
         self.results.push((sequence_index, result, report));
-        self.failures.extend(failure);
+        self.failures.extend(failure.map(|failure| *failure));
         self.terminate |= terminate;
     }
 

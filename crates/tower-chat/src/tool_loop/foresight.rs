@@ -42,7 +42,7 @@ impl Next {
     pub(crate) fn after(foresight: Option<&Foresight>, messages: &[Arc<Message>]) -> Self {
         let Some(foresight) = foresight else {
             let calls = batch::owed_calls(messages);
-            let places: Vec<_> = calls.into_iter().filter_map(|call| call.place).collect();
+            let places: Vec<_> = calls.into_iter().filter_map(|call| call.place()).collect();
             return if places.is_empty() { Self::Call } else { Self::Tools(places) };
         };
         let plan = batch::plan(
@@ -56,7 +56,7 @@ impl Next {
                 batch::charge(&mut calls, &mut 0, foresight.budget_left);
                 let to_run = calls.iter().filter(|call| matches!(call.action, Action::Run(_)));
                 let at_once = if foresight.concurrent { calls.len() } else { 1 };
-                Self::Tools(to_run.take(at_once).filter_map(|call| call.owed.place).collect())
+                Self::Tools(to_run.take(at_once).filter_map(|call| call.owed.place()).collect())
             }
             Plan::Answer if foresight.handle.has_queued() => Self::Call,
             Plan::Answer | Plan::Return | Plan::Ask | Plan::Run(_) => Self::End,

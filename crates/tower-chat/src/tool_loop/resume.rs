@@ -23,7 +23,7 @@ impl PlannedCall {
     fn answer_with(&mut self, report: ToolReport, text: &str) {
         let mut result = ToolResult::error(self.owed.id(), text);
         result.name = Some(self.owed.name().to_owned());
-        self.action = Action::Reuse(Box::new(result), report);
+        self.action = Action::Reuse(Box::new((result, report)));
     }
 }
 
@@ -41,11 +41,11 @@ pub(super) fn settle(
 ) -> Result<(), ToolLoopError> {
     let mut refused = Vec::new();
     for call in calls {
-        let Some(place) = call.owed.place else { continue };
+        let Some(place) = call.owed.place() else { continue };
         let (started_at, has_arguments) = match known.get(&place) {
             None | Some(KnownCall::NeverStarted) => continue,
-            Some(KnownCall::Finished(result, report)) => {
-                call.action = Action::Reuse(result.clone(), report.clone());
+            Some(KnownCall::Finished(finished)) => {
+                call.action = Action::Reuse(finished.clone());
                 continue;
             }
             Some(KnownCall::WithoutArguments(None)) => {
@@ -86,7 +86,7 @@ pub(super) fn settle(
             UnknownAnswer::Output(output) => {
                 report.status = if output.is_error { ToolStatus::Error } else { ToolStatus::Ok };
                 let result = super::execute::result(&call.owed, *output);
-                call.action = Action::Reuse(Box::new(result), report);
+                call.action = Action::Reuse(Box::new((result, report)));
             }
         }
     }

@@ -69,6 +69,8 @@ struct Rounds<S> {
     context: Arc<RunContext>,
     /// The persistence layers' part in this, if they are there.
     run: Option<Run>,
+    /// What each service call carries besides its messages.
+    extensions: http::Extensions,
     transcript: Transcript,
     /// The tools that the model was told about last.
     tools: Tools,
@@ -138,9 +140,9 @@ where
             let calls = tally.charged(approved, settings.call_budget);
             Phase::Running { calls, finish: Box::default() }
         };
-        // Room for what a service call adds, so that its copy need not grow.
-        request.extensions.insert(ServiceCall { ordinal: 0 });
         request.extensions.remove::<ServiceCall>();
+        let mut extensions = request.extensions.clone();
+        extensions.insert(ServiceCall { ordinal: 0 });
         let interrupted = run.as_ref().and_then(Run::take_interrupted);
         let unknown_calls = request.extensions.get::<UnknownCalls>().cloned();
         let mut rounds = Self {
@@ -155,6 +157,7 @@ where
                 clock: run.as_ref().map(Run::clock).unwrap_or_default(),
             }),
             run,
+            extensions,
             transcript,
             tools,
             phase,
@@ -335,8 +338,10 @@ where
         let mut request = ChatRequest::new(messages).with_options(options);
         request.new_from = new_from;
         request.conversation_id = conversation_id;
-        request.extensions = self.context.extensions.clone();
-        request.extensions.insert(ServiceCall { ordinal: self.tally.service_calls });
+        if let Some(call) = self.extensions.get_mut::<ServiceCall>() {
+            call.ordinal = self.tally.service_calls;
+        }
+        request.extensions = self.extensions.clone();
         if self.run.as_ref().is_some_and(Run::is_journaled) {
             request.extensions.insert(self.foresight());
         }
@@ -548,7 +553,7 @@ fn approved(
     let mut calls = approvals::decide(pending, answers, tools)
         .map_err(|ids| ToolLoopError::ApprovalMissing { ids, conversation: key_of(request) })?;
     if let Some(run) = run {
-        let places = calls.iter().filter_map(|call| call.owed.place);
+        let places = calls.iter().filter_map(|call| call.owed.place());
         let known: HashMap<_, _> =
             places.filter_map(|place| Some((place, run.known_approved(place)?))).collect();
         let policy = request.extensions.get::<UnknownCalls>().cloned();
