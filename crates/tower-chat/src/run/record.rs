@@ -111,22 +111,25 @@ impl State {
             {
                 self.store_calls(&mut kept, id, sequence, &mut records);
             }
-            let has_results = message.results().next().is_some();
-            if !has_results {
-                // Nothing to record.
-            } else if let Some((id, asking)) =
-                before.and_then(|before| answered_in_order(before, message))
-            {
-                let asked =
-                    (0..).zip(asking.calls()).map(|(index, call)| Some(((id, index), call)));
-                self.store_results(&mut kept, asked, sequence, &mut records);
-            } else {
-                let (replay, pushed) = replay.get_or_insert_with(|| (self.replay.clone(), 0));
-                all().skip(*pushed).take(place - *pushed).for_each(|earlier| replay.push(earlier));
-                *pushed = place;
-                let asked = replay.calls_answered_by(message);
-                let asked = asked.iter().map(|asked| asked.as_ref().map(|it| (it.place, &it.call)));
-                self.store_results(&mut kept, asked, sequence, &mut records);
+            if message.results().next().is_some() {
+                match before.and_then(|before| answered_in_order(before, message)) {
+                    Some((id, asking)) => {
+                        let asked = (0..).zip(asking.calls());
+                        let asked = asked.map(|(index, call)| Some(((id, index), call)));
+                        self.store_results(&mut kept, asked, sequence, &mut records);
+                    }
+                    None => {
+                        let (replay, pushed) =
+                            replay.get_or_insert_with(|| (self.replay.clone(), 0));
+                        let since = all().skip(*pushed).take(place - *pushed);
+                        since.for_each(|earlier| replay.push(earlier));
+                        *pushed = place;
+                        let asked = replay.calls_answered_by(message);
+                        let asked =
+                            asked.iter().map(|it| it.as_ref().map(|it| (it.place, &it.call)));
+                        self.store_results(&mut kept, asked, sequence, &mut records);
+                    }
+                }
             }
             if sequence.is_some() {
                 stored.push(kept);
