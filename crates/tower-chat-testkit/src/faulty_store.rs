@@ -364,6 +364,16 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         self.inner.reserve().await
     }
 
+    fn try_reserve(&self) -> Option<Slot> {
+        let mut orders = self.orders();
+        if orders.reserve_gate.is_some() || !orders.reserves.faults.is_empty() {
+            return None;
+        }
+        let slot = self.inner.try_reserve();
+        orders.reserves.count += usize::from(slot.is_some());
+        slot
+    }
+
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         let mut orders = self.orders();
         orders.appends += 1;

@@ -1,4 +1,4 @@
-//! A warm run reads nothing, in every mode.
+//! Runs over a cache: a warm one reads nothing, in every mode, and each waits for the store's room.
 
 use std::sync::Arc;
 
@@ -9,6 +9,8 @@ use tower_chat::{
     core::{ChatRequest, Message, ToolCall, ToolDefinition, store::HistoryStore},
     tool_fn,
 };
+use tower_chat_cache::CachingStore;
+use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::{ScriptedLeaf, Step};
 
 use crate::common::{cache, key, reads};
@@ -63,4 +65,31 @@ async fn a_warm_run_reads_nothing() {
             ));
         }
     }
+}
+
+#[tokio::test]
+async fn a_place_in_the_queue_is_held_while_the_model_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteStore::options().queue_capacity(1);
+    let store = CachingStore::new(options.open(folder.path().join("chat.db")).await.unwrap());
+    let leaf = ScriptedLeaf::new([]);
+    let client = ChatPipeline::builder(leaf.clone())
+        .tools(tools())
+        .history(store.clone())
+        .persistence(PersistenceMode::PerServiceCall)
+        .build()
+        .unwrap();
+    let look = Step::message(Message::tool_calls([ToolCall::new("c", "look", "{}")]));
+    for step in [look, Step::text("there")] {
+        let store = store.clone();
+        leaf.push(Step::respond(move |_| {
+            assert!(store.try_reserve().is_none(), "the only place is the run's");
+            step
+        }));
+    }
+    let request = ChatRequest::user("where?").in_conversation(key());
+    let answer = client.oneshot(request).await.unwrap().collect().await.unwrap();
+    assert_eq!(answer.text(), "there");
+    assert!(store.try_reserve().is_some(), "it is free again");
+    assert_eq!(leaf.requests().len(), 2);
 }

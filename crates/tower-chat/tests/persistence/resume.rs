@@ -315,18 +315,27 @@ fn losing_first(below: Client) -> Client {
 
 #[tokio::test]
 async fn a_durable_answer_that_was_lost_is_given_again_and_not_written_again() {
-    let (store, ran) = (store(), Ran::default());
-    let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
-    let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
-    let retried = boxed(RetryLayer::new(Again(1)).layer(losing_first(below)));
-    let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(policy());
-    let client = boxed(above.layer(ToolLoop::new(tools(&ran)).layer(retried)));
-    let answer = send(&client, ask("where?", false)).await.unwrap();
-    let saved = answer.finish.saved.unwrap();
-    assert_eq!((saved.messages, saved.unsaved), (4, 0));
-    assert_eq!((leaf.requests().len(), store.appends()), (2, 2));
-    assert_eq!(stored(&store).await, WHOLE_RUN);
-    assert_eq!(ran.names(), ["look"]);
+    for is_slow in [false, true] {
+        let (store, ran) = (store(), Ran::default());
+        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
+        let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
+        let retried = boxed(RetryLayer::new(Again(1)).layer(losing_first(below)));
+        let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(policy());
+        let client = boxed(above.layer(ToolLoop::new(tools(&ran)).layer(retried)));
+        if is_slow {
+            store.hold_appends();
+        }
+        let call = tokio::spawn(async move { send(&client, ask("where?", false)).await });
+        if is_slow {
+            store.holding(1).await;
+            store.release_appends();
+        }
+        let saved = call.await.unwrap().unwrap().finish.saved.unwrap();
+        assert_eq!((saved.messages, saved.unsaved), (4, 0));
+        assert_eq!((leaf.requests().len(), store.appends()), (2, 2), "slow: {is_slow}");
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+        assert_eq!(ran.names(), ["look"]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
