@@ -37,7 +37,7 @@ mod turns;
 mod window;
 mod without_calls;
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use imbl::Vector;
 use tower_chat_core::{
@@ -287,7 +287,7 @@ impl Replay {
     pub(crate) fn calls_answered_by(&self, message: &Message) -> Vec<Option<AskedCall>> {
         let mut round: Vec<_> =
             self.open.iter().flat_map(Round::unanswered).map(|call| (call, false)).collect();
-        let mut earlier = self.unanswered().clone();
+        let mut earlier = self.unanswered();
         let mut found = |result: &ToolResult| {
             let candidates = round.iter().map(|(call, is_answered)| call.asked(*is_answered));
             match answers(result, candidates) {
@@ -318,7 +318,7 @@ impl Replay {
     /// The places of the calls that nothing has answered and that wait for nobody's approval.
     pub(crate) fn dangling_calls(&self) -> Vec<(MessageId, usize)> {
         let open = self.open.iter().flat_map(Round::unanswered).map(Arc::new);
-        let calls = self.unanswered().iter().cloned().chain(open);
+        let calls = self.unanswered().into_iter().chain(open);
         calls.filter(|call| call.approval.is_none()).filter_map(|call| call.place).collect()
     }
 
@@ -383,7 +383,7 @@ impl Replay {
         rest.parts.retain(|part| !matches!(part, Part::ApprovalResponse(_)));
         let rest = (!rest.parts.is_empty()).then(|| Arc::new(rest));
         match &mut self.open {
-            Some(round) => round.follow_with(rest),
+            Some(round) => rest.into_iter().for_each(|rest| round.follow_with(rest)),
             None => self.closed.extend(rest),
         }
     }
@@ -418,15 +418,15 @@ impl Replay {
     }
 
     /// The calls that are not shown.
-    fn unanswered(&self) -> &Vector<Arc<Unanswered>> {
-        static NONE: LazyLock<Vector<Arc<Unanswered>>> = LazyLock::new(Vector::new);
-        self.left_out.as_ref().map_or(&NONE, |left_out| &left_out.calls)
+    fn unanswered(&self) -> Vector<Arc<Unanswered>> {
+        self.left_out.as_ref().map(|left_out| left_out.calls.clone()).unwrap_or_default()
     }
 
     /// Takes the call that a late result answers from those that are not shown.
     fn take_answered_by(&mut self, result: &ToolResult) -> Option<Arc<Unanswered>> {
-        let index = last_answered(self.unanswered(), result)?;
-        Some(Arc::make_mut(self.left_out.as_mut()?).calls.remove(index))
+        let calls = &mut Arc::make_mut(self.left_out.as_mut()?).calls;
+        let index = last_answered(calls, result)?;
+        Some(calls.remove(index))
     }
 
     /// Results that answer no call of the open round: they may answer one that was left out

@@ -68,8 +68,8 @@ impl Round {
     }
 
     /// Shows a message after the round's results.
-    pub(super) fn follow_with(&mut self, message: Option<Arc<Message>>) {
-        self.after.get_or_insert_default().following.extend(message);
+    pub(super) fn follow_with(&mut self, message: Arc<Message>) {
+        self.after.get_or_insert_default().following.push(message);
     }
 
     fn results(&self) -> &[Arc<Message>] {

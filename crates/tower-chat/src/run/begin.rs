@@ -21,11 +21,11 @@ use super::{
     answers_approvals,
     history::{load_head, load_history},
     journal::{Journal, input_of},
+    leaf_request::{joined, own_messages},
     loaded::Loaded,
     partial_text::is_cut_off,
     record::Recorder,
     rows_of_calls_answered_earlier,
-    service_call::joined,
     service_id::{Recording, agreed_service_id},
     tool_events::BegunBefore,
 };
@@ -454,17 +454,4 @@ fn has_final_answer(added: &[Arc<Message>]) -> bool {
         return false;
     }
     std::iter::once(last).chain(answer).all(|message| message.calls().next().is_none())
-}
-
-/// The request's own messages, without what a layer above put before them.
-pub(super) fn own_messages(request: &ChatRequest) -> Vec<Arc<Message>> {
-    /// So few are found by their places with less ado than by a walk.
-    const FEW: usize = 4;
-    let messages = &request.messages;
-    match messages.len().saturating_sub(request.new_from) {
-        ..=FEW => (request.new_from..messages.len())
-            .filter_map(|place| messages.get(place).cloned())
-            .collect(),
-        _ => messages.iter_from(request.new_from).cloned().collect(),
-    }
 }

@@ -12,6 +12,7 @@ mod begin;
 mod finish;
 mod history;
 mod journal;
+mod leaf_request;
 mod loaded;
 mod partial_text;
 mod record;

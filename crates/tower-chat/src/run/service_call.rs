@@ -3,15 +3,14 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ChatOptions, ChatRequest, ChatUpdate, ConversationId, Message, MessageId, Messages,
-    Role,
+    Answer, ChatOptions, ChatRequest, ChatUpdate, ConversationId, Message, MessageId, Role,
     store::{Close, Slot, StoreError, Write},
 };
 
 use super::{
-    PersisterAbove, Run, ServiceCall, State, Submission,
-    begin::own_messages,
+    Run, ServiceCall, State, Submission,
     journal::{CallOfRun, Journal},
+    leaf_request::own_messages,
     partial_text::StreamedText,
     record::Composed,
     service_id::Adopted,
@@ -129,29 +128,6 @@ impl State {
         if let Some(CallRecord { outcome: CallOutcome::Answered { write, .. }, .. }) = last {
             *write = None;
         }
-    }
-
-    /// Makes the leaf's request: history first, and no trace of these layers. `unsent` of the run's
-    /// messages no call has carried yet, stored or not.
-    fn address_leaf(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {
-        let mut prefix = request.messages.take(request.new_from);
-        if prefix.is_empty() && self.service_id.is_none() {
-            prefix = self.above.clone();
-        }
-        let messages = if self.service_id.is_some() {
-            // A retry sends all of them again, although some may be recorded already.
-            let mut own = Replay::lenient();
-            own_messages(request).iter().for_each(|message| own.push(message));
-            request.new_from = prefix.len();
-            own.view()
-        } else {
-            let view = replay.view();
-            request.new_from = (prefix.len() + view.len()).saturating_sub(unsent);
-            view
-        };
-        request.messages = joined(prefix, messages);
-        request.conversation_id = self.service_id.clone().map(ConversationId::Service);
-        request.extensions.insert(PersisterAbove);
     }
 
     /// What was submitted is stored, but for so many messages in the outbox.
@@ -575,16 +551,6 @@ fn with_unsettled(state: &State, write: Write) -> Vec<Write> {
     writes.extend(state.unsettled.iter().cloned());
     writes.push(write);
     writes
-}
-
-/// Messages after others that a layer above has put first.
-pub(super) fn joined(prefix: Messages, messages: Messages) -> Messages {
-    if prefix.is_empty() {
-        return messages;
-    }
-    let mut all = prefix;
-    all.append(&messages);
-    all
 }
 
 /// Whether a message that came with an id is stored: the id names a message of this run with the

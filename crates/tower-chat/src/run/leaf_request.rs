@@ -1,0 +1,56 @@
+//! What the leaf is sent: the history first, then what a request itself brings.
+
+use std::sync::Arc;
+
+use tower_chat_core::{ChatRequest, ConversationId, Message, Messages};
+
+use super::{PersisterAbove, State};
+use crate::replay::Replay;
+
+impl State {
+    /// Makes the leaf's request: history first, and no trace of these layers. `unsent` of the run's
+    /// messages no call has carried yet, stored or not.
+    pub(super) fn address_leaf(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {
+        let mut prefix = request.messages.take(request.new_from);
+        if prefix.is_empty() && self.service_id.is_none() {
+            prefix = self.above.clone();
+        }
+        let messages = if self.service_id.is_some() {
+            // A retry sends all of them again, although some may be recorded already.
+            let mut own = Replay::lenient();
+            own_messages(request).iter().for_each(|message| own.push(message));
+            request.new_from = prefix.len();
+            own.view()
+        } else {
+            let view = replay.view();
+            request.new_from = (prefix.len() + view.len()).saturating_sub(unsent);
+            view
+        };
+        request.messages = joined(prefix, messages);
+        request.conversation_id = self.service_id.clone().map(ConversationId::Service);
+        request.extensions.insert(PersisterAbove);
+    }
+}
+
+/// The request's own messages, without what a layer above put before them.
+pub(super) fn own_messages(request: &ChatRequest) -> Vec<Arc<Message>> {
+    /// So few are found by their places with less ado than by a walk.
+    const FEW: usize = 4;
+    let messages = &request.messages;
+    match messages.len().saturating_sub(request.new_from) {
+        ..=FEW => (request.new_from..messages.len())
+            .filter_map(|place| messages.get(place).cloned())
+            .collect(),
+        _ => messages.iter_from(request.new_from).cloned().collect(),
+    }
+}
+
+/// Messages after others that a layer above has put first.
+pub(super) fn joined(prefix: Messages, messages: Messages) -> Messages {
+    if prefix.is_empty() {
+        return messages;
+    }
+    let mut all = prefix;
+    all.append(&messages);
+    all
+}
