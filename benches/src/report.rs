@@ -129,7 +129,7 @@ pub(crate) fn us_between(start: Instant, end: Instant) -> f64 {
     end.duration_since(start).as_secs_f64() * 1e6
 }
 
-fn rounded(value: f64) -> f64 {
+pub(crate) fn rounded(value: f64) -> f64 {
     (value * 1000.0).round() / 1000.0
 }
 

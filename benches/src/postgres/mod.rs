@@ -11,7 +11,8 @@
 //! revision and touches no conversation's row. As many are made after each run, or before it, in
 //! turns. Bound: at most 1.5 times that, at every length of history.
 //!
-//! Bytes are those of the server's log, the middle of all runs.
+//! Bytes are those of the server's log, the middle of all runs. Syncs are the server's own count of
+//! those of its log, over runs that are made afterwards for that alone.
 
 mod bare;
 mod server;
@@ -20,19 +21,23 @@ use std::{sync::Arc, time::Instant};
 
 use tower_chat::{
     ChatPipeline, PersistenceMode,
-    core::{BoxError, ConversationKey},
+    core::{BoxError, ConversationKey, store::HistoryStore as _},
 };
 use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
+use tower_chat_postgres::PostgresStore;
 use tower_chat_testkit::server::PostgresServer;
 
 use self::bare::{Bare, BareConversation};
 use crate::{
     Effort,
-    report::{Line, Samples, us_between, us_since},
+    report::{Line, Samples, rounded, us_between, us_since},
     workload::{self, CALLS, Leaf},
 };
 
 const HISTORIES: [usize; 4] = [0, 1000, 10_000, 100_000];
+
+/// Runs whose syncs are counted.
+const COUNTED_RUNS: usize = 2;
 
 /// A conversation takes so many runs that it grows by less than this part of its history.
 const MOST_GROWTH: usize = 10;
@@ -60,6 +65,7 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
                 durability: Some(name),
                 bytes_written_per_call: Some(measured.bytes.median().round()),
                 floor_bytes: Some(measured.floor_bytes.median().round()),
+                fsyncs_per_call: Some(rounded(measured.syncs_per_call)),
                 ..line
             }
             .print()?;
@@ -74,6 +80,7 @@ struct Measured {
     floor: Samples,
     bytes: Samples,
     floor_bytes: Samples,
+    syncs_per_call: f64,
 }
 
 /// A scope, in which the conversations of one side lie.
@@ -94,10 +101,8 @@ async fn measure_runs(
             server::fill(&store, &key(scope, conversation), history).await?;
         }
     }
-    let cache = CacheOptions::new().revalidation(Revalidation::Never);
-    let store = Arc::new(CachingStore::with_options(store, cache));
     let leaf = Leaf::default();
-    let pipeline = workload::pipeline(&leaf, Some((store, PersistenceMode::PerServiceCall)))?;
+    let pipeline = pipeline(&leaf, store.clone())?;
     let mut bare = Bare::connect(address, schema).await?;
     let log = server::Log::connect(server).await?;
     log.checkpoint().await?;
@@ -130,7 +135,36 @@ async fn measure_runs(
             }
         }
     }
+    drop((bare, pipeline, store));
+    measured.syncs_per_call = syncs_per_call(address, schema, &log, key(OURS, runs)).await?;
     Ok(measured)
+}
+
+/// How often the server syncs its log for a service call, where nobody else is connected. What a
+/// connection did is known for certain once it is closed.
+async fn syncs_per_call(
+    address: &str,
+    schema: &str,
+    log: &server::Log,
+    key: ConversationKey,
+) -> Result<f64, BoxError> {
+    log.wait_for_others_to_go().await?;
+    let before = log.syncs().await?;
+    let leaf = Leaf::default();
+    let store = server::store(address, schema).await?;
+    for _ in 0..COUNTED_RUNS {
+        run_once(pipeline(&leaf, store.clone())?, leaf.clone(), key.clone()).await?;
+    }
+    store.close().await?;
+    drop(store);
+    log.wait_for_others_to_go().await?;
+    Ok((log.syncs().await? - before) as f64 / (COUNTED_RUNS * CALLS) as f64)
+}
+
+fn pipeline(leaf: &Leaf, store: PostgresStore) -> Result<ChatPipeline, BoxError> {
+    let cache = CacheOptions::new().revalidation(Revalidation::Never);
+    let store = Arc::new(CachingStore::with_options(store, cache));
+    workload::pipeline(leaf, Some((store, PersistenceMode::PerServiceCall)))
 }
 
 /// The times of the service calls of a run, but for the first.

@@ -1,6 +1,6 @@
 //! The throwaway server, and what lies on it before anything is measured.
 
-use std::{os::unix::fs::PermissionsExt as _, path::PathBuf};
+use std::{os::unix::fs::PermissionsExt as _, path::PathBuf, time::Duration};
 
 use tokio_postgres::{Client, NoTls};
 use tower_chat::core::{BoxError, ConversationKey, store::HistoryStore};
@@ -46,7 +46,7 @@ pub(super) async fn fill(
     Ok(())
 }
 
-/// How far the server's log has come.
+/// How far the server's log has come, and how often it was synced.
 pub(super) struct Log(Client);
 
 impl Log {
@@ -70,6 +70,27 @@ impl Log {
 
     pub(super) async fn bytes_since(&self, position: f64) -> Result<f64, BoxError> {
         Ok(self.position().await? - position)
+    }
+
+    /// How often it was synced since the server was made, as far as that is told yet.
+    pub(super) async fn syncs(&self) -> Result<i64, BoxError> {
+        let version = "SELECT current_setting('server_version_num')::int";
+        let version: i32 = self.0.query_one(version, &[]).await?.try_get(0)?;
+        let sql = match version {
+            ..180_000 => "SELECT wal_sync FROM pg_stat_wal",
+            _ => "SELECT sum(fsyncs)::bigint FROM pg_stat_io WHERE object = 'wal'",
+        };
+        Ok(self.0.query_one(sql, &[]).await?.try_get(0)?)
+    }
+
+    /// Waits until no other client is connected.
+    pub(super) async fn wait_for_others_to_go(&self) -> Result<(), BoxError> {
+        let sql = "SELECT count(*) FROM pg_stat_activity
+            WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()";
+        while self.0.query_one(sql, &[]).await?.try_get::<_, i64>(0)? > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        Ok(())
     }
 }
 
