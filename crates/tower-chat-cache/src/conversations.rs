@@ -20,6 +20,9 @@ use crate::{
     traffic::{AllTraffic, Flight, LoadFuture, Traffic},
 };
 
+/// The most bytes of a conversation that is kept: heavier ones the cache cannot tell apart.
+const LARGEST: u64 = u32::MAX as u64;
+
 /// The kept conversations.
 ///
 /// What is kept was read, or made by applying acknowledged writes, with nothing under way. While a
@@ -206,6 +209,9 @@ impl Conversations {
         place: &mut Weak<Kept>,
         mut cached: Arc<Cached>,
     ) {
+        if cached.bytes() > LARGEST {
+            return self.forget(key, place);
+        }
         let kept = self.find(key, place);
         let before = kept.as_ref().map_or(0, |kept| kept.room);
         if let Some(kept) = kept {

@@ -191,6 +191,21 @@ fn a_place_that_is_not_in_the_cache_any_more_is_not_used() {
     assert_eq!(kept(&conversations), None, "what is known is not what was written last");
 }
 
+/// The cache cannot count so far, and would take it for smaller than it is.
+#[test]
+fn what_is_larger_than_4_gib_is_not_kept() {
+    let conversations = Arc::new(Conversations::new(8 << 30));
+    // One text, which is counted again for each message.
+    let message = Arc::new(Message::user("x".repeat(64 << 20)));
+    let mut history = History::empty();
+    history.extend(std::iter::repeat_n(message.clone(), 60));
+    conversations.read(&key(), now(&conversations)).saw_history(&history);
+    assert_eq!(conversations.size().0, 1);
+    history.extend(std::iter::repeat_n(message, 10));
+    conversations.read(&key(), now(&conversations)).saw_history(&history);
+    assert_eq!(conversations.size(), (0, 0));
+}
+
 /// The cache frees what it drops some time later; until then the place looks as if it were in use.
 #[test]
 fn what_is_read_again_is_kept_although_its_old_place_is_not_gone_yet() {
