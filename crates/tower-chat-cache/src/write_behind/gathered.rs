@@ -15,6 +15,9 @@ use tower_chat_core::{
 
 use crate::repeated_error::repeated;
 
+/// A time that no process lives to see the end of, and every clock can still add.
+const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
+
 /// The longest time between two attempts.
 const MOST_PATIENCE: Duration = Duration::from_secs(30);
 const LEAST_PATIENCE: Duration = Duration::from_millis(1);
@@ -184,7 +187,7 @@ impl Gathered {
         result: Revision,
         max_delay: Duration,
     ) -> bool {
-        let due = || Instant::now() + max_delay;
+        let due = || after(max_delay);
         let count = writes.len();
         match self.conversations.get_mut(key) {
             Some(waiting) => {
@@ -313,7 +316,11 @@ impl Gathered {
         }
         if !self.row.is_empty() {
             self.is_row_submitted = true;
-            return Work::Submit(self.row.drain(..).collect());
+            let row: Vec<InRow> = self.row.drain(..).collect();
+            for write in row.iter().flat_map(|in_row| &in_row.writes) {
+                self.known.remove(write.key());
+            }
+            return Work::Submit(row);
         }
         match self.conversations.values().map(|waiting| waiting.due).min() {
             Some(due) => Work::Wait(Some(due.saturating_duration_since(now))),
@@ -359,7 +366,7 @@ impl Gathered {
             waiting.slots.extend(tried.slots);
             waiting.unstored -= completed;
             let patience = max_delay.saturating_mul(1 << waiting.failures.min(20));
-            waiting.due = Instant::now() + patience.clamp(LEAST_PATIENCE, MOST_PATIENCE);
+            waiting.due = after(patience.clamp(LEAST_PATIENCE, MOST_PATIENCE));
             waiting.failures += 1;
             tracing::warn!(
                 conversation = %tried.key,
@@ -410,6 +417,12 @@ impl Gathered {
             Self { known, submissions: self.submissions, phase: Phase::Passing, ..Self::default() };
     }
 
+    /// The conversations of which something could not be stored yet.
+    pub(super) fn failing(&self) -> Vec<ConversationKey> {
+        let failing = self.conversations.iter().filter(|(_, waiting)| waiting.failures > 0);
+        failing.map(|(key, _)| key.clone()).collect()
+    }
+
     /// How many writes are gathered, or being stored.
     pub(super) fn unstored(&self) -> usize {
         self.conversations.values().map(|waiting| waiting.unstored).sum()
@@ -420,6 +433,11 @@ impl Gathered {
         let key = self.lost.keys().next()?.clone();
         self.lost.remove(&key)
     }
+}
+
+/// The moment so much later.
+fn after(delay: Duration) -> Instant {
+    Instant::now() + delay.min(FOREVER)
 }
 
 fn tell(

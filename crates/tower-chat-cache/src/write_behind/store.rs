@@ -55,8 +55,14 @@ use crate::repeated_error::repeated;
 ///
 /// Staged writes, which are the journal of a run, and writes that claim tool calls: they are durable
 /// when they are acknowledged, and everything gathered of their conversation before them. Reading a
-/// conversation, or questions to the record, have what was gathered stored first: put a
-/// [`CachingStore`](crate::CachingStore) around, so that few such questions come.
+/// conversation, or questions to the record, have what was gathered stored first: with a cache around
+/// few such questions come.
+///
+/// # Around and inside
+///
+/// A [`CachingStore`](crate::CachingStore) belongs around it. A store that encrypts does too, inside
+/// of the cache: what is gathered is sealed then, and what was sealed under a key that is erased
+/// meanwhile cannot be read.
 ///
 /// # Failures
 ///
@@ -105,18 +111,35 @@ impl<S: HistoryStore> WriteBehindStore<S> {
 
     /// Waits until what was gathered of a conversation is stored.
     async fn settle(&self, key: &ConversationKey) -> Result<(), StoreError> {
-        let Some(unsettled) = self.shared().gathered().settle(key) else { return Ok(()) };
-        self.shared().due.notify_one();
-        settled(unsettled).await
+        self.settle_some(|gathered| gathered.settle(key).into_iter().collect()).await
     }
 
     /// Waits until everything that was gathered is stored; tells the first failure.
     async fn settle_all(&self) -> Result<(), StoreError> {
-        let unsettled = self.shared().gathered().settle_all();
+        self.settle_some(Gathered::settle_all).await
+    }
+
+    async fn settle_some(
+        &self,
+        have_stored: impl FnOnce(&mut Gathered) -> Vec<Unsettled>,
+    ) -> Result<(), StoreError> {
+        let unsettled = have_stored(&mut self.shared().gathered());
+        if unsettled.is_empty() {
+            return Ok(());
+        }
         self.shared().due.notify_one();
         let mut outcome = Ok(());
         for conversation in unsettled {
             outcome = outcome.and(settled(conversation).await);
+        }
+        if outcome.is_err() {
+            // A store inside that encrypts cannot wait for a key when it writes, but when it reads.
+            let failing = self.shared().gathered().failing();
+            for key in failing {
+                if self.inner().head(&key).await.is_err() {
+                    break;
+                }
+            }
         }
         outcome
     }
@@ -241,13 +264,13 @@ impl<S: HistoryStore> HistoryStore for WriteBehindStore<S> {
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         self.settle(key).await?;
-        self.shared().gathered().forget(key);
+        let _changed = Changing::begin(self.shared(), key);
         self.inner().prune(key, keep).await
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
         self.settle(key).await?;
-        self.shared().gathered().forget(key);
+        let _changed = Changing::begin(self.shared(), key);
         self.inner().delete(key).await
     }
 
@@ -283,6 +306,26 @@ impl<S: HistoryStore> HistoryStore for WriteBehindStore<S> {
         self.shared().gathered().gather_no_more();
         self.flush().await?;
         self.inner().close().await
+    }
+}
+
+/// A conversation is being changed otherwise than by a write. What is known of it before is not so
+/// afterwards, whether or not somebody waits for the end.
+struct Changing<'a, S> {
+    shared: &'a Shared<S>,
+    key: &'a ConversationKey,
+}
+
+impl<'a, S> Changing<'a, S> {
+    fn begin(shared: &'a Shared<S>, key: &'a ConversationKey) -> Self {
+        shared.gathered().forget(key);
+        Self { shared, key }
+    }
+}
+
+impl<S> Drop for Changing<'_, S> {
+    fn drop(&mut self) {
+        self.shared.gathered().forget(self.key);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Nothing overtakes what was acknowledged.
 
+use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey,
     store::{HistoryStore, Revision, StoreError},
@@ -68,6 +69,51 @@ async fn writes_that_come_while_others_are_stored_are_stored_after_them() {
     store.flush().await.unwrap();
     assert_eq!(stored(&store).await, ["1", "2", "3", "4"]);
     assert_eq!(store.unstored_writes(), 0);
+}
+
+/// A write that is not gathered goes on from gathered ones; whoever has not seen it must not.
+#[tokio::test]
+async fn a_write_that_has_not_seen_one_that_waited_is_a_conflict_at_once() {
+    let store = behind();
+    let first = append_all(&store, Revision::ABSENT, &["1"]).await;
+    let second = append_all(&store, first, &["2"]).await;
+    let other = write_to(&ConversationKey::new("alice", "other"), Revision::ABSENT, "a");
+    let both = vec![write(second, "3"), other];
+    store.append(store.reserve().await.unwrap(), both).await.unwrap();
+    // From now on others are gathered again.
+    store.flush().await.unwrap();
+    let error = append(&store, write(second, "late")).await.unwrap_err();
+    assert!(matches!(error.source, StoreError::Conflict(_)));
+    assert_eq!(stored(&store).await, ["1", "2", "3"]);
+}
+
+/// What is learnt while a conversation is being deleted is of what was before.
+#[tokio::test]
+async fn a_write_after_a_deletion_does_not_go_on_from_what_was_before() {
+    let (store, key) = (behind(), key());
+    store.inner().hold_appends();
+    let first = write(Revision::ABSENT, "1");
+    let second = write(first.result(), "2");
+    let last = second.result();
+    let before = store.append(store.reserve().await.unwrap(), vec![first]);
+    let mut deletion = store.delete(&key);
+    assert!((&mut deletion).now_or_never().is_none());
+    let meanwhile = store.append(store.reserve().await.unwrap(), vec![second]);
+    store.inner().release_appends();
+    before.await.unwrap();
+    meanwhile.await.unwrap();
+    assert!(deletion.await.unwrap());
+    let error = append(&store, write(last, "late")).await.unwrap_err();
+    assert!(matches!(error.source, StoreError::Conflict(_)));
+}
+
+#[tokio::test]
+async fn a_delay_may_be_for_ever() {
+    let store = crate::behind_by(std::time::Duration::MAX);
+    append_all(&store, Revision::ABSENT, &["1", "2"]).await;
+    assert_eq!(store.unstored_writes(), 1);
+    store.flush().await.unwrap();
+    assert_eq!(stored(&store).await, ["1", "2"]);
 }
 
 #[test]
