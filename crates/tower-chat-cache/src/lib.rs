@@ -50,14 +50,16 @@
 //! of one store do not see each other's writes, unless they revalidate.
 //!
 //! Where writes are slow too, and the last fraction of a second may be lost, put a
-//! [`WriteBehindStore`] inside.
+//! [`WriteBehindStore`] inside, of a store that encrypts too.
+//!
+//! What is kept is in clear: after the key of a conversation was erased, have it forgotten with
+//! [`CachingStore::forget`].
 
 mod cached;
 mod conversations;
 mod kept;
 mod options;
 mod reading;
-mod repeated_error;
 mod statistics;
 mod store;
 mod submission;

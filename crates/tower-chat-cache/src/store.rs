@@ -16,7 +16,6 @@ use crate::{
     CacheOptions, CacheStatistics, Revalidation,
     cached::{ReadAt, is_same_history, with_head},
     conversations::Conversations,
-    repeated_error::repeated,
     statistics::Counters,
 };
 
@@ -55,7 +54,8 @@ impl<S: HistoryStore> CachingStore<S> {
         &self.0.inner
     }
 
-    /// Forgets what is kept of a conversation, such as when its store tells that it was changed.
+    /// Forgets what is kept of a conversation, such as when its store tells that it was changed, or
+    /// when the key that encrypts it was erased.
     pub fn forget(&self, key: &ConversationKey) {
         drop(self.0.conversations.change(key));
     }
@@ -137,13 +137,13 @@ impl<S: HistoryStore> HistoryStore for CachingStore<S> {
         let flight = self.0.conversations.load(key, began, is_fresh, |reading| {
             let (inner, key) = (self.0.inner.clone(), key.clone());
             let load = async move {
-                let history = inner.load(&key).await.map_err(Arc::new)?;
+                let history = inner.load(&key).await?;
                 reading.saw_history(&history);
                 Ok(history)
             };
             load.boxed()
         });
-        let history = flight.load.await.map_err(|error| repeated(&error))?;
+        let history = flight.load.await?;
         if self.is_fresh(flight.read, now) {
             return Ok(history);
         }

@@ -17,7 +17,7 @@ use crate::{
     kept::Kept,
 };
 
-pub(crate) type Loaded = Result<History, Arc<StoreError>>;
+pub(crate) type Loaded = Result<History, StoreError>;
 pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
 
 /// What is under way at all conversations. Those at rest stay a while, since the next write would

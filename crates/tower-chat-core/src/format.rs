@@ -15,13 +15,13 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Message, Part, Role, exact_vec};
+use crate::{BoxError, Message, Part, Role, SharedError, exact_vec};
 
 /// The version that [`encode`] writes.
 pub const VERSION: u32 = 1;
 
 /// A stored message cannot be read.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum FormatError {
     /// It was written by a newer release.
@@ -32,7 +32,14 @@ pub enum FormatError {
     },
     /// It is damaged, or was never one of ours.
     #[error("not a stored message")]
-    Malformed(#[source] serde_json::Error),
+    Malformed(#[source] SharedError),
+}
+
+impl FormatError {
+    /// An error that says what is wrong with a message that is damaged.
+    pub fn malformed(what: impl Into<BoxError>) -> Self {
+        Self::Malformed(SharedError::new(what))
+    }
 }
 
 #[derive(Serialize)]
@@ -93,11 +100,11 @@ pub fn decode(stored: &str) -> Result<Message, FormatError> {
     let loaded: Loaded =
         serde_json::from_str(stored).map_err(|error| match serde_json::from_str(stored) {
             Ok(Version { v }) if v > VERSION => FormatError::Newer { version: v },
-            Ok(_) | Err(_) => FormatError::Malformed(error),
+            Ok(_) | Err(_) => FormatError::malformed(error),
         })?;
     match loaded.v {
         1..=VERSION => Ok(loaded.into()),
-        0 => Err(FormatError::Malformed(serde::de::Error::custom("there is no version 0"))),
+        0 => Err(FormatError::malformed("there is no version 0")),
         version => Err(FormatError::Newer { version }),
     }
 }

@@ -18,6 +18,7 @@ mod part;
 mod request;
 mod response;
 mod run_handle;
+mod shared_error;
 mod sound;
 pub mod store;
 mod tool_invocation;
@@ -43,5 +44,6 @@ pub use self::{
         TruncatedStream, Usage,
     },
     run_handle::RunHandle,
+    shared_error::SharedError,
     tool_invocation::{ParseToolStatusError, ToolInvocation, ToolStatus},
 };

@@ -1,6 +1,5 @@
 //! A message in its stored form.
 
-use serde::de::Error as _;
 use tokio_postgres::Row;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
@@ -10,7 +9,7 @@ use tower_chat_core::{
 
 /// Reads the message of a row whose run, place in its run and body begin at `first`.
 pub(crate) fn read(row: &Row, first: usize) -> Result<Message, FormatError> {
-    let malformed = |what| FormatError::Malformed(serde_json::Error::custom(what));
+    let malformed = FormatError::malformed;
     let run: &[u8] = row.try_get(first).map_err(|_| malformed("its run id is no bytes"))?;
     let run = <[u8; 16]>::try_from(run).map_err(|_| malformed("its run id is not 16 bytes"))?;
     let index: i64 = row.try_get(first + 1).map_err(|_| malformed("it has no place in its run"))?;

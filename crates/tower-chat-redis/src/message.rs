@@ -1,6 +1,5 @@
 //! A message in its stored form: the sixteen bytes of its run, its place in it as four, and its JSON.
 
-use serde::de::Error as _;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
     format::{self, FormatError},
@@ -27,7 +26,7 @@ pub(crate) fn write(id: MessageId, message: &Message) -> Vec<u8> {
 
 /// Reads a stored message.
 pub(crate) fn read(stored: &[u8]) -> Result<Message, FormatError> {
-    let malformed = |what| FormatError::Malformed(serde_json::Error::custom(what));
+    let malformed = FormatError::malformed;
     let (run, rest) =
         stored.split_first_chunk::<16>().ok_or_else(|| malformed("it is too short"))?;
     let (index, json) =

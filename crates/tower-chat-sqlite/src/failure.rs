@@ -3,7 +3,7 @@
 use std::{fmt, path::Path, sync::Arc};
 
 use rusqlite::{ErrorCode, ffi};
-use tower_chat_core::store::StoreError;
+use tower_chat_core::{SharedError, store::StoreError};
 
 use crate::{FileMoved, OpenError};
 
@@ -45,7 +45,9 @@ impl Failure {
             Meaning::Damaged | Meaning::NotADatabase => StoreError::Corrupt {
                 reason: format!("`{}`: {}", self.path.display(), self.source),
             },
-            Meaning::Full => StoreError::StorageFull { action, source: self.clone().into() },
+            Meaning::Full => {
+                StoreError::StorageFull { action, source: SharedError::new(self.clone()) }
+            }
             Meaning::Moved => StoreError::backend(action, true, self.moved()),
             Meaning::Locked | Meaning::Passing(_) => {
                 StoreError::backend(action, true, self.clone())

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use rusqlite::{Connection, Row, Statement, types::ValueRef};
-use serde::de::Error as _;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
     format::{self, FormatError},
@@ -141,7 +140,7 @@ pub(crate) fn scopes(connection: &Connection) -> Result<Vec<String>, NotRead> {
 
 /// The message of a row of place, run, place in its run, and body.
 pub(crate) fn message(row: &Row<'_>) -> rusqlite::Result<Result<Message, FormatError>> {
-    let not_ours = |what| Ok(Err(FormatError::Malformed(serde_json::Error::custom(what))));
+    let not_ours = |what| Ok(Err(FormatError::malformed(what)));
     let ValueRef::Blob(run) = row.get_ref(1)? else {
         return not_ours("its run id is no bytes");
     };

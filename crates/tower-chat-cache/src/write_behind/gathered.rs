@@ -3,7 +3,6 @@
 use std::{
     collections::{HashMap, VecDeque},
     mem,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -12,8 +11,6 @@ use tower_chat_core::{
     ConversationKey,
     store::{AppendError, Revision, Slot, StoreError, Write},
 };
-
-use crate::repeated_error::repeated;
 
 /// A time that no process lives to see the end of, and every clock can still add.
 const FOREVER: Duration = Duration::from_secs(u32::MAX as u64);
@@ -28,7 +25,7 @@ const KNOWN_CONVERSATIONS: usize = 10_000;
 pub(super) type Outcome = Result<Revision, AppendError>;
 
 /// Resolves once a conversation has nothing that waits, or something of it failed.
-pub(super) type Unsettled = oneshot::Receiver<Result<(), Arc<StoreError>>>;
+pub(super) type Unsettled = oneshot::Receiver<Result<(), StoreError>>;
 
 /// Everything that waits.
 ///
@@ -40,9 +37,9 @@ pub(super) struct Gathered {
     row: VecDeque<InRow>,
     /// The row was taken to be submitted, and its outcomes are not known.
     is_row_submitted: bool,
-    row_waiters: Vec<oneshot::Sender<Result<(), Arc<StoreError>>>>,
+    row_waiters: Vec<oneshot::Sender<Result<(), StoreError>>>,
     known: HashMap<ConversationKey, Known>,
-    lost: HashMap<ConversationKey, Arc<StoreError>>,
+    lost: HashMap<ConversationKey, StoreError>,
     submissions: u64,
     phase: Phase,
 }
@@ -68,7 +65,7 @@ struct Waiting {
     result: Revision,
     due: Instant,
     failures: u32,
-    waiters: Vec<oneshot::Sender<Result<(), Arc<StoreError>>>>,
+    waiters: Vec<oneshot::Sender<Result<(), StoreError>>>,
 }
 
 /// A submission that waits for its turn.
@@ -99,7 +96,7 @@ pub(super) enum Taken {
     /// It waits in the row.
     InRow(oneshot::Receiver<Outcome>),
     /// What it goes on from was lost.
-    Refused(Arc<StoreError>),
+    Refused(StoreError),
     /// It goes to the store inside at once.
     Direct { slot: Slot, writes: Vec<Write>, submission: Submission },
 }
@@ -359,7 +356,6 @@ impl Gathered {
     }
 
     fn try_again(&mut self, tried: Due, completed: usize, error: StoreError, max_delay: Duration) {
-        let error = Arc::new(error);
         if let Some(waiting) = self.conversations.get_mut(&tried.key) {
             let later = mem::take(&mut waiting.writes);
             waiting.writes = tried.writes.into_iter().skip(completed).chain(later).collect();
@@ -371,14 +367,14 @@ impl Gathered {
             tracing::warn!(
                 conversation = %tried.key,
                 writes = waiting.writes.len(),
-                error = &*error as &dyn std::error::Error,
+                error = &error as &dyn std::error::Error,
                 "gathered writes could not be stored yet",
             );
             tell(mem::take(&mut waiting.waiters), &Err(error.clone()));
         }
         // Who waits in the row is not kept waiting for a store that does not work.
         for in_row in self.row.drain(..) {
-            let error = AppendError { completed: 0, source: repeated(&error) };
+            let error = AppendError { completed: 0, source: error.clone() };
             drop(in_row.outcome.send(Err(error)));
         }
         tell(mem::take(&mut self.row_waiters), &Err(error));
@@ -393,7 +389,6 @@ impl Gathered {
             error = &error as &dyn std::error::Error,
             "gathered writes cannot be stored and are lost",
         );
-        let error = Arc::new(error);
         let waiters = waiting.map_or_else(Vec::new, |waiting| waiting.waiters);
         // Whoever waits is told; otherwise, whoever comes next.
         if waiters.is_empty() {
@@ -429,7 +424,7 @@ impl Gathered {
     }
 
     /// One of the losses that nobody was told of.
-    pub(super) fn take_any_loss(&mut self) -> Option<Arc<StoreError>> {
+    pub(super) fn take_any_loss(&mut self) -> Option<StoreError> {
         let key = self.lost.keys().next()?.clone();
         self.lost.remove(&key)
     }
@@ -440,10 +435,7 @@ fn after(delay: Duration) -> Instant {
     Instant::now() + delay.min(FOREVER)
 }
 
-fn tell(
-    waiters: Vec<oneshot::Sender<Result<(), Arc<StoreError>>>>,
-    outcome: &Result<(), Arc<StoreError>>,
-) {
+fn tell(waiters: Vec<oneshot::Sender<Result<(), StoreError>>>, outcome: &Result<(), StoreError>) {
     for waiter in waiters {
         drop(waiter.send(outcome.clone()));
     }
@@ -451,6 +443,8 @@ fn tell(
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use futures_util::FutureExt;
     use tower_chat_core::{Message, MessageId, RunId};
 

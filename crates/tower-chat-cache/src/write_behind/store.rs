@@ -20,7 +20,6 @@ use super::{
     gathered::{Gathered, Taken, Unsettled},
     writer,
 };
-use crate::repeated_error::repeated;
 
 /// Gathers writes in memory and stores them a little later, many at a time: for per-service-call
 /// mode over a store that is slow to reach.
@@ -154,7 +153,7 @@ impl<S: HistoryStore> WriteBehindStore<S> {
 
 async fn settled(unsettled: Unsettled) -> Result<(), StoreError> {
     match unsettled.await {
-        Ok(outcome) => outcome.map_err(|error| repeated(&error)),
+        Ok(outcome) => outcome,
         Err(_) => Err(StoreError::Closed),
     }
 }
@@ -228,9 +227,7 @@ impl<S: HistoryStore> HistoryStore for WriteBehindStore<S> {
                 shared.due.notify_one();
                 Ticket::waiting(outcome)
             }
-            Taken::Refused(error) => {
-                Ticket::done(Err(AppendError { completed: 0, source: repeated(&error) }))
-            }
+            Taken::Refused(error) => Ticket::done(Err(AppendError { completed: 0, source: error })),
             Taken::Direct { slot, writes, submission } => {
                 let mut ticket = self.inner().append(slot, writes);
                 let shared = shared.clone();
@@ -297,7 +294,7 @@ impl<S: HistoryStore> HistoryStore for WriteBehindStore<S> {
     async fn flush(&self) -> Result<(), StoreError> {
         self.settle_all().await?;
         if let Some(lost) = self.shared().gathered().take_any_loss() {
-            return Err(repeated(&lost));
+            return Err(lost);
         }
         self.inner().flush().await
     }

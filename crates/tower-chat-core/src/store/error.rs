@@ -1,10 +1,12 @@
 //! What can go wrong in a store.
 
 use super::{CallPlace, Revision};
-use crate::{BoxError, ConversationKey, RunId, format::FormatError};
+use crate::{BoxError, ConversationKey, RunId, SharedError, format::FormatError};
 
 /// A store could not do what it was asked.
-#[derive(Debug, thiserror::Error)]
+///
+/// Clones share what the backend reported: one failure may be told to all who waited for the same.
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The conversation is not at the revision that a write expects.
@@ -51,7 +53,7 @@ pub enum StoreError {
         /// What was being done.
         action: &'static str,
         /// The backend's error.
-        source: BoxError,
+        source: SharedError,
     },
     /// A stored message cannot be decoded.
     #[error("message {sequence} of conversation {key} cannot be read")]
@@ -77,14 +79,14 @@ pub enum StoreError {
         /// The same may succeed when it is tried again.
         retryable: bool,
         /// The backend's error.
-        source: BoxError,
+        source: SharedError,
     },
 }
 
 impl StoreError {
     /// An error of the backend.
     pub fn backend(action: &'static str, retryable: bool, source: impl Into<BoxError>) -> Self {
-        Self::Backend { action, retryable, source: source.into() }
+        Self::Backend { action, retryable, source: SharedError::new(source) }
     }
 
     /// Whether the same operation may succeed when it is tried again unchanged.
@@ -149,7 +151,7 @@ impl Conflict {
 }
 
 /// A submission stopped at a write that failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[error("write {} of the submission failed", completed + 1)]
 pub struct AppendError {
     /// How many writes of the submission are durable; the next one failed, and those after it

@@ -1,0 +1,49 @@
+//! An error that many are told of.
+
+use std::{error::Error, fmt, ops::Deref, sync::Arc};
+
+use crate::BoxError;
+
+/// An error of any type, as the source of errors that can be cloned.
+///
+/// It is not an [`Error`] itself and derefs to the one inside, so that
+/// [`source`](Error::source) gives that one, of its own type.
+///
+/// ```
+/// use std::error::Error;
+/// use tower_chat_core::{SharedError, store::StoreError};
+/// let error = StoreError::backend("load", false, std::fmt::Error).clone();
+/// assert!(error.source().is_some_and(|source| source.is::<std::fmt::Error>()));
+/// let StoreError::Backend { source, .. } = error else { unreachable!() };
+/// assert_eq!(source.to_string(), std::fmt::Error.to_string());
+/// # let _: SharedError = source;
+/// ```
+#[derive(Clone)]
+pub struct SharedError(Arc<dyn Error + Send + Sync>);
+
+impl SharedError {
+    /// The error, or an error that says this.
+    pub fn new(error: impl Into<BoxError>) -> Self {
+        Self(error.into().into())
+    }
+}
+
+impl Deref for SharedError {
+    type Target = dyn Error + Send + Sync;
+
+    fn deref(&self) -> &Self::Target {
+        &*self.0
+    }
+}
+
+impl fmt::Debug for SharedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for SharedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
