@@ -20,6 +20,13 @@ const BODY: &str = "body";
 const CALL: &str = "call";
 pub(crate) const RESULT: &str = "result";
 
+/// What was sealed of a call: the call, or the whole request for consent to it. Neither has the
+/// fields of the other.
+enum Asked {
+    Call(ToolCall),
+    Request(ApprovalRequest),
+}
+
 impl Sealer {
     /// The message as the store inside gets it.
     pub(crate) fn message(
@@ -33,11 +40,12 @@ impl Sealer {
             let at = Place { sequence, index: shells.len() as u64 };
             match part {
                 Part::ToolCall(call) => {
-                    shells.push(Part::from(self.call(at, call)?));
+                    shells.push(Part::from(self.call(at, call, &json(call))?));
                     rest.push(no_call().into());
                 }
                 Part::ApprovalRequest(request) => {
-                    let call = self.call(at, &request.call)?;
+                    // All of it is sealed: consent is given by its id.
+                    let call = self.call(at, &request.call, &json(request))?;
                     let shell = ApprovalRequest::new(request.id.clone(), call, request.required);
                     shells.push(shell.into());
                     rest.push(ApprovalRequest::new("", no_call(), false).into());
@@ -57,12 +65,13 @@ impl Sealer {
         Ok(envelope)
     }
 
-    fn call(&self, at: Place, call: &ToolCall) -> Result<ToolCall, EncryptionError> {
+    /// What is shown of a call, with something sealed in the place of its arguments.
+    fn call(&self, at: Place, call: &ToolCall, sealed: &str) -> Result<ToolCall, EncryptionError> {
         let mut shell = no_call();
         shell.id.clone_from(&call.id);
         shell.name.clone_from(&call.name);
         shell.provider_executed = call.provider_executed;
-        shell.arguments = self.seal(at, CALL, &json(call))?;
+        shell.arguments = self.seal(at, CALL, sealed)?;
         Ok(shell)
     }
 
@@ -97,9 +106,10 @@ impl Opener<'_> {
         let mut parts = envelope.parts.iter();
         let body = match parts.next() {
             Some(part) => self.native(Place { sequence, index: 0 }.into(), BODY, part).await?,
-            None => return Err(self.not_whole(sequence)),
+            None => return Err(self.not_whole(Found::in_message(sequence))),
         };
-        let message = format::decode(&body).map_err(|_| self.not_whole(sequence))?;
+        let message =
+            format::decode(&body).map_err(|_| self.not_whole(Found::in_message(sequence)))?;
         let mut opened = Vec::with_capacity(message.parts.len());
         let mut index = 0;
         for part in &message.parts {
@@ -115,7 +125,10 @@ impl Opener<'_> {
                 index += 1;
                 opened.push(match (part, parts.next()) {
                     (Part::ToolCall(_), Some(Part::ToolCall(shell))) => {
-                        self.call(found, &shell.arguments).await?.into()
+                        match self.asked(found, &shell.arguments).await? {
+                            Asked::Call(call) => call.into(),
+                            Asked::Request(_) => return Err(self.not_whole(found)),
+                        }
                     }
                     (Part::ApprovalRequest(_), Some(Part::ApprovalRequest(shell))) => {
                         self.approval_request(found, shell).await?.into()
@@ -123,12 +136,12 @@ impl Opener<'_> {
                     (Part::ToolResult(_), Some(Part::ToolResult(shell))) => {
                         self.result(found, RESULT, shell).await?.into()
                     }
-                    _ => return Err(self.not_whole(sequence)),
+                    _ => return Err(self.not_whole(Found::in_message(sequence))),
                 });
             }
         }
         if parts.next().is_some() || message.role != envelope.role {
-            return Err(self.not_whole(sequence));
+            return Err(self.not_whole(Found::in_message(sequence)));
         }
         let mut message = message.with_parts(opened);
         message.id = envelope.id;
@@ -140,8 +153,14 @@ impl Opener<'_> {
         found: Found,
         shell: &ApprovalRequest,
     ) -> Result<ApprovalRequest, EncryptionError> {
-        let call = self.call(found, &shell.call.arguments).await?;
-        Ok(ApprovalRequest::new(shell.id.clone(), call, shell.required))
+        match self.asked(found, &shell.call.arguments).await? {
+            Asked::Request(request)
+                if (&request.id, request.required) == (&shell.id, shell.required) =>
+            {
+                Ok(request)
+            }
+            Asked::Request(_) | Asked::Call(_) => Err(self.not_whole(found)),
+        }
     }
 
     /// The call that was sealed in the place of its arguments.
@@ -150,8 +169,18 @@ impl Opener<'_> {
         found: Found,
         sealed: &str,
     ) -> Result<ToolCall, EncryptionError> {
-        let call = self.open(found, CALL, sealed).await?;
-        self.parsed(found, CALL, &call)
+        Ok(match self.asked(found, sealed).await? {
+            Asked::Call(call) => call,
+            Asked::Request(request) => request.call,
+        })
+    }
+
+    async fn asked(&mut self, found: Found, sealed: &str) -> Result<Asked, EncryptionError> {
+        let json = self.open(found, CALL, sealed).await?;
+        match serde_json::from_str(&json) {
+            Ok(call) => Ok(Asked::Call(call)),
+            Err(_) => self.parsed(found, CALL, &json).map(Asked::Request),
+        }
     }
 
     pub(crate) async fn result(
@@ -193,8 +222,8 @@ impl Opener<'_> {
             .map_err(|_| self.not_sealed(found, column, "a newer release may have sealed it"))
     }
 
-    fn not_whole(&self, sequence: u64) -> EncryptionError {
-        self.not_sealed(Found::in_message(sequence), BODY, "something of the message is missing")
+    fn not_whole(&self, found: Found) -> EncryptionError {
+        self.not_sealed(found, BODY, "something of the message is missing, or was changed")
     }
 }
 

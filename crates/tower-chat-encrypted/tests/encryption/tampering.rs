@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    MemoryStore, Message, MessageId, Part, RunId, format,
+    ApprovalRequest, MemoryStore, Message, MessageId, Part, RunId, ToolStatus, format,
     store::{HistoryStore, Revision, Write},
 };
 use tower_chat_encrypted::{EncryptedStore, EncryptionError};
 
-use crate::common::{Store, append, encryption_error, key, keys, messages, rows, write};
+use crate::common::{Store, append, encryption_error, key, keys, messages, row, rows, write};
 
 /// A store whose message was changed by somebody who can write to the store inside.
 async fn changed(number: usize, change: impl FnOnce(&mut Message)) -> Store {
@@ -27,7 +27,9 @@ async fn changed(number: usize, change: impl FnOnce(&mut Message)) -> Store {
     let forged = EncryptedStore::new(MemoryStore::new(), keys());
     let id = MessageId { run: RunId::new(), index: 0 };
     let messages = sealed.into_iter().map(Arc::new);
-    append(forged.inner(), Write::new(key(), id, Revision::ABSENT, messages)).await;
+    let waits = vec![row(2, 2, ToolStatus::PendingApproval)];
+    let write = Write::new(key(), id, Revision::ABSENT, messages).with_tools(waits);
+    append(forged.inner(), write).await;
     forged
 }
 
@@ -95,6 +97,32 @@ async fn what_is_missing_or_in_clear_is_refused() {
     assert!(matches!(refused(&in_clear).await, EncryptionError::NotSealed { .. }));
     let role = changed(0, |message| message.role = tower_chat_core::Role::System).await;
     refused(&role).await;
+}
+
+fn request(message: &mut Message) -> &mut ApprovalRequest {
+    match &mut message.parts[3] {
+        Part::ApprovalRequest(request) => request,
+        other => panic!("no request: {other:?}"),
+    }
+}
+
+/// Consent is given by the id of a request: under another it would be given to another call.
+#[tokio::test]
+async fn a_request_for_approval_is_the_one_it_was() {
+    let unchanged = changed(1, |_| {}).await;
+    let head = unchanged.head(&key()).await.unwrap();
+    assert_eq!(head.pending_approvals[0][0].id, "request 1");
+    let changes: [fn(&mut ApprovalRequest); 3] = [
+        |request| request.id = "request 2".to_owned(),
+        |request| request.required = false,
+        |request| request.id.clear(),
+    ];
+    for change in changes {
+        let forged = changed(1, |message| change(request(message))).await;
+        assert!(matches!(refused(&forged).await, EncryptionError::NotSealed { sequence: 2, .. }));
+        let error = forged.head(&key()).await.unwrap_err();
+        assert!(matches!(encryption_error(&error), EncryptionError::NotSealed { .. }));
+    }
 }
 
 #[tokio::test]
