@@ -12,8 +12,9 @@ use crate::{KeyError, KeyProvider, SecretKey};
 
 /// A random key for each conversation, drawn when it is first written, and kept in memory.
 ///
-/// Erasing it makes the conversation unreadable at once, in the store and in every copy of it. The
-/// keys live as long as this does, unless they are [taken out](Self::keys) and
+/// Erasing it makes the conversation unreadable at once, in the store and in every copy of what that
+/// has; stores around it, such as a cache, have the clear text, see [the crate](crate#keys). The keys
+/// live as long as this does, unless they are [taken out](Self::keys) and
 /// [brought back](Self::insert); a provider over a database of keys can be made in the same way.
 ///
 /// Clones share their keys.
@@ -29,7 +30,7 @@ impl ErasableKeys {
     }
 
     /// Erases a conversation's key; says whether there was one. A new one is drawn if the
-    /// conversation is written again.
+    /// conversation is written again, be it by a run under way or a store that has gathered writes.
     pub fn erase(&self, conversation: &ConversationKey) -> bool {
         self.lock().remove(conversation).is_some()
     }

@@ -34,8 +34,9 @@
 //! # What stays in clear
 //!
 //! Scopes and ids of conversations; ids, roles, order and number of messages; names and ids of tool
-//! calls, how many there are, their statuses and times; ids of approval requests; the ids under which
-//! services keep conversations; and the size of everything, a third larger than it was.
+//! calls, how many there are, their statuses and times; ids of approval requests, and whether their tools
+//! need consent; the ids under which services keep conversations; and the size of everything, a third
+//! larger than it was.
 //!
 //! An attacker who can write to the store inside can remove messages from the end of a conversation,
 //! or bring an older state of it back; this is not noticed.
@@ -47,6 +48,11 @@
 //! copies of it are. Rotation needs no pause: new values are sealed under the new key while the
 //! old one still opens what was sealed before. Where several processes share a store, all must know a
 //! new key before the first writes with it.
+//!
+//! A key that is erased makes what was sealed with it unreadable. Stores around this one have the clear
+//! text, and do not learn of it: first let the conversation's runs end and
+//! [`flush`](tower_chat_core::store::HistoryStore::flush) a store that gathers writes, since what it
+//! stores later is sealed under a new key; then erase; then have every cache forget the conversation.
 //!
 //! # What is different from the store inside
 //!

@@ -1,0 +1,93 @@
+//! With other stores around and inside.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use tower_chat_cache::{CacheOptions, CachingStore, Revalidation, WriteBehindStore};
+use tower_chat_core::{
+    ConversationKey, MemoryStore, Message,
+    store::{HistoryStore, Revision},
+};
+use tower_chat_encrypted::{
+    EncryptedStore, EncryptionError, ErasableKeys, KeyError, KeyProvider, MasterKeys, SecretKey,
+};
+
+use crate::common::{append, encryption_error, key, keys, write};
+
+/// Nothing is stored because of the time alone.
+const NEVER: Duration = Duration::MAX;
+
+#[tokio::test]
+async fn a_conversation_whose_key_was_erased_and_that_the_cache_forgot_cannot_be_read() {
+    for revalidation in [Revalidation::Never, Revalidation::Always] {
+        let (inner, erasable) = (MemoryStore::new(), ErasableKeys::new());
+        let behind = WriteBehindStore::new(inner.clone(), NEVER);
+        let encrypted = EncryptedStore::new(behind, erasable.clone());
+        let options = CacheOptions::new().revalidation(revalidation);
+        let store = CachingStore::with_options(encrypted, options);
+        let mut at = Revision::ABSENT;
+        for text in ["secret 1", "secret 2"] {
+            at = append(&store, write(&key(), at, [Message::user(text)])).await;
+        }
+        assert_eq!(store.load(&key()).await.unwrap().messages.len(), 2);
+        append(&store, write(&key(), at, [Message::user("secret 3")])).await;
+
+        // The last was gathered, and is sealed already.
+        assert!(erasable.erase(&key()));
+        store.forget(&key());
+        store.flush().await.unwrap();
+        let error = store.load(&key()).await.unwrap_err();
+        let error = encryption_error(&error);
+        assert!(matches!(error, EncryptionError::Key(KeyError::Unknown { .. })), "{error:?}");
+        let stored = inner.load(&key()).await.unwrap();
+        assert_eq!(stored.messages.len(), 3);
+        assert!(!format!("{stored:?}").contains("secret"));
+    }
+}
+
+/// A provider that is asked over a network, and keeps what it was told for a while.
+#[derive(Clone)]
+struct Remote {
+    keys: MasterKeys,
+    is_at_hand: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl KeyProvider for Remote {
+    async fn writing_key(
+        &self,
+        conversation: &ConversationKey,
+    ) -> Result<(Arc<str>, SecretKey), KeyError> {
+        if !self.is_at_hand.load(Ordering::SeqCst) {
+            tokio::task::yield_now().await;
+            self.is_at_hand.store(true, Ordering::SeqCst);
+        }
+        self.keys.writing_key(conversation).await
+    }
+
+    async fn key(&self, conversation: &ConversationKey, id: &str) -> Result<SecretKey, KeyError> {
+        self.keys.key(conversation, id).await
+    }
+}
+
+#[tokio::test]
+async fn gathered_writes_whose_key_has_gone_are_stored_once_somebody_has_fetched_it() {
+    let inner = MemoryStore::new();
+    let is_at_hand = Arc::new(AtomicBool::new(true));
+    let remote = Remote { keys: keys(), is_at_hand: is_at_hand.clone() };
+    let store = WriteBehindStore::new(EncryptedStore::new(inner.clone(), remote), NEVER);
+    let at = append(&store, write(&key(), Revision::ABSENT, [Message::user("1")])).await;
+    append(&store, write(&key(), at, [Message::user("2")])).await;
+    is_at_hand.store(false, Ordering::SeqCst);
+
+    let error = store.flush().await.unwrap_err();
+    assert!(matches!(encryption_error(&error), EncryptionError::KeyNotAtHand { .. }));
+    store.flush().await.unwrap();
+    assert_eq!(inner.load(&key()).await.unwrap().messages.len(), 2);
+}
