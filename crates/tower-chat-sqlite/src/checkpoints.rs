@@ -20,6 +20,7 @@ use tower_chat_core::store::StoreError;
 use crate::{
     Durability,
     file::{PATIENCE, StoreFile},
+    queue::WriteQueue,
     read::NotRead,
 };
 
@@ -43,6 +44,11 @@ const PRESSING: u32 = 2 * LIMIT;
 /// is as long as the longest of them needs.
 const PATIENCE_WITH_READERS: Duration = Duration::from_millis(50);
 const MOST_PATIENCE_WITH_READERS: Duration = Duration::from_secs(1);
+
+/// How long one attempt to empty the log waits for readers, while nobody can write; and how long
+/// others can before the next.
+const ATTEMPT: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_millis(50);
 
 /// How often the thread carries over what came meanwhile, before the writer has to stop for it.
 const PASSES: usize = 8;
@@ -153,19 +159,35 @@ impl Checkpoints {
     }
 
     /// Carries everything over and empties the log, waiting a while for whoever is in the way.
-    pub(crate) fn empty(&self) -> Result<(), NotRead> {
-        let _under_way = self.begin(self.state());
-        let writer = self.file.writer()?;
+    pub(crate) fn empty(self: &Arc<Self>, queue: &WriteQueue) -> Result<(), NotRead> {
         let deadline = Instant::now() + PATIENCE;
-        // SQLite waits for readers and writers, but not for others that carry over.
-        while writer.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))? {
+        {
+            // Most of it while others write.
+            let _under_way = self.begin(self.state());
+            self.catch_up(&mut None)?;
+        }
+        loop {
+            let this = self.clone();
+            let attempt = queue.in_turn(move || this.try_to_empty()).blocking_recv();
+            if attempt.map_err(|_| NotRead::Damaged(StoreError::Closed))?? {
+                return Ok(());
+            }
             if Instant::now() >= deadline {
                 let busy = StoreError::backend(CHECKPOINT, true, CheckpointBusy);
                 return Err(NotRead::Damaged(busy));
             }
-            thread::sleep(Duration::from_millis(5));
+            thread::sleep(PAUSE);
         }
-        Ok(())
+    }
+
+    /// Says whether the log is empty. SQLite takes the lock to write first, and keeps it while it
+    /// waits for readers.
+    fn try_to_empty(&self) -> rusqlite::Result<bool> {
+        let _under_way = self.begin(self.state());
+        let connection = self.file.writer()?;
+        connection.busy_timeout(ATTEMPT)?;
+        let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
+        connection.query_row(sql, [], |row| row.get(0)).map(|is_busy: bool| !is_busy)
     }
 
     /// Ends the thread.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    mem,
+    fmt, mem,
     sync::{
         Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
@@ -31,7 +31,8 @@ const GROUP_SUBMISSIONS: usize = 256;
 /// Submissions in order, and the writer that does them.
 ///
 /// Whoever leads does one group of submissions: a caller its own, if nobody else leads or waits;
-/// the writer thread those that wait. Who leads is decided under the mutex of the state.
+/// the writer thread those that wait, and what takes its turn between them. Who leads is decided
+/// under the mutex of the state.
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
     state: Mutex<State>,
@@ -45,8 +46,8 @@ pub(crate) struct WriteQueue {
 
 #[derive(Debug, Default)]
 struct State {
-    waiting: VecDeque<Submission>,
-    /// Somebody does a group at the moment.
+    waiting: VecDeque<Waiting>,
+    /// Somebody does a group, or takes a turn, at the moment.
     led: bool,
     /// How many submissions were finished, ever.
     finished: u64,
@@ -57,6 +58,21 @@ struct State {
     closed: bool,
     /// The writer thread ends when nothing is left.
     retiring: bool,
+}
+
+#[derive(Debug)]
+enum Waiting {
+    Submission(Submission),
+    Turn(Turn),
+}
+
+/// Something else than a submission that is to be done while the writer rests.
+struct Turn(Box<dyn FnOnce() + Send>);
+
+/// What a leader does.
+enum Due {
+    Group(Vec<Submission>),
+    Turn(Turn),
 }
 
 /// Somebody who waits until so many submissions are finished.
@@ -92,7 +108,7 @@ impl WriteQueue {
             return self.lead_alone(append);
         }
         let (submission, ticket) = append.queued();
-        self.enqueue(state, submission);
+        self.enqueue(state, Waiting::Submission(submission));
         ticket
     }
 
@@ -105,11 +121,33 @@ impl WriteQueue {
             return submission.resolve();
         }
         state.unfinished.push_back(submission.keys());
-        self.enqueue(state, submission);
+        self.enqueue(state, Waiting::Submission(submission));
     }
 
-    fn enqueue(&self, mut state: MutexGuard<'_, State>, submission: Submission) {
-        state.waiting.push_back(submission);
+    /// Leaves to the writer thread what needs SQLite's lock on another connection, in turn with the
+    /// submissions: nobody of this store then meets that lock, and each waits no longer than for
+    /// what came before. Not done if nobody waits for its outcome any more. Without an outcome, the
+    /// queue takes nothing more.
+    pub(crate) fn in_turn<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let (reply, outcome) = oneshot::channel();
+        let turn = move || {
+            if !reply.is_closed() {
+                // Whoever waited may have given up.
+                let _ = reply.send(work());
+            }
+        };
+        let state = self.state();
+        if !state.closed {
+            self.enqueue(state, Waiting::Turn(Turn(Box::new(turn))));
+        }
+        outcome
+    }
+
+    fn enqueue(&self, mut state: MutexGuard<'_, State>, waiting: Waiting) {
+        state.waiting.push_back(waiting);
         // A leader wakes the thread when it is done.
         if !state.led {
             self.wake.notify_one();
@@ -146,10 +184,17 @@ impl WriteQueue {
     /// The writer thread.
     pub(crate) fn serve(&self) {
         let _gone = Gone(self);
-        while let Some((lead, mut group)) = self.next_group() {
-            match self.write(&mut group, PATIENCE) {
-                Ok(()) => lead.finish(group),
-                Err(Busy) => lead.give_back(group),
+        while let Some((lead, due)) = self.next() {
+            match due {
+                Due::Group(mut group) => match self.write(&mut group, PATIENCE) {
+                    Ok(()) => lead.finish(group),
+                    Err(Busy) => lead.give_back(group),
+                },
+                Due::Turn(Turn(work)) => {
+                    let _writer = self.writer();
+                    work();
+                    drop(lead);
+                }
             }
         }
         self.writer().release();
@@ -182,14 +227,17 @@ impl WriteQueue {
     }
 
     /// Waits for submissions and takes the lead over the first of them. `None` to end.
-    fn next_group(&self) -> Option<(Lead<'_>, Vec<Submission>)> {
+    fn next(&self) -> Option<(Lead<'_>, Due)> {
         let mut state = self.state();
         loop {
             if !state.led {
-                if !state.waiting.is_empty() {
+                if let Some(due) = first(&mut state.waiting) {
                     state.led = true;
-                    let group = first_group(&mut state.waiting);
-                    return Some((Lead { queue: self, submissions: group.len() }, group));
+                    let submissions = match &due {
+                        Due::Group(group) => group.len(),
+                        Due::Turn(_) => 0,
+                    };
+                    return Some((Lead { queue: self, submissions }, due));
                 }
                 if state.retiring {
                     return None;
@@ -227,19 +275,36 @@ impl WriteQueue {
     }
 }
 
-/// Takes as many of the submissions that wait as one transaction may hold.
-fn first_group(waiting: &mut VecDeque<Submission>) -> Vec<Submission> {
+/// Takes what is first: a turn, or as many of the submissions before one as a transaction may hold.
+fn first(waiting: &mut VecDeque<Waiting>) -> Option<Due> {
+    let mut group = Vec::new();
     let mut bytes = 0;
-    let fits = |submission: &&Submission| {
-        let is_first = bytes == 0;
-        bytes += submission.bytes();
-        is_first || bytes <= GROUP_BYTES
-    };
-    let count = waiting.iter().take(GROUP_SUBMISSIONS).take_while(fits).count();
-    waiting.drain(..count).collect()
+    while group.len() < GROUP_SUBMISSIONS {
+        match waiting.pop_front() {
+            Some(Waiting::Submission(next))
+                if bytes == 0 || bytes + next.bytes() <= GROUP_BYTES =>
+            {
+                bytes += next.bytes();
+                group.push(next);
+            }
+            Some(Waiting::Turn(turn)) if group.is_empty() => return Some(Due::Turn(turn)),
+            Some(later @ (Waiting::Submission(_) | Waiting::Turn(_))) => {
+                waiting.push_front(later);
+                break;
+            }
+            None => break,
+        }
+    }
+    if group.is_empty() { None } else { Some(Due::Group(group)) }
 }
 
-/// The right to do a group of submissions. It ends even if doing them panics.
+impl fmt::Debug for Turn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turn").finish_non_exhaustive()
+    }
+}
+
+/// The right to do a group of submissions, or to take a turn. It ends even if that panics.
 struct Lead<'a> {
     queue: &'a WriteQueue,
     submissions: usize,
@@ -263,7 +328,7 @@ impl Lead<'_> {
         self.submissions = 0;
         let mut state = self.queue.state();
         for submission in group.into_iter().rev() {
-            state.waiting.push_front(submission);
+            state.waiting.push_front(Waiting::Submission(submission));
         }
     }
 }
@@ -295,7 +360,14 @@ impl Drop for Gone<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.closed = true;
-        let waiting = mem::take(&mut state.waiting);
+        // Who waits for a turn is told when that is dropped.
+        let waiting: Vec<Submission> = mem::take(&mut state.waiting)
+            .into_iter()
+            .filter_map(|waiting| match waiting {
+                Waiting::Submission(submission) => Some(submission),
+                Waiting::Turn(_) => None,
+            })
+            .collect();
         let unfinished = state.unfinished.len() - waiting.len();
         state.unfinished.truncate(unfinished);
         state.barriers.clear();

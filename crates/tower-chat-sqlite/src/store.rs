@@ -25,7 +25,7 @@ use crate::{
     maintenance::{self, ConversationRows, Rewrite, StrayRows},
     open_run,
     queue::WriteQueue,
-    read,
+    read::{self, NotRead},
     readers::Readers,
     room::Room,
     submission::Submission,
@@ -136,9 +136,10 @@ impl SqliteStore {
     ///
     /// If the store cannot be written; retryable, if a reader or another process was in the way.
     pub async fn checkpoint(&self) -> Result<(), StoreError> {
-        let checkpoints = self.writing()?.checkpoints.clone();
+        let Writing { checkpoints, queue, .. } = self.writing()?;
+        let (checkpoints, queue) = (checkpoints.clone(), queue.clone());
         self.settle(None).await?;
-        let empty = move |_: &Connection| checkpoints.empty();
+        let empty = move |_: &Connection| checkpoints.empty(&queue);
         self.0.readers.read(CHECKPOINT, empty).await
     }
 
@@ -201,11 +202,8 @@ impl SqliteStore {
     /// [`StoreError::Conflict`], if the conversation is not at the expected revision, or has an open
     /// run, which must be committed or discarded before; otherwise, if the store cannot be written.
     pub async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
-        self.writing()?;
-        self.settle(Some(&rewrite.key)).await?;
-        let file = self.0.readers.file().clone();
-        let rewrite = move |_: &_| maintenance::rewrite(&mut file.writer()?, &rewrite);
-        self.0.readers.read(maintenance::REWRITE, rewrite).await
+        let rewrite = move |connection: &mut _| maintenance::rewrite(connection, &rewrite);
+        self.in_turn(maintenance::REWRITE, rewrite).await
     }
 
     /// Removes rows of the record of tool calls that belong to no conversation; says how many.
@@ -214,11 +212,8 @@ impl SqliteStore {
     ///
     /// If the store cannot be written.
     pub async fn remove_stray_tools(&self) -> Result<u64, StoreError> {
-        self.writing()?;
-        self.settle(None).await?;
-        let file = self.0.readers.file().clone();
-        let remove = move |_: &_| maintenance::remove_stray_tools(&file.writer()?);
-        self.0.readers.read("remove stray rows", remove).await
+        let remove = |connection: &mut _| maintenance::remove_stray_tools(connection);
+        self.in_turn("remove stray rows", remove).await
     }
 
     /// How much this store has written since it was opened.
@@ -246,6 +241,26 @@ impl SqliteStore {
 
     fn writing(&self) -> Result<&Writing, StoreError> {
         self.0.writing.as_ref().ok_or(StoreError::ReadOnly)
+    }
+
+    /// Changes the file on a connection of its own, after everything submitted so far and before
+    /// everything submitted later.
+    async fn in_turn<T: Send + 'static>(
+        &self,
+        action: &'static str,
+        work: impl FnOnce(&mut Connection) -> Result<T, NotRead> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let queue = &self.writing()?.queue;
+        let file = self.file().clone();
+        let turn = move || {
+            file.check_place()?;
+            work(&mut file.writer()?)
+        };
+        match queue.in_turn(turn).await.map_err(|_| StoreError::Closed)? {
+            Ok(done) => Ok(done),
+            Err(NotRead::Damaged(error)) => Err(error),
+            Err(NotRead::Failed(error)) => Err(self.file().failure(error).store_error(action)),
+        }
     }
 
     pub(crate) fn file(&self) -> &StoreFile {

@@ -4,14 +4,17 @@ use std::{
     fs,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
         mpsc,
     },
     thread,
     time::Duration,
 };
 
-use rusqlite::Connection;
+use rusqlite::{
+    Connection,
+    trace::{TraceEvent, TraceEventCodes},
+};
 use tower_chat_core::store::{HistoryStore, Revision};
 
 use super::{Fixture, first, key, run, write};
@@ -166,5 +169,47 @@ async fn the_log_is_emptied_on_demand_while_others_write() {
     fixture.append_often(&mut at, 1500).await;
     emptying.await.unwrap();
     fixture.store.checkpoint().await.unwrap();
+    assert_eq!(fixture.log_size(), 0);
+}
+
+/// Whether nobody holds the lock to write at this moment.
+fn may_be_written(connection: &Connection) -> bool {
+    connection.execute_batch("BEGIN IMMEDIATE; COMMIT").is_ok()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn appends_do_not_meet_the_lock_of_the_stores_own_checkpoint() {
+    let fixture = Fixture::new().await;
+    let mut at = fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
+    let begun = Arc::new(AtomicU64::new(0));
+    let counted = begun.clone();
+    let count = move |event: TraceEvent<'_>| {
+        if let TraceEvent::Stmt(_, "BEGIN IMMEDIATE") = event {
+            counted.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let statements = TraceEventCodes::SQLITE_TRACE_STMT;
+    fixture.store.queue().writer().observed().trace_v2(statements, Some(count)).unwrap();
+    // It waits for this reader, and holds the lock meanwhile.
+    let (reader, other) = (fixture.other(), fixture.other());
+    begin_to_read(&reader);
+    other.busy_timeout(Duration::ZERO).unwrap();
+    let store = fixture.store.clone();
+    let checkpoint = tokio::spawn(async move { store.checkpoint().await });
+    let before = fixture.store.statistics().commits;
+    for _ in 0..3 {
+        while may_be_written(&other) && !checkpoint.is_finished() {
+            tokio::task::yield_now().await;
+        }
+        fixture.append_often(&mut at, 1).await;
+    }
+    let commits = fixture.store.statistics().commits - before;
+    assert_eq!(begun.load(Ordering::Relaxed), commits, "none had to try again");
+    reader.execute_batch("COMMIT").unwrap();
+    // On a machine that stood still meanwhile it has given up.
+    if let Err(error) = checkpoint.await.unwrap() {
+        assert!(error.is_retryable(), "{error:?}");
+        fixture.store.checkpoint().await.unwrap();
+    }
     assert_eq!(fixture.log_size(), 0);
 }

@@ -7,10 +7,13 @@ use std::{
 };
 
 use futures_util::FutureExt;
-use tower_chat_core::store::{HistoryStore, Revision, StoreError};
+use tower_chat_core::{
+    Message,
+    store::{HistoryStore, Revision, StoreError},
+};
 
 use super::{Fixture, Held, first, hold_the_lead, is_open, key, run, texts, unbounded, write};
-use crate::SqliteStore;
+use crate::{Rewrite, SqliteStore};
 
 #[tokio::test]
 async fn reading_a_conversation_waits_for_its_own_writes_alone() {
@@ -117,6 +120,44 @@ async fn deleting_waits_for_the_writes_before_it() {
     drop(held);
     assert!(delete.await.unwrap());
     assert_eq!(fixture.store.head(&key("c")).await.unwrap().revision, Revision::ABSENT);
+}
+
+#[tokio::test]
+async fn a_turn_is_taken_between_the_writes_before_it_and_those_after() {
+    let fixture = Fixture::new().await;
+    let (store, queue) = (&fixture.store, fixture.store.queue());
+    let held = hold_the_lead(store).await;
+    let before = store.append(unbounded(), vec![first("a", &["one"])]);
+    let seen = queue.clone();
+    let turn = queue.in_turn(move || seen.commits());
+    let given_up = queue.in_turn(|| panic!("nobody waits for it"));
+    drop(given_up);
+    let after = store.append(unbounded(), vec![first("b", &["two"])]);
+    drop(held);
+    assert_eq!(turn.await.unwrap(), 2, "after the group that led, and the write before it");
+    before.await.unwrap();
+    after.await.unwrap();
+    assert_eq!(store.statistics().commits, 3, "writes on both sides of a turn are no group");
+}
+
+#[tokio::test]
+async fn a_rewrite_takes_its_turn_and_a_closed_store_has_none() {
+    let fixture = Fixture::new().await;
+    let before = fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
+    let held = Held::new(&fixture.store);
+    let mut rewrite = Rewrite::new(key("c"), before);
+    rewrite.messages.push((1, Message::user("other")));
+    let mut rewriting = Box::pin(fixture.store.rewrite(rewrite.clone()));
+    assert!((&mut rewriting).now_or_never().is_none());
+    let late = fixture.submit(vec![write("c", run(1), before, &["two"])]).await;
+    drop(held);
+    rewrite.expected = rewriting.await.unwrap();
+    let conflict = late.await.unwrap_err();
+    assert!(matches!(conflict.source, StoreError::Conflict(_)), "{conflict:?}");
+    fixture.store.close().await.unwrap();
+    assert!(matches!(fixture.store.rewrite(rewrite).await, Err(StoreError::Closed)));
+    assert!(matches!(fixture.store.checkpoint().await, Err(StoreError::Closed)));
+    assert_eq!(fixture.texts(&key("c")).await, ["other"]);
 }
 
 #[tokio::test]
