@@ -19,8 +19,8 @@ use crate::{BackupError, SqliteStore, file::StoreFile};
 ///
 /// The copy holds everything that was submitted through its own store before it began, and of every
 /// conversation what it was at one moment. Nobody waits for it: readers and writers go on, and only
-/// the write-ahead log grows until it is done, by what is written meanwhile. What is deleted is not
-/// in copies made later; earlier ones still hold it.
+/// the write-ahead log grows until it is done, by what is written meanwhile. What is deleted is in
+/// copies made later as little as in the [file](crate#deleting); earlier ones still hold it.
 ///
 /// The file appears under its name when it is complete and on the disk. Until then it is one beside
 /// it whose name begins with a dot and ends with `.part`; a process that is killed leaves that. It

@@ -84,6 +84,11 @@ pub(crate) fn integrity(connection: &Connection) -> Result<Vec<String>, NotRead>
     Ok(if said == ["ok"] { Vec::new() } else { said })
 }
 
+/// Writes all trees anew, with nothing but their rows.
+pub(crate) fn vacuum(connection: &Connection) -> Result<(), NotRead> {
+    Ok(connection.execute_batch("VACUUM")?)
+}
+
 pub(crate) fn rows(
     connection: &Connection,
     key: &ConversationKey,

@@ -130,7 +130,8 @@ impl SqliteStore {
     }
 
     /// Moves everything from the write-ahead log into the file and empties the log, so that
-    /// nothing deleted is left on the disk. Otherwise there is no need to call it.
+    /// nothing deleted is left there ([Deleting](crate#deleting)). Otherwise there is no need to call
+    /// it.
     ///
     /// # Errors
     ///
@@ -141,6 +142,29 @@ impl SqliteStore {
         self.settle(None).await?;
         let empty = move |_: &Connection| checkpoints.empty(&queue);
         self.0.readers.read(CHECKPOINT, empty).await
+    }
+
+    /// Writes the whole file anew, so that nothing is left of what was deleted, and empties the log
+    /// ([Deleting](crate#deleting)). The file becomes as small as it can be; conversations, open runs
+    /// and revisions stay as they are.
+    ///
+    /// It takes room for two more files as large: the log, and a temporary one without a name (on
+    /// Unix in `SQLITE_TMPDIR`, or else `TMPDIR`), which goes when it is done. Readers go on. Writes of
+    /// this store wait until it is done; those of another process fail if it takes longer than they
+    /// wait for a lock. If the future is dropped, it is done or not done, and what was deleted may
+    /// still be in the log.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be written; retryable, if there is no room, or a reader or another
+    /// process was in the way. Nothing is lost then, and what was deleted may still be there.
+    pub async fn vacuum(&self) -> Result<(), StoreError> {
+        let vacuumed =
+            self.in_turn("vacuum the file", |connection| maintenance::vacuum(connection));
+        let vacuumed = vacuumed.await;
+        // Where it failed, what it wrote takes room there.
+        let emptied = self.checkpoint().await;
+        vacuumed.and(emptied)
     }
 
     /// What SQLite finds wrong with the file, in its words; nothing, if the file is sound. It reads

@@ -156,6 +156,9 @@ async fn child_fills_the_disk() {
     assert_eq!(store.check_integrity().await.unwrap(), Vec::<String>::new());
 
     if disk == Disk::Small {
+        let error = store.vacuum().await.unwrap_err();
+        assert_full(&error, disk);
+        assert_eq!(texts(&store, &key("c")).await.len() as u64, at.sequence);
         let error = store.backup(folder.join("copy.db")).await.unwrap_err();
         assert!(matches!(error, BackupError::StorageFull { .. }), "{error:?}");
         assert!(error.is_retryable());
