@@ -1,7 +1,8 @@
 //! The file of a store: what it is, and connections to it.
 
 use std::{
-    io::ErrorKind,
+    fs::{self, OpenOptions},
+    io::{self, ErrorKind},
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -45,10 +46,8 @@ impl StoreFile {
         path: &Path,
         options: &SqliteOptions,
     ) -> Result<(Self, Connection), OpenError> {
-        let io = |source: std::io::Error| OpenError::Io {
-            path: path.to_path_buf(),
-            source: source.into(),
-        };
+        let io =
+            |source: io::Error| OpenError::Io { path: path.to_path_buf(), source: source.into() };
         // An absolute path: SQLite gives some relative names a meaning of their own, and readers
         // are opened later, when the working folder may be another.
         let path: Arc<Path> = std::path::absolute(path).map_err(io)?.into();
@@ -100,6 +99,26 @@ impl StoreFile {
         self.durability
     }
 
+    /// Sees to it that what was committed is on the disk, where commits are not synced.
+    pub(crate) fn sync_log(&self) -> Result<(), NotSynced> {
+        match self.durability {
+            Durability::Full => return Ok(()),
+            Durability::Normal => {}
+        }
+        // It is beside the file that a link refers to. Unlike on the file itself, SQLite has no
+        // locks on it that would be lost when it is closed.
+        let synced = fs::canonicalize(&self.path).and_then(|path| {
+            let mut log = path.into_os_string();
+            log.push("-wal");
+            OpenOptions::new().write(true).open(log)?.sync_all()
+        });
+        match synced {
+            // Whoever closed the last connection has synced it and folded it into the file.
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            synced => synced.map_err(NotSynced),
+        }
+    }
+
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -148,11 +167,11 @@ impl StoreFile {
 
     /// The size of the file, or `None` if there is none.
     fn size_on_disk(&self) -> Result<Option<u64>, OpenError> {
-        match std::fs::metadata(&self.path) {
+        match fs::metadata(&self.path) {
             Ok(metadata) if metadata.is_file() => Ok(Some(metadata.len())),
             Ok(_) => Err(OpenError::NotADatabase { path: self.path_buf() }),
             Err(error) if error.kind() == ErrorKind::NotFound => {
-                match self.path.parent().map(std::fs::metadata) {
+                match self.path.parent().map(fs::metadata) {
                     Some(Ok(folder)) if folder.is_dir() => Ok(None),
                     _ => Err(OpenError::NoFolder { path: self.path_buf() }),
                 }
@@ -289,6 +308,14 @@ impl StoreFile {
         })
     }
 }
+
+/// What was acknowledged may not be on the disk.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the write-ahead log could not be synced: the last writes are stored, but a loss of power may \
+     undo them; open the store again and call `checkpoint`"
+)]
+pub(crate) struct NotSynced(#[source] io::Error);
 
 /// Tries again while another process holds the file, up to a time.
 pub(crate) fn while_locked<T>(

@@ -18,7 +18,7 @@ use tower_chat_core::{
 
 use crate::{
     caller,
-    file::PATIENCE,
+    file::{NotSynced, PATIENCE},
     submission::{Append, Keys, Submission, Work},
     writer::{Busy, Writer},
 };
@@ -182,7 +182,7 @@ impl WriteQueue {
     }
 
     /// The writer thread.
-    pub(crate) fn serve(&self) {
+    pub(crate) fn serve(&self) -> Result<(), NotSynced> {
         let _gone = Gone(self);
         while let Some((lead, due)) = self.next() {
             match due {
@@ -197,7 +197,7 @@ impl WriteQueue {
                 }
             }
         }
-        self.writer().release();
+        self.writer().finish()
     }
 
     #[cfg(test)]

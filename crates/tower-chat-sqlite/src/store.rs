@@ -20,7 +20,7 @@ use tower_chat_core::{
 use crate::{
     Backup, BackupError, OpenError, SqliteOptions,
     checkpoints::{CHECKPOINT, Checkpoints},
-    file::StoreFile,
+    file::{NotSynced, StoreFile},
     invocations,
     maintenance::{self, ConversationRows, Rewrite, StrayRows},
     open_run,
@@ -72,7 +72,7 @@ struct Writing {
 
 #[derive(Debug)]
 struct Threads {
-    writer: JoinHandle<()>,
+    writer: JoinHandle<Result<(), NotSynced>>,
     checkpoints: JoinHandle<()>,
 }
 
@@ -436,7 +436,8 @@ impl HistoryStore for SqliteStore {
         let runtime = Handle::try_current().map_err(|error| failed(error.into()))?;
         self.0.readers.release();
         let ended = runtime.spawn_blocking(writing.retire());
-        ended.await.map_err(|error| failed(error.into()))
+        let synced = ended.await.map_err(|error| failed(error.into()))?;
+        synced.map_err(|error| failed(error.into()))
     }
 }
 
@@ -466,9 +467,9 @@ impl Writing {
         Ok(Self { queue, slots, room, checkpoints, threads: Mutex::new(Some(threads)) })
     }
 
-    /// Ends the threads when all that was submitted is done, and gives the right to wait for it,
-    /// once.
-    fn retire(&self) -> impl FnOnce() + Send + 'static {
+    /// Ends the threads when all that was submitted is done and durable, and gives the right to wait
+    /// for it, once.
+    fn retire(&self) -> impl FnOnce() -> Result<(), NotSynced> + Send + 'static {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (queue, checkpoints) = (self.queue.clone(), self.checkpoints.clone());
         move || {
@@ -480,9 +481,12 @@ impl Writing {
                 Some(Threads { writer, checkpoints }) => {
                     drop(checkpoints.join());
                     queue.retire();
-                    drop(writer.join());
+                    writer.join().unwrap_or(Ok(()))
                 }
-                None => queue.retire(),
+                None => {
+                    queue.retire();
+                    Ok(())
+                }
             }
         }
     }
@@ -495,7 +499,8 @@ impl Drop for Shared {
     fn drop(&mut self) {
         self.readers.release();
         if let Some(writing) = &self.writing {
-            writing.retire()();
+            // Whom it concerns has closed the store.
+            drop(writing.retire()());
         }
     }
 }

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use crate::{
     checkpoints::Checkpoints,
     failure::Failure,
-    file::StoreFile,
+    file::{NotSynced, StoreFile},
     heads::Heads,
     submission::{Next, Work},
 };
@@ -64,6 +64,13 @@ impl Writer {
 
     pub(crate) fn commits(&self) -> u64 {
         self.commits
+    }
+
+    /// Makes what was committed durable and closes the connection.
+    pub(crate) fn finish(&mut self) -> Result<(), NotSynced> {
+        let synced = self.file.sync_log();
+        self.release();
+        synced
     }
 
     /// Closes the connection; the next write opens another.

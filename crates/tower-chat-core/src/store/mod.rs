@@ -210,7 +210,7 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If the store's writer is gone.
+    /// If the store's writer is gone, or what it has acknowledged cannot be made durable.
     async fn close(&self) -> Result<(), StoreError>;
 }
 

@@ -7,13 +7,14 @@ use std::{
 };
 
 use futures_util::FutureExt;
+use rusqlite::Connection;
 use tower_chat_core::{
     Message,
     store::{HistoryStore, Revision, StoreError},
 };
 
 use super::{Fixture, Held, first, hold_the_lead, is_open, key, run, texts, unbounded, write};
-use crate::{Rewrite, SqliteStore};
+use crate::{Durability, Rewrite, SqliteStore};
 
 #[tokio::test]
 async fn reading_a_conversation_waits_for_its_own_writes_alone() {
@@ -107,6 +108,32 @@ async fn closing_finishes_what_was_submitted_and_refuses_the_rest() {
     assert_eq!(store.head(&key("d")).await.unwrap().revision, Revision::ABSENT);
     store.flush().await.unwrap();
     store.close().await.unwrap();
+}
+
+/// Another connection keeps the log from being folded into the file, and the log cannot be opened.
+#[cfg(unix)]
+#[tokio::test]
+async fn closing_says_if_what_was_not_synced_cannot_be() {
+    for (durability, name, is_durable) in [
+        (Durability::Normal, "chat.db", false),
+        (Durability::Normal, "link.db", false),
+        (Durability::Full, "chat.db", true),
+    ] {
+        let Fixture { folder, store } = Fixture::new().await;
+        store.close().await.unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::os::unix::fs::symlink(path("chat.db"), path("link.db")).unwrap();
+        let options = SqliteStore::options().durability(durability);
+        let store = options.open(path(name)).await.unwrap();
+        store.append(unbounded(), vec![first("c", &["one"])]).await.unwrap();
+        let other = Connection::open(path("chat.db")).unwrap();
+        other.query_row("SELECT count(*) FROM messages", [], |_| Ok(())).unwrap();
+        std::fs::rename(path("chat.db-wal"), path("moved-wal")).unwrap();
+        std::fs::create_dir(path("chat.db-wal")).unwrap();
+        let closed = store.close().await;
+        assert_eq!(closed.is_ok(), is_durable, "{durability:?} {name}: {closed:?}");
+        store.close().await.unwrap();
+    }
 }
 
 #[tokio::test]
