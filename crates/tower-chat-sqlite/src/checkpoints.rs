@@ -75,7 +75,7 @@ struct State {
     is_wanted: bool,
     /// The thread, or somebody else of this store, is carrying over.
     is_under_way: bool,
-    /// The log grows faster than the thread carries it over.
+    /// The log grows faster than the thread carries it over, or the thread cannot.
     is_behind: bool,
     is_ending: bool,
 }
@@ -151,9 +151,11 @@ impl Checkpoints {
             }
             state.is_wanted = false;
             let _under_way = self.begin(state);
-            // What failed is in the log still, and is tried again when that has grown.
+            // What failed is in the log still. The writer tries when that has grown: it needs no
+            // connection of its own for it.
             if self.catch_up(&mut connection).is_err() {
                 connection = None;
+                self.state().is_behind = true;
             }
         }
     }

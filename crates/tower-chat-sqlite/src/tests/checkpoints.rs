@@ -17,8 +17,11 @@ use rusqlite::{
 };
 use tower_chat_core::store::{HistoryStore, Revision};
 
-use super::{Fixture, first, key, run, write};
-use crate::{Durability, SqliteStore};
+use super::{Fixture, first, key, run, unbounded, write};
+use crate::{
+    Durability, SqliteStore, checkpoints::Checkpoints, file::PATIENCE, room::Room,
+    submission::Submission, writer::Writer,
+};
 
 const PAGE: u64 = 4096 + 24;
 
@@ -122,6 +125,37 @@ async fn nobody_who_writes_waits_while_the_thread_carries_over_much() {
     fixture.store.checkpoints().settle();
     fixture.append_often(&mut at, 900).await;
     assert!(fixture.is_sound());
+}
+
+/// As where the process may open no more files.
+#[tokio::test]
+async fn what_the_thread_cannot_carry_over_the_writer_does() {
+    let (fixture, lost) = (Fixture::fast().await, Fixture::fast().await);
+    let checkpoints = Arc::new(Checkpoints::new(lost.store.file().clone()));
+    drop(lost);
+    let file = fixture.store.file().clone();
+    let connection = file.writer().unwrap();
+    let mut writer = Writer::new(file, connection, checkpoints.clone()).unwrap();
+    let served = checkpoints.clone();
+    let thread = thread::spawn(move || served.serve());
+    // More than the writer does unless the thread cannot.
+    let text = "x".repeat(10 << 20);
+    let mut at = Revision::ABSENT;
+    for _ in 0..6 {
+        let next = write("c", run(1), at, &[&text]);
+        at = next.result();
+        let room = Arc::new(Room::new(usize::MAX));
+        let (submission, outcome) = Submission::append(unbounded(), vec![next], &room).queued();
+        let mut group = [submission];
+        writer.write(&mut group, PATIENCE).unwrap();
+        group.into_iter().for_each(Submission::resolve);
+        outcome.await.unwrap();
+        checkpoints.settle();
+    }
+    checkpoints.end();
+    thread.join().unwrap();
+    let largest = fixture.log_size();
+    assert!(largest < 25 << 20, "{largest}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
