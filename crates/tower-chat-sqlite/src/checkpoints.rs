@@ -192,6 +192,12 @@ impl Checkpoints {
         connection.query_row(sql, [], |row| row.get(0)).map(|is_busy: bool| !is_busy)
     }
 
+    /// Asks the thread to carry over.
+    pub(crate) fn ask(&self) {
+        self.state().is_wanted = true;
+        self.changed.notify_all();
+    }
+
     /// Ends the thread.
     pub(crate) fn end(&self) {
         self.state().is_ending = true;

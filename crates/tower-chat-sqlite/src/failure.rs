@@ -38,6 +38,10 @@ impl Failure {
         matches!(self.meaning(), Meaning::Locked)
     }
 
+    pub(crate) fn is_full(&self) -> bool {
+        matches!(self.meaning(), Meaning::Full)
+    }
+
     /// The error of a store that is open.
     pub(crate) fn store_error(&self, action: &'static str) -> StoreError {
         match self.meaning() {

@@ -45,6 +45,14 @@ enum Stopped {
     AtCommit(Failure),
 }
 
+impl Stopped {
+    fn is_full(&self) -> bool {
+        let (Self::BeforeBegin(failure) | Self::AtStatement(failure) | Self::AtCommit(failure)) =
+            self;
+        failure.is_full()
+    }
+}
+
 impl Writer {
     pub(crate) fn new(
         file: StoreFile,
@@ -210,6 +218,10 @@ impl Writer {
         self.heads.forget();
         if !connection.is_autocommit() && run(connection, "ROLLBACK").is_err() {
             self.connection = None;
+        }
+        if outcome.as_ref().is_err_and(Stopped::is_full) {
+            // The next transaction can write over what is in the file.
+            self.checkpoints.ask();
         }
         outcome
     }

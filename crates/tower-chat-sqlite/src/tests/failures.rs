@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use rusqlite::trace::{TraceEvent, TraceEventCodes};
+use rusqlite::{
+    Connection, OpenFlags,
+    trace::{TraceEvent, TraceEventCodes},
+};
 use tower_chat_core::{
     Message, MessageId,
     store::{
@@ -55,6 +58,32 @@ async fn a_full_disk_is_retryable_and_leaves_the_store_usable() {
     store.append(Slot::unbounded(), vec![large]).await.unwrap();
     assert_eq!(fixture.texts(&key("c")).await.len(), 3);
     assert!(fixture.is_sound());
+}
+
+#[tokio::test]
+async fn a_full_disk_has_the_log_carried_over_so_that_it_can_be_used_again() {
+    let fixture = Fixture::new().await;
+    let one = first("c", &["one"]);
+    fixture.submit(vec![one.clone()]).await.await.unwrap();
+    let address = format!("file:{}?immutable=1", fixture.folder.path().join("chat.db").display());
+    // What the file itself holds, without its log.
+    let in_file = || {
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let file = Connection::open_with_flags(&address, flags).unwrap();
+        let count = "SELECT count(*) FROM messages";
+        file.query_row(count, [], |row| row.get::<_, i64>(0)).unwrap()
+    };
+    assert_eq!(in_file(), 0);
+    {
+        let writer = &mut fixture.store.queue().writer();
+        let sql = "PRAGMA max_page_count = 1";
+        writer.connection_mut().query_row(sql, [], |_| Ok(())).unwrap();
+    }
+    let large = write("c", run(2), one.result(), &[&"x".repeat(100_000)]);
+    let error = fixture.submit(vec![large]).await.await.unwrap_err();
+    assert!(matches!(error.source, StoreError::StorageFull { .. }), "{error:?}");
+    fixture.store.checkpoints().settle();
+    assert_eq!(in_file(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
