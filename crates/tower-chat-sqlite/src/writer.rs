@@ -34,7 +34,7 @@ pub(crate) struct Writer {
     commits: u64,
 }
 
-/// Another process holds the file; nothing was begun.
+/// Another process holds the file, or may take it before all is done; nothing was stored.
 #[derive(Debug)]
 pub(crate) struct Busy;
 
@@ -122,6 +122,13 @@ impl Writer {
             }
             // One of the group failed: find out which, by doing every write on its own.
             Err(Stopped::AtStatement(_)) if !is_single(group) => {
+                for submission in &mut *group {
+                    submission.start_over();
+                }
+                // Each begins anew, and may have to wait for another process.
+                if patience.is_zero() {
+                    return Err(Busy);
+                }
                 self.write_one_by_one(group, patience);
             }
             Err(
@@ -138,9 +145,6 @@ impl Writer {
     }
 
     fn write_one_by_one<W: Work>(&mut self, group: &mut [W], patience: Duration) {
-        for submission in &mut *group {
-            submission.start_over();
-        }
         let mut rest = group.iter_mut();
         while let Some(submission) = rest.next() {
             match self.write_alone(submission, patience) {

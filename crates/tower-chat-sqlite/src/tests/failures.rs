@@ -1,8 +1,9 @@
 //! What SQLite refuses is a typed error; nothing is half-stored, and the store can be used again.
 
 use std::{
+    mem,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -342,6 +343,36 @@ async fn writes_tried_one_by_one_do_not_each_wait_for_a_locked_file() {
         assert!(error.completed == 0 && is_retryable(&error), "{error:?}");
     }
     assert_eq!(begun.load(Ordering::Relaxed), 2, "the group, and the first of it");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_leaves_it_to_the_thread_to_try_its_writes_one_by_one() {
+    let fixture = Fixture::new().await;
+    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON messages WHEN NEW.body LIKE '%poison%'
+                  BEGIN SELECT RAISE(ABORT, 'refused by a trigger'); END";
+    fixture.other().execute_batch(refuse).unwrap();
+    let other = Arc::new(Mutex::new(fixture.other()));
+    // When what the caller did is rolled back, another process takes the file.
+    let (taking, mut is_taken) = (other.clone(), false);
+    let hook = move |event: TraceEvent<'_>| {
+        if let TraceEvent::Profile(statement, _) = event
+            && statement.sql() == "ROLLBACK"
+            && !mem::replace(&mut is_taken, true)
+        {
+            taking.lock().unwrap().execute_batch("BEGIN IMMEDIATE").unwrap();
+        }
+    };
+    let events = TraceEventCodes::SQLITE_TRACE_PROFILE;
+    fixture.store.queue().writer().connection_mut().trace_v2(events, Some(hook)).unwrap();
+    let one = first("c", &["one"]);
+    let writes = vec![one.clone(), write("c", run(1), one.result(), &["poison"])];
+    let mut ticket = fixture.store.append(Slot::unbounded(), writes);
+    assert!(is_open(&mut ticket));
+    other.lock().unwrap().execute_batch("COMMIT").unwrap();
+    let error = ticket.await.unwrap_err();
+    assert!(error.completed == 1 && !is_retryable(&error), "{error:?}");
+    assert_eq!(fixture.texts(&key("c")).await, ["one"]);
+    assert_eq!(fixture.store.statistics().writes, 1);
 }
 
 #[test]
