@@ -63,8 +63,12 @@
 //! # Several processes
 //!
 //! Any number of processes on one machine may use one file. A process that finds it locked waits
-//! for five seconds, then reports an error that is retryable. The file may not be on a network
-//! file system.
+//! for five seconds, then reports an error that is retryable. SQLite does not give the lock in order:
+//! beside one that writes all the time another may wait in vain, the more so the slower the disk is.
+//! The file may not be on a network file system.
+//!
+//! A store that was opened before `fork(2)` may not be used in the child, nor dropped: open it there
+//! anew.
 //!
 //! # The record of tool calls
 //!

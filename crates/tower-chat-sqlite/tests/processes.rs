@@ -12,9 +12,9 @@ use common::{append, key, texts, write};
 use rusqlite::{Connection, ErrorCode};
 use tower_chat_core::{
     ConversationKey, RunId,
-    store::{HistoryStore, Revision, StoreError},
+    store::{AppendError, HistoryStore, Revision, StoreError, Write},
 };
-use tower_chat_sqlite::SqliteStore;
+use tower_chat_sqlite::{OpenError, SqliteStore};
 
 const PATH: &str = "TOWER_CHAT_SQLITE_PROCESS_PATH";
 const NAME: &str = "TOWER_CHAT_SQLITE_PROCESS_NAME";
@@ -42,7 +42,23 @@ fn run_two(test: &str) -> tempfile::TempDir {
 /// The store, a conversation of this process, and its name; `None` where the test is run by hand.
 async fn child() -> Option<(SqliteStore, ConversationKey, String)> {
     let (path, name) = (std::env::var_os(PATH)?, std::env::var(NAME).ok()?);
-    Some((SqliteStore::open(path).await.unwrap(), key(&name), name))
+    let store = loop {
+        match SqliteStore::open(&path).await {
+            Err(OpenError::Locked { .. }) => {}
+            opened => break opened.unwrap(),
+        }
+    };
+    Some((store, key(&name), name))
+}
+
+/// Appends, as often as it takes: a process that is always given the lock may keep another from it.
+async fn append_patiently(store: &SqliteStore, write: Write) -> Result<Revision, StoreError> {
+    loop {
+        match append(store, vec![write.clone()]).await {
+            Err(AppendError { source: StoreError::Backend { retryable: true, .. }, .. }) => {}
+            outcome => return outcome.map_err(|error| error.source),
+        }
+    }
 }
 
 #[tokio::test]
@@ -62,7 +78,7 @@ async fn child_appends_to_its_own() {
     let (run, mut revision) = (RunId::new(), Revision::ABSENT);
     for number in 0..APPENDS {
         let write = write(&key, run, revision, &[&number.to_string()]);
-        revision = append(&store, vec![write]).await.unwrap();
+        revision = append_patiently(&store, write).await.unwrap();
         assert_eq!(store.head(&key).await.unwrap().revision, revision);
     }
 }
@@ -91,12 +107,10 @@ async fn child_appends_to_the_shared() {
     let mut revision = store.head(&key).await.unwrap().revision;
     while won < APPENDS {
         let write = write(&key, run, revision, &[&format!("{name}{won}")]);
-        match append(&store, vec![write]).await {
+        match append_patiently(&store, write).await {
             Ok(after) => (won, revision) = (won + 1, after),
-            Err(error) => match error.source {
-                StoreError::Conflict(conflict) => revision = conflict.found,
-                other => panic!("{other:?}"),
-            },
+            Err(StoreError::Conflict(conflict)) => revision = conflict.found,
+            Err(other) => panic!("{other:?}"),
         }
     }
 }
@@ -113,7 +127,7 @@ async fn of_two_conflicting_writes_from_two_stores_one_wins() {
             let (store, key) = (store.clone(), key.clone());
             tokio::spawn(async move {
                 let write = write(&key, RunId::new(), Revision::ABSENT, &[text]);
-                append(&store, vec![write]).await
+                append_patiently(&store, write).await
             })
         };
         let (a, b) = (task(&left, "left"), task(&right, "right"));
@@ -122,7 +136,7 @@ async fn of_two_conflicting_writes_from_two_stores_one_wins() {
             (Err(lost), Ok(_)) => ("right", lost),
             both => panic!("{both:?}"),
         };
-        assert!(matches!(outcome.1.source, StoreError::Conflict(_)), "{:?}", outcome.1);
+        assert!(matches!(outcome.1, StoreError::Conflict(_)), "{:?}", outcome.1);
         assert_eq!(texts(&right, &key).await, [outcome.0]);
     }
 }
