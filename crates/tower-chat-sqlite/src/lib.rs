@@ -45,7 +45,8 @@
 //! # When something is wrong with the disk
 //!
 //! What was acknowledged stays, nothing is half-stored, and the store can be used again as soon as
-//! the cause is gone; it need not be opened again.
+//! the cause is gone; it need not be opened again. On a full disk what is in the log is
+//! carried over at once, so that its room can be used again.
 //!
 //! | cause | error of a store that is open | error of opening |
 //! |---|---|---|
@@ -53,6 +54,7 @@
 //! | it may not be written | [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly) | [`OpenError::ReadOnly`] |
 //! | the file was moved, deleted or replaced | [`FileMoved`], as the source | |
 //! | the file is damaged | [`StoreError::Corrupt`](tower_chat_core::store::StoreError::Corrupt) | [`OpenError::Corrupt`] |
+//! | a quota or a limit on the size of files, of which SQLite says only that it could not write | [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend), retryable | [`OpenError::Io`] |
 //! | another process holds it, or writing fails | [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend), retryable | [`OpenError::Locked`], [`OpenError::Io`] |
 //!
 //! # Backups
