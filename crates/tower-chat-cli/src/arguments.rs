@@ -88,6 +88,12 @@ pub(crate) enum Command {
     /// go on meanwhile. It appears under its name when it is complete and on the disk. A store of
     /// an older release is copied as it is.
     Backup(BackupArguments),
+    /// Write a store's file anew, so that nothing is left in it of what was deleted
+    ///
+    /// What is deleted or pruned is overwritten where it stood, but pieces of it may stay where
+    /// SQLite moved rows before. The file becomes as small as it can be. It takes room for two more
+    /// files as large; programs that write to the store meanwhile may be refused.
+    Vacuum(VacuumArguments),
 }
 
 /// What `play` is told.
@@ -273,6 +279,14 @@ pub(crate) struct BackupArguments {
     /// Let the copy take the place of a file that is there
     #[arg(long)]
     pub(crate) replace: bool,
+}
+
+/// What `vacuum` is told.
+#[derive(Debug, Args)]
+pub(crate) struct VacuumArguments {
+    /// The store: sqlite:PATH
+    #[arg(long, value_name = "STORE")]
+    pub(crate) store: StoreLocation,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

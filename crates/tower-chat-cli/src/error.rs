@@ -50,6 +50,10 @@ pub(crate) enum CliError {
     OpenRun { key: ConversationKey, source: StoreError },
     #[error("the store cannot be copied; nothing was changed")]
     Backup(#[source] BackupError),
+    #[error(
+        "the store cannot be vacuumed; nothing is lost, and what was deleted may be there still"
+    )]
+    Vacuum(#[source] StoreError),
     #[error("the store cannot be closed")]
     Close(#[source] StoreError),
     #[error("the output cannot be written")]

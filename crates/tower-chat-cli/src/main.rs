@@ -17,6 +17,7 @@ mod repair;
 mod runs;
 mod store;
 mod tools;
+mod vacuum;
 mod verify;
 
 use std::process::ExitCode;
@@ -58,5 +59,6 @@ async fn run(command: Command) -> Result<ExitCode, CliError> {
         Command::Repair(arguments) => repair::repair(arguments).await,
         Command::Prune(arguments) => prune::prune(arguments).await,
         Command::Backup(arguments) => backup::backup(arguments).await,
+        Command::Vacuum(arguments) => vacuum::vacuum(arguments).await,
     }
 }

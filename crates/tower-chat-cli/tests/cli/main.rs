@@ -12,4 +12,5 @@ mod repair;
 mod resume;
 mod support;
 mod tools;
+mod vacuum;
 mod verify;
