@@ -11,7 +11,7 @@ use crate::{
     failure::foreign,
     list::{self, Listing},
     message,
-    script::{APPEND, Call},
+    script::{APPEND, Call, DISCARD},
     settings::Settings,
     tool_row,
 };
@@ -44,17 +44,17 @@ pub(crate) async fn append(settings: &Settings, write: &Write) -> Result<Revisio
 fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
     let (expected, result) = (write.expected(), write.result());
     let (key, staged) = (write.key(), write.as_staged());
-    let (kind, cut) = match staged.map(|staged| staged.close) {
-        None => ("visible", 0),
-        Some(None) => ("staged", 0),
-        Some(Some(Close::Commit)) => ("commit", 0),
-        Some(Some(Close::Discard { visible })) => ("discard", visible),
+    let (script, kind, cut) = match staged.map(|staged| staged.close) {
+        None => (&APPEND, "visible", 0),
+        Some(None) => (&APPEND, "staged", 0),
+        Some(Some(Close::Commit)) => (&APPEND, "commit", 0),
+        Some(Some(Close::Discard { visible })) => (&DISCARD, "discard", visible),
     };
     let change = match staged {
         Some(staged) => staged.service_id.as_ref(),
         None => write.service_id(),
     };
-    let mut call = APPEND
+    let mut call = script
         .on(settings.names.conversation(key).all())
         .with(expected.incarnation)
         .with(expected.sequence)

@@ -37,7 +37,8 @@
 //! always` unless a second may be lost. [`Durability`] has the whole table, and waits for replicas
 //! and their disks where that is asked for. A server that throws data away when its memory is full
 //! (`maxmemory-policy` other than `noeviction`) is refused, unless that is
-//! [allowed](RedisOptions::allow_eviction).
+//! [allowed](RedisOptions::allow_eviction). When its memory is full, reading, deleting and pruning
+//! go on, and so does the end of a run that is discarded; other writes fail until there is room.
 //!
 //! # When the server goes away
 //!

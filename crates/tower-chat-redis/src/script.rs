@@ -67,7 +67,11 @@ impl Call {
     }
 }
 
-pub(crate) static APPEND: Script = Script::new(include_str!("scripts/append.lua"));
+pub(crate) static APPEND: Script =
+    Script::new(concat!("#!lua\n", include_str!("scripts/append.lua")));
+/// The same for a write that ends a run and leaves nothing of it, so that it needs no memory.
+pub(crate) static DISCARD: Script =
+    Script::new(concat!("#!lua flags=allow-oom\n", include_str!("scripts/append.lua")));
 pub(crate) static HEAD: Script = Script::new(include_str!("scripts/head.lua"));
 pub(crate) static MESSAGES: Script = Script::new(include_str!("scripts/messages.lua"));
 pub(crate) static OPEN_RUN: Script = Script::new(include_str!("scripts/open_run.lua"));

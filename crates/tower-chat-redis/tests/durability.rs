@@ -5,8 +5,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::{append, ask, key, options, prefix, raw, start, texts, write};
-use tower_chat_core::store::{HistoryStore, Revision, StoreError};
+use common::{append, ask, key, names, options, prefix, raw, start, texts, write};
+use tower_chat_core::{
+    MessageId,
+    store::{Close, HistoryStore, Keep, Lease, Revision, Staged, StoreError, Write},
+};
 use tower_chat_redis::{Durability, OpenError, RedisStore};
 use tower_chat_testkit::server::RedisServer;
 
@@ -95,6 +98,41 @@ async fn a_server_without_memory_stores_nothing_by_halves_and_goes_on_when_it_ha
     }
     assert_eq!(texts(&store, &key("a")).await, ["a", "b"]);
     assert_eq!(texts(&store, &key("new")).await, ["x"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn room_can_be_made_on_a_server_without_memory() {
+    let server = start(&["--maxmemory-policy", "noeviction"]);
+    let prefix = prefix();
+    let options = options().prefix(&prefix);
+    let store = options.clone().connect(&server.address(0)).await.unwrap();
+    let mut connection = raw(&server.address(0)).await;
+    append(&store, write(&key("deleted"), Revision::ABSENT, &["a"])).await.unwrap();
+    let at = append(&store, write(&key("pruned"), Revision::ABSENT, &["a"])).await.unwrap();
+    append(&store, write(&key("pruned"), at, &["b"])).await.unwrap();
+    let at = append(&store, write(&key("open"), Revision::ABSENT, &["a"])).await.unwrap();
+    let lease = Lease { attempt: 1, holder: 1, renewed_at: std::time::UNIX_EPOCH, until: None };
+    let staged = Staged { lease, close: None, service_id: None, partial_text: None };
+    let opening = write(&key("open"), at, &["staged"]).staged(staged.clone());
+    let id = MessageId { run: opening.run(), index: 1 };
+    let at = append(&store, opening).await.unwrap();
+
+    ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
+    let store = options.connect(&server.address(0)).await.unwrap();
+    assert!(store.delete(&key("deleted")).await.unwrap());
+    assert_eq!(store.prune(&key("pruned"), Keep::Messages(1)).await.unwrap().messages, 1);
+    assert_eq!(texts(&store, &key("pruned")).await, ["b"]);
+    // A run that nobody goes on with is in the way of pruning.
+    let close = Some(Close::Discard { visible: 1 });
+    let end = Write::new(key("open"), id, at, []).staged(Staged { close, ..staged });
+    append(&store, end).await.unwrap();
+    assert!(store.head(&key("open")).await.unwrap().open_run.is_none());
+    assert_eq!(texts(&store, &key("open")).await, ["a"]);
+    for id in ["pruned", "open"] {
+        assert!(store.delete(&key(id)).await.unwrap());
+    }
+    // Nothing is left, not on the list of the scope either.
+    assert_eq!(names(&mut connection, &prefix).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,3 @@
-#!lua
 -- Stores a write, or says why not. Nothing is changed before everything is checked: what a script
 -- has changed stays when it fails.
 local head, messages, tools, calls, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

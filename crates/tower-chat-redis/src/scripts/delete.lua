@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Deletes a conversation with everything that belongs to it; says whether there was one, and what
 -- was noted when it was made.
 local found = redis.call('HMGET', KEYS[1], 'format', 'token')

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Takes messages away, up to one, with the rows of their calls, unless the conversation has been
 -- written since it was looked at.
 local head, messages, tools, calls, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]

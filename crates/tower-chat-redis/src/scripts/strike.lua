@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Takes an id off the list of its scope, unless somebody may be about to make its conversation.
 local noted = redis.call('GET', KEYS[2])
 if noted and noted ~= ARGV[2] then
