@@ -3,12 +3,15 @@
 
 pub mod proxy;
 
-use std::sync::{
-    Arc, LazyLock,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    sync::{
+        Arc, LazyLock,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
 };
 
-use redis::{FromRedisValue, aio::MultiplexedConnection, cmd};
+use redis::{AsyncConnectionConfig, FromRedisValue, aio::MultiplexedConnection, cmd};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
     store::{AppendError, HistoryStore, Revision, Write},
@@ -43,10 +46,14 @@ pub async fn open(options: RedisOptions) -> RedisStore {
     options.connect(&address()).await.unwrap()
 }
 
-/// A connection past the store.
+/// A connection past the store, on which a busy machine may be slow.
 pub async fn raw(address: &str) -> MultiplexedConnection {
+    const PATIENCE: Duration = Duration::from_secs(120);
     let client = redis::Client::open(address).unwrap();
-    client.get_multiplexed_async_connection().await.unwrap()
+    let config = AsyncConnectionConfig::new()
+        .set_connection_timeout(Some(PATIENCE))
+        .set_response_timeout(Some(PATIENCE));
+    client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 
 /// The answer to a command past the store.
