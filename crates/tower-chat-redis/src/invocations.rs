@@ -19,7 +19,7 @@ use crate::{
     failure::foreign,
     list::Listed,
     message,
-    read::PAGE_BYTES,
+    read::{self, PAGE_BYTES},
     script::{Call, INVOCATIONS},
     settings::Settings,
     tool_row,
@@ -103,7 +103,7 @@ pub(crate) async fn all_rows(
     rows(settings, &InvocationQuery::of(key), key, usize::MAX, false).await
 }
 
-/// Reads the rows in pages; nearly always it is one.
+/// The rows of one conversation that fit a query.
 async fn rows(
     settings: &Settings,
     query: &InvocationQuery,
@@ -111,6 +111,22 @@ async fn rows(
     limit: usize,
     with_messages: bool,
 ) -> Result<Rows, StoreError> {
+    for _ in 0..read::ATTEMPTS {
+        if let Some(rows) = pages(settings, query, key, limit, with_messages).await? {
+            return Ok(rows);
+        }
+    }
+    Err(read::restless(ACTION))
+}
+
+/// Reads the rows in pages; nearly always it is one. `None` if the conversation is another by now.
+async fn pages(
+    settings: &Settings,
+    query: &InvocationQuery,
+    key: &ConversationKey,
+    limit: usize,
+    with_messages: bool,
+) -> Result<Option<Rows>, StoreError> {
     let mut found = Rows::default();
     let (mut life, mut from) = (String::new(), "1".to_owned());
     loop {
@@ -119,8 +135,7 @@ async fn rows(
         let mut answer = Answer::new(settings.connections.read(ACTION, &call).await?)?;
         match answer.text()?.as_str() {
             "page" => {}
-            // What was found is not there any more.
-            "gone" => return Ok(Rows::default()),
+            "gone" => return Ok(None),
             other => return Err(foreign(other)),
         }
         life = answer.optional_text()?.unwrap_or_default();
@@ -134,7 +149,7 @@ async fn rows(
         }
         found.writes = answer.optional_text()?;
         if from.is_empty() || found.rows.len() >= limit {
-            return Ok(found);
+            return Ok(Some(found));
         }
     }
 }

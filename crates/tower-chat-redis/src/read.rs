@@ -23,7 +23,7 @@ pub(crate) const PAGE_BYTES: usize = 1024 * 1024;
 
 /// How often a conversation is read from its beginning again because it was pruned meanwhile, or
 /// deleted and made again.
-const ATTEMPTS: usize = 16;
+pub(crate) const ATTEMPTS: usize = 16;
 
 /// A conversation without its messages.
 pub(crate) async fn head(settings: &Settings, key: &ConversationKey) -> Result<Head, StoreError> {
@@ -104,7 +104,12 @@ pub(crate) async fn stored_messages(
         }
         return Ok(StoredMessages { fields, messages, writes });
     }
-    Err(StoreError::backend(action, true, "it was pruned, or deleted and made again, all the time"))
+    Err(restless(action))
+}
+
+/// A conversation came to its end however often it was read from its beginning.
+pub(crate) fn restless(action: &'static str) -> StoreError {
+    StoreError::backend(action, true, "it was pruned, or deleted and made again, all the time")
 }
 
 enum Page {

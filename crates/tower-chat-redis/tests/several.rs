@@ -9,10 +9,12 @@ use std::{
     sync::Arc,
 };
 
-use common::{address, append, ask, key, names, open, options, prefix, raw, texts, write};
+use common::{
+    address, append, ask, key, names, open, options, prefix, proxy::Proxy, raw, texts, write,
+};
 use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
-    Message, MessageId, RunId, ToolCall,
+    Message, MessageId, RunId, ToolCall, ToolStatus,
     store::{
         CallPlace, HistoryStore, InvocationQuery, Keep, Revision, StoreError, ToolRecord, Write,
     },
@@ -166,6 +168,38 @@ async fn a_record_that_is_read_in_pages_comes_whole_and_in_order() {
     store.fork(&key, &common::key("copy")).await.unwrap();
     let copied = store.invocations(&InvocationQuery::of(&common::key("copy"))).await.unwrap();
     assert_eq!(copied.found.len(), expected.len());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_that_is_pruned_between_two_of_its_pages_is_read_from_its_beginning() {
+    const MESSAGES: u64 = 20;
+    let options = options();
+    let store = open(options.clone()).await;
+    let (proxy, address) = Proxy::start(&address()).await;
+    let reading = options.connect(&address).await.unwrap();
+    let key = key("pruned meanwhile");
+    let called = |sequence| {
+        let mut row = ToolRecord::pending(CallPlace { sequence, index: 0 }, 0, "id", "tool");
+        row.status = ToolStatus::Error;
+        row.error = Some("x".repeat(100_000));
+        (Arc::new(Message::tool_calls([ToolCall::new("id", "tool", "{}")])), row)
+    };
+    let mut at = Revision::ABSENT;
+    for run in [1..=1, 2..=MESSAGES] {
+        let (messages, rows): (Vec<_>, Vec<_>) = run.map(called).unzip();
+        let id = MessageId { run: RunId::new(), index: 0 };
+        let write = Write::new(key.clone(), id, at, messages).with_tools(rows);
+        at = append(&store, write).await.unwrap();
+    }
+    proxy.hold_the_question_after(1);
+    let query = InvocationQuery::of(&key);
+    let (found, ()) = tokio::join!(reading.invocations(&query), async {
+        proxy.held().await;
+        assert_eq!(store.prune(&key, Keep::Messages(1)).await.unwrap().messages, 1);
+        proxy.let_go();
+    });
+    let found = found.unwrap().found.into_iter().map(|(_, call)| call.sequence);
+    assert_eq!(found.collect::<Vec<_>>(), (2..=MESSAGES).collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,4 +1,4 @@
-//! A way to the server that loses answers on command, and counts what is asked.
+//! A way to the server that loses answers and holds questions on command, and counts what is asked.
 
 use std::{
     net::SocketAddr,
@@ -11,6 +11,7 @@ use std::{
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream, tcp},
+    sync::Notify,
 };
 
 /// Stands between a store and the server.
@@ -23,6 +24,10 @@ struct State {
     loses: AtomicUsize,
     lost: AtomicUsize,
     asked: AtomicUsize,
+    /// How many questions get through before one is held, plus one; 0 for all.
+    holds: AtomicUsize,
+    held: Notify,
+    let_go: Notify,
 }
 
 impl Proxy {
@@ -59,6 +64,21 @@ impl Proxy {
         self.0.lost.load(Ordering::SeqCst)
     }
 
+    /// Holds the question after so many others, and what comes after it on its connection.
+    pub fn hold_the_question_after(&self, others: usize) {
+        self.0.holds.store(others + 1, Ordering::SeqCst);
+    }
+
+    /// Waits until the question that is to be held is there.
+    pub async fn held(&self) {
+        self.0.held.notified().await;
+    }
+
+    /// Sends the question that is held to the server.
+    pub fn let_go(&self) {
+        self.0.let_go.notify_one();
+    }
+
     /// How many commands the server was sent.
     pub fn asked(&self) -> usize {
         self.0.asked.load(Ordering::SeqCst)
@@ -89,6 +109,10 @@ impl Proxy {
                 }
             }
             self.0.asked.fetch_add(1, Ordering::SeqCst);
+            if is_its_turn(&self.0.holds) {
+                self.0.held.notify_one();
+                self.0.let_go.notified().await;
+            }
             if to.write_all(&command).await.is_err() {
                 return;
             }
@@ -99,8 +123,7 @@ impl Proxy {
         let mut answer = vec![0; 64 * 1024];
         loop {
             let Ok(length @ 1..) = from.read(&mut answer).await else { return };
-            let counted = |left: usize| left.checked_sub(1);
-            if self.0.loses.fetch_update(Ordering::SeqCst, Ordering::SeqCst, counted) == Ok(1) {
+            if is_its_turn(&self.0.loses) {
                 self.0.lost.fetch_add(1, Ordering::SeqCst);
                 return;
             }
@@ -109,6 +132,12 @@ impl Proxy {
             }
         }
     }
+}
+
+/// Counts one; says whether it is the last of those that were to be counted.
+fn is_its_turn(left: &AtomicUsize) -> bool {
+    let counted = |left: usize| left.checked_sub(1);
+    left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, counted) == Ok(1)
 }
 
 /// Reads a line that says a length, and keeps it.
