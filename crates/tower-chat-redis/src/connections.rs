@@ -26,7 +26,7 @@ pub(crate) struct Connections {
     places: Vec<Mutex<Place>>,
     next: AtomicUsize,
     response_timeout: Duration,
-    /// How long to go on when the server cannot be reached.
+    /// How long to go on after the server could not be reached.
     patience: Duration,
     durability: Durability,
 }
@@ -108,7 +108,7 @@ impl Connections {
         action: &'static str,
         call: &Call,
     ) -> Result<Value, StoreError> {
-        self.persist(action, true, || self.call(call, false)).await
+        self.persist(action, true, |place| self.call(place, call, false)).await
     }
 
     /// The answer to a question that needs no script.
@@ -117,7 +117,7 @@ impl Connections {
         action: &'static str,
         command: &Cmd,
     ) -> Result<Value, StoreError> {
-        self.persist(action, true, || self.command(command)).await
+        self.persist(action, true, |place| self.once(place, command, false)).await
     }
 
     /// Makes one change, in one round trip. `is_repeatable`: doing it twice does it once.
@@ -127,40 +127,42 @@ impl Connections {
         is_repeatable: bool,
         call: &Call,
     ) -> Result<Value, StoreError> {
-        self.persist(action, is_repeatable, || self.call(call, self.waits())).await
+        self.persist(action, is_repeatable, |place| self.call(place, call, self.waits())).await
     }
 
-    /// Tries again, with growing pauses, while the server cannot be reached.
+    /// Tries again, with growing pauses, while the server cannot be reached. That is at one place,
+    /// so that a connection that is given up is followed by a new one.
     async fn persist<Attempt>(
         &self,
         action: &'static str,
         is_repeatable: bool,
-        mut attempt: impl FnMut() -> Attempt,
+        mut attempt: impl FnMut(usize) -> Attempt,
     ) -> Result<Value, StoreError>
     where
         Attempt: Future<Output = Result<Value, Failure>>,
     {
-        let end = Instant::now() + self.patience;
+        let place = self.next_place();
+        let mut first_failure = None;
         let mut pause = FIRST_PAUSE;
         loop {
-            let failure = match attempt().await {
+            let failure = match attempt(place).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            let wakes = Instant::now() + pause;
-            if wakes > end || !failure.may_repeat(is_repeatable) {
+            let since = first_failure.get_or_insert_with(Instant::now).elapsed();
+            if since + pause > self.patience || !failure.may_repeat(is_repeatable) {
                 return Err(failure.store_error(action, is_repeatable));
             }
-            tokio::time::sleep_until(wakes).await;
+            tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
 
     /// Uses a script once, with its code where the server does not know it.
-    async fn call(&self, call: &Call, waits: bool) -> Result<Value, Failure> {
-        match self.once(call.command(), waits).await {
+    async fn call(&self, place: usize, call: &Call, waits: bool) -> Result<Value, Failure> {
+        match self.once(place, call.command(), waits).await {
             Err(failure) if failure.meaning == Meaning::Unknown => {
-                self.once(&call.with_code(), waits).await
+                self.once(place, &call.with_code(), waits).await
             }
             outcome => outcome,
         }
@@ -168,11 +170,15 @@ impl Connections {
 
     /// Asks once.
     pub(crate) async fn command(&self, command: &Cmd) -> Result<Value, Failure> {
-        self.once(command, false).await
+        self.once(self.next_place(), command, false).await
     }
 
-    async fn once(&self, command: &Cmd, waits: bool) -> Result<Value, Failure> {
-        let place = self.next.fetch_add(1, Ordering::Relaxed) % self.places.len().max(1);
+    /// The places are used in turn.
+    fn next_place(&self) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed) % self.places.len().max(1)
+    }
+
+    async fn once(&self, place: usize, command: &Cmd, waits: bool) -> Result<Value, Failure> {
         let (mut link, number) = self.link(place).await?;
         let asking = async {
             if !waits {

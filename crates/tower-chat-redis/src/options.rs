@@ -87,8 +87,12 @@ impl RedisOptions {
         self
     }
 
-    /// How long to try again, with growing pauses, when the server cannot be reached. Writes of a
-    /// conversation wait for those before them meanwhile.
+    /// How long to try again, with growing pauses, when the server cannot be reached, from the first
+    /// time that it could not on; [`Duration::MAX`] for ever. Writes of a conversation wait for those
+    /// before them meanwhile.
+    ///
+    /// An attempt may itself take [`response_timeout`](Self::response_timeout) and some seconds, the
+    /// first and the last too. A write that replicas or disks do not confirm is tried again as long.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;

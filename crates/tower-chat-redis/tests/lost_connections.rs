@@ -129,6 +129,29 @@ async fn a_question_whose_answer_was_lost_is_asked_again() {
     assert_eq!(proxy.lost(), 1);
 }
 
+/// On one thread, for the clock.
+#[tokio::test]
+async fn connections_that_fell_silent_are_given_up_for_a_new_one() {
+    let options = options().connections(2);
+    let (proxy, through) = Proxy::start(&address()).await;
+    let store = options.clone().connect(&through).await.unwrap();
+    let key = key("silence");
+    let mut at = Revision::ABSENT;
+    for _ in 0..2 {
+        at = append(&store, write(&key, at, &["a"])).await.unwrap();
+    }
+    proxy.fall_silent();
+    let (written, ()) = tokio::join!(append(&store, write(&key, at, &["b"])), async {
+        proxy.swallowed().await;
+        // The time for an answer is over, and more than patience lasts.
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_secs(36)).await;
+        tokio::time::resume();
+    });
+    written.unwrap();
+    assert_eq!(texts(&open(options).await, &key).await, ["a", "a", "b"]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn scripts_that_the_server_has_forgotten_are_sent_again() {
     let server = start(&[]);

@@ -158,6 +158,13 @@ async fn settings_out_of_range_are_refused() {
 }
 
 #[tokio::test]
+async fn patience_may_have_no_end() {
+    let store = open(options().patience(Duration::MAX)).await;
+    append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
+    assert_eq!(texts(&store, &key("a")).await, ["a"]);
+}
+
+#[tokio::test]
 async fn stores_with_different_prefixes_know_nothing_of_each_other() {
     let one = options();
     let (first, second) = (open(one.clone()).await, open(options()).await);

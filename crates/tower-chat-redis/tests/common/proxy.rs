@@ -1,4 +1,5 @@
-//! A way to the server that loses answers and holds questions on command, and counts what is asked.
+//! A way to the server that loses answers, holds questions and falls silent on command, and counts
+//! what is asked.
 
 use std::{
     net::SocketAddr,
@@ -28,6 +29,11 @@ struct State {
     holds: AtomicUsize,
     held: Notify,
     let_go: Notify,
+    /// How many connections there were.
+    connected: AtomicUsize,
+    /// How many of them, from the first on, are silent.
+    silent: AtomicUsize,
+    swallowed: Notify,
 }
 
 impl Proxy {
@@ -79,6 +85,16 @@ impl Proxy {
         self.0.let_go.notify_one();
     }
 
+    /// Lets nothing through any more on the connections that there are; they stay open.
+    pub fn fall_silent(&self) {
+        self.0.silent.store(self.0.connected.load(Ordering::SeqCst), Ordering::SeqCst);
+    }
+
+    /// Waits until a question is on its way over a silent connection.
+    pub async fn swallowed(&self) {
+        self.0.swallowed.notified().await;
+    }
+
     /// How many commands the server was sent.
     pub fn asked(&self) -> usize {
         self.0.asked.load(Ordering::SeqCst)
@@ -86,16 +102,22 @@ impl Proxy {
 
     async fn carry(self, client: TcpStream, server: SocketAddr) {
         let Ok(server) = TcpStream::connect(server).await else { return };
+        let number = self.0.connected.fetch_add(1, Ordering::SeqCst);
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
-        let asking = self.clone().carry_questions(from_client, to_server);
+        let asking = self.clone().carry_questions(number, from_client, to_server);
         let answering = self.carry_answers(from_server, to_client);
         // Both ends are closed when either is done.
         tokio::select! { () = asking => {} () = answering => {} }
     }
 
     /// Commands are lists of strings, each with its length before it.
-    async fn carry_questions(self, from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf) {
+    async fn carry_questions(
+        self,
+        number: usize,
+        from: tcp::OwnedReadHalf,
+        mut to: tcp::OwnedWriteHalf,
+    ) {
         let mut from = BufReader::new(from);
         loop {
             let mut command = Vec::new();
@@ -109,6 +131,10 @@ impl Proxy {
                 }
             }
             self.0.asked.fetch_add(1, Ordering::SeqCst);
+            if number < self.0.silent.load(Ordering::SeqCst) {
+                self.0.swallowed.notify_one();
+                continue;
+            }
             if is_its_turn(&self.0.holds) {
                 self.0.held.notify_one();
                 self.0.let_go.notified().await;
