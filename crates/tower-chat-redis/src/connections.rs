@@ -131,7 +131,8 @@ impl Connections {
     }
 
     /// Tries again, with growing pauses, while the server cannot be reached. That is at one place,
-    /// so that a connection that is given up is followed by a new one.
+    /// so that a connection that is given up is followed by a new one. Where that leads to a replica
+    /// too, so will the next.
     async fn persist<Attempt>(
         &self,
         action: &'static str,
@@ -144,15 +145,19 @@ impl Connections {
         let place = self.next_place();
         let mut first_failure = None;
         let mut pause = FIRST_PAUSE;
+        let mut met_replica = false;
         loop {
             let failure = match attempt(place).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
             let since = first_failure.get_or_insert_with(Instant::now).elapsed();
-            if since + pause > self.patience || !failure.may_repeat(is_repeatable) {
+            let is_replica = failure.meaning == Meaning::ReadOnly;
+            let is_over = since + pause > self.patience || (is_replica && met_replica);
+            if is_over || !failure.may_repeat(is_repeatable) {
                 return Err(failure.store_error(action, is_repeatable));
             }
+            met_replica |= is_replica;
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }

@@ -23,7 +23,7 @@ pub(crate) enum Meaning {
     NotSafe,
     /// Nothing was done; the server lacks something that it may have again.
     Short,
-    /// The server only reads, as a replica does.
+    /// Nothing was done: the server only reads, as a replica does.
     ReadOnly,
     /// Something else lies under the names of the store.
     Foreign,
@@ -79,13 +79,9 @@ impl Failure {
     /// Whether the same may be sent again at once. `is_repeatable`: doing it twice does it once.
     pub(crate) fn may_repeat(&self, is_repeatable: bool) -> bool {
         match self.meaning {
-            Meaning::NotDone => true,
+            Meaning::NotDone | Meaning::ReadOnly => true,
             Meaning::Open | Meaning::NotSafe => is_repeatable,
-            Meaning::Short
-            | Meaning::ReadOnly
-            | Meaning::Foreign
-            | Meaning::Unknown
-            | Meaning::Lasting => false,
+            Meaning::Short | Meaning::Foreign | Meaning::Unknown | Meaning::Lasting => false,
         }
     }
 

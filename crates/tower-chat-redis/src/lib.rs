@@ -45,7 +45,8 @@
 //! A write is sent again, for as long as [`patience`](RedisOptions::patience) lasts; then its
 //! error is retryable. It is stored once, though its first answer may have been lost: its id is
 //! looked for. Where that cannot be known it is not sent again, and the error is not retryable:
-//! a write without messages that claims tool calls, and a deletion.
+//! a write without messages that claims tool calls, and a deletion. A write that came to a replica is
+//! sent once more over a new connection, which after a failover may lead to the new primary.
 //!
 //! # Several processes
 //!

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{append, ask, key, names, options, prefix, raw, start, texts, write};
+use common::{append, ask, key, names, options, prefix, proxy::Proxy, raw, start, texts, write};
 use tower_chat_core::{
     MessageId,
     store::{Close, HistoryStore, Keep, Lease, Revision, Staged, StoreError, Write},
@@ -74,6 +74,20 @@ async fn a_replica_can_be_read_and_not_written() {
         let error = append(&reading, write).await.unwrap_err().source;
         assert!(matches!(error, StoreError::ReadOnly), "{error:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_write_that_came_to_a_replica_goes_where_a_new_connection_leads() {
+    let server = start(&[]);
+    let replica = replica_of(&server);
+    let (proxy, address) = Proxy::start(&replica.address(0)).await;
+    let options = options().connections(1).patience(Duration::from_secs(120));
+    let store = options.connect(&address).await.unwrap();
+    assert_eq!(texts(&store, &key("a")).await, Vec::<String>::new());
+    // As a name does that stands for whoever is the primary.
+    proxy.lead_to(&server.address(0));
+    append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
+    assert_eq!(texts(&store, &key("a")).await, ["a"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

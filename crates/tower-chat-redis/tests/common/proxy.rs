@@ -4,7 +4,7 @@
 use std::{
     net::SocketAddr,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
@@ -21,6 +21,8 @@ pub struct Proxy(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// Where new connections lead.
+    server: Mutex<Option<SocketAddr>>,
     /// How many answers get through before one is lost, plus one; 0 for all.
     loses: AtomicUsize,
     lost: AtomicUsize,
@@ -39,19 +41,23 @@ struct State {
 impl Proxy {
     /// Begins to stand before the server at an address; gives the address of the proxy.
     pub async fn start(address: &str) -> (Self, String) {
-        let server = address.split(['@', '/']).find(|part| part.starts_with("127.")).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let own = listener.local_addr().unwrap().to_string();
-        let through = address.replace(server, &own);
-        let server: SocketAddr = server.parse().unwrap();
+        let through = address.replace(server(address), &own);
         let proxy = Self::default();
+        proxy.lead_to(address);
         let serving = proxy.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                tokio::spawn(serving.clone().carry(client, server));
+                tokio::spawn(serving.clone().carry(client));
             }
         });
         (proxy, through)
+    }
+
+    /// Leads new connections to the server at an address.
+    pub fn lead_to(&self, address: &str) {
+        *self.0.server.lock().unwrap() = Some(server(address).parse().unwrap());
     }
 
     /// Of the next command, the server does what it is asked, and its answer is lost together with
@@ -100,7 +106,8 @@ impl Proxy {
         self.0.asked.load(Ordering::SeqCst)
     }
 
-    async fn carry(self, client: TcpStream, server: SocketAddr) {
+    async fn carry(self, client: TcpStream) {
+        let server = self.0.server.lock().unwrap().unwrap();
         let Ok(server) = TcpStream::connect(server).await else { return };
         let number = self.0.connected.fetch_add(1, Ordering::SeqCst);
         let (from_client, to_client) = client.into_split();
@@ -158,6 +165,11 @@ impl Proxy {
             }
         }
     }
+}
+
+/// The host and the port in an address.
+fn server(address: &str) -> &str {
+    address.split(['@', '/']).find(|part| part.starts_with("127.")).unwrap()
 }
 
 /// Counts one; says whether it is the last of those that were to be counted.
