@@ -3,13 +3,14 @@
 use std::{
     fmt,
     future::Future,
+    pin::pin,
     sync::atomic::{AtomicUsize, Ordering},
     time::Duration,
 };
 
+use futures_util::future::{Either, select};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, Pipeline, RedisResult, Value, aio::MultiplexedConnection,
-    cmd,
 };
 use tokio::{sync::Mutex, time::Instant};
 use tower_chat_core::store::StoreError;
@@ -18,12 +19,15 @@ use crate::{
     Durability, RedisOptions,
     failure::{Failure, Meaning},
     script::Call,
+    waiting::Group,
 };
 
 /// The connections of a store.
 pub(crate) struct Connections {
     target: Target,
     places: Vec<Mutex<Place>>,
+    /// The places of writes that wait.
+    groups: Vec<Group>,
     next: AtomicUsize,
     response_timeout: Duration,
     /// How long to go on after the server could not be reached.
@@ -40,7 +44,7 @@ pub(crate) enum Target {
 
 /// Where a connection is, once it was needed.
 #[derive(Default)]
-struct Place {
+pub(crate) struct Place {
     link: Option<Link>,
     /// Tells the connection from those that were here before.
     number: u64,
@@ -90,6 +94,7 @@ impl Connections {
         Self {
             target,
             places: (0..places).map(|_| Mutex::default()).collect(),
+            groups: (0..places).map(|_| Group::new()).collect(),
             next: AtomicUsize::new(0),
             response_timeout: options.response_timeout,
             patience: options.patience,
@@ -102,7 +107,7 @@ impl Connections {
         self.durability != Durability::Server
     }
 
-    /// The answer to a question.
+    /// The answer to a question, or to a change that need not be safe.
     pub(crate) async fn read(
         &self,
         action: &'static str,
@@ -184,84 +189,69 @@ impl Connections {
     }
 
     async fn once(&self, place: usize, command: &Cmd, waits: bool) -> Result<Value, Failure> {
-        let (mut link, number) = self.link(place).await?;
-        let asking = async {
-            if !waits {
-                return link.ask(command).await.map_err(Failure::of_command);
-            }
-            let mut both = redis::pipe();
-            both.add_command(command.clone()).add_command(self.wait());
-            both.ignore_errors();
-            let answers = link.ask_all(&both).await.map_err(Failure::of_command)?;
-            self.check(answers)
-        };
-        // The connection has a limit of its own, which a lost clock does not reach.
-        let limit = self.response_timeout.saturating_add(2 * WAY);
-        let answer = tokio::time::timeout(limit, asking).await;
-        let answer = answer.unwrap_or_else(|_| Err(Failure::no_answer()));
+        if waits { self.together(place, command).await } else { self.alone(place, command).await }
+    }
+
+    async fn alone(&self, place: usize, command: &Cmd) -> Result<Value, Failure> {
+        let Some(place) = self.places.get(place) else { return Err(Failure::no_answer()) };
+        // Those who need it at the same time wait for the same one.
+        let (mut link, number) = place.lock().await.link(self).await?;
+        let answer = self.in_time(link.ask(command)).await;
         if let Err(failure) = &answer
             && failure.ends_connection()
         {
-            self.drop_link(place, number).await;
+            place.lock().await.drop_link(number);
         }
         answer
     }
 
-    /// What waits until the writes before it on the same connection are where they should be.
-    fn wait(&self) -> Cmd {
-        let milliseconds = u64::try_from(self.response_timeout.as_millis()).unwrap_or(u64::MAX);
-        match self.durability {
-            Durability::Server => cmd("PING"),
-            Durability::Replicas(replicas) => {
-                let mut wait = cmd("WAIT");
-                wait.arg(replicas).arg(milliseconds);
-                wait
+    /// Sends a write with those that were submitted meanwhile, or has it sent so.
+    async fn together(&self, place: usize, command: &Cmd) -> Result<Value, Failure> {
+        let Some(group) = self.groups.get(place) else { return Err(Failure::no_answer()) };
+        let outcome = group.submit(command);
+        let outcome = match select(outcome, pin!(group.line.lock())).await {
+            Either::Left((outcome, _)) => outcome,
+            Either::Right((mut line, outcome)) => {
+                let (mut commands, replies) = line.take();
+                commands.add_command(self.durability.wait(self.response_timeout));
+                replies.send(self.all(&mut line.place, &commands).await);
+                drop(line);
+                outcome.await
             }
-            Durability::Synced { replicas } => {
-                let mut wait = cmd("WAITAOF");
-                wait.arg(1).arg(replicas).arg(milliseconds);
-                wait
-            }
-        }
+        };
+        outcome.unwrap_or_else(|_| Err(Failure::no_answer()))
     }
 
-    /// The answer to a change, if the answer to what was waited for says that it is safe.
-    fn check(&self, answers: Vec<Value>) -> Result<Value, Failure> {
-        let mut answers = answers.into_iter().map(Value::extract_error);
-        let [Some(answer), Some(waited)] = [answers.next(), answers.next()] else {
-            return Err(Failure::no_answer());
+    /// Sends writes, and what waits for them; what came of each.
+    async fn all(
+        &self,
+        place: &mut Place,
+        commands: &Pipeline,
+    ) -> Result<Vec<Result<Value, Failure>>, Failure> {
+        let (mut link, number) = place.link(self).await?;
+        let answers = self.in_time(link.ask_all(commands)).await;
+        let outcomes = answers.map(|answers| self.durability.check(answers));
+        let is_lost = match &outcomes {
+            Ok(outcomes) => outcomes
+                .iter()
+                .filter_map(|outcome| outcome.as_ref().err())
+                .any(Failure::ends_connection),
+            Err(failure) => failure.ends_connection(),
         };
-        let answer = answer.map_err(Failure::of_command)?;
-        let waited = waited.map_err(|error| {
-            let mut failure = Failure::of_command(error);
-            failure.meaning = Meaning::NotSafe;
-            failure
-        })?;
-        let number = |value: &Value| if let Value::Int(number) = value { *number } else { 0 };
-        let (disks, replicas) = match &waited {
-            Value::Array(both) => (both.first().map_or(0, number), both.get(1).map_or(0, number)),
-            other => (0, number(other)),
-        };
-        let is_safe = match self.durability {
-            Durability::Server => true,
-            Durability::Replicas(wanted) => replicas >= wanted.into(),
-            Durability::Synced { replicas: wanted } => disks >= 1 && replicas >= wanted.into(),
-        };
-        if is_safe { Ok(answer) } else { Err(Failure::not_safe(disks, replicas)) }
+        if is_lost {
+            place.drop_link(number);
+        }
+        outcomes
     }
 
-    /// The connection at a place, which is made if there is none. Those who need it at the same
-    /// time wait for the same one.
-    async fn link(&self, place: usize) -> Result<(Link, u64), Failure> {
-        let Some(place) = self.places.get(place) else { return Err(Failure::no_answer()) };
-        let mut place = place.lock().await;
-        if let Some(link) = &place.link {
-            return Ok((link.clone(), place.number));
+    /// What is asked of a connection, or that no answer came. It has a limit of its own, which a
+    /// lost clock does not reach.
+    async fn in_time<T>(&self, asking: impl Future<Output = RedisResult<T>>) -> Result<T, Failure> {
+        let limit = self.response_timeout.saturating_add(2 * WAY);
+        match tokio::time::timeout(limit, asking).await {
+            Ok(answer) => answer.map_err(Failure::of_command),
+            Err(_) => Err(Failure::no_answer()),
         }
-        let link = self.connect().await.map_err(Failure::of_connecting)?;
-        place.link = Some(link.clone());
-        place.number += 1;
-        Ok((link, place.number))
     }
 
     async fn connect(&self) -> RedisResult<Link> {
@@ -277,13 +267,24 @@ impl Connections {
             Target::Cluster(client) => client.get_async_connection().await.map(Link::Cluster),
         }
     }
+}
+
+impl Place {
+    /// The connection, which is made if there is none.
+    async fn link(&mut self, connections: &Connections) -> Result<(Link, u64), Failure> {
+        if let Some(link) = &self.link {
+            return Ok((link.clone(), self.number));
+        }
+        let link = connections.connect().await.map_err(Failure::of_connecting)?;
+        self.link = Some(link.clone());
+        self.number += 1;
+        Ok((link, self.number))
+    }
 
     /// Makes no more use of a connection.
-    async fn drop_link(&self, place: usize, number: u64) {
-        let Some(place) = self.places.get(place) else { return };
-        let mut place = place.lock().await;
-        if place.number == number {
-            place.link = None;
+    fn drop_link(&mut self, number: u64) {
+        if self.number == number {
+            self.link = None;
         }
     }
 }

@@ -1,15 +1,15 @@
 //! What the errors of Redis mean, in one place.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
-use tower_chat_core::{BoxError, store::StoreError};
+use tower_chat_core::store::StoreError;
 
 /// Something that was asked of the server and not answered as it should be.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) meaning: Meaning,
-    source: BoxError,
+    source: Arc<dyn std::error::Error + Send + Sync>,
 }
 
 /// What an error means for whoever asked.
@@ -54,7 +54,7 @@ impl Failure {
             ErrorKind::ClusterConnectionNotFound => Meaning::NotDone,
             _ => Meaning::Lasting,
         };
-        Self { meaning, source: error.into() }
+        Self { meaning, source: Arc::new(error) }
     }
 
     /// Of making a connection: nothing was done.
@@ -66,14 +66,19 @@ impl Failure {
         failure
     }
 
+    /// Of waiting for what was done to be safe.
+    pub(crate) fn of_waiting(error: RedisError) -> Self {
+        Self { meaning: Meaning::NotSafe, source: Arc::new(error) }
+    }
+
     /// No answer came for longer than the server may take.
     pub(crate) fn no_answer() -> Self {
-        Self { meaning: Meaning::Open, source: NoAnswer.into() }
+        Self { meaning: Meaning::Open, source: Arc::new(NoAnswer) }
     }
 
     /// Not as many as were asked for have what was written.
     pub(crate) fn not_safe(disks: i64, replicas: i64) -> Self {
-        Self { meaning: Meaning::NotSafe, source: NotSafe { disks, replicas }.into() }
+        Self { meaning: Meaning::NotSafe, source: Arc::new(NotSafe { disks, replicas }) }
     }
 
     /// Whether the same may be sent again at once. `is_repeatable`: doing it twice does it once.

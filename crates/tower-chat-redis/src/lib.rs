@@ -98,6 +98,7 @@ mod store;
 #[cfg(feature = "tls")]
 mod tls;
 mod tool_row;
+mod waiting;
 
 pub use self::{
     durability::Durability, open_error::OpenError, options::RedisOptions, store::RedisStore,

@@ -68,12 +68,12 @@ pub(crate) fn late(action: &'static str) -> StoreError {
 /// Takes the id of a conversation that is gone off the list, unless somebody else may be about to
 /// make it. `token` is that of the conversation that was deleted, if it is known.
 ///
-/// It is no harm where that fails: the next reader of the list does it.
+/// It is no harm where that fails, or is lost: the next reader of the list does it.
 pub(crate) async fn strike(settings: &Settings, key: &ConversationKey, token: &str) {
     let names = &settings.names;
     let call =
         STRIKE.on([names.list(key.scope()), names.being_made(key)]).with(key.id()).with(token);
-    drop(settings.connections.change("take a conversation off its list", true, &call).await);
+    drop(settings.connections.read("take a conversation off its list", &call).await);
 }
 
 /// Conversations of a scope that readers see, in the byte order of their ids.

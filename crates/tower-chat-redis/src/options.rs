@@ -64,7 +64,8 @@ impl RedisOptions {
     }
 
     /// How many connections are made at most, at least 1. Each is made when it is first needed and
-    /// carries any number of questions at once.
+    /// carries any number of questions at once. Writes that wait for replicas or disks have as many
+    /// of their own, on each of which those that come while others wait are sent together.
     #[must_use]
     pub fn connections(mut self, connections: usize) -> Self {
         self.connections = connections;

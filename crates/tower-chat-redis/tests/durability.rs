@@ -6,9 +6,10 @@ mod common;
 use std::time::Duration;
 
 use common::{append, ask, key, names, options, prefix, proxy::Proxy, raw, start, texts, write};
+use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     MessageId,
-    store::{Close, HistoryStore, Keep, Lease, Revision, Staged, StoreError, Write},
+    store::{Close, HistoryStore, Keep, Lease, Revision, Staged, StoreError, Ticket, Write},
 };
 use tower_chat_redis::{Durability, OpenError, RedisStore};
 use tower_chat_testkit::server::RedisServer;
@@ -58,6 +59,77 @@ fn signal(server: &RedisServer, signal: &str) {
     let pid = std::fs::read_to_string(server.folder().join("pid")).unwrap();
     let sent = std::process::Command::new("kill").args([signal, pid.trim()]).status();
     assert!(sent.unwrap().success());
+}
+
+/// A server whose replica does nothing, and an open store that waits for it, with one connection of a
+/// kind. There are conversations with a message each.
+async fn waiting_for_a_replica<const COUNT: usize>(
+    ids: [&str; COUNT],
+) -> (RedisServer, RedisServer, Proxy, RedisStore, [Revision; COUNT]) {
+    let server = start(&[]);
+    let replica = replica_of(&server);
+    let (proxy, address) = Proxy::start(&server.address(0)).await;
+    let options = options().connections(1).durability(Durability::Replicas(1));
+    let options = options.response_timeout(Duration::from_secs(120)).patience(Duration::ZERO);
+    let store = options.connect(&address).await.unwrap();
+    let mut at = [Revision::ABSENT; COUNT];
+    for (id, at) in ids.iter().zip(&mut at) {
+        *at = append(&store, write(&key(id), *at, &["a"])).await.unwrap();
+    }
+    signal(&replica, "-STOP");
+    (server, replica, proxy, store, at)
+}
+
+/// Submits a write, and comes back when the server has it.
+async fn begin(server: &RedisServer, store: &RedisStore, write: Write) -> Ticket {
+    let mut connection = raw(&server.address(0)).await;
+    let writes = async |connection: &mut MultiplexedConnection| {
+        let calls: String = ask(connection, &["INFO", "commandstats"]).await.unwrap();
+        calls.lines().find(|line| line.starts_with("cmdstat_hset:")).unwrap().to_owned()
+    };
+    let before = writes(&mut connection).await;
+    let slot = store.reserve().await.unwrap();
+    let ticket = store.append(slot, vec![write]);
+    while writes(&mut connection).await == before {}
+    ticket
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn readers_do_not_wait_behind_a_write_that_waits_for_a_replica() {
+    let (server, replica, _proxy, store, [at, _]) = waiting_for_a_replica(["a", "b"]).await;
+    let mut waiting = begin(&server, &store, write(&key("a"), at, &["b"])).await;
+    let other = key("b");
+    tokio::select! {
+        biased;
+        outcome = &mut waiting => panic!("nobody has confirmed it: {outcome:?}"),
+        texts = texts(&store, &other) => assert_eq!(texts, ["a"]),
+    }
+    signal(&replica, "-CONT");
+    waiting.await.unwrap();
+}
+
+/// On one thread, so that all that was submitted is under way when there is an answer to something
+/// that was asked later.
+#[tokio::test]
+async fn writes_that_come_while_others_wait_for_a_replica_wait_together() {
+    let ids = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let (server, replica, proxy, store, at) = waiting_for_a_replica(ids).await;
+    let before = proxy.asked();
+    let mut writes = ids.iter().zip(at).map(|(id, at)| write(&key(id), at, &["b"]));
+    let mut tickets = vec![begin(&server, &store, writes.next().unwrap()).await];
+    for write in writes {
+        let slot = store.reserve().await.unwrap();
+        tickets.push(store.append(slot, vec![write]));
+    }
+    ask::<()>(&mut raw(&server.address(0)).await, &["PING"]).await.unwrap();
+    signal(&replica, "-CONT");
+    for ticket in tickets {
+        ticket.await.unwrap();
+    }
+    assert_eq!(proxy.asked() - before, ids.len() + 2, "the first waits, and then the others");
+    for id in ids {
+        assert_eq!(texts(&store, &key(id)).await, ["a", "b"]);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

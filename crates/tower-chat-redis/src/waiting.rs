@@ -1,0 +1,121 @@
+//! Writes that are acknowledged when replicas or disks have them.
+//!
+//! The server does nothing else for a connection on which somebody waits. So these writes have
+//! connections of their own, and those that come to one while others wait on it are sent together
+//! afterwards, and wait once: how many there are makes none of them wait longer.
+
+use std::time::Duration;
+
+use redis::{Cmd, Pipeline, Value, cmd};
+use tokio::sync::{Mutex, mpsc, oneshot};
+
+use crate::{Durability, connections::Place, failure::Failure};
+
+/// Writes that share a connection.
+pub(crate) struct Group {
+    submit: mpsc::UnboundedSender<Submitted>,
+    /// Who holds it sends what was submitted, for all.
+    pub(crate) line: Mutex<Line>,
+}
+
+/// What is sent over the connection next.
+pub(crate) struct Line {
+    submitted: mpsc::UnboundedReceiver<Submitted>,
+    pub(crate) place: Place,
+}
+
+struct Submitted {
+    command: Cmd,
+    reply: oneshot::Sender<Result<Value, Failure>>,
+}
+
+/// Those who are told what came of writes that were sent together.
+pub(crate) struct Replies(Vec<oneshot::Sender<Result<Value, Failure>>>);
+
+impl Group {
+    pub(crate) fn new() -> Self {
+        let (submit, submitted) = mpsc::unbounded_channel();
+        Self { submit, line: Mutex::new(Line { submitted, place: Place::default() }) }
+    }
+
+    /// Leaves a write to whoever next holds the line.
+    pub(crate) fn submit(&self, command: &Cmd) -> oneshot::Receiver<Result<Value, Failure>> {
+        let (reply, outcome) = oneshot::channel();
+        // The line is there as long as this is.
+        drop(self.submit.send(Submitted { command: command.clone(), reply }));
+        outcome
+    }
+}
+
+impl Line {
+    /// All that was submitted.
+    pub(crate) fn take(&mut self) -> (Pipeline, Replies) {
+        let (mut commands, mut replies) = (redis::pipe(), Vec::new());
+        commands.ignore_errors();
+        while let Ok(Submitted { command, reply }) = self.submitted.try_recv() {
+            commands.add_command(command);
+            replies.push(reply);
+        }
+        (commands, Replies(replies))
+    }
+}
+
+impl Replies {
+    /// Tells everybody what came of their write.
+    pub(crate) fn send(self, outcomes: Result<Vec<Result<Value, Failure>>, Failure>) {
+        let (outcomes, all) = match outcomes {
+            Ok(outcomes) => (outcomes, Failure::no_answer()),
+            Err(failure) => (Vec::new(), failure),
+        };
+        let outcomes = outcomes.into_iter().chain(std::iter::repeat_with(|| Err(all.clone())));
+        for (reply, outcome) in self.0.into_iter().zip(outcomes) {
+            // Nobody need be waiting.
+            drop(reply.send(outcome));
+        }
+    }
+}
+
+impl Durability {
+    /// What waits until the writes before it on the same connection are where they should be.
+    pub(crate) fn wait(self, longest: Duration) -> Cmd {
+        let milliseconds = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
+        match self {
+            Self::Server => cmd("PING"),
+            Self::Replicas(replicas) => {
+                let mut wait = cmd("WAIT");
+                wait.arg(replicas).arg(milliseconds);
+                wait
+            }
+            Self::Synced { replicas } => {
+                let mut wait = cmd("WAITAOF");
+                wait.arg(1).arg(replicas).arg(milliseconds);
+                wait
+            }
+        }
+    }
+
+    /// The answers to writes, each if what was waited for after them says that it is safe.
+    pub(crate) fn check(self, mut answers: Vec<Value>) -> Vec<Result<Value, Failure>> {
+        let waited = answers.pop().unwrap_or(Value::Nil).extract_error();
+        let safe = waited.map_err(Failure::of_waiting).and_then(|waited| self.is_met(&waited));
+        let answers = answers.into_iter().map(|answer| {
+            let answer = answer.extract_error().map_err(Failure::of_command)?;
+            safe.clone().map(|()| answer)
+        });
+        answers.collect()
+    }
+
+    fn is_met(self, waited: &Value) -> Result<(), Failure> {
+        let number = |value: &Value| if let Value::Int(number) = value { *number } else { 0 };
+        let (disks, replicas) = match waited {
+            Value::Array(both) => (both.first().map_or(0, number), both.get(1).map_or(0, number)),
+            other => (0, number(other)),
+        };
+        let is_met = match self {
+            Self::Server => true,
+            Self::Replicas(wanted) => replicas >= wanted.into(),
+            Self::Synced { replicas: wanted } => disks >= 1 && replicas >= wanted.into(),
+        };
+        if is_met { Ok(()) } else { Err(Failure::not_safe(disks, replicas)) }
+    }
+}
