@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use redis::{Cmd, ToRedisArgs, cmd};
+use redis::{Cmd, ToRedisArgs, Value, cmd};
 
 /// A script, known to the server by its hash once it was sent.
 #[derive(Debug)]
@@ -65,6 +65,17 @@ impl Call {
         }
         command
     }
+}
+
+/// What a list that a script answers begins with when it has done what was asked. One that begins
+/// with another word changed nothing.
+const DONE: [&str; 4] = ["stored", "made", "pruned", "deleted"];
+
+/// Whether a script answered that it changed nothing.
+pub(crate) fn is_refusal(answer: &Value) -> bool {
+    let Value::Array(items) = answer else { return false };
+    let Some(Value::BulkString(word)) = items.first() else { return false };
+    !DONE.iter().any(|done| done.as_bytes() == word)
 }
 
 pub(crate) static APPEND: Script =

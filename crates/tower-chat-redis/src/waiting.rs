@@ -9,7 +9,7 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, Value, cmd};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use crate::{Durability, connections::Place, failure::Failure};
+use crate::{Durability, connections::Place, failure::Failure, script::is_refusal};
 
 /// Writes that share a connection.
 pub(crate) struct Group {
@@ -94,13 +94,14 @@ impl Durability {
         }
     }
 
-    /// The answers to writes, each if what was waited for after them says that it is safe.
+    /// The answers to writes, each if what was waited for after them says that it is safe. Where
+    /// nothing was changed, nothing need be.
     pub(crate) fn check(self, mut answers: Vec<Value>) -> Vec<Result<Value, Failure>> {
         let waited = answers.pop().unwrap_or(Value::Nil).extract_error();
         let safe = waited.map_err(Failure::of_waiting).and_then(|waited| self.is_met(&waited));
         let answers = answers.into_iter().map(|answer| {
             let answer = answer.extract_error().map_err(Failure::of_command)?;
-            safe.clone().map(|()| answer)
+            if is_refusal(&answer) { Ok(answer) } else { safe.clone().map(|()| answer) }
         });
         answers.collect()
     }
@@ -117,5 +118,43 @@ impl Durability {
             Self::Synced { replicas: wanted } => disks >= 1 && replicas >= wanted.into(),
         };
         if is_met { Ok(()) } else { Err(Failure::not_safe(disks, replicas)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::Meaning;
+
+    fn answer(word: &str) -> Value {
+        Value::Array(vec![Value::BulkString(word.into())])
+    }
+
+    #[test]
+    fn one_wait_speaks_of_all_the_writes_before_it_that_changed_something() {
+        let disk = Durability::Synced { replicas: 0 };
+        let both = Durability::Synced { replicas: 1 };
+        let counts = |disks, replicas| Value::Array(vec![Value::Int(disks), Value::Int(replicas)]);
+        let error = redis::parse_redis_value(b"-UNBLOCKED the state has changed\r\n").unwrap();
+        for (durability, waited, is_safe) in [
+            (Durability::Replicas(2), Value::Int(2), true),
+            (Durability::Replicas(2), Value::Int(1), false),
+            (disk, counts(1, 0), true),
+            (disk, counts(0, 3), false),
+            (both, counts(1, 1), true),
+            (both, counts(1, 0), false),
+            (both, error, false),
+        ] {
+            let foreign = redis::parse_redis_value(b"-WRONGTYPE no hash\r\n").unwrap();
+            let writes = vec![answer("stored"), answer("conflict"), foreign, Value::Nil, waited];
+            let outcomes = durability.check(writes);
+            let meanings = outcomes.iter().map(|outcome| match outcome {
+                Ok(_) => None,
+                Err(failure) => Some(failure.meaning),
+            });
+            let written = (!is_safe).then_some(Meaning::NotSafe);
+            let expected = [written, None, Some(Meaning::Foreign), written];
+            assert_eq!(meanings.collect::<Vec<_>>(), expected, "{durability:?}");
+        }
     }
 }

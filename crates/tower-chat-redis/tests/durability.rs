@@ -49,6 +49,10 @@ async fn a_write_is_in_the_memory_of_a_replica_when_it_is_acknowledged() {
         assert!(matches!(error, StoreError::Backend { .. }) && is_retryable, "{error:?}");
         assert_eq!(hasty.head(&key).await.unwrap().revision, last.result());
     }
+    // What was refused needs nobody's confirmation.
+    let hasty = hasty.connect(&server.address(0)).await.unwrap();
+    let error = append(&hasty, write(&key, at, &["another"])).await.unwrap_err().source;
+    assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
     signal(&replica, "-CONT");
     append(&store, last).await.unwrap();
     let length: u64 = ask(&mut connection, &["HLEN", &messages]).await.unwrap();
