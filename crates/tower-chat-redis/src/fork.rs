@@ -4,6 +4,7 @@
 //! see is read as it is at one moment, put aside where the copy will be, in parts, and made a
 //! conversation by one script.
 
+use redis::cmd;
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{Revision, StoreError, ToolRecord},
@@ -21,7 +22,8 @@ use crate::{
 
 const ACTION: &str = "copy a conversation";
 
-/// How long what was put aside is kept, in milliseconds: it is gone by itself if nobody ends it.
+/// How long what was put aside is kept, in milliseconds: it is gone by itself if nobody is left to end
+/// it or to take it away.
 const KEPT: u64 = 10 * 60 * 1000;
 
 /// The most bytes, and the most messages or rows, of a part.
@@ -37,13 +39,10 @@ pub(crate) async fn fork(
     from: &ConversationKey,
     to: &ConversationKey,
 ) -> Result<Revision, StoreError> {
-    let Some(original) = original(settings, from).await? else {
-        return if read::head(settings, to).await?.revision == Revision::ABSENT {
-            Ok(Revision::ABSENT)
-        } else {
-            Err(StoreError::Exists { key: to.clone() })
-        };
-    };
+    if read::head(settings, to).await?.revision != Revision::ABSENT {
+        return Err(StoreError::Exists { key: to.clone() });
+    }
+    let Some(original) = original(settings, from).await? else { return Ok(Revision::ABSENT) };
     let copy = Copy {
         settings,
         to,
@@ -53,8 +52,11 @@ pub(crate) async fn fork(
             sequence: original.pruned + original.messages.len() as u64,
         },
     };
-    copy.put_aside(&original).await?;
-    copy.end(&original).await
+    let made = copy.make(&original).await;
+    if made.is_err() {
+        copy.take_away().await;
+    }
+    made
 }
 
 struct Original {
@@ -102,6 +104,17 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
+    async fn make(&self, original: &Original) -> Result<Revision, StoreError> {
+        self.put_aside(original).await?;
+        self.end(original).await
+    }
+
+    /// Takes away what was put aside. Where that fails too, it is gone by itself later.
+    async fn take_away(&self) {
+        let names = self.settings.names.conversation(self.to).copy(&self.name);
+        drop(self.settings.connections.command(cmd("UNLINK").arg(&names)).await);
+    }
+
     /// Puts everything aside where the copy will be.
     async fn put_aside(&self, original: &Original) -> Result<(), StoreError> {
         let messages = (original.pruned + 1..)

@@ -202,6 +202,55 @@ async fn a_record_that_is_pruned_between_two_of_its_pages_is_read_from_its_begin
     assert_eq!(found.collect::<Vec<_>>(), (2..=MESSAGES).collect::<Vec<_>>());
 }
 
+/// A store, and another on the same conversations through a proxy, whose scripts for a fork the server
+/// knows.
+async fn forking_through_a_proxy() -> (String, RedisStore, Proxy, RedisStore) {
+    let prefix = prefix();
+    let options = options().prefix(&prefix);
+    let store = open(options.clone()).await;
+    let (proxy, address) = Proxy::start(&address()).await;
+    let forking = options.connect(&address).await.unwrap();
+    append(&store, write(&key("first"), Revision::ABSENT, &["a"])).await.unwrap();
+    forking.fork(&key("first"), &key("first copy")).await.unwrap();
+    (prefix, store, proxy, forking)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fork_that_comes_too_late_leaves_nothing_behind() {
+    let (prefix, store, proxy, forking) = forking_through_a_proxy().await;
+    let mut connection = raw(&address()).await;
+    append(&store, write(&key("from"), Revision::ABSENT, &["a"])).await.unwrap();
+    append(&store, write(&key("there"), Revision::ABSENT, &["b"])).await.unwrap();
+    // What is noted of who is making a conversation ends by itself.
+    let made = format!("{prefix}:{{scope/*}}:made");
+    let left = async |connection: &mut MultiplexedConnection| {
+        let mut names = names(connection, &prefix).await;
+        names.retain(|name| !name.starts_with(&made));
+        names.sort();
+        names
+    };
+    let mut expected = left(&mut connection).await;
+    let asked = proxy.asked();
+    let error = forking.fork(&key("from"), &key("there")).await.unwrap_err();
+    assert!(matches!(error, StoreError::Exists { .. }), "{error:?}");
+    assert_eq!(proxy.asked() - asked, 1, "nothing is copied first");
+
+    // It is looked for, read by two commands, put aside, put on the list, and made.
+    proxy.hold_the_question_after(5);
+    let (from, meanwhile) = (key("from"), key("meanwhile"));
+    let (forked, ()) = tokio::join!(forking.fork(&from, &meanwhile), async {
+        proxy.held().await;
+        assert_eq!(names(&mut connection, &format!("{prefix}:*copy")).await.len(), 1);
+        append(&store, write(&meanwhile, Revision::ABSENT, &["c"])).await.unwrap();
+        proxy.let_go();
+    });
+    assert!(matches!(forked, Err(StoreError::Exists { .. })), "{forked:?}");
+    expected
+        .extend(["head", "messages"].map(|part| format!("{prefix}:{{scope/meanwhile}}:{part}")));
+    expected.sort();
+    assert_eq!(left(&mut connection).await, expected);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_of_64_megabytes_comes_back_whole() {
     let store = open(options()).await;
