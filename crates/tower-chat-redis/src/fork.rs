@@ -78,7 +78,7 @@ async fn original(
             return Ok(None);
         }
         let rows = invocations::all_rows(settings, from).await?;
-        if rows.writes != stored.writes {
+        if rows.writes != stored.writes || rows.life != stored.fields.life() {
             continue;
         }
         // Nothing is copied that a reader could not read.

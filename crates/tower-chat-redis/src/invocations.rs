@@ -91,7 +91,8 @@ pub(crate) async fn tool_totals(
 pub(crate) struct Rows {
     rows: Vec<(CallPlace, Vec<u8>)>,
     messages: HashMap<u64, Vec<u8>>,
-    /// How often the conversation had been written.
+    /// Which conversation they are of, and how often it had been written.
+    pub(crate) life: String,
     pub(crate) writes: Option<String>,
 }
 
@@ -128,17 +129,17 @@ async fn pages(
     with_messages: bool,
 ) -> Result<Option<Rows>, StoreError> {
     let mut found = Rows::default();
-    let (mut life, mut from) = (String::new(), "1".to_owned());
+    let mut from = "1".to_owned();
     loop {
         let left = limit - found.rows.len().min(limit);
-        let call = page(settings, query, key, &life, &from, left, with_messages);
+        let call = page(settings, query, key, &found.life, &from, left, with_messages);
         let mut answer = Answer::new(settings.connections.read(ACTION, &call).await?)?;
         match answer.text()?.as_str() {
             "page" => {}
             "gone" => return Ok(None),
             other => return Err(foreign(other)),
         }
-        life = answer.optional_text()?.unwrap_or_default();
+        found.life = answer.optional_text()?.unwrap_or_default();
         from = answer.text()?;
         for (member, row) in answer.pairs()? {
             let place = tool_row::place(&member).map_err(|reason| corrupt(&reason))?;

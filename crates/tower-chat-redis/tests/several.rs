@@ -252,6 +252,24 @@ async fn a_fork_that_comes_too_late_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_fork_is_never_made_of_two_conversations() {
+    let (_, store, proxy, forking) = forking_through_a_proxy().await;
+    let from = key("from");
+    append(&store, write(&from, Revision::ABSENT, &["old"])).await.unwrap();
+    // Another with as many writes follows between its messages and its record.
+    proxy.hold_the_question_after(2);
+    let copy = key("copy");
+    let (forked, ()) = tokio::join!(forking.fork(&from, &copy), async {
+        proxy.held().await;
+        store.delete(&from).await.unwrap();
+        append(&store, write(&from, Revision::ABSENT, &["new"])).await.unwrap();
+        proxy.let_go();
+    });
+    forked.unwrap();
+    assert_eq!(texts(&store, &copy).await, ["new"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_message_of_64_megabytes_comes_back_whole() {
     let store = open(options()).await;
     let key = key("large");
