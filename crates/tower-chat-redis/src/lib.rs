@@ -48,6 +48,10 @@
 //! a write without messages that claims tool calls, and a deletion. A write that came to a replica is
 //! sent once more over a new connection, which after a failover may lead to the new primary.
 //!
+//! While a slot of a cluster is moved to another server, most of what is asked of its conversations
+//! is refused: their keys go one by one, and the store does not follow those that went ahead. It asks
+//! again for as long as patience lasts, as if the server were away.
+//!
 //! # Several processes
 //!
 //! Any number of processes may use one server. Within a process, writes to one conversation are
