@@ -207,8 +207,13 @@ pub(crate) async fn migrate(client: &mut Client, layout: &Layout) -> Result<Foun
     if missing.is_empty() {
         return Ok(found(version));
     }
+    let mut layout = layout.clone();
+    if version > 0 {
+        // Decided when the tables were made, whatever this process was told.
+        layout.row_level_security = has_policies(transaction.client(), &layout).await?;
+    }
     for step in missing {
-        transaction.batch_execute(&step(layout)).await?;
+        transaction.batch_execute(&step(&layout)).await?;
     }
     transaction
         .batch_execute(&layout.place(&format!(

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use common::{append, key, open, options, proxy::Proxy, raw, server, texts, write};
+use common::{append, key, open, options, proxy::Proxy, quoted, raw, server, texts, write};
 use tower_chat_core::{
     ApprovalRequest, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
     store::{CallPlace, Claim, HistoryStore, Revision, StoreError, ToolRecord, Write},
@@ -110,7 +110,7 @@ async fn a_write_that_waits_too_long_for_a_lock_is_not_stored_and_can_be_sent_ag
 
     let mut other = raw(&server().address("postgres")).await;
     let transaction = other.transaction().await.unwrap();
-    let table = format!("\"{}\".conversations", schema.replace('"', "\"\""));
+    let table = format!("{}.conversations", quoted(&schema));
     transaction.execute(&format!("SELECT 1 FROM {table} FOR UPDATE"), &[]).await.unwrap();
     let waiting = write(&key, revision, &["b"]);
     let error = append(&store, waiting.clone()).await.unwrap_err().source;

@@ -8,7 +8,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use common::{append, key, open, options, ordinary_user, raw, schema, server, texts, write};
+use common::{
+    append, key, open, options, ordinary_user, quoted, raw, schema, server, texts, write,
+};
 use tower_chat_core::{
     ConversationKey,
     store::{HistoryStore, Revision},
@@ -66,7 +68,7 @@ async fn tables_of_a_newer_release_are_left_alone() {
     let options = PostgresStore::options().schema(&schema);
     open(options.clone()).await;
     let client = raw(&server().address("postgres")).await;
-    let table = format!("\"{}\".schema_version", schema.replace('"', "\"\""));
+    let table = format!("{}.schema_version", quoted(&schema));
     client.execute(&format!("UPDATE {table} SET version = 99"), &[]).await.unwrap();
     let error = options.connect(&server().address("postgres")).await.unwrap_err();
     assert!(matches!(error, OpenError::Newer { version: 99, .. }), "{error:?}");
@@ -106,8 +108,8 @@ async fn with_row_level_security_a_transaction_sees_the_scope_that_it_names() {
     store.fork(&ConversationKey::new("alice", "mine"), &fork).await.unwrap();
     assert_eq!(texts(&store, &fork).await, ["alice"]);
 
-    let schema = schema.replace('"', "\"\"");
-    let messages = format!("SELECT convert_from(scope, 'UTF8') FROM \"{schema}\".messages");
+    let schema = quoted(&schema);
+    let messages = format!("SELECT convert_from(scope, 'UTF8') FROM {schema}.messages");
     let seen = async |client: &tokio_postgres::Client| {
         let rows = client.query(&messages, &[]).await.unwrap();
         rows.iter().map(|row| row.get::<_, String>(0)).collect::<Vec<_>>()
@@ -118,9 +120,8 @@ async fn with_row_level_security_a_transaction_sees_the_scope_that_it_names() {
     let name = "SELECT set_config('tower_chat.scope', '\\x616c696365', false)";
     client.batch_execute(name).await.unwrap();
     assert_eq!(seen(&client).await, ["alice"]);
-    let intruding = format!(
-        "INSERT INTO \"{schema}\".messages VALUES ('bob', 'mine', 2, '\\x00', 0, 'forged')"
-    );
+    let intruding =
+        format!("INSERT INTO {schema}.messages VALUES ('bob', 'mine', 2, '\\x00', 0, 'forged')");
     let refused = client.batch_execute(&intruding).await.unwrap_err();
     assert_eq!(refused.code(), Some(&tokio_postgres::error::SqlState::INSUFFICIENT_PRIVILEGE));
     let superuser = raw(&server().address("postgres")).await;
@@ -135,10 +136,10 @@ async fn a_table_is_divided_by_conversation() {
         append(&store, write(&key(&number.to_string()), Revision::ABSENT, &["a"])).await.unwrap();
     }
     let client = raw(&server().address("postgres")).await;
-    let schema = schema.replace('"', "\"\"");
+    let schema = quoted(&schema);
     let mut counts = Vec::new();
     for part in 0..4 {
-        let sql = format!("SELECT count(*) FROM \"{schema}\".messages_{part}");
+        let sql = format!("SELECT count(*) FROM {schema}.messages_{part}");
         counts.push(client.query_one(&sql, &[]).await.unwrap().get::<_, i64>(0));
     }
     assert_eq!(counts.iter().sum::<i64>(), 40);

@@ -5,7 +5,7 @@ mod common;
 
 use std::time::{Duration, SystemTime};
 
-use common::{append, key, open, options, proxy::Proxy, raw, schema, server, texts, write};
+use common::{append, key, open, options, proxy::Proxy, quoted, raw, schema, server, texts, write};
 use tokio_postgres::types::ToSql;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult, ToolStatus,
@@ -82,7 +82,7 @@ async fn one_that_waits_for_another_finds_what_it_has_stored() {
     // What another process is about to commit.
     let mut other = raw(&server().address("postgres")).await;
     let transaction = other.transaction().await.unwrap();
-    let table = format!("\"{}\".conversations", schema.replace('"', "\"\""));
+    let table = format!("{}.conversations", quoted(&schema));
     let backend: i32 = transaction.query_one("SELECT pg_backend_pid()", &[]).await.unwrap().get(0);
     let sql = format!("UPDATE {table} SET last_sequence = last_sequence + 1");
     transaction.execute(&sql, &[]).await.unwrap();
@@ -113,7 +113,7 @@ async fn one_that_waits_too_long_is_not_stored_and_can_be_sent_again() {
     }
     let mut other = raw(&server().address("postgres")).await;
     let transaction = other.transaction().await.unwrap();
-    let table = format!("\"{}\".conversations", schema.replace('"', "\"\""));
+    let table = format!("{}.conversations", quoted(&schema));
     transaction.execute(&format!("SELECT 1 FROM {table} FOR UPDATE"), &[]).await.unwrap();
     let waiting = write(&key, revision, &["d"]);
     let error = append(&store, waiting.clone()).await.unwrap_err().source;
@@ -153,7 +153,7 @@ async fn whatever_their_numbers_the_same_is_stored() {
     let schema = schema();
     let store = open(PostgresStore::options().schema(&schema)).await;
     let client = raw(&server().address("postgres")).await;
-    let table = format!("\"{}\".tool_invocations", schema.replace('"', "\"\""));
+    let table = format!("{}.tool_invocations", quoted(&schema));
     let sql = format!(
         "SELECT row(call_index, round_index, call_id, name, status, result_sequence - sequence,
              result_index, result, error, started, finished)::text

@@ -29,6 +29,11 @@ pub fn schema() -> String {
     format!("test \"{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// The name of a schema as it stands in a statement.
+pub fn quoted(schema: &str) -> String {
+    format!("\"{}\"", schema.replace('"', "\"\""))
+}
+
 /// Options for a store in a schema of its own, with few connections.
 pub fn options() -> PostgresOptions {
     PostgresStore::options().schema(schema()).connections(4)
@@ -64,10 +69,10 @@ pub async fn raw(address: &str) -> tokio_postgres::Client {
 /// Every row of every table of a schema, as text.
 pub async fn rows(schema: String) -> Vec<u8> {
     let client = raw(&server().address("postgres")).await;
-    let schema = schema.replace('"', "\"\"");
+    let schema = quoted(&schema);
     let mut all = Vec::new();
     for table in ["conversations", "messages", "tool_invocations", "open_runs"] {
-        let sql = format!("SELECT it::text FROM \"{schema}\".{table} AS it");
+        let sql = format!("SELECT it::text FROM {schema}.{table} AS it");
         for row in client.query(&sql, &[]).await.unwrap() {
             all.extend(row.get::<_, String>(0).into_bytes());
         }
