@@ -7,7 +7,7 @@ use crate::functions;
 
 /// One step each, from the version of its place in the list to the next. A step that was released
 /// is never changed.
-const MIGRATIONS: &[fn(&Layout) -> String] = &[first, pruned];
+const MIGRATIONS: &[fn(&Layout) -> String] = &[first, pruned, partition_policies];
 
 /// The version of the schema that this release writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
@@ -117,7 +117,7 @@ fn first(layout: &Layout) -> String {
     for (table, columns) in TABLES {
         sql.push_str(&table_sql(layout, table, columns));
         if layout.row_level_security {
-            sql.push_str(&policy(table));
+            sql.push_str(&policy(&format!("{{schema}}.{table}")));
         }
     }
     sql.push_str(PENDING_APPROVALS);
@@ -133,6 +133,38 @@ fn pruned(layout: &Layout) -> String {
         "ALTER TABLE {schema}.conversations ADD COLUMN pruned bigint NOT NULL DEFAULT 0;\n";
     let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
     layout.place(&format!("{column}{}", functions::APPEND).replace("{name_scope}", name_scope))
+}
+
+/// A partition that is named itself is not held to the policy of its table: it gets one of its own.
+///
+/// `append` is made anew: step 2 could make it without the name of the scope.
+fn partition_policies(layout: &Layout) -> String {
+    if !layout.row_level_security {
+        return String::new();
+    }
+    let sql = format!(
+        "DO $partitions$
+         DECLARE
+             v_partition regclass;
+         BEGIN
+             FOR v_partition IN
+                 SELECT p.oid FROM pg_inherits AS i
+                 JOIN pg_class AS t ON t.oid = i.inhparent
+                 JOIN pg_namespace AS n ON n.oid = t.relnamespace
+                 JOIN pg_class AS p ON p.oid = i.inhrelid
+                 WHERE n.nspname = '{schema}' AND t.relrowsecurity
+                     AND p.relkind = 'r' AND NOT p.relrowsecurity
+             LOOP
+                 EXECUTE format($policy$ {policy} $policy$, v_partition);
+             END LOOP;
+         END
+         $partitions$;
+         {append}",
+        schema = layout.schema.replace('\'', "''"),
+        policy = policy("%1$s"),
+        append = functions::APPEND.replace("{name_scope}", functions::NAME_SCOPE),
+    );
+    layout.place(&sql)
 }
 
 fn table_sql(layout: &Layout, table: &str, columns: &str) -> String {
@@ -159,9 +191,9 @@ fn table_sql(layout: &Layout, table: &str, columns: &str) -> String {
 /// The owner is held to it too. Without the setting there is no row at all.
 fn policy(table: &str) -> String {
     format!(
-        "ALTER TABLE {{schema}}.{table} ENABLE ROW LEVEL SECURITY;
-         ALTER TABLE {{schema}}.{table} FORCE ROW LEVEL SECURITY;
-         CREATE POLICY one_scope ON {{schema}}.{table} USING (
+        "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
+         ALTER TABLE {table} FORCE ROW LEVEL SECURITY;
+         CREATE POLICY one_scope ON {table} USING (
              scope = nullif(current_setting('tower_chat.scope', true), '')::bytea
          );\n"
     )

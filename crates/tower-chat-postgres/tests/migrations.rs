@@ -44,10 +44,10 @@ async fn open(schema: &str) -> PostgresStore {
     PostgresStore::options().schema(schema).connect(&ordinary_user().await).await.unwrap()
 }
 
-/// Writes to the old conversation and to a new one.
-async fn assert_is_usable(store: &PostgresStore) {
+/// Writes to the old conversation, which has this revision, and to a new one.
+async fn assert_is_usable(store: &PostgresStore, revision: Revision) {
     assert_eq!(texts(store, &key("old")).await, ["a"]);
-    let revision = append(store, write(&key("old"), REVISION, &["b"])).await.unwrap();
+    let revision = append(store, write(&key("old"), revision, &["b"])).await.unwrap();
     append(store, write(&key("old"), revision, &["c"])).await.unwrap();
     assert_eq!(texts(store, &key("old")).await, ["a", "b", "c"]);
     append(store, write(&key("new"), Revision::ABSENT, &["a"])).await.unwrap();
@@ -65,7 +65,7 @@ async fn version_1_is_brought_up_to_date() {
     let schema = version_1(TABLES, "").await;
     // That it is told of row-level security changes nothing: that was decided with the tables.
     let options = PostgresStore::options().schema(&schema).row_level_security(true);
-    assert_is_usable(&options.connect(&ordinary_user().await).await.unwrap()).await;
+    assert_is_usable(&options.connect(&ordinary_user().await).await.unwrap(), REVISION).await;
     let client = raw(&ordinary_user().await).await;
     assert_eq!(seen(&client, &schema, "messages").await, 3);
 }
@@ -73,7 +73,48 @@ async fn version_1_is_brought_up_to_date() {
 #[tokio::test]
 async fn version_1_with_row_level_security_is_brought_up_to_date_by_a_store_that_is_not_told() {
     let schema = version_1(DIVIDED_TABLES, NAME_SCOPE).await;
-    assert_is_usable(&open(&schema).await).await;
+    assert_is_usable(&open(&schema).await, REVISION).await;
     let client = raw(&ordinary_user().await).await;
-    assert_eq!(seen(&client, &schema, "messages").await, 0);
+    for table in ["messages", "messages_0", "messages_1"] {
+        assert_eq!(seen(&client, &schema, table).await, 0, "{table}");
+    }
+}
+
+/// Version 2 could have an `append` that names no scope, and it had partitions without policies,
+/// which everybody could read by their names.
+#[tokio::test]
+async fn version_2_gets_the_name_of_the_scope_and_the_policies_of_partitions() {
+    let schema = schema();
+    let options = PostgresStore::options().schema(&schema).partitions(2).row_level_security(true);
+    let store = options.connect(&ordinary_user().await).await.unwrap();
+    let revision = append(&store, write(&key("old"), Revision::ABSENT, &["a"])).await.unwrap();
+
+    let client = raw(&ordinary_user().await).await;
+    let append = "SELECT pg_get_functiondef(p.oid) FROM pg_proc AS p
+        JOIN pg_namespace AS n ON n.oid = p.pronamespace
+        WHERE n.nspname = $1 AND p.proname = 'append'";
+    let append: String = client.query_one(append, &[&schema]).await.unwrap().get(0);
+    assert!(append.contains(NAME_SCOPE), "{append}");
+    let quoted = quoted(&schema);
+    let mut sql = format!(
+        "{}; UPDATE {quoted}.schema_version SET version = 2;",
+        append.replace(NAME_SCOPE, "")
+    );
+    for table in ["conversations", "messages", "tool_invocations", "open_runs"] {
+        for part in 0..2 {
+            sql.push_str(&format!(
+                "ALTER TABLE {quoted}.{table}_{part} DISABLE ROW LEVEL SECURITY;
+                 ALTER TABLE {quoted}.{table}_{part} NO FORCE ROW LEVEL SECURITY;
+                 DROP POLICY IF EXISTS one_scope ON {quoted}.{table}_{part};"
+            ));
+        }
+    }
+    client.batch_execute(&sql).await.unwrap();
+    let all = async || {
+        seen(&client, &schema, "messages_0").await + seen(&client, &schema, "messages_1").await
+    };
+    assert_eq!(all().await, 1);
+
+    assert_is_usable(&open(&schema).await, revision).await;
+    assert_eq!(all().await, 0);
 }

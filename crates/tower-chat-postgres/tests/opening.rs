@@ -129,6 +129,33 @@ async fn with_row_level_security_a_transaction_sees_the_scope_that_it_names() {
 }
 
 #[tokio::test]
+async fn with_row_level_security_a_partition_shows_no_more_than_the_table() {
+    let schema = schema();
+    let address = ordinary_user().await;
+    let options = PostgresStore::options().schema(&schema).partitions(2).row_level_security(true);
+    let store = options.connect(&address).await.unwrap();
+    for scope in ["alice", "bob"] {
+        for id in ["1", "2", "3", "4", "5", "6", "7", "8"] {
+            let key = ConversationKey::new(scope, id);
+            append(&store, write(&key, Revision::ABSENT, &["a"])).await.unwrap();
+        }
+    }
+    let client = raw(&address).await;
+    let schema = quoted(&schema);
+    let seen = async || {
+        let mut seen = 0;
+        for part in 0..2 {
+            let sql = format!("SELECT count(*) FROM {schema}.messages_{part}");
+            seen += client.query_one(&sql, &[]).await.unwrap().get::<_, i64>(0);
+        }
+        seen
+    };
+    assert_eq!(seen().await, 0);
+    client.batch_execute("SET tower_chat.scope = '\\x616c696365'").await.unwrap();
+    assert_eq!(seen().await, 8);
+}
+
+#[tokio::test]
 async fn a_table_is_divided_by_conversation() {
     let schema = schema();
     let store = open(PostgresStore::options().schema(&schema).partitions(4)).await;

@@ -26,7 +26,7 @@ pub fn server() -> &'static PostgresServer {
 /// The name of a schema that nobody else uses.
 pub fn schema() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("test \"{}", NEXT.fetch_add(1, Ordering::Relaxed))
+    format!("test \"'{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// The name of a schema as it stands in a statement.
