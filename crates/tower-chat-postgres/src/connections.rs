@@ -48,9 +48,15 @@ impl Connections {
         settings: &crate::PostgresOptions,
     ) -> Result<Self, deadpool_postgres::BuildError> {
         let recycling = ManagerConfig { recycling_method: RecyclingMethod::Fast };
+        // Each host may take as long until it is reached, and the last as long again until it lets
+        // somebody in.
+        let hosts = config.get_hosts().len().max(config.get_hostaddrs().len());
+        let times = u32::try_from(hosts + 1).unwrap_or(u32::MAX);
+        let limit = config.get_connect_timeout().map(|limit| limit.saturating_mul(times));
         let manager = Manager::from_config(config, tls, recycling);
         let pool = Pool::builder(manager)
             .max_size(settings.connections)
+            .create_timeout(limit)
             .runtime(Runtime::Tokio1)
             .build()?;
         Ok(Self {
@@ -130,10 +136,19 @@ impl Connections {
         questions: [Question<'_>; COUNT],
     ) -> Result<[Vec<Row>; COUNT], Failure> {
         let client = self.get().await?;
+        let answers = self.read_over(&client, scope, questions).await;
+        Self::keep(client, answers)
+    }
+
+    async fn read_over<const COUNT: usize>(
+        &self,
+        client: &Object,
+        scope: &[u8],
+        questions: [Question<'_>; COUNT],
+    ) -> Result<[Vec<Row>; COUNT], Failure> {
         let mut statements = Vec::with_capacity(COUNT);
         for question in &questions {
-            let statement = client.prepare_cached(question.sql).await;
-            statements.push(statement.map_err(Failure::of_preparation)?);
+            statements.push(self.before(client.prepare_cached(question.sql)).await?);
         }
         let asked = questions.iter().zip(&statements);
         // What is joined is sent in this order, and before anything is waited for.
@@ -158,8 +173,7 @@ impl Connections {
             ended?;
             Ok(all)
         };
-        let answers = self.in_time(answers).await;
-        Self::keep(client, answers)
+        self.in_time(answers).await
     }
 
     fn begin_reading(&self, scope: &[u8]) -> String {
@@ -178,38 +192,51 @@ impl Connections {
 
     async fn change_once(&self, question: Question<'_>) -> Result<Row, Failure> {
         let client = self.get().await?;
-        let statement =
-            client.prepare_cached(question.sql).await.map_err(Failure::of_preparation)?;
-        let answer = self.in_time(client.query_one(&statement, question.values)).await;
+        let answer = match self.before(client.prepare_cached(question.sql)).await {
+            Ok(statement) => self.in_time(client.query_one(&statement, question.values)).await,
+            Err(failure) => Err(failure),
+        };
         Self::keep(client, answer)
     }
 
     async fn execute_once(&self, question: Question<'_>) -> Result<u64, Failure> {
         let client = self.get().await?;
-        let statement =
-            client.prepare_cached(question.sql).await.map_err(Failure::of_preparation)?;
-        let answer = self.in_time(client.execute(&statement, question.values)).await;
+        let answer = match self.before(client.prepare_cached(question.sql)).await {
+            Ok(statement) => self.in_time(client.execute(&statement, question.values)).await,
+            Err(failure) => Err(failure),
+        };
         Self::keep(client, answer)
     }
 
-    /// Waits for an answer no longer than the server may take; `None` if none came.
-    async fn in_time<Answer>(&self, answer: impl Future<Output = Answer>) -> Option<Answer> {
+    /// Waits for an answer no longer than the server may take.
+    pub(crate) async fn in_time<Answer>(
+        &self,
+        answer: impl Future<Output = Result<Answer, tokio_postgres::Error>>,
+    ) -> Result<Answer, Failure> {
         let limit = self.statement_timeout.saturating_add(WAY);
-        tokio::time::timeout(limit, answer).await.ok()
+        match tokio::time::timeout(limit, answer).await {
+            Ok(answer) => answer.map_err(Failure::of_statement),
+            Err(_) => Err(Failure::no_answer()),
+        }
+    }
+
+    /// The same of what comes before a change: if it fails, nothing was done.
+    pub(crate) async fn before<Answer>(
+        &self,
+        answer: impl Future<Output = Result<Answer, tokio_postgres::Error>>,
+    ) -> Result<Answer, Failure> {
+        self.in_time(answer).await.map_err(Failure::before_statement)
     }
 
     /// Gives the connection back, unless no answer came over it.
-    fn keep<Answer>(
+    pub(crate) fn keep<Answer>(
         client: Object,
-        answer: Option<Result<Answer, tokio_postgres::Error>>,
+        outcome: Result<Answer, Failure>,
     ) -> Result<Answer, Failure> {
-        match answer {
-            Some(answer) => answer.map_err(Failure::of_statement),
-            None => {
-                drop(Object::take(client));
-                Err(Failure::no_answer())
-            }
+        if outcome.as_ref().is_err_and(Failure::is_silence) {
+            drop(Object::take(client));
         }
+        outcome
     }
 }
 

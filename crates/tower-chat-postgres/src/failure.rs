@@ -46,13 +46,12 @@ impl Failure {
         Self { meaning, source: error.into() }
     }
 
-    /// Of what was sent before the statement: nothing was done.
-    pub(crate) fn of_preparation(error: tokio_postgres::Error) -> Self {
-        let mut failure = Self::of_statement(error);
-        if failure.meaning == Meaning::Open {
-            failure.meaning = Meaning::NotDone;
+    /// The same of what was sent before the statement: nothing was done.
+    pub(crate) fn before_statement(mut self) -> Self {
+        if self.meaning == Meaning::Open {
+            self.meaning = Meaning::NotDone;
         }
-        failure
+        self
     }
 
     /// Of getting a connection.
@@ -60,7 +59,7 @@ impl Failure {
         match error {
             PoolError::Backend(error) => {
                 let has_code = error.code().is_some();
-                let mut failure = Self::of_preparation(error);
+                let mut failure = Self::of_statement(error).before_statement();
                 // What keeps a client from connecting is told without a code too.
                 if !has_code {
                     failure.meaning = Meaning::NotDone;
@@ -79,6 +78,11 @@ impl Failure {
     /// No answer came for longer than the server may take.
     pub(crate) fn no_answer() -> Self {
         Self { meaning: Meaning::Open, source: NoAnswer.into() }
+    }
+
+    /// Whether no answer came.
+    pub(crate) fn is_silence(&self) -> bool {
+        self.source.is::<NoAnswer>()
     }
 
     /// Whether the same may be sent again at once. `is_repeatable`: doing it twice does it once.

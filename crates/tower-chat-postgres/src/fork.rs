@@ -3,15 +3,15 @@
 //! A copy and what it is made of may lie on different servers, so no transaction has both: what
 //! readers see is read as it is at one moment, then written in one transaction.
 
-use deadpool_postgres::Transaction;
-use tokio_postgres::{Row, types::ToSql};
+use deadpool_postgres::{Object, Transaction};
+use tokio_postgres::{Row, Statement, types::ToSql};
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{Revision, StoreError, ToolRecord},
 };
 
 use crate::{
-    connections::{Connections, Question},
+    connections::{Connections, Question, Values},
     conversation::{self, column, corrupt},
     failure::Failure,
     read,
@@ -94,13 +94,21 @@ impl Copy<'_> {
     /// Writes the copy; says whether it is there now, and no other conversation.
     async fn write(&self, connections: &Connections) -> Result<bool, Failure> {
         let mut client = connections.get().await?;
-        let transaction = client.transaction().await.map_err(Failure::of_preparation)?;
+        let is_made = self.write_over(connections, &mut client).await;
+        Connections::keep(client, is_made)
+    }
+
+    async fn write_over(
+        &self,
+        connections: &Connections,
+        client: &mut Object,
+    ) -> Result<bool, Failure> {
+        let transaction = connections.before(client.transaction()).await?;
         if let Some(begin) = connections.begin_writing(&self.key.scope) {
-            transaction.batch_execute(&begin).await.map_err(Failure::of_preparation)?;
+            connections.before(transaction.batch_execute(&begin)).await?;
         }
-        let is_made = self.fill(connections, &transaction).await;
-        let is_made = is_made.map_err(Failure::of_preparation)?;
-        transaction.commit().await.map_err(Failure::of_statement)?;
+        let is_made = self.fill(connections, &transaction).await?;
+        connections.in_time(transaction.commit()).await?;
         Ok(is_made)
     }
 
@@ -108,11 +116,15 @@ impl Copy<'_> {
         &self,
         connections: &Connections,
         transaction: &Transaction<'_>,
-    ) -> Result<bool, tokio_postgres::Error> {
+    ) -> Result<bool, Failure> {
+        let prepare = async |sql: &str| connections.before(transaction.prepare_cached(sql)).await;
+        let execute = async |statement: &Statement, values: Values<'_>| {
+            connections.before(transaction.execute(statement, values)).await
+        };
         let StoredKey { scope, conversation, long_scope, long_conversation } = &self.key;
         let incarnation = self.revision.incarnation.cast_signed();
         let statements = &connections.statements;
-        let statement = transaction.prepare_cached(&statements.copy_conversation).await?;
+        let statement = prepare(&statements.copy_conversation).await?;
         let values: [&(dyn ToSql + Sync); 7] = [
             scope,
             conversation,
@@ -122,12 +134,14 @@ impl Copy<'_> {
             &number(self.revision.sequence),
             &number(self.pruned),
         ];
-        if transaction.execute(&statement, &values).await? == 0 {
-            let statement = transaction.prepare_cached(&statements.conversation).await?;
-            let found = transaction.query_opt(&statement, &[scope, conversation]).await?;
+        if execute(&statement, &values).await? == 0 {
+            let statement = prepare(&statements.conversation).await?;
+            let found = connections
+                .before(transaction.query_opt(&statement, &[scope, conversation]))
+                .await?;
             return Ok(found.is_some_and(|row| row.try_get(0).ok() == Some(incarnation)));
         }
-        let statement = transaction.prepare_cached(&statements.copy_messages).await?;
+        let statement = prepare(&statements.copy_messages).await?;
         let mut rest = self.messages.as_slice();
         while !rest.is_empty() {
             let (batch, others) = rest.split_at(batch(rest));
@@ -138,9 +152,9 @@ impl Copy<'_> {
             let bodies: Vec<_> = batch.iter().map(|message| message.body).collect();
             let values: [&(dyn ToSql + Sync); 6] =
                 [scope, conversation, &sequences, &runs, &indexes, &bodies];
-            transaction.execute(&statement, &values).await?;
+            execute(&statement, &values).await?;
         }
-        let statement = transaction.prepare_cached(&statements.copy_tools).await?;
+        let statement = prepare(&statements.copy_tools).await?;
         for records in self.tools.chunks(MOST_ROWS) {
             let rows: ToolRows<'_> = records.iter().map(ToolRow::new).collect();
             let values: [&(dyn ToSql + Sync); 14] = [
@@ -159,7 +173,7 @@ impl Copy<'_> {
                 &rows.started,
                 &rows.finished,
             ];
-            transaction.execute(&statement, &values).await?;
+            execute(&statement, &values).await?;
         }
         Ok(true)
     }

@@ -79,8 +79,10 @@ impl PostgresOptions {
         self
     }
 
-    /// How long to try again, with growing pauses, when the server cannot be reached. Writes of a
-    /// conversation wait for those before them meanwhile.
+    /// How long to try again, with growing pauses, when the server cannot be reached. A server
+    /// that says nothing has failed five seconds after the
+    /// [`statement_timeout`](Self::statement_timeout). Writes of a conversation wait for those before
+    /// them meanwhile.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
@@ -122,6 +124,11 @@ impl PostgresOptions {
     ///
     /// Where the server offers TLS it is used, unless the address says `sslmode=disable`, and the
     /// server must be who its certificate says.
+    ///
+    /// Each host of the address may take `connect_timeout` seconds until it is reached, or 10 if the
+    /// address does not say, and the last as long again until it lets somebody in. Only while tables
+    /// are made or brought up to date, by this process or another, opening waits for as long as it
+    /// takes.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
 //! Taking the oldest runs of a conversation away.
 
-use deadpool_postgres::Transaction;
+use deadpool_postgres::{Object, Transaction};
 use tokio_postgres::{Row, types::ToSql};
 use tower_chat_core::{
     ConversationKey, RunId, ToolStatus,
@@ -8,7 +8,7 @@ use tower_chat_core::{
 };
 
 use crate::{
-    connections::Connections,
+    connections::{Connections, Values},
     conversation::{self, column, corrupt},
     failure::Failure,
     stored_key::StoredKey,
@@ -37,34 +37,43 @@ struct Work<'a> {
 impl Work<'_> {
     async fn once(&self, connections: &Connections) -> Result<Result<Pruned, StoreError>, Failure> {
         let mut client = connections.get().await?;
-        let transaction = client.transaction().await.map_err(Failure::of_preparation)?;
+        let outcome = self.over(connections, &mut client).await;
+        Connections::keep(client, outcome)
+    }
+
+    async fn over(
+        &self,
+        connections: &Connections,
+        client: &mut Object,
+    ) -> Result<Result<Pruned, StoreError>, Failure> {
+        let transaction = connections.before(client.transaction()).await?;
         if let Some(begin) = connections.begin_writing(&self.stored.scope) {
-            transaction.batch_execute(&begin).await.map_err(Failure::of_preparation)?;
+            connections.before(transaction.batch_execute(&begin)).await?;
         }
-        let outcome = self.within(connections, &transaction).await;
-        match outcome.map_err(Failure::of_preparation)? {
-            Ok(pruned) => {
-                transaction.commit().await.map_err(Failure::of_statement)?;
-                Ok(Ok(pruned))
-            }
+        let outcome = self.within(connections, &transaction).await?;
+        match outcome {
+            Ok(_) => connections.in_time(transaction.commit()).await?,
             // Dropping it would do the same, and not wait for it.
-            Err(refused) => {
-                transaction.rollback().await.map_err(Failure::of_preparation)?;
-                Ok(Err(refused))
-            }
+            Err(_) => connections.before(transaction.rollback()).await?,
         }
+        Ok(outcome)
     }
 
     async fn within(
         &self,
         connections: &Connections,
         transaction: &Transaction<'_>,
-    ) -> Result<Result<Pruned, StoreError>, tokio_postgres::Error> {
+    ) -> Result<Result<Pruned, StoreError>, Failure> {
         let statements = &connections.statements;
         let key: [&(dyn ToSql + Sync); 2] = [&self.stored.scope, &self.stored.conversation];
+        let prepare = async |sql: &str| connections.before(transaction.prepare_cached(sql)).await;
         let ask = async |sql: &str| {
-            let statement = transaction.prepare_cached(sql).await?;
-            transaction.query(&statement, &key).await
+            let statement = prepare(sql).await?;
+            connections.before(transaction.query(&statement, &key)).await
+        };
+        let execute = async |sql: &str, values: Values<'_>| {
+            let statement = prepare(sql).await?;
+            connections.before(transaction.execute(&statement, values)).await
         };
         // Whoever writes to the conversation waits for this row.
         if ask(&statements.lock_conversation).await?.is_empty() {
@@ -84,11 +93,10 @@ impl Work<'_> {
         let incarnation = revision.pruned().incarnation.cast_signed();
         let [scope, conversation] = key;
         for sql in [&statements.prune_messages, &statements.prune_tools] {
-            let statement = transaction.prepare_cached(sql).await?;
-            transaction.execute(&statement, &[scope, conversation, &last]).await?;
+            execute(sql, &[scope, conversation, &last]).await?;
         }
-        let statement = transaction.prepare_cached(&statements.prune_conversation).await?;
-        transaction.execute(&statement, &[scope, conversation, &last, &incarnation]).await?;
+        let values: Values<'_> = &[scope, conversation, &last, &incarnation];
+        execute(&statements.prune_conversation, values).await?;
         Ok(Ok(cut.pruned))
     }
 

@@ -3,7 +3,7 @@
 use sha2::{Digest, Sha256};
 use tokio_postgres::{Client, Error, IsolationLevel};
 
-use crate::functions;
+use crate::{connections::Connections, failure::Failure, functions};
 
 /// One step each, from the version of its place in the list to the next. A step that was released
 /// is never changed.
@@ -214,13 +214,23 @@ pub(crate) enum Found {
     Newer { version: i64 },
 }
 
-/// Makes the tables, or brings those of an older release up to date, in one transaction and by one
-/// process at a time. Where there is nothing to do it needs no right to do it.
-pub(crate) async fn migrate(client: &mut Client, layout: &Layout) -> Result<Found, Error> {
-    let version = version(client, layout).await?;
+/// Makes the tables, or brings those of an older release up to date. Where there is nothing to do it
+/// needs no right to do it, and waits for nobody.
+pub(crate) async fn migrate(
+    connections: &Connections,
+    client: &mut Client,
+    layout: &Layout,
+) -> Result<Found, Failure> {
+    let version = connections.in_time(version(client, layout)).await?;
     if version >= VERSION {
         return Ok(found(version));
     }
+    bring_up_to_date(client, layout).await.map_err(Failure::of_statement)
+}
+
+/// Takes the missing steps, in one transaction and by one process at a time. They may take as long as
+/// they do, and so may those of the process that is waited for.
+async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found, Error> {
     // Each statement sees what was committed before it: what others did while the lock was waited
     // for, too.
     let builder = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);

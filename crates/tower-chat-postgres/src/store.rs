@@ -299,18 +299,20 @@ async fn prepare(connections: &Connections, layout: &Layout) -> Result<bool, Ope
     let client = connections.get().await;
     let mut client = client.map_err(Failure::open_error)?;
     let schema = || layout.schema.clone();
-    let failed = |error| {
-        let failure = Failure::of_preparation(error);
+    let failed = |failure: Failure| {
+        let failure = failure.before_statement();
         let retryable = failure.meaning == Meaning::NotDone;
         OpenError::Migrate { schema: schema(), source: failure.into(), retryable }
     };
-    let row = client.query_one("SHOW server_encoding", &[]).await.map_err(failed)?;
-    let encoding: String = row.get(0);
+    let row = connections.in_time(client.query_one("SHOW server_encoding", &[])).await;
+    let encoding: String = row.map_err(failed)?.get(0);
     if encoding != "UTF8" {
         return Err(OpenError::Encoding { encoding });
     }
-    match schema::migrate(&mut client, layout).await.map_err(failed)? {
-        Found::Current => schema::has_policies(&client, layout).await.map_err(failed),
+    match schema::migrate(connections, &mut client, layout).await.map_err(failed)? {
+        Found::Current => {
+            connections.in_time(schema::has_policies(&client, layout)).await.map_err(failed)
+        }
         Found::Newer { version } => {
             Err(OpenError::Newer { schema: schema(), version, supported: schema::VERSION })
         }

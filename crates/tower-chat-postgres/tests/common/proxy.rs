@@ -1,4 +1,4 @@
-//! A way to the server that loses answers on command, and counts what is asked.
+//! A way to the server that loses answers or falls silent on command, and counts what is asked.
 
 use std::{
     net::SocketAddr,
@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncReadExt, AsyncWriteExt, copy, sink},
     net::{TcpListener, TcpStream, tcp},
 };
 
@@ -22,6 +22,13 @@ struct State {
     loses_next_answer: AtomicBool,
     lost: AtomicUsize,
     asked: AtomicUsize,
+    /// How many connections were made.
+    made: AtomicUsize,
+    /// The number of the question at which the connections fall silent; 0 is that of none.
+    silent_at: AtomicUsize,
+    /// How many connections, the oldest, are silent.
+    silent: AtomicUsize,
+    unheard: AtomicUsize,
 }
 
 impl Proxy {
@@ -48,9 +55,25 @@ impl Proxy {
         self.0.loses_next_answer.store(true, Ordering::SeqCst);
     }
 
+    /// With the next question after so many more, the connections that there are then fall silent: they
+    /// stay open, and nothing that is sent is carried.
+    pub fn fall_silent_after(&self, questions: usize) {
+        self.0.silent_at.store(self.asked() + questions + 1, Ordering::SeqCst);
+    }
+
     /// How many answers were lost.
     pub fn lost(&self) -> usize {
         self.0.lost.load(Ordering::SeqCst)
+    }
+
+    /// How many connections were made.
+    pub fn connections(&self) -> usize {
+        self.0.made.load(Ordering::SeqCst)
+    }
+
+    /// How many connections were asked something while they were silent.
+    pub fn unheard(&self) -> usize {
+        self.0.unheard.load(Ordering::SeqCst)
     }
 
     /// How often the server was asked something and had to answer before more could be asked: the
@@ -70,6 +93,7 @@ impl Proxy {
     }
 
     async fn carry_questions(self, mut from: tcp::OwnedReadHalf, mut to: tcp::OwnedWriteHalf) {
+        let number = self.0.made.fetch_add(1, Ordering::SeqCst) + 1;
         // The first message has no type.
         let mut has_type = false;
         loop {
@@ -77,7 +101,16 @@ impl Proxy {
             if has_type {
                 let Ok(kind) = from.read_u8().await else { return };
                 if matches!(kind, b'S' | b'Q') {
-                    self.0.asked.fetch_add(1, Ordering::SeqCst);
+                    let asked = self.0.asked.fetch_add(1, Ordering::SeqCst) + 1;
+                    if asked == self.0.silent_at.load(Ordering::SeqCst) {
+                        self.0.silent.store(self.connections(), Ordering::SeqCst);
+                    }
+                    if number <= self.0.silent.load(Ordering::SeqCst) {
+                        self.0.unheard.fetch_add(1, Ordering::SeqCst);
+                        // Until the client closes it.
+                        drop(copy(&mut from, &mut sink()).await);
+                        return;
+                    }
                 }
                 message.push(kind);
             }
