@@ -104,7 +104,8 @@ impl Connections {
         self.persist(action, is_repeatable, || self.execute_once(question)).await
     }
 
-    /// Tries again, with growing pauses, while the server cannot be reached.
+    /// Tries again, with growing pauses, while the server cannot be reached. Patience begins with the
+    /// first failure, so what went unanswered for long is tried again too.
     pub(crate) async fn persist<Answer, Attempt>(
         &self,
         action: &'static str,
@@ -114,18 +115,19 @@ impl Connections {
     where
         Attempt: Future<Output = Result<Answer, Failure>>,
     {
-        let end = Instant::now() + self.patience;
+        let mut first_failure = None;
         let mut pause = FIRST_PAUSE;
         loop {
             let failure = match attempt().await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
-            let wakes = Instant::now() + pause;
-            if wakes > end || !failure.may_repeat(is_repeatable) {
+            let waited = first_failure.get_or_insert_with(Instant::now).elapsed();
+            let is_over = waited.saturating_add(pause) > self.patience;
+            if is_over || !failure.may_repeat(is_repeatable) {
                 return Err(failure.store_error(action, is_repeatable));
             }
-            tokio::time::sleep_until(wakes).await;
+            tokio::time::sleep(pause).await;
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
     }
@@ -244,4 +246,56 @@ impl Connections {
 fn name_scope(scope: &[u8]) -> String {
     let hex: String = scope.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("SELECT set_config('tower_chat.scope', '\\x{hex}', true)")
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use crate::{PostgresOptions, schema::Layout, tls};
+
+    fn connections(options: &PostgresOptions) -> Connections {
+        let layout = Layout { schema: "s".to_owned(), partitions: None, row_level_security: false };
+        let config: Config = "host=localhost sslmode=disable".parse().unwrap();
+        let tls = tls::connect(&config, None).unwrap();
+        Connections::new(config, tls, Statements::new(&layout), options).unwrap()
+    }
+
+    /// Asks where so many attempts go unanswered, each for this long; says how many were made, and
+    /// whether the last was answered.
+    async fn attempts(options: PostgresOptions, silence: Duration, silent: u32) -> (u32, bool) {
+        let connections = connections(&options);
+        let mut attempts = 0;
+        let attempt = || {
+            attempts += 1;
+            let is_silent = attempts <= silent;
+            async move {
+                if !is_silent {
+                    return Ok(());
+                }
+                tokio::time::sleep(silence).await;
+                Err(Failure::no_answer())
+            }
+        };
+        let outcome = connections.persist("ask", true, attempt).await;
+        (attempts, outcome.is_ok())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_begins_with_the_first_failure() {
+        let options = PostgresOptions::new();
+        let silence = options.statement_timeout + WAY;
+        assert!(silence > options.patience);
+        assert_eq!(attempts(options.clone(), silence, 1).await, (2, true));
+        assert_eq!(attempts(options.clone(), silence, 2).await, (2, false));
+        let once = options.patience(Duration::ZERO);
+        assert_eq!(attempts(once, silence, 1).await, (1, false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_may_have_no_end() {
+        let options = PostgresOptions::new().patience(Duration::MAX);
+        assert_eq!(attempts(options, Duration::from_secs(35), 100).await, (101, true));
+    }
 }

@@ -39,10 +39,10 @@
 //!
 //! # When the server goes away
 //!
-//! A write is sent again, for as long as [`patience`](PostgresOptions::patience) lasts; then its
-//! error is retryable. It is stored once, though its first answer may have been lost: its id is
-//! looked for. Where that cannot be known it is not sent again, and the error is not retryable:
-//! a write without messages that claims tool calls, and a deletion.
+//! A write is sent again, for as long as [`patience`](PostgresOptions::patience) lasts, and so is one to
+//! which no answer comes; then its error is retryable. It is stored once, though its first answer may
+//! have been lost: its id is looked for. Where that cannot be known it is not sent again, and the
+//! error is not retryable: a write without messages that claims tool calls, and a deletion.
 //!
 //! # Several processes
 //!

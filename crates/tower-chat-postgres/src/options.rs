@@ -79,10 +79,10 @@ impl PostgresOptions {
         self
     }
 
-    /// How long to try again, with growing pauses, when the server cannot be reached. A server
-    /// that says nothing has failed five seconds after the
-    /// [`statement_timeout`](Self::statement_timeout). Writes of a conversation wait for those before
-    /// them meanwhile.
+    /// How long to try again, with growing pauses, when the server cannot be reached. It begins with
+    /// the first failure; [`Duration::ZERO`] is never, [`Duration::MAX`] for ever. A server that says
+    /// nothing has failed five seconds after the [`statement_timeout`](Self::statement_timeout). Writes
+    /// of a conversation wait for those before them meanwhile.
     #[must_use]
     pub fn patience(mut self, patience: Duration) -> Self {
         self.patience = patience;
