@@ -139,7 +139,7 @@ impl Connections {
     ) -> Result<[Vec<Row>; COUNT], Failure> {
         let client = self.get().await?;
         let answers = self.read_over(&client, scope, questions).await;
-        Self::keep(client, answers)
+        self.keep(client, answers)
     }
 
     async fn read_over<const COUNT: usize>(
@@ -198,7 +198,7 @@ impl Connections {
             Ok(statement) => self.in_time(client.query_one(&statement, question.values)).await,
             Err(failure) => Err(failure),
         };
-        Self::keep(client, answer)
+        self.keep(client, answer)
     }
 
     async fn execute_once(&self, question: Question<'_>) -> Result<u64, Failure> {
@@ -207,7 +207,7 @@ impl Connections {
             Ok(statement) => self.in_time(client.execute(&statement, question.values)).await,
             Err(failure) => Err(failure),
         };
-        Self::keep(client, answer)
+        self.keep(client, answer)
     }
 
     /// Waits for an answer no longer than the server may take.
@@ -230,13 +230,15 @@ impl Connections {
         self.in_time(answer).await.map_err(Failure::before_statement)
     }
 
-    /// Gives the connection back, unless no answer came over it.
+    /// Gives the connection back, unless there is no use in it; then in the idle ones neither.
     pub(crate) fn keep<Answer>(
+        &self,
         client: Object,
         outcome: Result<Answer, Failure>,
     ) -> Result<Answer, Failure> {
-        if outcome.as_ref().is_err_and(Failure::is_silence) {
+        if outcome.as_ref().is_err_and(Failure::spoils_connections) {
             drop(Object::take(client));
+            self.pool.retain(|_, _| false);
         }
         outcome
     }

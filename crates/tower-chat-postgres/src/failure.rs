@@ -80,9 +80,10 @@ impl Failure {
         Self { meaning: Meaning::Open, source: NoAnswer.into() }
     }
 
-    /// Whether no answer came.
-    pub(crate) fn is_silence(&self) -> bool {
-        self.source.is::<NoAnswer>()
+    /// Whether nothing better can be expected over the same connection, nor over others that were
+    /// made before: the way to the server is dead, or it writes no more.
+    pub(crate) fn spoils_connections(&self) -> bool {
+        self.meaning == Meaning::ReadOnly || self.source.is::<NoAnswer>()
     }
 
     /// Whether the same may be sent again at once. `is_repeatable`: doing it twice does it once.

@@ -95,7 +95,7 @@ impl Copy<'_> {
     async fn write(&self, connections: &Connections) -> Result<bool, Failure> {
         let mut client = connections.get().await?;
         let is_made = self.write_over(connections, &mut client).await;
-        Connections::keep(client, is_made)
+        connections.keep(client, is_made)
     }
 
     async fn write_over(

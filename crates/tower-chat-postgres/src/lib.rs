@@ -44,6 +44,10 @@
 //! have been lost: its id is looked for. Where that cannot be known it is not sent again, and the
 //! error is not retryable: a write without messages that claims tool calls, and a deletion.
 //!
+//! A server that only reads refuses a write with
+//! [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly). Where another server has
+//! taken over, the writes that follow find it, over connections that are made anew.
+//!
 //! # Several processes
 //!
 //! Any number of processes may use one database, and start at once: one of them makes the tables.

@@ -38,7 +38,7 @@ impl Work<'_> {
     async fn once(&self, connections: &Connections) -> Result<Result<Pruned, StoreError>, Failure> {
         let mut client = connections.get().await?;
         let outcome = self.over(connections, &mut client).await;
-        Connections::keep(client, outcome)
+        connections.keep(client, outcome)
     }
 
     async fn over(

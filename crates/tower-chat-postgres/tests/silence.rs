@@ -52,6 +52,19 @@ async fn an_opening_that_is_not_answered_ends() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn one_silent_connection_is_enough_to_try_none_that_was_made_before() {
+    let (proxy, through) = Proxy::start(&server().address("postgres")).await;
+    let options = options().statement_timeout(STATEMENT_TIMEOUT);
+    let store = options.connect(&through).await.unwrap();
+    let key = key("a");
+    join_all((0..8).map(|_| store.head(&key))).await;
+    assert_eq!(proxy.connections(), 4);
+    proxy.fall_silent_after(0);
+    assert_eq!(store.head(&key).await.unwrap().revision, Revision::ABSENT);
+    assert_eq!((proxy.unheard(), proxy.connections()), (1, 5));
+}
+
 /// Does something as often as it has questions, over a connection that falls silent after as many.
 /// What `prepare` does is done before, over another one.
 async fn silent_at_each_question<Answer>(
