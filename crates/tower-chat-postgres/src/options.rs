@@ -49,7 +49,8 @@ impl PostgresOptions {
         }
     }
 
-    /// The PostgreSQL schema that holds the tables. It is made if there is none.
+    /// The PostgreSQL schema that holds the tables. It is made if there is none, for which the user
+    /// must have the right to make schemas in the database.
     #[must_use]
     pub fn schema(mut self, name: impl Into<String>) -> Self {
         self.schema = name.into();

@@ -237,11 +237,17 @@ async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found,
     let transaction = builder.start().await?;
     transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
     transaction.execute("SELECT pg_advisory_xact_lock($1)", &[&layout.lock()]).await?;
+    // `IF NOT EXISTS` asks for the right to make it first.
+    let sql = "SELECT to_regnamespace($1) IS NULL";
+    if transaction.query_one(sql, &[&layout.quoted()]).await?.try_get(0)? {
+        transaction.batch_execute(&layout.place("CREATE SCHEMA {schema}")).await?;
+    }
     transaction
-        .batch_execute(&layout.place(
-            "CREATE SCHEMA IF NOT EXISTS {schema};
-             CREATE TABLE IF NOT EXISTS {schema}.schema_version (version bigint NOT NULL)",
-        ))
+        .batch_execute(
+            &layout.place(
+                "CREATE TABLE IF NOT EXISTS {schema}.schema_version (version bigint NOT NULL)",
+            ),
+        )
         .await?;
     let version = version_in(transaction.client(), layout).await?;
     let done = usize::try_from(version).unwrap_or(usize::MAX);

@@ -63,6 +63,18 @@ async fn what_is_stored_is_there_for_the_next_store() {
 }
 
 #[tokio::test]
+async fn a_schema_that_is_there_needs_no_right_to_make_one() {
+    let schema = schema();
+    let client = raw(&server().address("postgres")).await;
+    let made =
+        format!("CREATE ROLE guest LOGIN; CREATE SCHEMA {} AUTHORIZATION guest", quoted(&schema));
+    client.batch_execute(&made).await.unwrap();
+    let options = PostgresStore::options().schema(&schema);
+    let store = options.connect(&server().address_for("guest", "postgres")).await.unwrap();
+    append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
+}
+
+#[tokio::test]
 async fn tables_of_a_newer_release_are_left_alone() {
     let schema = schema();
     let options = PostgresStore::options().schema(&schema);
