@@ -74,6 +74,9 @@ impl PostgresOptions {
 
     /// How long the server may take over one statement, at least a millisecond; it then gives up,
     /// and the error is retryable. It must be enough to load the longest conversation.
+    ///
+    /// The server is told when a connection is made, in the startup parameter `options`. A pooler may
+    /// refuse that, or ignore it: then `ALTER ROLE chat SET statement_timeout = '30s'` says the same.
     #[must_use]
     pub fn statement_timeout(mut self, timeout: Duration) -> Self {
         self.statement_timeout = timeout;
