@@ -229,6 +229,16 @@ impl Replay {
         }
     }
 
+    /// Takes the next message where it is part of a model's answer: whatever the messages before
+    /// it lack, its own calls are answered after it or nowhere, so from here on the replay repairs.
+    pub(crate) fn push_answer(&mut self, message: &Arc<Message>) {
+        if self.strictness == Strictness::Lenient && message.role == Role::Assistant {
+            self.close_round();
+            self.strictness = Strictness::Repair(DanglingCalls::Drop);
+        }
+        self.push(message);
+    }
+
     /// How many messages were taken.
     pub fn pushed(&self) -> usize {
         self.pushed

@@ -76,13 +76,15 @@ impl Transcript {
     /// Takes a message that the next service call must carry.
     pub(super) fn push_unsent(&mut self, message: &Arc<Message>) {
         self.unsent.push(message.clone());
-        self.push_sent(message);
+        if let Some(history) = &mut self.history {
+            history.replay.push(message);
+        }
     }
 
     /// Takes a message that came from below.
     pub(super) fn push_sent(&mut self, message: &Arc<Message>) {
         if let Some(history) = &mut self.history {
-            history.replay.push(message);
+            history.replay.push_answer(message);
         }
     }
 

@@ -19,6 +19,7 @@ use tower_chat::{
     },
     tool::{Tool, ToolContext, ToolOutput, Tools, tool_fn},
     tool_loop::{ToolLoop, ToolLoopError},
+    validate::validate_request,
 };
 
 use super::script::*;
@@ -79,6 +80,33 @@ async fn a_round_is_stored_and_sent_whole_in_both_modes() {
             assert_eq!(stored(&store).await, ["hi", "echo(1)", "=1", "done"]);
             assert_eq!(texts(&answer.messages), ["echo(1)", "=1", "done"]);
             assert_eq!(answer.finish.conversation_id, None);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_round_that_is_not_the_last_of_its_answer_is_sent_as_providers_take_it() {
+    let call = |id: &str| Message::tool_calls([ToolCall::new(id, "echo", id)]);
+    for (second, sent) in [
+        (Message::assistant("one moment"), ["hi", "one moment", "echo(c1)", "=c1"].as_slice()),
+        (call("c2"), &["hi", "echo(c2)", "=c2", "echo(c1)", "=c1"]),
+    ] {
+        for request in both(&user("hi")) {
+            let reply = vec![call("c1"), second.clone()];
+            let script = || Script::new([Reply::from(reply.clone()), "done".into()]);
+            let bare = script();
+            ask(&over(echo()), &bare, request.clone()).await.unwrap();
+            let mut scripts = vec![bare];
+            for mode in MODES {
+                let script = script();
+                let store = MemoryStore::new();
+                answer(&store, mode, &over(echo()), &script, request.clone()).await.unwrap();
+                scripts.push(script);
+            }
+            for script in scripts {
+                assert_eq!(script.texts(1), sent);
+                validate_request(&script.requests()[1]).unwrap();
+            }
         }
     }
 }
