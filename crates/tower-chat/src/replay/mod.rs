@@ -337,6 +337,13 @@ impl Replay {
         self.closed = edit(&self.closed);
     }
 
+    /// Changes what is shown of the round that is still open, if there is one.
+    fn edit_open(&mut self, edit: impl FnOnce(&mut Round)) {
+        if let Some(round) = &mut self.open {
+            edit(round);
+        }
+    }
+
     /// Splits off what is still open: `self` keeps what is closed, and the returned replay starts
     /// with the open round and everything that may still be answered.
     ///

@@ -27,6 +27,8 @@ pub(super) struct Round {
 struct After {
     results: Vec<Arc<Message>>,
     following: Vec<Arc<Message>>,
+    /// The calls that are not shown any more, although they are answered, by their places.
+    hidden: Vec<usize>,
 }
 
 /// A call that was left out because nothing answered it.
@@ -72,6 +74,31 @@ impl Round {
         self.after.get_or_insert_default().following.push(message);
     }
 
+    /// Leaves out those of the answered calls that go, with their results. The others stay: what
+    /// comes may still answer them.
+    pub(super) fn hide_answered(
+        &mut self,
+        mut goes: impl FnMut(&Message, usize, &ToolCall) -> bool,
+    ) {
+        if self.results().is_empty() {
+            return;
+        }
+        let (paired, _) = self.pair();
+        let calls = paired.iter().enumerate();
+        let answered = calls.filter(|(_, (_, result))| result.is_some());
+        let hidden = answered.filter(|(index, (call, _))| goes(&self.message, *index, &call.call));
+        let hidden = hidden.map(|(index, _)| index).collect();
+        self.after.get_or_insert_default().hidden = hidden;
+    }
+
+    /// Leaves out parts of the message that are no calls owed a result.
+    pub(super) fn retain_beside_calls(&mut self, stays: impl Fn(&Part) -> bool) {
+        let stays = |part: &Part| owed_call(part).is_some() || stays(part);
+        if !self.message.parts.iter().all(stays) {
+            Arc::make_mut(&mut self.message).parts.retain(stays);
+        }
+    }
+
     fn results(&self) -> &[Arc<Message>] {
         self.after.as_ref().map_or(&[], |after| &after.results)
     }
@@ -84,7 +111,8 @@ impl Round {
 
     /// The same, with one more message of results.
     pub(super) fn is_answered_in_order_with(&self, last: Option<&Arc<Message>>) -> bool {
-        if self.after.as_ref().is_some_and(|after| !after.following.is_empty()) {
+        let has_more = |after: &After| !after.following.is_empty() || !after.hidden.is_empty();
+        if self.after.as_deref().is_some_and(has_more) {
             return false;
         }
         match (self.results(), last) {
@@ -130,29 +158,31 @@ impl Round {
         let (calls, leftover) = self.pair();
         let mut unanswered = Vec::new();
         let mut results = Vec::new();
-        let mut calls = calls.into_iter();
+        let hidden = self.after.as_ref().map_or(&[][..], |after| &after.hidden);
+        let mut calls = calls.into_iter().enumerate();
         let mut message = (*self.message).clone();
         let mut dropped_a_call = false;
         message.parts.retain_mut(|part| {
             if owed_call(part).is_none() {
                 return true;
             }
-            let Some((call, result)) = calls.next() else { return true };
-            let keep = match (result, call.is_pending_approval(), strictness) {
-                (Some(result), _, _) => {
-                    results.push(Part::ToolResult(call.answer(result)));
-                    true
-                }
-                (None, false, Strictness::Lenient) => true,
-                (None, false, Strictness::Repair(DanglingCalls::Interrupted)) => {
-                    results.push(Part::ToolResult(call.interrupted()));
-                    true
-                }
-                (None, _, _) => {
-                    unanswered.push(call.clone());
-                    false
-                }
-            };
+            let Some((index, (call, result))) = calls.next() else { return true };
+            let keep = !hidden.contains(&index)
+                && match (result, call.is_pending_approval(), strictness) {
+                    (Some(result), _, _) => {
+                        results.push(Part::ToolResult(call.answer(result)));
+                        true
+                    }
+                    (None, false, Strictness::Lenient) => true,
+                    (None, false, Strictness::Repair(DanglingCalls::Interrupted)) => {
+                        results.push(Part::ToolResult(call.interrupted()));
+                        true
+                    }
+                    (None, _, _) => {
+                        unanswered.push(call.clone());
+                        false
+                    }
+                };
             if keep {
                 *part = Part::ToolCall(call.into_call());
             } else {

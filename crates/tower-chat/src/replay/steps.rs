@@ -2,13 +2,13 @@
 
 use std::{borrow::Cow, time::SystemTime};
 
-use tower_chat_core::Messages;
+use tower_chat_core::{Message, Messages, ToolCall};
 
 use super::{
     Channel, Citations, CompactionTime, DanglingCalls, FinishTimes, Freshness, OutdatedCalls,
-    ToolHistory, Window,
+    Replay, ToolHistory, Window,
     shown::{Passing, Shown},
-    tool_history::said,
+    tool_history::{is_of_tools, said},
     without_calls::WithoutCalls,
 };
 
@@ -169,6 +169,44 @@ impl ReplayPolicy {
         shown.finish()
     }
 
+    /// Shows of a stored history what [`apply`](Self::apply) shows of messages. Of a round that is
+    /// still open, calls without a result stay: the input may answer them.
+    pub(crate) fn edit(&self, replay: &mut Replay, facts: &Facts<'_>) {
+        replay.edit_closed(|closed| self.apply(closed, facts));
+        // No answer has cited anything yet of what an open round has found.
+        replay.edit_open(|round| match self.tool_history {
+            ToolHistory::Omit => {
+                round.retain_beside_calls(|part| !is_of_tools(part));
+                round.hide_answered(|_, _, _| true);
+            }
+            ToolHistory::Replay => {
+                let unknown = FinishTimes::new();
+                if let Some(goes) = self.leaving_calls(facts, &unknown) {
+                    round.hide_answered(goes);
+                }
+            }
+        });
+    }
+
+    /// Which calls leave, if any may. Freshness and outdated tools leave out whole calls both, so
+    /// they are one step.
+    fn leaving_calls<'a>(
+        &'a self,
+        facts: &Facts<'a>,
+        unknown: &'a FinishTimes,
+    ) -> Option<impl FnMut(&Message, usize, &ToolCall) -> bool + use<'a>> {
+        let finished = facts.finished.unwrap_or(unknown);
+        let freshness = self.freshness.as_ref();
+        let mut is_stale =
+            freshness.map(|freshness| freshness.test(facts.now, facts.channel, finished));
+        let is_outdated = self.outdated_calls.test(facts.tools);
+        let drops_calls = is_stale.is_some() || !self.outdated_calls.is_off();
+        drops_calls.then_some(move |message: &Message, index: usize, call: &ToolCall| {
+            is_stale.as_mut().is_some_and(|is_stale| is_stale(message, index, call))
+                || is_outdated(call)
+        })
+    }
+
     /// Takes the steps that look at what tools did.
     fn pass_tools<'a>(
         &self,
@@ -177,19 +215,7 @@ impl ReplayPolicy {
         mut show: impl FnMut(Passing<'a>),
     ) {
         let unknown = FinishTimes::new();
-        let finished = facts.finished.unwrap_or(&unknown);
-        let freshness = self.freshness.as_ref();
-        let mut is_stale =
-            freshness.map(|freshness| freshness.test(facts.now, facts.channel, finished));
-        let is_outdated = self.outdated_calls.test(facts.tools);
-        // Freshness and outdated tools leave out whole calls both, so they are one step.
-        let drops_calls = is_stale.is_some() || !self.outdated_calls.is_off();
-        let mut calls = drops_calls.then(|| {
-            WithoutCalls::new(|message, index, call| {
-                is_stale.as_mut().is_some_and(|is_stale| is_stale(message, index, call))
-                    || is_outdated(call)
-            })
-        });
+        let mut calls = self.leaving_calls(facts, &unknown).map(WithoutCalls::new);
         let mut citations = self.citations_at_replay().map(Citations::step);
         for message in messages.walk() {
             let left = match &mut calls {

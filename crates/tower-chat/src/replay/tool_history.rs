@@ -57,7 +57,7 @@ pub(super) fn said(message: &Arc<Message>) -> Option<Passing<'_>> {
     has_content(&said).then(|| changed(said))
 }
 
-fn is_of_tools(part: &Part) -> bool {
+pub(super) fn is_of_tools(part: &Part) -> bool {
     matches!(
         part,
         Part::ToolCall(_)

@@ -102,8 +102,8 @@ fn without_cut_off(messages: &Messages, run: RunId) -> Option<Messages> {
     Some(messages.iter().filter(|message| !is_cut_off(message, run)).cloned().collect())
 }
 
-/// Takes the steps of replay that the policy asks for, over what is closed of the history: what
-/// this run adds is shown as it is.
+/// Takes the steps of replay that the policy asks for, over what is stored: what this run adds is
+/// shown as it is.
 async fn show(
     replay: &mut Replay,
     settings: &Settings,
@@ -125,7 +125,7 @@ async fn show(
     let mut facts = Facts::at(settings.clock.now()).channel(request.extensions.get::<Channel>());
     facts.tools = names.as_deref();
     facts.finished = finished.as_ref();
-    replay.edit_closed(|closed| policy.apply(closed, &facts));
+    policy.edit(replay, &facts);
 }
 
 /// When the tools of a conversation had finished; `None`, with a warning, if the record cannot be

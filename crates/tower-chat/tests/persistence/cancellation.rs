@@ -1,13 +1,14 @@
 //! Whatever cuts a run short, the history is what the contract's table says, and the same for
 //! every cause.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::{FutureExt, StreamExt};
 use tower::{Layer, timeout::TimeoutLayer};
 use tower_chat::{
-    ChatPipeline, DeadlineExceeded, PersistenceMode, Tools,
-    core::{ChatRequest, ChatUpdate, Message, store::HistoryStore},
+    ChatPipeline, Clock, DeadlineExceeded, PerRunPersistence, PersistenceMode, Tools,
+    core::{ChatRequest, ChatUpdate, Message, ToolResult, store::HistoryStore},
+    replay::{Freshness, OutdatedCalls, ReplayPolicy, ToolHistory},
 };
 use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
 
@@ -120,6 +121,41 @@ async fn results_of_tools_that_have_finished_outlive_the_cancellation_of_their_s
                 }
             }
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_replay_leaves_out_of_finished_rounds_leaves_an_unfinished_one_too() {
+    let later = || Clock::new(|| SystemTime::now() + Duration::from_secs(301));
+    let replay = ReplayPolicy::default;
+    for replay in [
+        replay().freshness(Freshness::default()),
+        replay().tool_history(ToolHistory::Omit),
+        replay().outdated_calls(OutdatedCalls::keep().drop_unregistered()),
+    ] {
+        let store = store();
+        let leaf = ScriptedLeaf::new([calls([("look", "c1"), ("wait", "c2")])]);
+        let tools = tools_with_gate(&Ran::default(), &Gate::closed());
+        cut_short(Dropped, &leaf, &store, PerServiceCall, tools, ask("where?", false)).await;
+        let left = ["user where?", "assistant look#c1 wait#c2", "tool c1=looked"];
+        assert_eq!(stored(&store).await, left);
+
+        let answer = Message::tool_results([ToolResult::new("c2", "waited")]);
+        let [of_new_input, of_answer] = [Message::user("well?"), answer].map(|input| {
+            let (store, replay) = (store.inner().clone(), replay.clone());
+            async move {
+                let store = Store::new(store);
+                let leaf = ScriptedLeaf::new([Step::error("down")]);
+                let run = PerRunPersistence::new(store.clone())
+                    .tools(Tools::new())
+                    .policy(policy().replay(replay))
+                    .clock(later());
+                send(&boxed(run.layer(leaf.clone())), ask_with([input], false)).await.unwrap_err();
+                seen(&leaf, 0)
+            }
+        });
+        assert_eq!(of_new_input.await, ["user where?", "user well?"]);
+        assert_eq!(of_answer.await, ["user where?", "assistant wait#c2", "tool c2=waited"]);
     }
 }
 
