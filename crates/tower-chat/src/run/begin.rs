@@ -146,6 +146,7 @@ impl Run {
             recording,
             unsaved: store.handle().unsaved(key).iter().map(|it| it.messages().len()).sum(),
             last_call: None,
+            refused: None,
             cut_off: None,
             journal,
             begun_before,

@@ -109,6 +109,9 @@ struct State {
     /// Another run has written after what this run, sent again, had stored.
     is_overtaken: bool,
     last_call: Option<CallRecord>,
+    /// The last service call whose answer was refused, here or by the store: nothing of it is
+    /// stored.
+    refused: Option<u32>,
     /// In per-service-call mode alone: what is kept of the last call, if it came to no answer.
     cut_off: Option<CutOff>,
     /// In journaled mode alone.

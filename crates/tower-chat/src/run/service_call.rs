@@ -104,6 +104,17 @@ enum CallOutcome {
     Unanswered { rest: Vec<Arc<Message>> },
 }
 
+impl CallRecord {
+    /// How many messages at the end of a service call were not submitted, if it is this one.
+    pub(super) fn left_of(&self, ordinal: u32) -> Option<usize> {
+        let left = match &self.outcome {
+            CallOutcome::Answered { .. } => 0,
+            CallOutcome::Unanswered { rest } => rest.len(),
+        };
+        (self.ordinal == ordinal).then_some(left)
+    }
+}
+
 impl State {
     /// Keeps the answer of a call for a retry, in the room of the one before.
     fn keep_answer(&mut self, ordinal: u32, answer: &Answer, write: Option<Write>) {
@@ -353,7 +364,8 @@ impl OpenCall {
             None => {}
         }
         let (service_id, recording) = (state.service_id.clone(), state.recording);
-        let adopted = run.adopt_service_id(service_id.as_ref(), recording, &answer)?;
+        let adopted = run.adopt_service_id(service_id.as_ref(), recording, &answer);
+        let adopted = adopted.inspect_err(|_| state.refused = self.ordinal)?;
         let first = state.taken + inputs.len();
         let messages = run.number(first, std::mem::take(&mut answer.messages));
         answer.messages = request_approvals_of(messages, &self.options.tools);
@@ -501,7 +513,10 @@ impl StoredCall {
                 drop(state);
                 Ok(answer)
             }
-            Err(failed) => Err(self.run.not_stored(failed, Some(self.answer))),
+            Err(failed) => {
+                self.run.state().refused = self.ordinal;
+                Err(self.run.not_stored(failed, Some(self.answer)))
+            }
         }
     }
 }

@@ -7,6 +7,21 @@ use tower_chat_core::{Message, store::Slot};
 use super::{Run, service_call::ToStore};
 
 impl Run {
+    /// How many messages at the end of a service call have not become part of the run; `None` if
+    /// no persister has seen the call.
+    pub(crate) fn left_of_call(&self, ordinal: u32) -> Option<usize> {
+        let state = self.state();
+        if state.refused == Some(ordinal) {
+            return Some(usize::MAX);
+        }
+        state.last_call.as_ref()?.left_of(ordinal)
+    }
+
+    /// Whether results of tools are stored although the service call that carries them fails.
+    pub(crate) fn keeps_results_of_failed_call(&self) -> bool {
+        !self.policy().forget_results_of_failed_call
+    }
+
     /// Submits what a tool loop had ready for a service call that it will not make: the results
     /// of tools that have run, and before the first call the input too.
     ///

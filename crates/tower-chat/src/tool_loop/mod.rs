@@ -50,6 +50,7 @@ mod batch;
 mod error;
 mod execute;
 mod foresight;
+mod in_flight;
 mod layer;
 mod options;
 mod resume;

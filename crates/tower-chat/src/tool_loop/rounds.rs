@@ -18,6 +18,7 @@ use super::{
     batch::{self, Plan, PlannedCall},
     execute::{Executor, Outcomes},
     foresight::Foresight,
+    in_flight::InFlight,
     options::CallOptions,
     resume,
     settings::Settings,
@@ -79,6 +80,7 @@ struct Rounds<S> {
     updates: VecDeque<ChatUpdate>,
     outcomes: Outcomes,
     has_unsent_results: bool,
+    in_flight: InFlight,
     tally: Tally,
 }
 
@@ -95,8 +97,6 @@ enum Phase {
 struct Reading {
     response: ChatResponse,
     messages: Vec<Arc<Message>>,
-    /// Queued messages that the call carried.
-    queued: Vec<Message>,
     /// Nothing more is given on until the end: its calls may have to wait for consent, all of them
     /// or none.
     is_held: bool,
@@ -164,6 +164,7 @@ where
             updates: VecDeque::new(),
             outcomes: Outcomes::default(),
             has_unsent_results: false,
+            in_flight: InFlight::default(),
             tally,
         };
         if let Some(interrupted) = interrupted {
@@ -257,7 +258,7 @@ where
                 };
             }
             if let Err(error) = self.advance().await {
-                self.submit_finished();
+                self.give_up();
                 self.updates.clear();
                 return Some(Err(error));
             }
@@ -281,15 +282,9 @@ where
         if !std::mem::take(&mut self.is_ready) {
             poll_fn(|cx| self.service.poll_ready(cx)).await.map_err(Into::into)?;
         }
-        let queued = self.take_queued();
+        self.take_queued();
         let request = self.next_request();
-        let response = match self.service.call(request).await.map_err(Into::into) {
-            Ok(response) => response,
-            Err(error) => {
-                self.context.handle.put_back(queued);
-                return Err(error);
-            }
-        };
+        let response = self.service.call(request).await.map_err(Into::into)?;
         self.options.after_first_call();
         if let (1, Some(run)) = (self.tally.service_calls, &self.run) {
             run.check_persister()?;
@@ -305,18 +300,18 @@ where
             }
             Err(response) => {
                 let messages = Vec::new();
-                self.phase = Phase::Reading(Reading { response, messages, queued, is_held: false });
+                self.phase = Phase::Reading(Reading { response, messages, is_held: false });
             }
         }
         Ok(())
     }
 
-    fn take_queued(&mut self) -> Vec<Message> {
+    fn take_queued(&mut self) {
         let queued = self.context.handle.take_queued();
         for message in &queued {
             self.add(message.clone());
         }
-        queued
+        self.in_flight.queued = queued;
     }
 
     fn next_request(&mut self) -> ChatRequest {
@@ -333,8 +328,13 @@ where
         } else {
             self.options.with_tools(&self.tools)
         };
-        self.has_unsent_results = false;
         let Outgoing { messages, new_from, conversation_id } = self.transcript.outgoing();
+        if std::mem::take(&mut self.has_unsent_results)
+            && self.submits_results()
+            && self.run.as_ref().is_some_and(Run::keeps_results_of_failed_call)
+        {
+            self.in_flight.results = Some(messages.skip(new_from));
+        }
         let mut request = ChatRequest::new(messages).with_options(options);
         request.new_from = new_from;
         request.conversation_id = conversation_id;
@@ -370,13 +370,8 @@ where
     async fn read(&mut self, mut reading: Reading) -> Result<(), BoxError> {
         let update = match reading.response.next().await {
             Some(Ok(update)) => update,
-            ended => {
-                self.context.handle.put_back(reading.queued);
-                return Err(match ended {
-                    Some(Err(error)) => error,
-                    _ => TruncatedStream::default().into(),
-                });
-            }
+            Some(Err(error)) => return Err(error),
+            None => return Err(TruncatedStream::default().into()),
         };
         match update {
             ChatUpdate::Finish(finish) => {
@@ -398,6 +393,7 @@ where
 
     /// Decides what follows a complete response.
     fn answered(&mut self, messages: Vec<Arc<Message>>, mut finish: Box<Finish>) {
+        self.in_flight = InFlight::default();
         self.tally.usage += finish.usage;
         finish.usage = self.tally.usage;
         self.transcript.answered(finish.conversation_id.clone());
@@ -507,13 +503,23 @@ impl<S> Rounds<S> {
         }
     }
 
-    /// Hands the results of tools that have run, and that no service call has carried, to the run
-    /// whose persister would have got them with that call.
-    fn submit_finished(&mut self) {
-        // A journal has them already, one by one.
-        if !self.run.as_ref().is_some_and(Run::is_journaled) {
+    /// Ends the run where it stands: what reached nobody goes back to where it came from.
+    fn give_up(&mut self) {
+        // Whoever is below is done with the call under way before the loop looks.
+        self.phase = Phase::Ended;
+        if let Some(ordinal) = self.tally.service_calls.checked_sub(1) {
+            let in_flight = std::mem::take(&mut self.in_flight);
+            in_flight.give_back(ordinal, self.run.as_ref(), &self.context.handle);
+        }
+        if self.submits_results() {
             self.submit_unsent();
         }
+    }
+
+    /// Whether results of tools that have run, and that no service call has brought to a persister
+    /// below, are handed to its run. A journal has them already, one by one.
+    fn submits_results(&self) -> bool {
+        self.transcript.is_kept_below() && !self.run.as_ref().is_some_and(Run::is_journaled)
     }
 
     fn submit_unsent(&mut self) {
@@ -530,7 +536,7 @@ impl<S> Rounds<S> {
 impl<S> Drop for Rounds<S> {
     /// Whatever ended the run, tools that have finished are not run again for it.
     fn drop(&mut self) {
-        self.submit_finished();
+        self.give_up();
     }
 }
 

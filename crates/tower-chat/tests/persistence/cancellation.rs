@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 use futures_util::{FutureExt, StreamExt};
 use tower::{Layer, timeout::TimeoutLayer};
 use tower_chat::{
-    ChatPipeline, Clock, DeadlineExceeded, PerRunPersistence, PersistenceMode, Tools,
+    ChatPipeline, Clock, DeadlineExceeded, PerRunPersistence, PerServiceCallPersistence,
+    PersistenceMode, ToolLoop, Tools,
     core::{ChatRequest, ChatUpdate, Message, ToolResult, store::HistoryStore},
     replay::{Freshness, OutdatedCalls, ReplayPolicy, ToolHistory},
 };
@@ -369,6 +370,41 @@ async fn a_deadline_does_not_cut_short_an_answer_that_is_there() {
         let response = head(&client, ask("hi", streamed)).await.unwrap();
         assert_eq!(response.collect().await.unwrap().text(), "hello");
         assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queued_message_is_stored_or_queued_again_and_never_both() {
+    let mid_stream = || Step::text("never shown whole").hangs_after(1);
+    // A timeout between loop and persister ends with the head.
+    for (hanging, below) in
+        [(Step::hang as fn() -> Step, false), (Step::hang, true), (mid_stream, false)]
+    {
+        for streamed in BOTH_WAYS {
+            for mode in [PerRun, PerServiceCall, PersistenceMode::Journaled] {
+                let store = store();
+                let leaf = ScriptedLeaf::new([hanging(), Step::text("there")]);
+                let persister = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+                let patience = if below { SOON } else { Duration::MAX };
+                let persister = boxed(TimeoutLayer::new(patience).layer(persister));
+                let above = PerRunPersistence::new(store.clone()).mode(mode);
+                let client = boxed(above.layer(ToolLoop::new(Tools::new()).layer(persister)));
+                let mut request = ask("where?", streamed);
+                let handle = request.run_handle();
+                handle.queue(Message::user("quick"));
+                let run = tokio::time::timeout(2 * SOON, send(&client, request.clone())).await;
+                assert_eq!(run.is_ok_and(|answer| answer.is_err()), below);
+
+                let all = ["user where?", "user quick", "assistant there"];
+                let place = (streamed, below, mode);
+                let is_stored = mode == PerServiceCall;
+                assert_eq!(stored(&store).await, all[..if is_stored { 2 } else { 0 }], "{place:?}");
+                assert_eq!(handle.has_queued(), !is_stored, "{place:?}");
+                send(&client, request).await.unwrap();
+                assert_eq!(seen(&leaf, 1), all[..2], "{place:?}");
+                assert_eq!(stored(&store).await, all, "{place:?}");
+            }
+        }
     }
 }
 

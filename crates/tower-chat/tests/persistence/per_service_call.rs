@@ -1,9 +1,16 @@
 //! Per-service-call mode: every call that succeeds is durable before its caller sees its end.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    future::pending,
+    pin::pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
-use futures_util::StreamExt;
-use tower::Layer;
+use futures_util::{StreamExt, future::poll_immediate};
+use tower::{Layer, ServiceExt, service_fn};
 use tower_chat::{
     PerRunPersistence, PerServiceCallPersistence, ToolLoop,
     core::{
@@ -328,6 +335,46 @@ async fn results_of_tools_that_ran_survive_a_failing_call_by_policy() {
                 }
                 expected.push("user well?");
                 assert_eq!(seen(&leaf, 2), expected);
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn results_of_tools_that_ran_survive_a_layer_that_keeps_them_from_the_persister() {
+    for streamed in BOTH_WAYS {
+        for (hangs, keep) in [(false, true), (true, true), (false, false)] {
+            let (store, ran) = (store(), Ran::default());
+            let mut request = ask("where?", streamed);
+            let handle = request.run_handle();
+            let queue = move |_: &_| {
+                handle.queue(Message::user("quick"));
+                calls([("look", "c1")])
+            };
+            let leaf = ScriptedLeaf::new([Step::respond(queue), Step::text("there")]);
+            let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+            let made = Arc::new(AtomicUsize::new(0));
+            let between = service_fn(move |request: ChatRequest| {
+                let (below, number) = (below.clone(), made.fetch_add(1, Ordering::Relaxed));
+                async move {
+                    match number {
+                        1 if hangs => pending().await,
+                        1 => Err("overloaded".into()),
+                        _ => below.oneshot(request).await,
+                    }
+                }
+            });
+            let policy = policy().keep_results_of_failed_call(keep);
+            let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(policy);
+            let client = boxed(above.layer(ToolLoop::new(tools(&ran)).layer(between)));
+            let answer = poll_immediate(pin!(send(&client, request.clone()))).await;
+            assert_eq!(answer.is_none(), hangs);
+            let start = ["user where?", "assistant look#c1", "tool c1=looked", "user quick"];
+            assert_eq!(stored(&store).await, start[..if keep { 3 } else { 2 }]);
+            if keep {
+                send(&client, request).await.unwrap();
+                assert_eq!(seen(&leaf, 1), start);
+                assert_eq!(ran.names(), ["look"], "it is not run again");
             }
         }
     }

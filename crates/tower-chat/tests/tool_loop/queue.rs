@@ -1,7 +1,10 @@
 //! Messages queued while the run is under way.
 
+use std::pin::pin;
+
+use futures_util::{future::poll_immediate, stream};
 use tower_chat::{
-    core::{ChatRequest, Message, Role},
+    core::{BoxError, ChatRequest, ChatResponse, Message, Role},
     tool::{ToolContext, tool_fn},
 };
 
@@ -90,6 +93,26 @@ async fn queued_messages_go_back_to_the_handle_when_their_service_call_fails() {
         handle.queue(Message::user("second"));
         let script = Script::new([reply]);
         ask(&over(echo()), &script, request).await.unwrap_err();
+        let left: Vec<String> = handle.take_queued().iter().map(Message::text).collect();
+        assert_eq!(left, ["first", "second"]);
+    }
+}
+
+#[tokio::test]
+async fn queued_messages_go_back_to_the_handle_when_the_caller_goes_away() {
+    for mut request in both(&ChatRequest::user("hi")) {
+        let handle = request.run_handle();
+        handle.queue(Message::user("first"));
+        let service = tower::service_fn(|request: ChatRequest| async move {
+            if !request.options.stream {
+                std::future::pending::<()>().await;
+            }
+            Ok::<_, BoxError>(ChatResponse::forward(stream::pending()))
+        });
+        let layered = tower::Layer::layer(&over(echo()), service);
+        let run = async { tower::ServiceExt::oneshot(layered, request).await?.collect().await };
+        assert!(poll_immediate(pin!(run)).await.is_none());
+        handle.queue(Message::user("second"));
         let left: Vec<String> = handle.take_queued().iter().map(Message::text).collect();
         assert_eq!(left, ["first", "second"]);
     }

@@ -1,0 +1,35 @@
+//! What a service call carries that nobody else has until it is answered.
+
+use tower_chat_core::{Message, Messages, RunHandle};
+
+use crate::run::Run;
+
+/// What the loop has put into the service call under way.
+#[derive(Default)]
+pub(super) struct InFlight {
+    /// Queued messages, the last that the call carries.
+    pub(super) queued: Vec<Message>,
+    /// All of its messages, if results are among them that a persister below would get with it.
+    pub(super) results: Option<Messages>,
+}
+
+impl InFlight {
+    /// The call comes to no answer: what the run has not taken in from it goes back to where it
+    /// came from. The call must be over, so that whoever is below has stored what he keeps.
+    pub(super) fn give_back(self, ordinal: u32, run: Option<&Run>, handle: &RunHandle) {
+        let Self { mut queued, results } = self;
+        if queued.is_empty() && results.is_none() {
+            return;
+        }
+        let left = run.and_then(|run| run.left_of_call(ordinal));
+        if let (Some(run), Some(results), None) = (run, results, left) {
+            // No persister has seen the call.
+            let count = results.len().saturating_sub(queued.len());
+            run.submit_unsent(results.iter().take(count).cloned().collect());
+        }
+        if let Some(left) = left {
+            queued.drain(..queued.len().saturating_sub(left));
+        }
+        handle.put_back(queued);
+    }
+}
