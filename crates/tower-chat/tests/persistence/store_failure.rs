@@ -131,6 +131,21 @@ async fn fail_call_fails_with_the_answer_and_what_was_not_stored() {
 }
 
 #[tokio::test]
+async fn queued_messages_of_a_call_that_the_store_refused_are_queued_again() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
+        let client = failing_call(&leaf, &store, PerServiceCall);
+        let mut request = ask("hi", streamed);
+        request.run_handle().queue(Message::user("quick"));
+        store.fail_next_append(disk_full());
+        refused(send(&client, request.clone()).await);
+        send(&client, request).await.unwrap();
+        assert_eq!(stored(&store).await, ["user hi", "user quick", "assistant there"]);
+    }
+}
+
+#[tokio::test]
 async fn loads_that_fail_fail_the_call_before_the_model_is_paid() {
     for streamed in BOTH_WAYS {
         for mode in BOTH_MODES {
