@@ -2,6 +2,7 @@
 
 use std::{
     future::poll_fn,
+    pin::{Pin, pin},
     sync::Arc,
     task::{Context, Poll},
 };
@@ -65,7 +66,7 @@ async fn per_run<S>(
     layer: Arc<PerRunPersistence>,
 ) -> Result<ChatResponse, BoxError>
 where
-    S: Service<ChatRequest, Response = ChatResponse> + Send,
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
     S::Error: Into<BoxError>,
     S::Future: Send,
 {
@@ -78,7 +79,8 @@ where
     };
     RunAncestry::check(&request)?;
     let mode = request.extensions.get::<PersistenceMode>().copied().unwrap_or(layer.mode);
-    let Admitted { conversation, turn, branch } = admit(&layer.settings, conversation).await?;
+    let admitted = pin!(admit(&layer.settings, conversation));
+    let Admitted { conversation, turn, branch } = giving_way(&mut service, admitted).await?;
     let mut request = request;
     request.extensions.insert(conversation.clone());
     let resumes = request.extensions.get::<ResumesRun>().is_some();
@@ -122,6 +124,25 @@ where
     one_run(&mut service, &layer, request, conversation, mode, head, Some(of_run)).await
 }
 
+/// Waits for something that another run may have to give back at its end. That run may still need
+/// the place in the service that this one holds, so the place is given back for as long as it takes.
+async fn giving_way<S, T>(
+    service: &mut S,
+    mut waited_for: Pin<&mut impl Future<Output = Result<T, PersistenceError>>>,
+) -> Result<T, BoxError>
+where
+    S: Service<ChatRequest> + Clone,
+    S::Error: Into<BoxError>,
+{
+    if let Poll::Ready(at_once) = poll_fn(|cx| Poll::Ready(waited_for.as_mut().poll(cx))).await {
+        return Ok(at_once?);
+    }
+    *service = service.clone();
+    let waited_for = waited_for.await?;
+    poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
+    Ok(waited_for)
+}
+
 /// One run, with nothing in its way any more.
 async fn one_run<S>(
     service: &mut S,
@@ -133,7 +154,7 @@ async fn one_run<S>(
     place: Option<RunPlace>,
 ) -> Result<ChatResponse, BoxError>
 where
-    S: Service<ChatRequest, Response = ChatResponse> + Send,
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
     S::Error: Into<BoxError>,
     S::Future: Send,
 {

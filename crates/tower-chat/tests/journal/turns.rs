@@ -1,5 +1,8 @@
 //! Several runs on one conversation: rejected, queued in order, or branched off; never mixed.
 
+use std::time::Duration;
+
+use tower::{Layer, limit::ConcurrencyLimitLayer};
 use tower_chat::{ConcurrentRuns, PersistenceError, core::store::HistoryStore};
 use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
 
@@ -62,6 +65,34 @@ async fn queued_runs_go_in_the_order_in_which_they_came_and_no_more_than_the_bou
         let all =
             ["a", "c", "d"].map(|text| [format!("user {text}"), format!("assistant user {text}")]);
         assert_eq!(stored(&store).await, all.concat(), "{mode:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_for_its_turn_holds_no_place_in_a_bounded_service() {
+    for mode in ALL_MODES {
+        for streamed in BOTH_WAYS {
+            let (store, gate) = (store(), Gate::closed());
+            let policy = policy().concurrent_runs(ConcurrentRuns::Queue { most: 1 });
+            let desk = Desk::default().with_gate_before("c1", &gate);
+            let limited = ConcurrencyLimitLayer::new(1).layer(model());
+            let client = stack(limited, &store, mode, policy, desk.tools());
+            let begin = |text| {
+                let (client, request) = (client.clone(), ask(text, streamed));
+                let run = async move { send(&client, request).await };
+                tokio::spawn(tokio::time::timeout(Duration::from_secs(3600), run))
+            };
+            let first = begin("trip");
+            gate.reached(1).await;
+            let second = begin("hi");
+            tokio::task::yield_now().await;
+            gate.open();
+            for run in [first, second] {
+                run.await.unwrap().expect("no deadlock").unwrap();
+            }
+            let next = ["user hi", "assistant hello"];
+            assert_eq!(stored(&store).await, [&WHOLE_RUN[..], &next[..]].concat(), "{mode:?}");
+        }
     }
 }
 
