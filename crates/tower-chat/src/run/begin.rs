@@ -168,12 +168,10 @@ impl Run {
             _loaded: loaded,
         }));
         if resumed.is_some() {
-            run.take_over().await?;
+            let taken = run.take_over().await?;
             let read = run.read_calls_again(approves).await;
-            read.map_err(|source| {
-                run.interrupt();
-                PersistenceError::NotLoaded { key: run.key().clone(), source }
-            })?;
+            read.map_err(|source| PersistenceError::NotLoaded { key: run.key().clone(), source })?;
+            taken.go_on();
         }
         Ok(run)
     }

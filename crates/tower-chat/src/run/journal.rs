@@ -10,7 +10,7 @@ use tower_chat_core::{
     Answer, Message, MessageId, Role, ToolInvocation, ToolResult, ToolStatus,
     store::{
         CallPlace, Close, Lease, OpenRunContent, RecordedResult, ServiceIdChange, Slot, Staged,
-        ToolRecord, Write,
+        StoreError, ToolRecord, Write,
     },
 };
 
@@ -335,12 +335,17 @@ impl Run {
     }
 
     /// Takes the run over from an earlier attempt, and waits until that one can write no more.
-    pub(super) async fn take_over(&self) -> Result<(), PersistenceError> {
+    pub(super) async fn take_over(&self) -> Result<TakenOver, PersistenceError> {
         let slot = self.reserve().await?;
         let submission = self.stage_lease(Some(slot), |_| {});
-        self.settled(submission).await?;
-        self.keep_lease();
-        Ok(())
+        let taken = TakenOver(Some(self.clone()));
+        match self.settled(submission).await {
+            Ok(()) => Ok(taken),
+            Err(error) => {
+                taken.go_on();
+                Err(error)
+            }
+        }
     }
 
     /// Stages the run's input, before the model is paid.
@@ -358,9 +363,7 @@ impl Run {
             input.iter().for_each(|message| state.replay.push(message));
             submission
         };
-        self.settled(submission).await?;
-        self.keep_lease();
-        Ok(())
+        self.settled(submission).await
     }
 
     /// Whether what becomes of a call is made durable before its result is part of a message: of
@@ -470,7 +473,7 @@ impl Run {
     /// Stages nothing but the lease, if the run is open.
     fn stage_lease(
         &self,
-        slot: Option<Result<Slot, tower_chat_core::store::StoreError>>,
+        slot: Option<Result<Slot, StoreError>>,
         change: impl FnOnce(&mut Journal),
     ) -> Submission {
         let now = self.0.clock.now();
@@ -484,6 +487,7 @@ impl Run {
         journal.renew(now);
         change(journal);
         let write = journal.staged(write, Vec::new(), None, None);
+        self.keep_lease(journal);
         *revision = write.result();
         let slot = slot.unwrap_or_else(|| Ok(Slot::unbounded().without_blocking()));
         Submission::submit(self.store(), StoreFailure::FailCall, slot, vec![write])
@@ -498,15 +502,14 @@ impl Run {
         }
     }
 
-    /// Renews the lease for as long as the run exists and is open.
-    fn keep_lease(&self) {
-        let length = match &mut self.state().journal {
-            Some(journal) if !journal.length.is_zero() && !journal.is_kept => {
-                journal.is_kept = true;
-                journal.length
-            }
-            Some(_) | None => return,
-        };
+    /// Renews the lease from the first write under it on, for as long as the run exists and is
+    /// open.
+    pub(super) fn keep_lease(&self, journal: &mut Journal) {
+        if journal.is_kept || !journal.is_open() || journal.length.is_zero() {
+            return;
+        }
+        journal.is_kept = true;
+        let length = journal.length;
         let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
         let run: Weak<Shared> = Arc::downgrade(&self.0);
         runtime.spawn(async move {
@@ -516,12 +519,31 @@ impl Run {
                 if !run.state().journal.as_ref().is_some_and(Journal::is_open) {
                     return;
                 }
-                // A renewal that fails is one that comes too late, or the next one's business.
-                if run.stage_lease(None, |_| {}).outcome().await.is_err() {
+                // One that comes too late is the last; what else fails is the next one's business.
+                let renewed = run.stage_lease(None, |_| {}).outcome().await;
+                if let Err(FailedSubmission { source: StoreError::Conflict(_), .. }) = renewed {
                     return;
                 }
             }
         });
+    }
+}
+
+/// A run that was taken over. Whoever goes away before it goes on leaves it for a later attempt.
+#[must_use]
+pub(super) struct TakenOver(Option<Run>);
+
+impl TakenOver {
+    pub(super) fn go_on(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for TakenOver {
+    fn drop(&mut self) {
+        if let Some(run) = self.0.take() {
+            run.interrupt();
+        }
     }
 }
 

@@ -299,7 +299,11 @@ impl Run {
             write = write.with_claims(claims);
         }
         let write = match (&mut state.journal, change) {
-            (Some(journal), change) => journal.stage(write, records, close, change),
+            (Some(journal), change) => {
+                let write = journal.stage(write, records, close, change);
+                self.keep_lease(journal);
+                write
+            }
             (None, Some(change)) => write.with_tools(records).with_service_id(change),
             (None, None) => write.with_tools(records),
         };

@@ -248,6 +248,46 @@ async fn a_run_under_way_renews_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_run_without_new_input_renews_its_lease_from_its_first_answer_on() {
+    let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
+    let setup = Setup::new(&store).clock(&clock);
+    let desk = Desk::default().with_gate_before("c1", &gate);
+    let client = setup.stack(&model_with(0, [Step::text("not yet")]), desk.tools());
+    send(&client, ask("trip", false)).await.unwrap();
+    let running = tokio::spawn(async move { send(&client, ask_with([], false)).await });
+    gate.reached(1).await;
+    for _ in 0..6 {
+        clock.advance(5);
+        tokio::time::sleep(Duration::from_millis(5001)).await;
+        let until = open(&store).await.unwrap().open.lease.until.unwrap();
+        assert!(until > clock.now() + Duration::from_secs(9), "{until:?}");
+    }
+    gate.open();
+    running.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_renewal_that_fails_is_made_up_for_by_the_next() {
+    let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
+    let setup = Setup::new(&store).clock(&clock);
+    let desk = Desk::default().with_gate_before("c1", &gate);
+    let client = setup.stack(&model(), desk.tools());
+    let running = tokio::spawn(async move { send(&client, ask("trip", false)).await });
+    gate.reached(1).await;
+    let begun_at = clock.now();
+    store.fail_next_append(disk_full());
+    for renewed_after in [0, 10, 15] {
+        clock.advance(5);
+        tokio::time::sleep(Duration::from_millis(5001)).await;
+        let renewed_at = open(&store).await.unwrap().open.lease.renewed_at;
+        assert_eq!(renewed_at, begun_at + Duration::from_secs(renewed_after));
+    }
+    gate.open();
+    running.await.unwrap().unwrap();
+    assert_eq!(stored(&store).await, WHOLE_RUN);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_run_that_was_dropped_renews_nothing() {
     let store = store();
     let leaf = model_with(1, [Step::hang()]);
@@ -257,6 +297,21 @@ async fn a_run_that_was_dropped_renews_nothing() {
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(store.appends(), appends);
     assert_eq!(open(&store).await.unwrap().open.lease.until, None);
+}
+
+#[tokio::test]
+async fn a_run_whose_taker_goes_away_meanwhile_is_held_by_nobody() {
+    let store = store();
+    let setup = Setup::new(&store);
+    let leaf = model_with(1, [Step::error("overloaded")]);
+    let client = setup.elsewhere().stack(&leaf, Desk::default().tools());
+    let request = ask("trip", false);
+    send(&client, request.clone()).await.unwrap_err();
+    store.hold_appends();
+    drop_when(&client, request, store.holding(1)).await;
+    store.release_appends();
+    let lease = open(&store).await.unwrap().open.lease;
+    assert_eq!((lease.attempt, lease.until), (2, None));
 }
 
 #[tokio::test]
