@@ -7,7 +7,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tower_chat_core::{
     ConversationKey,
     store::{
@@ -39,6 +39,7 @@ use crate::Gate;
 pub struct FaultyStore<S> {
     inner: S,
     handle: Option<StoreHandle>,
+    places: Option<Arc<Semaphore>>,
     shared: Arc<Shared>,
 }
 
@@ -96,7 +97,14 @@ struct Held {
 impl<S: HistoryStore> FaultyStore<S> {
     /// A store with no faults yet.
     pub fn new(inner: S) -> Self {
-        Self { inner, handle: None, shared: Arc::default() }
+        Self { inner, handle: None, places: None, shared: Arc::default() }
+    }
+
+    /// With a queue of this many places: further reservations wait until one is given back.
+    #[must_use]
+    pub fn with_places(mut self, places: usize) -> Self {
+        self.places = Some(Arc::new(Semaphore::new(places)));
+        self
     }
 
     /// The same store as another process sees it: with a handle of its own, so that it knows
@@ -361,7 +369,11 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
             gate.pass().await;
         }
         outcome?;
-        self.inner.reserve().await
+        let place = match &self.places {
+            Some(places) => places.clone().acquire_owned().await.ok(),
+            None => None,
+        };
+        Ok(in_place(place, self.inner.reserve().await?))
     }
 
     fn try_reserve(&self) -> Option<Slot> {
@@ -369,9 +381,13 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         if orders.reserve_gate.is_some() || !orders.reserves.faults.is_empty() {
             return None;
         }
-        let slot = self.inner.try_reserve();
-        orders.reserves.count += usize::from(slot.is_some());
-        slot
+        let place = match &self.places {
+            Some(places) => Some(places.clone().try_acquire_owned().ok()?),
+            None => None,
+        };
+        let slot = self.inner.try_reserve()?;
+        orders.reserves.count += 1;
+        Some(in_place(place, slot))
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
@@ -433,6 +449,14 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
     async fn close(&self) -> Result<(), StoreError> {
         self.released(|_| true).await;
         self.inner.close().await
+    }
+}
+
+/// A slot of the store inside that takes a place here too.
+fn in_place(place: Option<OwnedSemaphorePermit>, slot: Slot) -> Slot {
+    match place {
+        Some(place) => Slot::guarded((place, slot)),
+        None => slot,
     }
 }
 

@@ -175,14 +175,15 @@ where
         false => run.answered_before(&request),
     };
     let (request, input) = run.open_request(request)?;
-    let open = match is_written_here {
-        true => Some(OpenRun::reserve(run.clone(), input).await?),
-        false => {
-            if run.is_journaled() {
-                run.stage_input(input).await?;
-            }
-            None
+    let open = if is_written_here {
+        let slot = giving_way(service, pin!(run.reserve())).await?;
+        Some(OpenRun::new(run.clone(), input, slot))
+    } else {
+        if run.is_journaled() && !input.is_empty() {
+            let slot = giving_way(service, pin!(run.reserve())).await?;
+            run.stage_input(slot, input).await?;
         }
+        None
     };
     let response = service.call(request).await.map_err(Into::into);
     let ending = RunEnding { run, open, before: before.len(), opened };

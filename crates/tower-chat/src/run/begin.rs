@@ -31,6 +31,7 @@ use super::{
 };
 use crate::{
     Clock, PersistenceError, PersistenceMode, PersistencePolicy, ToolSource, replay::Replay,
+    tool::RunAncestry,
 };
 
 /// What a persistence layer was configured with, and gives each of its runs.
@@ -164,6 +165,7 @@ impl Run {
             clock: clock.clone(),
             is_alone: false,
             is_background: request.options.is_background(),
+            is_nested: RunAncestry::is_nested(request),
             state: Mutex::new(state),
             _loaded: loaded,
         }));

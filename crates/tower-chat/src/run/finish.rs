@@ -18,17 +18,9 @@ pub(crate) struct OpenRun {
 }
 
 impl OpenRun {
-    /// Waits for a place in the store's queue, before the model is paid.
-    ///
-    /// # Errors
-    ///
-    /// If the store takes no more writes and the policy is to fail.
-    pub(crate) async fn reserve(
-        run: Run,
-        input: Vec<Arc<Message>>,
-    ) -> Result<Self, PersistenceError> {
-        let slot = run.reserve().await?;
-        Ok(Self { run, input, slot })
+    /// With the place in the store's queue that it holds from before the model is paid.
+    pub(crate) fn new(run: Run, input: Vec<Arc<Message>>, slot: Result<Slot, StoreError>) -> Self {
+        Self { run, input, slot }
     }
 
     /// The run has its final answer: appends input and answer, and waits until they are durable.

@@ -351,12 +351,9 @@ impl Run {
     /// Stages the run's input, before the model is paid.
     pub(crate) async fn stage_input(
         &self,
+        slot: Result<Slot, StoreError>,
         input: Vec<Arc<Message>>,
     ) -> Result<(), PersistenceError> {
-        if input.is_empty() {
-            return Ok(());
-        }
-        let slot = self.reserve().await?;
         let submission = {
             let mut state = self.state();
             let submission = self.submit(&mut state, slot, ToStore::messages(input.clone())).0;
@@ -385,7 +382,7 @@ impl Run {
         if starts.is_empty() {
             return Ok(());
         }
-        let slot = self.reserve().await?;
+        let slot = self.reserve_beside().await?;
         let submission = {
             let mut state = self.state();
             self.submit(&mut state, slot, ToStore { starts, ..ToStore::default() }).0
@@ -420,12 +417,21 @@ impl Run {
         let outcomes = beside.into_iter().filter(|_| closes).chain([outcome]).collect();
         let close = closes.then_some(Close::Commit);
         let mut owed = Owed(self, Some(ToStore { outcomes, close, ..ToStore::default() }));
-        let slot = self.reserve().await;
+        let slot = self.reserve_beside().await;
         let to_store = owed.1.take().unwrap_or_default();
         let starts = next.into_iter().collect();
         let to_store = ToStore { starts, ..to_store };
         let submission = self.submit(&mut self.state(), slot?, to_store).0;
         self.settled(submission).await
+    }
+
+    /// A place for a write besides that of the run itself, which holds its own all along if it is
+    /// written at its end: waiting for another one it could wait for itself.
+    async fn reserve_beside(&self) -> Result<Result<Slot, StoreError>, PersistenceError> {
+        match self.is_written_at_end() {
+            true => Ok(Ok(Slot::unbounded())),
+            false => self.reserve().await,
+        }
     }
 
     /// The run has its final answer: everything staged becomes part of the history, if that has

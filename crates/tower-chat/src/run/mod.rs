@@ -75,6 +75,8 @@ struct Shared {
     /// Its first answer is one that the service makes in the background. Decided once: later
     /// service calls of the run carry no continuation any more.
     is_background: bool,
+    /// It was begun by a tool of another run.
+    is_nested: bool,
     persister_reported: AtomicBool,
     persister_missed: AtomicBool,
     state: Mutex<State>,

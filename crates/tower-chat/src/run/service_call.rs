@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use tower_chat_core::{
     Answer, ChatOptions, ChatRequest, ChatUpdate, ConversationId, Message, MessageId, Role,
     store::{Close, Slot, StoreError, Write},
@@ -528,8 +529,16 @@ impl StoredCall {
 impl Run {
     /// A place in the store's queue. Under [`StoreFailure::Continue`] the failure to get one is
     /// the outcome of the write it was for.
-    pub(super) async fn reserve(&self) -> Result<Result<Slot, StoreError>, PersistenceError> {
-        match (self.operations().reserve().await, self.store_failure()) {
+    ///
+    /// A run inside of another waits for none: those that it is inside of may hold every place
+    /// until it has ended.
+    pub(crate) async fn reserve(&self) -> Result<Result<Slot, StoreError>, PersistenceError> {
+        let place = self.operations().reserve();
+        let place = match self.0.is_nested {
+            true => place.now_or_never().unwrap_or_else(|| Ok(Slot::unbounded())),
+            false => place.await,
+        };
+        match (place, self.store_failure()) {
             (Err(source), StoreFailure::FailCall) => {
                 Err(self.not_stored(FailedSubmission { source, unsaved: Vec::new() }, None))
             }

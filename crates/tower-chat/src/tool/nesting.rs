@@ -48,6 +48,11 @@ impl RunAncestry {
             .map(|ancestor| &ancestor.key)
     }
 
+    /// Whether a request is for a run inside of another.
+    pub(crate) fn is_nested(request: &ChatRequest) -> bool {
+        request.extensions.get::<Self>().is_some_and(|ancestry| ancestry.innermost.is_some())
+    }
+
     /// Refuses a run on a conversation of one of its ancestors.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod cancellation;
 mod common;
 mod concurrency;
 mod conflicts;
+mod full_queue;
 mod matrix;
 mod partial_text;
 mod per_run;

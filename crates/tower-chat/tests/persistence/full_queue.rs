@@ -1,0 +1,108 @@
+//! A store whose queue is full: runs wait for a place in it, and none for one that it holds itself.
+
+use std::time::Duration;
+
+use tower::{Layer, limit::ConcurrencyLimitLayer};
+use tower_chat::{
+    Tools,
+    core::{Answer, ApprovalRequest, BoxError, ChatRequest, ConversationKey, Message, Part, Role},
+    tool::{ToolOutput, tool_fn},
+};
+use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+
+use crate::common::*;
+
+/// Fails a test that would otherwise hang for ever.
+async fn in_time(sent: impl Future<Output = Result<Answer, BoxError>>) -> Result<Answer, BoxError> {
+    tokio::time::timeout(Duration::from_secs(3600), sent).await.expect("no deadlock")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_holds_the_last_place_runs_what_was_approved() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let (store, ran) = (store().with_places(1), Ran::default());
+            let leaf =
+                ScriptedLeaf::new([calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
+            let client = stack(leaf, &store, mode, policy(), tools(&ran));
+            let asked = send(&client, ask("buy", streamed)).await.unwrap();
+            let yes = asked.approval_requests().map(ApprovalRequest::approve).map(Part::from);
+            let yes = ask_with([Message::new(Role::User, yes.collect())], streamed);
+            in_time(send(&client, yes)).await.unwrap();
+            assert_eq!(ran.names(), ["pay", "pay"]);
+            assert_eq!(stored(&store).await.len(), 5, "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn runs_inside_of_runs_that_hold_every_place_come_to_their_end() {
+    for outer in BOTH_MODES {
+        for inner in BOTH_MODES {
+            let (store, gate) = (store().with_places(2), Gate::closed());
+            let below = ScriptedLeaf::new([Step::text("one"), Step::text("two")]);
+            let nested = agent(&below, &store, inner);
+            let both = gate.clone();
+            let delegate = tool_fn(definition("delegate"), move |context| {
+                let (nested, both) = (nested.clone(), both.clone());
+                async move {
+                    both.pass().await;
+                    let parent = context.conversation().unwrap();
+                    let key = ConversationKey::new(parent.scope(), format!("{}-sub", parent.id()));
+                    let request = context.nest(ChatRequest::user("sub").in_conversation(key));
+                    Ok(ToolOutput::from(send(&nested, request).await?.text()))
+                }
+            });
+            let step = || {
+                Step::respond(|request| match request.messages.last().unwrap().role {
+                    Role::User => calls([("delegate", "c1")]),
+                    _ => Step::text("done"),
+                })
+            };
+            let leaf = ScriptedLeaf::new((0..4).map(|_| step()));
+            let client = stack(leaf, &store, outer, policy(), Tools::new().with(delegate));
+            let runs = ["a", "b"].map(|id| {
+                let key = ConversationKey::new("alice", id);
+                let request = ChatRequest::user("go").in_conversation(key);
+                let client = client.clone();
+                tokio::spawn(in_time(async move { send(&client, request).await }))
+            });
+            gate.reached(2).await;
+            gate.open();
+            for run in runs {
+                run.await.unwrap().unwrap();
+            }
+            for id in ["a", "b"] {
+                let sub = ConversationKey::new("alice", format!("{id}-sub"));
+                assert_eq!(stored_of(&store, &sub).await.len(), 2, "{outer:?} {inner:?}");
+                let key = ConversationKey::new("alice", id);
+                assert_eq!(stored_of(&store, &key).await.len(), 4, "{outer:?} {inner:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_that_waits_for_the_last_place_holds_none_in_a_bounded_service() {
+    for streamed in BOTH_WAYS {
+        let (store, ran, gate) = (store().with_places(1), Ran::default(), Gate::closed());
+        let leaf =
+            ScriptedLeaf::new([calls([("wait", "c1")]), Step::text("one"), Step::text("two")]);
+        let limited = ConcurrencyLimitLayer::new(1).layer(leaf.clone());
+        let client = stack(limited, &store, PerRun, policy(), tools_with_gate(&ran, &gate));
+        let begin = |id: &str| {
+            let key = ConversationKey::new("alice", id);
+            let request = ChatRequest::user("hi").in_conversation(key);
+            let request = if streamed { request.streamed() } else { request };
+            let client = client.clone();
+            tokio::spawn(in_time(async move { send(&client, request).await }))
+        };
+        let first = begin("a");
+        gate.reached(1).await;
+        let second = begin("b");
+        tokio::task::yield_now().await;
+        gate.open();
+        assert_eq!(first.await.unwrap().unwrap().text(), "one");
+        assert_eq!(second.await.unwrap().unwrap().text(), "two");
+    }
+}
