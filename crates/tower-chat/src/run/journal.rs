@@ -419,10 +419,13 @@ impl Run {
         let mut owed = Owed(self, Some(ToStore { outcomes, close, ..ToStore::default() }));
         let slot = self.reserve_beside().await;
         let to_store = owed.1.take().unwrap_or_default();
-        let starts = next.into_iter().collect();
-        let to_store = ToStore { starts, ..to_store };
+        // A claim fails by itself: an outcome that went with it would be lost for it.
+        let (claim, start): (Vec<_>, Vec<_>) =
+            next.into_iter().partition(|next| next.0.run != self.id());
+        let to_store = ToStore { starts: start, ..to_store };
         let submission = self.submit(&mut self.state(), slot?, to_store).0;
-        self.settled(submission).await
+        self.settled(submission).await?;
+        self.note_starts(&claim).await
     }
 
     /// A place for a write besides that of the run itself, which holds its own all along if it is

@@ -74,7 +74,7 @@ impl Executor<'_> {
         if self.settings.concurrent {
             return self.execute_at_once(calls, outcomes).await;
         }
-        // The start of a call is made durable with the outcome of the one before.
+        // The start of a call is made durable with the outcome of the one before, or after it.
         let nexts: Vec<_> = to_run.skip(1).map(|call| call.owed.place()).collect();
         let mut nexts = nexts.into_iter();
         let mut not_run = Vec::new();

@@ -323,6 +323,41 @@ async fn an_outcome_that_waits_in_the_outbox_does_not_swallow_the_run() {
 }
 
 #[tokio::test]
+async fn an_outcome_is_not_lost_with_the_claim_to_the_next_call() {
+    for mode in [PerRun, PerServiceCall] {
+        // The outcome of the first call is not stored, and neither is the claim to the second.
+        for failing in [1, 2] {
+            let (store, ran) = (store(), Ran::default());
+            let setup = Setup::new(&store).mode(mode);
+            let leaf =
+                ScriptedLeaf::new([calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
+            let client = setup.stack(&leaf, tools(&ran));
+            let asked = requests(&send(&client, ask("buy", false)).await.unwrap());
+            let yes = asked.iter().map(|request| request.approve().into()).collect();
+            let request = ask_with([Message::new(Role::User, yes)], false);
+            store.let_appends_through(1);
+            (0..failing).for_each(|_| store.fail_next_append(disk_full()));
+            let outcome = send(&client, request.clone()).await;
+            if failing == 2 {
+                assert!(matches!(refused(outcome), PersistenceError::NotStored(_)));
+                assert_eq!(ran.names(), ["pay"], "nobody knows of the claim");
+                send(&client, request).await.unwrap();
+            } else {
+                outcome.unwrap();
+            }
+            assert_eq!(ran.names(), ["pay", "pay"], "{mode:?} {failing}");
+            let (status, begun, result) = row(&store).await;
+            assert_eq!((status, begun, result), (ToolStatus::Ok, true, Some("payed".into())));
+            let all = stored(&store).await;
+            assert_eq!(all[..3], ["user buy", "assistant pay#c1? pay#c2?", "user yes yes"]);
+            // In one message, or in one for each attempt.
+            let rest = all[3..].join(" ").replace("tool ", "");
+            assert_eq!(rest, "c1=payed c2=payed assistant done", "{mode:?} {failing}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn nothing_is_run_where_the_claim_cannot_be_stored() {
     for mode in ALL_MODES {
         let (store, ran) = (store(), Ran::default());
