@@ -180,7 +180,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         orders.append_fault_always = None;
     }
 
-    /// Makes the next load wait at a gate before it reads.
+    /// Makes the next load wait at a gate before it reads; that of an open run likewise.
     pub fn hold_next_load(&self, gate: &Gate) {
         self.orders().load_gate = Some(gate.clone());
     }
@@ -269,6 +269,18 @@ impl<S: HistoryStore> FaultyStore<S> {
         })
     }
 
+    /// Counts a load, and waits where one has to.
+    async fn load_is_due(&self) -> Result<(), StoreError> {
+        let (outcome, gate) = {
+            let mut orders = self.orders();
+            (orders.loads.next(), orders.load_gate.take())
+        };
+        if let Some(gate) = gate {
+            gate.pass().await;
+        }
+        outcome
+    }
+
     /// Waits until no write of the conversations is kept back.
     async fn released(&self, concerns: impl Fn(&ConversationKey) -> bool) {
         let none = |held: &Vec<ConversationKey>| !held.iter().any(&concerns);
@@ -323,20 +335,13 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
-        let (outcome, gate) = {
-            let mut orders = self.orders();
-            (orders.loads.next(), orders.load_gate.take())
-        };
-        if let Some(gate) = gate {
-            gate.pass().await;
-        }
-        outcome?;
+        self.load_is_due().await?;
         self.released(|held| held == key).await;
         self.inner.load(key).await
     }
 
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        self.orders().loads.next()?;
+        self.load_is_due().await?;
         self.released(|held| held == key).await;
         self.inner.open_run(key).await
     }

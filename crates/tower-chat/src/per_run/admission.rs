@@ -107,8 +107,7 @@ impl OpenRunInTheWay {
     ) -> Result<Option<Self>, PersistenceError> {
         let Some(open) = &head.open_run else { return Ok(None) };
         // It is this run's turn in this process: what was written from here has come to an end.
-        let is_ours = open.lease.holder == settings.store.handle().holder();
-        if !is_ours && open.is_held_at(settings.clock.now()) {
+        if settings.is_held_elsewhere(open) {
             return Err(PersistenceError::RunUnderWay { key: key.clone(), run: open.run });
         }
         let open = Box::new(open.clone());

@@ -10,7 +10,7 @@ use tower_chat_core::{
     Answer, ChatRequest, Conversation, ConversationId, ConversationKey, Finish, Message, MessageId,
     Messages, Role, RunId, ToolStatus,
     store::{
-        Conflict, Head, History, HistoryStore, InvocationQuery, OpenRunContent, Revision,
+        Conflict, Head, History, HistoryStore, InvocationQuery, OpenRun, OpenRunContent, Revision,
         ServiceIdChange, StoreError,
     },
 };
@@ -53,6 +53,12 @@ impl Settings {
             tools: None,
         }
     }
+
+    /// Whether another process may be at work on an open run.
+    pub(crate) fn is_held_elsewhere(&self, open: &OpenRun) -> bool {
+        let is_ours = open.lease.holder == self.store.handle().holder();
+        !is_ours && open.is_held_at(self.clock.now())
+    }
 }
 
 impl Run {
@@ -78,6 +84,11 @@ impl Run {
         };
         // It may have ended since the head was read, and another one be open.
         let resumed = resumed.filter(|content| content.open.run == conversation.run);
+        if resumed.as_ref().is_some_and(|content| settings.is_held_elsewhere(&content.open)) {
+            // Somebody has taken it up since.
+            let Conversation { key, run } = conversation;
+            return Err(PersistenceError::RunUnderWay { key, run });
+        }
         let head = resumed.as_ref().map_or(head, |content| content.head.clone());
         let head = match &resumed {
             Some(content) => head.with_service_id(service_id_within(content)),

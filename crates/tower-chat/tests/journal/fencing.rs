@@ -197,6 +197,40 @@ async fn one_of_two_who_take_a_run_up_at_once_goes_on() {
 }
 
 #[tokio::test]
+async fn a_run_that_somebody_takes_up_before_it_is_read_is_left_alone() {
+    for streamed in BOTH_WAYS {
+        let (store, gate, hold) = (store(), Gate::closed(), Gate::closed());
+        let setup = Setup::new(&store);
+        let desk = Desk::default();
+        let request = ask("trip", streamed);
+        let leaf = model_with(1, [Step::error("overloaded")]);
+        send(&setup.stack(&leaf, desk.tools()), request.clone()).await.unwrap_err();
+        let slow = Step::respond(|request| Step::message(reply(request))).waits(&hold);
+        let (one, other) = (model_with(0, [slow]), model());
+        // The head says that nobody holds it.
+        store.hold_next_load(&gate);
+        let late = {
+            let client = setup.elsewhere().stack(&other, desk.tools());
+            let request = request.clone();
+            tokio::spawn(async move { send(&client, request).await })
+        };
+        gate.reached(1).await;
+        let early = {
+            let client = setup.elsewhere().stack(&one, desk.tools());
+            tokio::spawn(async move { send(&client, request).await })
+        };
+        one.called(1).await;
+        gate.open();
+        let error = refused(late.await.unwrap());
+        assert!(is_under_way(&error), "{error:?}");
+        hold.open();
+        early.await.unwrap().unwrap();
+        assert_eq!((one.requests().len(), other.requests().len()), (2, 0));
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+    }
+}
+
+#[tokio::test]
 async fn a_run_that_was_ended_by_somebody_can_write_no_more() {
     for end in [RunEnd::Commit, RunEnd::Discard] {
         for (waiting, shown) in SHOWN.into_iter().enumerate() {
