@@ -19,7 +19,7 @@ use super::{
     Run, ServiceCall, Shared, State,
     added_before::added_before,
     answers_approvals,
-    history::{load_head, load_history},
+    history::{is_remains, load_head, load_history},
     journal::{Journal, input_of},
     leaf_request::{joined, own_messages},
     loaded::Loaded,
@@ -116,7 +116,8 @@ impl Run {
             let (visible, staged) = (&history, &content.messages);
             let rows = rows_of_calls_answered_earlier(store.as_ref(), key, visible, staged);
             answered_earlier = rows.await.map_err(not_loaded)?;
-            staged.iter().for_each(|message| replay.push(message));
+            let shown = staged.iter().filter(|message| !is_remains(message, conversation.run));
+            shown.for_each(|message| replay.push(message));
             history.extend(content.messages.iter().cloned());
         }
         let staged = resumed.iter().flat_map(|content| &content.messages);
@@ -462,7 +463,7 @@ async fn begun_before(
 fn has_final_answer(added: &[Arc<Message>]) -> bool {
     let mut answer = added.iter().rev().take_while(|message| message.role == Role::Assistant);
     let Some(last) = answer.next() else { return false };
-    if last.id.is_some_and(|id| is_cut_off(last, id.run)) {
+    if last.id.is_some_and(|id| is_remains(last, id.run)) {
         return false;
     }
     std::iter::once(last).chain(answer).all(|message| message.calls().next().is_none())

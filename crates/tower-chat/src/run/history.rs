@@ -8,7 +8,7 @@ use tower_chat_core::{
     store::{Head, History, HistoryStore, InvocationQuery, StoreError, Write},
 };
 
-use super::{Settings, partial_text::is_cut_off};
+use super::{Settings, partial_text::is_cut_off, record::is_without_calls};
 use crate::{
     pending_results::completed_from_record,
     replay::{Channel, DanglingCalls, Facts, FinishTimes, Replay},
@@ -72,14 +72,14 @@ async fn replay_of(
         write.messages().iter().for_each(|message| replay.push(message));
         history.apply(write);
     }
-    if let Some(rest) = without_cut_off(&history.messages, run) {
+    if let Some(rest) = without_remains(&history.messages, run) {
         replay = Replay::new(dangling_calls);
         replay.push_from(&rest, 0);
     }
     if dangling_calls == DanglingCalls::FromRecord && !replay.dangling_calls().is_empty() {
         match completed_from_record(&settings.store, key, &history, &replay).await {
             Ok(Some(completed)) => {
-                let completed = without_cut_off(&completed, run).unwrap_or(completed);
+                let completed = without_remains(&completed, run).unwrap_or(completed);
                 replay = Replay::new(dangling_calls);
                 replay.push_from(&completed, 0);
             }
@@ -94,12 +94,19 @@ async fn replay_of(
     (history, replay)
 }
 
-/// The messages without what is left of answers of a run that goes on, if there is any.
-fn without_cut_off(messages: &Messages, run: RunId) -> Option<Messages> {
+/// The messages without those of a run that goes on which are no answers, if there are any.
+fn without_remains(messages: &Messages, run: RunId) -> Option<Messages> {
     let run_of = |message: &Arc<Message>| message.id.map(|id| id.run);
     let mut since = messages.iter().rev().take_while(|message| run_of(message) >= Some(run));
-    since.find(|message| is_cut_off(message, run))?;
-    Some(messages.iter().filter(|message| !is_cut_off(message, run)).cloned().collect())
+    since.find(|message| is_remains(message, run))?;
+    Some(messages.iter().filter(|message| !is_remains(message, run)).cloned().collect())
+}
+
+/// Whether a message is what was left of a response of this run that is no answer: it was cut off,
+/// or its calls were not kept. While the run goes on the model is not shown it.
+pub(super) fn is_remains(message: &Message, run: RunId) -> bool {
+    let is_of_run = message.id.is_some_and(|id| id.run == run);
+    is_of_run && (is_cut_off(message, run) || is_without_calls(message))
 }
 
 /// Takes the steps of replay that the policy asks for, over what is stored: what this run adds is

@@ -41,7 +41,7 @@ pub(crate) use self::{
     answered_earlier::rows_of_calls_answered_earlier,
     begin::{Settings, head_of, shared},
     partial_text::cut_off_message,
-    record::{ToolReport, ToolReports},
+    record::{ToolReport, ToolReports, is_without_calls},
 };
 pub(crate) use self::{
     finish::OpenRun,

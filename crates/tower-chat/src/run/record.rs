@@ -5,7 +5,7 @@ use std::{collections::VecDeque, sync::Arc, time::SystemTime};
 use serde_json::Value;
 use smallvec::SmallVec;
 use tower_chat_core::{
-    Message, MessageId, Part, ToolCall, ToolResult, ToolStatus,
+    Message, MessageId, Part, Role, ToolCall, ToolResult, ToolStatus,
     store::{CallPlace, RecordedResult, ToolRecord},
 };
 
@@ -18,6 +18,10 @@ use crate::{
 /// The key of a stored message's metadata under which the places of those of its calls are kept
 /// whose arguments a hook has changed: who takes the run up must not run them.
 const ARGUMENTS_NOT_KEPT: &str = "arguments_not_kept";
+
+/// The key of the metadata of stored messages whose response asked for tools, and of whose calls
+/// hooks have kept none: they are no answer, although they ask for nothing.
+const CALLS_NOT_KEPT: &str = "calls_not_kept";
 
 /// What a tool loop knows of a result and the result does not say.
 #[derive(Debug, Clone)]
@@ -102,6 +106,7 @@ impl State {
         // What stands before a message, made where it is not the message that its results answer.
         let mut replay: Option<(Replay, usize)> = None;
         let mut stored = Vec::with_capacity(messages.len());
+        let mut last_forgotten = None;
         for (place, message) in all().enumerate() {
             let sequence =
                 (place < messages.len()).then(|| self.revision.sequence + 1 + place as u64);
@@ -109,7 +114,8 @@ impl State {
             if let (Some(sequence), Some(id)) = (sequence, message.id)
                 && message.asked_calls().next().is_some()
             {
-                self.store_calls(&mut kept, id, sequence, &mut records);
+                let keeps_all = self.store_calls(&mut kept, id, sequence, &mut records);
+                last_forgotten = if keeps_all { last_forgotten } else { Some(place) };
             }
             if message.results().next().is_some() {
                 match before.and_then(|before| answered_in_order(before, message)) {
@@ -136,6 +142,9 @@ impl State {
             }
             before = Some(message);
         }
+        if let Some(place) = last_forgotten {
+            mark_without_calls(&mut stored, place);
+        }
         if let Some(citations) = citations {
             let compacted = citations.apply(&stored.iter().cloned().collect());
             stored = compacted.iter().cloned().collect();
@@ -149,13 +158,14 @@ impl State {
         Composed { messages: stored, records }
     }
 
+    /// Whether all calls are kept.
     fn store_calls(
         &mut self,
         message: &mut Arc<Message>,
         id: MessageId,
         sequence: u64,
         records: &mut Vec<ToolRecord>,
-    ) {
+    ) -> bool {
         let rounds = self.recorder.rounds_before + self.recorder.asking.len();
         let round_index = u32::try_from(rounds).unwrap_or(u32::MAX);
         let mut places = SmallVec::new();
@@ -183,8 +193,10 @@ impl State {
             let arguments = redaction.and_then(|redaction| redaction.arguments);
             changes.extend(arguments.map(|arguments| (index, Some(arguments))));
         }
+        let keeps_all = places.iter().all(Option::is_some);
         self.recorder.asking.push(Asking { message: id, sequence, round_index, stored: places });
         redact_calls(message, changes);
+        keeps_all
     }
 
     /// `asked` are the calls that the results answer, result by result.
@@ -358,6 +370,26 @@ fn redact_calls(message: &mut Arc<Message>, changes: Vec<(usize, Option<String>)
     if !not_kept.is_empty() {
         message.metadata.insert(ARGUMENTS_NOT_KEPT.to_owned(), Value::Array(not_kept));
     }
+}
+
+/// Marks the response at the end of a write, if the message at `forgotten`, the last that calls were
+/// left out of, is part of it, and nothing of it asks for anything any more.
+fn mark_without_calls(stored: &mut [Arc<Message>], forgotten: usize) {
+    let is_response = |message: &&Arc<Message>| message.role == Role::Assistant;
+    let first = stored.len() - stored.iter().rev().take_while(is_response).count();
+    let response = stored.get_mut(first..).unwrap_or_default();
+    if forgotten < first || response.iter().any(|message| message.asked_calls().next().is_some()) {
+        return;
+    }
+    for message in response {
+        let metadata = &mut Arc::make_mut(message).metadata;
+        metadata.insert(CALLS_NOT_KEPT.to_owned(), Value::Bool(true));
+    }
+}
+
+/// Whether a stored message is all that is left of a response whose calls were not kept.
+pub(crate) fn is_without_calls(message: &Message) -> bool {
+    message.metadata.get(CALLS_NOT_KEPT) == Some(&Value::Bool(true))
 }
 
 /// The places of the calls in a stored message whose arguments are not those the model gave.

@@ -30,7 +30,8 @@ pub struct StoredCall<'a> {
 pub enum Retention {
     /// As the hook left it.
     Keep,
-    /// Neither the call nor its result.
+    /// Neither the call nor its result. A run that stops before the next answer, and of whose last
+    /// round no call is kept, asks the model again when it is resumed.
     Forget,
 }
 

@@ -29,7 +29,9 @@ use crate::{
     approval::request_approvals_of,
     recovery::UnknownCalls,
     replay::Replay,
-    run::{CallOfRun, InterruptedRun, KnownCall, PersisterAbove, Run, ServiceCall},
+    run::{
+        CallOfRun, InterruptedRun, KnownCall, PersisterAbove, Run, ServiceCall, is_without_calls,
+    },
     tool::{RunContext, Tools},
 };
 
@@ -201,6 +203,10 @@ where
                 let mut calls = self.tally.charged(calls, self.settings.call_budget);
                 self.settle(&mut calls, &known, unknown_calls)?;
                 Phase::Running { calls, finish }
+            }
+            // What it asked for is not known any more: the model is asked again.
+            Plan::Answer if response.last().is_some_and(|last| is_without_calls(last)) => {
+                Phase::Calling
             }
             Plan::Answer | Plan::Return | Plan::Ask => Phase::Finishing(finish),
         };

@@ -3,12 +3,13 @@
 use tower_chat::{
     Tools,
     core::{
-        BoxError, Message, ToolCall, ToolStatus,
+        BoxError, Finish, Message, Part, ToolCall, ToolStatus,
         store::{HistoryStore, InvocationQuery},
     },
     recovery::{JournalPolicy, UnknownAnswer, UnknownCalls},
     replay::Truncation,
-    tool::{Retention, ToolOutput, persist_with, tool_fn},
+    tool::{Retention, StoredCall, ToolOutput, persist_with, tool_fn},
+    validate::validate_request,
 };
 use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
 
@@ -73,6 +74,103 @@ async fn nothing_that_a_hook_hides_is_ever_staged_and_the_run_goes_on_with_what_
         let history = stored(&store).await;
         assert!(history[2].starts_with("tool c1=**** c3!"), "{history:?}");
         assert!(store.inner().list("alice", None, 9).await.unwrap().len() == 1);
+    }
+}
+
+/// Tools none of whose calls are kept: the hook forgets, fails or panics. `wait` passes a gate.
+fn secretive(ran: &Ran, gate: &Gate, hook: fn(&mut StoredCall<'_>) -> Hooked) -> Tools {
+    let (whispers, gate) = (ran.clone(), gate.clone());
+    let whisper = tool_fn(definition("whisper"), move |_| {
+        let (ran, gate) = (whispers.clone(), gate.clone());
+        async move {
+            ran.note("whisper");
+            gate.pass().await;
+            Ok::<_, BoxError>(ToolOutput::from("psst"))
+        }
+    });
+    Tools::new().with(persist_with(whisper, hook))
+}
+
+type Hooked = Result<Retention, BoxError>;
+
+/// A response of these texts, and of `whisper` after the first.
+fn whispering(texts: &[&str]) -> Step {
+    let call: Part = ToolCall::new("c1", "whisper", "{}").into();
+    let mut messages: Vec<Message> = texts.iter().map(|text| Message::assistant(*text)).collect();
+    match messages.first_mut() {
+        Some(first) => first.parts.push(call),
+        None => messages.push(Message::tool_calls([ToolCall::new("c1", "whisper", "{}")])),
+    }
+    Step::answer(messages, Finish::stop())
+}
+
+/// What a response may say beside a call: nothing, something before it, or in a message after it.
+const BESIDE: [&[&str]; 3] = [&[], &["Let me check."], &["Let me check.", "One moment."]];
+
+fn asked_again(step: Step) -> Step {
+    Step::respond(|request| {
+        validate_request(request).unwrap();
+        step
+    })
+}
+
+#[tokio::test]
+async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_service_call_that_failed() {
+    let hooks: [fn(&mut StoredCall<'_>) -> Hooked; 3] =
+        [|_| Ok(Retention::Forget), |_| Err("no policy".into()), |_| panic!("no policy")];
+    for hook in hooks {
+        for (texts, streamed) in BESIDE.iter().zip([false, true, false]) {
+            for mode in [PerServiceCall, JOURNALED] {
+                let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+                gate.open();
+                let setup = Setup::new(&store).mode(mode);
+                let leaf = ScriptedLeaf::new([
+                    whispering(texts),
+                    Step::error("overloaded"),
+                    asked_again(Step::text("done")),
+                ]);
+                let client = setup.stack(&leaf, secretive(&ran, &gate, hook));
+                let request = ask("go", streamed);
+                send(&client, request.clone()).await.unwrap_err();
+                let answer = send(&client, request.clone()).await.unwrap();
+                let place = (mode, texts);
+                assert_eq!(answer.messages.last().unwrap().text(), "done", "{place:?}");
+                assert_eq!(seen(&leaf, 2), ["user go"], "{place:?}");
+                let again = send(&client, request).await.unwrap();
+                assert_eq!(again.messages.last().unwrap().text(), "done", "{place:?}");
+                assert_eq!(leaf.requests().len(), 3, "the whole run is its answer: {place:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_drop() {
+    for mode in [PerServiceCall, JOURNALED] {
+        for texts in BESIDE {
+            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+            let setup = Setup::new(&store).mode(mode);
+            let leaf = ScriptedLeaf::new([
+                whispering(texts),
+                asked_again(calls([("whisper", "c2")])),
+                asked_again(Step::text("done")),
+            ]);
+            let tools = || secretive(&ran, &gate, |_| Ok(Retention::Forget));
+            let request = ask("go", false);
+            let client = setup.stack(&leaf, tools());
+            drop_when(&client, request.clone(), gate.reached(1)).await;
+            let client = setup.elsewhere().stack(&leaf, tools());
+            drop_when(&client, request.clone(), gate.reached(2)).await;
+            let client = setup.elsewhere().stack(&leaf, tools());
+            let answer = send(&client, request).await.unwrap();
+            let place = (mode, texts);
+            assert_eq!(answer.messages.last().unwrap().text(), "done", "{place:?}");
+            assert_eq!(
+                (seen(&leaf, 1), seen(&leaf, 2)),
+                (vec!["user go".into()], vec!["user go".into()])
+            );
+            assert_eq!(leaf.requests().len(), 3, "{place:?}");
+        }
     }
 }
 
