@@ -243,13 +243,14 @@ impl Run {
     ) -> Result<Option<Answer>, PersistenceError> {
         let state = self.state();
         let input = state.input_len(self.id(), request);
-        // What is left of a journaled run that is not open was committed whole.
+        let answer = state.added.get(input..).unwrap_or_default();
+        // What is left of a journaled run that is not open was committed whole, unless it was
+        // committed before anything had come after its input.
         let is_whole = match &state.journal {
-            Some(journal) if journal.is_open() => {
-                has_final_answer(state.added.get(input..).unwrap_or_default())
-            }
-            Some(_) => true,
-            None => !self.persists_below() || has_final_answer(&state.added),
+            Some(journal) if journal.is_open() => has_final_answer(answer),
+            Some(_) => !answer.is_empty(),
+            None if self.persists_below() => has_final_answer(answer),
+            None => !answer.is_empty(),
         };
         if !is_whole {
             if state.is_overtaken {
@@ -258,15 +259,12 @@ impl Run {
             }
             return Ok(None);
         }
-        let Some(messages) = state.added.get(input..).filter(|_| !state.added.is_empty()) else {
-            return Ok(None);
-        };
         // What is left of an answer has another one after it, unless the run was ended with it.
-        let last = messages.len().saturating_sub(1);
+        let last = answer.len().saturating_sub(1);
         let is_answer = |(place, message): &(usize, &Arc<Message>)| {
             *place == last || !is_cut_off(message, self.id())
         };
-        let messages = messages.iter().enumerate().filter(is_answer);
+        let messages = answer.iter().enumerate().filter(is_answer);
         let messages = messages.map(|(_, message)| message.clone()).collect();
         drop(state);
         let mut finish = Finish::default();

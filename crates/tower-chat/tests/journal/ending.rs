@@ -145,6 +145,46 @@ async fn a_run_that_was_committed_meanwhile_is_answered_from_the_store() {
 }
 
 #[tokio::test]
+async fn a_run_that_was_committed_before_it_was_answered_goes_on_when_it_is_sent_again() {
+    for streamed in BOTH_WAYS {
+        for mode in ALL_MODES {
+            let store = store();
+            let setup = Setup::new(&store);
+            let leaf = model_with(0, [Step::hang()]);
+            let client = setup.stack(&leaf, Desk::default().tools());
+            let request = ask("trip", streamed);
+            drop_when(&client, request.clone(), leaf.called(1)).await;
+            assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
+            let resume = || request.clone().with_extension(mode);
+            let client = setup.elsewhere().stack(&leaf, Desk::default().tools());
+            let answer = send(&client, resume()).await.unwrap();
+            assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..], "{mode:?}");
+            assert_eq!(stored(&store).await, WHOLE_RUN, "{mode:?}");
+            assert_eq!(all_seen(&leaf)[1..], undisturbed(), "{mode:?}");
+            let again = send(&client, resume()).await.unwrap();
+            assert_eq!(shorts(&again.messages), WHOLE_RUN[1..], "{mode:?}");
+            assert_eq!(leaf.requests().len(), 1 + SERVICE_CALLS, "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_was_committed_before_it_was_answered_is_overtaken_by_the_next() {
+    for streamed in BOTH_WAYS {
+        let store = store();
+        let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Commit));
+        let leaf = model_with(0, [Step::hang()]);
+        let client = setup.stack(&leaf, Desk::default().tools());
+        let request = ask("trip", streamed);
+        drop_when(&client, request.clone(), leaf.called(1)).await;
+        send(&client, ask("hi", streamed)).await.unwrap();
+        let error = refused(send(&client, request).await);
+        assert!(matches!(error, PersistenceError::RunOvertaken { .. }), "{error:?}");
+        assert_eq!(leaf.requests().len(), 2, "the model is not paid");
+    }
+}
+
+#[tokio::test]
 async fn a_report_is_resumed_in_the_foreground() {
     let store = store();
     let setup = Setup::new(&store);

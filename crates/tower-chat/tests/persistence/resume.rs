@@ -142,6 +142,30 @@ async fn a_run_resumes_in_a_new_process() {
 }
 
 #[tokio::test]
+async fn a_run_of_which_only_the_input_is_stored_is_no_answer_in_any_mode() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            let store = store();
+            let leaf = ScriptedLeaf::new([Step::hang(), Step::text("there")]);
+            let client = agent(&leaf, &store, PerServiceCall);
+            let request = ask("where?", streamed);
+            tokio::select! {
+                biased;
+                answer = send(&client, request.clone()) => panic!("{answer:?}"),
+                () = leaf.called(1) => {}
+            }
+            assert_eq!(stored(&store).await, ["user where?"]);
+            let request = request.with_extension(mode);
+            assert_eq!(send(&client, request.clone()).await.unwrap().text(), "there");
+            assert_eq!(stored(&store).await, ["user where?", "assistant there"], "{mode:?}");
+            assert_eq!(seen(&leaf, 1), ["user where?"]);
+            assert_eq!(send(&client, request).await.unwrap().text(), "there");
+            assert_eq!(leaf.requests().len(), 2, "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn what_of_the_input_is_not_stored_yet_is_sent_when_the_run_resumes() {
     for streamed in BOTH_WAYS {
         let store = store();
