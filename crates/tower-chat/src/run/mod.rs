@@ -235,6 +235,11 @@ impl Run {
         self.0.clock.clone()
     }
 
+    /// How many messages the run has taken in.
+    pub(crate) fn taken(&self) -> usize {
+        self.state().taken
+    }
+
     /// Takes note of the tools of the next service call, for their hooks.
     pub(crate) fn use_tools(&self, tools: &Tools) {
         let mut state = self.state();

@@ -123,7 +123,9 @@ where
         let run_id = conversation.map_or_else(RunId::new, |conversation| conversation.run);
         let run = request.extensions.get::<Run>().cloned();
         let transcript = match &run {
-            Some(run) if !run.is_written_at_end() => Transcript::only_unsent(&request, run_id),
+            Some(run) if !run.is_written_at_end() => {
+                Transcript::only_unsent(&request, run_id, || run.taken())
+            }
             Some(run) => {
                 let replay = run.open_replay().unwrap_or_else(Replay::lenient);
                 Transcript::whole(&request, run_id, replay)

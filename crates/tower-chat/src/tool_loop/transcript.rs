@@ -43,14 +43,19 @@ impl Transcript {
         let mut replay = replay.after(&prefix);
         replay.push_from(&request.messages, request.new_from);
         let history = Some(WholeHistory { prefix: prefix.len(), replay });
-        Self { history, only_unsent: false, ..Self::only_unsent(request, run) }
+        Self { history, only_unsent: false, ..Self::only_unsent(request, run, || 0) }
     }
 
-    /// The transcript of a run whose history a layer below keeps and puts before each call.
-    pub(super) fn only_unsent(request: &ChatRequest, run: RunId) -> Self {
+    /// The transcript of a run whose history a layer below keeps and puts before each call. That
+    /// layer has `taken` so many of the run's messages already, and numbers on from them.
+    pub(super) fn only_unsent(
+        request: &ChatRequest,
+        run: RunId,
+        taken: impl FnOnce() -> usize,
+    ) -> Self {
         Self {
             run,
-            next_index: next_index(request, run),
+            next_index: next_index(request, run, taken),
             history: None,
             unsent: request.messages.clone(),
             unsent_from: request.new_from,
@@ -134,13 +139,13 @@ impl Transcript {
 }
 
 /// The place of the run's next message: after those of the run in the request that have one, else
-/// after the request's own.
-fn next_index(request: &ChatRequest, run: RunId) -> u32 {
+/// after the request's own and those that were taken before.
+fn next_index(request: &ChatRequest, run: RunId, taken: impl FnOnce() -> usize) -> u32 {
     match request.messages.last().and_then(|last| last.id) {
         Some(last) if last.run == run => last.index.saturating_add(1),
         Some(_) | None => {
             let own = request.messages.len().saturating_sub(request.new_from);
-            u32::try_from(own).unwrap_or(u32::MAX)
+            u32::try_from(own.max(taken())).unwrap_or(u32::MAX)
         }
     }
 }

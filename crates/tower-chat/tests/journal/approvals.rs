@@ -7,7 +7,7 @@ use tower_chat::{
         Answer, ApprovalRequest, ChatRequest, Message, Part, Role, ToolStatus,
         store::{HistoryStore, InvocationQuery, StoreError},
     },
-    recovery::{RunEnd, close, open_run},
+    recovery::{JournalPolicy, RunEnd, UnknownAnswer, UnknownCalls, close, open_run},
     tool::{ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
@@ -123,6 +123,45 @@ async fn a_payment_whose_run_then_fails_is_not_made_again() {
                 assert_eq!(row(&store).await.0, ToolStatus::Ok, "{place:?}");
                 assert_eq!(pending(&store).await, [""; 0], "{place:?}");
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_resumed_run_records_what_became_of_each_approved_call() {
+    for streamed in BOTH_WAYS {
+        for mode in [PerServiceCall, JOURNALED] {
+            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+            let again = UnknownCalls::ask(|_| UnknownAnswer::RunAgain);
+            let journal = JournalPolicy::default().unknown_calls(again);
+            let setup = Setup::new(&store).mode(mode).policy(policy().journal(journal));
+            let asking = calls([("look", "c1"), ("wait", "c2"), ("pay", "c3")]);
+            let leaf = ScriptedLeaf::new([asking, Step::text("done")]);
+            let client = setup.stack(&leaf, tools_with_gate(&ran, &gate));
+            let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
+            let answers = [asked[0].approve(), asked[1].approve(), asked[2].reject("too dear")];
+            let answers = answers.map(Part::from).to_vec();
+            let request = ask_with([Message::new(Role::User, answers)], streamed);
+            drop_when(&client, request.clone(), gate.reached(1)).await;
+            gate.open();
+            let client = setup.elsewhere().stack(&leaf, tools_with_gate(&ran, &gate));
+            let answer = send(&client, request).await.unwrap();
+            let found =
+                store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+            let rows: Vec<_> = found
+                .iter()
+                .map(|(_, call)| (&*call.call_id, call.status, call.finished_at.is_some()))
+                .collect();
+            let all = [
+                ("c1", ToolStatus::Ok, true),
+                ("c2", ToolStatus::Ok, true),
+                ("c3", ToolStatus::RejectedByApproval, false),
+            ];
+            assert_eq!(rows, all, "{mode:?}");
+            let history = store.inner().load(&key()).await.unwrap().messages;
+            let ids: Vec<_> = history.iter().skip(2).map(|message| message.id.unwrap()).collect();
+            let given: Vec<_> = answer.messages.iter().map(|message| message.id.unwrap()).collect();
+            assert_eq!(given, ids[ids.len() - given.len()..], "{mode:?}");
         }
     }
 }
