@@ -331,7 +331,13 @@ impl Run {
 
     /// What an earlier attempt at the run has left, once.
     pub(crate) fn take_interrupted(&self) -> Option<InterruptedRun> {
-        self.state().journal.as_mut()?.interrupted.take()
+        let mut state = self.state();
+        let journal = state.journal.as_mut()?;
+        let mut interrupted = journal.interrupted.take()?;
+        // Approved calls whose results are staged.
+        let started = journal.deferred.iter().filter(|row| row.started_at.is_some());
+        interrupted.tool_calls += started.count();
+        Some(interrupted)
     }
 
     /// Takes the run over from an earlier attempt, and waits until that one can write no more.

@@ -137,7 +137,11 @@ where
             run.use_tools(&tools);
         }
         let approved = approved(&request, run.as_ref(), &transcript, &tools)?;
-        let mut tally = Tally::default();
+        let interrupted = run.as_ref().and_then(Run::take_interrupted);
+        let mut tally = match &interrupted {
+            Some(interrupted) => Tally::resumed(interrupted, &approved),
+            None => Tally::default(),
+        };
         let phase = if approved.is_empty() {
             Phase::Calling
         } else {
@@ -147,7 +151,6 @@ where
         request.extensions.remove::<ServiceCall>();
         let mut extensions = request.extensions.clone();
         extensions.insert(ServiceCall { ordinal: 0 });
-        let interrupted = run.as_ref().and_then(Run::take_interrupted);
         let unknown_calls = request.extensions.get::<UnknownCalls>().cloned();
         let mut rounds = Self {
             service: ready,
@@ -183,8 +186,7 @@ where
         interrupted: InterruptedRun,
         unknown_calls: Option<UnknownCalls>,
     ) -> Result<(), ToolLoopError> {
-        let InterruptedRun { response, calls: known, rounds, tool_calls } = interrupted;
-        self.tally.resumed(rounds, tool_calls);
+        let InterruptedRun { response, calls: known, .. } = interrupted;
         for message in &response {
             // What comes next is numbered on from it.
             let message = self.transcript.number(message.clone());

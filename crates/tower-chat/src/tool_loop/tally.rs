@@ -4,8 +4,9 @@ use tower_chat_core::{ConversationKey, Usage};
 
 use super::{
     ToolFailure, ToolLoopError,
-    batch::{self, PlannedCall},
+    batch::{self, Action, PlannedCall},
 };
+use crate::run::InterruptedRun;
 
 /// What is counted over a run.
 #[derive(Default)]
@@ -22,11 +23,16 @@ pub(super) struct Tally {
 }
 
 impl Tally {
-    /// Counts what an earlier attempt at the run has used.
-    pub(super) fn resumed(&mut self, rounds: usize, tool_calls: usize) {
-        self.rounds = rounds;
-        self.batches = rounds.saturating_sub(1);
-        self.tool_calls = tool_calls;
+    /// What an earlier attempt at the run has used. Approved calls whose outcome is known count
+    /// with it.
+    pub(super) fn resumed(interrupted: &InterruptedRun, approved: &[PlannedCall]) -> Self {
+        let has_run = |call: &&PlannedCall| matches!(call.action, Action::Reuse(_));
+        Self {
+            rounds: interrupted.rounds,
+            batches: interrupted.rounds.saturating_sub(1),
+            tool_calls: interrupted.tool_calls + approved.iter().filter(has_run).count(),
+            ..Self::default()
+        }
     }
 
     /// How many tool calls were let run so far.

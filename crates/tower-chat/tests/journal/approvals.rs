@@ -2,7 +2,7 @@
 //! hears of it, and never run twice.
 
 use tower_chat::{
-    PersistenceError, PersistenceMode,
+    PersistenceError, PersistenceMode, ToolLoop,
     core::{
         Answer, ApprovalRequest, ChatRequest, Message, Part, Role, ToolStatus,
         store::{HistoryStore, InvocationQuery, StoreError},
@@ -162,6 +162,39 @@ async fn a_resumed_run_records_what_became_of_each_approved_call() {
             let ids: Vec<_> = history.iter().skip(2).map(|message| message.id.unwrap()).collect();
             let given: Vec<_> = answer.messages.iter().map(|message| message.id.unwrap()).collect();
             assert_eq!(given, ids[ids.len() - given.len()..], "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn approved_calls_of_a_resumed_run_stay_charged_to_its_budget() {
+    for streamed in BOTH_WAYS {
+        for is_cut_off_in in [None, Some("the call"), Some("the round")] {
+            let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
+            let setup = Setup::new(&store);
+            let asked = waiting(&setup, streamed).await;
+            let request = approving(&asked, streamed);
+            let rounds = [calls([("wait", "c2")]), calls([("look", "c3")]), Step::text("done")];
+            let failing = (is_cut_off_in == Some("the call")).then(|| Step::error("overloaded"));
+            let leaf = ScriptedLeaf::new(failing.into_iter().chain(rounds));
+            let stack = |setup: &Setup| {
+                let tools = tools_with_gate(&ran, &gate);
+                setup.looped(&leaf, ToolLoop::new(tools).call_budget(Some(2)))
+            };
+            match is_cut_off_in {
+                None => gate.open(),
+                Some("the call") => {
+                    send(&stack(&setup), request.clone()).await.unwrap_err();
+                    gate.open();
+                }
+                Some(_) => drop_when(&stack(&setup), request.clone(), gate.reached(1)).await,
+            }
+            send(&stack(&setup.elsewhere()), request).await.unwrap();
+            assert_eq!(ran.names(), ["pay"], "{is_cut_off_in:?}");
+            let found =
+                store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+            let look = &found.iter().find(|(_, call)| call.call_id == "c3").unwrap().1;
+            assert_eq!(look.status, ToolStatus::SkippedBudget, "{is_cut_off_in:?}");
         }
     }
 }
