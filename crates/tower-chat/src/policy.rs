@@ -43,6 +43,10 @@ pub enum PersistenceMode {
 /// All three are on by default and looked at in this order. With `throw` off and `clear` off the
 /// store is kept as a record that is only written, and the service's id is adopted.
 ///
+/// What is not read cannot say that a run is complete: a request that is sent again in a
+/// conversation which the service keeps goes to the service again, which has its first answer in the
+/// history, and such a record then holds both.
+///
 /// A conversation that is already kept by the service (the request or the store names its id)
 /// is no conflict; whether its messages are recorded too follows `clear` alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

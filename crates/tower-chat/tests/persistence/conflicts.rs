@@ -390,3 +390,25 @@ async fn a_conversation_that_was_deleted_and_made_anew_is_another_one() {
         assert_eq!(stored(&store).await, ["user 2", "assistant anew"]);
     }
 }
+
+#[tokio::test]
+async fn a_request_sent_again_to_a_service_that_keeps_the_history_is_asked_and_recorded_again() {
+    for streamed in BOTH_WAYS {
+        for mode in BOTH_MODES {
+            for clear in [true, false] {
+                let store = store();
+                let leaf = ScriptedLeaf::new([kept("hello", "s1"), kept("hello again", "s1")]);
+                let conflict = ConflictPolicy { warn: false, throw: false, clear };
+                let policy = policy().on_conflict(conflict);
+                let client = stack(leaf.clone(), &store, mode, policy, tools(&Ran::default()));
+                let request = ask("hi", streamed);
+                send(&client, request.clone()).await.unwrap();
+                assert_eq!(send(&client, request).await.unwrap().text(), "hello again");
+                assert_eq!(seen(&leaf, 1), ["user hi"], "the service knows the rest");
+                let both = ["user hi", "assistant hello", "user hi", "assistant hello again"];
+                let recorded: &[&str] = if clear { &[] } else { &both };
+                assert_eq!(stored(&store).await, recorded, "{mode:?}");
+            }
+        }
+    }
+}
