@@ -96,8 +96,9 @@
 //! overwrite where they were: a piece of a text, of less than a page (4 KB), or an id may then stand in
 //! free room of the file until a row comes to stand there, and in [backups](Backup) too.
 //! [`SqliteStore::vacuum`], as `tower-chat vacuum`, writes the file anew, without any of that: where
-//! nothing may be left, delete, and vacuum now and then. That costs as much as the whole file is large. To lose the key is
-//! the other way, and it reaches copies of the file: `tower-chat-encrypted` with its `ErasableKeys`.
+//! nothing may be left, delete, and vacuum now and then. That costs as much as the whole file is
+//! large. To lose the key is the other way, and it reaches copies of the file: `tower-chat-encrypted`
+//! with its `ErasableKeys`.
 
 mod append;
 mod backup;
