@@ -180,6 +180,33 @@ impl TryFrom<String> for MessageId {
     }
 }
 
+/// Names one tool call of a conversation: the message that holds it and its position there.
+///
+/// The position counts the calls that the provider did not execute itself, those that wait for
+/// approval included: the order of [`Message::asked_calls`](crate::Message::asked_calls). A
+/// provider's call id names no call: it may be missing, empty, or used again in a later run.
+///
+/// ```
+/// use tower_chat_core::{CallPosition, MessageId, RunId};
+/// let message = MessageId { run: RunId::new(), index: 3 };
+/// let second_call = CallPosition { message, index: 1 };
+/// assert_eq!(second_call.to_string(), format!("{message}/1"));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct CallPosition {
+    /// The message that holds the call.
+    pub message: MessageId,
+    /// The call's position among the [`asked_calls`](crate::Message::asked_calls) of the message,
+    /// from 0.
+    pub index: u32,
+}
+
+impl fmt::Display for CallPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.message, self.index)
+    }
+}
+
 /// The request extension that says which conversation a request belongs to, and which run it is.
 ///
 /// [`ChatRequest::in_conversation`](crate::ChatRequest::in_conversation) puts it there.

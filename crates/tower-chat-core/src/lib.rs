@@ -28,7 +28,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub use self::{
     conversation_id::ConversationId,
-    key::{Conversation, ConversationKey, MessageId, ParseIdError, RunId},
+    key::{CallPosition, Conversation, ConversationKey, MessageId, ParseIdError, RunId},
     memory_store::MemoryStore,
     message::{Message, Role},
     messages::Messages,

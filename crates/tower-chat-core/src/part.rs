@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Native, exact_vec};
+use crate::{CallPosition, Native, exact_vec};
 
 /// One piece of a message.
 ///
@@ -191,6 +191,10 @@ pub struct ToolResult {
     /// The tool failed; the content says how.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
+    /// The stored call that the result answers, where its place behind the call does not say so.
+    /// It takes precedence over `call_id`. Never sent to a provider.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub call: Option<CallPosition>,
     /// The provider's item for the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
@@ -204,7 +208,14 @@ impl ToolResult {
 
     /// A result of these parts.
     pub fn of_parts(call_id: impl Into<String>, content: Vec<Part>) -> Self {
-        Self { call_id: Some(call_id.into()), name: None, content, is_error: false, native: None }
+        Self {
+            call_id: Some(call_id.into()),
+            name: None,
+            content,
+            is_error: false,
+            call: None,
+            native: None,
+        }
     }
 
     /// A text result that says the tool failed.
@@ -216,9 +227,27 @@ impl ToolResult {
     /// was there before.
     #[must_use]
     pub fn with_content(&self, content: Vec<Part>) -> Self {
-        let Self { call_id, name, content: _, is_error, native: _ } = self;
+        let Self { call_id, name, content: _, is_error, call, native: _ } = self;
         let (call_id, name) = (call_id.clone(), name.clone());
-        Self { call_id, name, content, is_error: *is_error, native: None }
+        Self { call_id, name, content, is_error: *is_error, call: *call, native: None }
+    }
+
+    /// The same result as the answer to one stored call, whatever ids it and other calls have.
+    ///
+    /// A tool call that was returned to the caller comes in a message with an id, and a later run
+    /// may have returned another call with the same provider id. A result that says which call it
+    /// answers cannot be taken for the other's.
+    ///
+    /// ```
+    /// use tower_chat_core::{CallPosition, MessageId, RunId, ToolResult};
+    /// let message = MessageId { run: RunId::new(), index: 1 };
+    /// let result = ToolResult::new("call_1", "paid").answering(CallPosition { message, index: 0 });
+    /// assert_eq!(result.call.map(|call| call.message), Some(message));
+    /// ```
+    #[must_use]
+    pub fn answering(mut self, call: CallPosition) -> Self {
+        self.call = Some(call);
+        self
     }
 
     /// The text of all text parts of the content.

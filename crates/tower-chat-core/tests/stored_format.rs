@@ -6,9 +6,9 @@ use std::{collections::BTreeMap, str::FromStr};
 
 use serde_json::{Value, json};
 use tower_chat_core::{
-    ApprovalRequest, ConversationId, ErrorPart, FinishReason, Media, MediaSource, Message,
-    MessageId, Native, Part, RawJson, Reasoning, Role, Text, ToolCall, ToolChoice, ToolDefinition,
-    ToolResult, Usage,
+    ApprovalRequest, CallPosition, ConversationId, ErrorPart, FinishReason, Media, MediaSource,
+    Message, MessageId, Native, Part, RawJson, Reasoning, Role, Text, ToolCall, ToolChoice,
+    ToolDefinition, ToolResult, Usage,
     format::{FormatError, decode, encode},
 };
 
@@ -63,6 +63,31 @@ fn every_kind() -> Vec<Message> {
         Message::new(Role::Assistant, vec![ErrorPart::new("cut").into(), error.into()]),
         Message::new(Role::Assistant, native().into_iter().map(Part::Native).collect()),
     ]
+}
+
+/// A result that names the stored call it answers; a field that version 1 did not have at first.
+fn result_of_a_stored_call() -> Message {
+    let message: MessageId = "0190163d-8694-739b-aea5-966c26f8ad91.3".parse().expect("an id");
+    let result = ToolResult::new("call_1", "paid").answering(CallPosition { message, index: 2 });
+    Message::tool_results([result])
+}
+
+#[test]
+fn a_result_is_stored_with_the_call_that_it_names() {
+    let stored = encode(&result_of_a_stored_call());
+    assert_eq!(
+        stored,
+        concat!(
+            r#"{"v":1,"role":"tool","parts":[{"tool_result":{"call_id":"call_1","#,
+            r#""content":[{"text":{"text":"paid"}}],"#,
+            r#""call":{"message":"0190163d-8694-739b-aea5-966c26f8ad91.3","index":2}}}]}"#,
+        )
+    );
+    assert_eq!(decode(&stored).expect("a stored message"), result_of_a_stored_call());
+    let without = stored
+        .replace(r#","call":{"message":"0190163d-8694-739b-aea5-966c26f8ad91.3","index":2}"#, "");
+    let older = decode(&without).expect("a message of an older release");
+    assert_eq!(older, Message::tool_results([ToolResult::new("call_1", "paid")]));
 }
 
 #[test]
