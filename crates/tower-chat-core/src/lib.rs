@@ -18,6 +18,7 @@ mod part;
 mod request;
 mod response;
 mod run_handle;
+mod run_order;
 mod shared_error;
 mod sound;
 pub mod store;

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{OpenRun, Revision, ServiceIdChange, Write};
-use crate::{ApprovalRequest, Message, Messages, sound::Soundness};
+use crate::{ApprovalRequest, Message, Messages, RunId, run_order::RunOrder, sound::Soundness};
 
 /// A conversation without its messages.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,6 +78,7 @@ pub struct History {
     /// What readers found out about the messages, kept for the next reader.
     pub memo: HistoryMemo,
     soundness: Soundness,
+    run_order: RunOrder,
 }
 
 impl History {
@@ -89,8 +90,11 @@ impl History {
     /// A history with nothing known about it.
     pub fn new(head: Head, messages: Messages) -> Self {
         let is_beginning = messages.is_empty();
-        let soundness = if is_beginning { Soundness::default() } else { Soundness::unknown() };
-        Self { head, messages, memo: HistoryMemo::default(), soundness }
+        let (soundness, run_order) = match is_beginning {
+            true => (Soundness::default(), RunOrder::default()),
+            false => (Soundness::unknown(), RunOrder::unknown()),
+        };
+        Self { head, messages, memo: HistoryMemo::default(), soundness, run_order }
     }
 
     /// The history of messages as a store reads them, one after the other.
@@ -112,18 +116,19 @@ impl History {
         head: Head,
         messages: impl IntoIterator<Item = Result<Arc<Message>, E>>,
     ) -> Result<Self, E> {
-        let mut soundness = Soundness::default();
+        let (mut soundness, mut run_order) = (Soundness::default(), RunOrder::default());
         // Now each is at hand; later they would have to be fetched from memory again.
         let messages = messages.into_iter().inspect(|message| {
             if let Ok(message) = message {
                 soundness.push(message);
+                run_order.push(message);
             }
         });
         // The tree is made at the end, so that its nodes do not lie scattered between the messages:
         // memory that is let go in pieces is slow to take again.
         let messages = messages.collect::<Result<Vec<_>, E>>()?;
         let messages = messages.into_iter().collect();
-        Ok(Self { head, messages, memo: HistoryMemo::default(), soundness })
+        Ok(Self { head, messages, memo: HistoryMemo::default(), soundness, run_order })
     }
 
     /// How many of the first messages are known to stand as every provider wants them: each call
@@ -135,6 +140,25 @@ impl History {
     /// knows nothing.
     pub fn sound_messages(&self) -> usize {
         self.soundness.messages()
+    }
+
+    /// How many messages stand up to the last one of a run; `None` if the history has none of it.
+    ///
+    /// The run is found whatever the clocks said that made the ids: by binary search while the runs
+    /// stand in the order of their ids, else by looking at every message.
+    ///
+    /// ```
+    /// use tower_chat_core::{Message, MessageId, RunId, store::{Head, History, Revision}};
+    /// let run = RunId::new();
+    /// let mut message = Message::user("hi");
+    /// message.id = Some(MessageId { run, index: 0 });
+    /// let head = Head::new(Revision { incarnation: 7, sequence: 1 });
+    /// let history = History::new(head, [message].into());
+    /// assert_eq!(history.end_of_run(run), Some(1));
+    /// assert_eq!(history.end_of_run(RunId::new()), None);
+    /// ```
+    pub fn end_of_run(&self, run: RunId) -> Option<usize> {
+        self.run_order.end_of(run, &self.messages)
     }
 
     /// Adds the memo that belongs to the messages.
@@ -179,8 +203,11 @@ impl History {
     /// Adds messages that readers see from now on, such as those of a run that was committed. The
     /// head stays as it is.
     pub fn extend(&mut self, messages: impl IntoIterator<Item = Arc<Message>>) {
-        let soundness = &mut self.soundness;
-        self.messages.extend(messages.into_iter().inspect(|message| soundness.push(message)));
+        let (soundness, run_order) = (&mut self.soundness, &mut self.run_order);
+        self.messages.extend(messages.into_iter().inspect(|message| {
+            soundness.push(message);
+            run_order.push(message);
+        }));
     }
 }
 

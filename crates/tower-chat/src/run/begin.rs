@@ -141,7 +141,7 @@ impl Run {
             Some(_) => Recording::of_service_kept(policy.conflict),
             None => Recording::History,
         };
-        let (added, is_overtaken) = added_before(&history.messages, &conversation);
+        let (added, is_overtaken) = added_before(&history, conversation.run);
         let places = added.iter().filter_map(|message| message.id);
         let taken = places.map(|id| id.index as usize + 1).max().unwrap_or(0);
         let recorder = Recorder::after(&added);

@@ -72,14 +72,16 @@ async fn replay_of(
         write.messages().iter().for_each(|message| replay.push(message));
         history.apply(write);
     }
-    if let Some(rest) = without_remains(&history.messages, run) {
+    let has_remains = has_remains(&history, run);
+    if has_remains {
         replay = Replay::new(dangling_calls);
-        replay.push_from(&rest, 0);
+        replay.push_from(&without_remains(&history.messages, run), 0);
     }
     if dangling_calls == DanglingCalls::FromRecord && !replay.dangling_calls().is_empty() {
         match completed_from_record(&settings.store, key, &history, &replay).await {
             Ok(Some(completed)) => {
-                let completed = without_remains(&completed, run).unwrap_or(completed);
+                let completed =
+                    if has_remains { without_remains(&completed, run) } else { completed };
                 replay = Replay::new(dangling_calls);
                 replay.push_from(&completed, 0);
             }
@@ -94,12 +96,17 @@ async fn replay_of(
     (history, replay)
 }
 
-/// The messages without those of a run that goes on which are no answers, if there are any.
-fn without_remains(messages: &Messages, run: RunId) -> Option<Messages> {
-    let run_of = |message: &Arc<Message>| message.id.map(|id| id.run);
-    let mut since = messages.iter().rev().take_while(|message| run_of(message) >= Some(run));
-    since.find(|message| is_remains(message, run))?;
-    Some(messages.iter().filter(|message| !is_remains(message, run)).cloned().collect())
+/// Whether the history has messages of a run that goes on which are no answers.
+fn has_remains(history: &History, run: RunId) -> bool {
+    let Some(end) = history.end_of_run(run) else { return false };
+    let before = (0..end).rev().map_while(|position| history.messages.get(position));
+    let is_of_run = |message: &&Arc<Message>| message.id.is_some_and(|id| id.run == run);
+    before.take_while(is_of_run).any(|message| is_remains(message, run))
+}
+
+/// The messages without those of a run that goes on which are no answers.
+fn without_remains(messages: &Messages, run: RunId) -> Messages {
+    messages.iter().filter(|message| !is_remains(message, run)).cloned().collect()
 }
 
 /// Whether a message is what was left of a response of this run that is no answer: it was cut off,

@@ -16,8 +16,11 @@ use tower::{
 };
 use tower_chat::{
     ConflictPolicy, PerRunPersistence, PerServiceCallPersistence, PersistenceError,
-    PersistencePolicy, StoreFailure, ToolLoop, Tools,
-    core::{Answer, BoxError, ChatRequest, ChatResponse, Finish, MemoryStore, Message, ToolResult},
+    PersistenceMode, PersistencePolicy, StoreFailure, ToolLoop, Tools,
+    core::{
+        Answer, BoxError, ChatRequest, ChatResponse, Conversation, Finish, MemoryStore, Message,
+        RunId, ToolResult,
+    },
     run::ServiceCall,
 };
 use tower_chat_testkit::{FaultyStore, Gate, ScriptedLeaf, Step};
@@ -62,6 +65,47 @@ async fn a_completed_run_is_recognised_after_other_runs() {
             assert_eq!(stored(&store).await.len(), 4, "nothing is stored twice");
         }
     }
+}
+
+#[tokio::test]
+async fn a_stored_run_is_found_after_runs_of_a_clock_that_went_back() {
+    for streamed in BOTH_WAYS {
+        for mode in [PerRun, PerServiceCall, PersistenceMode::Journaled] {
+            let store = store();
+            let texts = ["one", "two", "three", "four"];
+            let leaf = ScriptedLeaf::new(texts.map(Step::text));
+            let client = agent(&leaf, &store, mode);
+            // Hours at which the runs were made, as the clock of their process said.
+            let requests: Vec<_> = [9_u8, 3, 6, 1]
+                .into_iter()
+                .map(|hour| {
+                    let conversation = Conversation { key: key(), run: made_at_hour(hour) };
+                    ask(&format!("asked at {hour}"), streamed).with_extension(conversation)
+                })
+                .collect();
+            for (request, text) in requests.iter().zip(texts) {
+                assert_eq!(send(&client, request.clone()).await.unwrap().text(), text);
+            }
+            let before = stored(&store).await;
+            for (request, text) in requests.iter().zip(texts) {
+                let again = send(&client, request.clone()).await.unwrap();
+                assert_eq!(again.text(), text, "{mode:?}");
+            }
+            assert_eq!(leaf.requests().len(), 4, "the model is not paid twice");
+            assert_eq!(stored(&store).await, before, "nothing is stored twice");
+        }
+    }
+}
+
+/// The id of a run that was made at an hour of the first day of 1970.
+fn made_at_hour(hour: u8) -> RunId {
+    let milliseconds = u64::from(hour) * 3_600_000;
+    let mut bytes = [0; 16];
+    bytes[..6].copy_from_slice(&milliseconds.to_be_bytes()[2..]);
+    bytes[6] = 0x70;
+    bytes[8] = 0x80;
+    bytes[15] = hour;
+    RunId::from_bytes(bytes)
 }
 
 #[tokio::test]
