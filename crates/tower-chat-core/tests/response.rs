@@ -210,3 +210,11 @@ async fn only_a_whole_answer_can_be_taken_out_at_once() {
     let response = response.try_into_answer().expect_err("a stream");
     assert_eq!(response.collect().await.expect("an answer").text(), "a");
 }
+
+#[test]
+fn counts_of_tokens_never_overflow() {
+    let mut usage = Usage::new(u64::MAX, 3);
+    usage += Usage::new(1, 4);
+    assert_eq!((usage.input_tokens, usage.output_tokens), (u64::MAX, 7));
+    assert_eq!(usage.total_tokens(), u64::MAX);
+}

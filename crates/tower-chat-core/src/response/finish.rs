@@ -90,14 +90,27 @@ impl Usage {
     pub fn new(input_tokens: u64, output_tokens: u64) -> Self {
         Self { input_tokens, output_tokens, ..Self::default() }
     }
+
+    /// Tokens read and written together; the largest number where the sum would overflow.
+    ///
+    /// ```
+    /// use tower_chat_core::Usage;
+    /// assert_eq!(Usage::new(3, 4).total_tokens(), 7);
+    /// assert_eq!(Usage::new(u64::MAX, 4).total_tokens(), u64::MAX);
+    /// ```
+    pub fn total_tokens(&self) -> u64 {
+        self.input_tokens.saturating_add(self.output_tokens)
+    }
 }
 
+/// A sum that would overflow stays at the largest number: the counts come from a provider.
 impl std::ops::AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
-        self.input_tokens += other.input_tokens;
-        self.cached_input_tokens += other.cached_input_tokens;
-        self.output_tokens += other.output_tokens;
-        self.reasoning_tokens += other.reasoning_tokens;
+        let add = |sum: &mut u64, count: u64| *sum = sum.saturating_add(count);
+        add(&mut self.input_tokens, other.input_tokens);
+        add(&mut self.cached_input_tokens, other.cached_input_tokens);
+        add(&mut self.output_tokens, other.output_tokens);
+        add(&mut self.reasoning_tokens, other.reasoning_tokens);
     }
 }
 

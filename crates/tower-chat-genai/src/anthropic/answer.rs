@@ -53,7 +53,8 @@ fn reason(text: String) -> FinishReason {
 fn usage(json: &Value) -> Usage {
     let count = |pointer| json.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
     let cached = count("/cache_read_input_tokens");
-    let input = count("/input_tokens") + count("/cache_creation_input_tokens") + cached;
+    let written = count("/cache_creation_input_tokens");
+    let input = count("/input_tokens").saturating_add(written).saturating_add(cached);
     let mut usage = Usage::new(input, count("/output_tokens"));
     usage.cached_input_tokens = cached;
     usage.reasoning_tokens = count("/output_tokens_details/thinking_tokens");

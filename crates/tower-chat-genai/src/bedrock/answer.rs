@@ -47,7 +47,8 @@ fn reason(text: String) -> FinishReason {
 fn usage(json: &Value) -> Usage {
     let count = |name| json.get(name).and_then(Value::as_u64).unwrap_or_default();
     let cached = count("cacheReadInputTokens");
-    let input = count("inputTokens") + count("cacheWriteInputTokens") + cached;
+    let input =
+        count("inputTokens").saturating_add(count("cacheWriteInputTokens")).saturating_add(cached);
     let mut usage = Usage::new(input, count("outputTokens"));
     usage.cached_input_tokens = cached;
     usage

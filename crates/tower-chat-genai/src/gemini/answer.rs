@@ -84,8 +84,8 @@ fn reason(text: String) -> FinishReason {
 fn usage(json: &Value) -> Usage {
     let count = |name| json.get(name).and_then(Value::as_u64).unwrap_or_default();
     let thought = count("thoughtsTokenCount");
-    let input = count("promptTokenCount") + count("toolUsePromptTokenCount");
-    let mut usage = Usage::new(input, count("candidatesTokenCount") + thought);
+    let input = count("promptTokenCount").saturating_add(count("toolUsePromptTokenCount"));
+    let mut usage = Usage::new(input, count("candidatesTokenCount").saturating_add(thought));
     usage.cached_input_tokens = count("cachedContentTokenCount");
     usage.reasoning_tokens = thought;
     usage

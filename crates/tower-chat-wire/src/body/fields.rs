@@ -95,7 +95,10 @@ pub(super) fn usage(
     reasoning: &str,
 ) -> Usage {
     let count = |pointer: &str| usage?.pointer(pointer)?.as_u64();
-    let sum = |pointers: &[&str]| pointers.iter().filter_map(|pointer| count(pointer)).sum();
+    let sum = |pointers: &[&str]| {
+        let counts = pointers.iter().filter_map(|pointer| count(pointer));
+        counts.fold(0, u64::saturating_add)
+    };
     let mut usage = Usage::new(sum(input), sum(output));
     usage.cached_input_tokens = count(cached).unwrap_or_default();
     usage.reasoning_tokens = count(reasoning).unwrap_or_default();

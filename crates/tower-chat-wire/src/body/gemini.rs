@@ -126,7 +126,7 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
         "cachedContentTokenCount": usage.cached_input_tokens,
         "candidatesTokenCount": usage.output_tokens.saturating_sub(usage.reasoning_tokens),
         "thoughtsTokenCount": usage.reasoning_tokens,
-        "totalTokenCount": usage.input_tokens + usage.output_tokens,
+        "totalTokenCount": usage.total_tokens(),
     });
     body.insert("usageMetadata".to_owned(), written);
     Value::Object(body)

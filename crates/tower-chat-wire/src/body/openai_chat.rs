@@ -215,7 +215,7 @@ fn render_usage(usage: &Usage) -> Value {
     json!({
         "prompt_tokens": usage.input_tokens,
         "completion_tokens": usage.output_tokens,
-        "total_tokens": usage.input_tokens + usage.output_tokens,
+        "total_tokens": usage.total_tokens(),
         "prompt_tokens_details": {"cached_tokens": usage.cached_input_tokens},
         "completion_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
     })

@@ -125,7 +125,7 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
             "input_tokens_details": {"cached_tokens": usage.cached_input_tokens},
             "output_tokens": usage.output_tokens,
             "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-            "total_tokens": usage.input_tokens + usage.output_tokens,
+            "total_tokens": usage.total_tokens(),
         },
     });
     if let Value::Object(fields) = fields {
