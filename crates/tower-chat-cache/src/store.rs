@@ -26,7 +26,6 @@ use crate::{
 ///
 /// Loads of one conversation that come at the same time read it once. A load that is dropped is
 /// finished by whoever waits for it too.
-#[derive(Clone)]
 pub struct CachingStore<S>(Arc<Shared<S>>);
 
 struct Shared<S> {
@@ -34,6 +33,13 @@ struct Shared<S> {
     options: CacheOptions,
     conversations: Arc<Conversations>,
     counters: Counters,
+}
+
+/// Clones share the store inside, which need not be [`Clone`] itself.
+impl<S> Clone for CachingStore<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
 }
 
 impl<S: HistoryStore> CachingStore<S> {

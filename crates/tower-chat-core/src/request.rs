@@ -62,15 +62,18 @@ impl ChatRequest {
     /// Asks for the answer as a stream.
     #[must_use]
     pub fn streamed(mut self) -> Self {
-        Arc::make_mut(&mut self.options).stream = true;
+        if !self.options.stream {
+            Arc::make_mut(&mut self.options).stream = true;
+        }
         self
     }
 
-    /// Replaces the options.
+    /// Replaces the options. A request that was [asked for as a stream](Self::streamed) stays one.
     #[must_use]
     pub fn with_options(mut self, options: impl Into<Arc<ChatOptions>>) -> Self {
+        let is_streamed = self.options.stream;
         self.options = options.into();
-        self
+        if is_streamed { self.streamed() } else { self }
     }
 
     /// Continues a conversation whose history the service keeps under this id.

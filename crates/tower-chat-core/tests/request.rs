@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    ChatRequest, ConversationId, ConversationKey, Message, MessageId, Messages, RunId,
+    ChatOptions, ChatRequest, ConversationId, ConversationKey, Message, MessageId, Messages, RunId,
     SentinelAtLeaf,
 };
 
@@ -88,4 +88,11 @@ fn run_and_message_ids_come_back_from_text_and_bytes() {
     for text in ["", ".", "x.1", &run.to_string(), &format!("{run}.-1"), &format!("{run}.1.2")] {
         assert!(text.parse::<MessageId>().is_err(), "{text}");
     }
+}
+
+#[test]
+fn a_streamed_request_stays_streamed_with_other_options() {
+    let request = ChatRequest::user("hi").streamed().with_options(ChatOptions::default());
+    assert!(request.options.stream);
+    assert!(!ChatRequest::user("hi").with_options(ChatOptions::default()).options.stream);
 }

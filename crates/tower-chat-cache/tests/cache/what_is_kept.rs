@@ -7,6 +7,8 @@ use tower_chat_core::{
     store::{CallPlace, Close, HistoryStore, Revision, ToolRecord, Write},
 };
 
+use tower_chat_cache::CachingStore;
+
 use crate::common::{append, cache, key, reads, staged, texts, write};
 
 #[tokio::test]
@@ -167,4 +169,14 @@ async fn what_is_forgotten_is_read_again() {
     texts(&store).await;
     texts(&store).await;
     assert_eq!(reads(store.inner()), (2, 0));
+}
+
+#[test]
+fn a_cache_is_cloned_although_its_store_is_not() {
+    fn cloned<S: HistoryStore>(cache: &CachingStore<S>) -> CachingStore<S> {
+        cache.clone()
+    }
+    let cache = cache();
+    cache.forget(&key());
+    assert_eq!(cloned(&cache).statistics(), cache.statistics());
 }
