@@ -185,7 +185,7 @@ pub enum PersistenceError {
 
 /// A write failed, and the policy is not to go on; or another run changed the conversation.
 #[derive(Debug, thiserror::Error)]
-#[error("{} messages of conversation {key} were not stored", unsaved.len())]
+#[error("{}", self.what_happened())]
 #[non_exhaustive]
 pub struct NotStored {
     /// The conversation.
@@ -200,6 +200,19 @@ pub struct NotStored {
 }
 
 impl NotStored {
+    fn what_happened(&self) -> String {
+        let Self { key, unsaved, .. } = self;
+        let lost = match unsaved.len() {
+            0 => String::new(),
+            1 => "; 1 message was not stored".to_owned(),
+            messages => format!("; {messages} messages were not stored"),
+        };
+        match self.conflict() {
+            Some(_) => format!("another run has written to conversation {key}{lost}"),
+            None => format!("the store refused a write to conversation {key}{lost}"),
+        }
+    }
+
     /// The conflict with another run, if that is why.
     pub fn conflict(&self) -> Option<&Conflict> {
         match &self.source {

@@ -351,7 +351,9 @@ async fn errors_name_the_conversation_and_have_their_cause() {
     let leaf = ScriptedLeaf::new([Step::text("hello")]);
     store.fail_next_append(disk_full());
     let error = refused(send(&failing_call(&leaf, &store, PerRun), ask("hi", false)).await);
-    assert_eq!(error.to_string(), "2 messages of conversation alice/support were not stored");
+    let expected =
+        "the store refused a write to conversation alice/support; 2 messages were not stored";
+    assert_eq!(error.to_string(), expected);
     let source = std::error::Error::source(&error).expect("a cause");
     assert!(source.downcast_ref::<StoreError>().is_some(), "{source:?}");
     store.fail_next_head(disk_full());
