@@ -27,6 +27,18 @@ pub enum McpError {
         /// The cursor that came twice.
         cursor: String,
     },
+    /// The server sent more than it may.
+    #[error(transparent)]
+    OverLimit(#[from] OverLimit),
+    /// The list of tools did not end in time.
+    #[error(
+        "the MCP server did not list its tools within {limit:?}: \
+         McpLimits::max_list_time allows more"
+    )]
+    ListTimedOut {
+        /// The limit.
+        limit: Duration,
+    },
     /// Two tools have the same name.
     #[error("the tools of the MCP server do not fit into the set: give them a prefix")]
     Duplicate(#[from] DuplicateTool),
@@ -77,6 +89,19 @@ pub enum McpError {
     },
 }
 
+/// The server sent more than one of the [limits](crate::McpLimits) allows.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the MCP server sent more than {limit} {what}: McpLimits::{setting} allows more")]
+#[non_exhaustive]
+pub struct OverLimit {
+    /// What there was too much of.
+    pub what: &'static str,
+    /// How much is allowed.
+    pub limit: usize,
+    /// The setting of [`McpLimits`](crate::McpLimits) that says so.
+    pub setting: &'static str,
+}
+
 impl McpError {
     /// Whether the same call may succeed if it is made again, over the same connection. It does
     /// not say that this is safe: the tool may have run.
@@ -84,8 +109,9 @@ impl McpError {
         match self {
             Self::NotListed { source } => !is_closed(source),
             Self::Refused { source, .. } => source.code == rmcp::model::ErrorCode::INTERNAL_ERROR,
-            Self::TimedOut { .. } => true,
+            Self::TimedOut { .. } | Self::ListTimedOut { .. } => true,
             Self::EndlessList { .. }
+            | Self::OverLimit(_)
             | Self::Duplicate(_)
             | Self::Closed { .. }
             | Self::Unsupported { .. }

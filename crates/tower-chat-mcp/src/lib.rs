@@ -54,8 +54,15 @@
 mod content;
 mod error;
 mod hints;
+mod limits;
 mod listing;
 mod name;
 mod tool;
 
-pub use self::{error::McpError, hints::ToolHints, listing::McpTools, tool::McpTool};
+pub use self::{
+    error::{McpError, OverLimit},
+    hints::ToolHints,
+    limits::McpLimits,
+    listing::McpTools,
+    tool::McpTool,
+};

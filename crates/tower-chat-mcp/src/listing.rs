@@ -5,7 +5,7 @@ use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 use rmcp::{Peer, RoleClient, model::PaginatedRequestParams};
 use tower_chat::Tools;
 
-use crate::{McpError, McpTool};
+use crate::{McpError, McpLimits, McpTool, limits::Counted};
 
 type Chooser = Arc<dyn Fn(&McpTool) -> bool + Send + Sync>;
 
@@ -19,6 +19,7 @@ pub struct McpTools {
     needs_approval: Option<Chooser>,
     safe_to_retry: Option<Chooser>,
     time_limit: Option<Duration>,
+    limits: McpLimits,
 }
 
 impl McpTools {
@@ -26,7 +27,9 @@ impl McpTools {
     pub fn new(server: &Peer<RoleClient>) -> Self {
         let server = server.clone();
         let (needs_approval, safe_to_retry) = (None, None);
-        Self { server, prefix: String::new(), needs_approval, safe_to_retry, time_limit: None }
+        let (prefix, time_limit) = (String::new(), None);
+        let limits = McpLimits::default();
+        Self { server, prefix, needs_approval, safe_to_retry, time_limit, limits }
     }
 
     /// Puts this before the names by which the model knows the tools, so that those of several
@@ -63,10 +66,18 @@ impl McpTools {
 
     /// How long a call may take; then the server is told to stop, and the call fails with
     /// [`McpError::TimedOut`]. By default there is no limit but that of the whole run. Progress
-    /// that a server reports does not extend it.
+    /// that a server reports does not extend it. Listing has a limit of its own,
+    /// [`McpLimits::max_list_time`].
     #[must_use]
     pub fn with_time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
+        self
+    }
+
+    /// How much the server may send, in place of the [defaults](McpLimits::default).
+    #[must_use]
+    pub fn with_limits(mut self, limits: McpLimits) -> Self {
+        self.limits = limits;
         self
     }
 
@@ -74,8 +85,20 @@ impl McpTools {
     ///
     /// # Errors
     ///
-    /// If the server does not answer, or its list never ends.
+    /// If the server does not answer in time, or its list is longer than the [limits](McpLimits).
     pub async fn list(&self) -> Result<Vec<McpTool>, McpError> {
+        let limit = self.limits.list_time;
+        match tokio::time::timeout(limit, self.read_pages()).await {
+            Ok(tools) => tools,
+            Err(_) => Err(McpError::ListTimedOut { limit }),
+        }
+    }
+
+    async fn read_pages(&self) -> Result<Vec<McpTool>, McpError> {
+        let McpLimits { pages, tools: most, list_bytes, .. } = self.limits;
+        let mut pages = Counted::new(pages, "pages of tools", "max_pages");
+        let mut count = Counted::new(most, "tools", "max_tools");
+        let mut bytes = Counted::new(list_bytes, "bytes of tools", "max_list_bytes");
         let mut tools = Vec::new();
         let mut seen = HashSet::new();
         let mut cursor = None;
@@ -83,8 +106,12 @@ impl McpTools {
             let params = PaginatedRequestParams::default().with_cursor(cursor);
             let page = self.server.list_tools(Some(params)).await;
             let page = page.map_err(|source| McpError::NotListed { source })?;
+            pages.add(1)?;
+            count.add(page.tools.len())?;
+            page.tools.iter().try_for_each(|tool| bytes.add_json(tool))?;
             tools.extend(page.tools.into_iter().map(|tool| self.take(tool)));
             let Some(next) = page.next_cursor else { return Ok(tools) };
+            bytes.add(next.len())?;
             if !seen.insert(next.clone()) {
                 return Err(McpError::EndlessList { cursor: next });
             }
@@ -104,7 +131,8 @@ impl McpTools {
     }
 
     fn take(&self, tool: rmcp::model::Tool) -> McpTool {
-        let mut tool = McpTool::new(self.server.clone(), tool, &self.prefix, self.time_limit);
+        let mut tool = McpTool::new(self.server.clone(), tool, &self.prefix);
+        tool.bound(self.time_limit, self.limits);
         let chooses = |choose: &Option<Chooser>| choose.as_ref().is_some_and(|it| it(&tool));
         let (needs_approval, safe_to_retry) =
             (chooses(&self.needs_approval), chooses(&self.safe_to_retry));

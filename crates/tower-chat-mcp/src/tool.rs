@@ -13,7 +13,7 @@ use tower_chat::{
     core::{BoxError, ToolDefinition},
 };
 
-use crate::{McpError, ToolHints, content, name};
+use crate::{McpError, McpLimits, ToolHints, content, limits::Counted, name};
 
 /// One tool of an MCP server.
 ///
@@ -24,21 +24,23 @@ pub struct McpTool {
     listed: Arc<rmcp::model::Tool>,
     server: Peer<RoleClient>,
     time_limit: Option<Duration>,
+    limits: McpLimits,
 }
 
 impl McpTool {
-    pub(crate) fn new(
-        server: Peer<RoleClient>,
-        listed: rmcp::model::Tool,
-        prefix: &str,
-        time_limit: Option<Duration>,
-    ) -> Self {
+    pub(crate) fn new(server: Peer<RoleClient>, listed: rmcp::model::Tool, prefix: &str) -> Self {
         let title = listed.title.as_deref();
         let description = listed.description.as_deref().or(title).unwrap_or_default();
         let parameters = Value::Object((*listed.input_schema).clone());
         let name = name::for_model(prefix, &listed.name);
         let definition = ToolDefinition::new(name, description, parameters);
-        Self { definition, listed: Arc::new(listed), server, time_limit }
+        let (time_limit, limits) = (None, McpLimits::default());
+        Self { definition, listed: Arc::new(listed), server, time_limit, limits }
+    }
+
+    pub(crate) fn bound(&mut self, time_limit: Option<Duration>, limits: McpLimits) {
+        self.time_limit = time_limit;
+        self.limits = limits;
     }
 
     pub(crate) fn declare(&mut self, needs_approval: bool, safe_to_retry: bool) {
@@ -68,7 +70,11 @@ impl McpTool {
             },
         };
         match answer {
-            Ok(CallToolResponse::Complete(result)) => Ok(content::output(result)),
+            Ok(CallToolResponse::Complete(result)) => {
+                let most = self.limits.answer_bytes;
+                Counted::new(most, "bytes of an answer", "max_answer_bytes").add_json(&result)?;
+                Ok(content::output(result))
+            }
             Ok(CallToolResponse::InputRequired(_)) => {
                 Err(McpError::Unsupported { tool, what: "a question to the user" })
             }

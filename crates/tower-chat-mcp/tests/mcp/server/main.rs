@@ -1,6 +1,7 @@
 //! The MCP server of the tests, on standard input and output.
 //!
-//! Its tools come two a page. With the argument `circle` its list never ends.
+//! Its tools come two a page. With the argument `circle` its list names its first page again, with
+//! `endless` every page names another one, and with `silent` it never answers.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,7 +23,7 @@ use tokio::sync::Semaphore;
 const PAGE: usize = 2;
 
 struct TestServer {
-    has_endless_list: bool,
+    list: String,
     /// One permit for each call that was cancelled.
     cancelled: Arc<Semaphore>,
 }
@@ -63,9 +64,11 @@ impl ServerHandler for TestServer {
         let page = all.iter().skip(start).take(PAGE).cloned().collect();
         let mut page = ListToolsResult::with_all_items(page);
         let next = start + PAGE;
-        page.next_cursor = match self.has_endless_list {
-            true => Some("0".to_owned()),
-            false => (next < all.len()).then(|| next.to_string()),
+        page.next_cursor = match self.list.as_str() {
+            "circle" => Some("0".to_owned()),
+            "endless" => Some(next.to_string()),
+            "silent" => std::future::pending().await,
+            _ => (next < all.len()).then(|| next.to_string()),
         };
         Ok(page)
     }
@@ -107,7 +110,7 @@ impl ServerHandler for TestServer {
 #[tokio::main]
 async fn main() {
     let server = TestServer {
-        has_endless_list: std::env::args().any(|argument| argument == "circle"),
+        list: std::env::args().nth(1).unwrap_or_default(),
         cancelled: Arc::new(Semaphore::new(0)),
     };
     server.serve(stdio()).await.unwrap().waiting().await.unwrap();

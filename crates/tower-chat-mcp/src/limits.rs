@@ -1,0 +1,134 @@
+//! How much a server may send.
+
+use std::{io, time::Duration};
+
+use serde::Serialize;
+
+use crate::OverLimit;
+
+/// How much of a server's list of tools, and of one answer, is read before it is refused.
+///
+/// Sizes are those of the JSON. Each message of a server is read whole before it is counted, so a
+/// limit bounds what is kept, and how many messages are asked for; how long one message may be is
+/// for the transport to say.
+///
+/// ```
+/// use tower_chat_mcp::McpLimits;
+/// let limits = McpLimits::default().max_pages(10).max_answer_bytes(1 << 20);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct McpLimits {
+    pub(crate) pages: usize,
+    pub(crate) tools: usize,
+    pub(crate) list_bytes: usize,
+    pub(crate) list_time: Duration,
+    pub(crate) answer_bytes: usize,
+}
+
+impl Default for McpLimits {
+    fn default() -> Self {
+        Self {
+            pages: 1_000,
+            tools: 10_000,
+            list_bytes: 16 << 20,
+            list_time: Duration::from_secs(60),
+            answer_bytes: 64 << 20,
+        }
+    }
+}
+
+impl McpLimits {
+    /// Pages of a list; 1,000 by default.
+    #[must_use]
+    pub fn max_pages(mut self, pages: usize) -> Self {
+        self.pages = pages;
+        self
+    }
+
+    /// Tools in a list; 10,000 by default.
+    #[must_use]
+    pub fn max_tools(mut self, tools: usize) -> Self {
+        self.tools = tools;
+        self
+    }
+
+    /// Bytes of all tools and cursors of a list; 16 MiB by default.
+    #[must_use]
+    pub fn max_list_bytes(mut self, bytes: usize) -> Self {
+        self.list_bytes = bytes;
+        self
+    }
+
+    /// How long a whole list may take; a minute by default.
+    #[must_use]
+    pub fn max_list_time(mut self, time: Duration) -> Self {
+        self.list_time = time;
+        self
+    }
+
+    /// Bytes of the answer to one call; 64 MiB by default.
+    #[must_use]
+    pub fn max_answer_bytes(mut self, bytes: usize) -> Self {
+        self.answer_bytes = bytes;
+        self
+    }
+}
+
+/// What was counted so far of something that a limit bounds.
+pub(crate) struct Counted {
+    limit: usize,
+    left: usize,
+    name: &'static str,
+    setting: &'static str,
+}
+
+impl Counted {
+    pub(crate) fn new(limit: usize, name: &'static str, setting: &'static str) -> Self {
+        Self { limit, left: limit, name, setting }
+    }
+
+    /// Counts so many more.
+    ///
+    /// # Errors
+    ///
+    /// [`OverLimit`].
+    pub(crate) fn add(&mut self, count: usize) -> Result<(), OverLimit> {
+        let Self { limit, name, setting, .. } = *self;
+        let left = self.left.checked_sub(count);
+        self.left = left.ok_or(OverLimit { what: name, limit, setting })?;
+        Ok(())
+    }
+
+    /// Counts the bytes of a value's JSON, up to the limit.
+    ///
+    /// # Errors
+    ///
+    /// [`OverLimit`].
+    pub(crate) fn add_json(&mut self, value: &impl Serialize) -> Result<(), OverLimit> {
+        let mut bytes = ByteCount { bytes: 0, most: self.left };
+        match serde_json::to_writer(&mut bytes, value) {
+            Ok(()) => self.add(bytes.bytes),
+            Err(_) => self.add(usize::MAX),
+        }
+    }
+}
+
+/// Counts what is written, and fails beyond a number of bytes.
+struct ByteCount {
+    bytes: usize,
+    most: usize,
+}
+
+impl io::Write for ByteCount {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.bytes = self.bytes.saturating_add(bytes.len());
+        if self.bytes > self.most {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
