@@ -101,11 +101,6 @@ impl PlannedCall {
     pub(super) fn rejected(owed: OwedCall, reason: Option<String>) -> Self {
         Self { owed, action: Action::Refuse(Refusal::Rejected { reason }) }
     }
-
-    /// Whether its tool runs in this batch.
-    pub(super) fn runs(&self) -> bool {
-        matches!(self.action, Action::Run(_))
-    }
 }
 
 /// Takes the calls to run off the budget, and refuses those it does not cover.

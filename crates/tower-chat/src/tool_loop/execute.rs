@@ -3,7 +3,7 @@
 use std::{
     panic::AssertUnwindSafe,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
@@ -41,6 +41,14 @@ pub(super) struct Outcomes {
     terminate: bool,
 }
 
+/// A call whose tool runs in this batch.
+struct CallToRun {
+    /// Its position among all calls of the batch.
+    sequence_index: usize,
+    owed: OwedCall,
+    tool: Arc<dyn Tool>,
+}
+
 /// What one call came to.
 struct Outcome {
     result: ToolResult,
@@ -50,7 +58,8 @@ struct Outcome {
 }
 
 impl Executor<'_> {
-    /// Runs the calls and adds what they come to as it comes.
+    /// Answers the calls that need no tool, then runs the others and adds what they come to as it
+    /// comes.
     ///
     /// One after the other, a call that terminates the run is the last; at the same time, all run.
     ///
@@ -64,37 +73,33 @@ impl Executor<'_> {
         outcomes: &mut Outcomes,
     ) -> Result<(), PersistenceError> {
         outcomes.results.reserve_exact(calls.len());
-        let to_run = calls.iter().filter(|call| call.runs());
+        let (calls, mut not_run) = self.answer_without_tools(calls, outcomes);
         let at_once = if self.settings.concurrent { calls.len() } else { 1 };
-        let starts = to_run.clone().take(at_once).filter_map(|call| self.noted(call.owed.place()));
+        let starts = calls.iter().take(at_once).filter_map(|call| self.noted(call.owed.place()));
         let starts: Vec<_> = starts.collect();
         if let (Some(run), false) = (self.run, starts.is_empty()) {
             run.note_starts(&starts).await?;
         }
         if self.settings.concurrent {
-            return self.execute_at_once(calls, outcomes).await;
+            return self.execute_at_once(calls, not_run, outcomes).await;
         }
         // The start of a call is made durable with the outcome of the one before, or after it.
-        let nexts: Vec<_> = to_run.skip(1).map(|call| call.owed.place()).collect();
+        let nexts: Vec<_> = calls.iter().skip(1).map(|call| call.owed.place()).collect();
         let mut nexts = nexts.into_iter();
-        let mut not_run = Vec::new();
-        for (index, call) in calls.into_iter().enumerate() {
-            let (place, runs) = (call.owed.place(), call.runs());
-            let outcome = self.run(index, call).await;
-            let next = if runs { nexts.next().flatten() } else { None };
+        for CallToRun { sequence_index, owed, tool } in calls {
+            let place = owed.place();
+            let outcome = self.run(sequence_index, owed, tool).await;
+            let next = nexts.next().flatten();
             let noted = match outcome.of(self.noted(place)) {
-                Some(of_call) if runs => {
+                Some(of_call) => {
                     let next = next.filter(|_| !outcome.terminate);
                     let beside =
                         if outcome.terminate { std::mem::take(&mut not_run) } else { Vec::new() };
                     self.note(of_call, beside, next, outcome.terminate).await
                 }
-                of_call => {
-                    not_run.extend(of_call);
-                    Ok(())
-                }
+                None => Ok(()),
             };
-            outcomes.add(index, outcome);
+            outcomes.add(sequence_index, outcome);
             noted?;
             if outcomes.terminate {
                 break;
@@ -106,40 +111,64 @@ impl Executor<'_> {
     /// Runs all calls at the same time. What came out of each is made durable by itself.
     async fn execute_at_once(
         &self,
-        calls: Vec<PlannedCall>,
+        calls: Vec<CallToRun>,
+        not_run: Vec<CallOutcome>,
         outcomes: &mut Outcomes,
     ) -> Result<(), PersistenceError> {
-        let round = &AtOnce::of(&calls);
-        let run = async |index, call: PlannedCall| {
-            let (place, runs) = (call.owed.place(), call.runs());
-            let outcome = self.run(index, call).await;
-            let of_call = outcome.of(self.noted(place));
-            let noted = if runs {
-                let ends_run = round.is_last(&outcome);
-                let noted = match of_call {
-                    Some(of_call) => {
-                        let beside = if ends_run { round.take_not_run() } else { Vec::new() };
-                        self.note(of_call, beside, None, ends_run).await
-                    }
-                    None => Ok(()),
-                };
-                round.noted.fetch_add(usize::from(noted.is_ok()), Ordering::AcqRel);
-                noted
-            } else {
-                round.not_run().extend(of_call);
-                Ok(())
+        let round = &AtOnce::of(calls.len(), not_run);
+        let run = async |CallToRun { sequence_index, owed, tool }| {
+            let place = owed.place();
+            let outcome = self.run(sequence_index, owed, tool).await;
+            let ends_run = round.is_last(&outcome);
+            let noted = match outcome.of(self.noted(place)) {
+                Some(of_call) => {
+                    let beside = if ends_run { round.take_not_run() } else { Vec::new() };
+                    self.note(of_call, beside, None, ends_run).await
+                }
+                None => Ok(()),
             };
-            (index, outcome, noted)
+            round.noted.fetch_add(usize::from(noted.is_ok()), Ordering::AcqRel);
+            (sequence_index, outcome, noted)
         };
-        let calls = calls.into_iter().enumerate();
-        let mut running: FuturesUnordered<_> =
-            calls.map(|(index, call)| run(index, call)).collect();
+        let mut running: FuturesUnordered<_> = calls.into_iter().map(run).collect();
         let mut failure = None;
         while let Some((index, outcome, noted)) = running.next().await {
             outcomes.add(index, outcome);
             failure = failure.or(noted.err());
         }
         failure.map_or(Ok(()), Err)
+    }
+
+    /// Answers the calls whose tools do not run in this batch: refused ones, and those whose result
+    /// is known. It comes before the first tool starts, so that a tool which ends the run, and the
+    /// commit that may be written with its outcome, find them answered wherever they stand.
+    ///
+    /// Returns the calls to run, and what the run needs to know of the others.
+    fn answer_without_tools(
+        &self,
+        calls: Vec<PlannedCall>,
+        outcomes: &mut Outcomes,
+    ) -> (Vec<CallToRun>, Vec<CallOutcome>) {
+        let mut to_run = Vec::with_capacity(calls.len());
+        let mut not_run = Vec::new();
+        for (sequence_index, PlannedCall { owed, action }) in calls.into_iter().enumerate() {
+            let outcome = match action {
+                Action::Run(tool) => {
+                    to_run.push(CallToRun { sequence_index, owed, tool });
+                    continue;
+                }
+                Action::Refuse(refusal) => Outcome {
+                    result: result(&owed, refusal.output(owed.name())),
+                    report: ToolReport::not_run(refusal.status()),
+                    failure: None,
+                    terminate: false,
+                },
+                Action::Reuse(reused) => self.reused(&owed, *reused),
+            };
+            not_run.extend(outcome.of(self.noted(owed.place())));
+            outcomes.add(sequence_index, outcome);
+        }
+        (to_run, not_run)
     }
 
     /// Makes durable what came out of a call that has run, and that `next` is about to run.
@@ -161,48 +190,40 @@ impl Executor<'_> {
         place.filter(|place| self.run.is_some_and(|run| run.notes(*place)))
     }
 
-    async fn run(&self, sequence_index: usize, planned: PlannedCall) -> Outcome {
-        let PlannedCall { owed, action } = planned;
-        match action {
-            Action::Refuse(refusal) => {
-                let output = refusal.output(owed.name());
-                let report = ToolReport::not_run(refusal.status());
-                let result = result(&owed, output);
-                Outcome { result, report, failure: None, terminate: false }
+    /// Runs one call.
+    async fn run(&self, sequence_index: usize, owed: OwedCall, tool: Arc<dyn Tool>) -> Outcome {
+        let call = match self.run {
+            Some(run) => {
+                let place = owed.place();
+                owed.at(place.and_then(|place| run.place_across_attempts(place)))
             }
-            Action::Reuse(reused) => {
-                let (mut result, report) = *reused;
-                result.call_id = Some(owed.id().to_owned());
-                let is_failure = report.status == ToolStatus::Error;
-                let failure = is_failure.then(|| {
-                    let source = report.error.clone().unwrap_or_else(|| result.text());
-                    self.failure(&owed, source.into())
-                });
-                Outcome { result, report, failure, terminate: false }
-            }
-            Action::Run(tool) => {
-                let call = match self.run {
-                    Some(run) => {
-                        let place = owed.place();
-                        owed.at(place.and_then(|place| run.place_across_attempts(place)))
-                    }
-                    None => owed.clone(),
-                };
-                let place_in_round = (self.round_index, sequence_index);
-                let context = ToolContext::new(self.context.clone(), call, place_in_round);
-                let started_at = self.context.clock.now();
-                let answer = run_caught(tool, context).await;
-                let mut outcome = match answer {
-                    Ok(output) => self.answered(&owed, output),
-                    Err(error) => self.failed(&owed, error),
-                };
-                if outcome.report.status != ToolStatus::RejectedArguments {
-                    outcome.report.started_at = Some(started_at);
-                    outcome.report.finished_at = Some(self.context.clock.now());
-                }
-                outcome
-            }
+            None => owed.clone(),
+        };
+        let place_in_round = (self.round_index, sequence_index);
+        let context = ToolContext::new(self.context.clone(), call, place_in_round);
+        let started_at = self.context.clock.now();
+        let answer = run_caught(tool, context).await;
+        let mut outcome = match answer {
+            Ok(output) => self.answered(&owed, output),
+            Err(error) => self.failed(&owed, error),
+        };
+        if outcome.report.status != ToolStatus::RejectedArguments {
+            outcome.report.started_at = Some(started_at);
+            outcome.report.finished_at = Some(self.context.clock.now());
         }
+        outcome
+    }
+
+    /// What an earlier attempt, or the policy for calls that may or may not have run, says of a
+    /// call.
+    fn reused(&self, owed: &OwedCall, (mut result, report): (ToolResult, ToolReport)) -> Outcome {
+        result.call_id = Some(owed.id().to_owned());
+        let is_failure = report.status == ToolStatus::Error;
+        let failure = is_failure.then(|| {
+            let source = report.error.clone().unwrap_or_else(|| result.text());
+            self.failure(owed, source.into())
+        });
+        Outcome { result, report, failure, terminate: false }
     }
 
     fn answered(&self, owed: &OwedCall, output: ToolOutput) -> Outcome {
@@ -248,17 +269,18 @@ struct AtOnce {
     /// Of how many the outcome is durable.
     noted: AtomicUsize,
     terminate: AtomicBool,
+    /// What is known of the calls of the batch that are not run, until the run ends with one that is.
     not_run: Mutex<Vec<CallOutcome>>,
 }
 
 impl AtOnce {
-    fn of(calls: &[PlannedCall]) -> Self {
+    fn of(to_run: usize, not_run: Vec<CallOutcome>) -> Self {
         Self {
-            to_run: calls.iter().filter(|call| call.runs()).count(),
+            to_run,
             ended: AtomicUsize::new(0),
             noted: AtomicUsize::new(0),
             terminate: AtomicBool::new(false),
-            not_run: Mutex::default(),
+            not_run: Mutex::new(not_run),
         }
     }
 
@@ -272,12 +294,8 @@ impl AtOnce {
             && self.noted.load(Ordering::Acquire) + 1 == self.to_run
     }
 
-    fn not_run(&self) -> MutexGuard<'_, Vec<CallOutcome>> {
-        self.not_run.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn take_not_run(&self) -> Vec<CallOutcome> {
-        std::mem::take(&mut *self.not_run())
+        std::mem::take(&mut *self.not_run.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 

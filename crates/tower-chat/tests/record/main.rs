@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "nothing outside uses these tests")]
 
+mod ended_rounds;
 mod hooks;
 mod replaying;
 mod rows;
@@ -27,6 +28,10 @@ use tower_chat::{
 use tower_chat_testkit::{ScriptedLeaf, Step};
 
 const BOTH_MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
+const MODES: [PersistenceMode; 3] =
+    [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
+/// Whole and streamed.
+const BOTH_WAYS: [bool; 2] = [false, true];
 
 fn key() -> ConversationKey {
     ConversationKey::new("alice", "support")
@@ -80,6 +85,11 @@ impl Agent {
         self.send(ChatRequest::user(text)).await
     }
 
+    /// The same, whole or streamed.
+    async fn send_as(&self, streamed: bool, request: ChatRequest) -> Result<Answer, BoxError> {
+        self.send(if streamed { request.streamed() } else { request }).await
+    }
+
     async fn record(&self) -> Vec<ToolInvocation> {
         record(&self.store).await
     }
@@ -102,6 +112,11 @@ fn short(record: &[ToolInvocation]) -> Vec<String> {
         format!("{} {} {result}", call.name, call.status)
     };
     record.iter().map(row).collect()
+}
+
+/// Every mode, whole and streamed.
+fn every_way() -> impl Iterator<Item = (PersistenceMode, bool)> {
+    MODES.into_iter().flat_map(|mode| BOTH_WAYS.map(|streamed| (mode, streamed)))
 }
 
 #[tokio::test]

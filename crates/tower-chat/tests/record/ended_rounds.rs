@@ -1,0 +1,164 @@
+//! Rounds that a tool ends: in every mode each call has the row that says what became of it.
+
+use tower_chat::{
+    ToolLoop, Tools,
+    core::{ChatRequest, Message, Part, Role, ToolStatus},
+    tool::{ToolContext, ToolOutput, tool_fn, typed_tool_fn},
+};
+use tower_chat_testkit::Step;
+
+use super::*;
+
+/// What the calls of a round are.
+const KINDS: [&str; 5] = ["look", "fail", "nobody", "weather", "stop"];
+
+#[derive(serde::Deserialize)]
+#[allow(dead_code, reason = "only its shape matters")]
+struct City {
+    city: String,
+}
+
+/// Tools whose results name the call they answer.
+fn tools() -> Tools {
+    Tools::new()
+        .with(tool_fn(definition("look"), |context: ToolContext| async move {
+            Ok(format!("looked for {}", context.call_id()))
+        }))
+        .with(tool_fn(definition("fail"), |context: ToolContext| async move {
+            Err::<ToolOutput, BoxError>(format!("broke at {}", context.call_id()).into())
+        }))
+        .with(typed_tool_fn(definition("weather"), |_: City, _| async { Ok("rain") }))
+        .with(tool_fn(definition("stop"), |context: ToolContext| async move {
+            Ok(ToolOutput::from(format!("stopped at {}", context.call_id())).terminate())
+        }))
+}
+
+/// Every round of up to three calls.
+fn rounds() -> Vec<Vec<&'static str>> {
+    let mut rounds = Vec::new();
+    let mut longest = vec![Vec::new()];
+    for _ in 0..3 {
+        let longer =
+            |round: &Vec<&'static str>| KINDS.map(|kind| [round.as_slice(), &[kind]].concat());
+        longest = longest.iter().flat_map(longer).collect();
+        rounds.extend(longest.iter().cloned());
+    }
+    rounds
+}
+
+/// What the record has to say of a round: call id, status, whether the tool was started, and
+/// whether there is a result.
+fn expected(
+    round: &[&str],
+    concurrent: bool,
+    budget: Option<usize>,
+) -> Vec<(String, ToolStatus, bool, bool)> {
+    let (mut spent, mut ended) = (0, false);
+    let row = |(index, kind): (usize, &&str)| {
+        let id = format!("c{index}");
+        if *kind == "nobody" {
+            return (id, ToolStatus::UnknownTool, false, true);
+        }
+        if budget.is_some_and(|budget| spent >= budget) {
+            return (id, ToolStatus::SkippedBudget, false, true);
+        }
+        spent += 1;
+        if ended && !concurrent {
+            return (id, ToolStatus::Pending, false, false);
+        }
+        ended |= *kind == "stop";
+        match *kind {
+            "fail" => (id, ToolStatus::Error, true, true),
+            "weather" => (id, ToolStatus::RejectedArguments, false, true),
+            _ => (id, ToolStatus::Ok, true, true),
+        }
+    };
+    round.iter().enumerate().map(row).collect()
+}
+
+fn found(call: &ToolInvocation) -> (String, ToolStatus, bool, bool) {
+    assert_eq!(call.started_at.is_some(), call.finished_at.is_some(), "{call:?}");
+    if matches!(call.status, ToolStatus::Ok | ToolStatus::Error) {
+        let text = call.result.as_ref().map(|result| result.text());
+        let error = call.error.as_deref();
+        let names = |text: Option<&str>| text.is_some_and(|text| text.contains(&call.call_id));
+        assert!(names(text.as_deref()) || names(error), "{call:?}");
+    }
+    (call.call_id.clone(), call.status, call.started_at.is_some(), call.result.is_some())
+}
+
+#[tokio::test]
+async fn every_call_of_a_round_has_the_same_row_in_every_mode_whatever_ends_the_round() {
+    for round in rounds() {
+        for (concurrent, budget) in [(false, None), (true, None), (false, Some(1)), (true, Some(1))]
+        {
+            for (mode, streamed) in every_way() {
+                let calls = round.iter().enumerate();
+                let calls =
+                    calls.map(|(index, kind)| ToolCall::new(format!("c{index}"), *kind, "{}"));
+                let script = vec![Step::message(Message::tool_calls(calls)), Step::text("done")];
+                let tool_loop = ToolLoop::new(tools()).concurrent(concurrent).call_budget(budget);
+                let agent = Agent::new(mode, tool_loop, script);
+                agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
+                let record: Vec<_> = agent.record().await.iter().map(found).collect();
+                assert_eq!(
+                    record,
+                    expected(&round, concurrent, budget),
+                    "{round:?} {mode:?} streamed {streamed} concurrent {concurrent} {budget:?}"
+                );
+            }
+        }
+    }
+}
+
+/// The answers to a round of `stop`, `pay` and `look`, which waits for approval as a whole.
+fn approvals() -> impl Iterator<Item = [bool; 3]> {
+    (0..8).map(|bits| [bits & 1 != 0, bits & 2 != 0, bits & 4 != 0])
+}
+
+#[tokio::test]
+async fn every_approved_or_rejected_call_has_the_same_row_in_every_mode() {
+    for (concurrent, [stop, pay, look]) in
+        BOTH_WAYS.into_iter().flat_map(|concurrent| approvals().map(move |it| (concurrent, it)))
+    {
+        for (mode, streamed) in every_way() {
+            let tools = tools()
+                .with(tool_fn(definition("pay").needs_approval(), |_| async { Ok("paid once") }));
+            let script =
+                vec![calls([("stop", "c0"), ("pay", "c1"), ("look", "c2")]), Step::text("done")];
+            let agent = Agent::new(mode, ToolLoop::new(tools).concurrent(concurrent), script);
+            let asking = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
+            let requests: Vec<_> = asking.approval_requests().cloned().collect();
+            let answers = requests.iter().zip([stop, pay, look]).map(|(request, approved)| {
+                Part::ApprovalResponse(match approved {
+                    true => request.approve(),
+                    false => request.reject("no"),
+                })
+            });
+            let message = Message::new(Role::User, answers.collect());
+            agent.send_as(streamed, ChatRequest::new(message)).await.unwrap();
+            let rows: Vec<_> = agent
+                .record()
+                .await
+                .iter()
+                .map(|call| (call.call_id.clone(), call.status))
+                .collect();
+            let of = |id: &str, approved: bool| {
+                let was_ended = stop && !concurrent && id != "c0";
+                (
+                    id.to_owned(),
+                    match approved {
+                        false => ToolStatus::RejectedByApproval,
+                        true if was_ended => ToolStatus::PendingApproval,
+                        true => ToolStatus::Ok,
+                    },
+                )
+            };
+            assert_eq!(
+                rows,
+                [of("c0", stop), of("c1", pay), of("c2", look)],
+                "{mode:?} streamed {streamed} concurrent {concurrent}"
+            );
+        }
+    }
+}
