@@ -148,6 +148,7 @@ impl Run {
         let state = State {
             added,
             taken,
+            answer_from: taken,
             is_overtaken,
             unsettled: Vec::new(),
             pruned: history.head.pruned,
@@ -323,6 +324,7 @@ impl Run {
         let mut own = self.number(0, state.input(self.id(), &request));
         // What is stored of a run that is resumed begins with its input.
         own.drain(..state.added.len().min(own.len()));
+        state.answer_from = state.taken + own.len();
         // Staged, and no answer has come to it yet: the tool loop has it all to do.
         let unanswered = match &state.journal {
             Some(journal) if state.added.len() <= journal.input() => state.added.clone(),

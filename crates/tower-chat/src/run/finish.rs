@@ -38,8 +38,7 @@ impl OpenRun {
             let mut state = run.state();
             let (service_id, recording) = (state.service_id.clone(), state.recording);
             let adopted = run.adopt_service_id(service_id.as_ref(), recording, &answer)?;
-            let first = state.taken + input.len();
-            answer.messages = run.number(first, std::mem::take(&mut answer.messages));
+            answer.messages = run.number(state.answer_from, std::mem::take(&mut answer.messages));
             let mut messages = input;
             messages.extend(answer.messages.iter().cloned());
             let left_out = if run.policy().keep_trailing_results {

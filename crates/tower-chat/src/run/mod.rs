@@ -103,6 +103,9 @@ struct State {
     added: Vec<Arc<Message>>,
     /// How many messages the run has taken in, stored or not: the place of the next one.
     taken: usize,
+    /// Where a run that is written at its end numbers its answer from: after what is stored of it
+    /// and after its input, which it takes in at its end.
+    answer_from: usize,
     /// Messages that wait in the store's outbox.
     unsaved: usize,
     /// Writes whose outcome nobody has waited for: they are submitted again with the next, in case
@@ -238,6 +241,13 @@ impl Run {
     /// How many messages the run has taken in.
     pub(crate) fn taken(&self) -> usize {
         self.state().taken
+    }
+
+    /// The index of the first message that the tool loop adds to a run that is written at its end.
+    /// The request does not say it: among its messages may be some of the history, which the input
+    /// answers.
+    pub(crate) fn answer_from(&self) -> usize {
+        self.state().answer_from
     }
 
     /// Takes note of the tools of the next service call, for their hooks.

@@ -128,7 +128,7 @@ where
             }
             Some(run) => {
                 let replay = run.open_replay().unwrap_or_else(Replay::lenient);
-                Transcript::whole(&request, run_id, replay)
+                Transcript::whole(&request, run_id, replay).numbered_from(run.answer_from())
             }
             None => Transcript::whole(&request, run_id, Replay::lenient()),
         };

@@ -64,6 +64,12 @@ impl Transcript {
         }
     }
 
+    /// With the index that the run's next message gets.
+    pub(super) fn numbered_from(mut self, next: usize) -> Self {
+        self.next_index = u32::try_from(next).unwrap_or(u32::MAX);
+        self
+    }
+
     /// Gives a message its place in the run, unless it has one: a persister below gives its own.
     pub(super) fn number(&mut self, mut message: Arc<Message>) -> Arc<Message> {
         match message.id {

@@ -5,6 +5,7 @@
 
 mod ended_rounds;
 mod hooks;
+mod late_results;
 mod replaying;
 mod rows;
 
