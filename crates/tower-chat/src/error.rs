@@ -46,7 +46,9 @@ pub enum PersistenceError {
         key: ConversationKey,
         /// The id the service returned.
         service_id: Arc<str>,
-        /// What the service answered; nothing of it was stored.
+        /// What the service answered; nothing of it was stored. In per-run mode, where nothing of
+        /// the run is stored, what the run had added before comes first, results of tools included;
+        /// in the other modes those are stored, or in the record of tool calls.
         answer: Box<Answer>,
     },
     /// The request names another service conversation than the one that is remembered.
@@ -72,7 +74,9 @@ pub enum PersistenceError {
         key: ConversationKey,
         /// The id the request carried.
         service_id: Arc<str>,
-        /// What the service answered; nothing of it was stored.
+        /// What the service answered; nothing of it was stored. In per-run mode, where nothing of
+        /// the run is stored, what the run had added before comes first, results of tools included;
+        /// in the other modes those are stored, or in the record of tool calls.
         answer: Box<Answer>,
     },
     /// The mode needs a layer that is not in the stack.
@@ -232,6 +236,16 @@ impl PersistenceError {
             Self::NotStored(not_stored) => not_stored.source.is_retryable(),
             Self::RunUnderWay { .. } => true,
             _ => false,
+        }
+    }
+
+    pub(crate) fn answer_mut(&mut self) -> Option<&mut Answer> {
+        match self {
+            Self::NotStored(not_stored) => not_stored.answer.as_mut(),
+            Self::ServiceKeepsHistory { answer, .. } | Self::ServiceIdMissing { answer, .. } => {
+                Some(answer)
+            }
+            _ => None,
         }
     }
 

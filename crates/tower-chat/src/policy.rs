@@ -47,6 +47,13 @@ pub enum PersistenceMode {
 /// conversation which the service keeps goes to the service again, which has its first answer in the
 /// history, and such a record then holds both.
 ///
+/// The answer of each service call is compared before a tool that it asks for runs and before the
+/// next service call is made, in every mode, by the tool loop and by `PerServiceCallPersistence`. An
+/// id in one answer and none in a later one of the same run is
+/// [`ServiceIdMissing`](crate::PersistenceError::ServiceIdMissing). Under somebody else's tool loop
+/// with no layer of this crate below it, per-run persistence sees the run's last answer alone: an id
+/// that only an earlier answer had is not noticed there.
+///
 /// A conversation that is already kept by the service (the request or the store names its id)
 /// is no conflict; whether its messages are recorded too follows `clear` alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -83,7 +83,8 @@ where
             request.conversation_id = None;
         }
         request.extensions.insert(PersisterAbove);
-        return service.call(request).await.map_err(Into::into);
+        let response = service.call(request).await.map_err(Into::into);
+        return with_ending(response, CallEnding::WrittenAtEnd(run)).await;
     }
     // By itself, so that the future need not hold the error across what follows.
     let started = run.start_call(&mut request)?;
@@ -94,7 +95,7 @@ where
                 call.reserve().await?;
             }
             let response = service.call(request).await.map_err(Into::into);
-            with_ending(response, CallEnding(call)).await
+            with_ending(response, CallEnding::Stored(call)).await
         }
     }
 }
@@ -122,24 +123,40 @@ async fn lone_run(
     }
 }
 
-struct CallEnding(Box<OpenCall>);
+/// The end of a service call.
+enum CallEnding {
+    /// The run is written at its end, above: this layer only compares conversation ids.
+    WrittenAtEnd(Run),
+    Stored(Box<OpenCall>),
+}
 
 impl Ending for CallEnding {
     const SHOWS_MESSAGES: bool = false;
 
     fn came(&mut self, update: &ChatUpdate) {
-        self.0.came(update);
+        if let Self::Stored(call) = self {
+            call.came(update);
+        }
     }
 
     async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
-        match self.0.complete(answer)? {
-            CompletedCall::Durable(answer) => Ok(answer),
-            CompletedCall::Submitted(call) => call.durable().await,
+        match self {
+            Self::WrittenAtEnd(run) => {
+                run.check_service_id(&answer.finish, || answer.clone())?;
+                Ok(answer)
+            }
+            Self::Stored(call) => match call.complete(answer) {
+                CompletedCall::Durable(answer) => Ok(answer),
+                CompletedCall::Submitted(call) => call.durable().await,
+                CompletedCall::Refused(call) => Err(call.refuse().await),
+            },
         }
     }
 
     async fn fail(self) {
-        self.0.fail().await;
+        if let Self::Stored(call) = self {
+            call.fail().await;
+        }
     }
 }
 

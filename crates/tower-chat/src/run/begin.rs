@@ -158,6 +158,7 @@ impl Run {
             stored_service_id: head.service_id,
             service_id,
             recording,
+            checks_each_answer: false,
             unsaved: store.handle().unsaved(key).iter().map(|it| it.messages().len()).sum(),
             last_call: None,
             refused: None,

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, Message, Role,
+    Answer, ConversationId, Message, Role,
     store::{Slot, StoreError},
 };
 
-use super::{Run, State, service_call::ToStore, submission::FailedSubmission};
+use super::{Run, State, service_call::ToStore, service_id::Adopted, submission::FailedSubmission};
 use crate::PersistenceError;
 
 /// A run that is written at its end.
@@ -36,8 +36,7 @@ impl OpenRun {
         let Self { run, input, slot } = self;
         let mut submission = {
             let mut state = run.state();
-            let (service_id, recording) = (state.service_id.clone(), state.recording);
-            let adopted = run.adopt_service_id(service_id.as_ref(), recording, &answer)?;
+            let adopted = run.adopt_at_end(&state, &answer)?;
             answer.messages = run.number(state.answer_from, std::mem::take(&mut answer.messages));
             let mut messages = input;
             messages.extend(answer.messages.iter().cloned());
@@ -86,6 +85,22 @@ impl Run {
 }
 
 impl Run {
+    /// What the end of a run means for where its history is kept. Where each answer was compared
+    /// as it came, a loop above may have left the id out of what it returns.
+    fn adopt_at_end(&self, state: &State, answer: &Answer) -> Result<Adopted, PersistenceError> {
+        let recording = state.recording;
+        let returned = answer.finish.conversation_id.as_ref().and_then(ConversationId::service_id);
+        match (&state.service_id, returned) {
+            (Some(service_id), None) if state.checks_each_answer => {
+                Ok(Adopted::named(service_id.clone(), recording))
+            }
+            (current, _) => {
+                let whole = || answer.clone();
+                self.adopt_service_id(current.as_ref(), recording, &answer.finish, whole)
+            }
+        }
+    }
+
     /// The results at the end of an answer that no service call has carried.
     pub(super) fn not_taken(&self, state: &State, answer: &Answer) -> Vec<Arc<Message>> {
         let is_taken = |message: &Arc<Message>| {

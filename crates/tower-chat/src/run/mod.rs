@@ -99,6 +99,9 @@ struct State {
     /// The same as far as the store knows it; not yet one that the request alone has named.
     stored_service_id: Option<Arc<str>>,
     recording: Recording,
+    /// The id that each service call's answer names is compared as it comes, so the end of a run
+    /// that is written at its end has nothing to compare.
+    checks_each_answer: bool,
     /// What this run has submitted to the store, in order.
     added: Vec<Arc<Message>>,
     /// How many messages the run has taken in, stored or not: the place of the next one.

@@ -37,6 +37,11 @@ impl ToolReport {
     pub(crate) fn not_run(status: ToolStatus) -> Self {
         Self { status, error: None, started_at: None, finished_at: None }
     }
+
+    /// What a result alone says.
+    pub(super) fn of(result: &ToolResult) -> Self {
+        Self::not_run(if result.is_error { ToolStatus::Error } else { ToolStatus::Ok })
+    }
 }
 
 /// What is known of the results in a message, of which there mostly is one.
@@ -239,13 +244,7 @@ impl State {
             };
             let call_id = call.id.clone().unwrap_or_default();
             let mut row = ToolRecord::pending(place.call, place.round_index, call_id, &call.name);
-            let report = report.unwrap_or_else(|| {
-                ToolReport::not_run(if result.is_error {
-                    ToolStatus::Error
-                } else {
-                    ToolStatus::Ok
-                })
-            });
+            let report = report.unwrap_or_else(|| ToolReport::of(result));
             row.result = recorded;
             row.error = changed_error.unwrap_or(report.error);
             row.status = report.status;
@@ -302,6 +301,12 @@ impl Recorder {
             }
             Err(place) => self.reports.insert(place, (message, reports)),
         }
+    }
+
+    /// What a tool loop has said of the results in a message that was not stored yet.
+    pub(super) fn reports(&self, message: MessageId) -> Option<&ToolReports> {
+        let place = self.reports.binary_search_by_key(&message, |(known, _)| *known).ok()?;
+        self.reports.get(place).map(|(_, reports)| reports)
     }
 
     fn take_reports(&mut self, message: MessageId) -> Option<ToolReports> {

@@ -57,6 +57,15 @@ pub(crate) enum StartedCall {
 pub(crate) enum CompletedCall {
     Durable(Answer),
     Submitted(Box<StoredCall>),
+    /// Nothing of the answer is stored.
+    Refused(Box<RefusedCall>),
+}
+
+/// A service call whose answer does not fit, because of the conversation id that it names.
+pub(crate) struct RefusedCall {
+    error: PersistenceError,
+    /// The rows of the record with the results that the call carried.
+    submission: Submission,
 }
 
 /// An answer whose messages were submitted.
@@ -348,13 +357,9 @@ impl OpenCall {
 
     /// The service has answered: submits inputs and answer together.
     ///
-    /// # Errors
-    ///
-    /// If the answer's conversation id does not fit, by policy; nothing is written then.
-    pub(crate) fn complete(
-        mut self: Box<Self>,
-        mut answer: Answer,
-    ) -> Result<CompletedCall, PersistenceError> {
+    /// If the answer's conversation id does not fit, by policy, nothing of the answer is written,
+    /// and of the inputs the results of tools that have run go into the record.
+    pub(crate) fn complete(mut self: Box<Self>, mut answer: Answer) -> CompletedCall {
         let run = self.run.clone();
         let slot = self.take_slot();
         let mut inputs = std::mem::take(&mut self.inputs);
@@ -363,14 +368,23 @@ impl OpenCall {
             Some(CallOutcome::Answered { answer, write }) => {
                 let (answer, write) = (answer.clone(), write.clone());
                 let again = run.submit_again(&state, self.ordinal, answer, write);
-                return Ok(CompletedCall::Submitted(Box::new(again)));
+                return CompletedCall::Submitted(Box::new(again));
             }
             Some(CallOutcome::Unanswered { .. }) => drop_taken(&state, &mut inputs),
             None => {}
         }
         let (service_id, recording) = (state.service_id.clone(), state.recording);
-        let adopted = run.adopt_service_id(service_id.as_ref(), recording, &answer);
-        let adopted = adopted.inspect_err(|_| state.refused = self.ordinal)?;
+        let whole = || answer.clone();
+        let adopted =
+            match run.adopt_service_id(service_id.as_ref(), recording, &answer.finish, whole) {
+                Ok(adopted) => adopted,
+                Err(error) => {
+                    state.refused = self.ordinal;
+                    let submission = run.record_results(&mut state, slot, &inputs);
+                    let refused = RefusedCall { error, submission };
+                    return CompletedCall::Refused(Box::new(refused));
+                }
+            };
         let first = state.taken + inputs.len();
         let messages = run.number(first, std::mem::take(&mut answer.messages));
         answer.messages = request_approvals_of(messages, &self.options.tools);
@@ -400,12 +414,12 @@ impl OpenCall {
         }
         if is_durable {
             state.settle(0, &mut answer);
-            return Ok(CompletedCall::Durable(answer));
+            return CompletedCall::Durable(answer);
         }
         drop(state);
         let ordinal = self.ordinal;
         let submitted = StoredCall { run, ordinal, answer, submission };
-        Ok(CompletedCall::Submitted(Box::new(submitted)))
+        CompletedCall::Submitted(Box::new(submitted))
     }
 
     /// The service has failed: submits the results of tools that have run, by policy, and waits.
@@ -497,6 +511,20 @@ impl Drop for OpenCall {
         }
         let slot = slot.map(Slot::without_blocking);
         drop(self.submit_inputs(slot, self.inputs.len()));
+    }
+}
+
+impl RefusedCall {
+    /// Waits until the results are recorded. That they could not be is logged and no more: the
+    /// caller has to know of the conflict first.
+    pub(crate) async fn refuse(mut self: Box<Self>) -> PersistenceError {
+        if let Err(FailedSubmission { source, .. }) = self.submission.outcome().await {
+            tracing::error!(
+                error = &source as &dyn std::error::Error,
+                "tool results of a refused service call could not be recorded"
+            );
+        }
+        self.error
     }
 }
 

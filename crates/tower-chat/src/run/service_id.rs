@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ConversationId, ConversationKey, Message, Part, Role, store::ServiceIdChange,
+    Answer, ConversationId, ConversationKey, Finish, Message, Part, Role, store::ServiceIdChange,
 };
 
 use super::Run;
@@ -75,22 +75,51 @@ pub(super) struct Adopted {
 }
 
 impl Run {
+    /// Compares the id that an answer of one service call names with the one in play, for a run
+    /// that is written at its end: a conflict ends the run before a tool of that answer runs and
+    /// before the next service call is paid for.
+    ///
+    /// The tool loop and the layer below it both call this, since either may be missing. Comparing
+    /// the same answer twice changes nothing. Under a loop of somebody else's, with no layer below
+    /// it, nothing is compared until the end of the run, and then only the last answer.
+    ///
+    /// # Errors
+    ///
+    /// If the id does not fit, by policy. The error carries `answer`.
+    pub(crate) fn check_service_id(
+        &self,
+        finish: &Finish,
+        answer: impl FnOnce() -> Answer,
+    ) -> Result<(), PersistenceError> {
+        if !self.is_written_at_end() {
+            return Ok(());
+        }
+        let mut state = self.state();
+        let current = state.service_id.clone();
+        let adopted = self.adopt_service_id(current.as_ref(), state.recording, finish, answer)?;
+        state.service_id = adopted.service_id;
+        state.recording = adopted.recording;
+        state.checks_each_answer = true;
+        Ok(())
+    }
+
     /// Compares the id an answer names with the one in play, before anything of it is written.
     pub(super) fn adopt_service_id(
         &self,
         current: Option<&Arc<str>>,
         recording: Recording,
-        answer: &Answer,
+        finish: &Finish,
+        answer: impl FnOnce() -> Answer,
     ) -> Result<Adopted, PersistenceError> {
         let policy = self.policy().conflict;
-        let returned = answer.finish.conversation_id.as_ref().and_then(ConversationId::service_id);
+        let returned = finish.conversation_id.as_ref().and_then(ConversationId::service_id);
         let (service_id, recording) = match (current, returned) {
             (None, None) => return Ok(Adopted { recording, service_id: None, change: None }),
             (Some(current), None) => {
                 return Err(PersistenceError::ServiceIdMissing {
                     key: self.key().clone(),
                     service_id: current.clone(),
-                    answer: Box::new(answer.clone()),
+                    answer: Box::new(answer()),
                 });
             }
             (Some(_), Some(returned)) => (returned, recording),
@@ -107,16 +136,20 @@ impl Run {
                     return Err(PersistenceError::ServiceKeepsHistory {
                         key: self.key().clone(),
                         service_id: returned.clone(),
-                        answer: Box::new(answer.clone()),
+                        answer: Box::new(answer()),
                     });
                 }
                 (returned, Recording::of_service_kept(policy))
             }
         };
-        Ok(Adopted {
-            recording,
-            service_id: Some(service_id.clone()),
-            change: Some(ServiceIdChange::Set(service_id.clone())),
-        })
+        Ok(Adopted::named(service_id.clone(), recording))
+    }
+}
+
+impl Adopted {
+    /// The service keeps the history under this id.
+    pub(super) fn named(service_id: Arc<str>, recording: Recording) -> Self {
+        let change = Some(ServiceIdChange::Set(service_id.clone()));
+        Self { recording, service_id: Some(service_id), change }
     }
 }

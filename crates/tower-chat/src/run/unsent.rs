@@ -1,10 +1,16 @@
 //! Results of tools whose next service call is never made.
 
-use std::sync::{Arc, atomic::Ordering};
+use std::{
+    collections::HashSet,
+    sync::{Arc, atomic::Ordering},
+};
 
-use tower_chat_core::{Message, store::Slot};
+use tower_chat_core::{
+    Message,
+    store::{Slot, StoreError},
+};
 
-use super::{Run, service_call::ToStore};
+use super::{Run, State, Submission, ToolReport, service_call::ToStore, tool_events::Outcome};
 
 impl Run {
     /// How many messages at the end of a service call have not become part of the run; `None` if
@@ -42,5 +48,59 @@ impl Run {
         messages.iter().for_each(|message| state.replay.push(message));
         drop(state);
         drop(submission);
+    }
+
+    /// Submits the results that a refused service call has carried to the record alone: their tools
+    /// have run, but the history goes on without the call. A journal has them already, one by one.
+    pub(super) fn record_results(
+        &self,
+        state: &mut State,
+        slot: Result<Slot, StoreError>,
+        inputs: &[Arc<Message>],
+    ) -> Submission {
+        if self.is_journaled() || !self.keeps_results_of_failed_call() {
+            return Submission::nothing();
+        }
+        let outcomes = state.outcomes_in(inputs);
+        if outcomes.is_empty() {
+            return Submission::nothing();
+        }
+        let (submission, write) =
+            self.submit(state, slot, ToStore { outcomes, ..ToStore::default() });
+        state.unsettled.extend(write);
+        submission
+    }
+}
+
+impl State {
+    /// What came out of the calls that results in these messages answer, apart from calls that wait
+    /// for approval: the tool loop records those when their tools finish, under their claims.
+    fn outcomes_in(&self, inputs: &[Arc<Message>]) -> Vec<Outcome> {
+        if inputs.iter().all(|message| message.results().next().is_none()) {
+            return Vec::new();
+        }
+        let waiting: HashSet<_> = self
+            .replay
+            .waiting_calls()
+            .into_iter()
+            .flatten()
+            .filter_map(|(call, _)| call)
+            .collect();
+        let mut replay = self.replay.clone();
+        let mut outcomes = Vec::new();
+        for message in inputs {
+            let mut reports =
+                message.id.and_then(|id| self.recorder.reports(id)).into_iter().flatten();
+            for (result, asked) in message.results().zip(replay.calls_answered_by(message)) {
+                let report = reports.next().cloned();
+                let Some(call) = asked.map(|asked| asked.place) else { continue };
+                if !waiting.contains(&call) {
+                    let report = report.unwrap_or_else(|| ToolReport::of(result));
+                    outcomes.push((call, result.clone(), report));
+                }
+            }
+            replay.push(message);
+        }
+        outcomes
     }
 }

@@ -26,6 +26,7 @@ use super::{
     transcript::{Outgoing, Transcript, without_sentinel},
 };
 use crate::{
+    PersistenceError,
     approval::request_approvals_of,
     recovery::UnknownCalls,
     replay::Replay,
@@ -51,7 +52,9 @@ where
     if !streamed {
         return rounds.collect().await;
     }
-    rounds.head().await?;
+    if let Err(error) = rounds.head().await {
+        return Err(rounds.with_added(error));
+    }
     if rounds.is_complete() {
         return rounds.collect().await;
     }
@@ -78,6 +81,8 @@ struct Rounds<S> {
     /// The tools that the model was told about last.
     tools: Tools,
     phase: Phase,
+    /// What the run has added, where it is written at its end.
+    added: Vec<Arc<Message>>,
     /// What the caller has not been given yet.
     updates: VecDeque<ChatUpdate>,
     outcomes: Outcomes,
@@ -168,6 +173,7 @@ where
             transcript,
             tools,
             phase,
+            added: Vec::new(),
             updates: VecDeque::new(),
             outcomes: Outcomes::default(),
             has_unsent_results: false,
@@ -268,6 +274,7 @@ where
                 };
             }
             if let Err(error) = self.advance().await {
+                let error = self.with_added(error);
                 self.give_up();
                 self.updates.clear();
                 return Some(Err(error));
@@ -306,7 +313,7 @@ where
                     .map(|message| self.transcript.number(message))
                     .inspect(|message| self.updates.push_back(ChatUpdate::Message(message.clone())))
                     .collect();
-                self.answered(messages, finish);
+                self.answered(messages, finish)?;
             }
             Err(response) => {
                 let messages = Vec::new();
@@ -385,8 +392,7 @@ where
         };
         match update {
             ChatUpdate::Finish(finish) => {
-                self.answered(reading.messages, finish);
-                return Ok(());
+                return self.answered(reading.messages, finish);
             }
             ChatUpdate::Message(message) => {
                 let message = self.transcript.number(message);
@@ -402,7 +408,20 @@ where
     }
 
     /// Decides what follows a complete response.
-    fn answered(&mut self, messages: Vec<Arc<Message>>, mut finish: Box<Finish>) {
+    ///
+    /// # Errors
+    ///
+    /// If the run is written at its end, and the response says that the service keeps the history
+    /// although a store does: no tool runs, and no further call is paid for.
+    fn answered(
+        &mut self,
+        messages: Vec<Arc<Message>>,
+        mut finish: Box<Finish>,
+    ) -> Result<(), BoxError> {
+        if let Some(run) = &self.run {
+            let answer = || Answer::new(messages.clone(), Finish::clone(&finish));
+            run.check_service_id(&finish, answer)?;
+        }
         self.in_flight = InFlight::default();
         self.tally.usage += finish.usage;
         finish.usage = self.tally.usage;
@@ -410,6 +429,7 @@ where
         finish.conversation_id = without_sentinel(finish.conversation_id);
         for message in &messages {
             self.transcript.push_sent(message);
+            self.note_added(message);
         }
         let plan = batch::plan(
             &messages,
@@ -432,6 +452,7 @@ where
                 Phase::Finishing(finish)
             }
         };
+        Ok(())
     }
 
     /// Whether a layer below has taken the response for the run's last and committed it.
@@ -499,9 +520,30 @@ impl<S> Rounds<S> {
     fn add(&mut self, message: Message) -> Option<MessageId> {
         let message = self.transcript.number(Arc::new(message));
         self.transcript.push_unsent(&message);
+        self.note_added(&message);
         let id = message.id;
         self.updates.push_back(ChatUpdate::Message(message));
         id
+    }
+
+    /// Keeps what the run has added so far where nobody below does.
+    fn note_added(&mut self, message: &Arc<Message>) {
+        if self.run.as_ref().is_some_and(Run::is_written_at_end) {
+            self.added.push(message.clone());
+        }
+    }
+
+    /// The error that ends the run. Where its answer was refused and nothing of the run is stored,
+    /// the answer in the error begins with what the run had added before, results of tools
+    /// included: they are nowhere else.
+    fn with_added(&mut self, mut error: BoxError) -> BoxError {
+        let refused = error.downcast_mut().and_then(PersistenceError::answer_mut);
+        if let Some(answer) = refused {
+            // Queued messages that only the refused call carried go back into their queue.
+            let count = self.added.len().saturating_sub(self.in_flight.queued.len());
+            answer.messages.splice(..0, self.added.drain(..count));
+        }
+        error
     }
 
     fn add_results(&mut self) {

@@ -8,6 +8,7 @@ mod cancellation;
 mod common;
 mod concurrency;
 mod conflicts;
+mod conflicts_mid_run;
 mod full_queue;
 mod matrix;
 mod partial_text;
