@@ -12,10 +12,12 @@
 //! # Ok::<(), format::FormatError>(())
 //! ```
 
+use std::time::SystemTime;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{BoxError, Message, Part, Role, SharedError, exact_vec};
+use crate::{BoxError, Message, Part, Role, SharedError, exact_vec, store::milliseconds};
 
 /// The version that [`encode`] writes.
 pub const VERSION: u32 = 1;
@@ -49,6 +51,8 @@ struct Stored<'a> {
     parts: &'a [Part],
     #[serde(skip_serializing_if = "Option::is_none")]
     author: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none", with = "milliseconds::optional")]
+    added_at: Option<SystemTime>,
     #[serde(skip_serializing_if = "Map::is_empty")]
     metadata: &'a Map<String, Value>,
 }
@@ -60,6 +64,8 @@ struct Loaded {
     #[serde(deserialize_with = "exact_vec::deserialize")]
     parts: Vec<Part>,
     author: Option<String>,
+    #[serde(default, with = "milliseconds::optional")]
+    added_at: Option<SystemTime>,
     #[serde(default)]
     metadata: Map<String, Value>,
 }
@@ -80,6 +86,7 @@ pub fn encode(message: &Message) -> String {
         role: message.role,
         parts: &message.parts,
         author: message.author.as_deref(),
+        added_at: message.added_at,
         metadata: &message.metadata,
     };
     // Most messages fit, which otherwise would be copied as they grow.
@@ -113,6 +120,7 @@ impl From<Loaded> for Message {
     fn from(loaded: Loaded) -> Self {
         let mut message = Self::new(loaded.role, loaded.parts);
         message.author = loaded.author;
+        message.added_at = loaded.added_at;
         message.metadata = loaded.metadata;
         message
     }

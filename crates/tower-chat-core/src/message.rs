@@ -1,9 +1,13 @@
 //! One entry of a conversation.
 
+use std::time::SystemTime;
+
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{ApprovalRequest, MessageId, Part, ToolCall, ToolResult, exact_vec};
+use crate::{
+    ApprovalRequest, MessageId, Part, ToolCall, ToolResult, exact_vec, store::milliseconds,
+};
 
 /// Who speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -43,6 +47,11 @@ pub struct Message {
     /// Its name in the store; set by the run that adds the message, never by a provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<MessageId>,
+    /// When it was added to its conversation, to the millisecond: set by the run that adds the
+    /// message, unless it has a time already, as an imported one may. Messages that were stored by
+    /// older releases have none; see [`time`](Self::time).
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "milliseconds::optional")]
+    pub added_at: Option<SystemTime>,
     /// Anything else to keep with it. Not sent to models.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
@@ -51,7 +60,7 @@ pub struct Message {
 impl Message {
     /// A message of these parts.
     pub fn new(role: Role, parts: Vec<Part>) -> Self {
-        Self { role, parts, author: None, id: None, metadata: Map::new() }
+        Self { role, parts, author: None, id: None, added_at: None, metadata: Map::new() }
     }
 
     /// A system message with one text.
@@ -82,8 +91,27 @@ impl Message {
     /// The same message with other parts. Its own are not copied.
     #[must_use]
     pub fn with_parts(&self, parts: Vec<Part>) -> Self {
-        let Self { role, parts: _, author, id, metadata } = self;
-        Self { role: *role, parts, author: author.clone(), id: *id, metadata: metadata.clone() }
+        let Self { role, parts: _, author, id, added_at, metadata } = self;
+        let (author, metadata) = (author.clone(), metadata.clone());
+        Self { role: *role, parts, author, id: *id, added_at: *added_at, metadata }
+    }
+
+    /// When it was added to its conversation, as far as that is known: [`added_at`](Self::added_at),
+    /// else the time at which its run was begun, which its id tells.
+    ///
+    /// ```
+    /// use std::time::SystemTime;
+    /// use tower_chat_core::{Message, MessageId, RunId};
+    /// let mut message = Message::user("hi");
+    /// assert_eq!(message.time(), None);
+    /// let run = RunId::new();
+    /// message.id = Some(MessageId { run, index: 0 });
+    /// assert_eq!(message.time(), run.made_at());
+    /// message.added_at = Some(SystemTime::UNIX_EPOCH);
+    /// assert_eq!(message.time(), Some(SystemTime::UNIX_EPOCH));
+    /// ```
+    pub fn time(&self) -> Option<SystemTime> {
+        self.added_at.or_else(|| self.id?.run.made_at())
     }
 
     /// The text of all text parts, joined without a separator.

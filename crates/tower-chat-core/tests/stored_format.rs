@@ -246,3 +246,17 @@ fn what_is_read_takes_no_more_room_than_it_needs() {
         assert_eq!((content.len(), content.capacity()), (count, count));
     }
 }
+
+#[test]
+fn the_time_of_a_message_is_stored_in_milliseconds_and_may_be_missing() {
+    let mut message = Message::user("hi");
+    message.added_at =
+        Some(std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_millis(1_234));
+    let stored = r#"{"v":1,"role":"user","parts":[{"text":{"text":"hi"}}],"added_at":1234}"#;
+    assert_eq!(encode(&message), stored);
+    assert_eq!(decode(stored).unwrap(), message);
+    let without = r#"{"v":1,"role":"user","parts":[{"text":{"text":"hi"}}]}"#;
+    assert_eq!(decode(without).unwrap().added_at, None);
+    let beyond = r#"{"v":1,"role":"user","parts":[],"added_at":"noon"}"#;
+    assert!(decode(beyond).is_err());
+}

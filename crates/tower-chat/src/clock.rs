@@ -2,6 +2,8 @@
 
 use std::{fmt, sync::Arc, time::SystemTime};
 
+use tower_chat_core::store::milliseconds;
+
 /// Tells the time: when tools were started, when they had finished, and what is stale.
 ///
 /// Order never depends on it. The default is the system's clock; tests bring their own.
@@ -24,6 +26,11 @@ impl Clock {
     /// The time.
     pub fn now(&self) -> SystemTime {
         (self.0)()
+    }
+
+    /// The time as it is stored; `None` if it is out of range.
+    pub(crate) fn whole_milliseconds(&self) -> Option<SystemTime> {
+        milliseconds::time(milliseconds::of(self.now()))
     }
 }
 

@@ -35,6 +35,28 @@ fn whole(milliseconds: u128) -> i64 {
     i64::try_from(milliseconds).unwrap_or(i64::MAX)
 }
 
+/// An optional time in JSON, for `#[serde(with = "...")]`.
+pub(crate) mod optional {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
+    use super::{SystemTime, of, time};
+
+    pub(crate) fn serialize<S: Serializer>(
+        at: &Option<SystemTime>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        at.map(of).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<SystemTime>, D::Error> {
+        let Some(milliseconds) = Option::<i64>::deserialize(deserializer)? else { return Ok(None) };
+        let out_of_range = || D::Error::custom("a time that this machine cannot hold");
+        time(milliseconds).map(Some).ok_or_else(out_of_range)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

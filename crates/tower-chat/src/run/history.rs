@@ -129,7 +129,7 @@ async fn show(
         return;
     }
     let finished = match policy.needs_finish_times() {
-        true => finish_times(settings.store.as_ref(), key).await,
+        true => Some(finish_times(settings.store.as_ref(), key, &replay.view()).await),
         false => None,
     };
     let tools = settings.tools.as_ref().filter(|_| policy.needs_tools()).map(|it| it.tools());
@@ -142,23 +142,30 @@ async fn show(
     policy.edit(replay, &facts);
 }
 
-/// When the tools of a conversation had finished; `None`, with a warning, if the record cannot be
-/// read: everything is fresh then.
-async fn finish_times(store: &dyn HistoryStore, key: &ConversationKey) -> Option<FinishTimes> {
-    match store.invocations(&InvocationQuery::of(key)).await {
+/// When the tools of a conversation had finished: what the record says, else when their results
+/// were added to the conversation. If the record cannot be read, the latter counts for all.
+async fn finish_times(
+    store: &dyn HistoryStore,
+    key: &ConversationKey,
+    messages: &Messages,
+) -> FinishTimes {
+    let mut times = match store.invocations(&InvocationQuery::of(key)).await {
         Ok(invocations) => {
             for unreadable in &invocations.unreadable {
                 tracing::warn!("{unreadable}");
             }
-            Some(invocations.found.iter().map(|(_, invocation)| invocation).collect())
+            invocations.found.iter().map(|(_, invocation)| invocation).collect()
         }
         Err(error) => {
             tracing::warn!(
                 conversation = %key,
                 error = &error as &dyn std::error::Error,
-                "the record of tool calls could not be read; no result counts as stale"
+                "the record of tool calls could not be read; \
+                 results are as old as their messages"
             );
-            None
+            FinishTimes::new()
         }
-    }
+    };
+    times.complete(messages);
+    times
 }

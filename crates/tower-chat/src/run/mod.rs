@@ -289,13 +289,16 @@ impl Run {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Gives messages their ids, counting on from a place.
+    /// Gives messages their ids, counting on from a position, and the time at which they are added.
     fn number(&self, first: usize, mut messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
         let run = self.id();
-        for (message, place) in messages.iter_mut().zip(first..) {
-            let id = MessageId { run, index: u32::try_from(place).unwrap_or(u32::MAX) };
-            if message.id != Some(id) {
-                Arc::make_mut(message).id = Some(id);
+        let now = self.0.clock.whole_milliseconds();
+        for (message, position) in messages.iter_mut().zip(first..) {
+            let id = MessageId { run, index: u32::try_from(position).unwrap_or(u32::MAX) };
+            if message.id != Some(id) || message.added_at.is_none() {
+                let message = Arc::make_mut(message);
+                message.id = Some(id);
+                message.added_at = message.added_at.or(now);
             }
         }
         messages

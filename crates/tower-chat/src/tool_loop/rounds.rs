@@ -195,7 +195,7 @@ where
         let InterruptedRun { response, calls: known, .. } = interrupted;
         for message in &response {
             // What comes next is numbered on from it.
-            let message = self.transcript.number(message.clone());
+            let message = self.transcript.number(message.clone(), &self.context.clock);
             self.transcript.push_sent(&message);
         }
         if response.is_empty() {
@@ -310,7 +310,7 @@ where
             Ok(Answer { messages, finish, .. }) => {
                 let messages = messages
                     .into_iter()
-                    .map(|message| self.transcript.number(message))
+                    .map(|message| self.transcript.number(message, &self.context.clock))
                     .inspect(|message| self.updates.push_back(ChatUpdate::Message(message.clone())))
                     .collect();
                 self.answered(messages, finish)?;
@@ -395,7 +395,7 @@ where
                 return self.answered(reading.messages, finish);
             }
             ChatUpdate::Message(message) => {
-                let message = self.transcript.number(message);
+                let message = self.transcript.number(message, &self.context.clock);
                 let has_calls = message.calls().next().is_some();
                 reading.is_held |= has_calls && self.tools.any_needs_approval();
                 reading.messages.push(message.clone());
@@ -518,7 +518,7 @@ where
 impl<S> Rounds<S> {
     /// Adds a message that did not come from the model.
     fn add(&mut self, message: Message) -> Option<MessageId> {
-        let message = self.transcript.number(Arc::new(message));
+        let message = self.transcript.number(Arc::new(message), &self.context.clock);
         self.transcript.push_unsent(&message);
         self.note_added(&message);
         let id = message.id;

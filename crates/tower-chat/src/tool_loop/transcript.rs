@@ -6,7 +6,7 @@ use tower_chat_core::{
     ApprovalRequest, ChatRequest, ConversationId, Message, MessageId, Messages, RunId,
 };
 
-use crate::{replay::Replay, run::CallOfRun};
+use crate::{Clock, replay::Replay, run::CallOfRun};
 
 /// The messages of a run as the loop sends them.
 pub(super) struct Transcript {
@@ -71,14 +71,16 @@ impl Transcript {
     }
 
     /// Gives a message its place in the run, unless it has one: a persister below gives its own.
-    pub(super) fn number(&mut self, mut message: Arc<Message>) -> Arc<Message> {
+    pub(super) fn number(&mut self, mut message: Arc<Message>, clock: &Clock) -> Arc<Message> {
         match message.id {
             Some(id) if id.run == self.run => self.next_index = id.index.saturating_add(1),
             Some(_) => {}
             None => {
                 let id = MessageId { run: self.run, index: self.next_index };
                 self.next_index = self.next_index.saturating_add(1);
-                Arc::make_mut(&mut message).id = Some(id);
+                let message = Arc::make_mut(&mut message);
+                message.id = Some(id);
+                message.added_at = message.added_at.or_else(|| clock.whole_milliseconds());
             }
         }
         message

@@ -2,7 +2,10 @@
 
 use tower_chat::{
     PersistencePolicy, Tools,
-    core::{ChatResponse, Role},
+    core::{
+        ChatResponse, MessageId, Role, RunId, ToolResult,
+        store::{Revision, Write},
+    },
     replay::{
         Channel, Citations, CompactionTime, Freshness, OutdatedCalls, ReplayPolicy, ToolHistory,
         Truncation, Window,
@@ -14,6 +17,9 @@ use tower_chat_testkit::{FaultyStore, Step};
 use super::*;
 
 type Store = FaultyStore<MemoryStore>;
+
+const ALL_MODES: [PersistenceMode; 3] =
+    [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 
 /// A pipeline whose clock stands still until it is moved.
 struct Shop {
@@ -113,16 +119,81 @@ async fn a_channel_has_a_window_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_record_that_cannot_be_read_costs_freshness_and_nothing_else() {
-    for mode in BOTH_MODES {
+async fn a_result_that_the_caller_brought_grows_stale_from_when_it_was_added() {
+    for mode in ALL_MODES {
+        for streamed in [false, true] {
+            let policy = replaying(ReplayPolicy::default().freshness(Freshness::default()));
+            let script = vec![
+                calls([("ask", "c1")]),
+                Step::text("thanks"),
+                Step::text("still"),
+                Step::text("gone"),
+            ];
+            let shop = shop(mode, policy, script, "looked");
+            shop.tools.update(|tools| tools.declare(definition("ask")));
+            let send = async |request: ChatRequest| {
+                let request = if streamed { request.streamed() } else { request };
+                shop.send(request).await.collect().await.unwrap();
+            };
+            send(ChatRequest::user("hi")).await;
+            shop.pass(10_000);
+            let brought = Message::tool_results([ToolResult::new("c1", "brought")]);
+            send(ChatRequest::new([brought])).await;
+            shop.pass(300);
+            send(ChatRequest::user("and now?")).await;
+            assert_eq!(shop.shown(), ["brought"], "{mode:?}");
+            shop.pass(1);
+            send(ChatRequest::user("and then?")).await;
+            assert_eq!(shop.shown(), [] as [String; 0], "{mode:?}");
+            assert_eq!(shop.stored().await, ["brought"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_imported_result_is_as_old_as_it_says_or_as_its_run() {
+    for mode in ALL_MODES {
+        for (added_at, expected) in [(None, 0), (Some(at(900)), 1), (Some(at(600)), 0)] {
+            let policy = replaying(ReplayPolicy::default().freshness(Freshness::default()));
+            let shop = shop(mode, policy, vec![Step::text("hello")], "looked");
+            // Made at the first millisecond of 1970.
+            let mut run = [0; 16];
+            (run[6], run[8]) = (0x70, 0x80);
+            let mut imported = [
+                Message::user("where?"),
+                Message::tool_calls([ToolCall::new("c1", "look", "{}")]),
+                Message::tool_results([ToolResult::new("c1", "imported")]),
+                Message::assistant("there"),
+            ];
+            for (message, index) in imported.iter_mut().zip(0..) {
+                message.id = Some(MessageId { run: RunId::from_bytes(run), index });
+                message.added_at = added_at;
+            }
+            let id = imported[0].id.unwrap();
+            let imported = imported.map(Arc::new);
+            let write = Write::new(key(), id, Revision::ABSENT, imported);
+            shop.store.append(shop.store.reserve().await.unwrap(), vec![write]).await.unwrap();
+            shop.ask("and now?").await;
+            assert_eq!(shop.shown().len(), expected, "{mode:?} {added_at:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn without_a_readable_record_results_are_as_old_as_their_messages() {
+    for mode in ALL_MODES {
         let policy = replaying(ReplayPolicy::default().freshness(Freshness::default()));
         let shop = shop(mode, policy, two_turns(), "looked");
+        let unreadable = || tower_chat::core::store::StoreError::backend("read", true, "no");
         shop.ask("hi").await;
-        shop.pass(1_000);
-        shop.store
-            .fail_next_query(tower_chat::core::store::StoreError::backend("read", true, "no"));
+        shop.pass(300);
+        shop.store.fail_next_query(unreadable());
         shop.ask("and now?").await;
         assert_eq!(shop.shown(), ["looked"], "{mode:?}");
+        shop.pass(1);
+        shop.store.fail_next_query(unreadable());
+        shop.ask("and then?").await;
+        assert_eq!(shop.shown(), [] as [String; 0], "{mode:?}");
     }
 }
 

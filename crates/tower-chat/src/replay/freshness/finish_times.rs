@@ -1,8 +1,13 @@
 //! When tools had finished.
 
-use std::{collections::HashMap, ptr, sync::OnceLock, time::SystemTime};
+use std::{
+    collections::HashMap,
+    ptr,
+    sync::{Arc, OnceLock},
+    time::SystemTime,
+};
 
-use tower_chat_core::{Message, MessageId, ToolCall, ToolInvocation};
+use tower_chat_core::{Message, MessageId, Messages, ToolCall, ToolInvocation};
 
 /// When the tool calls of a conversation had finished, as the record has it.
 ///
@@ -64,6 +69,34 @@ impl FinishTimes {
         match self.calls.binary_search_by_key(&call.place(), FinishedCall::place) {
             Ok(known) => self.calls.splice(known..=known, [call]).for_each(drop),
             Err(place) => self.calls.insert(place, call),
+        }
+    }
+
+    /// Fills in the times of results of which it is not known when their tool had finished: the
+    /// time at which the result was [added](Message::time) counts. Such are results that the caller
+    /// has brought, that somebody else's tool loop has made, and imported ones.
+    ///
+    /// The messages are in order and paired, as [`Replay::view`](crate::replay::Replay::view) gives
+    /// them.
+    pub fn complete(&mut self, messages: &Messages) {
+        let mut asking: Option<&Arc<Message>> = None;
+        let mut answered = 0;
+        for message in messages.iter() {
+            if message.calls().next().is_some() {
+                (asking, answered) = (Some(message), 0);
+            }
+            let Some((asking, id)) = asking.and_then(|asking| Some((asking, asking.id?))) else {
+                continue;
+            };
+            for result in message.results() {
+                let Some(call) = asking.asked_calls().nth(answered) else { break };
+                let is_unknown = self.walk().of(asking, answered, call).is_none();
+                if let (true, Ok(index)) = (is_unknown, u32::try_from(answered)) {
+                    let call_id = call.id.as_deref().or(result.call_id.as_deref());
+                    self.insert(id, index, call_id.unwrap_or_default(), message.time());
+                }
+                answered += 1;
+            }
         }
     }
 

@@ -49,10 +49,12 @@ impl fmt::Display for Channel {
 /// both stay in the record. A round that loses all its calls disappears, and its text stays. Plain
 /// text is replayed at any age.
 ///
-/// The most specific window counts: that of the tool, else that of the request's [`Channel`],
-/// else the general one. A result is fresh up to and including the age of its window; one from
-/// the future is fresh, and so is one of which it is not known when it came. In a window of zero
-/// nothing is fresh, and in one of [`Duration::MAX`] everything is.
+/// The window given for the request's [`Channel`] and the tool together counts; where there is none,
+/// the shorter of the channel's and the tool's; where there is neither, the general one. A result is
+/// fresh up to and including the age of its window, and one from the future is fresh. Where it is not
+/// known when the tool had finished, the time at which the result was added to the conversation
+/// counts; a result of which neither is known is fresh. In a window of zero nothing is fresh, and in
+/// one of [`Duration::MAX`] everything is.
 ///
 /// ```
 /// use std::time::Duration;
@@ -60,10 +62,13 @@ impl fmt::Display for Channel {
 /// let freshness = Freshness::default() // 5 minutes
 ///     .channel("voice", Duration::from_secs(60))
 ///     .tool("exchange_rate", Duration::ZERO)
-///     .tool("country_of_ip", Duration::MAX);
+///     .tool("country_of_ip", Duration::MAX)
+///     .channel_and_tool("voice", "time_table", Duration::from_secs(3600));
 /// let voice = Channel::new("voice");
 /// assert_eq!(freshness.window_for(Some(&voice), "weather"), Duration::from_secs(60));
 /// assert_eq!(freshness.window_for(Some(&voice), "exchange_rate"), Duration::ZERO);
+/// assert_eq!(freshness.window_for(Some(&voice), "country_of_ip"), Duration::from_secs(60));
+/// assert_eq!(freshness.window_for(Some(&voice), "time_table"), Duration::from_secs(3600));
 /// assert_eq!(freshness.window_for(None, "weather"), Duration::from_secs(300));
 /// ```
 ///
@@ -73,7 +78,12 @@ impl fmt::Display for Channel {
 /// ```
 /// use serde_json::json;
 /// use tower_chat::replay::Freshness;
-/// let settings = json!({"window": 300, "channels": {"voice": 60}, "tools": {"exchange_rate": 0}});
+/// let settings = json!({
+///     "window": 300,
+///     "channels": {"voice": 60},
+///     "tools": {"exchange_rate": 0},
+///     "channels_and_tools": {"voice": {"time_table": 3600}},
+/// });
 /// assert!(Freshness::from_settings(&settings).is_ok());
 /// assert!(Freshness::from_settings(&json!({"window": "5 minutes"})).is_err());
 /// ```
@@ -82,6 +92,8 @@ pub struct Freshness {
     window: Duration,
     channels: BTreeMap<String, Duration>,
     tools: BTreeMap<String, Duration>,
+    /// By channel, then by tool.
+    channels_and_tools: BTreeMap<String, BTreeMap<String, Duration>>,
 }
 
 impl Default for Freshness {
@@ -93,7 +105,8 @@ impl Default for Freshness {
 impl Freshness {
     /// A general window.
     pub fn within(window: Duration) -> Self {
-        Self { window, channels: BTreeMap::new(), tools: BTreeMap::new() }
+        let (channels, tools) = (BTreeMap::new(), BTreeMap::new());
+        Self { window, channels, tools, channels_and_tools: BTreeMap::new() }
     }
 
     /// Changes the general window.
@@ -110,16 +123,36 @@ impl Freshness {
         self
     }
 
-    /// A window for the results of one tool, on every channel.
+    /// A window for the results of one tool. A channel's window may shorten it.
     #[must_use]
     pub fn tool(mut self, tool: impl Into<String>, window: Duration) -> Self {
         self.tools.insert(tool.into(), window);
         self
     }
 
+    /// A window for the results of one tool in requests from one channel, whatever their own are.
+    #[must_use]
+    pub fn channel_and_tool(
+        mut self,
+        channel: impl Into<String>,
+        tool: impl Into<String>,
+        window: Duration,
+    ) -> Self {
+        let tools = self.channels_and_tools.entry(channel.into()).or_default();
+        tools.insert(tool.into(), window);
+        self
+    }
+
     /// The window that counts for a tool's results in a request from a channel.
     pub fn window_for(&self, channel: Option<&Channel>, tool: &str) -> Duration {
-        self.tools.get(tool).copied().unwrap_or_else(|| self.window_of(channel))
+        let channel = channel.map(Channel::as_str);
+        let of_both = channel.and_then(|channel| self.channels_and_tools.get(channel)?.get(tool));
+        if let Some(window) = of_both {
+            return *window;
+        }
+        let of_channel = channel.and_then(|channel| self.channels.get(channel));
+        let shorter = of_channel.into_iter().chain(self.tools.get(tool)).min();
+        shorter.copied().unwrap_or(self.window)
     }
 
     /// The messages without stale results and their calls, as a request from a channel sees them
@@ -139,23 +172,17 @@ impl Freshness {
     pub(super) fn test<'a>(
         &'a self,
         now: SystemTime,
-        channel: Option<&Channel>,
+        channel: Option<&'a Channel>,
         finished: &'a FinishTimes,
     ) -> impl FnMut(&Message, usize, &ToolCall) -> bool + use<'a> {
-        let general = self.window_of(channel);
         let mut finished = finished.walk();
         move |message, index, call| {
-            let window = self.tools.get(&call.name).copied().unwrap_or(general);
+            let window = self.window_for(channel, &call.name);
             let mut finished_at = || finished.of(message, index, call);
             window.is_zero()
                 || window != Duration::MAX
                     && finished_at().is_some_and(|at| is_older(at, now, window))
         }
-    }
-
-    fn window_of(&self, channel: Option<&Channel>) -> Duration {
-        let own = channel.and_then(|channel| self.channels.get(channel.as_str()));
-        own.copied().unwrap_or(self.window)
     }
 }
 

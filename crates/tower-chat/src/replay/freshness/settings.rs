@@ -11,7 +11,10 @@ use super::Freshness;
 #[non_exhaustive]
 pub enum FreshnessError {
     /// A key that means nothing.
-    #[error("freshness has no setting {key:?}: it takes \"window\", \"channels\" and \"tools\"")]
+    #[error(
+        "freshness has no setting {key:?}: \
+         it takes \"window\", \"channels\", \"tools\" and \"channels_and_tools\""
+    )]
     UnknownKey {
         /// The key.
         key: String,
@@ -29,8 +32,9 @@ pub enum FreshnessError {
 }
 
 impl Freshness {
-    /// Reads the windows from JSON: `window`, `channels` (by name) and `tools` (by name), all of
-    /// them optional, each window in seconds or `null` for ever.
+    /// Reads the windows from JSON: `window`, `channels` (by name), `tools` (by name) and
+    /// `channels_and_tools` (by the channel's name, then by the tool's), all of them optional, each
+    /// window in seconds or `null` for ever.
     ///
     /// # Errors
     ///
@@ -42,6 +46,12 @@ impl Freshness {
                 "window" => freshness.window = window("window", value)?,
                 "channels" => freshness.channels = windows("channels", value)?,
                 "tools" => freshness.tools = windows("tools", value)?,
+                "channels_and_tools" => {
+                    for (channel, tools) in object("channels_and_tools", value)? {
+                        let windows = windows(&format!("channels_and_tools.{channel}"), tools)?;
+                        freshness.channels_and_tools.insert(channel.clone(), windows);
+                    }
+                }
                 _ => return Err(FreshnessError::UnknownKey { key: key.clone() }),
             }
         }

@@ -115,10 +115,30 @@ fn the_most_specific_window_counts() {
     let left = |now, channel| turn.left(&policy, now, channel).join(" ");
     assert_eq!(left(1020, None), "c0 c1");
     assert_eq!(left(1060, None), "c1");
-    assert_eq!(left(1020, Some(&voice)), "c0", "the tool's window counts on every channel");
+    assert_eq!(left(1010, Some(&voice)), "c0 c1");
+    assert_eq!(left(1020, Some(&voice)), "", "the channel's window is shorter than the tool's");
     assert_eq!(left(1060, Some(&voice)), "");
     assert_eq!(left(1060, Some(&email)), "c1", "a channel without its own");
     assert_eq!(left(1 << 40, Some(&archive)), "c1");
+}
+
+/// 15.10
+#[test]
+fn a_window_for_a_channel_and_a_tool_comes_first_and_else_the_shorter_of_theirs() {
+    let policy = Freshness::within(seconds(100))
+        .channel("live", seconds(10))
+        .channel("archive", seconds(1000))
+        .tool("quick", seconds(50))
+        .tool("slow", seconds(500))
+        .channel_and_tool("live", "slow", seconds(700));
+    let [live, archive, email] = ["live", "archive", "email"].map(Channel::new);
+    let window = |channel, tool| policy.window_for(channel, tool).as_secs();
+    assert_eq!(window(Some(&live), "slow"), 700, "given for both");
+    assert_eq!(window(Some(&live), "quick"), 10, "the channel's is shorter");
+    assert_eq!(window(Some(&archive), "quick"), 50, "the tool's is shorter");
+    assert_eq!(window(Some(&archive), "look"), 1000, "the channel's alone");
+    assert_eq!(window(Some(&email), "slow"), 500, "the tool's alone");
+    assert_eq!(window(None, "look"), 100);
 }
 
 #[test]
@@ -192,12 +212,15 @@ fn fresh_messages_are_shared() {
 #[test]
 fn settings_are_read_and_the_rest_keeps_its_default() {
     let settings = json!({
-        "window": 0.5, "channels": {"voice": 60, "sms": null}, "tools": {"look": 0}
+        "window": 0.5, "channels": {"voice": 60, "sms": null}, "tools": {"look": 0},
+        "channels_and_tools": {"voice": {"look": 7, "pay": null}}
     });
     let expected = Freshness::within(Duration::from_millis(500))
         .channel("voice", seconds(60))
         .channel("sms", Duration::MAX)
-        .tool("look", Duration::ZERO);
+        .tool("look", Duration::ZERO)
+        .channel_and_tool("voice", "look", seconds(7))
+        .channel_and_tool("voice", "pay", Duration::MAX);
     assert_eq!(Freshness::from_settings(&settings), Ok(expected.clone()));
     assert_eq!(serde_json::from_value::<Freshness>(settings).unwrap(), expected);
     assert_eq!(Freshness::from_settings(&json!({})), Ok(Freshness::default()));
