@@ -10,8 +10,10 @@ use axum::{
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Map, Value};
 use tower::ServiceExt;
-use tower_chat::core::{
-    ChatResponse, Conversation, ConversationKey, Finish, Message, Messages, Role, RunId,
+use tower_chat::{
+    RepeatedTranscript,
+    core::{ChatResponse, Conversation, ConversationKey, Finish, Message, Messages, Role, RunId},
+    transcript::Recognised,
 };
 use tower_chat_wire::{body::BodyWire, codec::Completion};
 
@@ -19,7 +21,7 @@ use crate::{
     ChatEndpoint, Refusal,
     conversation::{Asked, CONVERSATION_HEADER, id_in_body},
     models::{self, as_json},
-    new_messages::{Wanted, wanted},
+    new_messages::new_messages,
     streamed,
 };
 
@@ -48,20 +50,23 @@ pub(crate) async fn complete(
     models::check(&endpoint.models, request.options.model.as_deref())?;
 
     let history = endpoint.store.load(&key).await.map_err(|error| Refusal::of_store(&error))?;
-    let wanted = wanted(&history.messages, &request.messages, tries_again(&parts.headers))?;
+    let tries_again = tries_again(&parts.headers);
+    let recognised = new_messages(&history.messages, &request.messages, tries_again)?;
     let is_streamed = request.options.stream;
     let upstream = endpoint.upstream;
     let failed = |error| Refusal::of_stack(&error, |error| upstream(error));
-    let (response, completion) = match wanted {
-        Wanted::Answer(new) => {
+    let (response, completion) = match recognised {
+        Recognised::New(new) => {
             request.messages = new;
             request.extensions = parts.extensions;
+            // What is left is new, also where it says what was said before.
+            request.extensions.insert(RepeatedTranscript::Append);
             let run = RunId::new();
             let completion = Completion::of_run(run).asked_by(&request.options);
             let request = request.in_run(Conversation { key: key.clone(), run });
             (endpoint.stack.oneshot(request).await.map_err(failed)?, completion)
         }
-        Wanted::LastAnswer => {
+        Recognised::LastAnswer => {
             let run = history.messages.last().and_then(|message| Some(message.id?.run));
             let completion = Completion::of_run(run.unwrap_or_else(RunId::new));
             let completion = completion.asked_by(&request.options);

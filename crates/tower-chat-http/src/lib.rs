@@ -34,7 +34,8 @@
 //! What is stored already is not stored again. Messages count as repeated if they are the end of
 //! the stored conversation, as its client knows it, and stand at the beginning of the request; the
 //! rest is new. Calls that ran in the stack are not known to the client, results are compared by
-//! the id of their call, and other messages by what they say.
+//! the id of their call, and other messages by what they say: it is the logic of
+//! [`tower_chat::transcript::recognise`], whose time is linear in the conversation and the request.
 //!
 //! - System messages at the beginning are repeated if they are those in force; others are new,
 //!   and stored where they come.
@@ -84,7 +85,6 @@
 mod chat;
 mod conversation;
 mod endpoint;
-mod known;
 mod models;
 mod new_messages;
 mod refusal;

@@ -170,6 +170,9 @@ impl Refusal {
             PersistenceError::RunOvertaken { .. }
             | PersistenceError::RunUnderWay { .. }
             | PersistenceError::OpenRun { .. } => conflict(),
+            PersistenceError::TranscriptRepeated { .. }
+            | PersistenceError::TranscriptDiverged { .. } => Self::diverged(),
+            PersistenceError::NothingNew { .. } => Self::bad_request(error.to_string()),
             PersistenceError::Dangling { .. } => Self::bad_request(error.to_string()),
             error => Self::of_storage(error.is_retryable()),
         }

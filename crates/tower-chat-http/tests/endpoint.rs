@@ -395,3 +395,20 @@ async fn an_sdk_that_tries_again_gets_the_answer_that_is_stored() {
     assert_eq!(fixture.leaf.requests().len(), 2);
     assert_eq!(fixture.stored("c").await.len(), 4);
 }
+
+#[tokio::test]
+async fn an_answer_that_the_client_adds_may_say_what_a_stored_one_says() {
+    let fixture = Fixture::new([Step::text("fine"), Step::text("still fine")]);
+    fixture.post(ask("How are you?")).await;
+    let mut body = ask("");
+    body["messages"] = json!([
+        {"role": "user", "content": "How are you?"},
+        {"role": "assistant", "content": "fine"},
+        {"role": "user", "content": "And the others?"},
+        {"role": "assistant", "content": "fine"},
+        {"role": "user", "content": "Really?"},
+    ]);
+    let response = fixture.post(body).await;
+    assert_eq!(response.status(), StatusCode::OK);
+    assert_eq!(fixture.stored("c").await.len(), 6);
+}

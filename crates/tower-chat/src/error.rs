@@ -117,6 +117,36 @@ pub enum PersistenceError {
         /// The conversation.
         key: ConversationKey,
     },
+    /// The request brings an answer that is stored already. The model was not called.
+    #[error(
+        "message {position} of the request repeats an answer that conversation {key} holds \
+         already: send only what is new, or choose RepeatedTranscript::Recognise or Append"
+    )]
+    TranscriptRepeated {
+        /// The conversation.
+        key: ConversationKey,
+        /// The position of the message among the request's own, from 0.
+        position: usize,
+    },
+    /// The request repeats its conversation, and it goes another way than the stored one. The model
+    /// was not called.
+    #[error(
+        "from message {position} on the request is not how conversation {key} goes: send only what \
+         is new, or begin another conversation with the whole transcript"
+    )]
+    TranscriptDiverged {
+        /// The conversation.
+        key: ConversationKey,
+        /// The position of the first message, among the request's own and from 0, that is not in
+        /// the conversation after those before it.
+        position: usize,
+    },
+    /// The request repeats its conversation and adds nothing. The model was not called.
+    #[error("the request adds nothing to conversation {key}, which is answered: add a message")]
+    NothingNew {
+        /// The conversation.
+        key: ConversationKey,
+    },
     /// The request belongs to a run that is stored in part, and another run has added to the
     /// conversation since. The model was not called.
     #[error(

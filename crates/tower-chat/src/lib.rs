@@ -16,6 +16,7 @@ pub mod replay;
 pub mod run;
 pub mod tool;
 pub mod tool_loop;
+pub mod transcript;
 pub mod validate;
 
 pub use tower_chat_core as core;
@@ -34,4 +35,5 @@ pub use self::{
     },
     tool::{Tool, ToolContext, ToolOutput, ToolSource, Tools, tool_fn},
     tool_loop::{ToolLoop, ToolLoopError},
+    transcript::RepeatedTranscript,
 };

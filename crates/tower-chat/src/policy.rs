@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     recovery::JournalPolicy,
     replay::{DanglingCalls, ReplayPolicy, Truncation},
+    transcript::RepeatedTranscript,
 };
 
 /// When the messages of a run become durable.
@@ -134,6 +135,7 @@ pub struct PersistencePolicy {
     pub(crate) missing_persister: MissingPersister,
     pub(crate) journal: JournalPolicy,
     pub(crate) concurrent_runs: ConcurrentRuns,
+    pub(crate) repeated_transcript: RepeatedTranscript,
     pub(crate) replay: Arc<ReplayPolicy>,
     pub(crate) truncation: Truncation,
     pub(crate) keep_trailing_results: bool,
@@ -167,6 +169,18 @@ impl PersistencePolicy {
     #[must_use]
     pub fn concurrent_runs(mut self, policy: ConcurrentRuns) -> Self {
         self.concurrent_runs = policy;
+        self
+    }
+
+    /// What to do with a request that brings messages which are stored already.
+    ///
+    /// ```
+    /// use tower_chat::{PersistencePolicy, RepeatedTranscript};
+    /// let policy = PersistencePolicy::default().repeated_transcript(RepeatedTranscript::Recognise);
+    /// ```
+    #[must_use]
+    pub fn repeated_transcript(mut self, choice: RepeatedTranscript) -> Self {
+        self.repeated_transcript = choice;
         self
     }
 

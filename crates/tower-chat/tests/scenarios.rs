@@ -48,16 +48,19 @@ fn assert_exists(name: &str) {
     let path: Vec<&str> = name.split("::").collect();
     let files = match path.as_slice() {
         ["persistence" | "journal" | "record" | "tool_loop", ..] => "tower-chat/tests",
-        ["replay", ..] => "tower-chat/src",
+        ["replay" | "transcript", ..] => "tower-chat/src",
         ["replay_properties" | "faults", ..] => "../tests",
         ["wire", ..] => "tower-chat-wire/tests",
+        ["http", ..] => "tower-chat-http/tests",
         ["core", ..] => "tower-chat-core/tests",
         ["store_contract", _] => "tower-chat-testkit/src/store_contract",
         other => panic!("{name}: no folder for {other:?}"),
     };
     let (test, modules) = path.split_last().expect("a name");
     let modules = match path.first() {
-        Some(&("core" | "store_contract" | "wire")) => modules.get(1..).unwrap_or_default(),
+        Some(&("core" | "http" | "store_contract" | "wire")) => {
+            modules.get(1..).unwrap_or_default()
+        }
         _ => modules,
     };
     let source = modules.iter().fold(crates.join(files), |path, module| path.join(module));

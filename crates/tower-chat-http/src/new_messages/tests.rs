@@ -43,9 +43,9 @@ fn result(id: &str) -> Message {
 }
 
 fn new(stored: &Messages, messages: &[Message]) -> Vec<Message> {
-    match wanted(stored, &sent(messages), false).unwrap() {
-        Wanted::Answer(new) => new.iter().map(|message| (**message).clone()).collect(),
-        Wanted::LastAnswer => panic!("the last answer is wanted again"),
+    match new_messages(stored, &sent(messages), false).unwrap() {
+        Recognised::New(new) => new.iter().map(|message| (**message).clone()).collect(),
+        Recognised::LastAnswer => panic!("the last answer is wanted again"),
     }
 }
 
@@ -139,7 +139,7 @@ fn a_history_that_goes_another_way_is_refused() {
         &[user("uno"), model("1"), user("two"), model("2"), user("three")],
         &[model("9"), user("three")],
     ] {
-        let refusal = wanted(&stored, &sent(other), false).unwrap_err();
+        let refusal = new_messages(&stored, &sent(other), false).unwrap_err();
         assert_eq!((refusal.status.as_u16(), refusal.is_retryable()), (409, false), "{other:?}");
     }
 }
@@ -148,7 +148,7 @@ fn a_history_that_goes_another_way_is_refused() {
 fn a_request_without_anything_new_is_refused() {
     let answered = stored([&[user("one"), model("1")]]);
     for nothing in [&[][..], &[user("one"), model("1")]] {
-        assert_eq!(wanted(&answered, &sent(nothing), true).unwrap_err().status.as_u16(), 400);
+        assert_eq!(new_messages(&answered, &sent(nothing), true).unwrap_err().status.as_u16(), 400);
     }
 }
 
@@ -156,12 +156,13 @@ fn a_request_without_anything_new_is_refused() {
 fn an_answer_that_did_not_arrive_is_given_again() {
     let stored =
         stored([&[user("yes"), model("1")], &[user("two"), call("s1"), result("s1"), model("2")]]);
-    let again = |messages: &[Message], tries_again| wanted(&stored, &sent(messages), tries_again);
+    let again =
+        |messages: &[Message], tries_again| new_messages(&stored, &sent(messages), tries_again);
     let whole = [user("yes"), model("1"), user("two")];
-    assert_eq!(again(&whole, false).unwrap(), Wanted::LastAnswer);
-    assert_eq!(again(&[user("two")], true).unwrap(), Wanted::LastAnswer);
+    assert_eq!(again(&whole, false).unwrap(), Recognised::LastAnswer);
+    assert_eq!(again(&[user("two")], true).unwrap(), Recognised::LastAnswer);
     // Without a word of the client's the same words are something new.
     assert_eq!(new(&stored, &[user("two")]), [user("two")]);
     // What was asked before the last question is no repetition of it.
-    assert_eq!(again(&[user("yes")], true).unwrap(), Wanted::Answer(sent(&[user("yes")])));
+    assert_eq!(again(&[user("yes")], true).unwrap(), Recognised::New(sent(&[user("yes")])));
 }

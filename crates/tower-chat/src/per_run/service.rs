@@ -22,7 +22,7 @@ use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
     recovery::{ResumesRun, close_open_run},
-    run::{OpenRun, Run, head_of, strip_sentinel},
+    run::{Caller, OpenRun, Run, head_of, strip_sentinel},
     tool::RunAncestry,
 };
 
@@ -147,7 +147,7 @@ where
 async fn one_run<S>(
     service: &mut S,
     layer: &PerRunPersistence,
-    request: ChatRequest,
+    mut request: ChatRequest,
     conversation: Conversation,
     mode: PersistenceMode,
     head: Head,
@@ -158,8 +158,13 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
 {
-    let run = Run::begin(&layer.settings, mode, conversation, &request, head).await?;
+    let settings = &layer.settings;
+    let run = Run::begin(settings, mode, conversation, &mut request, head, Caller::Request).await?;
     let opened = Opened { run: run.clone(), place };
+    if let Some(mut answer) = run.last_answer() {
+        opened.name_branch(&mut answer);
+        return Ok(answer.into());
+    }
     if let Some(mut answer) = run.stored_answer(&request)? {
         run.commit(&answer).await?;
         opened.name_branch(&mut answer);

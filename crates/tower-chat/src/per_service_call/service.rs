@@ -67,7 +67,7 @@ where
         None => {
             RunAncestry::check(&request)?;
             // Boxed, since every other service call would carry the room for it.
-            let run = Box::pin(lone_run(&layer, &request)).await?;
+            let run = Box::pin(lone_run(&layer, &mut request)).await?;
             if let Some(answer) = run.repeated_answer(&request)? {
                 return Ok(answer.into());
             }
@@ -105,7 +105,7 @@ const LAYER: &str = "PerServiceCallPersistence";
 /// A run of one service call, where no layer above the tool loop has begun one.
 async fn lone_run(
     layer: &PerServiceCallPersistence,
-    request: &ChatRequest,
+    request: &mut ChatRequest,
 ) -> Result<Run, PersistenceError> {
     let Some(conversation) = request.conversation().cloned() else {
         return Err(PersistenceError::NoConversation { layer: LAYER });

@@ -25,6 +25,7 @@ use super::{
     loaded::Loaded,
     partial_text::is_cut_off,
     record::Recorder,
+    repeated::{Caller, Stored, take_new},
     rows_of_calls_answered_earlier,
     service_id::{Recording, agreed_service_id},
     tool_events::BegunBefore,
@@ -68,8 +69,9 @@ impl Run {
         settings: &Settings,
         mode: PersistenceMode,
         conversation: Conversation,
-        request: &ChatRequest,
+        request: &mut ChatRequest,
         head: Head,
+        caller: Caller,
     ) -> Result<Self, PersistenceError> {
         let Settings { store, policy, clock, .. } = settings;
         let own = own_messages(request);
@@ -120,6 +122,10 @@ impl Run {
             shown.for_each(|message| replay.push(message));
             history.extend(content.messages.iter().cloned());
         }
+        let (added, is_overtaken) = added_before(&history, conversation.run);
+        let stored = Stored { history: &history, added: &added, is_read: needs_history };
+        let last_answer = take_new(settings, &conversation, request, &stored, caller).await?;
+        let own = own_messages(request);
         let staged = resumed.iter().flat_map(|content| &content.messages);
         let approves = answers_approvals(own.iter().chain(staged));
         let begun_before = match approves {
@@ -141,7 +147,6 @@ impl Run {
             Some(_) => Recording::of_service_kept(policy.conflict),
             None => Recording::History,
         };
-        let (added, is_overtaken) = added_before(&history, conversation.run);
         let places = added.iter().filter_map(|message| message.id);
         let taken = places.map(|id| id.index as usize + 1).max().unwrap_or(0);
         let recorder = Recorder::after(&added);
@@ -168,6 +173,7 @@ impl Run {
             open_replay: None,
             recorder,
             above: Messages::new(),
+            last_answer,
         };
         let run = Self(Arc::new(Shared {
             conversation,
@@ -177,7 +183,7 @@ impl Run {
             persister_reported: AtomicBool::new(false),
             persister_missed: AtomicBool::new(false),
             clock: clock.clone(),
-            is_alone: false,
+            is_alone: caller == Caller::ServiceCall,
             is_background: request.options.is_background(),
             is_nested: RunAncestry::is_nested(request),
             state: Mutex::new(state),
@@ -219,18 +225,14 @@ impl Run {
     pub(crate) async fn begin_alone(
         settings: &Settings,
         conversation: Conversation,
-        request: &ChatRequest,
+        request: &mut ChatRequest,
     ) -> Result<Self, PersistenceError> {
         let mode = PersistenceMode::PerServiceCall;
         let head = head_of(settings, &conversation.key).await?;
         if let Some(open) = head.open_run {
             return Err(PersistenceError::OpenRun { key: conversation.key, run: open.run });
         }
-        let mut run = Self::begin(settings, mode, conversation, request, head).await?;
-        if let Some(shared) = Arc::get_mut(&mut run.0) {
-            shared.is_alone = true;
-        }
-        Ok(run)
+        Self::begin(settings, mode, conversation, request, head, Caller::ServiceCall).await
     }
 
     /// What the run had answered, if it is stored whole already: a request that is sent again
@@ -284,6 +286,9 @@ impl Run {
         &self,
         request: &ChatRequest,
     ) -> Result<Option<Answer>, PersistenceError> {
+        if let Some(answer) = self.last_answer() {
+            return Ok(Some(answer));
+        }
         let own = own_messages(request);
         let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
         let state = self.state();

@@ -16,6 +16,7 @@ mod leaf_request;
 mod loaded;
 mod partial_text;
 mod record;
+mod repeated;
 mod service_call;
 mod service_id;
 mod submission;
@@ -42,6 +43,7 @@ pub(crate) use self::{
     begin::{Settings, head_of, shared},
     partial_text::cut_off_message,
     record::{ToolReport, ToolReports, is_without_calls},
+    repeated::Caller,
 };
 pub(crate) use self::{
     finish::OpenRun,
@@ -130,6 +132,8 @@ struct State {
     /// What a layer above put before the run's input: it stays first in every service call,
     /// although the tool loop sends it only once.
     above: Messages,
+    /// What the last run answered, where the request repeats everything but that.
+    last_answer: Option<Vec<Arc<Message>>>,
 }
 
 /// The number of a service call within its run, from 0: a request extension that a tool loop sets.

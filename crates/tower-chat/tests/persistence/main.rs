@@ -17,3 +17,4 @@ mod per_service_call;
 mod resume;
 mod stack_errors;
 mod store_failure;
+mod transcripts;

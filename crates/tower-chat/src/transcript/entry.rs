@@ -1,0 +1,235 @@
+//! Messages reduced to what identifies them when a client repeats them.
+
+use std::collections::{HashMap, HashSet};
+
+use tower_chat_core::{MediaSource, Message, Messages, Part, Role, RunId};
+
+use crate::replay::ids_of_calls;
+
+/// One entry of a conversation, as far as a client can repeat it. Two entries are the same if they
+/// are equal.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(super) enum Entry {
+    /// What set the conversation up.
+    System(String),
+    /// What the user says.
+    User { text: String, media: Vec<MediaSource> },
+    /// What the model says, and the calls it asks for.
+    Assistant { text: String, calls: Vec<Call> },
+    /// The results in one message, by what they answer.
+    Results(Vec<String>),
+    /// Answers to approval requests: the id of each, and whether it was approved.
+    Approvals(Vec<(String, bool)>),
+}
+
+/// A tool call that a client repeats.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Call {
+    id: Option<String>,
+    name: String,
+    /// What identifies a call that came without an id.
+    arguments: Option<String>,
+}
+
+impl Entry {
+    pub(super) fn is_system(&self) -> bool {
+        matches!(self, Self::System(_))
+    }
+
+    pub(super) fn is_assistant(&self) -> bool {
+        matches!(self, Self::Assistant { .. })
+    }
+
+    /// Whether it is something that the model said: an assistant message of which only reasoning
+    /// or a provider's own items are left says nothing by which it is known again.
+    pub(super) fn is_statement(&self) -> bool {
+        matches!(self, Self::Assistant { text, calls } if !(text.is_empty() && calls.is_empty()))
+    }
+
+    /// A message as it is. Both lists of a comparison are made so where a client repeats the
+    /// messages that an answer gave it, one by one.
+    pub(super) fn verbatim(message: &Message) -> Self {
+        match message.role {
+            Role::System | Role::Developer => Self::system(message),
+            Role::Assistant => {
+                let calls = message.asked_calls().map(|call| {
+                    let id = call.id.clone().filter(|id| !id.is_empty());
+                    let arguments = id.is_none().then(|| call.arguments.clone());
+                    Call { id, name: call.name.clone(), arguments }
+                });
+                Self::Assistant { text: text(message), calls: calls.collect() }
+            }
+            _ if message.results().next().is_some() => {
+                let key = |result: &tower_chat_core::ToolResult| {
+                    let id = result.call_id.clone().filter(|id| !id.is_empty());
+                    id.unwrap_or_else(|| result.text())
+                };
+                Self::Results(message.results().map(key).collect())
+            }
+            _ if is_about_approval(message) => {
+                let answers = message.parts.iter().filter_map(|part| match part {
+                    Part::ApprovalResponse(response) => {
+                        Some((response.request_id.clone(), response.approved))
+                    }
+                    _ => None,
+                });
+                Self::Approvals(answers.collect())
+            }
+            _ => Self::user(message),
+        }
+    }
+
+    /// A message of a request whose client was shown each answer as one message.
+    pub(super) fn sent_by_client(message: &Message) -> Self {
+        match message.role {
+            Role::System | Role::Developer => Self::system(message),
+            Role::Assistant => {
+                let calls = client_calls(message, |_, _| true);
+                Self::Assistant { text: text(message), calls }
+            }
+            _ => match message.results().next() {
+                Some(result) => Self::Results(vec![result.call_id.clone().unwrap_or_default()]),
+                None => Self::user(message),
+            },
+        }
+    }
+
+    fn system(message: &Message) -> Self {
+        Self::System(text(message))
+    }
+
+    fn user(message: &Message) -> Self {
+        let media = message.parts.iter().filter_map(|part| match part {
+            Part::Media(media) => Some(media.source.clone()),
+            _ => None,
+        });
+        Self::User { text: text(message), media: media.collect() }
+    }
+}
+
+/// The names of the tools whose calls a client repeats: the others ran in the stack, and the client
+/// does not know of them.
+pub(super) fn names_of_calls(sent: &[Entry]) -> HashSet<&str> {
+    let calls = sent.iter().filter_map(|entry| match entry {
+        Entry::Assistant { calls, .. } => Some(calls),
+        Entry::System(_) | Entry::User { .. } | Entry::Results(_) | Entry::Approvals(_) => None,
+    });
+    calls.flatten().map(|call| &*call.name).collect()
+}
+
+/// A stored conversation as a client knows it that was shown each answer as one message: without
+/// the calls that ran in the stack and their results, and without calls of tools that are not
+/// among `names`.
+pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec<Entry> {
+    let answers = Answers::of(messages);
+    let mut known = Vec::new();
+    let mut answering = None;
+    for message in messages.iter() {
+        let run = message.id.map(|id| id.run);
+        match message.role {
+            Role::System | Role::Developer => known.push(Entry::system(message)),
+            Role::Assistant => {
+                let is_open =
+                    |id: &str, name: &str| names.contains(name) && !answers.is_within_run(run, id);
+                let (said, asked) = (message.text(), client_calls(message, is_open));
+                match known.last_mut() {
+                    Some(Entry::Assistant { text, calls }) if run.is_some() && run == answering => {
+                        if !text.is_empty() && !said.is_empty() {
+                            text.push_str("\n\n");
+                        }
+                        text.push_str(&said);
+                        *calls = asked;
+                    }
+                    _ => known.push(Entry::Assistant { text: said, calls: asked }),
+                }
+            }
+            _ if message.results().next().is_some() => {
+                let shown = message
+                    .results()
+                    .filter_map(|result| result.call_id.as_deref())
+                    .filter(|id| answers.is_from_client(run, id));
+                known.extend(shown.map(|id| Entry::Results(vec![id.to_owned()])));
+            }
+            // What was queued for a run under way did not come from its client.
+            _ if run.is_some() && run == answering => {}
+            _ if is_about_approval(message) => {}
+            _ => known.push(Entry::user(message)),
+        }
+        if message.role == Role::Assistant {
+            answering = run;
+        }
+    }
+    for entry in &mut known {
+        if let Entry::Assistant { text, .. } = entry {
+            *text = text.trim().to_owned();
+        }
+    }
+    known
+}
+
+/// Which calls were answered in the run that asked for them, by tools of the stack.
+struct Answers {
+    asked: HashMap<String, HashSet<Option<RunId>>>,
+    within_run: HashSet<(Option<RunId>, String)>,
+}
+
+impl Answers {
+    fn of(messages: &Messages) -> Self {
+        let mut answers = Self { asked: HashMap::new(), within_run: HashSet::new() };
+        for message in messages.iter() {
+            let run = message.id.map(|id| id.run);
+            for call in client_calls(message, |_, _| true) {
+                answers.asked.entry(call.id.unwrap_or_default()).or_default().insert(run);
+            }
+            for id in message.results().filter_map(|result| result.call_id.as_ref()) {
+                if run.is_some() && answers.asked.get(id).is_some_and(|runs| runs.contains(&run)) {
+                    answers.within_run.insert((run, id.clone()));
+                }
+            }
+        }
+        answers
+    }
+
+    fn is_within_run(&self, run: Option<RunId>, id: &str) -> bool {
+        self.within_run.contains(&(run, id.to_owned()))
+    }
+
+    /// Whether a result in this run came from the client: results of calls that are not known are
+    /// those of calls that had to be approved.
+    fn is_from_client(&self, run: Option<RunId>, id: &str) -> bool {
+        self.asked.contains_key(id) && !self.is_within_run(run, id)
+    }
+}
+
+/// The calls of a message under the ids by which a client answers them, but for those that wait for
+/// approval, in an order of their own.
+fn client_calls(message: &Message, is_shown: impl Fn(&str, &str) -> bool) -> Vec<Call> {
+    if message.calls().next().is_none() {
+        return Vec::new();
+    }
+    let asked = message.parts.iter().filter_map(|part| match part {
+        Part::ToolCall(call) if !call.provider_executed => Some(Some(call)),
+        Part::ApprovalRequest(_) => Some(None),
+        _ => None,
+    });
+    let calls = ids_of_calls(message).zip(asked).filter_map(|(id, call)| Some((id, call?)));
+    let mut calls: Vec<Call> = calls
+        .filter(|(id, call)| is_shown(id, &call.name))
+        .map(|(id, call)| Call {
+            id: Some(id.into_owned()),
+            name: call.name.clone(),
+            arguments: None,
+        })
+        .collect();
+    calls.sort_unstable();
+    calls
+}
+
+fn text(message: &Message) -> String {
+    message.text().trim().to_owned()
+}
+
+fn is_about_approval(message: &Message) -> bool {
+    let is_it = |part: &Part| matches!(part, Part::ApprovalResponse(_) | Part::ApprovalRequest(_));
+    !message.parts.is_empty() && message.parts.iter().all(is_it)
+}

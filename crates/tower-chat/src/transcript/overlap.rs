@@ -1,0 +1,70 @@
+//! Where two lists overlap, in time linear in their lengths.
+
+use std::{
+    collections::{HashMap, hash_map::Entry},
+    hash::Hash,
+};
+
+/// How the beginning of one list repeats another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Overlap {
+    /// How many items at the beginning of the one are the last items of the other; the most there
+    /// are.
+    pub(super) at_end: usize,
+    /// The longest beginning of the one that stands anywhere in the other.
+    pub(super) anywhere: usize,
+}
+
+/// How the beginning of `sent` repeats `known`.
+///
+/// Equal items get equal numbers, so each item is hashed and compared once; then the search of
+/// Knuth, Morris and Pratt looks at each number of both lists at most twice.
+pub(super) fn overlap<T: Eq + Hash>(known: &[&T], sent: &[&T]) -> Overlap {
+    let mut numbers = HashMap::with_capacity(sent.len());
+    let sent: Vec<usize> = sent
+        .iter()
+        .map(|item| {
+            let next = numbers.len();
+            match numbers.entry(*item) {
+                Entry::Occupied(number) => *number.get(),
+                Entry::Vacant(free) => *free.insert(next),
+            }
+        })
+        .collect();
+    let borders = borders(&sent);
+    let mut overlap = Overlap { at_end: 0, anywhere: 0 };
+    for item in known {
+        overlap.at_end = match numbers.get(item) {
+            Some(number) => longer(&sent, &borders, overlap.at_end, *number),
+            None => 0,
+        };
+        overlap.anywhere = overlap.anywhere.max(overlap.at_end);
+    }
+    overlap
+}
+
+/// For each beginning of a list, the length of the longest shorter one that it also ends with.
+fn borders(list: &[usize]) -> Vec<usize> {
+    let mut borders: Vec<usize> = Vec::with_capacity(list.len());
+    for (position, item) in list.iter().enumerate() {
+        let border = match borders.last() {
+            None => 0,
+            Some(last) => longer(list.get(..position).unwrap_or_default(), &borders, *last, *item),
+        };
+        borders.push(border);
+    }
+    borders
+}
+
+/// The longest beginning of a list that what was read so far ends with, when one more item is read.
+/// Before it, that was a beginning of length `matched`.
+fn longer(list: &[usize], borders: &[usize], mut matched: usize, item: usize) -> usize {
+    while list.get(matched) != Some(&item) {
+        let Some(last) = matched.checked_sub(1) else { return 0 };
+        matched = borders.get(last).copied().unwrap_or_default();
+    }
+    matched + 1
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,230 @@
+//! What of a client's transcript is new in its conversation.
+
+use std::collections::HashSet;
+
+use tower_chat_core::{Messages, Role};
+
+use super::{
+    Recognised, TranscriptError,
+    entry::{Entry, as_client_knows, names_of_calls},
+    overlap::{Overlap, overlap},
+};
+
+/// What a request asks for, by what of its messages is stored already.
+///
+/// Messages count as repeated if they are the last of the stored conversation and the first of the
+/// request. They are compared by what they say, and calls and results by their ids where they have
+/// some, in two forms: message by message, and as a client knows the conversation that is shown each
+/// answer as one message, without the calls that ran in the stack. The time it takes is linear in
+/// both lists.
+///
+/// `is_retry` says that the client sends the request again. So does one that repeats everything up
+/// to the last question, earlier answers included: had it got the last answer, it would repeat that
+/// too.
+///
+/// ```
+/// use tower_chat::{core::{Message, Messages}, transcript::{Recognised, recognise}};
+/// let stored: Messages = [Message::user("1+1"), Message::assistant("2")].into_iter().collect();
+/// let mut sent = stored.clone();
+/// sent.push(Message::user("2+2"));
+/// let Recognised::New(new) = recognise(&stored, &sent, false)? else { unreachable!() };
+/// assert_eq!(new.last().unwrap().text(), "2+2");
+/// assert_eq!(new.len(), 1);
+/// # Ok::<(), tower_chat::transcript::TranscriptError>(())
+/// ```
+///
+/// # Errors
+///
+/// If the messages contradict what is stored, or there is nothing to answer.
+pub fn recognise(
+    stored: &Messages,
+    sent: &Messages,
+    is_retry: bool,
+) -> Result<Recognised, TranscriptError> {
+    if stored.is_empty() {
+        return match sent.is_empty() {
+            true => Err(TranscriptError::NothingNew),
+            false => Ok(Recognised::New(sent.clone())),
+        };
+    }
+    let end = StoredEnd::of(stored);
+    let views = [View::verbatim(stored, sent, &end), View::of_client(stored, sent)];
+    for view in &views {
+        match view.beyond(&view.known, sent) {
+            Some(new) if new.is_empty() && end.is_answered() => {
+                return Err(TranscriptError::NothingNew);
+            }
+            Some(new) => return Ok(Recognised::New(new)),
+            None => {}
+        }
+    }
+    for view in &views {
+        let asked_again = view.before_answer().and_then(|before| view.beyond(before, sent));
+        match asked_again {
+            Some(new) if end.may_be_unseen => return Ok(Recognised::New(new)),
+            Some(new) if new.is_empty() && (is_retry || view.repeats_an_answer()) => {
+                return Ok(Recognised::LastAnswer);
+            }
+            _ => {}
+        }
+    }
+    let is_other_way =
+        |view: &View| view.repeats_an_answer() && view.known.iter().any(Entry::is_assistant);
+    if views.iter().any(is_other_way) {
+        let position = views.iter().map(View::diverges_at).max().unwrap_or_default();
+        return Err(TranscriptError::Diverged { position });
+    }
+    let [_, view] = &views;
+    let new = view.from(&view.known, sent, view.leading);
+    if new.is_empty() { Err(TranscriptError::NothingNew) } else { Ok(Recognised::New(new)) }
+}
+
+/// The position of the first message of a request that repeats a stored statement of the model.
+pub(crate) fn first_repeated_answer(
+    stored: &Messages,
+    sent: impl IntoIterator<Item = (usize, Entry)>,
+) -> Option<usize> {
+    let sent: Vec<(usize, Entry)> =
+        sent.into_iter().filter(|(_, entry)| entry.is_statement()).collect();
+    if sent.is_empty() {
+        return None;
+    }
+    let names = sent.iter().map(|(_, entry)| entry.clone()).collect::<Vec<_>>();
+    let of_client = as_client_knows(stored, &names_of_calls(&names));
+    let known: HashSet<Entry> =
+        stored.iter().map(|message| Entry::verbatim(message)).chain(of_client).collect();
+    sent.into_iter().find(|(_, entry)| known.contains(entry)).map(|(position, _)| position)
+}
+
+/// How a stored conversation ends.
+struct StoredEnd {
+    /// Its last run asked for tools and broke off: the client may not have seen that.
+    may_be_unseen: bool,
+    /// Its last message is the model's, or belongs to a run that the model has answered in.
+    ends_with_answer: bool,
+    /// How many messages stand before what the last run has answered.
+    before_answer: usize,
+}
+
+impl StoredEnd {
+    fn of(stored: &Messages) -> Self {
+        let run = stored.last().and_then(|last| last.id).map(|id| id.run);
+        let is_of_run = |message: &&std::sync::Arc<tower_chat_core::Message>| {
+            run.is_some() && message.id.map(|id| id.run) == run
+        };
+        let of_run = stored.iter().rev().take_while(is_of_run).count();
+        let first = stored.len() - of_run;
+        let is_answer =
+            |message: &std::sync::Arc<tower_chat_core::Message>| message.role == Role::Assistant;
+        let answer = stored.iter_from(first).position(is_answer);
+        let mut may_be_unseen = false;
+        for message in stored.iter_from(first) {
+            may_be_unseen = match message.role {
+                Role::Assistant => message.calls().next().is_some(),
+                Role::Tool => may_be_unseen,
+                _ => false,
+            };
+        }
+        // Without ids, as after an import, the last message alone says it.
+        let last_is_answer = stored.last().is_some_and(is_answer);
+        let before_answer = match answer {
+            Some(answer) => first + answer,
+            None if last_is_answer => stored.len() - 1,
+            None => stored.len(),
+        };
+        if of_run == 0 && last_is_answer {
+            may_be_unseen = stored.last().is_some_and(|last| last.calls().next().is_some());
+        }
+        Self { may_be_unseen, ends_with_answer: before_answer < stored.len(), before_answer }
+    }
+
+    fn is_answered(&self) -> bool {
+        self.ends_with_answer && !self.may_be_unseen
+    }
+}
+
+/// A stored conversation and a request in one of the forms in which they are compared.
+struct View {
+    known: Vec<Entry>,
+    /// How many of the entries stand before the last answer.
+    before_answer: Option<usize>,
+    /// One for each message of the request.
+    said: Vec<Entry>,
+    /// How many system messages stand before all others.
+    leading: usize,
+}
+
+impl View {
+    fn verbatim(stored: &Messages, sent: &Messages, end: &StoredEnd) -> Self {
+        let entries = |messages: &Messages| -> Vec<Entry> {
+            messages.iter().map(|message| Entry::verbatim(message)).collect()
+        };
+        let before_answer = end.ends_with_answer.then_some(end.before_answer);
+        Self::new(entries(stored), before_answer, entries(sent))
+    }
+
+    fn of_client(stored: &Messages, sent: &Messages) -> Self {
+        let said: Vec<Entry> = sent.iter().map(|message| Entry::sent_by_client(message)).collect();
+        let known = as_client_knows(stored, &names_of_calls(&said));
+        let ends_with_answer = known.last().is_some_and(Entry::is_assistant);
+        let before_answer = ends_with_answer.then(|| known.len() - 1);
+        Self::new(known, before_answer, said)
+    }
+
+    fn new(known: Vec<Entry>, before_answer: Option<usize>, said: Vec<Entry>) -> Self {
+        let leading = said.iter().take_while(|said| said.is_system()).count();
+        Self { known, before_answer, said, leading }
+    }
+
+    fn before_answer(&self) -> Option<&[Entry]> {
+        self.known.get(..self.before_answer?)
+    }
+
+    /// What follows the repetition of what is known, if the messages begin with one.
+    fn beyond(&self, known: &[Entry], sent: &Messages) -> Option<Messages> {
+        let whole =
+            overlap(&known.iter().collect::<Vec<_>>(), &self.said.iter().collect::<Vec<_>>());
+        if whole.at_end > self.leading {
+            return Some(sent.skip(whole.at_end));
+        }
+        // System messages may have changed since, or stand elsewhere.
+        let (positions, overlap) = self.spoken(known);
+        let last = positions.get(overlap.at_end.checked_sub(1)?)?;
+        Some(self.from(known, sent, last + 1))
+    }
+
+    /// The positions of the messages that are no system messages, and how they repeat the known
+    /// ones.
+    fn spoken(&self, known: &[Entry]) -> (Vec<usize>, Overlap) {
+        let known: Vec<&Entry> = known.iter().filter(|known| !known.is_system()).collect();
+        let (positions, said): (Vec<usize>, Vec<&Entry>) =
+            self.said.iter().enumerate().filter(|(_, said)| !said.is_system()).unzip();
+        let overlap = overlap(&known, &said);
+        (positions, overlap)
+    }
+
+    /// The messages from a position on, after the leading system messages if those are not in
+    /// force.
+    fn from(&self, known: &[Entry], sent: &Messages, position: usize) -> Messages {
+        let system = known.iter().rev().skip_while(|known| !known.is_system());
+        let mut in_force: Vec<&Entry> = system.take_while(|known| known.is_system()).collect();
+        in_force.reverse();
+        let is_in_force = in_force.into_iter().eq(self.said.iter().take(self.leading));
+        let mut new = if is_in_force { Messages::new() } else { sent.take(self.leading) };
+        new.append(&sent.skip(position.max(self.leading)));
+        new
+    }
+
+    fn repeats_an_answer(&self) -> bool {
+        self.said.iter().any(Entry::is_assistant)
+    }
+
+    /// The position of the first message that is not how the stored conversation goes.
+    fn diverges_at(&self) -> usize {
+        let (positions, overlap) = self.spoken(&self.known);
+        positions.get(overlap.anywhere).copied().unwrap_or(self.said.len())
+    }
+}
+
+#[cfg(test)]
+mod tests;
