@@ -49,7 +49,7 @@ fn assert_exists(name: &str) {
     let files = match path.as_slice() {
         ["persistence" | "journal" | "record" | "tool_loop", ..] => "tower-chat/tests",
         ["replay" | "transcript", ..] => "tower-chat/src",
-        ["replay_properties" | "faults", ..] => "../tests",
+        ["replay_properties" | "faults" | "contract_model", ..] => "../tests",
         ["wire", ..] => "tower-chat-wire/tests",
         ["http", ..] => "tower-chat-http/tests",
         ["core", ..] => "tower-chat-core/tests",

@@ -1,0 +1,429 @@
+//! One case: a conversation as a list of steps, each of them one run.
+
+use std::fmt;
+
+use tower_chat::PersistenceMode;
+
+use crate::{
+    features::Features,
+    numbers::Numbers as Rng,
+    tools::{Tool, ToolMask},
+};
+
+/// A conversation: how its stack is put together, and what happens in it.
+#[derive(Debug, Clone)]
+pub(crate) struct Case {
+    /// Without it, `PerServiceCallPersistence` stands in the stack by itself.
+    pub(crate) has_run_layer: bool,
+    /// The calls of one round run at the same time.
+    pub(crate) concurrent: bool,
+    pub(crate) max_rounds: Option<usize>,
+    /// A request is sent again although its run has ended.
+    pub(crate) repeats: bool,
+    pub(crate) steps: Vec<Step>,
+}
+
+/// One run: its input, what the model answers in it, and how often its request is sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    pub(crate) input: Input,
+    /// The tools that are registered when the run begins.
+    pub(crate) tools: ToolMask,
+    /// The model's answers, in the order in which it is asked. After the last one it answers with
+    /// a text.
+    pub(crate) answers: Vec<AnswerPlan>,
+    /// Each sends the same request once.
+    pub(crate) attempts: Vec<Attempt>,
+}
+
+/// What the caller sends. Where nothing waits for the kind of input, it is a text.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Input {
+    Text,
+    /// Answers the approval requests of some batches.
+    Approvals(ApprovalInput),
+    /// Results of calls that were returned to the caller.
+    Results(ResultInput),
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ApprovalInput {
+    /// How many of the batches that wait, from the oldest on.
+    pub(crate) batches: usize,
+    /// How many of them are left out before those.
+    pub(crate) skipped: usize,
+    /// The answers stand in the opposite order of their requests.
+    pub(crate) reversed: bool,
+    /// Bit n rejects the nth request.
+    pub(crate) rejected: u64,
+    /// The message has a text too.
+    pub(crate) has_text: bool,
+    /// Which requests are answered.
+    pub(crate) extent: Extent,
+}
+
+/// Which requests an [`ApprovalInput`] answers.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Extent {
+    /// Those of the chosen batches.
+    Whole,
+    /// The last one has no answer.
+    Partial,
+    /// Requests that were answered by an earlier run.
+    Again,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ResultInput {
+    /// How many calls, from the oldest on.
+    pub(crate) calls: usize,
+    pub(crate) skipped: usize,
+    pub(crate) has_text: bool,
+    /// The results are those that `pending_results` finds.
+    pub(crate) from_record: bool,
+}
+
+/// One answer of the model.
+#[derive(Debug, Clone)]
+pub(crate) struct AnswerPlan {
+    pub(crate) messages: Vec<MessagePlan>,
+    pub(crate) ids: Ids,
+    /// The set of tools changes to this one.
+    pub(crate) tools_then: Option<ToolChange>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct MessagePlan {
+    pub(crate) has_text: bool,
+    pub(crate) calls: Vec<Tool>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct ToolChange {
+    pub(crate) tools: ToolMask,
+    /// While the first tool of the answer runs; else while the model answers.
+    pub(crate) while_tool_runs: bool,
+}
+
+/// Which ids the model gives its calls.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Ids {
+    /// Each another one, in the whole conversation.
+    Distinct,
+    Missing,
+    Empty,
+    /// All calls of all answers the same one.
+    Equal,
+    /// Counted from 0 in each answer.
+    Counted,
+    /// One of the others for each call.
+    Mixed,
+}
+
+/// One sending of a run's request.
+#[derive(Debug, Clone)]
+pub(crate) struct Attempt {
+    pub(crate) mode: PersistenceMode,
+    pub(crate) streamed: bool,
+    pub(crate) cut: Option<Cut>,
+    /// It is sent to a stack in another process.
+    pub(crate) restarts: bool,
+}
+
+/// Where an attempt is cut short, if the model is asked so often.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Cut {
+    /// Which service call of the attempt, from 0.
+    pub(crate) at_call: usize,
+    pub(crate) how: How,
+}
+
+/// How a service call is cut short.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum How {
+    /// The service fails.
+    Fails,
+    /// The service fails after so many updates of its stream.
+    FailsAfter(usize),
+    /// The service hangs, and the caller drops the response.
+    Hangs,
+    /// The service hangs after so many updates, and the caller drops the response.
+    HangsAfter(usize),
+}
+
+impl Case {
+    /// A case of a seed: the same number makes the same case.
+    pub(crate) fn random(seed: u64, number: u64, features: &Features) -> Self {
+        let mut rng = Rng::of(seed, number);
+        let has_run_layer = !features.persister_alone || !rng.one_in(6);
+        let count = 2 + rng.below(4);
+        let mut steps: Vec<Step> =
+            (0..count).map(|_| Step::random(&mut rng, features, has_run_layer)).collect();
+        // What is stored is shown whole to the model of one more run.
+        steps.push(Step::probe(has_run_layer));
+        Self {
+            has_run_layer,
+            concurrent: rng.one_in(2),
+            repeats: features.repeats,
+            max_rounds: (features.round_limit && rng.one_in(6)).then(|| 1 + rng.below(2)),
+            steps,
+        }
+    }
+
+    /// Cases that have less in them.
+    pub(crate) fn simpler(&self) -> Vec<Self> {
+        let mut simpler = Vec::new();
+        let mut with = |change: &dyn Fn(&mut Self)| {
+            let mut case = self.clone();
+            change(&mut case);
+            simpler.push(case);
+        };
+        for at in 0..self.steps.len().saturating_sub(1) {
+            with(&|case| drop(case.steps.remove(at)));
+        }
+        for (at, step) in self.steps.iter().enumerate() {
+            for fewer in step.simpler() {
+                with(&|case| case.steps[at] = fewer.clone());
+            }
+        }
+        if self.concurrent {
+            with(&|case| case.concurrent = false);
+        }
+        if self.max_rounds.is_some() {
+            with(&|case| case.max_rounds = None);
+        }
+        simpler
+    }
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { has_run_layer, concurrent, max_rounds, repeats: _, steps } = self;
+        let stack = if *has_run_layer { "" } else { ", PerServiceCallPersistence alone" };
+        writeln!(f, "concurrent: {concurrent}, max_rounds: {max_rounds:?}{stack}")?;
+        for (run, Step { input, tools, answers, attempts }) in steps.iter().enumerate() {
+            writeln!(f, "run {run}: {input:?}, {tools:?}")?;
+            answers.iter().try_for_each(|answer| writeln!(f, "    {answer:?}"))?;
+            attempts.iter().try_for_each(|attempt| writeln!(f, "    {attempt:?}"))?;
+        }
+        Ok(())
+    }
+}
+
+impl Step {
+    fn random(rng: &mut Rng, features: &Features, has_run_layer: bool) -> Self {
+        let tools = |rng: &mut Rng| {
+            if features.changing_tools && rng.one_in(4) {
+                ToolMask::random(rng)
+            } else {
+                ToolMask::ALL
+            }
+        };
+        let input = match rng.below(10) {
+            0..4 if features.approvals => Input::Approvals(ApprovalInput::random(rng, features)),
+            4..7 if features.late_results => Input::Results(ResultInput {
+                calls: 1 + rng.below(3),
+                skipped: if rng.one_in(3) { 1 } else { 0 },
+                has_text: rng.one_in(2),
+                from_record: features.pending_results && rng.one_in(3),
+            }),
+            _ => Input::Text,
+        };
+        let begins_with = tools(rng);
+        let answers = (0..rng.below(4)).map(|_| AnswerPlan::random(rng, features)).collect();
+        let mut attempts: Vec<Attempt> = Vec::new();
+        while attempts.len() < 4 {
+            let mut attempt = Attempt::random(rng, features, has_run_layer);
+            if let (Some(first), false) = (attempts.first(), features.mode_changes) {
+                let Attempt { mode, .. } = first;
+                attempt.mode = *mode;
+            }
+            let is_cut = attempt.cut.is_some();
+            attempts.push(attempt);
+            let goes_on = if is_cut { !rng.one_in(3) } else { features.repeats && rng.one_in(6) };
+            if !goes_on {
+                break;
+            }
+        }
+        Self { input, tools: begins_with, answers, attempts }
+    }
+
+    fn probe(has_run_layer: bool) -> Self {
+        let mode =
+            if has_run_layer { PersistenceMode::PerRun } else { PersistenceMode::PerServiceCall };
+        let attempt = Attempt { mode, streamed: false, cut: None, restarts: true };
+        Self {
+            input: Input::Text,
+            tools: ToolMask::ALL,
+            answers: Vec::new(),
+            attempts: vec![attempt],
+        }
+    }
+
+    fn simpler(&self) -> Vec<Self> {
+        let mut simpler = Vec::new();
+        let mut with = |change: &dyn Fn(&mut Self)| {
+            let mut step = self.clone();
+            change(&mut step);
+            simpler.push(step);
+        };
+        if self.input != Input::Text {
+            with(&|step| step.input = Input::Text);
+        }
+        match &self.input {
+            Input::Approvals(input) => {
+                for fewer in input.simpler() {
+                    with(&|step| step.input = Input::Approvals(fewer.clone()));
+                }
+            }
+            Input::Results(input) if input.has_text => {
+                with(&|step| {
+                    step.input = Input::Results(ResultInput { has_text: false, ..input.clone() });
+                });
+            }
+            Input::Results(_) | Input::Text => {}
+        }
+        if self.tools != ToolMask::ALL {
+            with(&|step| step.tools = ToolMask::ALL);
+        }
+        for at in 0..self.attempts.len() {
+            if self.attempts.len() > 1 {
+                with(&|step| _ = step.attempts.remove(at));
+            }
+            if self.attempts[at].cut.is_some() {
+                with(&|step| step.attempts[at].cut = None);
+            }
+            if self.attempts[at].streamed {
+                with(&|step| step.attempts[at].streamed = false);
+            }
+            if self.attempts[at].restarts {
+                with(&|step| step.attempts[at].restarts = false);
+            }
+        }
+        for at in 0..self.answers.len() {
+            with(&|step| drop(step.answers.remove(at)));
+            if self.answers[at].tools_then.is_some() {
+                with(&|step| step.answers[at].tools_then = None);
+            }
+            if self.answers[at].ids != Ids::Distinct {
+                with(&|step| step.answers[at].ids = Ids::Distinct);
+            }
+            for (of, message) in self.answers[at].messages.iter().enumerate() {
+                if self.answers[at].messages.len() > 1 {
+                    with(&|step| drop(step.answers[at].messages.remove(of)));
+                }
+                if message.has_text && !message.calls.is_empty() {
+                    with(&|step| step.answers[at].messages[of].has_text = false);
+                }
+                for call in 0..message.calls.len() {
+                    if message.calls.len() > 1 {
+                        with(&|step| _ = step.answers[at].messages[of].calls.remove(call));
+                    }
+                    if message.calls[call] != Tool::Look {
+                        with(&|step| step.answers[at].messages[of].calls[call] = Tool::Look);
+                    }
+                }
+            }
+        }
+        simpler
+    }
+}
+
+impl ApprovalInput {
+    fn random(rng: &mut Rng, features: &Features) -> Self {
+        let extent = match rng.below(8) {
+            0 if features.partial_approvals => Extent::Partial,
+            1 if features.approved_twice => Extent::Again,
+            _ => Extent::Whole,
+        };
+        Self {
+            batches: 1 + rng.below(2),
+            skipped: if rng.one_in(3) { 1 } else { 0 },
+            reversed: rng.one_in(3),
+            rejected: if rng.one_in(2) { 0 } else { rng.next() },
+            has_text: rng.one_in(3),
+            extent,
+        }
+    }
+
+    fn simpler(&self) -> Vec<Self> {
+        let whole = Self { extent: Extent::Whole, ..self.clone() };
+        let plain = Self { has_text: false, ..self.clone() };
+        let approving = Self { rejected: 0, ..self.clone() };
+        let in_order = Self { reversed: false, ..self.clone() };
+        let one = Self { batches: 1, skipped: 0, ..self.clone() };
+        let mut simpler = vec![whole, plain, approving, in_order, one];
+        simpler.retain(|input| input != self);
+        simpler
+    }
+}
+
+impl AnswerPlan {
+    fn random(rng: &mut Rng, features: &Features) -> Self {
+        let count = if features.several_messages && rng.one_in(4) { 2 } else { 1 };
+        let mut messages: Vec<MessagePlan> =
+            (0..count).map(|_| MessagePlan::random(rng, features)).collect();
+        let mut calls = messages.iter().flat_map(|message| &message.calls);
+        if calls.any(|tool| tool.needs_approval()) {
+            let is_left_out = |tool: &Tool| {
+                !(features.hooked_approvals || tool.hook().keeps_call())
+                    || (!features.mixed_batches && *tool == Tool::Ask)
+            };
+            let calls = messages.iter_mut().flat_map(|message| &mut message.calls);
+            calls.filter(|tool| is_left_out(tool)).for_each(|tool| *tool = Tool::Look);
+        }
+        let ids = match rng.below(8) {
+            0 => Ids::Missing,
+            1 => Ids::Empty,
+            2 => Ids::Equal,
+            3 => Ids::Counted,
+            4 => Ids::Mixed,
+            _ => Ids::Distinct,
+        };
+        let changes = features.changing_tools && rng.one_in(6);
+        let tools_then = changes.then(|| ToolChange {
+            tools: if rng.one_in(3) { ToolMask::ALL } else { ToolMask::random(rng) },
+            while_tool_runs: rng.one_in(2),
+        });
+        let ids = if features.any_ids { ids } else { Ids::Distinct };
+        Self { messages, ids, tools_then }
+    }
+}
+
+impl MessagePlan {
+    fn random(rng: &mut Rng, features: &Features) -> Self {
+        let kinds = features.tools();
+        let count = [0, 1, 1, 1, 2, 2, 3][rng.below(7)];
+        // Mostly of the same kind, so that approvals and returned calls are not always mixed.
+        let favourite = kinds[rng.below(kinds.len())];
+        let calls: Vec<Tool> = (0..count)
+            .map(|_| if rng.one_in(2) { favourite } else { kinds[rng.below(kinds.len())] })
+            .collect();
+        Self { has_text: calls.is_empty() || rng.one_in(3), calls }
+    }
+}
+
+impl Attempt {
+    fn random(rng: &mut Rng, features: &Features, has_run_layer: bool) -> Self {
+        let mode = match rng.below(3) {
+            _ if !has_run_layer => PersistenceMode::PerServiceCall,
+            0 => PersistenceMode::PerRun,
+            1 => PersistenceMode::PerServiceCall,
+            _ => PersistenceMode::Journaled,
+        };
+        let is_cut = features.failures && rng.one_in(4);
+        let cut = is_cut.then(|| Cut { at_call: rng.below(3), how: How::random(rng, features) });
+        Self { mode, streamed: rng.one_in(2), cut, restarts: rng.one_in(4) }
+    }
+}
+
+impl How {
+    fn random(rng: &mut Rng, features: &Features) -> Self {
+        match rng.below(6) {
+            0 => Self::FailsAfter(rng.below(3)),
+            1 if features.drops => Self::HangsAfter(rng.below(3)),
+            2 | 3 if features.drops => Self::Hangs,
+            _ => Self::Fails,
+        }
+    }
+}

@@ -1,0 +1,371 @@
+//! Lets a case happen, and compares it with the model step by step.
+
+use std::{
+    cell::OnceCell,
+    collections::HashMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+};
+
+use tokio::{runtime::Runtime, task::yield_now};
+use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
+use tower_chat::{
+    PerRunPersistence, PerServiceCallPersistence, ToolLoop, ToolLoopError,
+    core::{
+        Answer, ApprovalRequest, BoxError, ChatRequest, ChatResponse, Conversation,
+        ConversationKey, MemoryStore, Message, Part, ToolResult,
+        store::{HistoryStore, InvocationQuery},
+    },
+    pending_results,
+    replay::effective_call_ids,
+};
+
+use crate::{
+    case::{ApprovalInput, Attempt, Case, Extent, Input, ResultInput, Step},
+    model::{End, Expected, Model, RunInput},
+    observe,
+    planted::{self, Fault, Process},
+    script,
+    tools::token_in,
+    world::{World, run_id},
+};
+
+type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
+
+/// What is different from the model, if anything is.
+pub(crate) fn difference(case: &Case, fault: Option<Fault>) -> Option<String> {
+    thread_local! {
+        static RUNTIME: OnceCell<Runtime> = const { OnceCell::new() };
+    }
+    let build = || tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let drive = || {
+        RUNTIME.with(|runtime| {
+            let runtime = runtime.get_or_init(|| build().expect("a runtime"));
+            runtime.block_on(Driver::new(case, fault).drive()).err()
+        })
+    };
+    catch_unwind(AssertUnwindSafe(drive)).unwrap_or_else(|_| Some("a panic".to_owned()))
+}
+
+struct Driver<'a> {
+    case: &'a Case,
+    model: Model<'a>,
+    world: World,
+    store: MemoryStore,
+    client: Client,
+    /// Approval requests that callers were given, by the tokens of their calls.
+    requests: HashMap<String, ApprovalRequest>,
+    /// The tokens of approval requests, by their ids.
+    tokens: HashMap<String, String>,
+    /// The ids of calls that callers were given, by their tokens.
+    call_ids: HashMap<String, String>,
+}
+
+fn key() -> ConversationKey {
+    ConversationKey::new("alice", "support")
+}
+
+fn client(case: &Case, world: &World, store: &MemoryStore) -> Client {
+    let store = Process::new(store.clone(), world.fault());
+    let tool_loop = ToolLoop::new(world.tools())
+        .concurrent(case.concurrent)
+        .unlimited_failing_rounds()
+        .include_error_details(true);
+    let tool_loop = match case.max_rounds {
+        Some(most) => tool_loop.max_rounds(most).expect("it is not 0"),
+        None => tool_loop,
+    };
+    let stack = tool_loop.layer(PerServiceCallPersistence::new(store.clone()).layer(world.leaf()));
+    if case.has_run_layer {
+        BoxCloneSyncService::new(PerRunPersistence::new(store).layer(stack))
+    } else {
+        BoxCloneSyncService::new(stack)
+    }
+}
+
+impl<'a> Driver<'a> {
+    fn new(case: &'a Case, fault: Option<Fault>) -> Self {
+        let world = World::new(case, fault);
+        let store = MemoryStore::new();
+        let client = client(case, &world, &store);
+        Self {
+            case,
+            model: Model::new(case),
+            world,
+            store,
+            client,
+            requests: HashMap::new(),
+            tokens: HashMap::new(),
+            call_ids: HashMap::new(),
+        }
+    }
+
+    async fn drive(mut self) -> Result<(), String> {
+        for (run, step) in self.case.steps.iter().enumerate() {
+            let input = self.input(step);
+            self.model.begin(run, input.clone(), step.tools);
+            self.world.register(step.tools);
+            let message = self.messages(run, &input).await?;
+            for (number, attempt) in step.attempts.iter().enumerate() {
+                if self.model.has_ended(run) && !self.case.repeats {
+                    break;
+                }
+                self.attempt(run, &message, attempt)
+                    .await
+                    .map_err(|it| format!("run {run} ({input:?}), attempt {number}: {it}"))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// What the step's caller can send now.
+    fn input(&self, step: &Step) -> RunInput {
+        match &step.input {
+            Input::Text => None,
+            Input::Approvals(input) => self.approvals(input),
+            Input::Results(input) => self.results(input),
+        }
+        .unwrap_or(RunInput::Text)
+    }
+
+    fn approvals(&self, input: &ApprovalInput) -> Option<RunInput> {
+        let tokens: Vec<String> = match input.extent {
+            Extent::Again => self.model.decided(),
+            Extent::Whole | Extent::Partial => {
+                let waiting = self.model.waiting().into_iter();
+                let chosen = waiting.skip(input.skipped).take(input.batches).flatten();
+                chosen.map(|call| call.token).collect()
+            }
+        };
+        let answer = |(at, token): (usize, String)| (token, input.rejected >> (at % 64) & 1 == 0);
+        let mut answers: Vec<_> = tokens.into_iter().enumerate().map(answer).collect();
+        if input.extent == Extent::Partial {
+            answers.pop();
+        }
+        if input.reversed {
+            answers.reverse();
+        }
+        (!answers.is_empty()).then_some(RunInput::Approvals { answers, has_text: input.has_text })
+    }
+
+    fn results(&self, input: &ResultInput) -> Option<RunInput> {
+        let tokens = match input.from_record {
+            true => self.model.pending_results(),
+            false => {
+                let returned = self.model.returned().into_iter();
+                returned.skip(input.skipped).take(input.calls).collect()
+            }
+        };
+        let (has_text, from_record) = (input.has_text, input.from_record);
+        (!tokens.is_empty()).then_some(RunInput::Results { tokens, has_text, from_record })
+    }
+
+    async fn messages(&self, run: usize, input: &RunInput) -> Result<Vec<Message>, String> {
+        let text = || Message::user(script::input_text(run));
+        Ok(match input {
+            RunInput::Text => vec![text()],
+            RunInput::Approvals { answers, has_text } => {
+                let mut message = text();
+                let text = std::mem::take(&mut message.parts);
+                for (token, is_approved) in answers {
+                    let request = self.requests.get(token);
+                    let request =
+                        request.ok_or_else(|| format!("nobody saw a request of {token}"))?;
+                    message.parts.push(Part::ApprovalResponse(match is_approved {
+                        true => request.approve(),
+                        false => request.reject(format!("no {token}")),
+                    }));
+                }
+                message.parts.extend(text.into_iter().filter(|_| *has_text));
+                vec![message]
+            }
+            RunInput::Results { tokens, has_text, from_record } => {
+                let results = if *from_record {
+                    let found = pending_results(&self.store, &key()).await;
+                    let found = found.map_err(|it| it.to_string())?;
+                    found.ok_or("pending_results finds none")?
+                } else {
+                    let result = |token: &String| {
+                        let id = self.call_ids.get(token).cloned().unwrap_or_default();
+                        ToolResult::new(id, format!("late {token}"))
+                    };
+                    Message::tool_results(tokens.iter().map(result))
+                };
+                let mut messages = vec![results];
+                messages.extend(has_text.then(text));
+                messages
+            }
+        })
+    }
+
+    async fn attempt(
+        &mut self,
+        run: usize,
+        messages: &[Message],
+        attempt: &Attempt,
+    ) -> Result<(), String> {
+        if attempt.restarts {
+            self.client = client(self.case, &self.world, &self.store);
+        }
+        self.world.begin(attempt.cut);
+        let expected = self.model.send(run, attempt);
+        let mut request =
+            ChatRequest::new(messages.iter().cloned().collect::<tower_chat::core::Messages>())
+                .in_run(Conversation { key: key(), run: run_id(run) })
+                .with_extension(attempt.mode);
+        if attempt.streamed {
+            request = request.streamed();
+        }
+        let client = self.client.clone();
+        let planted = match self.world.fault() {
+            Some(Fault::PartialAnswer) => {
+                planted::stored_part(&self.store, &key(), run_id(run)).await
+            }
+            _ => None,
+        };
+        let answer = match planted {
+            Some(answer) => Some(Ok(answer)),
+            None => until_idle(async move { client.oneshot(request).await?.collect().await }).await,
+        };
+        self.compare_attempt(&expected, answer)?;
+        self.compare_store().await
+    }
+
+    fn compare_attempt(
+        &mut self,
+        expected: &Expected,
+        answer: Option<Result<Answer, BoxError>>,
+    ) -> Result<(), String> {
+        let seen = self.world.take_seen();
+        let calls = seen.shown.len();
+        for (call, shown) in seen.shown.into_iter().enumerate() {
+            let shown = shown.map_err(|it| format!("service call {call}: {it}"))?;
+            let Some(expected) = expected.shown.get(call) else {
+                return Err(format!("service call {call} is made, and shows {shown:#?}"));
+            };
+            same(&format!("service call {call} shows"), &shown, expected)?;
+        }
+        if let Some(missing) = expected.shown.get(calls) {
+            let answer = match &answer {
+                Some(Ok(answer)) => {
+                    let messages = answer.messages.iter().map(|message| &**message);
+                    format!("{:#?}", observe::said(messages, &self.tokens))
+                }
+                other => format!("{other:?}"),
+            };
+            return Err(format!(
+                "service call {calls} is not made, which shows {missing:#?}; it ends with {answer}"
+            ));
+        }
+        same("the tools that run", &seen.ran, &expected.ran)?;
+        let end = match answer {
+            None => End::Dropped,
+            Some(Ok(answer)) => {
+                self.note(answer.messages.iter());
+                let messages = answer.messages.iter().map(|message| &**message);
+                End::Answer(observe::said(messages, &self.tokens))
+            }
+            Some(Err(error)) => end_of(&error)?,
+        };
+        match (&end, &expected.end) {
+            (End::Answer(answer), Some(End::Answer(expected))) => {
+                same("the answer", answer, expected)
+            }
+            (end, Some(expected)) if end == expected => Ok(()),
+            (end, expected) => Err(format!("it ends with {end:#?}, not with {expected:#?}")),
+        }
+    }
+
+    /// What callers need to know of messages later.
+    fn note<'m>(&mut self, messages: impl Iterator<Item = &'m Arc<Message>>) {
+        for message in messages {
+            let ids = effective_call_ids(message);
+            for (call, id) in message.asked_calls().zip(ids) {
+                let token = token_in(&call.arguments).unwrap_or_default();
+                self.call_ids.insert(token.to_owned(), id);
+            }
+            for part in &message.parts {
+                if let Part::ApprovalRequest(request) = part {
+                    let token = token_in(&request.call.arguments).unwrap_or_default();
+                    self.requests.insert(token.to_owned(), request.clone());
+                    self.tokens.insert(request.id.clone(), token.to_owned());
+                }
+            }
+        }
+    }
+
+    async fn compare_store(&mut self) -> Result<(), String> {
+        let history = self.store.load(&key()).await.map_err(|it| it.to_string())?;
+        // The answer of a run that was recovered first is found there alone.
+        self.note(history.messages.iter());
+        let messages = history.messages.iter().map(|message| &**message);
+        same("the store", &observe::said(messages, &self.tokens), &self.model.stored())?;
+        let rows = self.store.invocations(&InvocationQuery::of(&key())).await;
+        let rows = rows.map_err(|it| it.to_string())?;
+        if let Some(unreadable) = rows.unreadable.first() {
+            return Err(unreadable.to_string());
+        }
+        let is_known = |row: &String| token_in(row).is_some_and(|token| self.model.is_known(token));
+        let mut rows: Vec<String> = rows.found.iter().map(|(_, row)| observe::row(row)).collect();
+        rows.retain(|row| !is_known(row));
+        let mut expected = self.model.record();
+        expected.retain(|row| !is_known(row));
+        same("the record", &rows, &expected)
+    }
+}
+
+fn end_of(error: &BoxError) -> Result<End, String> {
+    if let Some(ToolLoopError::ApprovalMissing { .. }) = error.downcast_ref() {
+        return Ok(End::ApprovalMissing);
+    }
+    if error.to_string() == "overloaded" {
+        return Ok(End::Failed);
+    }
+    Err(format!("it fails: {error:?}"))
+}
+
+fn same(what: &str, found: &[String], expected: &[String]) -> Result<(), String> {
+    if found == expected {
+        return Ok(());
+    }
+    let mut text = format!("{what} (- the model's, + found)\n");
+    let begin = found.iter().zip(expected).take_while(|(a, b)| a == b).count();
+    found[..begin].iter().for_each(|line| text.push_str(&format!("    {line}\n")));
+    expected[begin..].iter().for_each(|line| text.push_str(&format!("  - {line}\n")));
+    found[begin..].iter().for_each(|line| text.push_str(&format!("  + {line}\n")));
+    Err(text)
+}
+
+/// What the future comes to; `None` once it waits and nothing can wake it, as callers see who then
+/// drop it.
+async fn until_idle<F: Future>(future: F) -> Option<F::Output> {
+    struct Woken(AtomicBool);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+    let woken = Arc::new(Woken(AtomicBool::new(true)));
+    let waker = Waker::from(woken.clone());
+    let mut future = pin!(future);
+    loop {
+        if !woken.0.swap(false, Ordering::AcqRel) {
+            // Tasks that were spawned may still wake it.
+            for _ in 0..3 {
+                yield_now().await;
+            }
+            if !woken.0.swap(false, Ordering::AcqRel) {
+                return None;
+            }
+        }
+        let poll = Pin::as_mut(&mut future).poll(&mut Context::from_waker(&waker));
+        if let Poll::Ready(output) = poll {
+            return Some(output);
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What the generator makes use of.
+
+use std::env;
+
+use crate::tools::Tool;
+
+/// What cases may have in them.
+#[derive(Debug, Clone)]
+pub(crate) struct Features {
+    pub(crate) approvals: bool,
+    /// Only some requests of a batch are answered.
+    pub(crate) partial_approvals: bool,
+    pub(crate) approved_twice: bool,
+    pub(crate) hooked_approvals: bool,
+    /// Calls that need approval beside calls that the caller executes.
+    pub(crate) mixed_batches: bool,
+    pub(crate) late_results: bool,
+    pub(crate) pending_results: bool,
+    pub(crate) changing_tools: bool,
+    pub(crate) several_messages: bool,
+    pub(crate) any_ids: bool,
+    pub(crate) hooks: bool,
+    pub(crate) stops: bool,
+    pub(crate) returned: bool,
+    pub(crate) round_limit: bool,
+    pub(crate) failures: bool,
+    /// A request is sent again in another mode than before.
+    pub(crate) mode_changes: bool,
+    pub(crate) drops: bool,
+    pub(crate) repeats: bool,
+    pub(crate) persister_alone: bool,
+}
+
+impl Features {
+    /// What is held against the model; `TOWER_CHAT_FEATURES` chooses others, by their names.
+    pub(crate) fn enabled() -> Self {
+        let chosen = env::var("TOWER_CHAT_FEATURES").ok();
+        let has = |name: &str, is_enabled: bool| match &chosen {
+            Some(chosen) => chosen.split(',').any(|it| it == name || it == "all"),
+            None => is_enabled,
+        };
+        Self {
+            approvals: has("approvals", true),
+            partial_approvals: has("partial_approvals", false),
+            approved_twice: has("approved_twice", false),
+            hooked_approvals: has("hooked_approvals", false),
+            mixed_batches: has("mixed_batches", false),
+            late_results: has("late_results", false),
+            pending_results: has("pending_results", false),
+            changing_tools: has("changing_tools", false),
+            several_messages: has("several_messages", false),
+            any_ids: has("any_ids", false),
+            hooks: has("hooks", true),
+            stops: has("stops", true),
+            returned: has("returned", true),
+            round_limit: has("round_limit", false),
+            failures: has("failures", true),
+            mode_changes: has("mode_changes", false),
+            drops: has("drops", true),
+            repeats: has("repeats", false),
+            persister_alone: has("persister_alone", false),
+        }
+    }
+
+    /// The kinds of tools that the model asks for.
+    pub(crate) fn tools(&self) -> Vec<Tool> {
+        let mut tools = vec![Tool::Look, Tool::Fail, Tool::Unknown];
+        if self.stops {
+            tools.push(Tool::Stop);
+        }
+        if self.returned {
+            tools.push(Tool::Ask);
+        }
+        if self.hooks {
+            tools.extend([Tool::Hide, Tool::Mask, Tool::Spill, Tool::Forget]);
+        }
+        if self.approvals {
+            tools.extend([Tool::Pay, Tool::Pay]);
+        }
+        if self.approvals && self.hooks {
+            tools.push(Tool::Sign);
+        }
+        if self.hooked_approvals {
+            tools.extend([Tool::Vote, Tool::Wire, Tool::Token]);
+        }
+        tools
+    }
+}

@@ -1,0 +1,192 @@
+//! Faults that are planted, so that the checks can be seen to find them.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tower_chat::core::{
+    Answer, ConversationKey, Finish, MemoryStore, Message, Part, Role, RunId,
+    store::{
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, OpenRunContent,
+        Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+    },
+};
+
+/// A fault of a kind that was once found in the product.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Fault {
+    /// Two results of one batch change places on their way into the store.
+    WrongCall,
+    /// A hook is not asked about a result.
+    LostHook,
+    /// The record loses the time at which a tool had finished.
+    StaleNumber,
+    /// What is stored of an interrupted run is returned as its answer.
+    PartialAnswer,
+}
+
+/// What is stored of a run after its first message, as its answer.
+pub(crate) async fn stored_part(
+    store: &MemoryStore,
+    key: &ConversationKey,
+    run: RunId,
+) -> Option<Answer> {
+    let history = store.load(key).await.ok()?;
+    let of_run = history.messages.iter().filter(|it| it.id.is_some_and(|id| id.run == run));
+    let answer: Vec<_> = of_run.skip(1).cloned().collect();
+    (!answer.is_empty()).then(|| Answer::new(answer, Finish::stop()))
+}
+
+/// The store as one process sees it.
+#[derive(Clone)]
+pub(crate) struct Process {
+    inner: MemoryStore,
+    handle: StoreHandle,
+    fault: Option<Fault>,
+}
+
+impl Process {
+    pub(crate) fn new(inner: MemoryStore, fault: Option<Fault>) -> Self {
+        Self { inner, handle: StoreHandle::new(), fault }
+    }
+}
+
+/// The write with two results in each other's place.
+fn swapped(write: &Write) -> Write {
+    let messages = write.messages().iter().map(|message| match results_of(message) {
+        Some((one, other)) => {
+            let mut message = Message::clone(message);
+            let content = |part: &mut Part| match part {
+                Part::ToolResult(result) => std::mem::take(&mut result.content),
+                _ => Vec::new(),
+            };
+            let (a, b) = (content(&mut message.parts[one]), content(&mut message.parts[other]));
+            if let Part::ToolResult(result) = &mut message.parts[one] {
+                result.content = b;
+            }
+            if let Part::ToolResult(result) = &mut message.parts[other] {
+                result.content = a;
+            }
+            Arc::new(message)
+        }
+        None => message.clone(),
+    });
+    rebuilt(write, messages.collect(), write.tools().to_vec())
+}
+
+fn results_of(message: &Message) -> Option<(usize, usize)> {
+    let is_result = |part: &Part| matches!(part, Part::ToolResult(_));
+    let mut results = (0..message.parts.len()).filter(|at| is_result(&message.parts[*at]));
+    let results = (results.next()?, results.next()?);
+    (message.role == Role::Tool).then_some(results)
+}
+
+/// The write without the times at which tools had finished.
+fn timeless(write: &Write) -> Write {
+    let mut rows = write.tools().to_vec();
+    rows.iter_mut().for_each(|row| row.finished_at = None);
+    rebuilt(write, write.messages().to_vec(), rows)
+}
+
+fn rebuilt(
+    write: &Write,
+    messages: Vec<Arc<Message>>,
+    rows: Vec<tower_chat::core::store::ToolRecord>,
+) -> Write {
+    let mut rebuilt = Write::new(write.key().clone(), write.id(), write.expected(), messages)
+        .with_tools(rows)
+        .with_claims(write.claims().to_vec());
+    if let Some(staged) = write.as_staged() {
+        rebuilt = rebuilt.staged(staged.clone());
+    }
+    if write.begins_attempt() {
+        rebuilt = rebuilt.beginning_attempt();
+    }
+    match write.service_id() {
+        Some(change) => rebuilt.with_service_id(change.clone()),
+        None => rebuilt,
+    }
+}
+
+#[async_trait]
+impl HistoryStore for Process {
+    fn handle(&self) -> &StoreHandle {
+        &self.handle
+    }
+
+    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        self.inner.head(key).await
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        self.inner.load(key).await
+    }
+
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        self.inner.open_run(key).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        self.inner.open_runs(scope, after, limit).await
+    }
+
+    async fn reserve(&self) -> Result<Slot, StoreError> {
+        self.inner.reserve().await
+    }
+
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
+        let change = match self.fault {
+            Some(Fault::WrongCall) => swapped,
+            Some(Fault::StaleNumber) => timeless,
+            Some(Fault::LostHook | Fault::PartialAnswer) | None => {
+                return self.inner.append(slot, writes);
+            }
+        };
+        self.inner.append(slot, writes.iter().map(change).collect())
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        self.inner.fork(from, to).await
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        self.inner.prune(key, keep).await
+    }
+
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        self.inner.delete(key).await
+    }
+
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        self.inner.list(scope, after, limit).await
+    }
+
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        self.inner.invocations(query).await
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        self.inner.tool_totals(query).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.inner.flush().await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.inner.close().await
+    }
+}

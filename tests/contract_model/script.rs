@@ -1,0 +1,60 @@
+//! What the model says, in words that occur once: each answer, call and input has its own.
+
+use crate::{
+    case::{AnswerPlan, Case, Ids},
+    tools::Tool,
+};
+
+/// One message of an answer.
+pub(crate) struct Scripted {
+    pub(crate) text: Option<String>,
+    pub(crate) calls: Vec<ScriptedCall>,
+}
+
+pub(crate) struct ScriptedCall {
+    /// Occurs in the arguments of this call, and in everything that comes out of it.
+    pub(crate) token: String,
+    pub(crate) tool: Tool,
+    /// The id that the model gives it.
+    pub(crate) id: Option<String>,
+}
+
+pub(crate) fn input_text(run: usize) -> String {
+    format!("u{run}")
+}
+
+/// What a run's model says when it is asked for the given time.
+pub(crate) fn answer(case: &Case, run: usize, index: usize) -> Vec<Scripted> {
+    match case.steps[run].answers.get(index) {
+        Some(plan) => of_plan(plan, run, index),
+        None => vec![Scripted { text: Some(format!("a{run}_{index}_0")), calls: Vec::new() }],
+    }
+}
+
+fn of_plan(plan: &AnswerPlan, run: usize, index: usize) -> Vec<Scripted> {
+    let mut next = 0;
+    let message = |(of, message): (usize, &crate::case::MessagePlan)| {
+        let calls = message.calls.iter().map(|tool| {
+            let token = format!("t{run}_{index}_{next}");
+            next += 1;
+            ScriptedCall { id: id(plan.ids, &token, next - 1), token, tool: *tool }
+        });
+        let calls = calls.collect();
+        Scripted { text: message.has_text.then(|| format!("a{run}_{index}_{of}")), calls }
+    };
+    plan.messages.iter().enumerate().map(message).collect()
+}
+
+fn id(ids: Ids, token: &str, position: usize) -> Option<String> {
+    match ids {
+        Ids::Distinct => Some(format!("id_{token}")),
+        Ids::Missing => None,
+        Ids::Empty => Some(String::new()),
+        Ids::Equal => Some("call".to_owned()),
+        Ids::Counted => Some(format!("call_{position}")),
+        Ids::Mixed => {
+            let kinds = [Ids::Distinct, Ids::Missing, Ids::Equal, Ids::Empty, Ids::Counted];
+            id(kinds[token.bytes().map(usize::from).sum::<usize>() % 5], token, position)
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! The tools of all cases: what each does when it runs, and what its hook lets be stored.
+
+use std::fmt;
+
+use serde_json::json;
+use tower_chat::{
+    Tools,
+    core::{BoxError, ToolDefinition},
+    tool::{Retention, StoredCall, ToolContext, ToolOutput, persist_with, tool_fn},
+};
+
+use crate::{numbers::Numbers as Rng, world::World};
+
+/// A kind of tool that the model asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Tool {
+    /// Answers.
+    Look,
+    /// Returns an error.
+    Fail,
+    /// Answers, and ends the run.
+    Stop,
+    /// Needs approval.
+    Pay,
+    /// Needs approval, and its hook changes the result.
+    Sign,
+    /// Needs approval, and its hook drops the call.
+    Vote,
+    /// Needs approval, and its hook changes the arguments.
+    Wire,
+    /// Needs approval, its hook changes the arguments, and it accepts what that stores.
+    Token,
+    /// Executed by the caller.
+    Ask,
+    /// Its hook changes arguments and result.
+    Hide,
+    /// Its hook changes the result.
+    Mask,
+    /// It fails, and its hook changes result and error text.
+    Spill,
+    /// Its hook drops the call.
+    Forget,
+    /// There is no such tool.
+    Unknown,
+}
+
+/// What a hook makes of a call.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Hook {
+    None,
+    Result,
+    Arguments,
+    Both,
+    Drop,
+}
+
+impl Hook {
+    /// Whether the call is stored as the model made it.
+    pub(crate) fn keeps_call(self) -> bool {
+        matches!(self, Self::None | Self::Result)
+    }
+}
+
+/// The kinds with a definition, in the order in which they are registered.
+pub(crate) const REGISTERED: [Tool; 13] = [
+    Tool::Look,
+    Tool::Fail,
+    Tool::Stop,
+    Tool::Pay,
+    Tool::Sign,
+    Tool::Vote,
+    Tool::Wire,
+    Tool::Token,
+    Tool::Ask,
+    Tool::Hide,
+    Tool::Mask,
+    Tool::Spill,
+    Tool::Forget,
+];
+
+/// Which kinds are registered.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) struct ToolMask(u32);
+
+impl fmt::Debug for ToolMask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let missing: Vec<_> = REGISTERED.iter().filter(|tool| !self.has(**tool)).collect();
+        write!(f, "all tools but {missing:?}")
+    }
+}
+
+impl ToolMask {
+    pub(crate) const ALL: Self = Self(u32::MAX);
+
+    pub(crate) fn random(rng: &mut Rng) -> Self {
+        // Three of four are there.
+        Self((rng.next() as u32) | (rng.next() as u32))
+    }
+
+    pub(crate) fn has(self, tool: Tool) -> bool {
+        tool != Tool::Unknown && self.0 & (1 << tool as u32) != 0
+    }
+}
+
+impl Tool {
+    /// The name by which the model calls it. A tool that does not exist has another one each time.
+    pub(crate) fn name(self, token: &str) -> String {
+        match self {
+            Self::Look => "look",
+            Self::Fail => "fail",
+            Self::Stop => "stop",
+            Self::Pay => "pay",
+            Self::Sign => "sign",
+            Self::Vote => "vote",
+            Self::Wire => "wire",
+            Self::Token => "token",
+            Self::Ask => "ask",
+            Self::Hide => "hide",
+            Self::Mask => "mask",
+            Self::Spill => "spill",
+            Self::Forget => "forget",
+            Self::Unknown => return format!("nosuch_{token}"),
+        }
+        .to_owned()
+    }
+
+    pub(crate) fn hook(self) -> Hook {
+        match self {
+            Self::Hide => Hook::Both,
+            Self::Mask | Self::Sign | Self::Spill => Hook::Result,
+            Self::Wire | Self::Token => Hook::Arguments,
+            Self::Forget | Self::Vote => Hook::Drop,
+            Self::Look | Self::Fail | Self::Stop | Self::Pay | Self::Ask | Self::Unknown => {
+                Hook::None
+            }
+        }
+    }
+
+    pub(crate) fn needs_approval(self) -> bool {
+        matches!(self, Self::Pay | Self::Sign | Self::Vote | Self::Wire | Self::Token)
+    }
+
+    pub(crate) fn fails(self) -> bool {
+        matches!(self, Self::Fail | Self::Spill)
+    }
+}
+
+pub(crate) fn arguments(token: &str) -> String {
+    format!(r#"{{"call":"{token}"}}"#)
+}
+
+/// What a hook stores in place of the arguments.
+pub(crate) fn stored_arguments(token: &str) -> String {
+    format!(r#"{{"hidden":"{token}"}}"#)
+}
+
+/// What a hook stores in place of the result.
+pub(crate) fn stored_result(token: &str) -> String {
+    format!("hidden result of {token}")
+}
+
+/// What a hook stores in place of the error text.
+pub(crate) fn stored_error(token: &str) -> String {
+    format!("hidden error of {token}")
+}
+
+/// The token in a text: the first word of digits and underscores after a `t`.
+pub(crate) fn token_in(text: &str) -> Option<&str> {
+    let is_token = |text: &&str| {
+        text.strip_prefix('t').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+    };
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .flat_map(|word| [word, word.strip_prefix("nosuch_").unwrap_or(word)])
+        .find(is_token)
+}
+
+/// The set of tools of these kinds.
+pub(crate) fn registered(mask: ToolMask, world: &World) -> Tools {
+    let kinds = REGISTERED.into_iter().filter(|kind| mask.has(*kind));
+    kinds.fold(Tools::new(), |tools, kind| {
+        let mut definition =
+            ToolDefinition::new(kind.name(""), "A tool.", json!({"type": "object"}));
+        definition.needs_approval = kind.needs_approval();
+        if kind == Tool::Ask {
+            return tools.declare(definition);
+        }
+        let ran = world.clone();
+        let tool = tool_fn(definition, move |context| {
+            let output = run(kind, &context, &ran);
+            async move { output }
+        });
+        let hooked = world.clone();
+        match kind.hook() {
+            Hook::None => tools.with(tool),
+            hook => tools.with(persist_with(tool, move |call| {
+                if hooked.loses_hook(call) { Ok(Retention::Keep) } else { persist(hook, call) }
+            })),
+        }
+    })
+}
+
+fn run(kind: Tool, context: &ToolContext, world: &World) -> Result<ToolOutput, BoxError> {
+    let token = token_in(context.arguments()).unwrap_or_default().to_owned();
+    world.tool_runs(format!("{}({})", kind.name(&token), context.arguments()));
+    match kind {
+        _ if kind.fails() => Err(format!("broken {token}").into()),
+        Tool::Stop => Ok(ToolOutput::from(format!("stopped {token}")).terminate()),
+        _ => Ok(format!("found {token}").into()),
+    }
+}
+
+fn persist(hook: Hook, call: &mut StoredCall<'_>) -> Result<Retention, BoxError> {
+    let token = token_in(&call.call().arguments).unwrap_or_default().to_owned();
+    if matches!(hook, Hook::Arguments | Hook::Both) {
+        call.redact_arguments(stored_arguments(&token));
+    }
+    let is_rejection =
+        call.result().is_some_and(|result| result.text().starts_with("The call was rejected"));
+    if matches!(hook, Hook::Result | Hook::Both) && !is_rejection {
+        call.redact_result(stored_result(&token));
+        if call.error().is_some() {
+            call.redact_error(Some(stored_error(&token)));
+        }
+    }
+    Ok(if hook == Hook::Drop { Retention::Forget } else { Retention::Keep })
+}

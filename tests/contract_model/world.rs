@@ -1,0 +1,178 @@
+//! What leaf, tools and stores of a case share: the script, and what was seen of it.
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use tower_chat::{
+    core::{ChatRequest, Finish, Message, Part, RunId, Text, ToolCall},
+    tool::{SharedTools, StoredCall},
+};
+use tower_chat_testkit::{ScriptedLeaf, Step};
+
+use crate::{
+    case::{Case, Cut, How},
+    observe,
+    planted::Fault,
+    script::{self, Scripted},
+    tools::{self, ToolMask},
+};
+
+#[derive(Clone)]
+pub(crate) struct World(Arc<Shared>);
+
+struct Shared {
+    case: Case,
+    fault: Option<Fault>,
+    tools: SharedTools,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    answered: BTreeMap<usize, usize>,
+    /// Where the attempt under way is cut short.
+    cut: Option<Cut>,
+    /// The set of tools from the next tool on.
+    tools_then: Option<ToolMask>,
+    seen: Seen,
+}
+
+/// What was seen of one attempt.
+#[derive(Debug, Default)]
+pub(crate) struct Seen {
+    /// What each service call showed the model.
+    pub(crate) shown: Vec<Result<Vec<String>, String>>,
+    /// The calls whose tools ran.
+    pub(crate) ran: Vec<String>,
+}
+
+impl World {
+    pub(crate) fn new(case: &Case, fault: Option<Fault>) -> Self {
+        Self(Arc::new(Shared {
+            case: case.clone(),
+            fault,
+            tools: SharedTools::default(),
+            state: Mutex::default(),
+        }))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.0.state.lock().expect("nothing panics while it is locked")
+    }
+
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        self.0.fault
+    }
+
+    pub(crate) fn tools(&self) -> SharedTools {
+        self.0.tools.clone()
+    }
+
+    /// Registers these tools, and no others.
+    pub(crate) fn register(&self, tools: ToolMask) {
+        self.0.tools.set(tools::registered(tools, self));
+    }
+
+    /// An attempt begins.
+    pub(crate) fn begin(&self, cut: Option<Cut>) {
+        let mut state = self.state();
+        state.cut = cut;
+        state.seen = Seen::default();
+    }
+
+    pub(crate) fn take_seen(&self) -> Seen {
+        std::mem::take(&mut self.state().seen)
+    }
+
+    pub(crate) fn tool_runs(&self, call: String) {
+        let then = {
+            let mut state = self.state();
+            state.seen.ran.push(call);
+            state.tools_then.take()
+        };
+        if let Some(tools) = then {
+            self.register(tools);
+        }
+    }
+
+    pub(crate) fn loses_hook(&self, call: &StoredCall<'_>) -> bool {
+        self.0.fault == Some(Fault::LostHook) && call.result().is_some()
+    }
+
+    /// A model that answers as the script says.
+    pub(crate) fn leaf(&self) -> ScriptedLeaf {
+        let leaf = ScriptedLeaf::new([]);
+        self.expect_call(&leaf);
+        leaf
+    }
+
+    fn expect_call(&self, leaf: &ScriptedLeaf) {
+        let (world, next) = (self.clone(), leaf.clone());
+        leaf.push(Step::respond(move |request| {
+            world.expect_call(&next);
+            world.respond(request)
+        }));
+    }
+
+    fn respond(&self, request: &ChatRequest) -> Step {
+        let Some(run) = request.conversation().and_then(|conversation| run_of(conversation.run))
+        else {
+            return Step::error("the request names no run");
+        };
+        let mut state = self.state();
+        let call = state.seen.shown.len();
+        state.seen.shown.push(observe::shown(&request.messages));
+        let cut = state.cut.filter(|cut| cut.at_call == call).map(|cut| cut.how);
+        let index = state.answered.get(&run).copied().unwrap_or_default();
+        let answer = script::answer(&self.0.case, run, index);
+        let step = Step::answer(answer.into_iter().map(message), Finish::stop());
+        match cut {
+            Some(How::Fails) => return Step::error("overloaded"),
+            Some(How::Hangs) => return Step::hang(),
+            Some(How::FailsAfter(updates)) => return step.fails_after(updates, "overloaded"),
+            Some(How::HangsAfter(updates)) => return step.hangs_after(updates),
+            None => {}
+        }
+        state.answered.insert(run, index + 1);
+        state.tools_then = None;
+        let change = self.0.case.steps[run].answers.get(index).and_then(|plan| plan.tools_then);
+        let Some(change) = change else { return step };
+        if change.while_tool_runs {
+            state.tools_then = Some(change.tools);
+        } else {
+            drop(state);
+            self.register(change.tools);
+        }
+        step
+    }
+}
+
+fn message(said: Scripted) -> Message {
+    let mut parts: Vec<Part> = said.text.into_iter().map(|text| Text::new(text).into()).collect();
+    parts.extend(said.calls.into_iter().map(|call| {
+        let (name, arguments) = (call.tool.name(&call.token), tools::arguments(&call.token));
+        let mut asked = ToolCall::without_id(name, arguments);
+        asked.id = call.id;
+        Part::ToolCall(asked)
+    }));
+    let mut message = Message::assistant("");
+    message.parts = parts;
+    message
+}
+
+/// The id of a case's run.
+pub(crate) fn run_id(run: usize) -> RunId {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&0x0193_0000_0000_7000_u64.to_be_bytes());
+    bytes[5] = u8::try_from(run).expect("few runs");
+    bytes[8] = 0x80;
+    bytes[15] = bytes[5];
+    RunId::from_bytes(bytes)
+}
+
+fn run_of(id: RunId) -> Option<usize> {
+    let run = usize::from(id.to_bytes()[5]);
+    (run_id(run) == id).then_some(run)
+}
