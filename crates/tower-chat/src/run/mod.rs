@@ -270,6 +270,17 @@ impl Run {
         self.state().recorder.report(message, reports);
     }
 
+    /// The number after the highest that a source of the conversation has, in what was loaded, in
+    /// what the run has added and in these messages of its request.
+    pub(crate) fn next_source_number(&self, own: &Messages) -> u64 {
+        let citations = self.policy().replay.citations.clone().unwrap_or_default();
+        let state = self.state();
+        let (history, added) = (state.history.clone(), state.added.iter().cloned().collect());
+        drop(state);
+        let next = [&history, &added, own].map(|messages| citations.next_number(messages));
+        next.into_iter().max().unwrap_or_default()
+    }
+
     /// What became of the run's messages so far.
     pub(crate) fn saved(&self) -> Saved {
         self.state().saved()

@@ -1,14 +1,18 @@
 //! What a tool knows about the call it answers.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc};
 
 use serde::Deserialize;
 use tower_chat_core::{
-    ChatRequest, Conversation, ConversationKey, Message, RunHandle, RunId, ToolCall,
+    ChatRequest, Conversation, ConversationKey, Message, Messages, RunHandle, RunId, ToolCall,
 };
 
-use super::{OwedCall, RunAncestry};
-use crate::{Clock, run::CallOfRun};
+use super::{OwedCall, RunAncestry, source_numbers::SourceNumbers};
+use crate::{
+    Clock,
+    replay::Citations,
+    run::{CallOfRun, Run},
+};
 
 /// What a tool knows about the call it answers, and how it talks to the run around it.
 #[derive(Clone)]
@@ -25,9 +29,20 @@ pub(crate) struct RunContext {
     pub(crate) handle: RunHandle,
     pub(crate) extensions: http::Extensions,
     pub(crate) clock: Clock,
+    /// What the request brought: the history too, where no store has it.
+    pub(crate) messages: Messages,
+    pub(crate) source_numbers: SourceNumbers,
 }
 
 impl RunContext {
+    /// The number after the highest that a source of the conversation has.
+    fn next_source_number(&self) -> u64 {
+        match self.extensions.get::<Run>() {
+            Some(run) => run.next_source_number(&self.messages),
+            None => Citations::default().next_number(&self.messages),
+        }
+    }
+
     pub(crate) fn conversation(&self) -> Option<&ConversationKey> {
         self.extensions.get::<Conversation>().map(|conversation| &conversation.key)
     }
@@ -107,6 +122,31 @@ impl ToolContext {
     /// Adds a message for the run's next service call.
     pub fn queue(&self, message: Message) {
         self.run.handle.queue(message);
+    }
+
+    /// Takes the next `count` numbers for sources that the tool has found, so that no two sources
+    /// of the conversation share one. See [`Citations`], whose key of a source's number is the one
+    /// that is looked for in the results of the conversation.
+    ///
+    /// The history that the run has loaded is read for it once a run; the store is not asked. Where
+    /// a service keeps the history, the numbers begin after those of the request's own messages.
+    /// Calls that run at the same time get different numbers.
+    ///
+    /// ```
+    /// use tower_chat::{Tool, ToolContext, tool_fn, core::ToolDefinition};
+    /// let definition = ToolDefinition::new("search", "Searches.", serde_json::json!({}));
+    /// let search = tool_fn(definition, |context: ToolContext| async move {
+    ///     let found = ["a", "b"];
+    ///     let numbers = context.take_source_numbers(found.len() as u64);
+    ///     let sources = numbers.zip(found).map(|(number, content)| {
+    ///         serde_json::json!({"source_number": number, "content": content})
+    ///     });
+    ///     Ok(serde_json::Value::from_iter(sources).to_string())
+    /// });
+    /// # let _ = search;
+    /// ```
+    pub fn take_source_numbers(&self, count: u64) -> Range<u64> {
+        self.run.source_numbers.take(count, || self.run.next_source_number())
     }
 
     /// The handle by which messages can be queued after the tool has returned.

@@ -25,6 +25,7 @@ mod owed_call;
 mod persist;
 mod set;
 mod shared;
+mod source_numbers;
 
 use std::sync::Arc;
 
@@ -45,6 +46,7 @@ pub(crate) use self::{
     output::ResultName,
     owed_call::OwedCall,
     persist::{Kept, kept},
+    source_numbers::SourceNumbers,
 };
 
 /// Something the model may ask to be run.

@@ -33,7 +33,7 @@ use crate::{
     run::{
         CallOfRun, InterruptedRun, KnownCall, PersisterAbove, Run, ServiceCall, is_without_calls,
     },
-    tool::{RunContext, Tools},
+    tool::{RunContext, SourceNumbers, Tools},
 };
 
 /// Runs one request. The service is ready for the first service call.
@@ -167,6 +167,8 @@ where
                 handle,
                 extensions: request.extensions,
                 clock: run.as_ref().map(Run::clock).unwrap_or_default(),
+                messages: request.messages,
+                source_numbers: SourceNumbers::default(),
             }),
             run,
             extensions,

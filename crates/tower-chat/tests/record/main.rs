@@ -8,6 +8,7 @@ mod hooks;
 mod late_results;
 mod replaying;
 mod rows;
+mod source_numbers;
 
 use std::{
     sync::{

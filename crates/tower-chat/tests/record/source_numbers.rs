@@ -1,0 +1,68 @@
+//! Sources are numbered through the whole conversation.
+
+use tower_chat::{ToolContext, core::ChatResponse, tool::tool_fn};
+use tower_chat_testkit::Step;
+
+use super::*;
+
+const ALL_MODES: [PersistenceMode; 3] =
+    [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
+
+/// A tool that finds two sources, whose contents are named after the call.
+fn search() -> impl tower_chat::Tool {
+    tool_fn(definition("search"), |context: ToolContext| async move {
+        let found = ["a", "b"].map(|source| format!("{} {source}", context.call_id()));
+        let sources = context.take_source_numbers(2).zip(found).map(
+            |(number, content)| serde_json::json!({"source_number": number, "content": content}),
+        );
+        Ok(serde_json::Value::from_iter(sources).to_string())
+    })
+}
+
+/// The numbers of the results of an answer, with the call that each belongs to.
+fn numbers(answer: &Answer) -> Vec<(String, Vec<u64>)> {
+    let results = answer.messages.iter().flat_map(|message| message.results());
+    let numbers_of = |text: String| {
+        let sources: Vec<serde_json::Value> = serde_json::from_str(&text).unwrap();
+        sources.iter().map(|source| source["source_number"].as_u64().unwrap()).collect()
+    };
+    results.map(|it| (it.call_id.clone().unwrap(), numbers_of(it.text()))).collect()
+}
+
+#[tokio::test]
+async fn numbers_go_on_through_rounds_runs_and_processes_and_no_two_calls_share_one() {
+    for mode in ALL_MODES {
+        for streamed in [false, true] {
+            for concurrent in [false, true] {
+                let store = MemoryStore::new();
+                let mut found = Vec::new();
+                for turn in 0..2 {
+                    let id = |call: &str| format!("{turn}{call}");
+                    let asking = |ids: &[&str]| {
+                        let calls = ids.iter().map(|call| ToolCall::new(id(call), "search", "{}"));
+                        Step::message(Message::tool_calls(calls))
+                    };
+                    let leaf =
+                        ScriptedLeaf::new([asking(&["p", "q"]), asking(&["r"]), Step::text("x")]);
+                    let tools = tower_chat::Tools::new().with(search());
+                    // Each turn has a stack of its own, as after a restart.
+                    let client = tower::ServiceBuilder::new()
+                        .layer(PerRunPersistence::new(store.clone()).mode(mode))
+                        .layer(ToolLoop::new(tools).concurrent(concurrent))
+                        .layer(PerServiceCallPersistence::new(store.clone()))
+                        .service(leaf);
+                    let request = ChatRequest::user("what do we know?").in_conversation(key());
+                    let request = if streamed { request.streamed() } else { request };
+                    let response: ChatResponse = client.oneshot(request).await.unwrap();
+                    found.extend(numbers(&response.collect().await.unwrap()));
+                }
+                let expected = ["0p", "0q", "0r", "1p", "1q", "1r"];
+                let expected: Vec<_> = (0..)
+                    .zip(expected)
+                    .map(|(call, id)| (id.to_owned(), vec![2 * call, 2 * call + 1]))
+                    .collect();
+                assert_eq!(found, expected, "{mode:?} streamed {streamed} concurrent {concurrent}");
+            }
+        }
+    }
+}
