@@ -7,7 +7,7 @@ use tower_chat_core::{
     store::{Conflict, StoreError},
 };
 
-use crate::replay::DanglingCallError;
+use crate::{PersistenceMode, replay::DanglingCallError};
 
 /// A persistence layer could not do its work.
 ///
@@ -95,6 +95,19 @@ pub enum PersistenceError {
         key: ConversationKey,
         /// The mode that was asked for.
         mode: &'static str,
+    },
+    /// Sources that were not cited are to be left out when a run is saved, and the run is saved bit by
+    /// bit. The model was not called.
+    #[error(
+        "uncited sources of conversation {key} cannot be left out when its run is saved, because \
+         {mode:?} mode stores results before the answer cites them: choose \
+         CompactionTime::AtReplay, or per-run mode"
+    )]
+    CitationsAtSave {
+        /// The conversation.
+        key: ConversationKey,
+        /// The mode of the run.
+        mode: PersistenceMode,
     },
     /// Two layers of one kind are in the stack; both would store everything.
     #[error("the stack holds {layer} twice: remove one")]

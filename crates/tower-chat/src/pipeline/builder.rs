@@ -182,6 +182,16 @@ where
         if self.store.is_none() && (self.mode.is_some() || self.policy.is_some()) {
             return Err(BuildError::NoStore);
         }
+        let compacts_at_save =
+            self.policy.as_ref().is_some_and(|policy| policy.replay.citations_at_save().is_some());
+        match self.mode.unwrap_or_default() {
+            PersistenceMode::PerRun => {}
+            mode @ (PersistenceMode::PerServiceCall | PersistenceMode::Journaled) => {
+                if compacts_at_save {
+                    return Err(BuildError::CitationsAtSave { mode });
+                }
+            }
+        }
         if self.store.is_some() && holds::<S, PerRunPersistenceService<()>>() {
             return Err(BuildError::PersisterTwice { layer: "PerRunPersistence" });
         }

@@ -1,5 +1,7 @@
 //! What cannot be built.
 
+use crate::PersistenceMode;
+
 /// A pipeline's configuration contradicts itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -13,6 +15,16 @@ pub enum BuildError {
     /// There is no tool loop that could call the tools.
     #[error("tools were given, but the pipeline has no tool loop: drop without_tool_loop")]
     ToolsWithoutLoop,
+    /// Sources that were not cited are to be left out when a run is saved, in a mode that saves it
+    /// bit by bit.
+    #[error(
+        "uncited sources cannot be left out when a run is saved, because {mode:?} mode stores \
+         results before the answer cites them: choose CompactionTime::AtReplay, or per-run mode"
+    )]
+    CitationsAtSave {
+        /// The mode.
+        mode: PersistenceMode,
+    },
     /// Nothing can be persisted without a store.
     #[error("a persistence mode or policy was chosen, but no store: add history(store)")]
     NoStore,

@@ -79,6 +79,10 @@ impl Run {
             return Err(PersistenceError::MessagesWithContinuation { messages: own.len() });
         }
         let key = &conversation.key;
+        let is_written_at_end = mode == PersistenceMode::PerRun || request.options.is_background();
+        if !is_written_at_end && policy.replay.citations_at_save().is_some() {
+            return Err(PersistenceError::CitationsAtSave { key: key.clone(), mode });
+        }
         let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
         let resumed = match &head.open_run {
             Some(_) => store.open_run(key).await.map_err(not_loaded)?,

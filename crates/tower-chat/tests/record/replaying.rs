@@ -1,7 +1,7 @@
 //! What later runs are shown of tools, by policy.
 
 use tower_chat::{
-    PersistencePolicy, Tools,
+    BuildError, PersistenceError, PersistencePolicy, Tools,
     core::{
         ChatResponse, MessageId, Role, RunId, ToolResult,
         store::{Revision, Write},
@@ -281,5 +281,32 @@ async fn citations_can_be_compacted_when_a_whole_run_is_saved() {
         assert_eq!(items, stored, "{mode:?} {when:?}");
         shop.ask("and?").await;
         assert_eq!(shop.shown(), [r#"[{"source_number":1,"content":"b"}]"#], "{mode:?} {when:?}");
+    }
+}
+
+#[tokio::test]
+async fn citations_at_save_are_refused_where_results_are_stored_before_the_answer() {
+    for mode in [PersistenceMode::PerServiceCall, PersistenceMode::Journaled] {
+        for streamed in [false, true] {
+            let compacting = || {
+                let citations = Citations::when(CompactionTime::AtSave);
+                replaying(ReplayPolicy::default().citations(citations))
+            };
+            let builder = ChatPipeline::builder(ScriptedLeaf::new([]));
+            let built =
+                builder.history(MemoryStore::new()).persistence(mode).policy(compacting()).build();
+            assert!(matches!(built, Err(BuildError::CitationsAtSave { mode: it }) if it == mode));
+
+            // The mode of one request is known when it comes.
+            let shop = shop(PersistenceMode::PerRun, compacting(), vec![Step::text("hello")], "");
+            let request = ChatRequest::user("hi").in_conversation(key()).with_extension(mode);
+            let request = if streamed { request.streamed() } else { request };
+            let error = shop.client.clone().oneshot(request).await.unwrap_err();
+            let error = error.downcast::<PersistenceError>().unwrap();
+            assert!(
+                matches!(*error, PersistenceError::CitationsAtSave { mode: it, .. } if it == mode)
+            );
+            assert_eq!(shop.leaf.requests().len(), 0, "the model is not paid");
+        }
     }
 }

@@ -58,7 +58,9 @@ pub enum CompactionTime {
     /// At every replay; the record keeps them.
     #[default]
     AtReplay,
-    /// Before a run is stored, where its final text is known by then.
+    /// Before a run is stored, in per-run mode alone: the others store results before the final text
+    /// is known, and refuse it
+    /// ([`PersistenceError::CitationsAtSave`](crate::PersistenceError::CitationsAtSave)).
     AtSave,
 }
 
