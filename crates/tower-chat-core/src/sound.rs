@@ -91,7 +91,7 @@ impl Soundness {
         let mut calls = asking.calls().skip(answered);
         for part in &message.parts {
             let Part::ToolResult(result) = part else { return false };
-            if calls.next().is_none_or(|call| call.id != result.call_id) {
+            if result.call.is_some() || calls.next().is_none_or(|call| call.id != result.call_id) {
                 return false;
             }
             self.owed -= 1;

@@ -35,6 +35,9 @@ pub struct Refusal {
 /// Code of a request that is not how the stored conversation goes.
 const DIVERGED: &str = "conversation_diverged";
 
+/// Code of a decision about a call that has its result.
+const APPROVAL_ANSWERED: &str = "approval_answered";
+
 impl Refusal {
     /// A refusal with a status and a message.
     pub fn new(status: StatusCode, message: impl Into<String>) -> Self {
@@ -82,7 +85,7 @@ impl Refusal {
     /// Whether the same request may succeed later.
     pub fn is_retryable(&self) -> bool {
         let passes = matches!(self.status.as_u16(), 408 | 409 | 429 | 502..=504);
-        passes && self.code.as_deref() != Some(DIVERGED)
+        passes && !matches!(self.code.as_deref(), Some(DIVERGED | APPROVAL_ANSWERED))
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
@@ -143,8 +146,15 @@ impl Refusal {
         if let Some(error) = error.downcast_ref::<InvalidRequest>() {
             return Some(Self::bad_request(error.to_string()).with_param("messages"));
         }
-        if let Some(ToolLoopError::ApprovalMissing { .. }) = error.downcast_ref() {
-            return Some(Self::bad_request(error.to_string()));
+        match error.downcast_ref() {
+            Some(ToolLoopError::ApprovalMissing { .. } | ToolLoopError::ApprovalUnknown { .. }) => {
+                return Some(Self::bad_request(error.to_string()));
+            }
+            Some(ToolLoopError::ApprovalAnswered { .. }) => {
+                let refusal = Self::new(StatusCode::CONFLICT, error.to_string());
+                return Some(refusal.with_code(APPROVAL_ANSWERED));
+            }
+            Some(_) | None => {}
         }
         if error.is::<DeadlineExceeded>() || error.is::<Elapsed>() {
             let message = "the answer took too long";

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{ApprovalRequest, Message, Part, ToolCall, ToolDefinition};
+use tower_chat_core::{
+    ApprovalRequest, CallPosition, Message, Part, Role, ToolCall, ToolDefinition, ToolResult,
+};
 
 /// The message with all its calls turned into approval requests, if any of the called tools needs
 /// consent; else the message as it is.
@@ -59,13 +61,32 @@ pub fn request_approvals_of(
     messages.into_iter().map(ask).collect()
 }
 
-/// The id by which the result of a call that waits for consent names it: the same that
-/// [`effective_call_ids`](crate::replay::effective_call_ids) gave the call before it waited.
-pub(crate) fn waiting_call_id(request: &ApprovalRequest) -> String {
-    match request.call.id.as_deref() {
-        Some(id) if !id.is_empty() => id.to_owned(),
-        _ => format!("call{}", request.id.strip_prefix(ID_PREFIX).unwrap_or(&request.id)),
-    }
+/// The approval request of this id in a message, with the position of its call among the calls of
+/// the message.
+pub(crate) fn find_request<'m>(
+    message: &'m Message,
+    id: &str,
+) -> Option<(u32, &'m ApprovalRequest)> {
+    let asked = u32::try_from(message.asked_calls().count()).ok()?;
+    let mut requests =
+        (0..asked).filter_map(|index| Some((index, message.approval_request(index)?)));
+    requests.find(|(_, request)| request.id == id)
+}
+
+/// The result of an approved call, if it stands behind everything that the model has said: the run
+/// that the call was approved for has not come to its end. `call` is the position of the call, if
+/// its message has an id.
+pub(crate) fn trailing_result_of<'m>(
+    messages: impl Iterator<Item = &'m Arc<Message>>,
+    call: Option<CallPosition>,
+    request: &ApprovalRequest,
+) -> Option<&'m ToolResult> {
+    let is_it = |result: &&ToolResult| match result.call {
+        Some(named) => Some(named) == call,
+        None => result.call_id == request.call.id,
+    };
+    let mut trailing = messages.take_while(|message| message.role != Role::Assistant);
+    trailing.find_map(|message| message.results().find(is_it))
 }
 
 const ID_PREFIX: &str = "approval";
@@ -107,10 +128,10 @@ fn ask_for_all(
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use tower_chat_core::{MessageId, RunId, ToolResult};
+    use tower_chat_core::{MessageId, RunId};
 
     use super::*;
-    use crate::replay::effective_call_ids;
+    use crate::replay::{DanglingCalls, Replay, effective_call_ids};
 
     fn tools() -> [ToolDefinition; 1] {
         [ToolDefinition::new("pay", "", json!({})).needs_approval()]
@@ -137,23 +158,19 @@ mod tests {
 
     #[test]
     fn a_waiting_call_keeps_the_id_it_had_in_the_replay() {
-        let calls = [
-            ToolCall::new("c1", "pay", "{}"),
-            ToolCall::without_id("pay", "{}"),
-            ToolCall::new("", "look", "{}"),
-        ];
+        let ids = [Some("c1"), None, Some(""), Some("c1")];
+        let calls = ids.map(|id| {
+            let mut call = ToolCall::without_id("pay", "{}");
+            call.id = id.map(str::to_owned);
+            call
+        });
         let mut message = Message::tool_calls(calls);
         message.id = Some(MessageId { run: RunId::new(), index: 7 });
         let before = effective_call_ids(&message);
-        let asking = request_approvals(message.into(), &tools());
-        let waiting: Vec<String> = asking
-            .parts
-            .iter()
-            .filter_map(|part| match part {
-                Part::ApprovalRequest(request) => Some(waiting_call_id(request)),
-                _ => None,
-            })
-            .collect();
+        let mut replay = Replay::new(DanglingCalls::Drop);
+        replay.push(&request_approvals(message.into(), &tools()));
+        let waiting: Vec<String> =
+            replay.waiting_calls().into_iter().flatten().map(|call| call.call_id).collect();
         assert_eq!(waiting, before);
     }
 }

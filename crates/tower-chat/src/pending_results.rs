@@ -3,7 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use tower_chat_core::{
-    ConversationKey, Message, MessageId, Messages, ToolInvocation, ToolResult,
+    CallPosition, ConversationKey, Message, MessageId, Messages, ToolInvocation, ToolResult,
     store::{History, HistoryStore, InvocationQuery, StoreError},
 };
 
@@ -90,9 +90,12 @@ async fn recorded_results(
         .collect())
 }
 
-/// The result under the id by which the model knows the call.
+/// The result under the id by which the model knows the call, naming the call by position: a later
+/// run may have left a call with the same id without a result.
 fn named(invocation: ToolInvocation) -> ToolResult {
     let mut result = invocation.result.unwrap_or_else(|| ToolResult::new("", ""));
     result.call_id = Some(invocation.call_id);
+    let (message, index) = (invocation.message, invocation.sequence_index);
+    result.call = Some(CallPosition { message, index });
     result
 }

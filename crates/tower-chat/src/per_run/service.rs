@@ -24,6 +24,7 @@ use crate::{
     recovery::{ResumesRun, close_open_run},
     run::{Caller, OpenRun, Run, head_of, strip_sentinel},
     tool::RunAncestry,
+    tool_loop::check_approvals,
 };
 
 /// The service that [`PerRunPersistence`] makes.
@@ -180,6 +181,8 @@ where
         false => run.answered_before(&request),
     };
     let (request, input) = run.open_request(request)?;
+    // Before the input of a journaled run is staged: a run that cannot go on would stay open.
+    check_approvals(&run, &request)?;
     let open = if is_written_here {
         let slot = giving_way(service, pin!(run.reserve())).await?;
         Some(OpenRun::new(run.clone(), input, slot))

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashSet, vec};
 
-use tower_chat_core::{Message, ToolCall};
+use tower_chat_core::{Message, Role, RunId, ToolCall};
 
 use super::pairing::owed_call;
 
@@ -11,15 +11,18 @@ use super::pairing::owed_call;
 ///
 /// A call keeps the id it came with. One that came with none, with an empty one, or with that of a
 /// call before it in the message, which providers refuse, gets an id made of the message's place,
-/// so that every replay shows the same id on the call and its result. Generated ids use `[a-z0-9_]` and have at most 40 characters, the longest id that
-/// OpenAI's Chat Completions API takes.
+/// so that every replay shows the same id on the call and its result. Generated ids use `[a-z0-9_]` and
+/// have at most 40 characters, the longest id that OpenAI's Chat Completions API takes.
+///
+/// Where the model answered with several messages, a call that shares its id with a call of an
+/// earlier one of them has a generated id too, which this function cannot tell from one message.
 pub fn effective_call_ids(message: &Message) -> Vec<String> {
     ids_of_calls(message).map(Cow::into_owned).collect()
 }
 
 /// The [`effective_call_ids`] without copies of those that calls came with.
 pub(crate) fn ids_of_calls(message: &Message) -> impl Iterator<Item = Cow<'_, str>> {
-    call_ids(message.parts.iter().filter_map(owed_call), Place::of(message, 0), 0)
+    call_ids(message.parts.iter().filter_map(owed_call), Place::of(message, 0), 0, &[])
 }
 
 /// Where a message stands: by its id, or by its position where it has none yet.
@@ -35,18 +38,84 @@ impl Place {
     }
 }
 
-/// The ids by which calls of one message are answered, all different; `first` calls of the message
-/// stand before them.
+/// The ids by which the calls of one answer are answered, message by message: all different, also
+/// where calls of two of its messages came with the same id.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AnswerIds {
+    /// The run whose answer it is, once a message was taken.
+    run: Option<Option<RunId>>,
+    /// The ids of the calls of the messages before.
+    taken: Vec<String>,
+}
+
+impl AnswerIds {
+    /// Whether a message belongs to the same answer as the ones taken so far: consecutive messages
+    /// of the model that one run has added.
+    pub(super) fn is_continued_by(&self, role: Role, run: Option<RunId>) -> bool {
+        role == Role::Assistant && self.run == Some(run)
+    }
+
+    /// The ids of the calls of the next message of a conversation. One that does not belong to the
+    /// answer so far begins another.
+    pub(crate) fn next<'m>(&mut self, message: &'m Message) -> Vec<Cow<'m, str>> {
+        let calls = message.parts.iter().filter_map(owed_call);
+        let run = message.id.map(|id| id.run);
+        self.next_calls(message.role, run, calls, Place::of(message, 0), 0)
+    }
+
+    /// The ids of the calls of the next message, or of a piece of one, before which `first` calls
+    /// of the message stand.
+    pub(super) fn next_calls<'m>(
+        &mut self,
+        role: Role,
+        run: Option<RunId>,
+        calls: impl Iterator<Item = &'m ToolCall> + Clone,
+        place: Place,
+        first: usize,
+    ) -> Vec<Cow<'m, str>> {
+        if !self.is_continued_by(role, run) {
+            self.taken.clear();
+        }
+        self.run = (role == Role::Assistant).then_some(run);
+        let ids: Vec<_> = call_ids(calls, place, first, &self.taken).collect();
+        self.taken.extend(ids.iter().map(|id| id.clone().into_owned()));
+        ids
+    }
+}
+
+/// The ids of the calls of a message, behind the messages before it, the nearest first.
+pub(crate) fn ids_of_calls_after<'m, 'b>(
+    before: impl Iterator<Item = &'b Message>,
+    message: &'m Message,
+) -> Vec<Cow<'m, str>> {
+    let run = message.id.map(|id| id.run);
+    let is_same_answer =
+        |earlier: &&Message| earlier.role == Role::Assistant && earlier.id.map(|id| id.run) == run;
+    let mut answer: Vec<&Message> = before.take_while(is_same_answer).collect();
+    answer.reverse();
+    let mut ids = AnswerIds::default();
+    for earlier in answer {
+        ids.next(earlier);
+    }
+    ids.next(message)
+}
+
+/// The ids by which calls of one message are answered, all different, and none of those that are
+/// taken; `first` calls of the message stand before them.
 pub(super) fn call_ids<'a>(
     calls: impl Iterator<Item = &'a ToolCall> + Clone,
     place: Place,
     first: usize,
+    taken_before: &[String],
 ) -> impl Iterator<Item = Cow<'a, str>> {
-    if have_distinct_ids(calls.clone()) {
+    let is_free = |id: &str| !taken_before.iter().any(|taken| taken == id);
+    if have_distinct_ids(calls.clone())
+        && (taken_before.is_empty() || calls.clone().filter_map(given_id).all(is_free))
+    {
         return CallIds::Given(calls);
     }
     let given: HashSet<&str> = calls.clone().filter_map(given_id).collect();
-    let mut taken = HashSet::with_capacity(given.len());
+    let mut taken: HashSet<String> = taken_before.iter().cloned().collect();
     let id = |(index, call): (usize, &'a ToolCall)| {
         if let Some(id) = given_id(call).filter(|id| taken.insert((*id).to_owned())) {
             return id.to_owned();

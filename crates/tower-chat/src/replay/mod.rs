@@ -13,8 +13,10 @@
 //! The first two always run, as the fold [`Replay`]; the others run where a [`ReplayPolicy`] asks
 //! for them, over what the fold shows.
 //!
-//! Calls and results are paired by occurrence within their round, never by id alone: real traffic
-//! has calls without ids, with empty ids, and with ids that come back later.
+//! A result that names the stored call which it answers ([`ToolResult::call`]) answers that call.
+//! Other results are paired with calls by occurrence within their round, never by id alone: real
+//! traffic has calls without ids, with empty ids, and with ids that come back later. A round is
+//! everything that one answer of the model asks for, in however many messages.
 
 mod call_ids;
 mod citations;
@@ -37,7 +39,7 @@ mod turns;
 mod window;
 mod without_calls;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use imbl::Vector;
 use tower_chat_core::{
@@ -65,7 +67,7 @@ pub use self::{
     window::{Boundary, EstimatedTokens, TokenCounter, Window},
 };
 pub(crate) use self::{
-    call_ids::{has_distinct_ids, ids_of_calls},
+    call_ids::{AnswerIds, has_distinct_ids, ids_of_calls, ids_of_calls_after},
     round::INTERRUPTED,
 };
 
@@ -92,6 +94,9 @@ pub struct Replay {
     position: usize,
     /// `None` where every call was answered.
     left_out: Option<Arc<LeftOut>>,
+    /// The requests for approval that were answered since the model spoke last: the results that
+    /// come next are those of their calls.
+    decided: Vec<String>,
 }
 
 /// The calls that are not shown, because nothing answered them.
@@ -108,11 +113,22 @@ pub(crate) struct AskedCall {
     /// The message that holds it, and its place among the calls of that message.
     pub(crate) place: (MessageId, usize),
     pub(crate) call: ToolCall,
+    /// It waited for approval.
+    pub(crate) needed_approval: bool,
+    /// The result must name its call by position: it does not stand behind the only message of the
+    /// answer that asked.
+    pub(crate) must_be_named: bool,
 }
 
-/// A call that waits for consent, and the message that holds it with the call's place among its
-/// calls.
-pub(crate) type WaitingCall = (Option<(MessageId, usize)>, ApprovalRequest);
+/// A call that waits for approval.
+#[derive(Debug, Clone)]
+pub(crate) struct WaitingCall {
+    /// The message that holds the call, if it has an id, and the call's place in it.
+    pub(crate) place: Option<(MessageId, usize)>,
+    pub(crate) request: ApprovalRequest,
+    /// The id by which its result names it.
+    pub(crate) call_id: String,
+}
 
 /// A stored tool call has no stored result, and the policy is to fail.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -126,12 +142,6 @@ pub struct DanglingCallError {
     pub tool: String,
     /// The call's id, as replays show it.
     pub call_id: String,
-}
-
-/// Where the call stands that a result answers.
-enum Found {
-    InRound(usize),
-    Earlier(Arc<Unanswered>),
 }
 
 impl Replay {
@@ -191,6 +201,7 @@ impl Replay {
             pushed: 0,
             position: 0,
             left_out: None,
+            decided: Vec::new(),
         }
     }
 
@@ -269,11 +280,11 @@ impl Replay {
         ended.left_out.and_then(|left_out| left_out.dangling.clone()).map_or(Ok(()), Err)
     }
 
-    /// The approval requests that nobody has answered yet, oldest first; those of one message are
+    /// The approval requests that nobody has answered yet, oldest first; those of one answer are
     /// one batch.
     pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         let batches = self.waiting_calls().into_iter();
-        batches.map(|batch| batch.into_iter().map(|(_, request)| request).collect()).collect()
+        batches.map(|batch| batch.into_iter().map(|call| call.request).collect()).collect()
     }
 
     /// The same with the places of the calls, where their messages have ids.
@@ -284,7 +295,8 @@ impl Replay {
         let mut batches: Vec<(usize, Vec<WaitingCall>)> = Vec::new();
         for call in ended.unanswered() {
             let Some(request) = call.approval.clone() else { continue };
-            let waiting = (call.place, request);
+            let call_id = call.id().to_owned();
+            let waiting = WaitingCall { place: call.place, request, call_id };
             match batches.last_mut() {
                 Some((last, batch)) if *last == call.position => batch.push(waiting),
                 _ => batches.push((call.position, vec![waiting])),
@@ -294,35 +306,67 @@ impl Replay {
     }
 
     /// The open calls that the results of a message answer, result by result.
-    pub(crate) fn calls_answered_by(&self, message: &Message) -> Vec<Option<AskedCall>> {
-        let mut round: Vec<_> =
-            self.open.iter().flat_map(Round::unanswered).map(|call| (call, false)).collect();
+    ///
+    /// `next` are messages of results that follow the message directly: whether results without
+    /// ids fit the calls of a round is seen from all of them.
+    pub(crate) fn calls_answered_by<'m>(
+        &self,
+        message: &Message,
+        next: impl IntoIterator<Item = &'m Message>,
+    ) -> Vec<Option<AskedCall>> {
+        let own = self.naming_decided(message);
+        let next: Vec<_> = next.into_iter().map(|next| self.naming_decided(next)).collect();
+        let mut results: Vec<&ToolResult> = own.results().collect();
+        let own = results.len();
+        results.extend(next.iter().flat_map(|next| next.results()));
+        let (mut round, found, is_one_message) = match &self.open {
+            Some(open) => {
+                let (calls, found) = open.answered_by(&results);
+                (calls.into_iter().map(Some).collect(), found, open.is_one_message())
+            }
+            None => (Vec::new(), vec![Answers::Nothing; own], true),
+        };
         let mut earlier = self.unanswered();
-        let mut found = |result: &ToolResult| {
-            let candidates = round.iter().map(|(call, is_answered)| call.asked(*is_answered));
-            match answers(result, candidates) {
-                Answers::Again => None,
-                Answers::Call(index) => {
-                    round.get_mut(index)?.1 = true;
-                    Some(Found::InRound(index))
-                }
+        let asked = |(result, found): (&&ToolResult, Answers)| -> Option<AskedCall> {
+            let (call, must_be_named) = match found {
+                Answers::Again => return None,
+                Answers::Call(index) => (round.get_mut(index)?.take()?, !is_one_message),
                 Answers::Nothing => {
                     let index = last_answered(&earlier, result)?;
-                    Some(Found::Earlier(earlier.remove(index)))
+                    (Arc::unwrap_or_clone(earlier.remove(index)), true)
                 }
-            }
-        };
-        let found: Vec<_> = message.results().map(&mut found).collect();
-        let mut round: Vec<_> = round.into_iter().map(|(call, _)| Some(call)).collect();
-        let asked = |found: Option<Found>| {
-            let call = match found? {
-                Found::InRound(index) => round.get_mut(index)?.take()?,
-                Found::Earlier(call) => Arc::unwrap_or_clone(call),
             };
             let place = call.place?;
-            Some(AskedCall { place, call: call.into_call() })
+            let needed_approval = call.approval.is_some();
+            Some(AskedCall { place, call: call.into_call(), needed_approval, must_be_named })
         };
-        found.into_iter().map(asked).collect()
+        results.iter().take(own).zip(found).map(asked).collect()
+    }
+
+    /// A message whose results name the calls that were approved or rejected right before it,
+    /// where they would be taken for those of other calls with the same ids.
+    fn naming_decided<'m>(&self, message: &'m Message) -> Cow<'m, Message> {
+        if self.decided.is_empty() || message.results().all(|result| result.call.is_some()) {
+            return Cow::Borrowed(message);
+        }
+        let open = self.open.iter().flat_map(Round::unanswered).map(Arc::new);
+        let is_decided = |call: &Arc<Unanswered>| {
+            call.approval.as_ref().is_some_and(|request| self.decided.contains(&request.id))
+        };
+        let decided: Vec<_> =
+            self.unanswered().into_iter().chain(open).filter(is_decided).collect();
+        let mut asked: Vec<_> = decided.iter().map(|call| call.asked(false)).collect();
+        let mut message = message.clone();
+        for part in &mut message.parts {
+            let Part::ToolResult(result) = part else { continue };
+            if let Answers::Call(index) = answers(result, asked.iter().copied())
+                && let Some(call) = asked.get_mut(index)
+            {
+                call.is_answered = true;
+                result.call = call.position;
+            }
+        }
+        Cow::Owned(message)
     }
 
     /// The places of the calls that nothing has answered and that wait for nobody's approval.
@@ -357,6 +401,7 @@ impl Replay {
             pushed: self.pushed,
             position: self.position,
             left_out: self.left_out.take(),
+            decided: self.decided.clone(),
         }
     }
 
@@ -365,9 +410,17 @@ impl Replay {
         self.position += 1;
         if message.parts.is_empty() && matches!(message.role, Role::Assistant | Role::Tool) {
             // All it held was not to be stored.
+            if let (Role::Tool, Some(round)) = (message.role, &mut self.open) {
+                round.end_answer();
+            }
             return;
         }
         if message.role == Role::Tool {
+            let named = match self.naming_decided(message) {
+                Cow::Borrowed(_) => None,
+                Cow::Owned(named) => Some(Arc::new(named)),
+            };
+            let message = named.as_ref().unwrap_or(message);
             match self.open.take() {
                 Some(round) if round.is_answered_in_order_with(Some(message)) => {
                     round.show_in(&mut self.closed);
@@ -385,7 +438,18 @@ impl Replay {
             self.push_approvals(message);
             return;
         }
-        self.close_round();
+        if message.role == Role::Assistant {
+            self.decided.clear();
+        }
+        match &mut self.open {
+            Some(round) if round.is_continued_by(message) => {
+                if !is_empty_answer(message) {
+                    round.push_answer(message.clone(), position);
+                }
+                return;
+            }
+            Some(_) | None => self.close_round(),
+        }
         if Round::opens_with(message) {
             self.open = Some(Round::new(message.clone(), position));
         } else if !is_empty_answer(message) {
@@ -397,7 +461,16 @@ impl Replay {
     /// results of the round they belong to.
     fn push_approvals(&mut self, message: &Arc<Message>) {
         let mut rest = (**message).clone();
-        rest.parts.retain(|part| !matches!(part, Part::ApprovalResponse(_)));
+        rest.parts.retain(|part| match part {
+            Part::ApprovalResponse(response) => {
+                self.decided.push(response.request_id.clone());
+                false
+            }
+            _ => true,
+        });
+        if let Some(round) = &mut self.open {
+            round.end_answer();
+        }
         let rest = (!rest.parts.is_empty()).then(|| Arc::new(rest));
         match &mut self.open {
             Some(round) => rest.into_iter().for_each(|rest| round.follow_with(rest)),
@@ -480,6 +553,15 @@ impl Replay {
         self.closed.push(Message::tool_calls(calls));
         self.closed.push(Message::tool_results(results));
     }
+}
+
+/// The messages of results that directly follow the message at a place.
+pub(crate) fn results_after(
+    messages: &[Arc<Message>],
+    place: usize,
+) -> impl Iterator<Item = &Message> {
+    let next = messages.get(place + 1..).unwrap_or_default().iter();
+    next.take_while(|message| message.role == Role::Tool).map(|message| &**message)
 }
 
 /// Whether a message of the model says nothing at all: no provider takes such a message.

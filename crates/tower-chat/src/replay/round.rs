@@ -3,19 +3,21 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    ApprovalRequest, Message, MessageId, Messages, Part, Role, ToolCall, ToolResult,
+    ApprovalRequest, CallPosition, Message, MessageId, Messages, Part, Role, RunId, ToolCall,
+    ToolResult,
 };
 
 use super::{
     DanglingCalls, Place,
-    call_ids::{call_ids, have_distinct_ids},
-    pairing::{Answers, Asked, answers, is_named, owed_call},
+    call_ids::{AnswerIds, have_distinct_ids},
+    pairing::{Answers, Asked, is_named, owed_call, pair_round},
     policy::Strictness,
 };
 
 /// A round that may still get results.
 #[derive(Debug, Clone)]
 pub(super) struct Round {
+    /// The first message of the answer that asks for something.
     message: Arc<Message>,
     position: usize,
     /// `None` until the first: most rounds are whole with their first results, and are not kept.
@@ -25,19 +27,26 @@ pub(super) struct Round {
 /// What came after a round's message.
 #[derive(Debug, Clone, Default)]
 struct After {
+    /// The other messages of the same answer, with their positions.
+    answer: Vec<(Arc<Message>, usize)>,
+    /// The answer is complete: what the model says next is another one.
+    is_answered: bool,
     results: Vec<Arc<Message>>,
     following: Vec<Arc<Message>>,
-    /// The calls that are not shown any more, although they are answered, by their places.
+    /// The calls that are not shown any more, although they are answered, by their places among
+    /// all calls of the answer.
     hidden: Vec<usize>,
 }
 
 /// A call that was left out because nothing answered it.
 #[derive(Debug, Clone)]
 pub(super) struct Unanswered {
-    /// Where its message stood; the same for all calls of a batch.
+    /// Where the first message of its answer stood; the same for all calls of a batch.
     pub(super) position: usize,
     /// The message that holds the call, and the call's place in it.
     pub(super) place: Option<(MessageId, usize)>,
+    /// The same for results that name the call, also where its message has no id.
+    pub(super) named_by: CallPosition,
     pub(super) call: ToolCall,
     /// The request for consent that it waits for, if it does.
     pub(super) approval: Option<ApprovalRequest>,
@@ -65,12 +74,33 @@ impl Round {
         Self { message, position, after: None }
     }
 
+    /// Whether a message belongs to the answer that opened the round: no result or decision stands
+    /// between them, and the same run has added both.
+    pub(super) fn is_continued_by(&self, message: &Message) -> bool {
+        let run_of = |message: &Message| message.id.map(|id| id.run);
+        message.role == Role::Assistant
+            && run_of(message) == run_of(&self.message)
+            && self.after.as_ref().is_none_or(|after| !after.is_answered)
+    }
+
+    /// Takes another message of the same answer.
+    pub(super) fn push_answer(&mut self, message: Arc<Message>, position: usize) {
+        self.after.get_or_insert_default().answer.push((message, position));
+    }
+
+    /// The answer is complete, although nothing is shown after it yet.
+    pub(super) fn end_answer(&mut self) {
+        self.after.get_or_insert_default().is_answered = true;
+    }
+
     pub(super) fn push_results(&mut self, message: &Arc<Message>) {
+        self.end_answer();
         self.after.get_or_insert_default().results.push(message.clone());
     }
 
     /// Shows a message after the round's results.
     pub(super) fn follow_with(&mut self, message: Arc<Message>) {
+        self.end_answer();
         self.after.get_or_insert_default().following.push(message);
     }
 
@@ -84,19 +114,54 @@ impl Round {
             return;
         }
         let (paired, _) = self.pair();
-        let calls = paired.iter().enumerate();
-        let answered = calls.filter(|(_, (_, result))| result.is_some());
-        let hidden = answered.filter(|(index, (call, _))| goes(&self.message, *index, &call.call));
-        let hidden = hidden.map(|(index, _)| index).collect();
+        let messages = self.answer().flat_map(|(message, _)| {
+            let calls = message.parts.iter().filter(|part| owed_call(part).is_some());
+            calls.enumerate().map(move |(index, _)| (message, index))
+        });
+        let calls = paired.iter().zip(messages).enumerate();
+        let answered = calls.filter(|(_, ((_, result), _))| result.is_some());
+        let hidden = answered
+            .filter(|(_, ((call, _), (message, index)))| goes(message, *index, &call.call))
+            .map(|(place, _)| place)
+            .collect();
         self.after.get_or_insert_default().hidden = hidden;
     }
 
     /// Leaves out parts of the message that are no calls owed a result.
     pub(super) fn retain_beside_calls(&mut self, stays: impl Fn(&Part) -> bool) {
         let stays = |part: &Part| owed_call(part).is_some() || stays(part);
-        if !self.message.parts.iter().all(stays) {
-            Arc::make_mut(&mut self.message).parts.retain(stays);
+        let others = self.after.iter_mut().flat_map(|after| &mut after.answer);
+        for message in std::iter::once(&mut self.message).chain(others.map(|(other, _)| other)) {
+            if !message.parts.iter().all(&stays) {
+                Arc::make_mut(message).parts.retain(&stays);
+            }
         }
+    }
+
+    /// The messages of the answer from the first on that asks for something, with their positions.
+    fn answer(&self) -> impl Iterator<Item = (&Arc<Message>, usize)> {
+        let others = self.after.iter().flat_map(|after| &after.answer);
+        std::iter::once((&self.message, self.position))
+            .chain(others.map(|(message, position)| (message, *position)))
+    }
+
+    /// Whether one message of the answer alone asks for something.
+    pub(super) fn is_one_message(&self) -> bool {
+        self.last_asking() == 0
+    }
+
+    /// Where the calls of the last message that asks for something begin among all calls.
+    fn last_asking(&self) -> usize {
+        let mut before = 0;
+        let mut last = 0;
+        for (message, _) in self.answer() {
+            let calls = message.parts.iter().filter_map(owed_call).count();
+            if calls > 0 {
+                last = before;
+            }
+            before += calls;
+        }
+        last
     }
 
     fn results(&self) -> &[Arc<Message>] {
@@ -111,7 +176,9 @@ impl Round {
 
     /// The same, with one more message of results.
     pub(super) fn is_answered_in_order_with(&self, last: Option<&Arc<Message>>) -> bool {
-        let has_more = |after: &After| !after.following.is_empty() || !after.hidden.is_empty();
+        let has_more = |after: &After| {
+            !after.answer.is_empty() || !after.following.is_empty() || !after.hidden.is_empty()
+        };
         if self.after.as_deref().is_some_and(has_more) {
             return false;
         }
@@ -127,7 +194,9 @@ impl Round {
         let all_answered = self.message.parts.iter().all(|part| match part {
             Part::ApprovalRequest(_) => false,
             Part::ToolCall(call) if !call.provider_executed => match results.next() {
-                Some(Part::ToolResult(result)) => result.call_id == call.id,
+                Some(Part::ToolResult(result)) => {
+                    result.call_id == call.id && result.call.is_none()
+                }
                 _ => false,
             },
             _ => true,
@@ -153,52 +222,36 @@ impl Round {
         }
     }
 
-    /// What a round comes to that is not answered in order.
+    /// What a round comes to that is not answered in order. Each message of the answer is followed
+    /// by the results of its own calls.
     pub(super) fn close(self, strictness: Strictness) -> Closed {
         let (calls, leftover) = self.pair();
-        let mut unanswered = Vec::new();
-        let mut results = Vec::new();
         let hidden = self.after.as_ref().map_or(&[][..], |after| &after.hidden);
-        let mut calls = calls.into_iter().enumerate();
-        let mut message = (*self.message).clone();
-        let mut dropped_a_call = false;
-        message.parts.retain_mut(|part| {
-            if owed_call(part).is_none() {
-                return true;
-            }
-            let Some((index, (call, result))) = calls.next() else { return true };
-            let keep = !hidden.contains(&index)
-                && match (result, call.is_pending_approval(), strictness) {
-                    (Some(result), _, _) => {
-                        results.push(Part::ToolResult(call.answer(result)));
-                        true
-                    }
-                    (None, false, Strictness::Lenient) => true,
-                    (None, false, Strictness::Repair(DanglingCalls::Interrupted)) => {
-                        results.push(Part::ToolResult(call.interrupted()));
-                        true
-                    }
-                    (None, _, _) => {
-                        unanswered.push(call.clone());
-                        false
-                    }
-                };
-            if keep {
-                *part = Part::ToolCall(call.into_call());
-            } else {
-                dropped_a_call = true;
-            }
-            keep
+        let mut calls = calls.into_iter().enumerate().map(|(place, (call, result))| PairedCall {
+            is_hidden: hidden.contains(&place),
+            call,
+            result,
         });
-        if dropped_a_call {
-            drop_trailing_reasoning(&mut message.parts);
+        let mut unanswered = Vec::new();
+        let mut shown: Vec<ShownMessage> = Vec::new();
+        for (message, _) in self.answer() {
+            shown.push(shown_message(message, &mut calls, strictness, &mut unanswered));
+        }
+        if let Some(last) = shown.iter().rposition(|shown| shown.is_answered) {
+            // No provider takes a request that ends with words of the model: those behind the last
+            // calls that were answered go before them, in their order.
+            let behind = shown.split_off(last + 1);
+            let (words, asking) = behind.into_iter().partition(|shown| shown.results.is_empty());
+            let words: Vec<_> = words;
+            shown.splice(last..last, words);
+            shown.extend::<Vec<_>>(asking);
         }
         let mut messages = Vec::new();
-        if has_content(&message) || !dropped_a_call {
-            messages.push(Arc::new(message));
-        }
-        if !results.is_empty() {
-            messages.push(Arc::new(self.results_message(results)));
+        for ShownMessage { message, results, .. } in shown {
+            messages.extend(message);
+            if !results.is_empty() {
+                messages.push(Arc::new(self.results_message(results)));
+            }
         }
         let leftover = match self.results().last() {
             Some(message) if !leftover.is_empty() => Some((leftover, message.clone())),
@@ -208,40 +261,63 @@ impl Round {
         Closed { messages, unanswered, leftover, following }
     }
 
-    /// The calls of the round that owe results.
+    /// The calls of the round's first message that owe results.
     fn calls(&self) -> impl Iterator<Item = &ToolCall> + Clone {
         self.message.parts.iter().filter_map(owed_call)
     }
 
-    /// Each call of the round with its result, in call order, and the results of no call.
-    fn pair(&self) -> (Vec<(Unanswered, Option<ToolResult>)>, Vec<ToolResult>) {
-        let ids = call_ids(self.calls(), Place::of(&self.message, self.position), 0);
-        let mut calls: Vec<(Unanswered, Option<ToolResult>)> = self
-            .message
-            .parts
-            .iter()
-            .filter_map(|part| Some((part, owed_call(part)?)))
-            .zip(ids)
-            .enumerate()
-            .map(|(index, ((part, call), id))| {
+    /// All calls of the answer.
+    fn asked(&self) -> Vec<Unanswered> {
+        let mut ids = AnswerIds::default();
+        let mut calls = Vec::new();
+        for (message, position) in self.answer() {
+            let run = message.id.map(|id| id.run);
+            let owed = message.parts.iter().filter_map(owed_call);
+            let ids = ids.next_calls(message.role, run, owed, Place::of(message, position), 0);
+            let parts = message.parts.iter().filter_map(|part| Some((part, owed_call(part)?)));
+            calls.extend(parts.zip(ids).enumerate().map(|(index, ((part, call), id))| {
                 let approval = match part {
                     Part::ApprovalRequest(request) => Some(request.clone()),
                     _ => None,
                 };
-                let unanswered = Unanswered {
+                Unanswered {
                     position: self.position,
-                    place: self.message.id.map(|message| (message, index)),
+                    place: message.id.map(|message| (message, index)),
+                    named_by: named_by(message, position, index),
                     call: call.clone(),
                     approval,
                     id: id.into_owned(),
-                };
-                (unanswered, None)
-            })
-            .collect();
+                }
+            }));
+        }
+        calls
+    }
+
+    /// The calls of the round that results, after those it has, answer: for each of these results
+    /// the place of its call, if it has one.
+    pub(super) fn answered_by(&self, results: &[&ToolResult]) -> (Vec<Unanswered>, Vec<Answers>) {
+        let calls = self.asked();
+        let mut all: Vec<&ToolResult> =
+            self.results().iter().flat_map(|message| message.results()).collect();
+        let before = all.len();
+        all.extend(results);
+        let mut asked: Vec<_> = calls.iter().map(|call| call.asked(false)).collect();
+        let found = pair_round(&mut asked, self.last_asking(), &all).split_off(before);
+        (calls, found)
+    }
+
+    /// Each call of the round with its result, in call order, and the results of no call.
+    fn pair(&self) -> (Vec<(Unanswered, Option<ToolResult>)>, Vec<ToolResult>) {
+        let calls = self.asked();
+        let results: Vec<&ToolResult> =
+            self.results().iter().flat_map(|message| message.results()).collect();
+        let mut asked: Vec<_> = calls.iter().map(|call| call.asked(false)).collect();
+        let found = pair_round(&mut asked, self.last_asking(), &results);
+        let mut calls: Vec<(Unanswered, Option<ToolResult>)> =
+            calls.into_iter().map(|call| (call, None)).collect();
         let mut leftover = Vec::new();
-        for result in self.results().iter().flat_map(|message| message.results()) {
-            let asked = calls.iter().map(|(call, answer)| call.asked(answer.is_some()));
-            match answers(result, asked) {
+        for (result, found) in results.into_iter().zip(found) {
+            match found {
                 Answers::Call(index) => {
                     if let Some((_, answer)) = calls.get_mut(index) {
                         *answer = Some(result.clone());
@@ -265,19 +341,102 @@ impl Round {
     }
 }
 
+/// A call of a round with what answers it.
+struct PairedCall {
+    call: Unanswered,
+    result: Option<ToolResult>,
+    is_hidden: bool,
+}
+
+/// What is shown of a message of the answer.
+struct ShownMessage {
+    /// `None` if nothing of it is left.
+    message: Option<Arc<Message>>,
+    results: Vec<Part>,
+    /// A result of its calls has come, and is shown.
+    is_answered: bool,
+}
+
+/// What is shown of a message of the answer, which takes its own from the calls of the round.
+fn shown_message(
+    message: &Arc<Message>,
+    calls: &mut impl Iterator<Item = PairedCall>,
+    strictness: Strictness,
+    unanswered: &mut Vec<Unanswered>,
+) -> ShownMessage {
+    let mut results = Vec::new();
+    if !Round::opens_with(message) {
+        return ShownMessage { message: Some(message.clone()), results, is_answered: false };
+    }
+    let mut message = (**message).clone();
+    let (mut dropped_a_call, mut is_answered) = (false, false);
+    message.parts.retain_mut(|part| {
+        if owed_call(part).is_none() {
+            return true;
+        }
+        let Some(PairedCall { call, result, is_hidden }) = calls.next() else { return true };
+        let keep = !is_hidden
+            && match (result, call.is_pending_approval(), strictness) {
+                (Some(result), _, _) => {
+                    is_answered = true;
+                    results.push(Part::ToolResult(call.answer(result)));
+                    true
+                }
+                (None, false, Strictness::Lenient) => true,
+                (None, false, Strictness::Repair(DanglingCalls::Interrupted)) => {
+                    results.push(Part::ToolResult(call.interrupted()));
+                    true
+                }
+                (None, _, _) => {
+                    unanswered.push(call.clone());
+                    false
+                }
+            };
+        if keep {
+            *part = Part::ToolCall(call.into_call());
+        } else {
+            dropped_a_call = true;
+        }
+        keep
+    });
+    if dropped_a_call {
+        drop_trailing_reasoning(&mut message.parts);
+    }
+    let is_shown = has_content(&message) || !dropped_a_call;
+    let message = is_shown.then(|| Arc::new(message));
+    ShownMessage { message, results, is_answered }
+}
+
+/// How results name a call. The run of a message without an id is one that no run has.
+pub(super) fn named_by(message: &Message, position: usize, index: usize) -> CallPosition {
+    let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let of_position = || MessageId { run: RunId::from_bytes([0; 16]), index: small(position) };
+    CallPosition { message: message.id.unwrap_or_else(of_position), index: small(index) }
+}
+
 impl Unanswered {
     /// Whether a result names this call.
     pub(super) fn is_answered_by(&self, result: &ToolResult) -> bool {
-        is_named(result, &self.call, &self.id)
+        match result.call {
+            Some(named) => named == self.named_by,
+            None => is_named(result, &self.call, &self.id),
+        }
     }
 
     pub(super) fn asked(&self, is_answered: bool) -> Asked<'_> {
-        Asked { call: &self.call, id: &self.id, is_answered }
+        Asked { call: &self.call, position: Some(self.named_by), id: &self.id, is_answered }
     }
 
-    /// The result, naming the call as the replay shows it.
+    /// The id by which results name it, as replays show it.
+    pub(super) fn id(&self) -> &str {
+        &self.id
+    }
+
+    /// The result, naming the call as the replay shows it: it stands right behind the call, which
+    /// no position has to say.
     pub(super) fn answer(&self, mut result: ToolResult) -> ToolResult {
         result.call_id = Some(self.id.clone());
+        result.call = None;
         result
     }
 

@@ -289,8 +289,9 @@ fn calls_of_one_message_that_share_an_id_get_different_ones() {
 
 #[test]
 fn late_results_of_calls_that_share_an_id_are_shown_in_different_rounds() {
-    let messages = [calls(["1"]), calls(["1"]), Message::user("u"), results(["1", "1"])];
-    assert_eq!(shown(messages), "u:t a:c(1) T:r(1) a:c(1) T:r(1)");
+    let again = || [calls(["1"]), Message::user("u")];
+    let messages = again().into_iter().chain(again()).chain([results(["1", "1"])]);
+    assert_eq!(shown(messages), "u:t u:t a:c(1) T:r(1) a:c(1) T:r(1)");
 }
 
 /// B 0.59

@@ -87,7 +87,7 @@ struct AskedCall<'a> {
 
 fn asked_calls<'a>(message: &'a Message, position: usize, going: &[bool]) -> Vec<AskedCall<'a>> {
     let calls = || message.parts.iter().filter_map(owed_call);
-    let ids = call_ids(calls(), Place::of(message, position), 0);
+    let ids = call_ids(calls(), Place::of(message, position), 0, &[]);
     let calls = calls().zip(ids).zip(going);
     calls.map(|((call, id), &goes)| AskedCall { call, id, goes, is_answered: false }).collect()
 }
@@ -112,6 +112,8 @@ fn staying_results<'a>(
         let Part::ToolResult(result) = part else { return true };
         let asked = calls.iter().map(|asked| Asked {
             call: asked.call,
+            // What is shown of a result names no call by position.
+            position: None,
             id: &asked.id,
             is_answered: asked.is_answered,
         });

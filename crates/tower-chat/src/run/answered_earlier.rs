@@ -10,7 +10,7 @@ use tower_chat_core::{
 };
 
 use super::CallOfRun;
-use crate::replay::Replay;
+use crate::replay::{Replay, results_after};
 
 /// The rows that put the staged results of calls in the visible history in place. They belong to
 /// the commit, since nobody could resolve them before; whoever takes a run up, or ends it, has to
@@ -86,9 +86,9 @@ fn answered(visible: &History, staged: &[Arc<Message>]) -> Vec<Answered> {
     let mut answered = Vec::new();
     let before = visible.head.pruned;
     let first = before + visible.messages.len() as u64 + 1;
-    for (sequence, message) in (first..).zip(staged) {
+    for (place, (sequence, message)) in (first..).zip(staged).enumerate() {
         if message.results().next().is_some() {
-            let asked = replay.calls_answered_by(message);
+            let asked = replay.calls_answered_by(message, results_after(staged, place));
             for ((index, result), asked) in (0..).zip(message.results()).zip(asked) {
                 let Some(call) = asked.map(|asked| asked.place) else { continue };
                 let is_it = |visible: &Arc<Message>| visible.id == Some(call.0);

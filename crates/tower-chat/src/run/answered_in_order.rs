@@ -5,25 +5,43 @@ use tower_chat_core::{Message, MessageId, Part, Role};
 use crate::replay::has_distinct_ids;
 
 /// The message before a message of results, with its id, if those answer its calls as they mostly
-/// do: from the first on, in order, each by an id that no other has. So much is seen without a
-/// replay of what stands before.
+/// do: from the first on, in order, each by an id that no other has, and no other message of the
+/// same answer asks for anything. So much is seen without a replay of what stands before.
+///
+/// `before` are the messages before the results, the nearest first.
 pub(super) fn answered_in_order<'m>(
-    before: &'m Message,
+    mut before: impl Iterator<Item = &'m Message>,
     results: &Message,
 ) -> Option<(MessageId, &'m Message)> {
     let is_plain = |part: &Part| {
         !matches!(part, Part::ToolResult(_) | Part::ApprovalRequest(_) | Part::ApprovalResponse(_))
     };
-    let is_round = before.role == Role::Assistant
+    let asking = before.next()?;
+    let is_round = asking.role == Role::Assistant
         && results.role == Role::Tool
-        && before.parts.iter().all(is_plain);
-    let id = before.id.filter(|_| is_round)?;
-    let mut calls = before.calls();
+        && asking.parts.iter().all(is_plain);
+    let id = asking.id.filter(|_| is_round)?;
+    let mut calls = asking.calls();
     let mut results = results.results().peekable();
     let is_answered = results.peek().is_some()
-        && results.all(|result| calls.next().is_some_and(|call| call.id == result.call_id))
-        && has_distinct_ids(before);
-    is_answered.then_some((id, before))
+        && results.all(|result| {
+            result.call.is_none() && calls.next().is_some_and(|call| call.id == result.call_id)
+        })
+        && has_distinct_ids(asking)
+        && !continues_round(before, asking);
+    is_answered.then_some((id, asking))
+}
+
+/// Whether the messages before a message of an answer, the nearest first, include one of the same
+/// answer that asks for something.
+pub(super) fn continues_round<'m>(
+    before: impl Iterator<Item = &'m Message>,
+    message: &Message,
+) -> bool {
+    let run = message.id.map(|id| id.run);
+    before
+        .take_while(|earlier| earlier.role == Role::Assistant && earlier.id.map(|id| id.run) == run)
+        .any(|earlier| earlier.asked_calls().next().is_some())
 }
 
 #[cfg(test)]
@@ -76,8 +94,10 @@ mod tests {
             replay.push(&Arc::new(asking.clone()));
             for answers in lists() {
                 let results = results(&answers);
-                let Some((id, before)) = answered_in_order(&asking, &results) else { continue };
-                let found = replay.calls_answered_by(&results);
+                let Some((id, before)) = answered_in_order([&asking].into_iter(), &results) else {
+                    continue;
+                };
+                let found = replay.calls_answered_by(&results, []);
                 let found: Vec<_> =
                     found.into_iter().map(|it| it.map(|it| (it.place, it.call))).collect();
                 let expected: Vec<_> = (0..)
@@ -94,7 +114,9 @@ mod tests {
 
     #[test]
     fn everything_else_is_left_to_the_replay() {
-        let of = |before: &Message, results: &Message| answered_in_order(before, results).is_some();
+        let of = |before: &Message, results: &Message| {
+            answered_in_order([before].into_iter(), results).is_some()
+        };
         assert!(of(&asking(&["a", "b"]), &results(&["a", "b"])));
         let tools = [ToolDefinition::new("look", "", serde_json::json!({})).needs_approval()];
         let waiting = request_approvals(Arc::new(asking(&["a"])), &tools);

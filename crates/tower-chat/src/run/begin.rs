@@ -133,7 +133,7 @@ impl Run {
         let staged = resumed.iter().flat_map(|content| &content.messages);
         let approves = answers_approvals(own.iter().chain(staged));
         let begun_before = match approves {
-            true => begun_before(store, key, &history).await.map_err(not_loaded)?,
+            true => begun_before(store, key, &history, &replay).await.map_err(not_loaded)?,
             false => BegunBefore::default(),
         };
         let now = clock.now();
@@ -206,13 +206,13 @@ impl Run {
     /// have been at work on them, and what comes out of a call changes no revision.
     async fn read_calls_again(&self, approves: bool) -> Result<(), StoreError> {
         let content = self.store().open_run(self.key()).await?;
-        let history = {
+        let (history, replay) = {
             let state = self.state();
             let head = Head::new(state.revision).with_pruned(state.pruned);
-            History::new(head, state.history.clone())
+            (History::new(head, state.history.clone()), state.replay.clone())
         };
         let begun_before = match approves {
-            true => Some(begun_before(self.store(), self.key(), &history).await?),
+            true => Some(begun_before(self.store(), self.key(), &history, &replay).await?),
             false => None,
         };
         let mut state = self.state();
@@ -332,8 +332,10 @@ impl Run {
     ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
         let mut state = self.state();
         let mut own = self.number(0, state.input(self.id(), &request));
-        // What is stored of a run that is resumed begins with its input.
-        own.drain(..state.added.len().min(own.len()));
+        // What is stored of a run that is resumed begins with its input. Where the service keeps the
+        // history, results of approved calls are stored without it.
+        let is_stored = |own: &&Arc<Message>| state.added.iter().any(|added| added.id == own.id);
+        own.drain(..own.iter().take_while(is_stored).count());
         state.answer_from = state.taken + own.len();
         // Staged, and no answer has come to it yet: the tool loop has it all to do.
         let unanswered = match &state.journal {
@@ -453,20 +455,32 @@ fn service_id_within(content: &OpenRunContent) -> Option<Arc<str>> {
     }
 }
 
-/// When the calls that wait for approval were begun, as far as somebody has begun them.
+/// What the record knows of the calls that wait for approval: those that somebody has begun, and
+/// those that have a result which no message holds.
 async fn begun_before(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
     history: &History,
+    replay: &Replay,
 ) -> Result<BegunBefore, StoreError> {
     let query = InvocationQuery::of(key).with_status(ToolStatus::PendingApproval);
-    let waiting = store.invocations(&query).await?.found.into_iter().map(|(_, call)| call);
+    let mut known = store.invocations(&query).await?.found;
+    let waiting: HashSet<MessageId> =
+        replay.waiting_calls().iter().flatten().filter_map(|call| Some(call.place?.0)).collect();
+    let is_waiting = |message: &Arc<Message>| message.id.is_some_and(|id| waiting.contains(&id));
+    let asking = history.numbered().filter(|(_, message)| is_waiting(message));
+    let asking: Vec<u64> = asking.map(|(sequence, _)| sequence).collect();
+    if !asking.is_empty() {
+        let closed = store.invocations(&InvocationQuery::of(key).in_messages(asking)).await?.found;
+        known.extend(closed.into_iter().filter(|(_, call)| !call.status.is_open()));
+    }
     // What came out of one may wait in the outbox.
     let message = |sequence| history.message(sequence).cloned();
     let unsaved = store.handle().unsaved(key);
     let unsaved = unsaved.iter().flat_map(|write| write.tools());
     let unsaved = unsaved.filter(|row| row.status == ToolStatus::PendingApproval);
-    Ok(waiting.chain(unsaved.filter_map(|row| row.resolve(message).ok())).collect())
+    let known = known.into_iter().map(|(_, call)| call);
+    Ok(known.chain(unsaved.filter_map(|row| row.resolve(message).ok())).collect())
 }
 
 /// Whether the messages of a run end with an answer that asks for nothing.

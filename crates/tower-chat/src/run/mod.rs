@@ -32,8 +32,8 @@ use std::{
 };
 
 use tower_chat_core::{
-    ApprovalRequest, Conversation, ConversationKey, Message, MessageId, Messages, Part, RunId,
-    Saved,
+    ApprovalRequest, CallPosition, Conversation, ConversationKey, Message, MessageId, Messages,
+    Part, RunId, Saved, ToolResult,
     store::{HistoryStore, Revision, Write},
 };
 
@@ -57,8 +57,17 @@ use self::{
 };
 use crate::{
     Clock, MissingPersister, PersistenceError, PersistenceMode, PersistencePolicy, Tools,
+    approval::{find_request, trailing_result_of},
     replay::{Replay, WaitingCall},
 };
+
+/// A stored result that the model has not answered to.
+pub(crate) enum UnheardResult {
+    /// The replay shows it.
+    Shown,
+    /// The service keeps the history, and has not been sent it.
+    SendAgain(Box<(WaitingCall, ToolResult)>),
+}
 
 /// A run under way: a request extension that the layers of one stack share.
 ///
@@ -181,7 +190,7 @@ impl Run {
         !self.persists_below() || (self.0.is_background && !self.0.is_alone)
     }
 
-    /// The stored approval requests that nobody has answered yet, a batch per message.
+    /// The stored approval requests that nobody has answered yet, a batch per answer of the model.
     pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         self.state().replay.pending_approvals()
     }
@@ -194,6 +203,45 @@ impl Run {
     /// What the record knew of a call that waits for approval when the run began, if it was begun.
     pub(crate) fn known_approved(&self, call: CallOfRun) -> Option<KnownCall> {
         self.state().begun_before.call(call)
+    }
+
+    /// Whether the record holds the result of a call that waits for approval: it was run, and its
+    /// result became part of no message.
+    pub(crate) fn has_recorded_result(&self, waiting: &WaitingCall) -> bool {
+        waiting.place.is_some_and(|call| self.state().begun_before.has_result(call))
+    }
+
+    /// Whether a stored message holds an approval request of this id.
+    pub(crate) fn holds_approval_request(&self, id: &str) -> bool {
+        self.state().approval_request(id).is_some()
+    }
+
+    /// The result of the call of a stored approval request, if the model has said nothing since it
+    /// was stored: the run that the call was approved for has not come to its end.
+    ///
+    /// A run goes on from there. The result is sent again where the service keeps the history.
+    pub(crate) fn unheard_result_of(&self, request: &str) -> Option<UnheardResult> {
+        let state = self.state();
+        let ((message, index), request) = state.approval_request(request)?;
+        let call = CallPosition { message, index: u32::try_from(index).ok()? };
+        let result = match state.recording {
+            Recording::History | Recording::RecordOnly => {
+                trailing_result_of(state.history.iter().rev(), Some(call), &request)
+            }
+            // What the model said is not stored: of a run that is sent again the results alone are.
+            Recording::Approvals => {
+                trailing_result_of(state.added.iter().rev(), Some(call), &request)
+            }
+        }?
+        .clone();
+        let call_id = result.call_id.clone().unwrap_or_default();
+        let waiting = WaitingCall { place: Some((message, index)), request, call_id };
+        Some(match state.recording {
+            Recording::History => UnheardResult::Shown,
+            Recording::RecordOnly | Recording::Approvals => {
+                UnheardResult::SendAgain(Box::new((waiting, result)))
+            }
+        })
     }
 
     /// The messages with answers to approval requests that the run has stored: what they let run
@@ -321,6 +369,16 @@ impl Run {
 }
 
 impl State {
+    /// A stored approval request, with the place of its call.
+    fn approval_request(&self, id: &str) -> Option<(CallOfRun, ApprovalRequest)> {
+        let stored = self.added.iter().rev().chain(self.history.iter().rev());
+        let mut found = stored.filter_map(|message| {
+            let (index, request) = find_request(message, id)?;
+            Some(((message.id?, index as usize), request.clone()))
+        });
+        found.next()
+    }
+
     /// What became of the run's messages so far.
     fn saved(&self) -> Saved {
         Saved::new(self.added.len().saturating_sub(self.unsaved), self.unsaved)

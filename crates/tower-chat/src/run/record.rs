@@ -1,17 +1,21 @@
 //! What of a run's messages is stored, and what the record of tool calls says of them.
 
-use std::{collections::VecDeque, sync::Arc, time::SystemTime};
+use std::{borrow::Cow, collections::VecDeque, sync::Arc, time::SystemTime};
 
 use serde_json::Value;
 use smallvec::SmallVec;
 use tower_chat_core::{
-    Message, MessageId, Part, Role, ToolCall, ToolResult, ToolStatus,
+    CallPosition, Message, MessageId, Part, Role, ToolCall, ToolResult, ToolStatus,
     store::{CallPlace, RecordedResult, ToolRecord},
 };
 
-use super::{State, answered_in_order::answered_in_order, journal::CallOfRun};
+use super::{
+    State,
+    answered_in_order::{answered_in_order, continues_round},
+    journal::CallOfRun,
+};
 use crate::{
-    replay::{Citations, Replay, Truncation, ids_of_calls},
+    replay::{AskedCall, Citations, Replay, Truncation, ids_of_calls_after},
     tool::{Kept, Tools, kept},
 };
 
@@ -70,6 +74,14 @@ struct Asking {
     stored: SmallVec<[Option<u32>; 1]>,
 }
 
+/// A call that a result answers.
+struct AnsweredCall<'c> {
+    of_run: CallOfRun,
+    call: &'c ToolCall,
+    /// The stored result has to name the call by position.
+    must_be_named: bool,
+}
+
 /// A write's messages in the form in which they are stored, and its rows of the record.
 pub(super) struct Composed {
     pub(super) messages: Vec<Arc<Message>>,
@@ -100,44 +112,58 @@ impl State {
                 matches!(part, Part::ToolCall(_) | Part::ToolResult(_) | Part::ApprovalRequest(_))
             })
         };
-        let all = || messages.iter().chain(left_out);
-        if !all().any(has_tools) {
+        let all: Vec<&Arc<Message>> = messages.iter().chain(left_out).collect();
+        if !all.iter().copied().any(has_tools) {
             return Composed { messages: messages.to_vec(), records: Vec::new() };
         }
         // Most messages have one call, or one result.
-        let mut records = Vec::with_capacity(messages.len() + left_out.len());
-        let last = self.added.last().cloned();
-        let mut before = last.as_ref();
+        let mut records = Vec::with_capacity(all.len());
+        let added = last_answer(&self.added);
         // What stands before a message, made where it is not the message that its results answer.
         let mut replay: Option<(Replay, usize)> = None;
         let mut stored = Vec::with_capacity(messages.len());
         let mut last_forgotten = None;
-        for (place, message) in all().enumerate() {
+        for (place, &message) in all.iter().enumerate() {
             let sequence =
                 (place < messages.len()).then(|| self.revision.sequence + 1 + place as u64);
+            let before = || {
+                let of_write = all.get(..place).unwrap_or_default().iter().rev().copied();
+                of_write.chain(&added).map(|message| &**message)
+            };
             let mut kept = message.clone();
             if let (Some(sequence), Some(id)) = (sequence, message.id)
                 && message.asked_calls().next().is_some()
             {
-                let keeps_all = self.store_calls(&mut kept, id, sequence, &mut records);
+                let ids = ids_of_calls_after(before(), message);
+                let begins_round = !continues_round(before(), message);
+                let keeps_all =
+                    self.store_calls(&mut kept, (id, sequence), (ids, begins_round), &mut records);
                 last_forgotten = if keeps_all { last_forgotten } else { Some(place) };
             }
             if message.results().next().is_some() {
-                match before.and_then(|before| answered_in_order(before, message)) {
+                match answered_in_order(before(), message) {
                     Some((id, asking)) => {
                         let asked = (0..).zip(asking.calls());
-                        let asked = asked.map(|(index, call)| Some(((id, index), call)));
+                        let asked = asked.map(|(index, call)| {
+                            Some(AnsweredCall { of_run: (id, index), call, must_be_named: false })
+                        });
                         self.store_results(&mut kept, asked, sequence, &mut records);
                     }
                     None => {
                         let (replay, pushed) =
                             replay.get_or_insert_with(|| (self.replay.clone(), 0));
-                        let since = all().skip(*pushed).take(place - *pushed);
-                        since.for_each(|earlier| replay.push(earlier));
+                        let since = all.get(*pushed..place).unwrap_or_default();
+                        since.iter().for_each(|earlier| replay.push(earlier));
                         *pushed = place;
-                        let asked = replay.calls_answered_by(message);
-                        let asked =
-                            asked.iter().map(|it| it.as_ref().map(|it| (it.place, &it.call)));
+                        let next = all.get(place + 1..).unwrap_or_default().iter();
+                        let next = next.take_while(|message| message.role == Role::Tool);
+                        let next = next.map(|message| &***message);
+                        let asked = replay.calls_answered_by(message, next);
+                        let asked = asked.iter().map(|asked| {
+                            let AskedCall { place, call, must_be_named, .. } = asked.as_ref()?;
+                            let must_be_named = *must_be_named;
+                            Some(AnsweredCall { of_run: *place, call, must_be_named })
+                        });
                         self.store_results(&mut kept, asked, sequence, &mut records);
                     }
                 }
@@ -145,7 +171,6 @@ impl State {
             if sequence.is_some() {
                 stored.push(kept);
             }
-            before = Some(message);
         }
         if let Some(place) = last_forgotten {
             mark_without_calls(&mut stored, place);
@@ -167,17 +192,16 @@ impl State {
     fn store_calls(
         &mut self,
         message: &mut Arc<Message>,
-        id: MessageId,
-        sequence: u64,
+        (id, sequence): (MessageId, u64),
+        (ids, begins_round): (Vec<Cow<'_, str>>, bool),
         records: &mut Vec<ToolRecord>,
     ) -> bool {
-        let rounds = self.recorder.rounds_before + self.recorder.asking.len();
-        let round_index = u32::try_from(rounds).unwrap_or(u32::MAX);
+        let round_index = self.recorder.round_index(begins_round);
         let mut places = SmallVec::new();
         let mut changes = Vec::new();
         let mut next = 0;
         let parts = message.parts.iter().filter_map(asked_call);
-        for (index, ((call, is_waiting), call_id)) in parts.zip(ids_of_calls(message)).enumerate() {
+        for (index, ((call, is_waiting), call_id)) in parts.zip(ids).enumerate() {
             let redaction = match kept(self.recorder.tool(&call.name), call, None, None) {
                 Kept::Whole => None,
                 Kept::Redacted(redaction) => Some(redaction),
@@ -189,7 +213,7 @@ impl State {
             };
             places.push(Some(next));
             let place = CallPlace { sequence, index: next };
-            let mut row = ToolRecord::pending(place, round_index, call_id, &call.name);
+            let mut row = ToolRecord::pending(place, round_index, call_id.into_owned(), &call.name);
             if is_waiting {
                 row.status = ToolStatus::PendingApproval;
             }
@@ -208,7 +232,7 @@ impl State {
     fn store_results<'c>(
         &mut self,
         message: &mut Arc<Message>,
-        asked: impl Iterator<Item = Option<(CallOfRun, &'c ToolCall)>>,
+        asked: impl Iterator<Item = Option<AnsweredCall<'c>>>,
         sequence: Option<u64>,
         records: &mut Vec<ToolRecord>,
     ) {
@@ -218,7 +242,7 @@ impl State {
         let mut next = 0;
         for (index, (result, asked)) in message.results().zip(asked).enumerate() {
             let report = reports.next();
-            let Some((of_run, call)) = asked else {
+            let Some(AnsweredCall { of_run, call, must_be_named }) = asked else {
                 next += 1;
                 continue;
             };
@@ -232,10 +256,16 @@ impl State {
                     continue;
                 }
             };
-            let (changed, changed_error) = match redaction {
+            let (mut changed, changed_error) = match redaction {
                 Some(redaction) => (redaction.result, redaction.error),
                 None => (None, None),
             };
+            // As the call is stored: siblings before it may not be.
+            let stored_call = CallPosition { message: of_run.0, index: place.call.index };
+            let named = (must_be_named || result.call.is_some()).then_some(stored_call);
+            if named != result.call {
+                changed.get_or_insert_with(|| Box::new(result.clone())).call = named;
+            }
             let recorded = match sequence {
                 Some(sequence) => RecordedResult::InMessage(CallPlace { sequence, index: next }),
                 None => RecordedResult::Apart(
@@ -266,13 +296,11 @@ impl State {
             return Some(StoredPlace { call, round_index: asking.round_index });
         }
         let position = self.history.iter().rposition(|stored| stored.id == Some(message))?;
-        let is_earlier_round = |stored: &&Arc<Message>| {
-            stored.id.is_some_and(|id| id.run == message.run)
-                && stored.asked_calls().next().is_some()
-        };
-        let before = self.history.take(position);
+        let up_to = self.history.take(position + 1);
         let of_run = |stored: &&Arc<Message>| stored.id.is_some_and(|id| id.run == message.run);
-        let rounds = before.iter().rev().take_while(of_run).filter(is_earlier_round).count();
+        let mut of_run: Vec<_> = up_to.iter().rev().take_while(of_run).collect();
+        of_run.reverse();
+        let rounds = rounds_in(of_run).saturating_sub(1);
         let call = CallPlace {
             sequence: self.pruned + position as u64 + 1,
             index: u32::try_from(index).ok()?,
@@ -284,8 +312,17 @@ impl State {
 impl Recorder {
     /// The recorder of a run of which these messages are stored already.
     pub(super) fn after(added: &[Arc<Message>]) -> Self {
-        let is_round = |message: &&Arc<Message>| message.asked_calls().next().is_some();
-        Self { rounds_before: added.iter().filter(is_round).count(), ..Self::default() }
+        Self { rounds_before: rounds_in(added), ..Self::default() }
+    }
+
+    /// The round of the next message that asks for tools.
+    fn round_index(&self, begins_round: bool) -> u32 {
+        let rounds_before = u32::try_from(self.rounds_before).unwrap_or(u32::MAX);
+        let next = match self.asking.last() {
+            Some(last) => last.round_index.saturating_add(1),
+            None => rounds_before,
+        };
+        if begins_round { next } else { next.saturating_sub(1) }
     }
 
     /// Takes note of what a tool loop knows of the results in a message.
@@ -320,6 +357,26 @@ impl Recorder {
     pub(super) fn tool(&self, name: &str) -> Option<&dyn crate::Tool> {
         self.tools.as_ref()?.tool(name).map(|tool| &**tool)
     }
+}
+
+/// The last message, and if the model said it, those before it up to one that the model did not
+/// say; the last one first.
+fn last_answer(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
+    let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
+    let of_answer = messages.iter().rev().take_while(is_answer).count();
+    messages.iter().rev().take(of_answer.max(1)).cloned().collect()
+}
+
+/// How many rounds are in messages of one run, the oldest first: the messages of one answer ask for
+/// one round.
+fn rounds_in<'m>(messages: impl IntoIterator<Item = &'m Arc<Message>>) -> usize {
+    let (mut rounds, mut is_open) = (0, false);
+    for message in messages {
+        let asks = message.asked_calls().next().is_some();
+        rounds += usize::from(asks && !is_open);
+        is_open = message.role == Role::Assistant && (is_open || asks);
+    }
+    rounds
 }
 
 /// Adds a row, in place of the one of the same call if the write has one.

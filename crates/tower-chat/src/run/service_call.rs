@@ -278,12 +278,10 @@ impl Run {
             }
             None => None,
         };
-        let answers = state.recording != super::Recording::History
-            && !state.replay.pending_approvals().is_empty();
         let next =
             MessageId { run: self.id(), index: u32::try_from(state.taken).unwrap_or(u32::MAX) };
         state.taken += messages.len();
-        let messages = state.recording.select(messages, answers);
+        let messages = state.recording.select(messages, &state.replay);
         let citations = self.policy().replay.citations_at_save().filter(|_| is_whole_run);
         let truncation = self.policy().truncation;
         let Composed { messages: stored, mut records } =

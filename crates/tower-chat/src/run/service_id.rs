@@ -7,7 +7,10 @@ use tower_chat_core::{
 };
 
 use super::Run;
-use crate::{ConflictPolicy, PersistenceError};
+use crate::{
+    ConflictPolicy, PersistenceError,
+    replay::{Replay, results_after},
+};
 
 /// What of a run's messages goes into the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,25 +29,41 @@ impl Recording {
         if policy.clear { Self::Approvals } else { Self::RecordOnly }
     }
 
-    /// The messages to store. `answers_approvals` says whether tool results among them may answer
-    /// stored approval requests.
-    pub(super) fn select(
-        self,
-        messages: Vec<Arc<Message>>,
-        answers_approvals: bool,
-    ) -> Vec<Arc<Message>> {
+    /// The messages to store. `before` is the replay of what stands before them.
+    pub(super) fn select(self, messages: Vec<Arc<Message>>, before: &Replay) -> Vec<Arc<Message>> {
         match self {
             Self::History | Self::RecordOnly => messages,
             Self::Approvals => {
-                let is_request = |part: &Part| matches!(part, Part::ApprovalRequest(_));
-                let is_needed = |message: &Arc<Message>| {
-                    message.parts.iter().any(is_request)
-                        || (answers_approvals && message.role == Role::Tool)
-                };
-                messages.into_iter().filter(is_needed).collect()
+                let mut replay = before.clone();
+                let mut needed = Vec::new();
+                for (place, message) in messages.iter().enumerate() {
+                    let next = results_after(&messages, place);
+                    if message.parts.iter().any(is_request)
+                        || (message.role == Role::Tool && answers_approval(&replay, message, next))
+                    {
+                        needed.push(message.clone());
+                    }
+                    replay.push(message);
+                }
+                needed
             }
         }
     }
+}
+
+fn is_request(part: &Part) -> bool {
+    matches!(part, Part::ApprovalRequest(_))
+}
+
+/// Whether a result in a message answers a call that waited for approval. Results of other calls
+/// may name the same ids.
+fn answers_approval<'m>(
+    before: &Replay,
+    message: &Message,
+    next: impl Iterator<Item = &'m Message>,
+) -> bool {
+    let answered = before.calls_answered_by(message, next);
+    answered.iter().flatten().any(|call| call.needed_approval)
 }
 
 /// The id in play when a run begins: the remembered one and the request's must not differ.

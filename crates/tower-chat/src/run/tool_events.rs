@@ -1,6 +1,10 @@
 //! What the record says of tool calls between the messages that hold them and their results.
 
-use std::{collections::HashMap, sync::Arc, time::SystemTime};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+    time::SystemTime,
+};
 
 use tower_chat_core::{
     Message, Part, ToolCall, ToolInvocation, ToolResult, ToolStatus,
@@ -13,7 +17,7 @@ use super::{
     record::{ToolReport, put},
 };
 use crate::{
-    replay::{Truncation, ids_of_calls},
+    replay::{Truncation, ids_of_calls_after},
     tool::{Kept, kept},
 };
 
@@ -25,6 +29,8 @@ pub(crate) type Outcome = (CallOfRun, ToolResult, ToolReport);
 pub(super) struct BegunBefore {
     starts: HashMap<CallPlace, SystemTime>,
     calls: HashMap<CallOfRun, KnownCall>,
+    /// Calls that the record has closed with a result, although no message holds it.
+    with_result: HashSet<CallOfRun>,
 }
 
 impl BegunBefore {
@@ -32,12 +38,21 @@ impl BegunBefore {
     pub(super) fn call(&self, call: CallOfRun) -> Option<KnownCall> {
         self.calls.get(&call).cloned()
     }
+
+    /// Whether the record has closed a call with a result.
+    pub(super) fn has_result(&self, call: CallOfRun) -> bool {
+        self.with_result.contains(&call)
+    }
 }
 
 impl FromIterator<ToolInvocation> for BegunBefore {
     fn from_iter<I: IntoIterator<Item = ToolInvocation>>(waiting: I) -> Self {
         let mut begun = Self::default();
         for call in waiting {
+            if !call.status.is_open() && call.result.is_some() {
+                begun.with_result.insert((call.message, call.sequence_index as usize));
+                continue;
+            }
             let Some(started_at) = call.started_at else { continue };
             let place = CallPlace { sequence: call.sequence, index: call.sequence_index };
             begun.starts.insert(place, started_at);
@@ -133,12 +148,13 @@ impl State {
     fn held(&self, call: CallOfRun, messages: &[Arc<Message>]) -> Option<HeldCall> {
         let (id, index) = call;
         let stored = self.stored_place(call)?;
-        let is_it = |message: &&Arc<Message>| message.id == Some(id);
-        let message = messages
-            .iter()
-            .find(is_it)
-            .or_else(|| self.added.iter().rev().find(is_it))
-            .or_else(|| self.history.iter().rev().find(is_it))?;
+        let is_it = |message: &Arc<Message>| message.id == Some(id);
+        let of_run = || messages.iter().rev().chain(self.added.iter().rev());
+        let mut before: Box<dyn Iterator<Item = &Arc<Message>> + '_> = match of_run().any(is_it) {
+            true => Box::new(of_run()),
+            false => Box::new(self.history.iter().rev()),
+        };
+        let message = before.find(|message| is_it(message))?;
         let (found, waits_for_approval) = message
             .parts
             .iter()
@@ -148,7 +164,8 @@ impl State {
                 _ => None,
             })
             .nth(index)?;
-        let call_id = ids_of_calls(message).nth(index)?.into_owned();
+        let ids = ids_of_calls_after(before.map(|message| &**message), message);
+        let call_id = ids.into_iter().nth(index)?.into_owned();
         Some(HeldCall {
             place: stored.call,
             call: found.clone(),

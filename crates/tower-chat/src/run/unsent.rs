@@ -1,9 +1,6 @@
 //! Results of tools whose next service call is never made.
 
-use std::{
-    collections::HashSet,
-    sync::{Arc, atomic::Ordering},
-};
+use std::sync::{Arc, atomic::Ordering};
 
 use tower_chat_core::{
     Message,
@@ -11,6 +8,7 @@ use tower_chat_core::{
 };
 
 use super::{Run, State, Submission, ToolReport, service_call::ToStore, tool_events::Outcome};
+use crate::replay::results_after;
 
 impl Run {
     /// How many messages at the end of a service call have not become part of the run; `None` if
@@ -79,25 +77,17 @@ impl State {
         if inputs.iter().all(|message| message.results().next().is_none()) {
             return Vec::new();
         }
-        let waiting: HashSet<_> = self
-            .replay
-            .waiting_calls()
-            .into_iter()
-            .flatten()
-            .filter_map(|(call, _)| call)
-            .collect();
         let mut replay = self.replay.clone();
         let mut outcomes = Vec::new();
-        for message in inputs {
+        for (place, message) in inputs.iter().enumerate() {
             let mut reports =
                 message.id.and_then(|id| self.recorder.reports(id)).into_iter().flatten();
-            for (result, asked) in message.results().zip(replay.calls_answered_by(message)) {
+            let asked = replay.calls_answered_by(message, results_after(inputs, place));
+            for (result, asked) in message.results().zip(asked) {
                 let report = reports.next().cloned();
-                let Some(call) = asked.map(|asked| asked.place) else { continue };
-                if !waiting.contains(&call) {
-                    let report = report.unwrap_or_else(|| ToolReport::of(result));
-                    outcomes.push((call, result.clone(), report));
-                }
+                let Some(asked) = asked.filter(|asked| !asked.needed_approval) else { continue };
+                let report = report.unwrap_or_else(|| ToolReport::of(result));
+                outcomes.push((asked.place, result.clone(), report));
             }
             replay.push(message);
         }

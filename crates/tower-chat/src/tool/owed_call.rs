@@ -2,9 +2,10 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use tower_chat_core::{Message, Part, ToolCall};
+use smallvec::SmallVec;
+use tower_chat_core::{CallPosition, Message, Part, ToolCall};
 
-use crate::{replay::ids_of_calls, run::CallOfRun};
+use crate::{replay::AnswerIds, run::CallOfRun};
 
 /// A call that is owed a result. It is passed on without a copy of its arguments, through the
 /// futures of the loop and of the tool.
@@ -17,6 +18,8 @@ struct Owed {
     /// The id its result names, where it is not the one it came with.
     made_id: Option<String>,
     place: Option<CallOfRun>,
+    /// Its result names it by position: it will not stand behind the only message that asked.
+    is_named: bool,
 }
 
 #[derive(Clone)]
@@ -27,26 +30,42 @@ enum Stands {
 }
 
 impl OwedCall {
-    /// The calls of a message that the provider did not run itself.
-    pub(crate) fn of_message(message: &Arc<Message>) -> impl Iterator<Item = Self> {
-        let is_owed = |part: &Part| matches!(part, Part::ToolCall(call) if !call.provider_executed);
-        let parts = message.parts.iter().enumerate().filter(move |(_, part)| is_owed(part));
-        let calls = parts.zip(ids_of_calls(message)).enumerate();
-        calls.map(|(index, ((part, _), id))| {
-            Self(Arc::new(Owed {
-                stands: Stands::In(message.clone(), part),
-                made_id: match id {
-                    Cow::Borrowed(_) => None,
-                    Cow::Owned(made) => Some(made),
-                },
-                place: message.id.map(|message| (message, index)),
-            }))
-        })
+    /// The calls of an answer that the provider did not run itself and that wait for nobody's
+    /// approval.
+    pub(crate) fn of_answer(messages: &[Arc<Message>]) -> SmallVec<[Self; 2]> {
+        let asking = messages.iter().filter(|message| message.asked_calls().next().is_some());
+        let is_named = asking.count() > 1;
+        let mut ids = AnswerIds::default();
+        let mut calls = SmallVec::new();
+        for message in messages {
+            let owes = |part: &Part| match part {
+                Part::ToolCall(call) => !call.provider_executed,
+                part => matches!(part, Part::ApprovalRequest(_)),
+            };
+            let parts = message.parts.iter().enumerate().filter(|(_, part)| owes(part));
+            for (index, ((place, part), id)) in parts.zip(ids.next(message)).enumerate() {
+                if !matches!(part, Part::ToolCall(_)) {
+                    continue;
+                }
+                calls.push(Self(Arc::new(Owed {
+                    stands: Stands::In(message.clone(), place),
+                    made_id: match id {
+                        Cow::Borrowed(_) => None,
+                        Cow::Owned(made) => Some(made),
+                    },
+                    place: message.id.map(|message| (message, index)),
+                    is_named,
+                })));
+            }
+        }
+        calls
     }
 
-    /// A call that is known by itself, with the id its result names.
+    /// A call that is known by itself, with the id its result names: the result comes in a later
+    /// run.
     pub(crate) fn alone(call: ToolCall, id: String, place: Option<CallOfRun>) -> Self {
-        Self(Arc::new(Owed { stands: Stands::Alone(call), made_id: Some(id), place }))
+        let (stands, made_id) = (Stands::Alone(call), Some(id));
+        Self(Arc::new(Owed { stands, made_id, place, is_named: true }))
     }
 
     /// The same call at another place.
@@ -54,13 +73,18 @@ impl OwedCall {
         if self.0.place == place {
             return self.clone();
         }
-        let Owed { stands, made_id, place: _ } = &*self.0;
-        Self(Arc::new(Owed { stands: stands.clone(), made_id: made_id.clone(), place }))
+        Self(Arc::new(Owed { place, ..(*self.0).clone() }))
     }
 
     /// Where it stands in its run, if its message has an id.
     pub(crate) fn place(&self) -> Option<CallOfRun> {
         self.0.place
+    }
+
+    /// How its result names it, if it has to.
+    pub(crate) fn named_by(&self) -> Option<CallPosition> {
+        let (message, index) = self.0.place.filter(|_| self.0.is_named)?;
+        Some(CallPosition { message, index: u32::try_from(index).unwrap_or(u32::MAX) })
     }
 
     /// The call as the model made it.

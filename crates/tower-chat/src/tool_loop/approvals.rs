@@ -1,69 +1,173 @@
 //! Which waiting calls a request answers.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, sync::Arc};
 
-use tower_chat_core::{ApprovalRequest, ApprovalResponse, Message, Part};
+use tower_chat_core::{
+    ApprovalResponse, CallPosition, ChatRequest, ConversationKey, Message, Part, Role, ToolResult,
+    ToolStatus,
+};
 
-use super::batch::PlannedCall;
+use super::{
+    ToolLoopError,
+    batch::{Action, PlannedCall},
+};
 use crate::{
-    approval::waiting_call_id,
-    run::CallOfRun,
+    approval::{find_request, trailing_result_of},
+    replay::{Replay, WaitingCall},
+    run::{Run, ToolReport, UnheardResult},
     tool::{OwedCall, Tools},
 };
 
-/// The answers to approval requests in these messages. The first answer to a request counts.
-pub(super) fn answers<'a>(
-    messages: impl Iterator<Item = &'a std::sync::Arc<Message>>,
-) -> HashMap<&'a str, &'a ApprovalResponse> {
-    let mut answers = HashMap::new();
-    for part in messages.flat_map(|message| &message.parts) {
-        if let Part::ApprovalResponse(answer) = part {
-            answers.entry(answer.request_id.as_str()).or_insert(answer);
-        }
-    }
-    answers
-}
-
-/// The waiting calls that the answers let run, or refuse, in the order in which they were asked.
-///
-/// Batches without any answer go on waiting; answers to anything else do nothing. What runs is
-/// the call of the request, never anything out of an answer.
+/// Checks the decisions of a request before anything of its run is stored.
 ///
 /// # Errors
 ///
-/// The ids of the requests without an answer, in batches that have some.
+/// As [`decide`].
+pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopError> {
+    let mut own = Replay::lenient();
+    own.push_from(&request.messages, request.new_from);
+    decide(request, Some(run), own.waiting_calls(), &Tools::new()).map(drop)
+}
+
+/// The waiting calls that the decisions in a request let run, or refuse, in the order in which they
+/// were asked. `sent` are those that wait among the messages of the request.
+///
+/// Batches without any decision go on waiting. What runs is the call of the request for approval,
+/// never anything out of a decision. A decision that something was answered to among the messages
+/// of the request is part of what happened before; it counts if its call still waits. One about a
+/// call whose result is the last that is known goes on from there: nothing is run again, and the
+/// model is shown the result.
+///
+/// # Errors
+///
+/// [`ToolLoopError::ApprovalMissing`] for a batch that is decided in part;
+/// [`ToolLoopError::ApprovalAnswered`] and [`ToolLoopError::ApprovalUnknown`] for a decision about a
+/// call that has its result, or about a request that is nowhere.
 pub(super) fn decide(
-    pending: impl IntoIterator<Item = Vec<(Option<CallOfRun>, ApprovalRequest)>>,
-    mut answers: HashMap<&str, &ApprovalResponse>,
+    request: &ChatRequest,
+    run: Option<&Run>,
+    sent: Vec<Vec<WaitingCall>>,
     tools: &Tools,
-) -> Result<Vec<PlannedCall>, Vec<String>> {
+) -> Result<Vec<PlannedCall>, ToolLoopError> {
+    // What is stored of the input of a run that is sent again is not in its request.
+    let stored = run.map(Run::stored_consent).unwrap_or_default();
+    let own = || request.messages.iter_from(request.new_from);
+    let mut decisions = decisions(stored.iter().chain(own()));
+    if decisions.is_empty() {
+        return Ok(Vec::new());
+    }
+    let conversation = || request.conversation().map(|conversation| conversation.key.clone());
     let mut calls = Vec::new();
     let mut missing = Vec::new();
-    for batch in pending {
+    let stored = run.map(Run::waiting_calls).unwrap_or_default();
+    for batch in stored.into_iter().chain(sent) {
         let before = calls.len();
-        let mut unanswered = Vec::new();
-        for (place, request) in batch {
+        let mut undecided = Vec::new();
+        for waiting in batch {
+            let is_answered = || run.is_some_and(|run| run.has_recorded_result(&waiting));
             // Taken out, so that a request that is both stored and sent again counts once.
-            match answers.remove(request.id.as_str()) {
-                Some(answer) => calls.push(decided(place, request, answer, tools)),
-                None => unanswered.push(request.id),
+            match decisions.remove(waiting.request.id.as_str()) {
+                Some(_) if is_answered() => {
+                    let (id, conversation) = (waiting.request.id, conversation());
+                    return Err(ToolLoopError::ApprovalAnswered { id, conversation });
+                }
+                Some(decision) => calls.push(decided(waiting, decision, tools)),
+                None => undecided.push(waiting.request.id),
             }
         }
         if calls.len() > before {
-            missing.append(&mut unanswered);
+            missing.append(&mut undecided);
         }
     }
-    if missing.is_empty() { Ok(calls) } else { Err(missing) }
+    for id in new_decisions(own()) {
+        if !decisions.contains_key(id) {
+            continue;
+        }
+        match run.and_then(|run| run.unheard_result_of(id)) {
+            Some(UnheardResult::Shown) => {}
+            Some(UnheardResult::SendAgain(known)) => calls.push(known_already(*known)),
+            None if is_unheard_among(own(), id) => {}
+            None => return Err(not_waiting(request, run, id, conversation())),
+        }
+    }
+    if missing.is_empty() {
+        return Ok(calls);
+    }
+    Err(ToolLoopError::ApprovalMissing { ids: missing, conversation: conversation() })
 }
 
-fn decided(
-    place: Option<CallOfRun>,
-    request: ApprovalRequest,
-    answer: &ApprovalResponse,
-    tools: &Tools,
-) -> PlannedCall {
-    let id = waiting_call_id(&request);
-    let owed = OwedCall::alone(request.call, id, place);
+/// The decisions in these messages. The first about a request counts.
+fn decisions<'a>(
+    messages: impl Iterator<Item = &'a Arc<Message>>,
+) -> HashMap<&'a str, &'a ApprovalResponse> {
+    let mut decisions = HashMap::new();
+    for part in messages.flat_map(|message| &message.parts) {
+        if let Part::ApprovalResponse(decision) = part {
+            decisions.entry(decision.request_id.as_str()).or_insert(decision);
+        }
+    }
+    decisions
+}
+
+/// The requests that the last messages decide about: no result and no word of the model stands
+/// behind them.
+fn new_decisions<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Vec<&'a str> {
+    let mut new = Vec::new();
+    for message in messages {
+        if matches!(message.role, Role::Assistant | Role::Tool) {
+            new.clear();
+        }
+        new.extend(message.parts.iter().filter_map(|part| match part {
+            Part::ApprovalResponse(decision) => Some(decision.request_id.as_str()),
+            _ => None,
+        }));
+    }
+    new
+}
+
+/// Whether these messages hold an approval request, and the result of its call with no word of the
+/// model behind it: the run that the call was approved for goes on from there.
+fn is_unheard_among<'a>(messages: impl Iterator<Item = &'a Arc<Message>>, id: &str) -> bool {
+    let messages: Vec<_> = messages.collect();
+    let found = messages.iter().find_map(|message| {
+        let (index, request) = find_request(message, id)?;
+        Some((message.id.map(|message| CallPosition { message, index }), request))
+    });
+    found.is_some_and(|(call, request)| {
+        trailing_result_of(messages.iter().rev().copied(), call, request).is_some()
+    })
+}
+
+/// A call that was run before, and whose result the service has not been sent.
+fn known_already((waiting, result): (WaitingCall, ToolResult)) -> PlannedCall {
+    let report = ToolReport::not_run(match result.is_error {
+        true => ToolStatus::Error,
+        false => ToolStatus::Ok,
+    });
+    let WaitingCall { place, request, call_id } = waiting;
+    let owed = OwedCall::alone(request.call, call_id, place);
+    PlannedCall { owed, action: Action::Reuse(Box::new((result, report))) }
+}
+
+/// Why a decision about a request has no effect.
+fn not_waiting(
+    request: &ChatRequest,
+    run: Option<&Run>,
+    id: &str,
+    conversation: Option<ConversationKey>,
+) -> ToolLoopError {
+    let is_sent = request.messages.iter().any(|message| find_request(message, id).is_some());
+    let id = id.to_owned();
+    if is_sent || run.is_some_and(|run| run.holds_approval_request(&id)) {
+        ToolLoopError::ApprovalAnswered { id, conversation }
+    } else {
+        ToolLoopError::ApprovalUnknown { id, conversation }
+    }
+}
+
+fn decided(waiting: WaitingCall, answer: &ApprovalResponse, tools: &Tools) -> PlannedCall {
+    let WaitingCall { place, request, call_id } = waiting;
+    let owed = OwedCall::alone(request.call, call_id, place);
     if answer.approved {
         PlannedCall::run(owed, tools)
     } else {

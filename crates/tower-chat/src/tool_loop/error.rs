@@ -32,6 +32,31 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
+    /// An approval request was answered whose call has its result already; nothing was run.
+    #[error(
+        "the call of the approval request {id:?}{} has its result already: load the \
+         conversation to see it, and answer only requests that still wait",
+        of_conversation(conversation.as_ref())
+    )]
+    ApprovalAnswered {
+        /// The request.
+        id: String,
+        /// The conversation, if the request had one.
+        conversation: Option<ConversationKey>,
+    },
+    /// An approval request was answered that is neither stored nor among the messages of the
+    /// request; nothing was run.
+    #[error(
+        "there is no approval request {id:?}{}: answer a request by its id, in the conversation \
+         that it belongs to, or send the message that holds it",
+        of_conversation(conversation.as_ref())
+    )]
+    ApprovalUnknown {
+        /// The request that was named.
+        id: String,
+        /// The conversation, if the request had one.
+        conversation: Option<ConversationKey>,
+    },
     /// Calls of a run that was interrupted may or may not have run, and the policy is not to go
     /// on without knowing. The run is still open.
     #[error(
@@ -65,6 +90,8 @@ impl ToolLoopError {
         match self {
             Self::ConsecutiveFailures { .. } => true,
             Self::ApprovalMissing { .. }
+            | Self::ApprovalAnswered { .. }
+            | Self::ApprovalUnknown { .. }
             | Self::UnknownCalls { .. }
             | Self::PersisterAbove { .. } => false,
         }

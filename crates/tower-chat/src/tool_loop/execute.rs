@@ -218,6 +218,7 @@ impl Executor<'_> {
     /// call.
     fn reused(&self, owed: &OwedCall, (mut result, report): (ToolResult, ToolReport)) -> Outcome {
         result.call_id = Some(owed.id().to_owned());
+        result.call = owed.named_by();
         let is_failure = report.status == ToolStatus::Error;
         let failure = is_failure.then(|| {
             let source = report.error.clone().unwrap_or_else(|| result.text());
@@ -382,5 +383,6 @@ pub(super) fn result(owed: &OwedCall, output: ToolOutput) -> ToolResult {
     };
     result.is_error = output.is_error;
     result.native = output.native;
+    result.call = owed.named_by();
     result
 }

@@ -60,7 +60,10 @@ mod settings;
 mod tally;
 mod transcript;
 
-pub(crate) use self::foresight::{Foresight, Next};
+pub(crate) use self::{
+    approvals::check as check_approvals,
+    foresight::{Foresight, Next},
+};
 pub use self::{
     error::{ToolFailure, ToolLoopError, ToolPanicked, ZeroRounds},
     layer::ToolLoop,

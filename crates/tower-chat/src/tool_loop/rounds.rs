@@ -594,25 +594,17 @@ impl<S> Drop for Rounds<S> {
     }
 }
 
-/// The waiting calls that the request's own messages answer: stored ones, and ones among them.
+/// The waiting calls that the request's own messages decide about: stored ones, and ones among
+/// them. What is known of them already is not run again.
 fn approved(
     request: &ChatRequest,
     run: Option<&Run>,
     transcript: &Transcript,
     tools: &Tools,
 ) -> Result<Vec<PlannedCall>, ToolLoopError> {
-    // What is stored of the input of a run that is sent again is not in its request.
-    let stored = run.map(Run::stored_consent).unwrap_or_default();
-    let own = request.messages.iter_from(request.new_from);
-    let answers = approvals::answers(stored.iter().chain(own));
-    if answers.is_empty() {
-        return Ok(Vec::new());
-    }
-    let mut pending = run.map(Run::waiting_calls).unwrap_or_default();
-    pending.extend(transcript.pending_approvals(request));
-    let mut calls = approvals::decide(pending, answers, tools)
-        .map_err(|ids| ToolLoopError::ApprovalMissing { ids, conversation: key_of(request) })?;
-    if let Some(run) = run {
+    let sent = transcript.pending_approvals(request);
+    let mut calls = approvals::decide(request, run, sent, tools)?;
+    if let (Some(run), false) = (run, calls.is_empty()) {
         let places = calls.iter().filter_map(|call| call.owed.place());
         let known: HashMap<_, _> =
             places.filter_map(|place| Some((place, run.known_approved(place)?))).collect();

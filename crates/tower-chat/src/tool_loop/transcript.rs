@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{
-    ApprovalRequest, ChatRequest, ConversationId, Message, MessageId, Messages, RunId,
-};
+use tower_chat_core::{ChatRequest, ConversationId, Message, MessageId, Messages, RunId};
 
-use crate::{Clock, replay::Replay, run::CallOfRun};
+use crate::{
+    Clock,
+    replay::{Replay, WaitingCall},
+};
 
 /// The messages of a run as the loop sends them.
 pub(super) struct Transcript {
@@ -103,10 +104,7 @@ impl Transcript {
 
     /// The approval requests that wait for an answer among the request's own messages, and in the
     /// open end of the history before them, in batches, with the places of the calls.
-    pub(super) fn pending_approvals(
-        &self,
-        request: &ChatRequest,
-    ) -> Vec<Vec<(Option<CallOfRun>, ApprovalRequest)>> {
+    pub(super) fn pending_approvals(&self, request: &ChatRequest) -> Vec<Vec<WaitingCall>> {
         if let Some(history) = &self.history {
             return history.replay.waiting_calls();
         }

@@ -108,27 +108,26 @@ async fn pending_calls_leave_the_replay_and_stay_answerable_across_other_runs() 
 }
 
 #[tokio::test]
-async fn forged_and_repeated_answers_do_nothing() {
+async fn forged_and_repeated_answers_are_refused() {
     for streamed in BOTH_WAYS {
         for mode in BOTH_MODES {
             let (store, ran) = (store(), Ran::default());
-            let leaf = ScriptedLeaf::new([
-                calls([("pay", "c1")]),
-                Step::text("?"),
-                Step::text("done"),
-                Step::text("again?"),
-            ]);
+            let leaf = ScriptedLeaf::new([calls([("pay", "c1")]), Step::text("done")]);
             let client = agent_with(&leaf, &store, mode, &ran);
             let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
             let mut forged = asked[0].approve();
             forged.request_id = "approval_0_0_0".into();
-            send(&client, replying([forged], streamed)).await.unwrap();
+            let error = send(&client, replying([forged], streamed)).await.unwrap_err();
+            let error = error.downcast_ref::<ToolLoopError>();
+            assert!(matches!(error, Some(ToolLoopError::ApprovalUnknown { .. })), "{error:?}");
             assert_eq!(ran.names(), [""; 0], "{mode:?}");
             let twice = [asked[0].approve(), asked[0].approve()];
             send(&client, replying(twice, streamed)).await.unwrap();
             assert_eq!(ran.names(), ["pay"], "one answer counts");
-            send(&client, replying([asked[0].approve()], streamed)).await.unwrap();
-            assert_eq!(ran.names(), ["pay"], "an answered request is answered");
+            let error = send(&client, replying([asked[0].approve()], streamed)).await.unwrap_err();
+            let error = error.downcast_ref::<ToolLoopError>();
+            assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{error:?}");
+            assert_eq!((ran.names(), leaf.requests().len()), (vec!["pay".to_owned()], 2));
             let results = stored(&store).await;
             assert_eq!(results.iter().filter(|m| m.starts_with("tool")).count(), 1);
         }
@@ -218,7 +217,6 @@ async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
                 let leaf = ScriptedLeaf::new([
                     Step::answer([asking], Finish::stop().with_service_id("s1")),
                     kept("done", "s1"),
-                    kept("bye", "s1"),
                 ]);
                 let conflict = ConflictPolicy { warn: false, throw: false, clear };
                 let policy = policy().on_conflict(conflict);
@@ -234,8 +232,11 @@ async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
                     "the call is there already {place:?}"
                 );
                 assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
-                send(&client, replying([asked[0].approve()], streamed)).await.unwrap();
-                assert_eq!(ran.names(), ["pay"], "answered once {place:?}");
+                let again = replying([asked[0].approve()], streamed);
+                let error = send(&client, again).await.unwrap_err();
+                let error = error.downcast_ref::<ToolLoopError>();
+                assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{place:?}");
+                assert_eq!((ran.names(), leaf.requests().len()), (vec!["pay".to_owned()], 2));
             }
         }
     }

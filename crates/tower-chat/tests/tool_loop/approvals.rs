@@ -177,14 +177,20 @@ async fn a_late_approval_runs_the_call_of_an_earlier_round() {
 }
 
 #[tokio::test]
-async fn forged_and_mismatched_answers_do_nothing() {
-    let (messages, requests) = asked(calls([("pay", "1")])).await;
-    let (log, script) = (Log::default(), Script::new(["done"]));
-    let mut forged = requests[0].approve();
-    forged.request_id.push('x');
-    let answer = go_on(&log, &script, messages, responses([forged]), false).await.unwrap();
-    assert!(log.take().is_empty());
-    assert_eq!((script.texts(0), answer.text().as_str()), (vec!["hi".to_owned()], "done"));
+async fn an_answer_to_a_request_that_nobody_made_is_refused() {
+    for streamed in [false, true] {
+        let (messages, requests) = asked(calls([("pay", "1")])).await;
+        let (log, script) = (Log::default(), Script::new(["done"]));
+        let mut forged = requests[0].approve();
+        forged.request_id.push('x');
+        let id = forged.request_id.clone();
+        let own = responses([forged]);
+        let error = go_on(&log, &script, messages, own, streamed).await.unwrap_err();
+        let Some(ToolLoopError::ApprovalUnknown { id: named, .. }) = error.downcast_ref() else {
+            panic!("another error: {error}")
+        };
+        assert_eq!((named, log.take().len(), script.calls()), (&id, 0, 0));
+    }
 }
 
 #[tokio::test]
@@ -198,16 +204,28 @@ async fn the_first_of_two_answers_counts_and_the_call_runs_once() {
 }
 
 #[tokio::test]
-async fn an_answer_to_a_call_that_has_its_result_does_nothing() {
-    let (mut messages, requests) = asked(calls([("pay", "1")])).await;
-    messages.push(Arc::new(responses([requests[0].approve()])));
-    messages.push(Arc::new(Message::tool_results([ToolResult::new("c0", "paid")])));
-    messages.push(Arc::new(Message::assistant("done")));
-    let (log, script) = (Log::default(), Script::new(["again"]));
-    let own = responses([requests[0].approve()]);
-    go_on(&log, &script, messages, own, false).await.unwrap();
-    assert!(log.take().is_empty());
-    assert_eq!(script.texts(0), ["hi", "pay(1)", "=paid", "done"]);
+async fn an_answer_to_a_call_that_has_its_result_is_refused() {
+    for streamed in [false, true] {
+        let (mut messages, requests) = asked(calls([("pay", "1")])).await;
+        messages.push(Arc::new(responses([requests[0].approve()])));
+        messages.push(Arc::new(Message::tool_results([ToolResult::new("c0", "paid")])));
+        // Until the model has spoken the run that was approved goes on.
+        let (log, script) = (Log::default(), Script::new(["again"]));
+        let own = responses([requests[0].approve()]);
+        go_on(&log, &script, messages.clone(), own.clone(), streamed).await.unwrap();
+        assert_eq!(script.texts(0), ["hi", "pay(1)", "=paid"]);
+        messages.push(Arc::new(Message::assistant("done")));
+        // A transcript that is sent again holds decisions that have had their effect.
+        let script = Script::new(["again"]);
+        go_on(&log, &script, messages.clone(), Message::user("and?"), streamed).await.unwrap();
+        assert_eq!(script.texts(0), ["hi", "pay(1)", "=paid", "done", "and?"]);
+        let script = Script::new(["again"]);
+        let error = go_on(&log, &script, messages, own, streamed).await.unwrap_err();
+        let Some(ToolLoopError::ApprovalAnswered { id, .. }) = error.downcast_ref() else {
+            panic!("another error: {error}")
+        };
+        assert_eq!((id, log.take().len(), script.calls()), (&requests[0].id, 0, 0));
+    }
 }
 
 #[tokio::test]

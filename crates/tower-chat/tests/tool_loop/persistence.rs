@@ -89,7 +89,7 @@ async fn a_round_that_is_not_the_last_of_its_answer_is_sent_as_providers_take_it
     let call = |id: &str| Message::tool_calls([ToolCall::new(id, "echo", id)]);
     for (second, sent) in [
         (Message::assistant("one moment"), ["hi", "one moment", "echo(c1)", "=c1"].as_slice()),
-        (call("c2"), &["hi", "echo(c2)", "=c2", "echo(c1)", "=c1"]),
+        (call("c2"), &["hi", "echo(c1)", "=c1", "echo(c2)", "=c2"]),
     ] {
         for request in both(&user("hi")) {
             let reply = vec![call("c1"), second.clone()];
@@ -256,10 +256,11 @@ async fn a_stored_request_for_consent_is_approved_by_a_later_run() {
                 assert_eq!(sent.get(2).unwrap().results().next().unwrap().call_id, call_id);
 
                 let next = Script::new(["again"]);
-                let again = approving(&asked);
-                answer(&store, mode, &pay, &next, again).await.unwrap();
-                assert!(log.take().is_empty(), "answered already");
-                assert_eq!(next.texts(0), ["hi", "pay(1)", "=ran 1", "done"]);
+                let again = request(approving(&asked));
+                let error = answer(&store, mode, &pay, &next, again).await.unwrap_err();
+                let error = error.downcast_ref::<ToolLoopError>();
+                assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{error:?}");
+                assert_eq!((log.take().len(), next.calls()), (0, 0));
             }
         }
     }

@@ -221,6 +221,7 @@ impl Import {
 impl Entry {
     fn answers(&self, result: &ToolResult) -> Answers {
         let asked = self.calls.iter().map(|AskedCall { call, is_answered }| Asked {
+            position: None,
             call,
             id: call.id.as_deref().unwrap_or_default(),
             is_answered: *is_answered,

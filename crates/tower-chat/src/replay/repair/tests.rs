@@ -167,7 +167,7 @@ fn every_odd_history_is_repaired_for_good_and_nothing_of_it_is_lost() {
         // What was shown before is still shown: repair adds results, and takes none that counted.
         let (was, is) = (results(&before), results(&after));
         let is: Vec<String> = is.into_iter().filter(|it| it != INTERRUPTED).collect();
-        assert_eq!(was, is, "seed {seed}");
+        assert_eq!(was, is, "seed {seed} {before:?}");
         repairs += usize::from(before != after);
     }
     assert!(repairs > 20, "{repairs} histories were repaired");
