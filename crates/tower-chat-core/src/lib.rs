@@ -17,6 +17,7 @@ mod options;
 mod part;
 mod request;
 mod response;
+mod retryability;
 mod run_handle;
 mod run_order;
 mod shared_error;
@@ -41,9 +42,10 @@ pub use self::{
     },
     request::{ChatRequest, SentinelAtLeaf},
     response::{
-        Answer, ChatResponse, ChatUpdate, Finish, FinishReason, Saved, ToolCallDelta,
+        Answer, ChatResponse, ChatUpdate, Finish, FinishReason, RecoveredRun, Saved, ToolCallDelta,
         TruncatedStream, Usage,
     },
+    retryability::{Retryability, is_retryable, register_error},
     run_handle::RunHandle,
     shared_error::SharedError,
     tool_invocation::{ParseToolStatusError, ToolInvocation, ToolStatus},

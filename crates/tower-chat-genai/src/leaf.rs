@@ -12,7 +12,7 @@ use genai::{
     resolver::{AuthData, Endpoint},
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tower_chat_core::{ChatRequest, ChatResponse, Finish, Message, RawJson};
+use tower_chat_core::{ChatRequest, ChatResponse, Finish, Message, RawJson, register_error};
 use tower_chat_openai::OpenAiChat;
 use tower_service::Service;
 
@@ -58,6 +58,7 @@ impl GenAiChat {
     ///
     /// [`GenAiError::Configuration`], if the TLS settings of this system cannot be used.
     pub fn new(provider: Provider) -> Result<Self, GenAiError> {
+        register_error(GenAiError::is_retryable);
         let http = reqwest::Client::builder()
             .build()
             .map_err(|error| GenAiError::configuration("the TLS settings of this system", error))?;

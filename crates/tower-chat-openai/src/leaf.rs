@@ -7,7 +7,7 @@ use std::{
 
 use async_openai::config::OPENAI_API_BASE;
 use futures_util::future::BoxFuture;
-use tower_chat_core::{ChatRequest, ChatResponse, RawJson};
+use tower_chat_core::{ChatRequest, ChatResponse, RawJson, register_error};
 use tower_service::Service;
 
 use crate::{
@@ -108,6 +108,7 @@ impl OpenAiChat {
     }
 
     fn new(connection: Connection) -> Self {
+        register_error(OpenAiError::is_retryable);
         let defaults =
             Defaults { model: None, token_limit: "max_tokens", nine_character_ids: false };
         Self { connection, defaults }

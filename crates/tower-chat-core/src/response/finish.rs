@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{ConversationId, ConversationKey};
+use super::Answer;
+use crate::{ConversationId, ConversationKey, RunId};
 
 /// The end of an answer: why it ended, what it cost, and what became of it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -24,6 +25,8 @@ pub struct Finish {
     pub saved: Option<Saved>,
     /// The copy of the conversation in which the run went on, because another run was under way.
     pub branch: Option<ConversationKey>,
+    /// The open run that was resumed to its end before the run of this answer could begin.
+    pub recovered: Option<Box<RecoveredRun>>,
     /// Anything else the provider said about the answer as a whole.
     pub metadata: Map<String, Value>,
 }
@@ -51,6 +54,28 @@ impl Finish {
     pub fn with_service_id(mut self, id: impl Into<std::sync::Arc<str>>) -> Self {
         self.conversation_id = Some(ConversationId::Service(id.into()));
         self
+    }
+}
+
+/// An open run of the conversation that a later request resumed to its end before its own run
+/// began.
+///
+/// The [`usage`](Finish::usage) of its answer is what the resumption cost; it is not part of the
+/// usage of the later run. Where several runs had to be resumed, this is the last of them, and its
+/// [`Finish::recovered`] is the one before.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct RecoveredRun {
+    /// The run.
+    pub run: RunId,
+    /// Its whole answer, with what earlier attempts had added.
+    pub answer: Answer,
+}
+
+impl RecoveredRun {
+    /// A run with its answer.
+    pub fn new(run: RunId, answer: Answer) -> Self {
+        Self { run, answer }
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
 use async_openai::config::OPENAI_API_BASE;
 use futures_util::future::BoxFuture;
 use serde_json::{Value, json};
-use tower_chat_core::{ChatRequest, ChatResponse, RawJson};
+use tower_chat_core::{ChatRequest, ChatResponse, RawJson, register_error};
 use tower_service::Service;
 
 use super::{
@@ -133,6 +133,7 @@ impl OpenAiResponses {
     }
 
     fn new(connection: Connection) -> Self {
+        register_error(OpenAiError::is_retryable);
         Self { connection, defaults: Defaults::default(), keeping: Keeping::default() }
     }
 

@@ -7,7 +7,7 @@ use http::{HeaderValue, Method, StatusCode, Uri, header};
 use serde_json::Value;
 use tower_chat::{
     adapt::ClientCodec,
-    core::{BoxError, ChatRequest, ChatResponse},
+    core::{BoxError, ChatRequest, ChatResponse, register_error},
 };
 
 use crate::body::{BodyError, BodyWire};
@@ -26,6 +26,8 @@ impl JsonClient {
     /// A codec of a wire, for an address such as `https://api.openai.com/v1/chat/completions`.
     /// `{model}` in it stands for the model's name, for services (Gemini) that have it there.
     pub fn new(wire: BodyWire, uri: impl Into<String>) -> Self {
+        register_error(RefusedAnswer::is_retryable);
+        register_error(BodyError::is_retryable);
         Self { wire, uri: uri.into() }
     }
 
