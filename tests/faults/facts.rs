@@ -118,9 +118,27 @@ impl<'a> Facts<'a> {
         closes.collect()
     }
 
-    /// Whether somebody has said that the run is to be ended as it is.
-    pub(crate) fn is_closed_by_hand(&self, of: usize) -> bool {
-        self.trace.iter().any(|event| matches!(event, Event::Closing { run } if *run == of))
+    /// Whether the run was ended as it was: because the process was told to, or by the request of
+    /// another run after its caller had disconnected.
+    pub(crate) fn is_closed_as_it_was(&self, of: usize) -> bool {
+        let is_told = |event: &Event| matches!(event, Event::Closing { run } if *run == of);
+        self.trace.iter().any(is_told) || self.is_committed_by_another(of)
+    }
+
+    /// Whether the request of another run committed this one without resuming it.
+    fn is_committed_by_another(&self, of: usize) -> bool {
+        let mut is_other = false;
+        for event in self.trace {
+            match event {
+                Event::Began { run, .. } => is_other = *run != of,
+                Event::Asked { run, .. } if *run == of => is_other = false,
+                Event::Stored { run, close: Some(Closed::Commit), .. } if *run == of => {
+                    return is_other;
+                }
+                _ => {}
+            }
+        }
+        false
     }
 
     /// The attempts at runs: where they begin and where they end.

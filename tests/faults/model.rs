@@ -176,7 +176,7 @@ fn staged(run: usize, facts: &Facts<'_>) -> Vec<Entry> {
         }
     }
     // A run that is ended as it is gets an answer to every call.
-    if facts.is_closed_by_hand(run) || !matches!(entries.last(), Some(Entry::Answer(_))) {
+    if facts.is_closed_as_it_was(run) || !matches!(entries.last(), Some(Entry::Answer(_))) {
         let is_there = |entry: &Entry| match entry {
             Entry::Results(serials) => !facts.results_said(run, serials).is_empty(),
             Entry::Finished(_) | Entry::Input | Entry::Answer(_) => true,

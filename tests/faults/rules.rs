@@ -93,9 +93,9 @@ fn results_are_what_happened(case: &Case, facts: &Facts<'_>) -> Result<(), Strin
             "?" => {
                 has_record
                     && facts.is_started_on_disk(&call.id, at)
-                    && ((call.tool != "again" && !case.run_again) || facts.is_closed_by_hand(run))
+                    && ((call.tool != "again" && !case.run_again) || facts.is_closed_as_it_was(run))
             }
-            "never" => began == 0 && facts.is_closed_by_hand(run),
+            "never" => began == 0 && facts.is_closed_as_it_was(run),
             "refused" => waits && began == 0,
             token => facts.trace[..at]
                 .iter()

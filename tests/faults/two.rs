@@ -25,8 +25,9 @@ use crate::{
 const SCHEDULES: u64 = 1_000;
 
 /// How a run may fail because of another: before the model is paid, or at its next write.
-const STATED: [&str; 5] = [
+const STATED: [&str; 6] = [
     "is under way on conversation",
+    "is held by another process",
     "was changed by another run",
     "belongs to run",
     "has an open run",

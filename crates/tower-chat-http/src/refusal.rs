@@ -179,6 +179,7 @@ impl Refusal {
             }
             PersistenceError::RunOvertaken { .. }
             | PersistenceError::RunUnderWay { .. }
+            | PersistenceError::RunHeld { .. }
             | PersistenceError::OpenRun { .. } => conflict(),
             PersistenceError::TranscriptRepeated { .. }
             | PersistenceError::TranscriptDiverged { .. } => Self::diverged(),

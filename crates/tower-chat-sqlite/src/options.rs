@@ -48,6 +48,7 @@ pub struct SqliteOptions {
     pub(crate) create: bool,
     pub(crate) read_only: bool,
     pub(crate) work_on_caller: bool,
+    pub(crate) exclusive: bool,
 }
 
 impl SqliteOptions {
@@ -62,6 +63,7 @@ impl SqliteOptions {
             create: true,
             read_only: false,
             work_on_caller: true,
+            exclusive: false,
         }
     }
 
@@ -69,6 +71,19 @@ impl SqliteOptions {
     #[must_use]
     pub fn durability(mut self, durability: Durability) -> Self {
         self.durability = durability;
+        self
+    }
+
+    /// Says that one process at a time opens the file, as a desktop application or a single server
+    /// does. Journaled runs then take no lease, and a run that the process before has left open is
+    /// taken over without waiting for one to end. Off by default.
+    ///
+    /// It changes nothing in the file, and keeps no other process from opening it: see
+    /// [`StoreHandle::exclusive`](tower_chat_core::store::StoreHandle::exclusive) for what follows
+    /// if one does.
+    #[must_use]
+    pub fn exclusive(mut self, exclusive: bool) -> Self {
+        self.exclusive = exclusive;
         self
     }
 

@@ -116,7 +116,11 @@ impl SqliteStore {
             (None, Some(writing))
         };
         let readers = Arc::new(Readers::new(file, options, reader));
-        Ok(Self(Arc::new(Shared { handle: StoreHandle::new(), readers, writing })))
+        let handle = match options.exclusive {
+            true => StoreHandle::exclusive(),
+            false => StoreHandle::new(),
+        };
+        Ok(Self(Arc::new(Shared { handle, readers, writing })))
     }
 
     /// All scopes that have conversations, in byte order; those of open runs too.

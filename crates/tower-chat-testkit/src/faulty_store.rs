@@ -107,6 +107,14 @@ impl<S: HistoryStore> FaultyStore<S> {
         self
     }
 
+    /// As a store that several processes use, whatever the store inside is: with a handle of its
+    /// own that is not [exclusive](StoreHandle::exclusive), so that journaled runs take leases.
+    #[must_use]
+    pub fn shared_by_processes(mut self) -> Self {
+        self.handle = Some(StoreHandle::new());
+        self
+    }
+
     /// The same store as another process sees it: with a handle of its own, so that it knows
     /// nothing of the runs under way here. Faults and counts are shared.
     #[must_use]

@@ -26,7 +26,7 @@ pub(crate) trait Ending: Send + 'static {
     ) -> impl Future<Output = Result<Answer, PersistenceError>> + Send;
 
     /// The service failed.
-    fn fail(self) -> impl Future<Output = ()> + Send;
+    fn fail(self, error: &BoxError) -> impl Future<Output = ()> + Send;
 }
 
 /// The response with the ending put between its last update and its caller.
@@ -38,7 +38,7 @@ pub(crate) async fn with_ending(
         Ok(Ok(answer)) => Ok(ending.complete(answer).await?.into()),
         Ok(Err(response)) => Ok(streamed(response, ending)),
         Err(error) => {
-            ending.fail().await;
+            ending.fail(&error).await;
             Err(error)
         }
     }
@@ -133,7 +133,7 @@ impl<E: Ending> Streamed<E> {
     }
 
     async fn failed(&mut self, error: BoxError) -> Option<Result<ChatUpdate, BoxError>> {
-        self.ending.take()?.fail().await;
+        self.ending.take()?.fail(&error).await;
         Some(Err(error))
     }
 }

@@ -1,13 +1,13 @@
 //! What the persistence layers report.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
     Answer, ConversationKey, Message, RunId,
     store::{Conflict, StoreError},
 };
 
-use crate::{PersistenceMode, replay::DanglingCallError};
+use crate::{PersistenceMode, replay::DanglingCallError, utc::Utc};
 
 /// A persistence layer could not do its work.
 ///
@@ -178,14 +178,36 @@ pub enum PersistenceError {
         /// How many it has.
         messages: usize,
     },
-    /// Another run is under way on the conversation, here or in another process. The model was
-    /// not called.
-    #[error("run {run} is under way on conversation {key}: wait for its end, or queue runs")]
+    /// Another run is under way on the conversation, in this process. The model was not called.
+    #[error(
+        "run {run} is under way on conversation {key} in this process: wait for its end, or queue \
+         runs (ConcurrentRuns::Queue)"
+    )]
     RunUnderWay {
         /// The conversation.
         key: ConversationKey,
         /// The run under way.
         run: RunId,
+    },
+    /// The conversation has an open run that another process holds: it is at work on the run, or
+    /// has died. The model was not called.
+    #[error(
+        "run {run} of conversation {key} is held by another process (holder {holder:016x}) until \
+         {}: a process that is alive renews this time, and a run whose process died can be taken \
+         over from then on. Try again then, or let runs wait for it (ConcurrentRuns::Queue, \
+         RecoveryPolicy::wait); a store that only one process opens can be opened as exclusive",
+        Utc(*until)
+    )]
+    RunHeld {
+        /// The conversation.
+        key: ConversationKey,
+        /// The run.
+        run: RunId,
+        /// The [`StoreHandle::holder`](tower_chat_core::store::StoreHandle::holder) through which
+        /// it is written.
+        holder: u64,
+        /// Until when it is held, by its process's clock, unless that renews it.
+        until: SystemTime,
     },
     /// The conversation has an open run, and the policy is to leave it alone.
     #[error(
@@ -277,7 +299,7 @@ impl PersistenceError {
                 source.is_retryable()
             }
             Self::NotStored(not_stored) => not_stored.source.is_retryable(),
-            Self::RunUnderWay { .. } => true,
+            Self::RunUnderWay { .. } | Self::RunHeld { .. } => true,
             _ => false,
         }
     }

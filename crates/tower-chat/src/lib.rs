@@ -12,11 +12,13 @@ mod per_service_call;
 mod pipeline;
 mod policy;
 pub mod recovery;
+mod refusal;
 pub mod replay;
 pub mod run;
 pub mod tool;
 pub mod tool_loop;
 pub mod transcript;
+mod utc;
 pub mod validate;
 
 pub use tower_chat_core as core;

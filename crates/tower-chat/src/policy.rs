@@ -110,7 +110,9 @@ pub enum ConcurrentRuns {
     /// the model is called.
     #[default]
     Reject,
-    /// It waits for its turn, in the order in which runs came to this process.
+    /// It waits for its turn, in the order in which runs came to this process. A journaled run
+    /// that another process holds is waited for too, for
+    /// [so long](crate::recovery::JournalPolicy::lease_wait) at most.
     Queue {
         /// How many may wait on one conversation; one more is rejected.
         most: usize,

@@ -25,7 +25,8 @@ use crate::{
 
 /// A store that lives and dies with the process: for tests, and where nothing need survive.
 ///
-/// Clones share the same conversations. Loading, appending and cloning a loaded history cost the
+/// Clones share the same conversations. Its handle is
+/// [exclusive](crate::store::StoreHandle::exclusive): journaled runs in it take no lease. Loading, appending and cloning a loaded history cost the
 /// same at any length.
 ///
 /// ```
@@ -40,11 +41,21 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 pub struct MemoryStore(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     handle: StoreHandle,
     closed: AtomicBool,
     conversations: Mutex<BTreeMap<ConversationKey, Stored>>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            handle: StoreHandle::exclusive(),
+            closed: AtomicBool::default(),
+            conversations: Mutex::default(),
+        }
+    }
 }
 
 impl MemoryStore {

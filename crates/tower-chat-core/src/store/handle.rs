@@ -11,6 +11,9 @@ use super::{
 };
 use crate::{ConversationKey, RunId};
 
+/// How many messages an outbox holds unless it is told otherwise.
+const DEFAULT_OUTBOX_LIMIT: usize = 10_000;
+
 /// What identifies a store among its clones, with the outbox of writes that it could not take.
 ///
 /// A write that fails under a policy of going on is kept here, in memory, until the next write to
@@ -31,6 +34,7 @@ struct Shared {
     holder: u64,
     runs: RunsUnderWay,
     limit: usize,
+    is_exclusive: bool,
     outbox: Mutex<Outbox>,
 }
 
@@ -52,17 +56,44 @@ pub struct OutboxFull {
 impl StoreHandle {
     /// A new identity whose outbox holds up to 10,000 messages.
     pub fn new() -> Self {
-        Self::with_outbox_limit(10_000)
+        Self::with_outbox_limit(DEFAULT_OUTBOX_LIMIT)
     }
 
     /// A new identity whose outbox holds up to `limit` messages.
     pub fn with_outbox_limit(limit: usize) -> Self {
+        Self::of(limit, false)
+    }
+
+    /// A new identity of a store that one process at a time opens.
+    ///
+    /// No other process can be at work on an open run then, so a journaled run takes no lease, and
+    /// a run that a process left open when it died is taken over without waiting. If several
+    /// processes do open the store, what a run that was taken over still writes is refused all the
+    /// same, but a run may be taken over while its process is at work on it.
+    ///
+    /// ```
+    /// use tower_chat_core::store::StoreHandle;
+    /// assert!(StoreHandle::exclusive().is_exclusive());
+    /// assert!(!StoreHandle::new().is_exclusive());
+    /// ```
+    pub fn exclusive() -> Self {
+        Self::of(DEFAULT_OUTBOX_LIMIT, true)
+    }
+
+    fn of(limit: usize, is_exclusive: bool) -> Self {
         Self(Arc::new(Shared {
             holder: RunId::new().random_half(),
             runs: RunsUnderWay::default(),
             limit,
+            is_exclusive,
             outbox: Mutex::default(),
         }))
+    }
+
+    /// Whether one process at a time opens the store, so that leases are neither taken nor waited
+    /// for.
+    pub fn is_exclusive(&self) -> bool {
+        self.0.is_exclusive
     }
 
     /// The random number by which the [`Lease`](super::Lease)s taken through this store are known.

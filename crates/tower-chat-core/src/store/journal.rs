@@ -18,8 +18,23 @@ pub struct Lease {
     /// When it was taken or renewed, by the writer's clock, to the millisecond.
     pub renewed_at: SystemTime,
     /// Until when others should leave the run alone, by the writer's clock, to the millisecond;
-    /// `None` once nobody works on it any more.
+    /// `None` once nobody works on it any more, [`Lease::ABANDONED`] once its caller has
+    /// disconnected.
     pub until: Option<SystemTime>,
+}
+
+impl Lease {
+    /// The value of [`until`](Self::until) of a run whose caller disconnected before its end: it
+    /// dropped the response, its task was aborted, or a timeout above the run fired. It is a time
+    /// that has passed, so that a reader that does not know the value takes the lease for one that
+    /// has ended.
+    pub const ABANDONED: SystemTime = SystemTime::UNIX_EPOCH;
+
+    /// Whether the caller of the run disconnected before its end. Of a process that died, nobody
+    /// could write that down.
+    pub fn is_abandoned(&self) -> bool {
+        self.until == Some(Self::ABANDONED)
+    }
 }
 
 /// A run at the end of a conversation that was neither committed nor discarded. It owns the

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId,
-    store::{HistoryStore, OpenRun, Revision, Staged, Write},
+    store::{HistoryStore, Lease, OpenRun, Revision, Staged, Write},
 };
 
 use super::{
@@ -28,6 +28,11 @@ pub async fn an_open_run_knows_its_lease(store: Store) {
     stored(&store, run.write(renewed.clone(), [])).await;
     expected.lease = renewed.lease;
     assert_eq!(expected.opened_at, lease(1).renewed_at);
+    assert_eq!(open_run(&store, &key).await.as_ref(), Some(&expected));
+    renewed.lease.until = Some(Lease::ABANDONED);
+    stored(&store, run.write(renewed.clone(), [])).await;
+    expected.lease = renewed.lease;
+    assert!(expected.lease.is_abandoned());
     assert_eq!(open_run(&store, &key).await.as_ref(), Some(&expected));
 }
 

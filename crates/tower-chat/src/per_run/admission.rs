@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    ChatRequest, Conversation, ConversationKey, Messages, RunHandle, RunId,
+    ChatRequest, Conversation, ConversationKey, Messages, RecoveredRun, RunHandle, RunId,
     store::{Head, OpenRun, Revision, RunUnderWay, StoreError},
 };
 
@@ -26,6 +26,8 @@ pub(super) struct RunPlace {
     pub(super) _turn: RunUnderWay,
     /// The copy of the conversation in which it goes on, if it does.
     pub(super) branch: Option<ConversationKey>,
+    /// The open run that was resumed first.
+    pub(super) recovered: Option<Box<RecoveredRun>>,
 }
 
 /// An open run that has to go before another may begin.
@@ -107,8 +109,8 @@ impl OpenRunInTheWay {
     ) -> Result<Option<Self>, PersistenceError> {
         let Some(open) = &head.open_run else { return Ok(None) };
         // It is this run's turn in this process: what was written from here has come to an end.
-        if settings.is_held_elsewhere(open) {
-            return Err(PersistenceError::RunUnderWay { key: key.clone(), run: open.run });
+        if let Some(held) = settings.held_elsewhere(key, open) {
+            return Err(held);
         }
         let open = Box::new(open.clone());
         if open.run == *run {
@@ -116,6 +118,10 @@ impl OpenRunInTheWay {
             return Ok((!goes_on).then_some(Self::ToResume(open)));
         }
         match settings.policy.journal.on_open_run {
+            // Nobody asks for its answer any more, so nothing is paid for it.
+            OnOpenRun::Recover if open.lease.is_abandoned() => {
+                Ok(Some(Self::Closed(open, RunEnd::Commit)))
+            }
             OnOpenRun::Recover => Ok(Some(Self::ToResume(open))),
             OnOpenRun::Commit => Ok(Some(Self::Closed(open, RunEnd::Commit))),
             OnOpenRun::Discard => Ok(Some(Self::Closed(open, RunEnd::Discard))),

@@ -16,6 +16,7 @@
 
 mod admission;
 mod layer;
+mod lease_wait;
 mod service;
 
 pub use self::{layer::PerRunPersistence, service::PerRunPersistenceService};

@@ -9,7 +9,8 @@ use std::{
 
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{
-    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, Message, Role,
+    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationKey,
+    Message, RecoveredRun, Role,
     store::{Head, OpenRun as OpenRunOfHead},
 };
 use tower_service::Service;
@@ -17,12 +18,13 @@ use tower_service::Service;
 use super::{
     PerRunPersistence,
     admission::{Admitted, OpenRunInTheWay, RunPlace, admit, resuming, to_foreground},
+    lease_wait::LeaseWaiting,
 };
 use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
     recovery::{ResumesRun, close_open_run},
-    run::{Caller, OpenRun, Run, head_of, strip_sentinel},
+    run::{Caller, LeaveCause, OpenRun, Run, Settings, head_of, strip_sentinel},
     tool::RunAncestry,
     tool_loop::check_approvals,
 };
@@ -88,7 +90,10 @@ where
     if resumes {
         to_foreground(&mut request);
     }
-    let mut recovered = None;
+    let settings = &layer.settings;
+    let mut waiting = LeaseWaiting::of(&request, settings);
+    let mut recovered: Option<Box<RecoveredRun>> = None;
+    let mut attempted = None;
     let head = loop {
         let mut head = head_of(&layer.settings, &conversation.key).await?;
         let is_other = |open: &OpenRunOfHead| open.run != conversation.run;
@@ -96,14 +101,21 @@ where
             // Its own end has come: what is open now is none of its business.
             head.open_run = None;
         }
-        let in_the_way = OpenRunInTheWay::of(&head, &layer.settings, &conversation, mode)?;
+        let in_the_way = match OpenRunInTheWay::of(&head, settings, &conversation, mode) {
+            Ok(in_the_way) => in_the_way,
+            Err(held) => {
+                giving_way(&mut service, pin!(waiting.wait_after(held, settings))).await?;
+                attempted = None;
+                continue;
+            }
+        };
         match in_the_way {
             None => break head,
             Some(OpenRunInTheWay::Closed(open, close)) => {
-                close_open_run(&layer.settings, &conversation.key, open, close).await?;
+                close_open_run(settings, &conversation.key, open, close).await?;
             }
             Some(OpenRunInTheWay::ToResume(open)) => {
-                if recovered.replace(open.run) == Some(open.run) {
+                if attempted.replace(open.run) == Some(open.run) {
                     let key = conversation.key;
                     return Err(PersistenceError::OpenRun { key, run: open.run }.into());
                 }
@@ -111,17 +123,25 @@ where
                 let of_run =
                     resuming.conversation().cloned().unwrap_or_else(|| conversation.clone());
                 let mode = PersistenceMode::Journaled;
-                match one_run(&mut service, &layer, resuming, of_run, mode, head, None).await {
-                    Ok(response) => drop(response.collect().await?),
-                    // Somebody else has ended it since the head was read.
-                    Err(error) if is_gone(&error) => continue,
-                    Err(error) => return Err(error),
+                let resumed = one_run(&mut service, &layer, resuming, of_run, mode, head, None);
+                let resumed = match resumed.await {
+                    Ok(response) => response.collect().await,
+                    Err(error) => Err(error),
+                };
+                match resumed {
+                    Ok(mut answer) => {
+                        answer.finish.recovered = recovered.take();
+                        recovered = Some(Box::new(RecoveredRun::new(open.run, answer)));
+                    }
+                    // Another process has ended it, or taken it over, since the head was read.
+                    Err(error) if is_gone(&error) || waiting.is_lost_race(&error) => continue,
+                    Err(error) => end_refused(settings, &conversation.key, &open, error).await?,
                 }
                 poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
             }
         }
     };
-    let of_run = RunPlace { _turn: turn, branch };
+    let of_run = RunPlace { _turn: turn, branch, recovered };
     one_run(&mut service, &layer, request, conversation, mode, head, Some(of_run)).await
 }
 
@@ -161,15 +181,55 @@ where
 {
     let settings = &layer.settings;
     let run = Run::begin(settings, mode, conversation, &mut request, head, Caller::Request).await?;
-    let opened = Opened { run: run.clone(), place };
+    let mut opened = Opened { run: run.clone(), place, cause: LeaveCause::Disconnected };
+    let begun = begin_call(service, &run, request, &mut opened).await;
+    let Begun { request, open, before } = match begun {
+        Ok(Beginning::Call(begun)) => *begun,
+        Ok(Beginning::Stored(answer)) => return Ok(answer.into()),
+        Err(error) => {
+            opened.cause = LeaveCause::Failed;
+            return Err(error);
+        }
+    };
+    let response = service.call(request).await.map_err(Into::into);
+    let ending = RunEnding { run, open, before: before.len(), opened };
+    with_ending(response.map(|response| following(before, response)), ending).await
+}
+
+/// A run whose request can be passed on.
+struct Begun {
+    request: ChatRequest,
+    /// The run's buffer, if it is written at its end.
+    open: Option<OpenRun>,
+    /// What was stored of its answer before.
+    before: Vec<Arc<Message>>,
+}
+
+enum Beginning {
+    Call(Box<Begun>),
+    /// The run has its answer already.
+    Stored(Answer),
+}
+
+/// What a run does before its request is passed on.
+async fn begin_call<S>(
+    service: &mut S,
+    run: &Run,
+    request: ChatRequest,
+    opened: &mut Opened,
+) -> Result<Beginning, BoxError>
+where
+    S: Service<ChatRequest> + Clone + Send,
+    S::Error: Into<BoxError>,
+{
     if let Some(mut answer) = run.last_answer() {
-        opened.name_branch(&mut answer);
-        return Ok(answer.into());
+        opened.report(&mut answer);
+        return Ok(Beginning::Stored(answer));
     }
     if let Some(mut answer) = run.stored_answer(&request)? {
         run.commit(&answer).await?;
-        opened.name_branch(&mut answer);
-        return Ok(answer.into());
+        opened.report(&mut answer);
+        return Ok(Beginning::Stored(answer));
     }
     if request.extensions.get::<ResumesRun>().is_some() && !run.is_resumed() {
         let (key, run) = (run.key().clone(), run.id());
@@ -182,7 +242,7 @@ where
     };
     let (request, input) = run.open_request(request)?;
     // Before the input of a journaled run is staged: a run that cannot go on would stay open.
-    check_approvals(&run, &request)?;
+    check_approvals(run, &request)?;
     let open = if is_written_here {
         let slot = giving_way(service, pin!(run.reserve())).await?;
         Some(OpenRun::new(run.clone(), input, slot))
@@ -193,9 +253,41 @@ where
         }
         None
     };
-    let response = service.call(request).await.map_err(Into::into);
-    let ending = RunEnding { run, open, before: before.len(), opened };
-    with_ending(response.map(|response| following(before, response)), ending).await
+    Ok(Beginning::Call(Box::new(Begun { request, open, before })))
+}
+
+/// Ends an open run, by the policy, that could not be resumed because the service refuses it, so
+/// that the conversation goes on without it.
+///
+/// # Errors
+///
+/// The error of the resumption, if it was no refusal, or the policy leaves the run open; or if the
+/// run could not be ended.
+async fn end_refused(
+    settings: &Settings,
+    key: &ConversationKey,
+    open: &OpenRunOfHead,
+    error: BoxError,
+) -> Result<(), BoxError> {
+    let policy = &settings.policy.journal;
+    if !policy.is_refusal(&*error, open.lease.attempt.saturating_add(1)) {
+        return Err(error);
+    }
+    let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
+    let content = settings.store.open_run(key).await.map_err(not_loaded)?;
+    // The attempt may have ended it itself.
+    let Some(content) = content.filter(|content| content.open.run == open.run) else {
+        return Ok(());
+    };
+    let has_answers = content.messages.iter().any(|message| message.role == Role::Assistant);
+    let Some(end) = policy.on_refusal.end(has_answers) else { return Err(error) };
+    tracing::warn!(
+        conversation = %key,
+        error = &*error as &dyn std::error::Error,
+        "open run {} cannot be resumed, the service refuses it: it is ended ({end:?})",
+        open.run
+    );
+    Ok(close_open_run(settings, key, Box::new(content.open), end).await?)
 }
 
 fn is_gone(error: &BoxError) -> bool {
@@ -233,46 +325,71 @@ struct RunEnding {
 struct Opened {
     run: Run,
     place: Option<RunPlace>,
+    /// Why it goes, if it goes now.
+    cause: LeaveCause,
 }
 
 impl Opened {
-    fn name_branch(&self, answer: &mut Answer) {
-        let branch = self.place.as_ref().and_then(|place| place.branch.clone());
-        answer.finish.branch = branch;
+    /// Says in the answer what became of the conversation before the run and beside it.
+    fn report(&mut self, answer: &mut Answer) {
+        let Some(place) = &mut self.place else { return };
+        answer.finish.branch.clone_from(&place.branch);
+        answer.finish.recovered = place.recovered.take();
     }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        self.run.interrupt();
+        self.run.leave(self.cause);
     }
 }
 
 impl Ending for RunEnding {
     const SHOWS_MESSAGES: bool = true;
 
-    async fn complete(self, mut answer: Answer) -> Result<Answer, PersistenceError> {
-        let Self { run, open, before, opened } = self;
-        strip_sentinel(&mut answer);
-        match open {
-            Some(open) => answer = open.complete(answer).await?,
-            None => {
-                // A loop of somebody else's does not check after its first service call.
-                let mut now = answer.messages.iter().skip(before);
-                if now.any(|message| message.role == Role::Assistant) {
-                    run.check_persister()?;
-                }
-                if run.is_journaled() {
-                    run.commit(&answer).await?;
-                } else {
-                    run.record_left_out(&answer).await;
-                }
+    async fn complete(mut self, answer: Answer) -> Result<Answer, PersistenceError> {
+        let (run, open) = (self.run, self.open);
+        match completed(&run, open, self.before, answer).await {
+            Ok(mut answer) => {
+                answer.finish.saved = Some(run.saved());
+                self.opened.report(&mut answer);
+                Ok(answer)
+            }
+            Err(error) => {
+                self.opened.cause = LeaveCause::Failed;
+                Err(error)
             }
         }
-        answer.finish.saved = Some(run.saved());
-        opened.name_branch(&mut answer);
-        Ok(answer)
     }
 
-    async fn fail(self) {}
+    async fn fail(mut self, error: &BoxError) {
+        self.opened.cause = LeaveCause::Failed;
+        self.run.end_refused(error).await;
+    }
+}
+
+/// Stores what is left to store of a run that has its answer.
+async fn completed(
+    run: &Run,
+    open: Option<OpenRun>,
+    before: usize,
+    mut answer: Answer,
+) -> Result<Answer, PersistenceError> {
+    strip_sentinel(&mut answer);
+    match open {
+        Some(open) => answer = open.complete(answer).await?,
+        None => {
+            // A loop of somebody else's does not check after its first service call.
+            let mut now = answer.messages.iter().skip(before);
+            if now.any(|message| message.role == Role::Assistant) {
+                run.check_persister()?;
+            }
+            if run.is_journaled() {
+                run.commit(&answer).await?;
+            } else {
+                run.record_left_out(&answer).await;
+            }
+        }
+    }
+    Ok(answer)
 }

@@ -153,7 +153,7 @@ impl Ending for CallEnding {
         }
     }
 
-    async fn fail(self) {
+    async fn fail(self, _error: &BoxError) {
         if let Self::Stored(call) = self {
             call.fail().await;
         }

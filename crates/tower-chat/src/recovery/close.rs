@@ -111,7 +111,8 @@ async fn committing(
     key: &ConversationKey,
     content: &OpenRunContent,
 ) -> Result<Write, StoreError> {
-    let (message, mut rows) = missing_results(content);
+    let sequence = content.head.revision.sequence + 1;
+    let (message, mut rows) = missing_results(&content.tools, sequence);
     if content.messages.iter().any(|message| message.results().next().is_some()) {
         let visible = store.load(key).await?;
         let staged = &content.messages;
@@ -157,13 +158,14 @@ fn last_write(
 }
 
 /// The results that the last round lacks, as one message in the order of its calls, and the rows
-/// that say where they are.
-fn missing_results(content: &OpenRunContent) -> (Option<Message>, Vec<ToolRecord>) {
-    let sequence = content.head.revision.sequence + 1;
+/// that say where they are: in the message at `sequence`.
+pub(crate) fn missing_results<'a>(
+    tools: impl IntoIterator<Item = &'a ToolRecord>,
+    sequence: u64,
+) -> (Option<Message>, Vec<ToolRecord>) {
     let mut results = Vec::new();
     let mut rows = Vec::new();
-    let open =
-        content.tools.iter().filter(|row| !matches!(row.result, RecordedResult::InMessage(_)));
+    let open = tools.into_iter().filter(|row| !matches!(row.result, RecordedResult::InMessage(_)));
     for row in open.filter(|row| row.status != ToolStatus::PendingApproval) {
         let mut row = row.clone();
         let state = CallState::of(&row);

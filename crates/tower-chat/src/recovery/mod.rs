@@ -14,7 +14,9 @@
 //!
 //! [`recover`] does one of the three in one call.
 //!
-//! A new run on the conversation does one of these first, as [`OnOpenRun`] says. [`sweep`] does it
+//! A new run on the conversation does one of these first, as [`OnOpenRun`] says; it never pays for a
+//! run whose caller has disconnected ([`OnDisconnect`]), and is not kept from its conversation by
+//! one that the service refuses ([`OnRefusal`]). [`sweep`] does it
 //! for all open runs of a scope that are older than a given age.
 
 mod close;
@@ -22,10 +24,16 @@ mod open_runs;
 mod policy;
 mod recover;
 
-pub(crate) use self::{close::close_open_run, open_runs::ResumesRun};
 pub use self::{
     close::{RunEnd, close, sweep},
     open_runs::{CallState, OpenRunReport, ReportedCall, open_run},
-    policy::{JournalPolicy, OnOpenRun, UnknownAnswer, UnknownCall, UnknownCalls},
+    policy::{
+        JournalPolicy, OnDisconnect, OnOpenRun, OnRefusal, UnknownAnswer, UnknownCall, UnknownCalls,
+    },
     recover::{Recovered, RecoveryPolicy, recover},
+};
+pub(crate) use self::{
+    close::{close_open_run, missing_results},
+    open_runs::ResumesRun,
+    recover::LeaseWait,
 };

@@ -4,6 +4,7 @@ use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 
 use tower_chat_core::{ConversationKey, RunId};
 
+use super::RunEnd;
 use crate::ToolOutput;
 
 /// The choices about journaled runs.
@@ -17,7 +18,11 @@ use crate::ToolOutput;
 #[non_exhaustive]
 pub struct JournalPolicy {
     pub(crate) lease: Duration,
+    pub(crate) lease_wait: Duration,
     pub(crate) on_open_run: OnOpenRun,
+    pub(crate) on_disconnect: OnDisconnect,
+    pub(crate) on_refusal: OnRefusal,
+    pub(crate) max_unclear_attempts: u32,
     pub(crate) unknown_calls: UnknownCalls,
 }
 
@@ -25,13 +30,53 @@ impl JournalPolicy {
     /// For how long after its last sign of life other processes leave a run alone, 15 seconds by
     /// default. While it is under way it renews its lease by itself, three times in this time; a
     /// run that failed or was dropped gives it back at once. With [`Duration::ZERO`] there is no
-    /// lease, for stores that one process at a time uses: an open run may be taken up right away.
+    /// lease: an open run may be taken up right away. A store that one process at a time uses says
+    /// so itself, when it is opened, and no run in it takes a lease then
+    /// ([`StoreHandle::exclusive`](tower_chat_core::store::StoreHandle::exclusive)).
     ///
     /// A run whose lease was taken over cannot write, however long it sleeps; the lease only says
     /// when that is polite. It is compared with the clock of the process that asks.
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
+        self
+    }
+
+    /// How long a run waits for the lease of another process to end, 60 seconds by default. It
+    /// waits only where it was told to: under
+    /// [`ConcurrentRuns::Queue`](crate::ConcurrentRuns::Queue), or by
+    /// [`RecoveryPolicy::wait`](super::RecoveryPolicy::wait), which has its own limit. Past the
+    /// limit it fails with [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld).
+    ///
+    /// The wait is counted by tokio's clock; whether the lease has ended, by the layer's
+    /// [`Clock`](crate::Clock).
+    #[must_use]
+    pub fn lease_wait(mut self, most: Duration) -> Self {
+        self.lease_wait = most;
+        self
+    }
+
+    /// What becomes of a run whose caller disconnects before its end.
+    #[must_use]
+    pub fn on_disconnect(mut self, on_disconnect: OnDisconnect) -> Self {
+        self.on_disconnect = on_disconnect;
+        self
+    }
+
+    /// What becomes of a run that the service refuses for good.
+    #[must_use]
+    pub fn on_refusal(mut self, on_refusal: OnRefusal) -> Self {
+        self.on_refusal = on_refusal;
+        self
+    }
+
+    /// How often a run may fail with errors that do not say whether they are for good
+    /// ([`is_retryable`](tower_chat_core::is_retryable) gives `None`) before the next of them counts
+    /// as a refusal; 3 attempts by default, at least 1. Every attempt at the run counts, one that
+    /// ended with its process too.
+    #[must_use]
+    pub fn max_unclear_attempts(mut self, attempts: u32) -> Self {
+        self.max_unclear_attempts = attempts.max(1);
         self
     }
 
@@ -56,7 +101,11 @@ impl Default for JournalPolicy {
     fn default() -> Self {
         Self {
             lease: Duration::from_secs(15),
+            lease_wait: Duration::from_secs(60),
             on_open_run: OnOpenRun::default(),
+            on_disconnect: OnDisconnect::default(),
+            on_refusal: OnRefusal::default(),
+            max_unclear_attempts: 3,
             unknown_calls: UnknownCalls::default(),
         }
     }
@@ -66,7 +115,10 @@ impl Default for JournalPolicy {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnOpenRun {
-    /// Resumes it to its end first, with the new request's options, then begins.
+    /// Resumes it to its end first, with the new request's options, then begins; what that came
+    /// to is in [`Finish::recovered`](crate::core::Finish::recovered). A run whose caller has
+    /// disconnected is not resumed, since nobody asks for its answer any more: it is committed as
+    /// it is, as by [`Commit`](Self::Commit), and no service call is made for it.
     #[default]
     Recover,
     /// Commits what is there, repaired so that it is valid, then begins.
@@ -75,6 +127,59 @@ pub enum OnOpenRun {
     Discard,
     /// Fails with [`PersistenceError::OpenRun`](crate::PersistenceError::OpenRun).
     Reject,
+}
+
+/// What becomes of a journaled run whose caller disconnects before its end: the response or the
+/// future of the call is dropped, the task is aborted, or a timeout above the layers fires.
+///
+/// A run whose process died had nobody to do this: it stays open, and
+/// [`OnOpenRun`] says what becomes of it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnDisconnect {
+    /// It stays open, with a mark that its caller is gone. The same request sent again and
+    /// [`recover`](super::recover) go on with it. A new request commits it as it is before it
+    /// begins, under [`OnOpenRun::Recover`] too, and pays nothing for it.
+    #[default]
+    LeaveOpen,
+    /// It is committed as it is, with a result for every call that has none.
+    Commit,
+    /// It is discarded.
+    Discard,
+}
+
+/// What becomes of a journaled run that fails for good: its service, or a layer below, reports an
+/// error of which [`is_retryable`](tower_chat_core::is_retryable) says that the same request would
+/// fail again, or which says nothing of itself for the
+/// [last attempt](JournalPolicy::max_unclear_attempts).
+///
+/// It is decided when the run fails before the model has answered anything, and when a new request
+/// fails to resume it. A run that fails later stays open: its own caller may know better.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnRefusal {
+    /// A run that nothing was answered in is discarded, its input with it, as in the other modes.
+    /// One that has answers is committed as it is, so that the model knows what its tools have
+    /// done.
+    #[default]
+    KeepAnswers,
+    /// It is committed as it is, its input too.
+    Commit,
+    /// It is discarded.
+    Discard,
+    /// It stays open, and every later request fails as it did, until somebody ends it.
+    LeaveOpen,
+}
+
+impl OnRefusal {
+    /// How a run ends; `None` if it stays open.
+    pub(crate) fn end(self, has_answers: bool) -> Option<RunEnd> {
+        match (self, has_answers) {
+            (Self::KeepAnswers, true) | (Self::Commit, _) => Some(RunEnd::Commit),
+            (Self::KeepAnswers, false) | (Self::Discard, _) => Some(RunEnd::Discard),
+            (Self::LeaveOpen, _) => None,
+        }
+    }
 }
 
 /// What becomes of a call that was started and has no outcome, when its run is resumed.

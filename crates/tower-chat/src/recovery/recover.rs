@@ -1,6 +1,6 @@
 //! Ending an open run in one call.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tower::ServiceExt;
 use tower_chat_core::{
@@ -22,7 +22,12 @@ pub struct RecoveryPolicy {
     end: Option<RunEnd>,
     unknown_calls: Option<UnknownCalls>,
     options: Arc<ChatOptions>,
+    wait: Duration,
 }
+
+/// A request extension: how long the run waits for the lease of another process to end.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LeaseWait(pub(crate) Duration);
 
 /// What became of the open run of a conversation.
 #[derive(Debug, Clone, PartialEq)]
@@ -52,6 +57,16 @@ impl RecoveryPolicy {
     #[must_use]
     pub fn unknown_calls(mut self, unknown_calls: UnknownCalls) -> Self {
         self.unknown_calls = Some(unknown_calls);
+        self
+    }
+
+    /// How long to wait for the lease of another process to end, where the run is resumed; not at
+    /// all by default. Where the lease does not end in this time,
+    /// [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld) says who holds the run and
+    /// until when.
+    #[must_use]
+    pub fn wait(mut self, most: Duration) -> Self {
+        self.wait = most;
         self
     }
 
@@ -95,7 +110,7 @@ where
     S: Service<ChatRequest, Response = ChatResponse>,
     S::Error: Into<BoxError>,
 {
-    let RecoveryPolicy { end, unknown_calls, options } = policy;
+    let RecoveryPolicy { end, unknown_calls, options, wait } = policy;
     if let Some(end) = end {
         let was_open = close(store, key, end).await?;
         return Ok(if was_open { Recovered::Ended(end) } else { Recovered::NothingOpen });
@@ -104,6 +119,9 @@ where
     let mut request = open.resume().with_options(options);
     if let Some(unknown_calls) = unknown_calls {
         request.extensions.insert(unknown_calls);
+    }
+    if !wait.is_zero() {
+        request.extensions.insert(LeaseWait(wait));
     }
     let ready = client.ready().await.map_err(Into::into)?;
     let response = ready.call(request).await.map_err(Into::into)?;

@@ -4,14 +4,15 @@ use std::{
     any::Any,
     collections::HashSet,
     sync::{Arc, Mutex, atomic::AtomicBool},
+    time::Duration,
 };
 
 use tower_chat_core::{
     Answer, ChatRequest, Conversation, ConversationId, ConversationKey, Finish, Message, MessageId,
     Messages, Role, RunId, ToolStatus,
     store::{
-        Conflict, Head, History, HistoryStore, InvocationQuery, OpenRun, OpenRunContent, Revision,
-        ServiceIdChange, StoreError,
+        Conflict, Head, History, HistoryStore, InvocationQuery, Lease, OpenRun, OpenRunContent,
+        Revision, ServiceIdChange, StoreError,
     },
 };
 
@@ -55,10 +56,31 @@ impl Settings {
         }
     }
 
-    /// Whether another process may be at work on an open run.
-    pub(crate) fn is_held_elsewhere(&self, open: &OpenRun) -> bool {
-        let is_ours = open.lease.holder == self.store.handle().holder();
-        !is_ours && open.is_held_at(self.clock.now())
+    /// The error that names another process which may be at work on an open run, and until when it
+    /// holds the run; `None` if there is no such process.
+    pub(crate) fn held_elsewhere(
+        &self,
+        key: &ConversationKey,
+        open: &OpenRun,
+    ) -> Option<PersistenceError> {
+        let handle = self.store.handle();
+        let Lease { holder, until, .. } = open.lease;
+        let until = until.filter(|until| self.clock.now() < *until)?;
+        let is_elsewhere = holder != handle.holder() && !handle.is_exclusive();
+        is_elsewhere.then(|| PersistenceError::RunHeld {
+            key: key.clone(),
+            run: open.run,
+            holder,
+            until,
+        })
+    }
+
+    /// For how long a run of the store is held after its last sign of life.
+    fn lease_length(&self) -> Duration {
+        match self.store.handle().is_exclusive() {
+            true => Duration::ZERO,
+            false => self.policy.journal.lease,
+        }
     }
 }
 
@@ -90,10 +112,10 @@ impl Run {
         };
         // It may have ended since the head was read, and another one be open.
         let resumed = resumed.filter(|content| content.open.run == conversation.run);
-        if resumed.as_ref().is_some_and(|content| settings.is_held_elsewhere(&content.open)) {
-            // Somebody has taken it up since.
-            let Conversation { key, run } = conversation;
-            return Err(PersistenceError::RunUnderWay { key, run });
+        // Another process may have taken the run over since the head was read.
+        let open = resumed.as_ref().map(|content| &content.open);
+        if let Some(held) = open.and_then(|open| settings.held_elsewhere(key, open)) {
+            return Err(held);
         }
         let head = resumed.as_ref().map_or(head, |content| content.head.clone());
         let head = match &resumed {
@@ -139,7 +161,7 @@ impl Run {
         let now = clock.now();
         let is_journaled = mode == PersistenceMode::Journaled && !request.options.is_background();
         let journal = is_journaled.then(|| {
-            let (holder, length) = (store.handle().holder(), policy.journal.lease);
+            let (holder, length) = (store.handle().holder(), settings.lease_length());
             match &resumed {
                 Some(content) => Journal::resuming(holder, length, now, content, &own)
                     .with_deferred(answered_earlier),
@@ -195,9 +217,13 @@ impl Run {
         }));
         if resumed.is_some() {
             let taken = run.take_over().await?;
-            let read = run.read_calls_again(approves).await;
-            read.map_err(|source| PersistenceError::NotLoaded { key: run.key().clone(), source })?;
-            taken.go_on();
+            match run.read_calls_again(approves).await {
+                Ok(()) => taken.go_on(),
+                Err(source) => {
+                    taken.fail();
+                    return Err(PersistenceError::NotLoaded { key: run.key().clone(), source });
+                }
+            }
         }
         Ok(run)
     }

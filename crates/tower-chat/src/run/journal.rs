@@ -1,13 +1,13 @@
 //! Journaled runs: what is staged, when, and how the run is closed.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::{Arc, Weak},
     time::{Duration, SystemTime},
 };
 
 use tower_chat_core::{
-    Answer, Message, MessageId, Role, ToolInvocation, ToolResult, ToolStatus,
+    Answer, BoxError, Message, MessageId, Role, ToolInvocation, ToolResult, ToolStatus,
     store::{
         CallPlace, Close, Lease, OpenRunContent, RecordedResult, ServiceIdChange, Slot, Staged,
         StoreError, ToolRecord, Write,
@@ -15,11 +15,18 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, Shared, State, Submission, ToolReport, finish::take_trailing_results,
-    partial_text::PartialText, record::calls_without_arguments, service_call::ToStore,
-    submission::FailedSubmission, tool_events::Outcome,
+    Run, Shared, State, Submission, ToolReport,
+    finish::take_trailing_results,
+    partial_text::{PartialText, cut_off_message},
+    record::calls_without_arguments,
+    service_call::ToStore,
+    submission::FailedSubmission,
+    tool_events::Outcome,
 };
-use crate::{PersistenceError, StoreFailure, recovery::UnknownCalls};
+use crate::{
+    PersistenceError, StoreFailure,
+    recovery::{OnDisconnect, RunEnd, UnknownCalls, missing_results},
+};
 
 /// Names a call of a run: the message that holds it, and its place among the calls of that message.
 pub(crate) type CallOfRun = (MessageId, usize);
@@ -44,6 +51,9 @@ pub(super) struct Journal {
     /// place, since nobody could resolve them before.
     deferred: Vec<ToolRecord>,
     partial_text: PartialText,
+    /// The calls of this run whose results are in no message yet, by their positions, as their
+    /// rows say: what a commit in the middle of a round has to answer.
+    unanswered: BTreeMap<(u64, u32), ToolRecord>,
     /// What an earlier attempt at the run has left, until the tool loop takes it.
     interrupted: Option<InterruptedRun>,
 }
@@ -97,6 +107,7 @@ impl Journal {
             started: HashSet::new(),
             deferred: Vec::new(),
             partial_text: PartialText::default(),
+            unanswered: BTreeMap::new(),
             interrupted: None,
         }
     }
@@ -114,13 +125,28 @@ impl Journal {
         journal.stage = Stage::Open;
         journal.partial_text = PartialText::left(content.open.partial_text.as_ref());
         journal.input = input_of(&content.messages, own);
-        journal.interrupted = Some(InterruptedRun::of(content, journal.input));
+        journal.read_again(content);
         journal
     }
 
     /// Takes note of what the run's rows say now.
     pub(super) fn read_again(&mut self, content: &OpenRunContent) {
         self.interrupted = Some(InterruptedRun::of(content, self.input));
+        self.unanswered.clear();
+        self.note_rows(&content.tools);
+    }
+
+    /// Takes note of rows that are in the store or on the way there.
+    fn note_rows(&mut self, rows: &[ToolRecord]) {
+        for row in rows.iter().filter(|row| row.call.sequence > self.visible) {
+            let position = (row.call.sequence, row.call.index);
+            match row.result {
+                RecordedResult::InMessage(_) => drop(self.unanswered.remove(&position)),
+                RecordedResult::None | RecordedResult::Apart(_) => {
+                    self.unanswered.insert(position, row.clone());
+                }
+            }
+        }
     }
 
     /// With rows that the commit has to put in place.
@@ -188,6 +214,7 @@ impl Journal {
                 self.deferred.extend(rows.extract_if(.., |row| is_deferred(row)));
             }
         }
+        self.note_rows(&rows);
         let partial_text = self.partial_text.take_change();
         let staged = Staged { lease: self.lease, close, service_id, partial_text };
         let write = write.with_tools(rows).staged(staged);
@@ -472,17 +499,82 @@ impl Run {
         }
     }
 
-    /// Notes that nobody works on the run any more, so that it can be taken up at once. It is a
-    /// submission, for where nothing can be awaited.
+    /// Notes that nobody works on the run any more, so that it can be taken up at once, or ends it
+    /// by the policy if its caller is gone. It is a submission, for where nothing can be awaited.
     ///
     /// In per-service-call mode what is kept of an answer that was cut off becomes part of the
     /// history.
-    pub(crate) fn interrupt(&self) {
+    pub(crate) fn leave(&self, cause: LeaveCause) {
         self.submit_cut_off();
+        let until = match (cause, self.policy().journal.on_disconnect) {
+            (LeaveCause::Failed, _) => None,
+            (LeaveCause::Disconnected, OnDisconnect::LeaveOpen) => Some(Lease::ABANDONED),
+            (LeaveCause::Disconnected, OnDisconnect::Commit) => {
+                return drop(self.submit_end(RunEnd::Commit));
+            }
+            (LeaveCause::Disconnected, OnDisconnect::Discard) => {
+                return drop(self.submit_end(RunEnd::Discard));
+            }
+        };
         drop(self.stage_lease(None, |journal| {
-            journal.lease.until = None;
+            journal.lease.until = until;
             journal.stage = Stage::Left;
         }));
+    }
+
+    /// Ends the run, if it is open, where the service has refused it before the model had answered
+    /// anything, as the policy says.
+    pub(crate) async fn end_refused(&self, error: &BoxError) {
+        let policy = &self.policy().journal;
+        let attempt = {
+            let state = self.state();
+            let has_answers = state.added.iter().any(|message| message.role == Role::Assistant);
+            let journal = state.journal.as_ref().filter(|journal| journal.is_open());
+            journal.filter(|_| !has_answers).map(|journal| journal.lease.attempt)
+        };
+        let Some(attempt) = attempt else { return };
+        let Some(end) = policy.on_refusal.end(false) else { return };
+        if !policy.is_refusal(&**error, attempt) {
+            return;
+        }
+        let mut submission = self.submit_end(end);
+        if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
+            tracing::error!(
+                conversation = %self.key(),
+                error = &source as &dyn std::error::Error,
+                "a run that was refused could not be ended: it stays open"
+            );
+        }
+    }
+
+    /// Submits the write that ends the run where it stands, if it is open.
+    fn submit_end(&self, end: RunEnd) -> Submission {
+        let now = self.0.clock.now();
+        let mut state = self.state();
+        let State { journal, revision, taken, .. } = &mut *state;
+        let Some(journal) = journal.as_mut().filter(|journal| journal.is_open()) else {
+            return Submission::nothing();
+        };
+        let id = MessageId { run: self.id(), index: u32::try_from(*taken).unwrap_or(u32::MAX) };
+        let mut messages = Vec::new();
+        let (close, rows) = match end {
+            RunEnd::Discard => (Close::Discard { visible: journal.visible }, Vec::new()),
+            RunEnd::Commit => {
+                let calls = journal.unanswered.values();
+                let (results, rows) = missing_results(calls, revision.sequence + 1);
+                messages.extend(results.map(Arc::new));
+                let text = journal.partial_text.text();
+                messages.extend(text.map(|text| Arc::new(cut_off_message(&text))));
+                (Close::Commit, rows)
+            }
+        };
+        let write = Write::new(self.key().clone(), id, *revision, messages);
+        journal.renew(now);
+        journal.lease.until = None;
+        let write = journal.stage(write, rows, Some(close), None);
+        *revision = write.result();
+        let slot = Ok(Slot::unbounded().without_blocking());
+        Submission::submit(self.store(), StoreFailure::FailCall, slot, vec![write])
     }
 
     /// Stages nothing but the lease, if the run is open.
@@ -544,7 +636,17 @@ impl Run {
     }
 }
 
-/// A run that was taken over. Whoever goes away before it goes on leaves it for a later attempt.
+/// Why nobody works on an open run any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeaveCause {
+    /// It has failed.
+    Failed,
+    /// Its caller dropped it.
+    Disconnected,
+}
+
+/// A run that was taken over. If the caller disconnects before the run goes on, it is left for a
+/// later attempt.
 #[must_use]
 pub(super) struct TakenOver(Option<Run>);
 
@@ -552,12 +654,18 @@ impl TakenOver {
     pub(super) fn go_on(mut self) {
         self.0 = None;
     }
+
+    pub(super) fn fail(mut self) {
+        if let Some(run) = self.0.take() {
+            run.leave(LeaveCause::Failed);
+        }
+    }
 }
 
 impl Drop for TakenOver {
     fn drop(&mut self) {
         if let Some(run) = self.0.take() {
-            run.interrupt();
+            run.leave(LeaveCause::Disconnected);
         }
     }
 }

@@ -47,7 +47,7 @@ pub(crate) use self::{
 };
 pub(crate) use self::{
     finish::OpenRun,
-    journal::{CallOfRun, InterruptedRun, KnownCall},
+    journal::{CallOfRun, InterruptedRun, KnownCall, LeaveCause},
     service_call::{CompletedCall, OpenCall, StartedCall, strip_sentinel},
     tool_events::Outcome as CallOutcome,
 };

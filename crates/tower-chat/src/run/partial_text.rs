@@ -86,8 +86,8 @@ impl StreamedText {
 /// The partial text that a journal keeps.
 #[derive(Debug, Default)]
 pub(super) struct PartialText {
-    /// The store has one.
-    is_stored: bool,
+    /// What the store has.
+    stored: Option<Arc<str>>,
     /// What the next write says of it.
     change: Option<Arc<str>>,
 }
@@ -95,7 +95,7 @@ pub(super) struct PartialText {
 impl PartialText {
     /// One that an earlier attempt may have left.
     pub(super) fn left(text: Option<&Arc<str>>) -> Self {
-        Self { is_stored: text.is_some(), change: None }
+        Self { stored: text.cloned(), change: None }
     }
 
     pub(super) fn keep(&mut self, text: Arc<str>) {
@@ -104,13 +104,18 @@ impl PartialText {
 
     /// The call was answered: its text is part of a message.
     pub(super) fn forget(&mut self) {
-        self.change = self.is_stored.then(|| "".into());
+        self.change = self.stored.is_some().then(|| "".into());
     }
 
     /// What a write says of it.
     pub(super) fn take_change(&mut self) -> Option<Arc<str>> {
         let change = self.change.take()?;
-        self.is_stored = !change.is_empty();
+        self.stored = (!change.is_empty()).then(|| change.clone());
         Some(change)
+    }
+
+    /// What is kept, stored or not.
+    pub(super) fn text(&self) -> Option<Arc<str>> {
+        self.change.clone().or_else(|| self.stored.clone()).filter(|text| !text.is_empty())
     }
 }

@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use tower_chat::{
     PersistenceError,
-    core::{BoxError, Message, store::HistoryStore},
+    core::{
+        BoxError, Message,
+        store::{HistoryStore, Lease},
+    },
     recovery::{JournalPolicy, RunEnd, close, sweep},
 };
 use tower_chat_testkit::{Gate, Step};
 
 use crate::{common::*, desk::*};
 
-fn is_under_way(error: &PersistenceError) -> bool {
-    matches!(error, PersistenceError::RunUnderWay { .. })
+fn is_held(error: &PersistenceError) -> bool {
+    matches!(error, PersistenceError::RunHeld { .. })
 }
 
 /// The conflict that a run is told which has lost its lease.
@@ -42,7 +45,7 @@ async fn a_run_is_left_alone_for_as_long_as_it_is_held() {
         for _ in 0..2 {
             for request in [request.clone(), ask("hi", streamed)] {
                 let error = refused(send(&client, request).await);
-                assert!(is_under_way(&error) && error.is_retryable(), "{error:?}");
+                assert!(is_held(&error) && error.is_retryable(), "{error:?}");
             }
             clock.advance(14);
             // The first time, 14 seconds of 15 have gone by.
@@ -222,7 +225,7 @@ async fn a_run_that_somebody_takes_up_before_it_is_read_is_left_alone() {
         one.called(1).await;
         gate.open();
         let error = refused(late.await.unwrap());
-        assert!(is_under_way(&error), "{error:?}");
+        assert!(is_held(&error), "{error:?}");
         hold.open();
         early.await.unwrap().unwrap();
         assert_eq!((one.requests().len(), other.requests().len()), (2, 0));
@@ -271,7 +274,7 @@ async fn a_run_under_way_renews_its_lease() {
         tokio::time::sleep(Duration::from_millis(5001)).await;
         let until = open(&store).await.unwrap().open.lease.until.unwrap();
         assert!(until > clock.now() + Duration::from_secs(9), "{:?}", until);
-        assert!(is_under_way(&refused(send(&other, ask("hi", false)).await)));
+        assert!(is_held(&refused(send(&other, ask("hi", false)).await)));
     }
     gate.open();
     running.await.unwrap().unwrap();
@@ -330,7 +333,7 @@ async fn a_run_that_was_dropped_renews_nothing() {
     let appends = store.appends();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(store.appends(), appends);
-    assert_eq!(open(&store).await.unwrap().open.lease.until, None);
+    assert!(open(&store).await.unwrap().open.lease.is_abandoned());
 }
 
 #[tokio::test]
@@ -345,7 +348,7 @@ async fn a_run_whose_taker_goes_away_meanwhile_is_held_by_nobody() {
     drop_when(&client, request, store.holding(1)).await;
     store.release_appends();
     let lease = open(&store).await.unwrap().open.lease;
-    assert_eq!((lease.attempt, lease.until), (2, None));
+    assert_eq!((lease.attempt, lease.until), (2, Some(Lease::ABANDONED)));
 }
 
 #[tokio::test]

@@ -9,10 +9,13 @@ mod call_identity;
 #[path = "../persistence/common.rs"]
 mod common;
 mod desk;
+mod disconnects;
 mod ending;
 mod fencing;
 mod foreign;
+mod leases;
 mod recording;
+mod refusals;
 mod resuming;
 mod staging;
 mod turns;

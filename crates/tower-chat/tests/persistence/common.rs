@@ -26,7 +26,7 @@ pub(crate) type Store = FaultyStore<MemoryStore>;
 pub(crate) type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
 pub(crate) fn store() -> Store {
-    FaultyStore::new(MemoryStore::new())
+    FaultyStore::new(MemoryStore::new()).shared_by_processes()
 }
 
 pub(crate) fn key() -> ConversationKey {
