@@ -82,11 +82,24 @@ pub enum PersistenceError {
     /// The mode needs a layer that is not in the stack.
     #[error(
         "nothing of this run of conversation {key} is stored: put PerServiceCallPersistence \
-         between the tool loop and the leaf"
+         between the tool loop and the leaf, right below the loop; where a layer in between, such \
+         as a Buffer, hides it, declare it with ToolLoop::assume_persister_below"
     )]
     PersisterMissing {
         /// The conversation.
         key: ConversationKey,
+    },
+    /// The layer stands below the tool loop, where each service call would be a run. The model was
+    /// not called.
+    #[error(
+        "{layer} got a service call of conversation {key} from a tool loop, and would take it for \
+         a run: put {layer} above the tool loop"
+    )]
+    BelowToolLoop {
+        /// The conversation.
+        key: ConversationKey,
+        /// The layer.
+        layer: &'static str,
     },
     /// The mode needs the layer above the tool loop.
     #[error("{mode} persistence of conversation {key} needs PerRunPersistence above the tool loop")]

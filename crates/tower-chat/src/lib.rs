@@ -6,6 +6,7 @@ mod clock;
 mod ending;
 mod error;
 mod future;
+mod layers_below;
 mod pending_results;
 mod per_run;
 mod per_service_call;

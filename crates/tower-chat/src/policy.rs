@@ -86,15 +86,23 @@ pub enum StoreFailure {
     FailCall,
 }
 
-/// What happens when the mode is [`PersistenceMode::PerServiceCall`] or
-/// [`PersistenceMode::Journaled`] and no `PerServiceCallPersistence` has reported to the run after its first service call.
+/// What happens when the mode is [`PersistenceMode::PerServiceCall`] and no
+/// `PerServiceCallPersistence` stands below the tool loop.
+///
+/// Without a choice the run fails, except under
+/// [`use_client_as_is`](crate::ChatPipelineBuilder::use_client_as_is), where it is warned of. In
+/// journaled mode it fails always, and so does a run that approves calls: their results would be
+/// sent to a model that is not shown the calls.
+///
+/// The tool loop knows it before the model is called and before any tool runs. Without that loop,
+/// or with somebody else's, it is known after the first service call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingPersister {
     /// Log a warning; nothing of the run is stored.
-    #[default]
     Warn,
     /// Fail the run.
+    #[default]
     Fail,
 }
 
@@ -134,7 +142,8 @@ pub enum ConcurrentRuns {
 pub struct PersistencePolicy {
     pub(crate) conflict: ConflictPolicy,
     pub(crate) store_failure: StoreFailure,
-    pub(crate) missing_persister: MissingPersister,
+    /// `None`, if nothing was chosen.
+    pub(crate) missing_persister: Option<MissingPersister>,
     pub(crate) journal: JournalPolicy,
     pub(crate) concurrent_runs: ConcurrentRuns,
     pub(crate) repeated_transcript: RepeatedTranscript,
@@ -189,8 +198,19 @@ impl PersistencePolicy {
     /// What to do when the layer that should write is not there.
     #[must_use]
     pub fn on_missing_persister(mut self, policy: MissingPersister) -> Self {
-        self.missing_persister = policy;
+        self.missing_persister = Some(policy);
         self
+    }
+
+    /// Whether a run of this mode fails where no layer below the tool loop stores it.
+    pub(crate) fn fails_without_persister(&self, mode: PersistenceMode) -> bool {
+        match mode {
+            PersistenceMode::PerRun => false,
+            PersistenceMode::PerServiceCall => {
+                self.missing_persister.unwrap_or_default() == MissingPersister::Fail
+            }
+            PersistenceMode::Journaled => true,
+        }
     }
 
     /// What to do with stored calls that have no stored result.

@@ -23,22 +23,26 @@ use super::{
 use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
+    layers_below::{LayerKind, LayersBelow, report_readiness_poll},
     recovery::{ResumesRun, close_open_run},
-    run::{Caller, LeaveCause, OpenRun, Run, Settings, head_of, strip_sentinel},
+    run::{Caller, LeaveCause, OpenRun, Run, ServiceCall, Settings, head_of, strip_sentinel},
     tool::RunAncestry,
     tool_loop::check_approvals,
 };
+
+const LAYER: &str = "PerRunPersistence";
 
 /// The service that [`PerRunPersistence`] makes.
 #[derive(Debug, Clone)]
 pub struct PerRunPersistenceService<S> {
     inner: S,
     layer: Arc<PerRunPersistence>,
+    below: Arc<LayersBelow>,
 }
 
 impl<S> PerRunPersistenceService<S> {
     pub(super) fn new(inner: S, layer: PerRunPersistence) -> Self {
-        Self { inner, layer: Arc::new(layer) }
+        Self { inner, layer: Arc::new(layer), below: Arc::default() }
     }
 }
 
@@ -53,13 +57,14 @@ where
     type Future = ResponseFuture;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
+        report_readiness_poll(LayerKind::PerRunPersistence);
+        self.below.poll_ready(&mut self.inner, cx).map_err(Into::into)
     }
 
     fn call(&mut self, request: ChatRequest) -> ResponseFuture {
         let next = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, next);
-        ResponseFuture::new(per_run(ready, request, self.layer.clone()))
+        ResponseFuture::new(per_run(ready, request, self.layer.clone(), self.below.clone()))
     }
 }
 
@@ -67,21 +72,30 @@ async fn per_run<S>(
     mut service: S,
     request: ChatRequest,
     layer: Arc<PerRunPersistence>,
+    below: Arc<LayersBelow>,
 ) -> Result<ChatResponse, BoxError>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
     S::Error: Into<BoxError>,
     S::Future: Send,
 {
-    const LAYER: &str = "PerRunPersistence";
     if request.extensions.get::<Run>().is_some() {
         return Err(PersistenceError::LayerTwice { layer: LAYER }.into());
     }
     let Some(conversation) = request.conversation().cloned() else {
         return Err(PersistenceError::NoConversation { layer: LAYER }.into());
     };
+    if request.extensions.get::<ServiceCall>().is_some() {
+        return Err(PersistenceError::BelowToolLoop { key: conversation.key, layer: LAYER }.into());
+    }
     RunAncestry::check(&request)?;
     let mode = request.extensions.get::<PersistenceMode>().copied().unwrap_or(layer.mode);
+    if lacks_persister(&below)
+        && !request.options.is_background()
+        && layer.settings.policy.fails_without_persister(mode)
+    {
+        return Err(PersistenceError::PersisterMissing { key: conversation.key }.into());
+    }
     let admitted = pin!(admit(&layer.settings, conversation));
     let Admitted { conversation, turn, branch } = giving_way(&mut service, admitted).await?;
     let mut request = request;
@@ -143,6 +157,13 @@ where
     };
     let of_run = RunPlace { _turn: turn, branch, recovered };
     one_run(&mut service, &layer, request, conversation, mode, head, Some(of_run)).await
+}
+
+/// Whether the tool loop was found below and no persister: then there is none, since what hides a
+/// persister from the loop is declared to the loop, and what hides both hides the loop too. It is
+/// known here before the input of a journaled run is staged.
+fn lacks_persister(below: &LayersBelow) -> bool {
+    below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
 }
 
 /// Waits for something that another run may have to give back at its end. That run may still need

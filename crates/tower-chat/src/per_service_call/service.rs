@@ -12,6 +12,7 @@ use super::PerServiceCallPersistence;
 use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
+    layers_below::{LayerKind, report_readiness_poll},
     run::{CompletedCall, OpenCall, PersisterAbove, Run, StartedCall},
     tool::RunAncestry,
 };
@@ -40,6 +41,7 @@ where
     type Future = ResponseFuture;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        report_readiness_poll(LayerKind::PerServiceCallPersistence);
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 

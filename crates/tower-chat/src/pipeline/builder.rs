@@ -12,9 +12,9 @@ use tower_service::Service;
 
 use super::{BuildError, ChatPipeline, deadline::Deadline};
 use crate::{
-    Clock, PerRunPersistence, PerRunPersistenceService, PerServiceCallPersistence,
-    PerServiceCallPersistenceService, PersistenceMode, PersistencePolicy, ToolLoop, ToolSource,
-    Tools, run::shared, validate::ValidateTranscript,
+    Clock, MissingPersister, PerRunPersistence, PerRunPersistenceService,
+    PerServiceCallPersistence, PerServiceCallPersistenceService, PersistenceMode,
+    PersistencePolicy, ToolLoop, ToolSource, Tools, run::shared, validate::ValidateTranscript,
 };
 
 /// Collects what a [`ChatPipeline`] is made of.
@@ -27,7 +27,7 @@ use crate::{
 /// | no | per run | tool loop; the run is appended at its end |
 /// | no | per service call | tool loop; the layer under it appends each service call |
 /// | yes | per run | nothing inside the client is touched; the run is appended at its end |
-/// | yes | per service call | the client's own stack must hold `PerServiceCallPersistence`; if it does not report itself the run warns, or fails ([`MissingPersister`](crate::MissingPersister)) |
+/// | yes | per service call | the client's own stack must hold `PerServiceCallPersistence`; if it does not, the run warns, or fails before the model is called ([`MissingPersister`](crate::MissingPersister)) |
 ///
 /// Without a store the pipeline keeps no history.
 #[must_use = "a builder does nothing until it is built"]
@@ -157,9 +157,14 @@ where
         let Some(store) = self.store else {
             return Ok(finish(maybe(tool_loop, client), self.deadline));
         };
+        let mut policy = self.policy.unwrap_or_default();
+        if client_as_is {
+            // What the client's own stack holds is its owner's choice.
+            policy.missing_persister.get_or_insert(MissingPersister::Warn);
+        }
         let mut above = PerRunPersistence::new(store.clone())
             .mode(self.mode.unwrap_or_default())
-            .policy(self.policy.unwrap_or_default())
+            .policy(policy)
             .clock(self.clock);
         if let Some(tool_loop) = &tool_loop {
             above = above.tools(tool_loop.source());
@@ -194,6 +199,10 @@ where
         }
         if self.store.is_some() && holds::<S, PerRunPersistenceService<()>>() {
             return Err(BuildError::PersisterTwice { layer: "PerRunPersistence" });
+        }
+        let adds_loop = !self.client_as_is && !self.no_tool_loop;
+        if adds_loop && holds::<S, PerRunPersistenceService<()>>() {
+            return Err(BuildError::PerRunPersistenceBelowLoop);
         }
         let adds_persister = self.store.is_some() && !self.client_as_is;
         if adds_persister && holds::<S, PerServiceCallPersistenceService<()>>() {

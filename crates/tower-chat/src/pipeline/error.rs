@@ -37,4 +37,11 @@ pub enum BuildError {
         /// The layer.
         layer: &'static str,
     },
+    /// The pipeline's tool loop would stand above a layer that belongs above it.
+    #[error(
+        "the client's own stack holds PerRunPersistence, and below the pipeline's tool loop it \
+         would take each service call for a run: give the pipeline the store with history(store), \
+         or add without_tool_loop"
+    )]
+    PerRunPersistenceBelowLoop,
 }

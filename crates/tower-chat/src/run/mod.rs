@@ -56,7 +56,7 @@ use self::{
     service_call::CallRecord, service_id::Recording, tool_events::BegunBefore,
 };
 use crate::{
-    Clock, MissingPersister, PersistenceError, PersistenceMode, PersistencePolicy, Tools,
+    Clock, PersistenceError, PersistenceMode, PersistencePolicy, Tools,
     approval::{find_request, trailing_result_of},
     replay::{Replay, WaitingCall},
 };
@@ -267,21 +267,23 @@ impl Run {
         if !self.persists_below() || self.0.persister_reported.load(Ordering::Acquire) {
             return Ok(());
         }
-        let missing = PersistenceError::PersisterMissing { key: self.key().clone() };
-        let missing_persister = match self.is_journaled() {
-            // Its input is staged already, and nothing else would be.
-            true => MissingPersister::Fail,
-            false => self.0.policy.missing_persister,
-        };
-        match missing_persister {
-            MissingPersister::Fail => Err(missing),
-            MissingPersister::Warn => {
-                if !self.0.persister_missed.swap(true, Ordering::AcqRel) {
-                    tracing::warn!(conversation = %self.key(), "{missing}");
-                }
-                Ok(())
-            }
+        let missing = self.persister_missing();
+        if self.fails_without_persister() {
+            return Err(missing);
         }
+        if !self.0.persister_missed.swap(true, Ordering::AcqRel) {
+            tracing::warn!(conversation = %self.key(), "{missing}");
+        }
+        Ok(())
+    }
+
+    /// Whether the run fails where no layer below the tool loop stores it.
+    pub(crate) fn fails_without_persister(&self) -> bool {
+        self.0.policy.fails_without_persister(self.0.mode)
+    }
+
+    pub(crate) fn persister_missing(&self) -> PersistenceError {
+        PersistenceError::PersisterMissing { key: self.key().clone() }
     }
 
     /// Notes that a persister below the tool loop is at work.

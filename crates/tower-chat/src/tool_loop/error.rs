@@ -81,6 +81,16 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
+    /// A `PerRunPersistence` stands below the loop. The model was not called, and no tool was run.
+    #[error(
+        "PerRunPersistence stands below the tool loop{}, where it would take each service call \
+         for a run: put it above the tool loop",
+        of_conversation(conversation.as_ref())
+    )]
+    PerRunPersistenceBelow {
+        /// The conversation, if the request had one.
+        conversation: Option<ConversationKey>,
+    },
 }
 
 impl ToolLoopError {
@@ -93,7 +103,8 @@ impl ToolLoopError {
             | Self::ApprovalAnswered { .. }
             | Self::ApprovalUnknown { .. }
             | Self::UnknownCalls { .. }
-            | Self::PersisterAbove { .. } => false,
+            | Self::PersisterAbove { .. }
+            | Self::PerRunPersistenceBelow { .. } => false,
         }
     }
 }

@@ -62,6 +62,7 @@ impl ToolLoop {
                 unknown_tools: UnknownTools::default(),
                 max_failing_rounds: Some(3),
                 include_error_details: false,
+                assumes_persister_below: false,
                 options: Arc::default(),
             }),
         }
@@ -130,6 +131,18 @@ impl ToolLoop {
     #[must_use]
     pub fn include_error_details(self, include: bool) -> Self {
         self.with(|settings| settings.include_error_details = include)
+    }
+
+    /// Says that `PerServiceCallPersistence` stands below, although the loop cannot see it.
+    ///
+    /// In per-service-call and journaled mode the loop refuses a stack without that layer before
+    /// any tool runs and before the model is called. It finds the layer by polling for readiness,
+    /// which a layer in between may answer on its own: tower's `Buffer` does. Better put such a
+    /// layer below `PerServiceCallPersistence`. With this setting a layer that is missing all the
+    /// same is noticed after the first service call only.
+    #[must_use]
+    pub fn assume_persister_below(self, assume: bool) -> Self {
+        self.with(|settings| settings.assumes_persister_below = assume)
     }
 
     fn with(mut self, change: impl FnOnce(&mut Settings)) -> Self {

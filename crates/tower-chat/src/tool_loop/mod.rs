@@ -17,6 +17,10 @@
 //!   [`ToolLoopError::PersisterAbove`].
 //! - `PerRunPersistence` below the loop would take every service call for a run of its own: the
 //!   results of a round would be stored as a new input, and a failed run would leave half a round.
+//!   It is refused with [`ToolLoopError::PerRunPersistenceBelow`].
+//! - No `PerServiceCallPersistence` below, in per-service-call or journaled mode, would store
+//!   nothing. It is refused before any tool runs and before the model is called; see
+//!   [`MissingPersister`](crate::MissingPersister).
 //! - A retry above the loop runs the tools again that have run already. Put it below, around each
 //!   service call; above, only a request with a conversation resumes instead of repeating.
 //! - tower's `Timeout` above the loop bounds a whole run up to the head of its answer, tools

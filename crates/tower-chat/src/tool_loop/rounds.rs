@@ -28,6 +28,7 @@ use super::{
 use crate::{
     PersistenceError,
     approval::request_approvals_of,
+    layers_below::{LayerKind, LayersBelow},
     recovery::UnknownCalls,
     replay::Replay,
     run::{
@@ -40,6 +41,7 @@ use crate::{
 pub(super) async fn run<S>(
     ready: S,
     settings: Arc<Settings>,
+    below: Arc<LayersBelow>,
     request: ChatRequest,
 ) -> Result<ChatResponse, BoxError>
 where
@@ -47,8 +49,10 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
 {
+    let mut ready = ready;
+    let has_persister = check_layers(&mut ready, &settings, &below, &request).await?;
     let streamed = request.options.stream;
-    let mut rounds = Rounds::new(ready, settings, request)?;
+    let mut rounds = Rounds::new(ready, settings, has_persister, request)?;
     if !streamed {
         return rounds.collect().await;
     }
@@ -118,11 +122,9 @@ where
     fn new(
         ready: S,
         settings: Arc<Settings>,
+        has_persister: bool,
         mut request: ChatRequest,
-    ) -> Result<Self, ToolLoopError> {
-        if request.extensions.get::<PersisterAbove>().is_some() {
-            return Err(ToolLoopError::PersisterAbove { conversation: key_of(&request) });
-        }
+    ) -> Result<Self, BoxError> {
         let handle = request.run_handle();
         let conversation = request.conversation();
         let run_id = conversation.map_or_else(RunId::new, |conversation| conversation.run);
@@ -142,6 +144,10 @@ where
             run.use_tools(&tools);
         }
         let approved = approved(&request, run.as_ref(), &transcript, &tools)?;
+        if let (false, false, Some(run)) = (has_persister, approved.is_empty(), &run) {
+            // Their calls are in a history that no layer would put before their results.
+            return Err(run.persister_missing().into());
+        }
         let interrupted = run.as_ref().and_then(Run::take_interrupted);
         let mut tally = match &interrupted {
             Some(interrupted) => Tally::resumed(interrupted, &approved),
@@ -592,6 +598,43 @@ impl<S> Drop for Rounds<S> {
     fn drop(&mut self) {
         self.give_up();
     }
+}
+
+/// Whether the layers that the run needs are below, as far as polling for readiness shows; checked
+/// before the model is paid and before any tool runs, approved ones included.
+///
+/// # Errors
+///
+/// If a persistence layer is on the wrong side of the loop, or if nothing below would store the run and the policy is to
+/// fail then.
+async fn check_layers<S>(
+    ready: &mut S,
+    settings: &Settings,
+    below: &LayersBelow,
+    request: &ChatRequest,
+) -> Result<bool, BoxError>
+where
+    S: Service<ChatRequest>,
+    S::Error: Into<BoxError>,
+{
+    let conversation = key_of(request);
+    if request.extensions.get::<PersisterAbove>().is_some() {
+        return Err(ToolLoopError::PersisterAbove { conversation }.into());
+    }
+    if below.holds(LayerKind::PerRunPersistence) {
+        return Err(ToolLoopError::PerRunPersistenceBelow { conversation }.into());
+    }
+    let run = request.extensions.get::<Run>().filter(|run| !run.is_written_at_end());
+    let Some(run) = run.filter(|_| !settings.assumes_persister_below) else { return Ok(true) };
+    if !below.holds(LayerKind::PerServiceCallPersistence) {
+        // Its caller may have left out to poll it.
+        poll_fn(|cx| below.poll_ready(ready, cx)).await.map_err(Into::into)?;
+    }
+    let has_persister = below.holds(LayerKind::PerServiceCallPersistence);
+    if !has_persister && run.fails_without_persister() {
+        return Err(run.persister_missing().into());
+    }
+    Ok(has_persister)
 }
 
 /// The waiting calls that the request's own messages decide about: stored ones, and ones among

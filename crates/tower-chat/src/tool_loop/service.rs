@@ -10,7 +10,10 @@ use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_service::Service;
 
 use super::{rounds, settings::Settings};
-use crate::ResponseFuture;
+use crate::{
+    ResponseFuture,
+    layers_below::{LayerKind, LayersBelow, report_readiness_poll},
+};
 
 /// What [`ToolLoop`](super::ToolLoop) makes of a service.
 ///
@@ -20,11 +23,12 @@ use crate::ResponseFuture;
 pub struct ToolLoopService<S> {
     inner: S,
     settings: Arc<Settings>,
+    below: Arc<LayersBelow>,
 }
 
 impl<S> ToolLoopService<S> {
     pub(super) fn new(inner: S, settings: Arc<Settings>) -> Self {
-        Self { inner, settings }
+        Self { inner, settings, below: Arc::default() }
     }
 }
 
@@ -39,13 +43,17 @@ where
     type Future = ResponseFuture;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(cx).map_err(Into::into)
+        report_readiness_poll(LayerKind::ToolLoop);
+        if self.settings.assumes_persister_below {
+            report_readiness_poll(LayerKind::PerServiceCallPersistence);
+        }
+        self.below.poll_ready(&mut self.inner, cx).map_err(Into::into)
     }
 
     fn call(&mut self, request: ChatRequest) -> ResponseFuture {
         let fresh = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, fresh);
-        ResponseFuture::new(rounds::run(ready, self.settings.clone(), request))
+        ResponseFuture::new(rounds::run(ready, self.settings.clone(), self.below.clone(), request))
     }
 }
 

@@ -26,5 +26,7 @@ pub(super) struct Settings {
     pub(super) unknown_tools: UnknownTools,
     pub(super) max_failing_rounds: Option<usize>,
     pub(super) include_error_details: bool,
+    /// A persister stands below, where polling for readiness does not find it.
+    pub(super) assumes_persister_below: bool,
     pub(super) options: Arc<OptionsCache>,
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod approvals;
+mod assembly;
 mod call_identity;
 #[allow(dead_code, unused_imports, reason = "shared with the tests of persistence")]
 #[path = "../persistence/common.rs"]

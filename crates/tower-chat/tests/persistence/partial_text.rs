@@ -185,7 +185,9 @@ async fn a_retry_between_loop_and_persister_leaves_nothing_of_the_first_attempt(
             }
         });
         let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(keeping());
-        let client = boxed(above.layer(ToolLoop::new(tools(&Ran::default())).layer(retrying)));
+        let client = boxed(above.layer(
+            ToolLoop::new(tools(&Ran::default())).assume_persister_below(true).layer(retrying),
+        ));
         send(&client, ask("where?", true)).await.unwrap();
         assert_eq!(stored(&store).await, [ALL[0], ALL[3]], "{cause}");
         assert_eq!(marked(&store).await, [""; 0]);

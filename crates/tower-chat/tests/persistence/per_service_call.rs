@@ -162,7 +162,8 @@ async fn the_sentinel_is_between_persister_and_loop_and_nowhere_else() {
         let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
         let ids = Ids::default();
         let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
-        let looped = ToolLoop::new(tools(&Ran::default())).layer(ids.around(boxed(below)));
+        let tool_loop = ToolLoop::new(tools(&Ran::default())).assume_persister_below(true);
+        let looped = tool_loop.layer(ids.around(boxed(below)));
         let client =
             boxed(PerRunPersistence::new(store.clone()).mode(PerServiceCall).layer(looped));
         let answer = send(&client, ask("where?", streamed)).await.unwrap();
@@ -366,7 +367,9 @@ async fn results_of_tools_that_ran_survive_a_layer_that_keeps_them_from_the_pers
             });
             let policy = policy().keep_results_of_failed_call(keep);
             let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(policy);
-            let client = boxed(above.layer(ToolLoop::new(tools(&ran)).layer(between)));
+            let client = boxed(
+                above.layer(ToolLoop::new(tools(&ran)).assume_persister_below(true).layer(between)),
+            );
             let answer = poll_immediate(pin!(send(&client, request.clone()))).await;
             assert_eq!(answer.is_none(), hangs);
             let start = ["user where?", "assistant look#c1", "tool c1=looked", "user quick"];

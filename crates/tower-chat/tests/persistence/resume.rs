@@ -389,7 +389,8 @@ async fn a_durable_answer_that_was_lost_is_given_again_and_not_written_again() {
         let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
         let retried = boxed(RetryLayer::new(Again(1)).layer(losing_first(below)));
         let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(policy());
-        let client = boxed(above.layer(ToolLoop::new(tools(&ran)).layer(retried)));
+        let tool_loop = ToolLoop::new(tools(&ran)).assume_persister_below(true);
+        let client = boxed(above.layer(tool_loop.layer(retried)));
         if is_slow {
             store.hold_appends();
         }

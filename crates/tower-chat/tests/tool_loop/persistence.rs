@@ -425,8 +425,9 @@ async fn without_a_persister_dropped_results_do_not_reach_the_store_without_thei
     let store = MemoryStore::new();
     let script = Script::new([calls([("echo", "1"), ("hang", "")])]);
     let tool_loop = ToolLoop::new(Tools::new().with(echo()).with(hanging()));
+    let policy = PersistencePolicy::default().on_missing_persister(MissingPersister::Warn);
     let persistence = PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall);
-    let service = persistence.layer(tool_loop.layer(script));
+    let service = persistence.policy(policy).layer(tool_loop.layer(script));
     assert!(service.oneshot(user("hi")).now_or_never().is_none());
     assert!(stored(&store).await.is_empty());
 }

@@ -1,0 +1,150 @@
+//! Which layers of this crate stand below a layer: known before a request reaches any of them.
+
+use std::{
+    cell::Cell,
+    sync::atomic::{AtomicBool, Ordering},
+    task::{Context, Poll},
+};
+
+use tower_service::Service;
+
+/// A layer of this crate that others have to know of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LayerKind {
+    PerRunPersistence,
+    ToolLoop,
+    PerServiceCallPersistence,
+}
+
+/// How often services of each layer were polled for readiness on one thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Polls {
+    per_run: u64,
+    tool_loop: u64,
+    per_service_call: u64,
+}
+
+thread_local! {
+    static POLLS: Cell<Polls> = const {
+        Cell::new(Polls { per_run: 0, tool_loop: 0, per_service_call: 0 })
+    };
+}
+
+/// Notes that a service of this layer was polled for readiness.
+pub(crate) fn report_readiness_poll(layer: LayerKind) {
+    let mut polls = POLLS.get();
+    let count = match layer {
+        LayerKind::PerRunPersistence => &mut polls.per_run,
+        LayerKind::ToolLoop => &mut polls.tool_loop,
+        LayerKind::PerServiceCallPersistence => &mut polls.per_service_call,
+    };
+    *count = count.wrapping_add(1);
+    POLLS.set(polls);
+}
+
+/// The layers that were found below a service, shared by its clones.
+///
+/// Readiness is the one question that tower passes down a stack before any request: a layer polls
+/// the service inside it, in the same call on the same thread. A layer of this crate counts that
+/// poll, so the layer above it finds the count changed. Nothing is sent, so a foreign service below
+/// cannot notice. What polls the service inside it elsewhere, such as tower's `Buffer`, hides it.
+#[derive(Debug, Default)]
+pub(crate) struct LayersBelow {
+    per_run: AtomicBool,
+    tool_loop: AtomicBool,
+    per_service_call: AtomicBool,
+}
+
+impl LayersBelow {
+    /// Polls a service for readiness, and notes which layers were polled with it.
+    pub(crate) fn poll_ready<S, R>(
+        &self,
+        service: &mut S,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), S::Error>>
+    where
+        S: Service<R>,
+    {
+        let before = POLLS.get();
+        let ready = service.poll_ready(cx);
+        let after = POLLS.get();
+        for (found, before, after) in [
+            (&self.per_run, before.per_run, after.per_run),
+            (&self.tool_loop, before.tool_loop, after.tool_loop),
+            (&self.per_service_call, before.per_service_call, after.per_service_call),
+        ] {
+            if before != after {
+                found.store(true, Ordering::Release);
+            }
+        }
+        ready
+    }
+
+    /// Whether a service of this layer was found.
+    pub(crate) fn holds(&self, layer: LayerKind) -> bool {
+        match layer {
+            LayerKind::PerRunPersistence => &self.per_run,
+            LayerKind::ToolLoop => &self.tool_loop,
+            LayerKind::PerServiceCallPersistence => &self.per_service_call,
+        }
+        .load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, future::ready};
+
+    use tower::{Layer, ServiceExt, service_fn, util::BoxCloneSyncService};
+    use tower_chat_core::{BoxError, ChatRequest, ChatResponse, MemoryStore};
+
+    use super::*;
+    use crate::{PerRunPersistence, PerServiceCallPersistence, ToolLoop, Tools};
+
+    const ALL: [LayerKind; 3] =
+        [LayerKind::PerRunPersistence, LayerKind::ToolLoop, LayerKind::PerServiceCallPersistence];
+
+    type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
+
+    fn leaf() -> Client {
+        let leaf = service_fn(|_: ChatRequest| ready(Err::<ChatResponse, _>("not called".into())));
+        BoxCloneSyncService::new(leaf)
+    }
+
+    fn found(service: &mut Client) -> Vec<LayerKind> {
+        let below = LayersBelow::default();
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(below.poll_ready(service, &mut cx).is_ready());
+        ALL.into_iter().filter(|layer| below.holds(*layer)).collect()
+    }
+
+    #[test]
+    fn each_layer_is_found_below_boxes_and_other_layers() {
+        let store = MemoryStore::new();
+        assert_eq!(found(&mut leaf()), []);
+        let below = PerServiceCallPersistence::new(store.clone()).layer(leaf());
+        let mut below = BoxCloneSyncService::new(below);
+        assert_eq!(found(&mut below), [LayerKind::PerServiceCallPersistence]);
+        let looped = ToolLoop::new(Tools::new()).layer(below);
+        let mut looped = BoxCloneSyncService::new(looped);
+        assert_eq!(found(&mut looped), ALL[1..]);
+        let above = PerRunPersistence::new(store).layer(looped);
+        assert_eq!(found(&mut BoxCloneSyncService::new(above)), ALL);
+    }
+
+    #[tokio::test]
+    async fn what_another_stack_on_the_thread_holds_is_not_found() {
+        let other = PerServiceCallPersistence::new(MemoryStore::new()).layer(leaf());
+        BoxCloneSyncService::new(other).ready().await.unwrap();
+        assert_eq!(found(&mut leaf()), []);
+    }
+
+    #[test]
+    fn a_service_of_another_kind_can_be_polled_too() {
+        let below = LayersBelow::default();
+        let mut service = service_fn(|_: u8| ready(Ok::<_, Infallible>(())));
+        let mut cx = Context::from_waker(std::task::Waker::noop());
+        assert!(below.poll_ready::<_, u8>(&mut service, &mut cx).is_ready());
+        assert!(ALL.into_iter().all(|layer| !below.holds(layer)));
+    }
+}
