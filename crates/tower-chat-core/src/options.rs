@@ -65,6 +65,11 @@ pub struct ToolDefinition {
     /// knows a repetition by its idempotency key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub safe_to_retry: bool,
+    /// The tool can be run with the arguments that its `persist` hook has stored in place of the
+    /// model's, because they mean the same to it: a token, for example. Without this a call whose
+    /// arguments the hook changed never runs from the store.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub accepts_stored_arguments: bool,
 }
 
 impl ToolDefinition {
@@ -77,6 +82,7 @@ impl ToolDefinition {
             needs_approval: false,
             native: None,
             safe_to_retry: false,
+            accepts_stored_arguments: false,
         }
     }
 
@@ -98,6 +104,13 @@ impl ToolDefinition {
     #[must_use]
     pub fn safe_to_retry(mut self) -> Self {
         self.safe_to_retry = true;
+        self
+    }
+
+    /// Says that the tool can be run with what its `persist` hook stores of the arguments.
+    #[must_use]
+    pub fn accepts_stored_arguments(mut self) -> Self {
+        self.accepts_stored_arguments = true;
         self
     }
 }

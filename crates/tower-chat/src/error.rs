@@ -89,6 +89,27 @@ pub enum PersistenceError {
         /// The conversation.
         key: ConversationKey,
     },
+    /// The model asked for a call that needs approval, and of which the tool's
+    /// [`persist`](crate::Tool::persist) hook keeps nothing, or of a call that waits with it: it
+    /// could not be run when it is approved. Approval was not asked for, nothing of the answer is
+    /// stored, and no tool of it was run.
+    #[error(
+        "call {call_id} of tool {tool:?} in conversation {key} cannot wait for approval, because \
+         the tool's persist hook {reason}: let the hook keep the call, with other arguments where \
+         these must not be stored"
+    )]
+    PendingCallNotKept {
+        /// The conversation.
+        key: ConversationKey,
+        /// The tool.
+        tool: String,
+        /// The call's id, as the model is shown it.
+        call_id: String,
+        /// What the hook did: it forgot the call, or failed, with the failure.
+        reason: String,
+        /// What the service answered, with its calls as calls.
+        answer: Box<Answer>,
+    },
     /// The layer stands below the tool loop, where each service call would be a run. The model was
     /// not called.
     #[error(
@@ -320,9 +341,9 @@ impl PersistenceError {
     pub(crate) fn answer_mut(&mut self) -> Option<&mut Answer> {
         match self {
             Self::NotStored(not_stored) => not_stored.answer.as_mut(),
-            Self::ServiceKeepsHistory { answer, .. } | Self::ServiceIdMissing { answer, .. } => {
-                Some(answer)
-            }
+            Self::ServiceKeepsHistory { answer, .. }
+            | Self::ServiceIdMissing { answer, .. }
+            | Self::PendingCallNotKept { answer, .. } => Some(answer),
             _ => None,
         }
     }
@@ -331,9 +352,9 @@ impl PersistenceError {
     pub fn answer(&self) -> Option<&Answer> {
         match self {
             Self::NotStored(not_stored) => not_stored.answer.as_ref(),
-            Self::ServiceKeepsHistory { answer, .. } | Self::ServiceIdMissing { answer, .. } => {
-                Some(answer)
-            }
+            Self::ServiceKeepsHistory { answer, .. }
+            | Self::ServiceIdMissing { answer, .. }
+            | Self::PendingCallNotKept { answer, .. } => Some(answer),
             _ => None,
         }
     }

@@ -38,6 +38,9 @@ impl OpenRun {
             let mut state = run.state();
             let adopted = run.adopt_at_end(&state, &answer)?;
             answer.messages = run.number(state.answer_from, std::mem::take(&mut answer.messages));
+            if let Err(refused) = state.recorder.keep_pending_calls(&answer.messages) {
+                return Err(run.pending_call_not_kept(refused, answer));
+            }
             let mut messages = input;
             messages.extend(answer.messages.iter().cloned());
             let left_out = if run.policy().keep_trailing_results {

@@ -278,7 +278,7 @@ impl InterruptedRun {
 }
 
 impl KnownCall {
-    fn lose_arguments(&mut self) {
+    pub(crate) fn lose_arguments(&mut self) {
         match self {
             Self::NeverStarted => *self = Self::WithoutArguments(None),
             Self::Started(started_at) => *self = Self::WithoutArguments(*started_at),
@@ -290,7 +290,12 @@ impl KnownCall {
     /// more than that it waits.
     pub(super) fn of_waiting(call: ToolInvocation) -> Self {
         let Some(result) = call.result else { return Self::Started(call.started_at) };
-        let status = if result.is_error { ToolStatus::Error } else { ToolStatus::Ok };
+        let status = match (call.started_at, result.is_error) {
+            // Its stored arguments are not those that were approved.
+            (None, _) => ToolStatus::RejectedArguments,
+            (Some(_), true) => ToolStatus::Error,
+            (Some(_), false) => ToolStatus::Ok,
+        };
         let report = ToolReport {
             status,
             error: call.error,

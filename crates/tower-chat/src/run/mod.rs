@@ -32,8 +32,8 @@ use std::{
 };
 
 use tower_chat_core::{
-    ApprovalRequest, CallPosition, Conversation, ConversationKey, Message, MessageId, Messages,
-    Part, RunId, Saved, ToolResult,
+    Answer, ApprovalRequest, CallPosition, Conversation, ConversationKey, Message, MessageId,
+    Messages, Part, RunId, Saved, ToolResult,
     store::{HistoryStore, Revision, Write},
 };
 
@@ -52,13 +52,19 @@ pub(crate) use self::{
     tool_events::Outcome as CallOutcome,
 };
 use self::{
-    journal::Journal, loaded::Loaded, partial_text::CutOff, record::Recorder,
-    service_call::CallRecord, service_id::Recording, tool_events::BegunBefore,
+    journal::Journal,
+    loaded::Loaded,
+    partial_text::CutOff,
+    record::{PendingCallNotKept, Recorder, calls_without_arguments},
+    service_call::CallRecord,
+    service_id::Recording,
+    tool_events::BegunBefore,
 };
 use crate::{
     Clock, PersistenceError, PersistenceMode, PersistencePolicy, Tools,
     approval::{find_request, trailing_result_of},
     replay::{Replay, WaitingCall},
+    tool::NotKept,
 };
 
 /// A stored result that the model has not answered to.
@@ -193,6 +199,46 @@ impl Run {
     /// The stored approval requests that nobody has answered yet, a batch per answer of the model.
     pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         self.state().replay.pending_approvals()
+    }
+
+    /// Whether a hook has changed the stored arguments of a call in the loaded history.
+    pub(crate) fn has_changed_arguments(&self, (message, index): CallOfRun) -> bool {
+        let state = self.state();
+        let stored = state.history.iter().rev().find(|stored| stored.id == Some(message));
+        stored.is_some_and(|stored| calls_without_arguments(stored).any(|place| place == index))
+    }
+
+    /// Checks that what waits for approval in these messages of an answer can be run later.
+    ///
+    /// # Errors
+    ///
+    /// [`PersistenceError::PendingCallNotKept`], with the answer as `unasked` holds it.
+    pub(crate) fn keep_pending_calls(
+        &self,
+        messages: &[Arc<Message>],
+        unasked: impl FnOnce() -> Answer,
+    ) -> Result<(), PersistenceError> {
+        let kept = self.state().recorder.keep_pending_calls(messages);
+        kept.map_err(|refused| self.pending_call_not_kept(refused, unasked()))
+    }
+
+    fn pending_call_not_kept(
+        &self,
+        refused: PendingCallNotKept,
+        mut answer: Answer,
+    ) -> PersistenceError {
+        let PendingCallNotKept { tool, call_id, reason } = refused;
+        strip_sentinel(&mut answer);
+        PersistenceError::PendingCallNotKept {
+            key: self.key().clone(),
+            tool,
+            call_id,
+            reason: match reason {
+                NotKept::Forgotten => "forgets it".to_owned(),
+                NotKept::HookFailed(failure) => format!("failed ({failure})"),
+            },
+            answer: Box::new(answer),
+        }
     }
 
     /// The same with the places of the calls.

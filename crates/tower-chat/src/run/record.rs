@@ -1,6 +1,11 @@
 //! What of a run's messages is stored, and what the record of tool calls says of them.
 
-use std::{borrow::Cow, collections::VecDeque, sync::Arc, time::SystemTime};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::SystemTime,
+};
 
 use serde_json::Value;
 use smallvec::SmallVec;
@@ -15,8 +20,8 @@ use super::{
     journal::CallOfRun,
 };
 use crate::{
-    replay::{AskedCall, Citations, Replay, Truncation, ids_of_calls_after},
-    tool::{Kept, Tools, kept},
+    replay::{AnswerIds, AskedCall, Citations, Replay, Truncation, ids_of_calls_after},
+    tool::{Kept, NotKept, Tools, kept},
 };
 
 /// The key of a stored message's metadata under which the places of those of its calls are kept
@@ -63,6 +68,8 @@ pub(super) struct Recorder {
     asking: Vec<Asking>,
     /// How many rounds of the run were stored before it was sent again.
     rounds_before: usize,
+    /// What the hooks keep of calls that wait for approval, asked before approval is.
+    pending: HashMap<CallOfRun, Kept>,
 }
 
 #[derive(Debug)]
@@ -202,10 +209,13 @@ impl State {
         let mut next = 0;
         let parts = message.parts.iter().filter_map(asked_call);
         for (index, ((call, is_waiting), call_id)) in parts.zip(ids).enumerate() {
-            let redaction = match kept(self.recorder.tool(&call.name), call, None, None) {
+            let decided = self.recorder.pending.remove(&(id, index));
+            let kept =
+                decided.unwrap_or_else(|| kept(self.recorder.tool(&call.name), call, None, None));
+            let redaction = match kept {
                 Kept::Whole => None,
                 Kept::Redacted(redaction) => Some(redaction),
-                Kept::Nothing => {
+                Kept::Nothing(_) => {
                     places.push(None);
                     changes.push((index, None));
                     continue;
@@ -251,7 +261,7 @@ impl State {
             let (place, redaction) = match (self.stored_place(of_run), kept) {
                 (Some(place), Kept::Whole) => (place, None),
                 (Some(place), Kept::Redacted(redaction)) => (place, Some(*redaction)),
-                (Some(_), Kept::Nothing) | (None, _) => {
+                (Some(_), Kept::Nothing(_)) | (None, _) => {
                     changes.push((index, None));
                     continue;
                 }
@@ -309,7 +319,48 @@ impl State {
     }
 }
 
+/// A call that waits for approval, and of which nothing would be stored.
+pub(super) struct PendingCallNotKept {
+    pub(super) tool: String,
+    pub(super) call_id: String,
+    pub(super) reason: NotKept,
+}
+
 impl Recorder {
+    /// Asks the hooks what they keep of the calls in these messages that wait for approval. The
+    /// decisions are used when the messages are stored.
+    ///
+    /// # Errors
+    ///
+    /// The first call of which a hook keeps nothing: it could not be run later. No decision is
+    /// remembered then.
+    pub(super) fn keep_pending_calls(
+        &mut self,
+        messages: &[Arc<Message>],
+    ) -> Result<(), PendingCallNotKept> {
+        let mut decided = Vec::new();
+        let mut ids = AnswerIds::default();
+        for message in messages {
+            let ids = ids.next(message);
+            let Some(id) = message.id else { continue };
+            let calls = message.parts.iter().filter_map(asked_call);
+            for (index, ((call, is_waiting), call_id)) in calls.zip(ids).enumerate() {
+                if !is_waiting || self.pending.contains_key(&(id, index)) {
+                    continue;
+                }
+                match kept(self.tool(&call.name), call, None, None) {
+                    Kept::Nothing(reason) => {
+                        let (tool, call_id) = (call.name.clone(), call_id.into_owned());
+                        return Err(PendingCallNotKept { tool, call_id, reason });
+                    }
+                    kept => decided.push(((id, index), kept)),
+                }
+            }
+        }
+        self.pending.extend(decided);
+        Ok(())
+    }
+
     /// The recorder of a run of which these messages are stored already.
     pub(super) fn after(added: &[Arc<Message>]) -> Self {
         Self { rounds_before: rounds_in(added), ..Self::default() }

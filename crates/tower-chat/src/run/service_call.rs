@@ -61,10 +61,11 @@ pub(crate) enum CompletedCall {
     Refused(Box<RefusedCall>),
 }
 
-/// A service call whose answer does not fit, because of the conversation id that it names.
+/// A service call whose answer cannot be stored: it names a conversation id that does not fit, or
+/// asks for a call that could not wait for approval.
 pub(crate) struct RefusedCall {
     error: PersistenceError,
-    /// The rows of the record with the results that the call carried.
+    /// What is stored of the results that the call carried.
     submission: Submission,
 }
 
@@ -356,7 +357,8 @@ impl OpenCall {
     /// The service has answered: submits inputs and answer together.
     ///
     /// If the answer's conversation id does not fit, by policy, nothing of the answer is written,
-    /// and of the inputs the results of tools that have run go into the record.
+    /// and of the inputs the results of tools that have run go into the record. If a hook keeps
+    /// nothing of a call that would wait for approval, the inputs are kept as of a call that failed.
     pub(crate) fn complete(mut self: Box<Self>, mut answer: Answer) -> CompletedCall {
         let run = self.run.clone();
         let slot = self.take_slot();
@@ -385,7 +387,15 @@ impl OpenCall {
             };
         let first = state.taken + inputs.len();
         let messages = run.number(first, std::mem::take(&mut answer.messages));
-        answer.messages = request_approvals_of(messages, &self.options.tools);
+        answer.messages = request_approvals_of(messages.clone(), &self.options.tools);
+        if let Err(refused) = state.recorder.keep_pending_calls(&answer.messages) {
+            drop(state);
+            self.inputs = inputs;
+            let submission = self.leave_after_failure(slot);
+            answer.messages = messages;
+            let error = run.pending_call_not_kept(refused, answer);
+            return CompletedCall::Refused(Box::new(RefusedCall { error, submission }));
+        }
         if adopted.service_id.is_none() && !self.options.is_background() {
             answer.finish.conversation_id = Some(ConversationId::LocalHistory);
         }
@@ -423,16 +433,7 @@ impl OpenCall {
     /// The service has failed: submits the results of tools that have run, by policy, and waits.
     pub(crate) async fn fail(mut self: Box<Self>) {
         let slot = self.take_slot();
-        if self.run.is_journaled() {
-            return self.leave_unanswered();
-        }
-        // What stands before a result goes with it, such as the consent to an approved call.
-        let is_result = |message: &Arc<Message>| message.role == Role::Tool;
-        let kept = match self.run.policy().forget_results_of_failed_call {
-            true => 0,
-            false => self.inputs.iter().rposition(is_result).map_or(0, |last| last + 1),
-        };
-        let mut submission = self.submit_inputs(slot, kept);
+        let mut submission = self.leave_after_failure(slot);
         if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
             tracing::error!(
                 conversation = %self.run.key(),
@@ -440,6 +441,22 @@ impl OpenCall {
                 "tool results of a failed service call could not be stored"
             );
         }
+    }
+
+    /// Submits what is kept of a service call that came to no answer that can be stored: the
+    /// results of tools that have run, by policy.
+    fn leave_after_failure(&mut self, slot: Result<Slot, StoreError>) -> Submission {
+        if self.run.is_journaled() {
+            self.leave_unanswered();
+            return Submission::nothing();
+        }
+        // What stands before a result goes with it, such as the consent to an approved call.
+        let is_result = |message: &Arc<Message>| message.role == Role::Tool;
+        let kept = match self.run.policy().forget_results_of_failed_call {
+            true => 0,
+            false => self.inputs.iter().rposition(is_result).map_or(0, |last| last + 1),
+        };
+        self.submit_inputs(slot, kept)
     }
 
     /// Journaled: everything worth keeping is staged, so that a retry finds its inputs here.

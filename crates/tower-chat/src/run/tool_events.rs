@@ -24,7 +24,7 @@ use crate::{
 /// What came out of a call.
 pub(crate) type Outcome = (CallOfRun, ToolResult, ToolReport);
 
-/// The calls that wait for approval and were begun before, as the record said when the run began.
+/// The calls that wait for approval and were begun or refused before, as the record said when the run began.
 #[derive(Debug, Default)]
 pub(super) struct BegunBefore {
     starts: HashMap<CallPlace, SystemTime>,
@@ -53,9 +53,11 @@ impl FromIterator<ToolInvocation> for BegunBefore {
                 begun.with_result.insert((call.message, call.sequence_index as usize));
                 continue;
             }
-            let Some(started_at) = call.started_at else { continue };
+            if call.started_at.is_none() && call.result.is_none() {
+                continue;
+            }
             let place = CallPlace { sequence: call.sequence, index: call.sequence_index };
-            begun.starts.insert(place, started_at);
+            begun.starts.extend(call.started_at.map(|started_at| (place, started_at)));
             let of_run = (call.message, call.sequence_index as usize);
             begun.calls.insert(of_run, KnownCall::of_waiting(call));
         }
@@ -127,7 +129,7 @@ impl State {
             let (changed, changed_error) = match kept(tool, &held.call, Some(result), error) {
                 Kept::Whole => (None, None),
                 Kept::Redacted(redaction) => (redaction.result, redaction.error),
-                Kept::Nothing => continue,
+                Kept::Nothing(_) => continue,
             };
             let mut result = changed.unwrap_or_else(|| Box::new(result.clone()));
             truncation.apply(&mut result);

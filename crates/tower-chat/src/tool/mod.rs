@@ -45,7 +45,7 @@ pub(crate) use self::{
     context::{RunContext, idempotency_key},
     output::ResultName,
     owed_call::OwedCall,
-    persist::{Kept, kept},
+    persist::{Kept, NotKept, kept},
     source_numbers::SourceNumbers,
 };
 
@@ -91,7 +91,8 @@ pub trait Tool: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// An error, like a panic, stores nothing of the call; the run goes on with the raw values.
+    /// An error, like a panic, stores nothing of the call; the run goes on with the raw values. Of a
+    /// call that waits for approval it fails the run, before approval is asked for.
     fn persist(&self, call: &mut StoredCall<'_>) -> Result<Retention, BoxError> {
         let _ = call;
         Ok(Retention::Keep)

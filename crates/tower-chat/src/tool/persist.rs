@@ -32,6 +32,11 @@ pub enum Retention {
     Keep,
     /// Neither the call nor its result. A run that stops before the next answer, and of whose last
     /// round no call is kept, asks the model again when it is resumed.
+    ///
+    /// A call that waits for approval cannot be forgotten, since it has to run from the store: the
+    /// run fails with
+    /// [`PendingCallNotKept`](crate::PersistenceError::PendingCallNotKept) instead of asking for
+    /// approval, and so it does where the hook fails.
     Forget,
 }
 
@@ -64,9 +69,12 @@ impl<'a> StoredCall<'a> {
 
     /// Stores other arguments. The provider's own form of the call is not stored then.
     ///
-    /// Whoever resumes a journaled run has no others: a call that had not come to its end is not
-    /// run with them, and the model is told so, whatever the tool and the policy for unknown calls
-    /// say. A call that waits for approval is run with them.
+    /// A call that is run from the store, because it waited for approval or because a journaled run
+    /// was interrupted, has no others. It does not run with them, whatever the policy for unknown
+    /// calls says, unless its tool declares
+    /// [`accepts_stored_arguments`](ToolDefinition::accepts_stored_arguments); the model is told so.
+    /// The run that approves such a call fails with
+    /// [`ArgumentsNotKept`](crate::ToolLoopError::ArgumentsNotKept) first.
     pub fn redact_arguments(&mut self, arguments: impl Into<String>) {
         self.new_arguments = Some(arguments.into());
     }
@@ -93,7 +101,15 @@ pub(crate) enum Kept {
     Whole,
     /// What a hook has made of it.
     Redacted(Box<Redaction>),
-    Nothing,
+    Nothing(NotKept),
+}
+
+/// Why nothing of a call is stored.
+#[derive(Debug, Clone)]
+pub(crate) enum NotKept {
+    Forgotten,
+    /// The hook failed, and what it was to hide must not be stored.
+    HookFailed(String),
 }
 
 /// What a hook has decided; `None` in a field leaves it as it is.
@@ -130,7 +146,7 @@ pub(crate) fn kept(
                 }
             };
         }
-        Ok(Ok(Retention::Forget)) => return Kept::Nothing,
+        Ok(Ok(Retention::Forget)) => return Kept::Nothing(NotKept::Forgotten),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "it panicked".to_owned(),
     };
@@ -138,7 +154,7 @@ pub(crate) fn kept(
         tool = %call.name,
         "the persist hook failed, so nothing of the call is stored: {failure}"
     );
-    Kept::Nothing
+    Kept::Nothing(NotKept::HookFailed(failure))
 }
 
 /// A tool with a [`persist`](Tool::persist) hook made of a closure.

@@ -57,6 +57,23 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
+    /// Approved calls cannot be run: their tools' `persist` hooks have changed the arguments, and
+    /// what was approved is stored nowhere. Nothing of the batch was run, and the model was not
+    /// called. Each of the calls has an error result in the record by now, so the same approvals
+    /// sent again run the rest of the batch and show the model these results.
+    #[error(
+        "{} cannot be run{}, because a persist hook has changed the stored arguments: send the \
+         approvals again to tell the model so, or declare accepts_stored_arguments on a tool that \
+         can be run with what its hook stores",
+        describe_not_run(calls),
+        of_conversation(conversation.as_ref())
+    )]
+    ArgumentsNotKept {
+        /// The calls.
+        calls: Vec<CallNotRun>,
+        /// The conversation.
+        conversation: Option<ConversationKey>,
+    },
     /// Calls of a run that was interrupted may or may not have run, and the policy is not to go
     /// on without knowing. The run is still open.
     #[error(
@@ -102,11 +119,22 @@ impl ToolLoopError {
             Self::ApprovalMissing { .. }
             | Self::ApprovalAnswered { .. }
             | Self::ApprovalUnknown { .. }
+            | Self::ArgumentsNotKept { .. }
             | Self::UnknownCalls { .. }
             | Self::PersisterAbove { .. }
             | Self::PerRunPersistenceBelow { .. } => false,
         }
     }
+}
+
+/// A call that the loop refused to run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CallNotRun {
+    /// The tool's name.
+    pub tool: String,
+    /// The id of the call, as the model is shown it.
+    pub call_id: String,
 }
 
 /// One failed execution of a tool.
@@ -170,6 +198,12 @@ fn describe_calls(calls: &[UnknownCall]) -> String {
     let calls: Vec<_> =
         calls.iter().map(|call| format!("{} ({})", call.tool, call.call_id)).collect();
     format!("the calls {}", calls.join(", "))
+}
+
+fn describe_not_run(calls: &[CallNotRun]) -> String {
+    let calls: Vec<_> =
+        calls.iter().map(|call| format!("{} ({})", call.tool, call.call_id)).collect();
+    format!("the approved calls {}", calls.join(", "))
 }
 
 fn consecutive_failures(

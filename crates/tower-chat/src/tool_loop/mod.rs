@@ -69,7 +69,7 @@ pub(crate) use self::{
     foresight::{Foresight, Next},
 };
 pub use self::{
-    error::{ToolFailure, ToolLoopError, ToolPanicked, ZeroRounds},
+    error::{CallNotRun, ToolFailure, ToolLoopError, ToolPanicked, ZeroRounds},
     layer::ToolLoop,
     service::ToolLoopService,
     settings::UnknownTools,

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     recovery::{UnknownAnswer, UnknownCall, UnknownCalls},
     replay::INTERRUPTED,
-    run::{CallOfRun, KnownCall, ToolReport},
+    run::{CallOfRun, CallOutcome, KnownCall, ToolReport},
     tool::idempotency_key,
 };
 
@@ -19,6 +19,18 @@ use crate::{
 const ARGUMENTS_NOT_KEPT: &str = "The call was not run: its arguments were not kept.";
 
 impl PlannedCall {
+    /// What the record and the model are told of an approved call whose arguments were not kept.
+    pub(super) fn refusal_for_changed_arguments(&self) -> Option<CallOutcome> {
+        let mut result = ToolResult::error(self.owed.id(), ARGUMENTS_NOT_KEPT);
+        result.name = Some(self.owed.name().to_owned());
+        Some((self.owed.place()?, result, ToolReport::not_run(ToolStatus::RejectedArguments)))
+    }
+
+    /// Whether its tool takes arguments that a hook has changed.
+    pub(super) fn accepts_stored_arguments(&self) -> bool {
+        matches!(&self.action, Action::Run(tool) if tool.definition().accepts_stored_arguments)
+    }
+
     /// Answers the call with an error instead of running it.
     fn answer_with(&mut self, report: ToolReport, text: &str) {
         let mut result = ToolResult::error(self.owed.id(), text);
@@ -48,11 +60,14 @@ pub(super) fn settle(
                 call.action = Action::Reuse(finished.clone());
                 continue;
             }
+            Some(KnownCall::WithoutArguments(None)) if call.accepts_stored_arguments() => continue,
             Some(KnownCall::WithoutArguments(None)) => {
                 call.answer_with(ToolReport::not_run(ToolStatus::Interrupted), ARGUMENTS_NOT_KEPT);
                 continue;
             }
-            Some(KnownCall::WithoutArguments(started_at)) => (*started_at, false),
+            Some(KnownCall::WithoutArguments(started_at)) => {
+                (*started_at, call.accepts_stored_arguments())
+            }
             Some(KnownCall::Started(started_at)) => (*started_at, true),
         };
         if let Action::Run(tool) = &call.action

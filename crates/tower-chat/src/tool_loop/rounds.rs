@@ -15,7 +15,8 @@ use tower_service::Service;
 
 use super::{
     ToolLoopError, approvals,
-    batch::{self, Plan, PlannedCall},
+    batch::{self, Action, Plan, PlannedCall},
+    error::CallNotRun,
     execute::{Executor, Outcomes},
     foresight::Foresight,
     in_flight::InFlight,
@@ -99,7 +100,12 @@ struct Rounds<S> {
 enum Phase {
     Calling,
     Reading(Reading),
-    Running { calls: Vec<PlannedCall>, finish: Box<Finish> },
+    /// Approved calls are refused, and the run fails once the record says so.
+    Refusing(Vec<PlannedCall>),
+    Running {
+        calls: Vec<PlannedCall>,
+        finish: Box<Finish>,
+    },
     Finishing(Box<Finish>),
     Ended,
 }
@@ -143,8 +149,10 @@ where
         if let Some(run) = &run {
             run.use_tools(&tools);
         }
-        let approved = approved(&request, run.as_ref(), &transcript, &tools)?;
-        if let (false, false, Some(run)) = (has_persister, approved.is_empty(), &run) {
+        let Approved { calls: approved, refused } =
+            approved(&request, run.as_ref(), &transcript, &tools)?;
+        let approves = !approved.is_empty() || !refused.is_empty();
+        if let (false, true, Some(run)) = (has_persister, approves, &run) {
             // Their calls are in a history that no layer would put before their results.
             return Err(run.persister_missing().into());
         }
@@ -153,7 +161,9 @@ where
             Some(interrupted) => Tally::resumed(interrupted, &approved),
             None => Tally::default(),
         };
-        let phase = if approved.is_empty() {
+        let phase = if !refused.is_empty() {
+            Phase::Refusing(refused)
+        } else if approved.is_empty() {
             Phase::Calling
         } else {
             let calls = tally.charged(approved, settings.call_budget);
@@ -295,12 +305,30 @@ where
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Calling => self.call().await,
             Phase::Reading(reading) => self.read(reading).await,
+            Phase::Refusing(calls) => self.refuse(&calls).await,
             Phase::Running { calls, finish } => self.run_tools(calls, finish).await,
             phase @ (Phase::Finishing(_) | Phase::Ended) => {
                 self.phase = phase;
                 Ok(())
             }
         }
+    }
+
+    /// Records that approved calls were not run, and fails. With the record the refusal is known to
+    /// every later run, which tells the model.
+    async fn refuse(&mut self, calls: &[PlannedCall]) -> Result<(), BoxError> {
+        if let Some(run) = self.run.clone() {
+            let outcomes = calls.iter().filter_map(PlannedCall::refusal_for_changed_arguments);
+            for outcome in outcomes.collect::<Vec<_>>() {
+                run.note_outcome(outcome, Vec::new(), None, false).await?;
+            }
+        }
+        let calls = calls.iter().map(|call| CallNotRun {
+            tool: call.owed.name().to_owned(),
+            call_id: call.owed.id().to_owned(),
+        });
+        let conversation = self.run.as_ref().map(|run| run.key().clone());
+        Err(ToolLoopError::ArgumentsNotKept { calls: calls.collect(), conversation }.into())
     }
 
     async fn call(&mut self) -> Result<(), BoxError> {
@@ -456,7 +484,7 @@ where
             }
             Plan::Answer | Plan::Return | Plan::Run(_) => Phase::Finishing(finish),
             Plan::Ask => {
-                self.ask(messages);
+                self.ask(messages, &finish)?;
                 Phase::Finishing(finish)
             }
         };
@@ -469,8 +497,20 @@ where
     }
 
     /// Gives the response on with its calls as requests for consent.
-    fn ask(&mut self, messages: Vec<Arc<Message>>) {
+    ///
+    /// # Errors
+    ///
+    /// If one of the calls could not be run later, because a hook keeps nothing of it.
+    fn ask(
+        &mut self,
+        messages: Vec<Arc<Message>>,
+        finish: &Finish,
+    ) -> Result<(), PersistenceError> {
         let asking = request_approvals_of(messages, self.tools.definitions());
+        if let Some(run) = &self.run {
+            // What the run has added is put before the error's answer, this response included.
+            run.keep_pending_calls(&asking, || Answer::new(Vec::new(), finish.clone()))?;
+        }
         // The response's messages are the last there are, and those with calls were held back.
         let given = self.updates.iter_mut().rev().filter_map(|update| match update {
             ChatUpdate::Message(message) => Some(message),
@@ -479,6 +519,7 @@ where
         for (given, asking) in given.zip(asking.into_iter().rev()) {
             *given = asking;
         }
+        Ok(())
     }
 
     async fn run_tools(
@@ -637,6 +678,15 @@ where
     Ok(has_persister)
 }
 
+/// The waiting calls that a request answers.
+#[derive(Default)]
+struct Approved {
+    calls: Vec<PlannedCall>,
+    /// Those of them that cannot be run with what is stored, and of which no record says so yet.
+    /// Nothing of the batch runs until one does.
+    refused: Vec<PlannedCall>,
+}
+
 /// The waiting calls that the request's own messages decide about: stored ones, and ones among
 /// them. What is known of them already is not run again.
 fn approved(
@@ -644,18 +694,31 @@ fn approved(
     run: Option<&Run>,
     transcript: &Transcript,
     tools: &Tools,
-) -> Result<Vec<PlannedCall>, ToolLoopError> {
+) -> Result<Approved, ToolLoopError> {
     let sent = transcript.pending_approvals(request);
     let mut calls = approvals::decide(request, run, sent, tools)?;
     if let (Some(run), false) = (run, calls.is_empty()) {
-        let places = calls.iter().filter_map(|call| call.owed.place());
-        let known: HashMap<_, _> =
-            places.filter_map(|place| Some((place, run.known_approved(place)?))).collect();
+        let mut known = HashMap::new();
+        let mut refused = Vec::new();
+        for call in &calls {
+            let Some(place) = call.owed.place() else { continue };
+            let mut of_call = run.known_approved(place);
+            if matches!(call.action, Action::Run(_)) && run.has_changed_arguments(place) {
+                if of_call.is_none() && !call.accepts_stored_arguments() {
+                    refused.push(PlannedCall::run(call.owed.clone(), tools));
+                }
+                of_call.get_or_insert(KnownCall::NeverStarted).lose_arguments();
+            }
+            known.extend(of_call.map(|of_call| (place, of_call)));
+        }
+        if !refused.is_empty() {
+            return Ok(Approved { calls: Vec::new(), refused });
+        }
         let policy = request.extensions.get::<UnknownCalls>().cloned();
         let policy = policy.unwrap_or_else(|| run.unknown_calls());
         resume::settle(&mut calls, &known, &policy, (run.key(), run.id()))?;
     }
-    Ok(calls)
+    Ok(Approved { calls, refused: Vec::new() })
 }
 
 fn key_of(request: &ChatRequest) -> Option<ConversationKey> {

@@ -15,6 +15,7 @@ mod ending;
 mod fencing;
 mod foreign;
 mod leases;
+mod pending;
 mod recording;
 mod refusals;
 mod resuming;
