@@ -265,6 +265,8 @@ pub struct ApprovalRequest {
     /// The call that waits.
     pub call: ToolCall,
     /// This call's tool needs consent; `false` for its siblings in the same batch, which wait too.
+    /// Those are answered with their batch, too. Where the caller executes a part of the batch, they
+    /// need no answer, and run with it unless they are rejected.
     pub required: bool,
 }
 

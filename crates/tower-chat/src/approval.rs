@@ -9,7 +9,8 @@ use tower_chat_core::{
 /// The message with all its calls turned into approval requests, if any of the called tools needs
 /// consent; else the message as it is.
 ///
-/// The whole batch waits together, because its results go back together. The id of a request is
+/// The whole batch waits together, because its results go back together: the requests of calls that
+/// need no approval are not `required`. The id of a request is
 /// made of the message's id, so it is unique in the conversation. A message that was turned
 /// already comes back unchanged.
 ///
@@ -23,7 +24,7 @@ use tower_chat_core::{
 pub fn request_approvals(message: Arc<Message>, tools: &[ToolDefinition]) -> Arc<Message> {
     let needs_approval = needs_approval(tools);
     if message.calls().any(|call| needs_approval(&call.name)) {
-        ask_for_all(message, &[], needs_approval)
+        ask_for_all(message, &[], needs_approval, |_| false)
     } else {
         message
     }
@@ -38,7 +39,15 @@ pub fn request_approvals_of(
     if !tools.iter().any(|tool| tool.needs_approval) {
         return messages;
     }
-    let needs_approval = needs_approval(tools);
+    request_pending(messages, needs_approval(tools), |_| false)
+}
+
+/// The same where it is known which calls their caller executes: those stay calls.
+pub(crate) fn request_pending(
+    messages: Vec<Arc<Message>>,
+    needs_approval: impl Fn(&str) -> bool,
+    is_callers: impl Fn(&str) -> bool,
+) -> Vec<Arc<Message>> {
     let answered: Vec<String> = messages
         .iter()
         .flat_map(|message| message.results())
@@ -53,7 +62,7 @@ pub fn request_approvals_of(
     }
     let ask = |message: Arc<Message>| {
         if message.calls().next().is_some() {
-            ask_for_all(message, &answered, &needs_approval)
+            ask_for_all(message, &answered, &needs_approval, &is_callers)
         } else {
             message
         }
@@ -103,6 +112,7 @@ fn ask_for_all(
     message: Arc<Message>,
     answered: &[String],
     needs_approval: impl Fn(&str) -> bool,
+    is_callers: impl Fn(&str) -> bool,
 ) -> Arc<Message> {
     let prefix = match message.id {
         Some(id) => format!("{ID_PREFIX}_{:016x}_{}", id.run.random_half(), id.index),
@@ -115,7 +125,7 @@ fn ask_for_all(
         if call.provider_executed {
             continue;
         }
-        if !is_answered(call, answered) {
+        if !is_answered(call, answered) && !is_callers(&call.name) {
             let required = needs_approval(&call.name);
             let request = ApprovalRequest::new(format!("{prefix}_{index}"), call.clone(), required);
             *part = Part::ApprovalRequest(request);

@@ -130,6 +130,16 @@ pub(crate) struct WaitingCall {
     pub(crate) call_id: String,
 }
 
+/// The calls of one answer of which some wait for approval.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct PendingBatch {
+    pub(crate) waiting: Vec<WaitingCall>,
+    /// The tools and ids of those that wait for nobody's approval and have no result.
+    pub(crate) returned: Vec<(String, String)>,
+    /// The caller executes a part of it, answered or not.
+    pub(crate) has_returned: bool,
+}
+
 /// A stored tool call has no stored result, and the policy is to fail.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
@@ -289,20 +299,41 @@ impl Replay {
 
     /// The same with the places of the calls, where their messages have ids.
     pub(crate) fn waiting_calls(&self) -> Vec<Vec<WaitingCall>> {
+        self.pending_batches().into_iter().map(|batch| batch.waiting).collect()
+    }
+
+    /// The batches of calls of which some wait for approval, oldest first, with those of their
+    /// calls that the caller executes.
+    pub(crate) fn pending_batches(&self) -> Vec<PendingBatch> {
         // The open round may hold results that answer calls before it.
         let mut ended = self.clone();
         ended.close_round();
-        let mut batches: Vec<(usize, Vec<WaitingCall>)> = Vec::new();
-        for call in ended.unanswered() {
-            let Some(request) = call.approval.clone() else { continue };
+        let mut calls: Vec<_> = ended.unanswered().into_iter().collect();
+        // Dangling calls of the open round are left out, or shown, by policy.
+        let is_left_out =
+            |call: &Unanswered| calls.iter().any(|known| known.named_by == call.named_by);
+        let open = self.open.iter().flat_map(Round::unanswered);
+        let shown: Vec<_> = open.filter(|call| !is_left_out(call)).map(Arc::new).collect();
+        calls.extend(shown);
+        let mut batches: Vec<(usize, PendingBatch)> = Vec::new();
+        for call in calls {
+            let found = batches.iter().position(|(position, _)| *position == call.position);
+            let place = found.unwrap_or_else(|| {
+                batches.push((call.position, PendingBatch::default()));
+                batches.len() - 1
+            });
+            let Some((_, batch)) = batches.get_mut(place) else { continue };
+            batch.has_returned |= call.is_beside_calls;
             let call_id = call.id().to_owned();
-            let waiting = WaitingCall { place: call.place, request, call_id };
-            match batches.last_mut() {
-                Some((last, batch)) if *last == call.position => batch.push(waiting),
-                _ => batches.push((call.position, vec![waiting])),
+            match call.approval.clone() {
+                Some(request) => {
+                    batch.waiting.push(WaitingCall { place: call.place, request, call_id });
+                }
+                None => batch.returned.push((call.call.name.clone(), call_id)),
             }
         }
-        batches.into_iter().map(|(_, batch)| batch).collect()
+        let batches = batches.into_iter().map(|(_, batch)| batch);
+        batches.filter(|batch| !batch.waiting.is_empty()).collect()
     }
 
     /// The open calls that the results of a message answer, result by result.

@@ -48,6 +48,8 @@ pub(super) struct Unanswered {
     /// The same for results that name the call, also where its message has no id.
     pub(super) named_by: CallPosition,
     pub(super) call: ToolCall,
+    /// Its answer holds calls too that wait for nobody's approval.
+    pub(super) is_beside_calls: bool,
     /// The request for consent that it waits for, if it does.
     pub(super) approval: Option<ApprovalRequest>,
     /// The id by which results name it.
@@ -268,6 +270,8 @@ impl Round {
 
     /// All calls of the answer.
     fn asked(&self) -> Vec<Unanswered> {
+        let is_call = |part: &Part| matches!(part, Part::ToolCall(call) if !call.provider_executed);
+        let is_beside_calls = self.answer().any(|(message, _)| message.parts.iter().any(is_call));
         let mut ids = AnswerIds::default();
         let mut calls = Vec::new();
         for (message, position) in self.answer() {
@@ -285,6 +289,7 @@ impl Round {
                     place: message.id.map(|message| (message, index)),
                     named_by: named_by(message, position, index),
                     call: call.clone(),
+                    is_beside_calls,
                     approval,
                     id: id.into_owned(),
                 }

@@ -504,6 +504,32 @@ impl Run {
         }
     }
 
+    /// Takes back what a journaled run has staged, if that is no more than its input: the run was
+    /// refused before anything came of it. Left open, it would be resumed before every later
+    /// request, and refused again. Outcomes of calls of earlier runs stay in the record.
+    ///
+    /// That it could not be taken back is logged and no more: the refusal matters to the caller.
+    pub(crate) async fn discard_input(&self) {
+        let mut submission = {
+            let mut state = self.state();
+            let has_answer = state.added.iter().any(|message| message.role == Role::Assistant);
+            let visible = match &state.journal {
+                Some(journal) if journal.is_open() && !has_answer => journal.visible,
+                Some(_) | None => return,
+            };
+            let close = Some(Close::Discard { visible });
+            let to_store = ToStore { close, ..ToStore::default() };
+            self.submit(&mut state, Ok(Slot::unbounded()), to_store).0
+        };
+        if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
+            tracing::warn!(
+                conversation = %self.key(),
+                error = &source as &dyn std::error::Error,
+                "the input of a refused run could not be taken back, the run is open"
+            );
+        }
+    }
+
     /// Notes that nobody works on the run any more, so that it can be taken up at once, or ends it
     /// by the policy if its caller is gone. It is a submission, for where nothing can be awaited.
     ///

@@ -63,7 +63,7 @@ use self::{
 use crate::{
     Clock, PersistenceError, PersistenceMode, PersistencePolicy, Tools,
     approval::{find_request, trailing_result_of},
-    replay::{Replay, WaitingCall},
+    replay::{PendingBatch, Replay, WaitingCall},
     tool::NotKept,
 };
 
@@ -241,9 +241,19 @@ impl Run {
         }
     }
 
-    /// The same with the places of the calls.
-    pub(crate) fn waiting_calls(&self) -> Vec<Vec<WaitingCall>> {
-        self.state().replay.waiting_calls()
+    /// The batches that wait for approval, in view of the messages that a request brings: their
+    /// results may answer calls of a batch.
+    pub(crate) fn pending_batches<'a>(
+        &self,
+        own: impl Iterator<Item = &'a Arc<Message>>,
+    ) -> Vec<PendingBatch> {
+        let state = self.state();
+        // The staged input of a journaled run is part of the replay already.
+        let is_taken = |id: MessageId| id.run == self.id() && (id.index as usize) < state.taken;
+        let mut replay = state.replay.clone();
+        own.filter(|message| !message.id.is_some_and(is_taken))
+            .for_each(|message| replay.push(message));
+        replay.pending_batches()
     }
 
     /// What the record knew of a call that waits for approval when the run began, if it was begun.

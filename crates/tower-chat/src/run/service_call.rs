@@ -387,7 +387,10 @@ impl OpenCall {
             };
         let first = state.taken + inputs.len();
         let messages = run.number(first, std::mem::take(&mut answer.messages));
-        answer.messages = request_approvals_of(messages.clone(), &self.options.tools);
+        answer.messages = match &self.foresight {
+            Some(foresight) => foresight.rules().request_approvals(messages.clone()),
+            None => request_approvals_of(messages.clone(), &self.options.tools),
+        };
         if let Err(refused) = state.recorder.keep_pending_calls(&answer.messages) {
             drop(state);
             self.inputs = inputs;

@@ -51,7 +51,8 @@ impl Tools {
     }
 
     /// Declares a tool that somebody else runs: its calls, and those beside them in the same
-    /// answer, go back to the caller unexecuted.
+    /// answer, go back to the caller unexecuted. Where one of those needs approval, only the calls of
+    /// declared tools go back: the others wait for approval and for the caller's results.
     #[must_use]
     pub fn declare(self, definition: ToolDefinition) -> Self {
         self.put(definition, None)

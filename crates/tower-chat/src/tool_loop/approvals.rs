@@ -9,11 +9,12 @@ use tower_chat_core::{
 
 use super::{
     ToolLoopError,
-    batch::{Action, PlannedCall},
+    batch::{Action, CallRules, PlannedCall},
+    error::CallNotRun,
 };
 use crate::{
     approval::{find_request, trailing_result_of},
-    replay::{Replay, WaitingCall},
+    replay::{PendingBatch, Replay, WaitingCall},
     run::{Run, ToolReport, UnheardResult},
     tool::{OwedCall, Tools},
 };
@@ -26,13 +27,15 @@ use crate::{
 pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopError> {
     let mut own = Replay::lenient();
     own.push_from(&request.messages, request.new_from);
-    decide(request, Some(run), own.waiting_calls(), &Tools::new()).map(drop)
+    decide(request, Some(run), own.pending_batches(), None).map(drop)
 }
 
 /// The waiting calls that the decisions in a request let run, or refuse, in the order in which they
-/// were asked. `sent` are those that wait among the messages of the request.
+/// were asked. `sent` are those that wait among the messages of the request. Without `rules` nothing
+/// can be run, and calls of the caller's tools that wait are not noticed.
 ///
-/// Batches without any decision go on waiting. What runs is the call of the request for approval,
+/// Batches without any decision go on waiting. Where the caller executes a part of a batch, a request
+/// that is not required needs no decision: its call runs with the batch, unless it is rejected. What runs is the call of the request for approval,
 /// never anything out of a decision. A decision that something was answered to among the messages
 /// of the request is part of what happened before; it counts if its call still waits. One about a
 /// call whose result is the last that is known goes on from there: nothing is run again, and the
@@ -40,14 +43,15 @@ pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopErro
 ///
 /// # Errors
 ///
-/// [`ToolLoopError::ApprovalMissing`] for a batch that is decided in part;
+/// [`ToolLoopError::ApprovalMissing`] for a batch that is decided in part, and
+/// [`ToolLoopError::ResultsMissing`] for one with calls that the caller has not answered;
 /// [`ToolLoopError::ApprovalAnswered`] and [`ToolLoopError::ApprovalUnknown`] for a decision about a
 /// call that has its result, or about a request that is nowhere.
 pub(super) fn decide(
     request: &ChatRequest,
     run: Option<&Run>,
-    sent: Vec<Vec<WaitingCall>>,
-    tools: &Tools,
+    sent: Vec<PendingBatch>,
+    rules: Option<&CallRules<'_>>,
 ) -> Result<Vec<PlannedCall>, ToolLoopError> {
     // What is stored of the input of a run that is sent again is not in its request.
     let stored = run.map(Run::stored_consent).unwrap_or_default();
@@ -58,25 +62,35 @@ pub(super) fn decide(
     }
     let conversation = || request.conversation().map(|conversation| conversation.key.clone());
     let mut calls = Vec::new();
-    let mut missing = Vec::new();
-    let stored = run.map(Run::waiting_calls).unwrap_or_default();
-    for batch in stored.into_iter().chain(sent) {
-        let before = calls.len();
-        let mut undecided = Vec::new();
-        for waiting in batch {
-            let is_answered = || run.is_some_and(|run| run.has_recorded_result(&waiting));
-            // Taken out, so that a request that is both stored and sent again counts once.
-            match decisions.remove(waiting.request.id.as_str()) {
-                Some(_) if is_answered() => {
-                    let (id, conversation) = (waiting.request.id, conversation());
-                    return Err(ToolLoopError::ApprovalAnswered { id, conversation });
-                }
-                Some(decision) => calls.push(decided(waiting, decision, tools)),
-                None => undecided.push(waiting.request.id),
-            }
+    let (mut missing, mut missing_results) = (Vec::new(), Vec::new());
+    let stored = run.map(|run| run.pending_batches(own())).unwrap_or_default();
+    for PendingBatch { waiting, returned, has_returned } in stored.into_iter().chain(sent) {
+        // Taken out, so that a request that is both stored and sent again counts once.
+        let take = |waiting: WaitingCall| {
+            let decision = decisions.remove(waiting.request.id.as_str());
+            (waiting, decision)
+        };
+        let decided: Vec<_> = waiting.into_iter().map(take).collect();
+        if decided.iter().all(|(_, decision)| decision.is_none()) {
+            continue;
         }
-        if calls.len() > before {
-            missing.append(&mut undecided);
+        let returned = returned.into_iter();
+        missing_results.extend(returned.map(|(tool, call_id)| CallNotRun { tool, call_id }));
+        for (waiting, decision) in decided {
+            let is_answered = || run.is_some_and(|run| run.has_recorded_result(&waiting));
+            let is_rejected = decision.is_some_and(|decision| !decision.approved);
+            let name = &waiting.request.call.name;
+            if decision.is_some() && is_answered() {
+                let (id, conversation) = (waiting.request.id, conversation());
+                return Err(ToolLoopError::ApprovalAnswered { id, conversation });
+            } else if decision.is_none() && (waiting.request.required || !has_returned) {
+                missing.push(waiting.request.id);
+            } else if !is_rejected && rules.is_some_and(|rules| rules.is_callers(name)) {
+                let (tool, call_id) = (name.clone(), waiting.call_id);
+                missing_results.push(CallNotRun { tool, call_id });
+            } else {
+                calls.push(planned(waiting, decision, rules));
+            }
         }
     }
     for id in new_decisions(own()) {
@@ -90,10 +104,14 @@ pub(super) fn decide(
             None => return Err(not_waiting(request, run, id, conversation())),
         }
     }
-    if missing.is_empty() {
-        return Ok(calls);
+    if !missing.is_empty() {
+        return Err(ToolLoopError::ApprovalMissing { ids: missing, conversation: conversation() });
     }
-    Err(ToolLoopError::ApprovalMissing { ids: missing, conversation: conversation() })
+    if !missing_results.is_empty() {
+        let (calls, conversation) = (missing_results, conversation());
+        return Err(ToolLoopError::ResultsMissing { calls, conversation });
+    }
+    Ok(calls)
 }
 
 /// The decisions in these messages. The first about a request counts.
@@ -165,12 +183,20 @@ fn not_waiting(
     }
 }
 
-fn decided(waiting: WaitingCall, answer: &ApprovalResponse, tools: &Tools) -> PlannedCall {
+fn planned(
+    waiting: WaitingCall,
+    decision: Option<&ApprovalResponse>,
+    rules: Option<&CallRules<'_>>,
+) -> PlannedCall {
     let WaitingCall { place, request, call_id } = waiting;
     let owed = OwedCall::alone(request.call, call_id, place);
-    if answer.approved {
-        PlannedCall::run(owed, tools)
-    } else {
-        PlannedCall::rejected(owed, answer.reason.clone())
+    match decision {
+        Some(decision) if !decision.approved => {
+            PlannedCall::rejected(owed, decision.reason.clone())
+        }
+        Some(_) | None => match rules {
+            Some(rules) => PlannedCall::run(owed, rules.tools),
+            None => PlannedCall::run(owed, &Tools::new()),
+        },
     }
 }

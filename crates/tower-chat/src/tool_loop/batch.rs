@@ -7,6 +7,7 @@ use tower_chat_core::{Message, Part, Role, ToolDefinition, ToolResult};
 
 use super::settings::UnknownTools;
 use crate::{
+    approval::request_pending,
     run::ToolReport,
     tool::{OwedCall, Tool, Tools},
 };
@@ -38,19 +39,51 @@ pub(super) enum Plan {
     Answer,
     /// They go back to the caller.
     Return,
-    /// They wait for consent.
+    /// They wait for approval, apart from those that the caller executes, which go back to it.
     Ask,
     /// They get their results here.
     Run(Vec<PlannedCall>),
 }
 
+/// Who answers a call, by the name of its tool.
+#[derive(Clone, Copy)]
+pub(crate) struct CallRules<'a> {
+    pub(super) tools: &'a Tools,
+    /// The tools that the request's options declare.
+    pub(super) callers_tools: &'a [ToolDefinition],
+    pub(super) unknown_tools: UnknownTools,
+}
+
+impl CallRules<'_> {
+    /// Whether the caller of the loop executes it.
+    pub(super) fn is_callers(&self, name: &str) -> bool {
+        match self.tools.find(name) {
+            Some((_, tool)) => tool.is_none(),
+            None => {
+                self.unknown_tools == UnknownTools::Return
+                    || self.callers_tools.iter().any(|tool| tool.name == name)
+            }
+        }
+    }
+
+    /// Whether it runs here, and only once somebody has approved it.
+    fn needs_approval(&self, name: &str) -> bool {
+        let found = self.tools.find(name);
+        found.is_some_and(|(definition, tool)| tool.is_some() && definition.needs_approval)
+    }
+
+    /// The messages of a response, its calls turned into requests for approval if one of them needs
+    /// it. What the caller executes stays a call.
+    pub(crate) fn request_approvals(&self, messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
+        if !self.tools.any_needs_approval() {
+            return messages;
+        }
+        request_pending(messages, |name| self.needs_approval(name), |name| self.is_callers(name))
+    }
+}
+
 /// Decides what becomes of the calls of all messages of a response.
-pub(super) fn plan(
-    messages: &[Arc<Message>],
-    tools: &Tools,
-    callers_tools: &[ToolDefinition],
-    unknown_tools: UnknownTools,
-) -> Plan {
+pub(super) fn plan(messages: &[Arc<Message>], rules: CallRules<'_>) -> Plan {
     let calls = owed_calls(messages);
     if calls.is_empty() {
         // A persister below has turned the calls into requests for consent already.
@@ -60,24 +93,13 @@ pub(super) fn plan(
     let mut planned = Vec::with_capacity(calls.len());
     let (mut is_returned, mut needs_approval) = (false, false);
     for owed in calls {
-        let name = owed.name();
-        let tool = match tools.find(name) {
-            Some((definition, tool)) => {
-                is_returned |= tool.is_none();
-                needs_approval |= definition.needs_approval;
-                tool
-            }
-            None => {
-                is_returned |= unknown_tools == UnknownTools::Return
-                    || callers_tools.iter().any(|tool| tool.name == name);
-                None
-            }
-        };
-        planned.push(PlannedCall::of(owed, tool));
+        is_returned |= rules.is_callers(owed.name());
+        needs_approval |= rules.needs_approval(owed.name());
+        planned.push(PlannedCall::run(owed, rules.tools));
     }
-    match (is_returned, needs_approval) {
-        (true, _) => Plan::Return,
-        (false, true) => Plan::Ask,
+    match (needs_approval, is_returned) {
+        (true, _) => Plan::Ask,
+        (false, true) => Plan::Return,
         (false, false) => Plan::Run(planned),
     }
 }

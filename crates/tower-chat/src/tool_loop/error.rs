@@ -57,12 +57,26 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
+    /// Calls were approved that wait for results of calls of the same answer that the caller
+    /// executes. Nothing was run.
+    #[error(
+        "the caller's {} of a batch that was approved{} have no results: send them in the same request as the \
+         approvals, or before",
+        describe_not_run(calls),
+        of_conversation(conversation.as_ref())
+    )]
+    ResultsMissing {
+        /// The calls without a result.
+        calls: Vec<CallNotRun>,
+        /// The conversation, if the request had one.
+        conversation: Option<ConversationKey>,
+    },
     /// Approved calls cannot be run: their tools' `persist` hooks have changed the arguments, and
     /// what was approved is stored nowhere. Nothing of the batch was run, and the model was not
     /// called. Each of the calls has an error result in the record by now, so the same approvals
     /// sent again run the rest of the batch and show the model these results.
     #[error(
-        "{} cannot be run{}, because a persist hook has changed the stored arguments: send the \
+        "the approved {} cannot be run{}, because a persist hook has changed the stored arguments: send the \
          approvals again to tell the model so, or declare accepts_stored_arguments on a tool that \
          can be run with what its hook stores",
         describe_not_run(calls),
@@ -119,6 +133,7 @@ impl ToolLoopError {
             Self::ApprovalMissing { .. }
             | Self::ApprovalAnswered { .. }
             | Self::ApprovalUnknown { .. }
+            | Self::ResultsMissing { .. }
             | Self::ArgumentsNotKept { .. }
             | Self::UnknownCalls { .. }
             | Self::PersisterAbove { .. }
@@ -127,7 +142,7 @@ impl ToolLoopError {
     }
 }
 
-/// A call that the loop refused to run.
+/// A call that the loop did not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallNotRun {
@@ -203,7 +218,7 @@ fn describe_calls(calls: &[UnknownCall]) -> String {
 fn describe_not_run(calls: &[CallNotRun]) -> String {
     let calls: Vec<_> =
         calls.iter().map(|call| format!("{} ({})", call.tool, call.call_id)).collect();
-    format!("the approved calls {}", calls.join(", "))
+    format!("calls {}", calls.join(", "))
 }
 
 fn consecutive_failures(

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use tower_chat_core::{ChatOptions, Message, RunHandle};
 
 use super::{
-    batch::{self, Action, Plan},
+    batch::{self, Action, CallRules, Plan},
     settings::UnknownTools,
 };
 use crate::{run::CallOfRun, tool::Tools};
@@ -13,7 +13,8 @@ use crate::{run::CallOfRun, tool::Tools};
 /// A request extension by which the loop lets the layers below know how it decides.
 ///
 /// A journal can so stage the start of a tool together with the answer that asks for it, and
-/// commit a run together with its last answer.
+/// commit a run together with its last answer; in every mode that stores below, what becomes a
+/// request for approval is decided as the loop decides it.
 #[derive(Clone)]
 pub(crate) struct Foresight {
     pub(super) tools: Tools,
@@ -37,6 +38,17 @@ pub(crate) enum Next {
     End,
 }
 
+impl Foresight {
+    /// Who answers the calls of the answer.
+    pub(crate) fn rules(&self) -> CallRules<'_> {
+        CallRules {
+            tools: &self.tools,
+            callers_tools: &self.options.tools,
+            unknown_tools: self.unknown_tools,
+        }
+    }
+}
+
 impl Next {
     /// What follows these messages. A loop that says nothing may run every tool they ask for.
     pub(crate) fn after(foresight: Option<&Foresight>, messages: &[Arc<Message>]) -> Self {
@@ -45,13 +57,7 @@ impl Next {
             let places: Vec<_> = calls.into_iter().filter_map(|call| call.place()).collect();
             return if places.is_empty() { Self::Call } else { Self::Tools(places) };
         };
-        let plan = batch::plan(
-            messages,
-            &foresight.tools,
-            &foresight.options.tools,
-            foresight.unknown_tools,
-        );
-        match plan {
+        match batch::plan(messages, foresight.rules()) {
             Plan::Run(mut calls) if !foresight.is_last_call => {
                 batch::charge(&mut calls, &mut 0, foresight.budget_left);
                 let to_run = calls.iter().filter(|call| matches!(call.action, Action::Run(_)));

@@ -46,6 +46,23 @@
 //! request pass through live. The one [`Finish`](tower_chat_core::Finish) at the end is that of
 //! the last service call, with the usage of all.
 //!
+//! # Calls that wait
+//!
+//! Where a call of an answer needs approval, the run ends with that answer, and nothing of it is run.
+//! The calls of tools that run here become approval requests, of which those that need no approval
+//! are not [`required`](tower_chat_core::ApprovalRequest::required). The calls that the caller
+//! executes (of declared tools, of tools in the request's options, unknown ones that are returned)
+//! stay calls. A streamed answer shows its deltas live, and its messages with calls once the answer
+//! is complete, in their order and in this form.
+//!
+//! A later request brings the approvals. Once all requests of the answer have one (where the caller
+//! executes a part of it: all required requests), and all calls of the caller have their results,
+//! what waits is run, and the model is sent the results of
+//! the whole answer. Results may come in the same request or in an earlier one, which the model
+//! answers without being shown the calls that wait. Approvals before the results are refused with
+//! [`ToolLoopError::ResultsMissing`], and approvals of a part with
+//! [`ToolLoopError::ApprovalMissing`]; neither uses them up.
+//!
 //! Dropping the response, or the future of it, cancels whatever has not happened yet, running
 //! tools included: nothing is detached.
 

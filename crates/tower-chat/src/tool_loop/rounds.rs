@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use super::{
     ToolLoopError, approvals,
-    batch::{self, Action, Plan, PlannedCall},
+    batch::{self, Action, CallRules, Plan, PlannedCall},
     error::CallNotRun,
     execute::{Executor, Outcomes},
     foresight::Foresight,
@@ -28,7 +28,6 @@ use super::{
 };
 use crate::{
     PersistenceError,
-    approval::request_approvals_of,
     layers_below::{LayerKind, LayersBelow},
     recovery::UnknownCalls,
     replay::Replay,
@@ -53,7 +52,18 @@ where
     let mut ready = ready;
     let has_persister = check_layers(&mut ready, &settings, &below, &request).await?;
     let streamed = request.options.stream;
-    let mut rounds = Rounds::new(ready, settings, has_persister, request)?;
+    let run = request.extensions.get::<Run>().cloned();
+    let mut rounds = match Rounds::new(ready, settings, has_persister, request) {
+        Ok(rounds) => rounds,
+        Err(error) => {
+            let keeps_run =
+                matches!(error.downcast_ref(), Some(ToolLoopError::UnknownCalls { .. }));
+            if let (Some(run), false) = (run, keeps_run) {
+                run.discard_input().await;
+            }
+            return Err(error);
+        }
+    };
     if !streamed {
         return rounds.collect().await;
     }
@@ -149,8 +159,13 @@ where
         if let Some(run) = &run {
             run.use_tools(&tools);
         }
+        let rules = CallRules {
+            tools: &tools,
+            callers_tools: &request.options.tools,
+            unknown_tools: settings.unknown_tools,
+        };
         let Approved { calls: approved, refused } =
-            approved(&request, run.as_ref(), &transcript, &tools)?;
+            approved(&request, run.as_ref(), &transcript, &rules)?;
         let approves = !approved.is_empty() || !refused.is_empty();
         if let (false, true, Some(run)) = (has_persister, approves, &run) {
             // Their calls are in a history that no layer would put before their results.
@@ -219,14 +234,8 @@ where
         if response.is_empty() {
             return Ok(());
         }
-        let plan = batch::plan(
-            &response,
-            &self.tools,
-            self.options.callers_tools(),
-            self.settings.unknown_tools,
-        );
         let finish = Box::default();
-        self.phase = match plan {
+        self.phase = match batch::plan(&response, self.rules()) {
             Plan::Run(calls) => {
                 let mut calls = self.tally.charged(calls, self.settings.call_budget);
                 self.settle(&mut calls, &known, unknown_calls)?;
@@ -322,6 +331,7 @@ where
             for outcome in outcomes.collect::<Vec<_>>() {
                 run.note_outcome(outcome, Vec::new(), None, false).await?;
             }
+            run.discard_input().await;
         }
         let calls = calls.iter().map(|call| CallNotRun {
             tool: call.owed.name().to_owned(),
@@ -395,7 +405,7 @@ where
             call.ordinal = self.tally.service_calls;
         }
         request.extensions = self.extensions.clone();
-        if self.run.as_ref().is_some_and(Run::is_journaled) {
+        if self.run.as_ref().is_some_and(|run| !run.is_written_at_end()) {
             request.extensions.insert(self.foresight());
         }
         self.tally.service_calls += 1;
@@ -467,13 +477,7 @@ where
             self.transcript.push_sent(message);
             self.note_added(message);
         }
-        let plan = batch::plan(
-            &messages,
-            &self.tools,
-            self.options.callers_tools(),
-            self.settings.unknown_tools,
-        );
-        self.phase = match plan {
+        self.phase = match batch::plan(&messages, self.rules()) {
             Plan::Answer if self.context.handle.has_queued() && !self.is_committed() => {
                 Phase::Calling
             }
@@ -506,7 +510,7 @@ where
         messages: Vec<Arc<Message>>,
         finish: &Finish,
     ) -> Result<(), PersistenceError> {
-        let asking = request_approvals_of(messages, self.tools.definitions());
+        let asking = self.rules().request_approvals(messages);
         if let Some(run) = &self.run {
             // What the run has added is put before the error's answer, this response included.
             run.keep_pending_calls(&asking, || Answer::new(Vec::new(), finish.clone()))?;
@@ -565,6 +569,15 @@ where
 }
 
 impl<S> Rounds<S> {
+    /// Who answers the calls of an answer.
+    fn rules(&self) -> CallRules<'_> {
+        CallRules {
+            tools: &self.tools,
+            callers_tools: self.options.callers_tools(),
+            unknown_tools: self.settings.unknown_tools,
+        }
+    }
+
     /// Adds a message that did not come from the model.
     fn add(&mut self, message: Message) -> Option<MessageId> {
         let message = self.transcript.number(Arc::new(message), &self.context.clock);
@@ -693,10 +706,10 @@ fn approved(
     request: &ChatRequest,
     run: Option<&Run>,
     transcript: &Transcript,
-    tools: &Tools,
+    rules: &CallRules<'_>,
 ) -> Result<Approved, ToolLoopError> {
-    let sent = transcript.pending_approvals(request);
-    let mut calls = approvals::decide(request, run, sent, tools)?;
+    let sent = transcript.pending_batches(request);
+    let mut calls = approvals::decide(request, run, sent, Some(rules))?;
     if let (Some(run), false) = (run, calls.is_empty()) {
         let mut known = HashMap::new();
         let mut refused = Vec::new();
@@ -705,7 +718,7 @@ fn approved(
             let mut of_call = run.known_approved(place);
             if matches!(call.action, Action::Run(_)) && run.has_changed_arguments(place) {
                 if of_call.is_none() && !call.accepts_stored_arguments() {
-                    refused.push(PlannedCall::run(call.owed.clone(), tools));
+                    refused.push(PlannedCall::run(call.owed.clone(), rules.tools));
                 }
                 of_call.get_or_insert(KnownCall::NeverStarted).lose_arguments();
             }

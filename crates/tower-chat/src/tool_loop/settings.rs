@@ -12,7 +12,8 @@ pub enum UnknownTools {
     /// The call gets an error result that says so, and the run goes on.
     #[default]
     ErrorResult,
-    /// All calls of the answer are returned to the caller, unexecuted.
+    /// All calls of the answer are returned to the caller, unexecuted; where one of them needs
+    /// approval, those of unknown tools.
     Return,
 }
 

@@ -6,7 +6,7 @@ use tower_chat_core::{ChatRequest, ConversationId, Message, MessageId, Messages,
 
 use crate::{
     Clock,
-    replay::{Replay, WaitingCall},
+    replay::{PendingBatch, Replay},
 };
 
 /// The messages of a run as the loop sends them.
@@ -102,15 +102,15 @@ impl Transcript {
         }
     }
 
-    /// The approval requests that wait for an answer among the request's own messages, and in the
-    /// open end of the history before them, in batches, with the places of the calls.
-    pub(super) fn pending_approvals(&self, request: &ChatRequest) -> Vec<Vec<WaitingCall>> {
+    /// The batches that wait for approval among the request's own messages, and in the open end of
+    /// the history before them.
+    pub(super) fn pending_batches(&self, request: &ChatRequest) -> Vec<PendingBatch> {
         if let Some(history) = &self.history {
-            return history.replay.waiting_calls();
+            return history.replay.pending_batches();
         }
         let mut own = Replay::lenient();
         own.push_from(&request.messages, request.new_from);
-        own.waiting_calls()
+        own.pending_batches()
     }
 
     /// Whether a layer below keeps the history and puts it before each call.

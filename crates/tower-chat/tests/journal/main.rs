@@ -15,6 +15,7 @@ mod ending;
 mod fencing;
 mod foreign;
 mod leases;
+mod mixed;
 mod pending;
 mod recording;
 mod refusals;
