@@ -5,13 +5,18 @@
 //! message with the text. Where the row has its steps, each step becomes a message with its text
 //! and its calls, and their results follow it.
 
+mod json;
+mod read;
 mod row;
 
 use std::sync::Arc;
 
 use tower_chat_core::{Message, Messages, Part, Reasoning, Role, ToolCall, ToolResult};
 
-pub use self::row::{AggregateCall, AggregateResult, AggregateRow, AggregateStep};
+pub use self::{
+    read::{UnreadableRow, UnreadableRows, read_rows},
+    row::{AggregateCall, AggregateResult, AggregateRow, AggregateStep},
+};
 use super::{
     DanglingCallError, DanglingCalls, Replay,
     pairing::{Answers, Asked, answers, names},
@@ -106,11 +111,10 @@ struct AskedCall {
 
 impl Import {
     fn push(&mut self, index: usize, row: AggregateRow) -> Result<(), ImportError> {
-        let AggregateRow { role, text, reasoning, calls, results, steps } = row;
-        let asks = !calls.is_empty() || steps.iter().any(|step| !step.calls.is_empty());
-        if asks && role != Role::Assistant {
-            return Err(ImportError::NotOfTheModel { row: index, role });
+        if row.asks() && row.role != Role::Assistant {
+            return Err(ImportError::NotOfTheModel { row: index, role: row.role });
         }
+        let AggregateRow { role, text, reasoning, calls, results, steps } = row;
         let first = self.entries.len();
         let text = text.filter(|text| !is_said_in(&steps, text));
         for step in steps {
@@ -118,11 +122,12 @@ impl Import {
             self.push_message(role, step.reasoning, step.text, step.calls);
             self.push_results(step.results, own);
         }
-        let calls: Vec<AggregateCall> =
-            calls.into_iter().filter(|call| !self.has_asked(first, call)).collect();
+        let (again, calls): (Vec<_>, Vec<_>) =
+            calls.into_iter().partition(|call| self.has_asked(first, call));
         let (before_calls, before_text) =
             if calls.is_empty() { (Vec::new(), reasoning) } else { (reasoning, Vec::new()) };
         self.push_message(role, before_calls, None, calls);
+        self.push_results(again.into_iter().filter_map(|call| call.result), first);
         self.push_results(results, first);
         if role == Role::Tool {
             // Older systems store a result as the text of a row of its own.
@@ -145,14 +150,13 @@ impl Import {
     ) {
         let mut parts: Vec<Part> = reasoning.into_iter().map(Part::from).collect();
         parts.extend(text.filter(|text| !text.is_empty()).map(Part::text));
-        let calls: Vec<ToolCall> = calls.into_iter().map(ToolCall::from).collect();
-        parts.extend(calls.iter().cloned().map(Part::ToolCall));
+        let (calls, results) = with_own_results(calls);
+        parts.extend(calls.iter().map(|asked| Part::ToolCall(asked.call.clone())));
         if parts.is_empty() {
             return;
         }
-        let calls = calls.into_iter().map(|call| AskedCall { call, is_answered: false }).collect();
         let message = Some(Message::new(role, parts));
-        self.entries.push(Entry { message, calls, results: Vec::new() });
+        self.entries.push(Entry { message, calls, results });
     }
 
     /// Puts results next to the calls they answer: first those of the row or step itself, which
@@ -253,6 +257,45 @@ impl From<AggregateResult> for ToolResult {
         answer.native = result.native;
         answer
     }
+}
+
+/// The calls of one message, and the results that they hold themselves.
+///
+/// A message pairs its results by id, and by their order where ids are missing or equal. So calls
+/// without an id of their own get one, if a call before them is not answered yet: its result may
+/// come later, and theirs must not be taken for it.
+fn with_own_results(calls: Vec<AggregateCall>) -> (Vec<AskedCall>, Vec<ToolResult>) {
+    let ids: Vec<Option<String>> = calls.iter().map(|call| call.id.clone()).collect();
+    let is_own = |id: &Option<String>| {
+        id.as_deref().is_some_and(|id| !id.is_empty())
+            && ids.iter().filter(|other| *other == id).count() == 1
+    };
+    let has_gap = calls.iter().any(|call| call.result.is_none());
+    let (mut asked, mut results) = (Vec::with_capacity(calls.len()), Vec::new());
+    for (index, call) in calls.into_iter().enumerate() {
+        let result = call.result.clone();
+        let needs_id = has_gap && result.is_some() && !is_own(&call.id);
+        let mut call = ToolCall::from(call);
+        if needs_id {
+            call.id = Some(unused_id(index, &ids));
+        }
+        let is_answered = result.is_some();
+        if let Some(mut result) = result.map(ToolResult::from) {
+            result.call_id.clone_from(&call.id);
+            results.push(result);
+        }
+        asked.push(AskedCall { call, is_answered });
+    }
+    (asked, results)
+}
+
+/// An id for the call at an index that no call beside it has.
+fn unused_id(index: usize, ids: &[Option<String>]) -> String {
+    let mut id = format!("call_{index}");
+    while ids.iter().flatten().any(|other| *other == id) {
+        id.push('_');
+    }
+    id
 }
 
 /// Whether the text of a row only repeats its steps: the last one's text, or the texts of all.

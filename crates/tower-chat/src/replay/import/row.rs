@@ -1,17 +1,19 @@
 //! Rows of histories that hold a turn each.
 
-use std::{fmt, marker::PhantomData};
-
-use serde::{Deserialize, Deserializer, de};
-use serde_json::value::RawValue;
+use serde::Deserialize;
 use tower_chat_core::{Native, Reasoning, Role};
+
+use super::json::{StoredCall, StoredResult, list, reasoning};
 
 /// One row of a history that is stored one row per turn: what was said, the calls, and their
 /// results.
 ///
 /// It can be read from JSON. `content`, `tool_calls` and `tool_results` are other names of `text`,
-/// `calls` and `results`. Lists may be lists, `null`, or objects whose keys are numbers, with gaps
-/// (`{"0": ..., "2": ...}`), as some languages store them. Other columns of the row are ignored.
+/// `calls` and `results`. Lists may be lists, `null`, objects whose keys are numbers, with gaps
+/// (`{"0": ..., "2": ...}`), as some languages store them, or a text that holds the JSON of either,
+/// as a text column does. Reasoning may be a text. Other columns of the row, and other fields of a
+/// step, are ignored; a call or a result with a field of unknown meaning is refused, since that field
+/// may hold what the tool answered.
 ///
 /// ```
 /// use tower_chat::replay::import::AggregateRow;
@@ -32,7 +34,7 @@ pub struct AggregateRow {
     #[serde(default, alias = "content")]
     pub text: Option<String>,
     /// What the model had thought before it asked for the calls.
-    #[serde(default, deserialize_with = "list")]
+    #[serde(default, deserialize_with = "reasoning")]
     pub reasoning: Vec<Reasoning>,
     /// The calls, all in one round.
     #[serde(default, alias = "tool_calls", deserialize_with = "list")]
@@ -56,6 +58,11 @@ impl AggregateRow {
             results: Vec::new(),
             steps: Vec::new(),
         }
+    }
+
+    /// Whether it holds calls, its own or those of a step.
+    pub(super) fn asks(&self) -> bool {
+        !self.calls.is_empty() || self.steps.iter().any(|step| !step.calls.is_empty())
     }
 
     /// Sets the text.
@@ -95,7 +102,7 @@ pub struct AggregateStep {
     #[serde(default, alias = "content")]
     pub text: Option<String>,
     /// What was thought before that.
-    #[serde(default, deserialize_with = "list")]
+    #[serde(default, deserialize_with = "reasoning")]
     pub reasoning: Vec<Reasoning>,
     /// The calls.
     #[serde(default, alias = "tool_calls", deserialize_with = "list")]
@@ -122,20 +129,32 @@ impl AggregateStep {
 }
 
 /// A call in a row.
+///
+/// As JSON it may hold its own result, in the fields of an [`AggregateResult`]:
+///
+/// ```
+/// use tower_chat::replay::import::AggregateCall;
+/// let call: AggregateCall = serde_json::from_str(
+///     r#"{"id": "c1", "name": "weather", "arguments": {"city": "Oslo"}, "result": "rain"}"#,
+/// )?;
+/// assert_eq!(call.result.map(|result| result.content).as_deref(), Some("rain"));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "StoredCall")]
 #[non_exhaustive]
 pub struct AggregateCall {
     /// The provider's id, where the row has one.
-    #[serde(default)]
     pub id: Option<String>,
     /// The tool's name.
     pub name: String,
     /// The arguments' text; any other JSON value than a string counts as its own text.
-    #[serde(default, deserialize_with = "text_of_json")]
     pub arguments: String,
     /// The provider's item for the call: thought signatures, reasoning ids.
-    #[serde(default)]
     pub native: Option<Native>,
+    /// The result of this very call, where the system stores it inside the call. It answers the
+    /// call whatever its ids say.
+    pub result: Option<AggregateResult>,
 }
 
 impl AggregateCall {
@@ -150,29 +169,50 @@ impl AggregateCall {
 
     /// A call whose id was not stored.
     pub fn without_id(name: impl Into<String>, arguments: impl Into<String>) -> Self {
-        Self { id: None, name: name.into(), arguments: arguments.into(), native: None }
+        Self {
+            id: None,
+            name: name.into(),
+            arguments: arguments.into(),
+            native: None,
+            result: None,
+        }
+    }
+
+    /// Sets the result that the call was answered with.
+    #[must_use]
+    pub fn answered(mut self, result: AggregateResult) -> Self {
+        self.result = Some(result);
+        self
     }
 }
 
 /// A result in a row.
+///
+/// As JSON its id is `call_id`, `tool_call_id` or `id`, and its content `content` or `result`. It
+/// failed if `failed`, `is_error` or `denied` is true, `successful` is false, or there is an `error`;
+/// the text of an `error` is content too.
+///
+/// ```
+/// use tower_chat::replay::import::AggregateResult;
+/// let result: AggregateResult =
+///     serde_json::from_str(r#"{"id": "c1", "result": null, "error": "no such city"}"#)?;
+/// assert_eq!(result, AggregateResult::new("c1", "no such city").failed());
+/// # Ok::<(), serde_json::Error>(())
+/// ```
 #[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(try_from = "StoredResult")]
 #[non_exhaustive]
 pub struct AggregateResult {
     /// The id of the call it answers, where the row has one.
-    #[serde(default, alias = "tool_call_id")]
     pub call_id: Option<String>,
     /// The tool's name, where it was stored.
-    #[serde(default)]
     pub name: Option<String>,
     /// What the tool answered; any other JSON value than a string counts as its own text, and
     /// `null` as an empty one. Nothing is an answer too.
-    #[serde(default, alias = "result", deserialize_with = "text_of_json")]
     pub content: String,
     /// The tool failed. Rows from before there was such a flag succeeded.
-    #[serde(default, alias = "is_error", deserialize_with = "flag")]
     pub failed: bool,
     /// The provider's item for the result.
-    #[serde(default)]
     pub native: Option<Native>,
 }
 
@@ -193,60 +233,5 @@ impl AggregateResult {
     pub fn failed(mut self) -> Self {
         self.failed = true;
         self
-    }
-}
-
-fn flag<'de, D: Deserializer<'de>>(deserializer: D) -> Result<bool, D::Error> {
-    Option::deserialize(deserializer).map(Option::unwrap_or_default)
-}
-
-fn text_of_json<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    let json = Box::<RawValue>::deserialize(deserializer)?;
-    match json.get() {
-        "null" => Ok(String::new()),
-        text if text.starts_with('"') => serde_json::from_str(text).map_err(de::Error::custom),
-        other => Ok(other.to_owned()),
-    }
-}
-
-fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    D: Deserializer<'de>,
-    T: Deserialize<'de>,
-{
-    deserializer.deserialize_any(ListVisitor(PhantomData))
-}
-
-struct ListVisitor<T>(PhantomData<T>);
-
-impl<'de, T: Deserialize<'de>> de::Visitor<'de> for ListVisitor<T> {
-    type Value = Vec<T>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a list, or an object whose keys are numbers")
-    }
-
-    fn visit_unit<E>(self) -> Result<Vec<T>, E> {
-        Ok(Vec::new())
-    }
-
-    fn visit_seq<A: de::SeqAccess<'de>>(self, mut items: A) -> Result<Vec<T>, A::Error> {
-        let mut list = Vec::new();
-        while let Some(item) = items.next_element()? {
-            list.push(item);
-        }
-        Ok(list)
-    }
-
-    fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Vec<T>, A::Error> {
-        let mut keyed: Vec<(u64, T)> = Vec::new();
-        while let Some(key) = map.next_key::<String>()? {
-            let number = key.parse().map_err(|_| {
-                de::Error::invalid_value(de::Unexpected::Str(&key), &"a number as key")
-            })?;
-            keyed.push((number, map.next_value()?));
-        }
-        keyed.sort_by_key(|(number, _)| *number);
-        Ok(keyed.into_iter().map(|(_, item)| item).collect())
     }
 }

@@ -287,6 +287,141 @@ fn sparse_keyed_lists_are_lists() {
     assert_eq!(valid([row]), r#"a:c(2)+c(3) T:r(2)+r(3) a:"done""#);
 }
 
+/// The calls of a message and what each of them was answered with, in their order.
+fn answers(rows: &[serde_json::Value]) -> Vec<(String, String, bool)> {
+    let rows: Vec<String> = rows.iter().map(ToString::to_string).collect();
+    let rows = read_rows(rows.iter().map(String::as_str)).unwrap();
+    let valid = valid_messages_of_rows(rows, DanglingCalls::Drop).unwrap();
+    assert_valid(&valid, 0);
+    let calls: Vec<&ToolCall> = valid.iter().flat_map(|message| message.calls()).collect();
+    let results: Vec<&ToolResult> = valid.iter().flat_map(|message| message.results()).collect();
+    assert_eq!(calls.len(), results.len());
+    let pairs = calls.iter().zip(results);
+    pairs
+        .map(|(call, result)| {
+            assert_eq!(call.id, result.call_id);
+            (call.arguments.clone(), result.text(), result.is_error)
+        })
+        .collect()
+}
+
+fn answer(arguments: &str, text: &str, failed: bool) -> (String, String, bool) {
+    (arguments.to_owned(), text.to_owned(), failed)
+}
+
+/// Issue 15, 20
+#[test]
+fn results_under_the_id_of_their_call_answer_that_call() {
+    let row = json!({
+        "role": "assistant", "content": "Both done.",
+        "tool_calls": [
+            {"id": "p1", "name": "pay", "arguments": {"to": "Ann"}, "result_id": "f1"},
+            {"id": "p2", "name": "pay", "arguments": {"to": "Bob"}, "result_id": "f2"},
+            {"id": "p3", "name": "pay", "arguments": {"to": "Cid"}, "result_id": "f3"},
+        ],
+        "tool_results": [
+            {"id": "p3", "name": "pay", "arguments": {"to": "Cid"}, "result": "paid Cid"},
+            {"id": "p1", "name": "pay", "arguments": {"to": "Ann"}, "result": "paid Ann"},
+        ],
+    });
+    let expected = [
+        answer(r#"{"to":"Ann"}"#, "paid Ann", false),
+        answer(r#"{"to":"Cid"}"#, "paid Cid", false),
+    ];
+    assert_eq!(answers(std::slice::from_ref(&row)), expected);
+    let text = |name: &str| json!(row[name].to_string());
+    let encoded = json!({
+        "role": "assistant", "content": "Both done.",
+        "tool_calls": text("tool_calls"), "tool_results": text("tool_results"),
+    });
+    assert_eq!(answers(&[encoded]), expected, "as a text column holds them");
+}
+
+/// Issue 15, 20
+#[test]
+fn a_result_inside_a_call_answers_that_call() {
+    let calls = |ids: [serde_json::Value; 3]| {
+        let [first, second, third] = ids;
+        json!([
+            {"id": first, "name": "look", "arguments": {"n": 1}, "result": "saw 1"},
+            {"id": second, "name": "look", "arguments": {"n": 2}},
+            {"id": third, "name": "look", "arguments": {"n": 3}, "result": {"seen": 3}, "denied": true},
+        ])
+    };
+    let ids = [
+        [json!("a"), json!("b"), json!("c")],
+        [json!("a"), json!("a"), json!("a")],
+        [json!(null), json!(null), json!(null)],
+        [json!("call_2"), json!(""), json!("")],
+    ];
+    let expected =
+        [answer(r#"{"n":1}"#, "saw 1", false), answer(r#"{"n":3}"#, r#"{"seen":3}"#, true)];
+    for ids in ids {
+        let calls = calls(ids);
+        let step = json!({"content": "I look.", "tool_calls": calls, "reasoning": "hm"});
+        let row = json!({"role": "assistant", "content": "Seen.", "steps": [step]});
+        assert_eq!(answers(&[row]), expected, "in a step: {calls}");
+        let row = json!({"role": "assistant", "content": "Seen.", "tool_calls": calls});
+        assert_eq!(answers(&[row]), expected, "in a row: {calls}");
+    }
+    let null =
+        json!({"role": "assistant", "tool_calls": [{"id": "a", "name": "look", "result": null}]});
+    assert_eq!(answers(&[null]), [answer("", "", false)], "a stored null is a result");
+}
+
+/// Issue 15, 20
+#[test]
+fn an_error_field_is_a_failure_with_its_text() {
+    let row = json!({
+        "role": "assistant",
+        "tool_calls": (0..6).map(|n| json!({"id": n.to_string(), "name": "look", "arguments": n}))
+            .collect::<Vec<_>>(),
+        "tool_results": [
+            {"id": "0", "result": null, "successful": false, "error": "no network"},
+            {"id": "1", "error": {"code": 7}},
+            {"id": "2", "result": "half", "error": "then it broke"},
+            {"id": "3", "result": "all of it", "successful": true, "error": null},
+            {"id": "4", "result": "no", "failed": true},
+            {"id": "5", "result": "not allowed", "successful": false},
+        ],
+    });
+    assert_eq!(
+        answers(&[row]),
+        [
+            answer("0", "no network", true),
+            answer("1", r#"{"code":7}"#, true),
+            answer("2", "half\nthen it broke", true),
+            answer("3", "all of it", false),
+            answer("4", "no", true),
+            answer("5", "not allowed", true),
+        ]
+    );
+}
+
+/// Issue 15, 20
+#[test]
+fn each_row_that_is_not_understood_is_named_with_its_position() {
+    let result = |result| json!({"role": "tool", "tool_results": [result]}).to_string();
+    let call = |call| json!({"role": "assistant", "tool_calls": [call]}).to_string();
+    let rows = [
+        json!({"role": "user", "content": "q"}).to_string(),
+        result(json!({"id": "1", "output": "lost"})),
+        call(json!({"id": "1", "name": "a", "outcome": "lost"})),
+        call(json!({"id": "1", "type": "function", "function": {"name": "a", "arguments": "{}"}})),
+        json!({"role": "user", "calls": [{"id": "1", "name": "a"}]}).to_string(),
+        json!({"role": "assistant", "tool_calls": "[{\"id\":\"1\""}).to_string(),
+        "{".to_owned(),
+        json!({"role": "assistant", "content": "r"}).to_string(),
+    ];
+    let error = read_rows(rows.iter().map(String::as_str)).unwrap_err();
+    let named: Vec<usize> = error.rows.iter().map(|row| row.row).collect();
+    assert_eq!(named, [1, 2, 3, 4, 5, 6]);
+    for (row, word) in error.rows.iter().zip(["output", "outcome", "name", "assistant", "", ""]) {
+        assert!(row.reason.contains(word), "{row:?}");
+    }
+    assert!(error.to_string().starts_with("6 rows cannot be taken over; row 1: "), "{error}");
+}
+
 /// B 3.17
 #[test]
 fn null_and_empty_results_are_answers() {

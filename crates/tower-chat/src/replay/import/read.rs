@@ -1,0 +1,81 @@
+//! Reading the rows of a whole history, and saying which of them cannot be.
+
+use std::fmt;
+
+use tower_chat_core::Role;
+
+use super::AggregateRow;
+
+/// Reads rows from JSON, one text each, as a table or a file of JSON lines holds them.
+///
+/// # Errors
+///
+/// [`UnreadableRows`], which names every row that is not understood and why: nothing of a history is
+/// taken over in part without a word.
+///
+/// ```
+/// use tower_chat::replay::import::read_rows;
+/// let rows = [
+///     r#"{"role": "user", "content": "Is it cold?"}"#,
+///     r#"{"role": "assistant", "tool_calls": [{"id": "c1", "name": "look"}],
+///         "tool_results": [{"id": "c1", "output": "12 degrees"}]}"#,
+/// ];
+/// let error = read_rows(rows).unwrap_err();
+/// assert_eq!(error.rows.len(), 1);
+/// assert_eq!(error.rows[0].row, 1);
+/// assert!(error.to_string().contains("output"), "{error}");
+/// ```
+pub fn read_rows<'a>(
+    rows: impl IntoIterator<Item = &'a str>,
+) -> Result<Vec<AggregateRow>, UnreadableRows> {
+    let (mut read, mut unreadable) = (Vec::new(), Vec::new());
+    for (row, json) in rows.into_iter().enumerate() {
+        match serde_json::from_str::<AggregateRow>(json) {
+            Ok(found) if found.role != Role::Assistant && found.asks() => {
+                let reason = "it holds tool calls, but is not of the assistant".to_owned();
+                unreadable.push(UnreadableRow { row, reason });
+            }
+            Ok(found) => read.push(found),
+            Err(error) => unreadable.push(UnreadableRow { row, reason: error.to_string() }),
+        }
+    }
+    if unreadable.is_empty() { Ok(read) } else { Err(UnreadableRows { rows: unreadable }) }
+}
+
+/// Rows that are not understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnreadableRows {
+    /// Each of them, in their order.
+    pub rows: Vec<UnreadableRow>,
+}
+
+/// A row that is not understood.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct UnreadableRow {
+    /// The row's position, from 0.
+    pub row: usize,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+impl UnreadableRows {
+    /// How many rows an error message names.
+    const NAMED: usize = 5;
+}
+
+impl fmt::Display for UnreadableRows {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} rows cannot be taken over", self.rows.len())?;
+        for UnreadableRow { row, reason } in self.rows.iter().take(Self::NAMED) {
+            write!(f, "; row {row}: {reason}")?;
+        }
+        match self.rows.len().checked_sub(Self::NAMED) {
+            Some(more @ 1..) => write!(f, "; and {more} more"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for UnreadableRows {}
