@@ -426,3 +426,129 @@ fn what_is_no_input_is_a_typed_error() {
     }
     assert_eq!(WIRE, Wire::OpenAiResponses.name());
 }
+
+/// What servers are shown of items after a replay that drops dangling calls.
+fn replayed(items: &Value) -> Value {
+    let mut replay = tower_chat::replay::Replay::new(tower_chat::replay::DanglingCalls::Drop);
+    for message in parse_input(&items.to_string()).unwrap() {
+        replay.push(&std::sync::Arc::new(message));
+    }
+    let view = replay.view();
+    written(view.iter().map(|message| &**message))
+}
+
+/// Issue 15, 22
+#[test]
+fn an_output_keeps_the_type_that_it_was_read_with() {
+    let calls = [
+        json!({"type": "tool_search_call", "call_id": "c1", "execution": "client", "arguments": {}}),
+        json!({"type": "custom_tool_call", "call_id": "c1", "name": "f", "input": "x"}),
+        json!({"type": "shell_call", "call_id": "c1", "action": {}, "environment": {"type": "local"}}),
+        json!({"type": "apply_patch_call", "call_id": "c1", "operation": {}}),
+        json!({"type": "computer_call", "call_id": "c1", "action": {}}),
+        json!({"type": "local_shell_call", "call_id": "c1", "action": {}}),
+        json!({"type": "function_call", "call_id": "c1", "name": "f", "arguments": "{}"}),
+    ];
+    for call in calls {
+        for output in ["function_call_output", "custom_tool_call_output", "apply_patch_call_output"]
+        {
+            let answered = json!([
+                call,
+                {"type": output, "call_id": "c1", "output": format!("{output} says 12")},
+            ]);
+            comes_back(answered.clone());
+            assert_eq!(replayed(&answered), answered);
+            if output == "function_call_output" {
+                validate(Wire::OpenAiResponses, &json!({ "input": answered })).unwrap();
+            }
+        }
+    }
+    // Of our own, text that is no list of tools is not lost.
+    let search = parse_input(
+        &json!([
+            {"type": "tool_search_call", "call_id": "c5", "execution": "client", "arguments": {}},
+        ])
+        .to_string(),
+    );
+    let results = Message::tool_results([ToolResult::new("c5", "nothing found")]);
+    let input = written([&search.unwrap()[0], &results]);
+    let expected =
+        json!({"type": "function_call_output", "call_id": "c5", "output": "nothing found"});
+    assert_eq!(input[1], expected);
+}
+
+/// Issue 15, 23
+#[test]
+fn reasoning_with_an_id_is_not_written_before_a_message_without_one() {
+    let reasoning = |id: &str, content: Value| json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": content});
+    let said = json!({"role": "assistant", "content": "It is 12."});
+    let refused = json!([{"role": "user", "content": "q"}, reasoning("rs_1", "gAAA".into()), said]);
+    validate(Wire::OpenAiResponses, &json!({ "input": refused })).unwrap_err();
+    let messages = parse_input(&refused.to_string()).unwrap();
+    let expected = json!([
+        {"role": "user", "content": "q"},
+        {"type": "reasoning", "summary": [], "encrypted_content": "gAAA"},
+        said,
+    ]);
+    assert_eq!(written(&messages), expected);
+    validate(Wire::OpenAiResponses, &json!({ "input": expected })).unwrap();
+
+    let empty = json!([reasoning("rs_1", Value::Null), said]);
+    assert_eq!(written(&parse_input(&empty.to_string()).unwrap()), json!([said]));
+    let with_id = json!([reasoning("rs_1", "gBBB".into()),
+        {"type": "message", "id": "msg_1", "role": "assistant", "content": "It is 13."}]);
+    comes_back(with_id.clone());
+    validate(Wire::OpenAiResponses, &json!({ "input": with_id })).unwrap();
+    // DeepSeek links nothing, and has taken this.
+    let foreign = json!([{"type": "reasoning", "id": "rs-a", "summary": []}, said]);
+    comes_back(foreign.clone());
+    validate(Wire::OpenAiResponses, &json!({ "input": foreign })).unwrap();
+}
+
+/// Issue 15, 23
+#[test]
+fn where_a_dangling_call_goes_nothing_stays_linked_with_it() {
+    let reasoning = |id: &str, content: Value| json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": content});
+    let call = |id: &str| {
+        json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": "f",
+            "arguments": format!("{{\"n\":\"{id}\"}}")})
+    };
+    let without = |id: &str| {
+        json!({"type": "function_call", "call_id": id, "name": "f",
+            "arguments": format!("{{\"n\":\"{id}\"}}")})
+    };
+    let output = |id: &str| json!({"type": "function_call_output", "call_id": id, "output": format!("of {id}")});
+    let items = json!([
+        reasoning("rs_1", "gAAA".into()),
+        call("a"),
+        call("b"),
+        reasoning("rs_2", "gBBB".into()),
+        call("c"),
+        output("b"),
+        output("c"),
+    ]);
+    let unlinked = json!({"type": "reasoning", "summary": [], "encrypted_content": "gAAA"});
+    let expected = json!([
+        unlinked,
+        without("b"),
+        reasoning("rs_2", "gBBB".into()),
+        call("c"),
+        output("b"),
+        output("c"),
+    ]);
+    assert_eq!(replayed(&items), expected);
+    let items = json!([
+        reasoning("rs_1", "gAAA".into()),
+        call("a"),
+        reasoning("rs_2", "gBBB".into()),
+        call("c"),
+        output("c"),
+    ]);
+    let expected = json!([unlinked, reasoning("rs_2", "gBBB".into()), call("c"), output("c")]);
+    assert_eq!(replayed(&items), expected);
+    let items = json!([reasoning("rs_1", Value::Null), call("a"), call("b"), output("b")]);
+    assert_eq!(replayed(&items), json!([without("b"), output("b")]));
+    let whole =
+        json!([reasoning("rs_1", "gAAA".into()), call("a"), call("b"), output("a"), output("b")]);
+    assert_eq!(replayed(&whole), whole);
+}

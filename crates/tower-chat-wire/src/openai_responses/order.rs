@@ -1,11 +1,59 @@
 //! The order that servers demand of items.
 
-use super::item::{Item, ItemKind};
+use tower_chat_core::RawJson;
 
-/// Puts outputs before any message between them and their call, and leaves out reasoning that
-/// nothing of the model follows.
+use super::item::{Item, ItemKind};
+use crate::fields::{Fields, raw};
+
+/// Puts outputs before any message between them and their call, leaves out reasoning that nothing of
+/// the model follows, and takes the id from reasoning whose item has none.
 pub(super) fn in_order(items: Vec<Item>) -> Vec<Item> {
-    without_lone_reasoning(with_outputs_at_calls(items))
+    without_broken_links(without_lone_reasoning(with_outputs_at_calls(items)))
+}
+
+/// How the ids of reasoning begin that OpenAI looks for together with the item after it.
+const LINKED: &str = "rs_";
+
+/// By the id of reasoning, OpenAI finds the item that has to follow it, and refuses the input if that
+/// item does not follow under its own id. So reasoning before a message without an id, and before
+/// other reasoning, is written without its id; what the model thought is in its encrypted content.
+/// Reasoning that has nothing but its id is left out. Calls without ids are accepted.
+fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
+    let mut kept: Vec<Item> = Vec::with_capacity(items.len());
+    for mut item in items.into_iter().rev() {
+        if item.kind == ItemKind::Reasoning && kept.last().is_some_and(breaks_link) {
+            match unlinked(&item.json) {
+                Some(json) => item.json = json,
+                None => continue,
+            }
+        }
+        kept.push(item);
+    }
+    kept.reverse();
+    kept
+}
+
+/// Whether the item cannot be the one that reasoning before it is linked to.
+fn breaks_link(next: &Item) -> bool {
+    match next.kind {
+        ItemKind::Reasoning => true,
+        ItemKind::Said => {
+            let id = next.json.parse::<Fields>().ok().and_then(|fields| fields.text("id"));
+            id.is_none_or(|id| id.is_empty())
+        }
+        ItemKind::Told | ItemKind::PutOut | ItemKind::Output { .. } => false,
+    }
+}
+
+/// Reasoning without a link; `None` if nothing is left of it.
+fn unlinked(json: &RawJson) -> Option<RawJson> {
+    let Ok(mut fields) = json.parse::<Fields>() else { return Some(json.clone()) };
+    if !fields.text("id").is_some_and(|id| id.starts_with(LINKED)) {
+        return Some(json.clone());
+    }
+    fields.take("id");
+    let has_content = fields.text("encrypted_content").is_some_and(|content| !content.is_empty());
+    has_content.then(|| raw(&fields))
 }
 
 fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {

@@ -1,6 +1,6 @@
 //! Items to messages.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use tower_chat_core::{Message, Native, Part, RawJson, Role};
 
@@ -128,6 +128,8 @@ struct Reading {
     messages: Vec<Message>,
     /// The ids of calls that the provider runs, so that their outputs are known as its own.
     at_provider: HashSet<String>,
+    /// The kind of the newest call of the caller's that has an id.
+    called: HashMap<String, &'static CallKind>,
 }
 
 impl Reading {
@@ -142,12 +144,15 @@ impl Reading {
             let call = call::parse(fields, kind)?;
             if call.provider_executed {
                 self.at_provider.extend(call.id.clone());
+            } else if let Some(id) = &call.id {
+                self.called.insert(id.clone(), kind);
             }
             self.add(Role::Assistant, call.into());
         } else if let Some(kind) = OutputKind::of(&kind)
             && !self.is_of_provider(&fields, kind)
         {
-            self.add(Role::Tool, result::parse(fields, kind)?.into());
+            let call = fields.text("call_id").and_then(|id| self.called.get(&id).copied());
+            self.add(Role::Tool, result::parse(fields, kind, call)?.into());
         } else {
             self.unknown(item, &fields, &kind);
         }

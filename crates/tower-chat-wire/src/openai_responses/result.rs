@@ -14,8 +14,13 @@ use crate::{
 };
 
 /// The result of an item. An answer that is not there, `null` and an empty list give no content and
-/// stay in the native item; an object is one native part.
-pub(super) fn parse(mut fields: Fields, kind: &OutputKind) -> Result<ToolResult, WireError> {
+/// stay in the native item; an object is one native part. `call` is the kind of the call it answers,
+/// where that is known: an output of another type than the call's kind is answered with keeps its own.
+pub(super) fn parse(
+    mut fields: Fields,
+    kind: &OutputKind,
+    call: Option<&CallKind>,
+) -> Result<ToolResult, WireError> {
     let mut result = ToolResult::new("", "");
     result.call_id = fields.take_text("call_id");
     result.content = match fields.get(kind.field) {
@@ -32,7 +37,8 @@ pub(super) fn parse(mut fields: Fields, kind: &OutputKind) -> Result<ToolResult,
     if !result.content.is_empty() {
         fields.take(kind.field);
     }
-    let is_plain = Some(kind) == FUNCTION.output.as_ref() && fields.len() == 1;
+    let is_expected = call.is_none_or(|call| call.output.as_ref() == Some(kind));
+    let is_plain = is_expected && Some(kind) == FUNCTION.output.as_ref() && fields.len() == 1;
     if !is_plain || result.content.is_empty() {
         result.native = Some(fields.into_native(WIRE));
     }
@@ -45,6 +51,7 @@ pub(super) fn render(result: &ToolResult, id: Option<&str>, call: Option<&CallKi
     let native = Fields::of_native(result.native.as_ref(), WIRE);
     let was = native.as_ref().and_then(|native| OutputKind::of(&native.text("type")?));
     let answers = call.and_then(|call| call.output.as_ref());
+    let answers = answers.filter(|kind| can_say(kind, result));
     let Some(kind) = was.or(answers).or(FUNCTION.output.as_ref()) else { return raw(&()) };
     let is_new = native.is_none();
     let mut fields = native.unwrap_or_default();
@@ -72,16 +79,28 @@ fn object(result: &ToolResult, kind: &OutputKind) -> Option<RawJson> {
     }
 }
 
+/// Whether an output of this type holds what a result of our own says: found tools are a list.
+fn can_say(kind: &OutputKind, result: &ToolResult) -> bool {
+    kind.item != TOOL_SEARCH || tools_of(result).is_some()
+}
+
+const TOOL_SEARCH: &str = "tool_search_output";
+
+fn tools_of(result: &ToolResult) -> Option<RawJson> {
+    let tools = result.text().parse::<RawJson>().ok();
+    tools.filter(|tools| tools.get().starts_with('['))
+}
+
 /// Puts a result of our own into the form that the provider's own tools want.
 fn adapt(fields: &mut Fields, kind: &OutputKind, result: &ToolResult) {
     match kind.item {
         "apply_patch_call_output" => {
             fields.set("status", raw(if result.is_error { "failed" } else { "completed" }));
         }
-        "tool_search_output" => {
-            let tools = result.text().parse::<RawJson>().ok();
-            let tools = tools.filter(|tools| tools.get().starts_with('['));
-            fields.set(kind.field, tools.unwrap_or_else(|| raw::<[RawJson]>(&[])));
+        TOOL_SEARCH => {
+            if let Some(tools) = tools_of(result) {
+                fields.set(kind.field, tools);
+            }
             fields.set("execution", raw("client"));
         }
         "shell_call_output" => {

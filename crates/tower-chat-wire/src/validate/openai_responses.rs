@@ -27,7 +27,8 @@ const DUPLICATE: &str = "400 (\"Duplicate function_call_output for call_id\"), r
      https://github.com/NousResearch/hermes-agent/issues/102629";
 const REASONING: &str = "OpenAI, Reasoning models, Keeping reasoning items in context: \
      https://platform.openai.com/docs/guides/reasoning#keeping-reasoning-items-in-context; 400 \
-     recorded in https://github.com/openai/openai-node/issues/1567";
+     recorded in https://github.com/openai/openai-node/issues/1567, before a message without an id \
+     in https://github.com/mastra-ai/mastra/issues/11103";
 
 const SHAPE: Citation = Citation::new(
     Rule::Shape,
@@ -96,6 +97,7 @@ pub(super) fn check(body: &Value, report: &mut Report) {
         calls: HashMap::new(),
         last_message: None,
         reasoning: None,
+        link: None,
         service_holds_items: is_set(body, "previous_response_id") || is_set(body, "conversation"),
     };
     for (index, item) in items.iter().enumerate() {
@@ -110,6 +112,8 @@ struct Input<'a> {
     last_message: Option<usize>,
     /// Reasoning that nothing of the model followed yet.
     reasoning: Option<usize>,
+    /// Reasoning with an id, directly before the next item.
+    link: Option<usize>,
     /// The calls of some outputs may be with the service.
     service_holds_items: bool,
 }
@@ -118,20 +122,35 @@ struct Input<'a> {
 struct Call {
     item: usize,
     answered: bool,
+    /// Whether its output must be part of the input.
+    is_owed: bool,
 }
 
 impl<'a> Input<'a> {
     fn item(&mut self, index: usize, item: &'a Value, report: &mut Report) {
         let role = text(item, "role");
+        let id = text(item, "id").filter(|id| !id.is_empty());
+        if let (Some(reasoning), Some("assistant"), None) = (self.link.take(), role, id) {
+            report.message(&KEEPS_ITEM, reasoning);
+        }
         match (text(item, "type"), role) {
             (Some("message") | None, Some(role)) => self.message(index, role, report),
             (Some("message") | None, None) => report.message(&SHAPE, index),
             (Some("reasoning"), _) => {
                 self.reasoning.get_or_insert(index);
+                // Only OpenAI links reasoning with its item, and its ids begin so.
+                self.link = id.filter(|id| id.starts_with("rs_")).map(|_| index);
             }
             (Some("function_call" | "custom_tool_call" | "computer_call"), _) => {
                 self.reasoning = None;
                 self.call(index, text(item, "call_id"), report);
+            }
+            (Some(kind), _) if kind.ends_with("_call") => {
+                self.reasoning = None;
+                if let Some(id) = text(item, "call_id").filter(|id| !id.is_empty()) {
+                    let call = Call { item: index, answered: false, is_owed: false };
+                    self.calls.entry(id).or_insert(call);
+                }
             }
             (
                 Some("function_call_output" | "custom_tool_call_output" | "computer_call_output"),
@@ -167,7 +186,7 @@ impl<'a> Input<'a> {
             report.call(&CALL_ID, index, 0, id);
             return;
         };
-        if self.calls.insert(key, Call { item: index, answered: false }).is_some() {
+        if self.calls.insert(key, Call { item: index, answered: false, is_owed: true }).is_some() {
             report.call(&DISTINCT, index, 0, id);
         }
     }
@@ -198,7 +217,8 @@ impl<'a> Input<'a> {
 
     fn finish(mut self, report: &mut Report) {
         self.end_reasoning(report);
-        let mut unanswered: Vec<_> = self.calls.iter().filter(|(_, call)| !call.answered).collect();
+        let mut unanswered: Vec<_> =
+            self.calls.iter().filter(|(_, call)| call.is_owed && !call.answered).collect();
         unanswered.sort_by_key(|(_, call)| call.item);
         for (id, call) in unanswered {
             report.call(&ANSWERED, call.item, 0, Some(id));

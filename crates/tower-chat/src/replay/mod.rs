@@ -18,6 +18,7 @@
 //! traffic has calls without ids, with empty ids, and with ids that come back later. A round is
 //! everything that one answer of the model asks for, in however many messages.
 
+mod broken_links;
 mod call_ids;
 mod citations;
 mod extract;

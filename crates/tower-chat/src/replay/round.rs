@@ -8,7 +8,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    DanglingCalls, Place,
+    DanglingCalls, Place, broken_links,
     call_ids::{AnswerIds, have_distinct_ids},
     pairing::{Answers, Asked, is_named, owed_call, pair_round},
     policy::Strictness,
@@ -374,8 +374,9 @@ fn shown_message(
         return ShownMessage { message: Some(message.clone()), results, is_answered: false };
     }
     let mut message = (**message).clone();
-    let (mut dropped_a_call, mut is_answered) = (false, false);
+    let (mut kept, mut gaps, mut is_answered) = (0, Vec::new(), false);
     message.parts.retain_mut(|part| {
+        kept += 1;
         if owed_call(part).is_none() {
             return true;
         }
@@ -400,11 +401,14 @@ fn shown_message(
         if keep {
             *part = Part::ToolCall(call.into_call());
         } else {
-            dropped_a_call = true;
+            kept -= 1;
+            gaps.push(kept);
         }
         keep
     });
+    let dropped_a_call = !gaps.is_empty();
     if dropped_a_call {
+        broken_links::unlink(&mut message.parts, &gaps);
         drop_trailing_reasoning(&mut message.parts);
     }
     let is_shown = has_content(&message) || !dropped_a_call;

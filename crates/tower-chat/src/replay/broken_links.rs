@@ -1,0 +1,72 @@
+//! Reasoning whose call was left out.
+//!
+//! OpenAI Responses links an item of reasoning by its id with the item that followed it, and refuses
+//! an input in which either of them stands without the other. Where a call is left out, the reasoning
+//! before it and the calls after it lose their ids: the service takes reasoning by its encrypted
+//! content, and calls by their `call_id`.
+
+use std::collections::BTreeMap;
+
+use tower_chat_core::{Native, Part, RawJson};
+
+const WIRE: &str = "openai-responses";
+
+/// Takes the ids from what was linked with calls that are left out. `gaps` are the positions, among
+/// the parts that stay, at which the calls stood.
+pub(super) fn unlink(parts: &mut Vec<Part>, gaps: &[usize]) {
+    let mut broken = Vec::new();
+    for gap in gaps {
+        let before = parts.iter().take(*gap).rposition(|part| !is_reasoning(part));
+        let first = before.map_or(0, |last| last + 1);
+        if first < *gap {
+            let end = parts.iter().skip(*gap).position(is_reasoning);
+            broken.push(first..end.map_or(parts.len(), |end| gap + end));
+        }
+    }
+    let mut index = 0;
+    parts.retain_mut(|part| {
+        let is_broken = broken.iter().any(|range| range.contains(&index));
+        index += 1;
+        !is_broken || unlink_part(part)
+    });
+}
+
+fn is_reasoning(part: &Part) -> bool {
+    matches!(part, Part::Reasoning(reasoning)
+        if reasoning.native.as_ref().is_some_and(|native| &*native.wire == WIRE))
+}
+
+/// Takes the id from a part; `false` if nothing is left of it.
+fn unlink_part(part: &mut Part) -> bool {
+    match part {
+        Part::Reasoning(reasoning) => {
+            let Some(native) = &mut reasoning.native else { return true };
+            let fields = without_id(native).unwrap_or_default();
+            let content = fields.get("encrypted_content").map(RawJson::get);
+            !matches!(content, None | Some("null" | "\"\""))
+        }
+        Part::ToolCall(call) => {
+            if let Some(native) = &mut call.native {
+                without_id(native);
+            }
+            true
+        }
+        Part::Native(native) => {
+            without_id(native);
+            true
+        }
+        _ => true,
+    }
+}
+
+/// Takes the id from a native item of the wire, and gives its other fields.
+fn without_id(native: &mut Native) -> Option<BTreeMap<String, RawJson>> {
+    if &*native.wire != WIRE {
+        return None;
+    }
+    let mut fields: BTreeMap<String, RawJson> = native.item.parse().ok()?;
+    if fields.remove("id").is_some() {
+        native.item = RawJson::from_value(&fields).ok()?;
+    }
+    Some(fields)
+}
