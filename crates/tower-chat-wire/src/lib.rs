@@ -8,6 +8,7 @@
 //! - [`openai_chat`]: the messages of OpenAI Chat Completions, and of everything compatible with it.
 //! - [`gemini`]: the contents and the system instruction of Gemini's `generateContent`.
 //! - [`openai_responses`]: the items of OpenAI Responses.
+//! - [`stream`]: limits and framing of answers, and pieces that add up, for leaves.
 //! - [`validate`]: whether the provider of a wire would accept a conversation.
 
 pub mod anthropic;
@@ -19,6 +20,7 @@ mod fields;
 pub mod gemini;
 pub mod openai_chat;
 pub mod openai_responses;
+pub mod stream;
 pub mod validate;
 
 pub use self::error::WireError;

@@ -64,3 +64,7 @@ pub enum Audience {
     /// wire has no field. Reading understands it always.
     Transcript,
 }
+
+/// The name of [`Native`](tower_chat_core::Native) items that hold what a stream said of its pieces
+/// alone, such as the channel that a piece belongs to. They are kept and never written.
+pub const DELTA_WIRE: &str = "openai-chat-delta";

@@ -1,0 +1,44 @@
+//! How deeply JSON is nested.
+
+use super::limits::{Limit, LimitExceeded, Limits};
+
+/// Fails if the objects and lists of a JSON text are nested more deeply than allowed.
+///
+/// `serde_json` limits the depth of values that it parses, and not that of values that it keeps as
+/// text ([`RawJson`](tower_chat_core::RawJson)). Whoever takes such a text apart level by level has
+/// to check it first. This check needs neither stack nor memory; the text need not be valid.
+///
+/// # Errors
+///
+/// [`LimitExceeded`] of [`Limit::Depth`].
+///
+/// ```
+/// use tower_chat_wire::stream::{Limits, check_depth};
+/// let limits = Limits::default().with_max_depth(2);
+/// assert!(check_depth(r#"{"a":["[[[", "\"[["]}"#, &limits).is_ok());
+/// assert!(check_depth(r#"{"a":[[]]}"#, &limits).is_err());
+/// ```
+pub fn check_depth(json: &str, limits: &Limits) -> Result<(), LimitExceeded> {
+    let (mut depth, mut is_in_text, mut is_escaped) = (0_usize, false, false);
+    for byte in json.bytes() {
+        if is_in_text {
+            match byte {
+                _ if is_escaped => is_escaped = false,
+                b'\\' => is_escaped = true,
+                b'"' => is_in_text = false,
+                _ => {}
+            }
+            continue;
+        }
+        match byte {
+            b'"' => is_in_text = true,
+            b'{' | b'[' => {
+                depth += 1;
+                limits.check(Limit::Depth, depth)?;
+            }
+            b'}' | b']' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    Ok(())
+}

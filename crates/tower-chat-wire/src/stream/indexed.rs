@@ -1,0 +1,61 @@
+//! Items of a stream that are named by a number of the service's.
+
+use std::collections::HashMap;
+
+use tower_chat_core::RawJson;
+
+/// Items in the order in which they began, found by the index that the service gives them, in
+/// constant time: a stream may have as many items as pieces.
+///
+/// An index that comes again names the newest item that has it.
+#[derive(Debug)]
+pub struct Indexed<T> {
+    items: Vec<T>,
+    newest: HashMap<Option<String>, usize>,
+}
+
+impl<T> Default for Indexed<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), newest: HashMap::new() }
+    }
+}
+
+impl<T> Indexed<T> {
+    /// Begins an item; gives its position.
+    pub fn begin(&mut self, index: Option<&RawJson>, item: T) -> usize {
+        let position = self.items.len();
+        self.newest.insert(key(index), position);
+        self.items.push(item);
+        position
+    }
+
+    /// The position of the newest item with this index.
+    pub fn position(&self, index: Option<&RawJson>) -> Option<usize> {
+        self.newest.get(&key(index)).copied()
+    }
+
+    /// The newest item with this index.
+    pub fn newest(&mut self, index: Option<&RawJson>) -> Option<&mut T> {
+        let position = self.position(index)?;
+        self.items.get_mut(position)
+    }
+
+    /// The item at a position.
+    pub fn get_mut(&mut self, position: usize) -> Option<&mut T> {
+        self.items.get_mut(position)
+    }
+
+    /// The items, in the order in which they began.
+    pub fn as_slice(&self) -> &[T] {
+        &self.items
+    }
+
+    /// The items, in the order in which they began.
+    pub fn into_items(self) -> Vec<T> {
+        self.items
+    }
+}
+
+fn key(index: Option<&RawJson>) -> Option<String> {
+    index.map(|index| index.get().to_owned())
+}

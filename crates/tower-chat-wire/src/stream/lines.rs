@@ -1,0 +1,52 @@
+//! One JSON value a line, as Ollama streams.
+
+use super::{
+    frame::{Frame, Framing},
+    limits::{Limit, LimitExceeded, Limits},
+};
+
+/// Reads lines from bytes as they come. A line that is not ended has not come.
+#[derive(Debug, Clone)]
+pub struct Lines {
+    line: Vec<u8>,
+    total: usize,
+    limits: Limits,
+}
+
+impl Lines {
+    /// A reader with these limits. A line is an event, too.
+    pub fn new(limits: Limits) -> Self {
+        Self { line: Vec::new(), total: 0, limits }
+    }
+
+    fn extend(&mut self, bytes: &[u8]) -> Result<(), LimitExceeded> {
+        let length = self.line.len().saturating_add(bytes.len());
+        self.limits.check(Limit::Line, length)?;
+        self.limits.check(Limit::Event, length)?;
+        self.line.extend_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl Framing for Lines {
+    type Error = LimitExceeded;
+
+    fn push(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, LimitExceeded> {
+        self.total = self.total.saturating_add(bytes.len());
+        self.limits.check(Limit::Body, self.total)?;
+        let mut frames = Vec::new();
+        let mut lines = bytes.split(|byte| *byte == b'\n').peekable();
+        while let Some(piece) = lines.next() {
+            self.extend(piece)?;
+            if lines.peek().is_none() {
+                break;
+            }
+            let line = std::mem::take(&mut self.line);
+            let data = String::from_utf8_lossy(&line).trim().to_owned();
+            if !data.is_empty() {
+                frames.push(Frame { event: None, data });
+            }
+        }
+        Ok(frames)
+    }
+}
