@@ -16,7 +16,7 @@ use std::{
 };
 
 use async_openai::{
-    error::{OpenAIError, StreamError},
+    error::OpenAIError,
     types::chat::{
         ChatCompletionResponseStream, CreateChatCompletionRequest, CreateChatCompletionResponse,
     },
@@ -33,7 +33,7 @@ use tower_chat_wire::{
     codec::{Completion, UsageChunk},
 };
 
-use crate::streamed;
+use crate::{OpenAiError, streamed};
 
 /// async-openai's types of a whole exchange.
 ///
@@ -187,15 +187,12 @@ impl ClientCodec for ChatStream {
                     let ends = event.choices.iter().any(|choice| choice.finish_reason.is_some());
                     match RawJson::from_value(&event) {
                         Ok(json) => Some((Ok(json), Some((events, has_ended || ends)))),
-                        Err(error) => Some((Err(OpenAIError::Boxed(error.into())), None)),
+                        Err(error) => Some((Err(OpenAiError::connection(error)), None)),
                     }
                 }
-                Some(Err(error)) => Some((Err(error), None)),
+                Some(Err(error)) => Some((Err(ours(error)), None)),
                 None if has_ended => None,
-                None => {
-                    let cut = StreamError::EventStream("no reason to end came".to_owned());
-                    Some((Err(OpenAIError::StreamError(cut.into())), None))
-                }
+                None => Some((Err(cut_off("no reason to end came")), None)),
             }
         });
         let updates = streamed::updates(Box::pin(events));
@@ -230,6 +227,27 @@ impl ServerCodec for ChatStream {
         let events: ChatCompletionResponseStream = Box::pin(chunks);
         Box::pin(std::future::ready(Ok(events)))
     }
+}
+
+/// The error of ours that an error of a client's stream stands for.
+fn ours(error: OpenAIError) -> OpenAiError {
+    match error {
+        OpenAIError::Boxed(error) => match error.downcast::<OpenAiError>() {
+            Ok(error) => *error,
+            Err(source) => OpenAiError::Connection { source },
+        },
+        OpenAIError::JSONDeserialize(source, body) => {
+            let what = "it is not JSON".to_owned();
+            OpenAiError::Malformed { what, body, source: Some(source.into()) }
+        }
+        OpenAIError::StreamError(error) => cut_off(&error.to_string()),
+        error => OpenAiError::connection(error),
+    }
+}
+
+fn cut_off(cause: &str) -> OpenAiError {
+    let reason = format!("its stream ended, or its connection broke, before its end ({cause})");
+    OpenAiError::Truncated { text: String::new(), reason }
 }
 
 /// A request has a field that async-openai's type does not have.

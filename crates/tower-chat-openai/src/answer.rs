@@ -5,7 +5,7 @@ use tower_chat_wire::openai_chat::parse_message;
 
 use crate::{
     OpenAiError, completion,
-    merge::{Object, raw, take},
+    object::{Object, raw, take},
 };
 
 /// The answer that a response body is.

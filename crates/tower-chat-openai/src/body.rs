@@ -8,7 +8,7 @@ use tower_chat_wire::{
 };
 
 use crate::{
-    merge::{Object, raw, to_value},
+    object::{Object, raw, to_value},
     options,
 };
 

@@ -5,10 +5,11 @@ use std::time::Duration;
 use http::HeaderMap;
 use serde_json::{Map, Value};
 use tower_chat_core::{Finish, FinishReason, Usage};
+use tower_chat_wire::stream::named_status;
 
 use crate::{
     OpenAiError,
-    merge::{Object, take, take_text, to_value},
+    object::{Object, take, take_text, to_value},
 };
 
 /// The end of an answer, from the fields of it but `choices`, and of its choice but the message.
@@ -70,10 +71,9 @@ pub(crate) fn refusal(
     let field = |name| error.get(name).filter(|value: &&Value| !value.is_null()).map(in_words);
     // As a type `error` says that it is one, no more.
     let code = field("code").or_else(|| field("type").filter(|kind| kind != "error"));
-    let named = code.as_deref().and_then(|code| code.parse().ok());
-    let named = named.filter(|status| (400..600).contains(status));
+    let status = status.or_else(|| named_status(error)).or_else(|| named_status(json));
     let body = body.to_owned();
-    OpenAiError::Refused { status: status.or(named), code, message, retry_after, body }
+    OpenAiError::Refused { status, code, message, retry_after, body }
 }
 
 fn in_words(value: &Value) -> String {

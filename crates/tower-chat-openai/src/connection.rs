@@ -2,15 +2,17 @@
 
 use std::{fmt, sync::Arc};
 
-use async_openai::{
-    Client,
-    config::{AzureConfig, Config, OpenAIConfig},
+use async_openai::config::{AzureConfig, Config, OpenAIConfig};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method,
+    header::{AUTHORIZATION, CONTENT_TYPE},
 };
-use http::{HeaderMap, HeaderName, HeaderValue};
+use tower_chat_wire::stream::Limits;
 
 use crate::{
     OpenAiError,
-    transport::{Answers, OneAttempt},
+    object::{Object, raw},
+    transport,
 };
 
 /// An address, a key and headers; a clone shares the HTTP connections.
@@ -21,6 +23,7 @@ pub(crate) struct Connection {
     /// Whether there is a key to send as `authorization`.
     has_key: bool,
     headers: HeaderMap,
+    limits: Limits,
 }
 
 impl Connection {
@@ -71,10 +74,65 @@ impl Connection {
         Ok(self)
     }
 
-    pub(crate) fn client(&self, answers: Answers) -> Client<Arc<dyn Config>> {
-        let (http, headers) = (self.http.clone(), self.headers.clone());
-        let service = OneAttempt { http, headers, has_key: self.has_key, answers };
-        Client::build(self.http.clone(), self.config.clone()).with_http_service(service)
+    /// Takes answers up to these limits.
+    pub(crate) fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self
+    }
+
+    /// Asks for answers compressed with gzip.
+    #[cfg(feature = "gzip")]
+    pub(crate) fn with_gzip(mut self) -> Result<Self, OpenAiError> {
+        self.http = http_client(|builder| builder.gzip(true))?;
+        Ok(self)
+    }
+
+    /// How large an answer may be.
+    pub(crate) fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Posts a body to a method, once.
+    pub(crate) async fn post(
+        &self,
+        path: &str,
+        body: &Object,
+    ) -> Result<reqwest::Response, OpenAiError> {
+        self.send(Method::POST, path, Some(raw(body).get().to_owned())).await
+    }
+
+    /// Gets what is at an address, once.
+    pub(crate) async fn get(&self, path: &str) -> Result<reqwest::Response, OpenAiError> {
+        self.send(Method::GET, path, None).await
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<String>,
+    ) -> Result<reqwest::Response, OpenAiError> {
+        let mut headers = self.config.headers();
+        if !self.has_key {
+            headers.remove(AUTHORIZATION);
+        }
+        if body.is_some() {
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        }
+        for (name, value) in &self.headers {
+            headers.insert(name.clone(), value.clone());
+        }
+        let mut url = reqwest::Url::parse(&self.url(path))
+            .map_err(|error| configuration("the address", error))?;
+        for (name, value) in self.config.query() {
+            url.query_pairs_mut().append_pair(name, value);
+        }
+        let mut request = self.http.request(method, url).headers(headers);
+        if let Some(body) = body {
+            request = request.body(body);
+        }
+        let response = request.send().await.map_err(OpenAiError::connection)?;
+        transport::accepted(response, self.limits).await
     }
 
     /// The address of a method.
@@ -83,11 +141,19 @@ impl Connection {
     }
 
     fn with_config(config: Arc<dyn Config>, has_key: bool) -> Result<Self, OpenAiError> {
-        let http = reqwest::Client::builder()
-            .build()
-            .map_err(|error| configuration("the TLS settings of this system", error))?;
-        Ok(Self { config, http, has_key, headers: HeaderMap::new() })
+        let http = http_client(|builder| builder)?;
+        let (headers, limits) = (HeaderMap::new(), Limits::default());
+        Ok(Self { config, http, has_key, headers, limits })
     }
+}
+
+/// An HTTP client that decompresses nothing unless it is told to: another crate of the program may
+/// have turned on reqwest's decompression for every client.
+fn http_client(
+    change: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+) -> Result<reqwest::Client, OpenAiError> {
+    let plain = reqwest::Client::builder().no_gzip().no_brotli().no_deflate().no_zstd();
+    change(plain).build().map_err(|error| configuration("the TLS settings of this system", error))
 }
 
 impl fmt::Debug for Connection {

@@ -1,21 +1,47 @@
 //! What the pieces of a streamed message have added up to.
 
-use tower_chat_core::{ChatUpdate, Message, RawJson, ToolCallDelta};
+use std::collections::HashMap;
+
+use tower_chat_core::{ChatUpdate, Message, Native, Part, RawJson, ToolCallDelta};
+use tower_chat_wire::{openai_chat::DELTA_WIRE, stream::Accumulator};
 
 use crate::{
     OpenAiError, answer,
-    merge::{Object, as_text, merge, raw, take, take_text},
+    object::{Object, as_text, raw, take, take_text},
 };
 
 /// The fields in which compatible services put readable reasoning; of both the first counts.
 const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
 
+/// The fields that a message of a whole answer may have, by OpenAI's reference and by the recorded
+/// answers of the services that are compatible with it.
+const OF_MESSAGES: [&str; 15] = [
+    "role",
+    "content",
+    "refusal",
+    "annotations",
+    "audio",
+    "function_call",
+    "tool_calls",
+    "name",
+    "citations",
+    "extra_content",
+    "provider_metadata",
+    "padding",
+    "prefix",
+    "signature",
+    "images",
+];
+
+/// How the names of fields begin that hold reasoning, or the signature of it.
+const OF_REASONING: [&str; 3] = ["reasoning", "thinking", "thought"];
+
 /// The message so far, as the JSON object that a whole answer would have had.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
     text: Option<String>,
-    rest: Object,
-    calls: Vec<DraftCall>,
+    rest: Accumulator,
+    calls: DraftCalls,
     any: bool,
 }
 
@@ -25,10 +51,12 @@ struct DraftCall {
     id: Option<String>,
     name: Option<String>,
     arguments: String,
+    /// Whether `null` came in place of arguments.
+    null_arguments: bool,
     /// Arguments that are an object instead of a text.
     object: Option<RawJson>,
-    function: Object,
-    rest: Object,
+    function: Accumulator,
+    rest: Accumulator,
 }
 
 impl Draft {
@@ -62,16 +90,21 @@ impl Draft {
                 OpenAiError::malformed("its tool calls are no list of objects", calls.get())
             })?;
             for call in calls {
-                updates.push(ChatUpdate::ToolCallDelta(self.push_call(call)?));
+                updates.push(ChatUpdate::ToolCallDelta(self.calls.push(call)?));
             }
         }
-        merge(&mut self.rest, delta);
+        self.rest.push(delta);
         Ok(updates)
     }
 
     /// The whole message.
+    ///
+    /// What a stream says of its pieces, and no whole answer of its message, is not sent back: it is
+    /// in a part of its own, which no wire writes.
     pub(crate) fn into_message(self) -> Result<Message, OpenAiError> {
-        let mut fields = self.rest;
+        let fields = self.rest.into_object();
+        let (of_pieces, mut fields): (Object, Object) =
+            fields.into_iter().partition(|(name, value)| is_of_pieces(name, value));
         match (self.text, fields.get("content")) {
             (Some(text), None) => drop(fields.insert("content".to_owned(), raw(&text))),
             (None, None) => drop(fields.insert("content".to_owned(), raw(&()))),
@@ -86,14 +119,40 @@ impl Draft {
             }
             (_, Some(_)) => {}
         }
-        if !self.calls.is_empty() {
-            let calls: Vec<Object> = self.calls.into_iter().map(DraftCall::into_fields).collect();
+        let calls = self.calls.into_fields();
+        if !calls.is_empty() {
             fields.insert("tool_calls".to_owned(), raw(&calls));
         }
-        answer::message(fields)
+        let mut message = answer::message(fields)?;
+        if !of_pieces.is_empty() {
+            message.parts.push(Part::Native(Native::new(DELTA_WIRE, raw(&of_pieces))));
+        }
+        Ok(message)
     }
+}
 
-    fn push_call(&mut self, mut piece: Object) -> Result<ToolCallDelta, OpenAiError> {
+/// Whether a field says something of the pieces of a stream alone, such as the `channel` of Groq's
+/// gpt-oss: a text, a number or a flag that no whole answer is known to have. Objects and lists are
+/// content, whatever they are named.
+fn is_of_pieces(name: &str, value: &RawJson) -> bool {
+    let is_scalar = !value.get().starts_with(['{', '[', 'n']);
+    let is_known = OF_MESSAGES.contains(&name)
+        || OF_REASONING.iter().any(|beginning| name.starts_with(beginning));
+    is_scalar && !is_known
+}
+
+/// The calls so far. Each piece finds its call in constant time.
+#[derive(Debug, Default)]
+struct DraftCalls {
+    calls: Vec<DraftCall>,
+    /// The newest call that has an index.
+    by_index: HashMap<String, usize>,
+    /// The first call that has an index and an id; the index is empty where calls have none.
+    by_id: HashMap<(String, String), usize>,
+}
+
+impl DraftCalls {
+    fn push(&mut self, mut piece: Object) -> Result<ToolCallDelta, OpenAiError> {
         let index = take(&mut piece, "index");
         let id = take_text(&mut piece, "id");
         let mut function: Object = match take(&mut piece, "function") {
@@ -103,22 +162,30 @@ impl Draft {
             None => Object::new(),
         };
         let name = take_text(&mut function, "name");
+        let null_arguments = function.get("arguments").is_some_and(|it| it.get() == "null");
         let arguments = take(&mut function, "arguments");
         let text = arguments.as_ref().and_then(as_text);
 
-        let place = self.place(index.as_ref(), id.as_deref(), name.as_deref());
-        let place = place.unwrap_or_else(|| {
-            self.calls.push(DraftCall { index, ..DraftCall::default() });
-            self.calls.len() - 1
-        });
-        let Some(call) = self.calls.get_mut(place) else {
-            return Err(OpenAiError::malformed("a tool call has no place", ""));
+        let position = self.position(index.as_ref(), id.as_deref(), name.as_deref());
+        let position = position.unwrap_or_else(|| self.begin(index));
+        let Some(call) = self.calls.get_mut(position) else {
+            return Err(OpenAiError::malformed("a piece belongs to no tool call", ""));
         };
-        let mut delta = ToolCallDelta::new(place, "");
+        let mut delta = ToolCallDelta::new(position, "");
         delta.id.clone_from(&id);
         delta.name.clone_from(&name);
-        call.id = call.id.take().or(id);
+        if call.id.is_none()
+            && let Some(id) = id
+        {
+            let index = call.index.as_ref().map_or("", RawJson::get).to_owned();
+            self.by_id.entry((index, id.clone())).or_insert(position);
+            if call.index.is_some() {
+                self.by_id.entry((String::new(), id.clone())).or_insert(position);
+            }
+            call.id = Some(id);
+        }
         call.name = call.name.take().or(name);
+        call.null_arguments |= null_arguments;
         match (text, arguments) {
             (Some(text), _) => {
                 call.arguments.push_str(&text);
@@ -130,9 +197,18 @@ impl Draft {
             }
             (None, None) => {}
         }
-        merge(&mut call.function, function);
-        merge(&mut call.rest, piece);
+        call.function.push(function);
+        call.rest.push(piece);
         Ok(delta)
+    }
+
+    fn begin(&mut self, index: Option<RawJson>) -> usize {
+        let position = self.calls.len();
+        if let Some(index) = &index {
+            self.by_index.insert(index.get().to_owned(), position);
+        }
+        self.calls.push(DraftCall { index, ..DraftCall::default() });
+        position
     }
 
     /// The call that a piece goes on with; `None` if it begins one.
@@ -140,43 +216,49 @@ impl Draft {
     /// The index says it, where there is one; some services give every call the same index, and
     /// then another id with a name begins another call. Without an index an id that is new, or a
     /// name without an id, begins one.
-    fn place(
+    fn position(
         &self,
         index: Option<&RawJson>,
         id: Option<&str>,
         name: Option<&str>,
     ) -> Option<usize> {
-        let same_id = |call: &DraftCall| id.is_some() && call.id.as_deref() == id;
-        if let Some(index) = index {
-            let place = self.calls.iter().rposition(|call| call.index.as_ref() == Some(index))?;
-            let call = self.calls.get(place)?;
-            let begins = id.is_some() && name.is_some() && call.id.is_some() && !same_id(call);
-            if begins {
-                return self
-                    .calls
-                    .iter()
-                    .position(|call| call.index.as_ref() == Some(index) && same_id(call));
-            }
-            return Some(place);
+        let of_id = |index: &str| {
+            let key = (index.to_owned(), id?.to_owned());
+            self.by_id.get(&key).copied()
+        };
+        let Some(index) = index else {
+            return match (id, name) {
+                (Some(_), _) => of_id(""),
+                (None, Some(_)) => None,
+                (None, None) => self.calls.len().checked_sub(1),
+            };
+        };
+        let position = self.by_index.get(index.get()).copied()?;
+        let call = self.calls.get(position)?;
+        let is_other = id.is_some() && name.is_some() && call.id.is_some();
+        if is_other && call.id.as_deref() != id {
+            return of_id(index.get());
         }
-        match (id, name) {
-            (Some(_), _) => self.calls.iter().position(same_id),
-            (None, Some(_)) => None,
-            (None, None) => self.calls.len().checked_sub(1),
-        }
+        Some(position)
+    }
+
+    fn into_fields(self) -> Vec<Object> {
+        self.calls.into_iter().map(DraftCall::into_fields).collect()
     }
 }
 
 impl DraftCall {
     fn into_fields(self) -> Object {
-        let mut function = self.function;
+        let mut function = self.function.into_object();
         function.insert("name".to_owned(), raw(&self.name.unwrap_or_default()));
         let arguments = match self.object {
             Some(object) if self.arguments.is_empty() => object,
+            // A tool without parameters, as clients of OpenAI's API send its call.
+            None if self.arguments.is_empty() && self.null_arguments => raw("{}"),
             _ => raw(&self.arguments),
         };
         function.insert("arguments".to_owned(), arguments);
-        let mut fields = self.rest;
+        let mut fields = self.rest.into_object();
         fields.entry("type".to_owned()).or_insert_with(|| raw("function"));
         fields.insert("function".to_owned(), raw(&function));
         if let Some(id) = self.id {

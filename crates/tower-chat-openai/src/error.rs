@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_chat_core::{BoxError, SentinelAtLeaf};
-use tower_chat_wire::WireError;
+use tower_chat_wire::{WireError, stream::LimitExceeded};
 
 /// Why there is no answer, or no whole one.
 #[derive(Debug, thiserror::Error)]
@@ -59,6 +59,9 @@ pub enum OpenAiError {
         /// Why, where a parser said so.
         source: Option<BoxError>,
     },
+    /// The answer is larger, or nested more deeply, than the leaf was told to take.
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
     /// A streamed answer broke off before it said that it was complete.
     #[error("the answer was cut off after {} bytes of text: {reason}", text.len())]
     Truncated {
@@ -112,7 +115,20 @@ impl OpenAiError {
             Self::Sentinel(_)
             | Self::Configuration { .. }
             | Self::Unsupported { .. }
+            | Self::Limit(_)
             | Self::Malformed { .. } => false,
+        }
+    }
+
+    pub(crate) fn connection(source: impl Into<BoxError>) -> Self {
+        Self::Connection { source: source.into() }
+    }
+
+    /// The same error; one of a stream that was cut off says what text had come.
+    pub(crate) fn after(self, text: &str) -> Self {
+        match self {
+            Self::Truncated { reason, .. } => Self::Truncated { text: text.to_owned(), reason },
+            error => error,
         }
     }
 

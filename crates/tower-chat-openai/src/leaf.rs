@@ -7,16 +7,17 @@ use std::{
 
 use async_openai::config::OPENAI_API_BASE;
 use futures_util::future::BoxFuture;
-use tower_chat_core::{ChatRequest, ChatResponse, RawJson, register_error};
+use tower_chat_core::{ChatRequest, ChatResponse, register_error};
+use tower_chat_wire::stream::Limits;
 use tower_service::Service;
 
 use crate::{
     OpenAiError, answer,
     body::{self, Defaults},
     connection::Connection,
-    merge::Object,
+    object::Object,
     streamed,
-    transport::{self, Answers},
+    transport::{self, End},
 };
 
 /// A model behind OpenAI's Chat Completions API, or behind a compatible one, as a leaf.
@@ -107,6 +108,26 @@ impl OpenAiChat {
         Ok(self)
     }
 
+    /// How large an answer may be: see [`Limits`]. One that is larger is
+    /// [`OpenAiError::Limit`].
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.connection = self.connection.with_limits(limits);
+        self
+    }
+
+    /// Asks for answers compressed with gzip, and takes them. The limits count what is there after
+    /// decompression. Otherwise a compressed answer is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenAiError::Configuration`], if the TLS settings of this system cannot be used.
+    #[cfg(feature = "gzip")]
+    pub fn with_gzip(mut self) -> Result<Self, OpenAiError> {
+        self.connection = self.connection.with_gzip()?;
+        Ok(self)
+    }
+
     fn new(connection: Connection) -> Self {
         register_error(OpenAiError::is_retryable);
         let defaults =
@@ -126,18 +147,15 @@ impl Service<ChatRequest> for OpenAiChat {
 
     fn call(&mut self, request: ChatRequest) -> Self::Future {
         let is_streamed = request.options.stream;
-        let answers = if is_streamed { Answers::UntilDone } else { Answers::Whole };
-        let client = self.connection.client(answers);
+        let (connection, limits) = (self.connection.clone(), self.connection.limits());
         let body = body(&request, &self.defaults);
         Box::pin(async move {
-            let (body, chat) = (body?, client.chat());
-            let failed = |error| transport::error(error, "", transport::DONE);
+            let response = connection.post("/chat/completions", &body?).await?;
             if is_streamed {
-                let events = chat.create_stream_byot::<Object, RawJson>(body).await;
-                Ok(ChatResponse::stream(streamed::updates(events.map_err(failed)?)))
+                let events = transport::events(response, limits, End::Done).await?;
+                Ok(ChatResponse::stream(streamed::updates(events)))
             } else {
-                let answer = chat.create_byot::<Object, RawJson>(body).await;
-                answer::parse(&answer.map_err(failed)?)
+                answer::parse(&transport::whole(response, limits).await?)
             }
         })
     }

@@ -2,9 +2,9 @@
 //! a `tower-chat` stack.
 //!
 //! [`OpenAiChat`] and [`OpenAiResponses`] are `tower` services of
-//! [`ChatRequest`](tower_chat_core::ChatRequest)s, on top of
-//! [async-openai](https://docs.rs/async-openai). They answer whole or as a stream, as the request
-//! asks. Nothing a service sends is lost: messages are read by [`tower_chat_wire`], and what else an
+//! [`ChatRequest`](tower_chat_core::ChatRequest)s. They answer whole or as a stream, as the request
+//! asks. Addresses and keys are those of [async-openai](https://docs.rs/async-openai), whose types the
+//! feature `adapt` knows. Nothing a service sends is lost: messages are read by [`tower_chat_wire`], and what else an
 //! answer says is in [`Finish::metadata`](tower_chat_core::Finish).
 //!
 //! ```no_run
@@ -22,10 +22,12 @@
 //!
 //! # What a leaf does and does not do
 //!
-//! - It sends each request once: async-openai's own retries are off. Put a tower retry layer above
-//!   it, and ask [`OpenAiError::is_retryable`] and [`OpenAiError::retry_after`].
-//! - Dropping the future or the response of a call hangs up. async-openai reads a stream in a task
-//!   of its own, so it needs a Tokio runtime, and a slow reader does not slow the service down.
+//! - It sends each request once. Put a tower retry layer above it, and ask
+//!   [`OpenAiError::is_retryable`] and [`OpenAiError::retry_after`].
+//! - Dropping the future or the response of a call hangs up. A stream is read as fast as its reader
+//!   asks for it, and not ahead of it.
+//! - How large an answer may be is limited: see [`Limits`](tower_chat_wire::stream::Limits). A
+//!   compressed answer is refused unless the feature `gzip` is on and the leaf asks for one.
 //! - It has no timeout of its own. Put a tower timeout above it.
 //! - A stream is complete when the service said so, by `[DONE]` or by the event that carries the
 //!   whole response, and not before: one that ends earlier, by itself or by a broken connection, is
@@ -65,7 +67,7 @@ mod connection;
 mod draft;
 mod error;
 mod leaf;
-mod merge;
+mod object;
 mod options;
 mod responses;
 mod streamed;

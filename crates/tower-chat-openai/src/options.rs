@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 use tower_chat_core::ChatOptions;
 
-use crate::merge::{Object, raw};
+use crate::object::{Object, raw};
 
 /// The fields that options ask for. `extra` options count more than named ones, and a `null` among
 /// them takes the field out; but whether the answer is streamed is not theirs to say.

@@ -1,20 +1,17 @@
 //! A streamed answer.
 
-use std::{collections::VecDeque, pin::Pin};
+use std::collections::VecDeque;
 
-use async_openai::error::OpenAIError;
 use futures_util::{Stream, StreamExt, stream};
 use tower_chat_core::{BoxError, ChatUpdate, RawJson};
+use tower_chat_wire::stream::Accumulator;
 
 use crate::{
     OpenAiError, answer, completion,
     draft::Draft,
-    merge::{Object, merge, take},
-    transport,
+    object::{Object, take},
+    transport::Events,
 };
-
-/// The events of a stream, up to `[DONE]`.
-pub(crate) type Events = Pin<Box<dyn Stream<Item = Result<RawJson, OpenAIError>> + Send>>;
 
 /// The updates that the events of a stream make; the message and the end come with `[DONE]`.
 pub(crate) fn updates(
@@ -36,7 +33,7 @@ struct Reader {
     ready: VecDeque<ChatUpdate>,
     draft: Draft,
     fields: Object,
-    choice: Object,
+    choice: Accumulator,
 }
 
 impl Reader {
@@ -46,7 +43,7 @@ impl Reader {
             ready: VecDeque::new(),
             draft: Draft::default(),
             fields: Object::new(),
-            choice: Object::new(),
+            choice: Accumulator::default(),
         }
     }
 
@@ -58,9 +55,7 @@ impl Reader {
             let Some(events) = &mut self.events else { return Ok(None) };
             match events.next().await {
                 Some(Ok(event)) => self.accept(&event)?,
-                Some(Err(error)) => {
-                    return Err(transport::error(error, self.draft.text(), transport::DONE));
-                }
+                Some(Err(error)) => return Err(error.after(self.draft.text())),
                 None => self.end()?,
             }
         }
@@ -84,7 +79,7 @@ impl Reader {
                     .map_err(|_| OpenAiError::malformed("a delta is no object", delta.get()))?;
                 self.ready.extend(self.draft.push(delta)?);
             }
-            merge(&mut self.choice, choice);
+            self.choice.push(choice);
         }
         // Every event repeats these, and some count as they go: the last one counts.
         let said = fields.into_iter().filter(|(_, value)| value.get() != "null");
@@ -105,7 +100,8 @@ impl Reader {
         }
         self.ready.push_back(ChatUpdate::Message(draft.into_message()?.into()));
         let (fields, choice) = (std::mem::take(&mut self.fields), std::mem::take(&mut self.choice));
-        self.ready.push_back(ChatUpdate::Finish(completion::finish(fields, choice).into()));
+        self.ready
+            .push_back(ChatUpdate::Finish(completion::finish(fields, choice.into_object()).into()));
         Ok(())
     }
 }

@@ -1,187 +1,176 @@
-//! The HTTP service below async-openai.
-//!
-//! async-openai by itself retries, drops the headers and the body of most refusals, and does not
-//! tell a stream that said `[DONE]` from one that just ended. This service sends once, keeps the
-//! refusal, and makes a stream that ends early fail.
+//! Requests and answers over HTTP, each request sent once.
 
-use std::task::{Context, Poll};
+use std::pin::Pin;
 
-use async_openai::{error::OpenAIError, middleware::HttpRequestFactory};
-use futures_util::{Stream, StreamExt, future::BoxFuture, stream};
-use http::{
-    HeaderMap,
-    header::{AUTHORIZATION, CONTENT_TYPE},
-};
-use tower_chat_core::BoxError;
-use tower_service::Service;
+use futures_util::{Stream, StreamExt, stream};
+use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
+use tower_chat_core::RawJson;
+use tower_chat_wire::stream::{BodyReader, Framing, LimitExceeded, Limits, Sse, check_depth};
 
 use crate::{OpenAiError, completion};
 
-/// Sends each request once.
-#[derive(Debug, Clone)]
-pub(crate) struct OneAttempt {
-    pub(crate) http: reqwest::Client,
-    /// Headers in place of those that async-openai sends.
-    pub(crate) headers: HeaderMap,
-    /// Whether there is a key to send.
-    pub(crate) has_key: bool,
-    pub(crate) answers: Answers,
-}
+/// The events of a stream, up to its end.
+pub(crate) type Events = Pin<Box<dyn Stream<Item = Result<RawJson, OpenAiError>> + Send>>;
 
-/// What answers are, and how the end of one is known.
+/// How the end of a stream is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Answers {
-    /// They are whole.
-    Whole,
-    /// They are streams, and complete with `data: [DONE]`.
-    UntilDone,
-    /// They are streams, and whoever reads them knows the event that completes them.
-    Events,
+pub(crate) enum End {
+    /// By `data: [DONE]`; a stream that ends before is cut off.
+    Done,
+    /// By an event that the reader knows.
+    Event,
 }
 
 /// The end of a stream of Chat Completions.
-pub(crate) const DONE: &str = "[DONE]";
+const DONE: &str = "[DONE]";
 
-impl Service<HttpRequestFactory> for OneAttempt {
-    type Response = reqwest::Response;
-    type Error = OpenAIError;
-    type Future = BoxFuture<'static, Result<reqwest::Response, OpenAIError>>;
-
-    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), OpenAIError>> {
-        Poll::Ready(Ok(()))
+/// The answer, if the service has given one.
+///
+/// # Errors
+///
+/// [`OpenAiError::Refused`] with the body of the refusal, up to its limit.
+pub(crate) async fn accepted(
+    response: reqwest::Response,
+    limits: Limits,
+) -> Result<reqwest::Response, OpenAiError> {
+    if !response.status().is_success() {
+        return Err(refusal(response, limits).await);
     }
-
-    fn call(&mut self, factory: HttpRequestFactory) -> Self::Future {
-        let Self { http, headers, has_key, answers } = self.clone();
-        Box::pin(async move {
-            let mut request = factory.build().await?;
-            if !has_key {
-                request.headers_mut().remove(AUTHORIZATION);
-            }
-            for (name, value) in &headers {
-                request.headers_mut().insert(name, value.clone());
-            }
-            let response = http.execute(request).await?;
-            if !response.status().is_success() {
-                return Err(OpenAIError::Boxed(refusal(response).await.into()));
-            }
-            if answers == Answers::Whole {
-                return Ok(response);
-            }
-            let is_whole = response.headers().get(CONTENT_TYPE).is_some_and(|kind| {
-                kind.to_str().is_ok_and(|kind| kind.starts_with("application/json"))
-            });
-            let head = http::Response::builder().status(response.status());
-            let body = if is_whole {
-                reqwest::Body::from(as_event(&response.bytes().await?))
-            } else if answers == Answers::Events {
-                return Ok(response);
-            } else {
-                reqwest::Body::wrap_stream(until_done(response.bytes_stream()))
-            };
-            let response = head.body(body).map_err(|error| OpenAIError::Boxed(error.into()))?;
-            Ok(response.into())
-        })
+    // One that was asked for is gone from the headers, since the HTTP client has undone it.
+    let encoding = response.headers().get(CONTENT_ENCODING).map(|name| name.to_str());
+    match encoding {
+        None | Some(Ok("identity")) => Ok(response),
+        Some(name) => {
+            let name = name.unwrap_or("an unknown name");
+            let what =
+                format!("its body is compressed ({name}), and the leaf was not told to take that");
+            Err(OpenAiError::malformed(what, ""))
+        }
     }
 }
 
-/// The error of ours that an error of async-openai stands for; `text` had come of the answer, and
-/// `end` would have completed it.
-pub(crate) fn error(error: OpenAIError, text: &str, end: &str) -> OpenAiError {
-    match error {
-        OpenAIError::Boxed(error) => match error.downcast::<OpenAiError>() {
-            Ok(error) => *error,
-            Err(source) => OpenAiError::Connection { source },
-        },
-        OpenAIError::Reqwest(source) => OpenAiError::Connection { source: source.into() },
-        OpenAIError::JSONDeserialize(source, body) => {
-            let what = "it is not JSON".to_owned();
-            OpenAiError::Malformed { what, body, source: Some(source.into()) }
-        }
-        OpenAIError::StreamError(error) => {
-            let reason =
-                format!("its stream ended, or its connection broke, before {end} ({error})");
-            OpenAiError::Truncated { text: text.to_owned(), reason }
-        }
-        error => OpenAiError::Connection { source: error.into() },
+/// The body of a whole answer.
+pub(crate) async fn whole(
+    mut response: reqwest::Response,
+    limits: Limits,
+) -> Result<RawJson, OpenAiError> {
+    let mut body = BodyReader::answer(limits);
+    while let Some(chunk) = response.chunk().await.map_err(OpenAiError::connection)? {
+        body.push(&chunk)?;
     }
+    json(body.into_text(), limits)
 }
 
-async fn refusal(response: reqwest::Response) -> OpenAiError {
-    let status = response.status().as_u16();
-    let retry_after = completion::retry_after(response.headers());
-    match response.bytes().await {
-        Ok(body) => completion::refusal(Some(status), retry_after, &String::from_utf8_lossy(&body)),
-        Err(source) => OpenAiError::Refused {
-            status: Some(status),
-            code: None,
-            message: format!("its reason was cut off: {source}"),
-            retry_after,
-            body: String::new(),
-        },
+/// The events of a streamed answer. A service that cannot stream answers with one JSON value, which
+/// is the only event then.
+pub(crate) async fn events(
+    response: reqwest::Response,
+    limits: Limits,
+    end: End,
+) -> Result<Events, OpenAiError> {
+    let is_whole = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| kind.to_str().is_ok_and(|kind| kind.starts_with("application/json")));
+    if is_whole {
+        let event = whole(response, limits).await?;
+        return Ok(Box::pin(stream::iter([Ok(event)])));
     }
+    let reading = Reading { response, sse: Sse::new(limits), limits, end };
+    let batches = stream::unfold(Some(reading), |reading| async move {
+        let mut reading = reading?;
+        let (batch, goes_on) = reading.next().await;
+        Some((stream::iter(batch), goes_on.then_some(reading)))
+    });
+    Ok(Box::pin(batches.flatten()))
 }
 
-/// A whole answer to a request for a stream, as the only event of one.
-fn as_event(json: &[u8]) -> Vec<u8> {
-    let mut event = b"data: ".to_vec();
-    for byte in json {
-        match byte {
-            b'\n' => event.extend(b"\ndata: "),
-            b'\r' => event.push(b' '),
-            _ => event.push(*byte),
-        }
-    }
-    event.extend(b"\n\ndata: [DONE]\n\n");
-    event
+struct Reading {
+    response: reqwest::Response,
+    sse: Sse,
+    limits: Limits,
+    end: End,
 }
 
-/// The same bytes, and an error at their end if none of their lines was `data: [DONE]`.
-fn until_done<B: AsRef<[u8]> + Send + 'static>(
-    bytes: impl Stream<Item = Result<B, reqwest::Error>> + Send + 'static,
-) -> impl Stream<Item = Result<Vec<u8>, BoxError>> + Send + 'static {
-    let state = (Box::pin(bytes), DoneWatch::default());
-    stream::unfold(Some(state), |state| async move {
-        let (mut bytes, mut watch) = state?;
-        match bytes.next().await {
-            Some(Ok(chunk)) => {
-                watch.see(chunk.as_ref());
-                Some((Ok(chunk.as_ref().to_vec()), Some((bytes, watch))))
+impl Reading {
+    /// The events of the next bytes, and whether any may follow.
+    async fn next(&mut self) -> (Vec<Result<RawJson, OpenAiError>>, bool) {
+        let frames = match self.response.chunk().await {
+            Ok(Some(chunk)) => match self.sse.push(&chunk) {
+                Ok(frames) => frames,
+                Err(error) => return (vec![Err(error.into())], false),
+            },
+            Ok(None) => return (self.ended(), false),
+            Err(error) => return (vec![Err(self.cut_off(&error))], false),
+        };
+        let mut events = Vec::with_capacity(frames.len());
+        for frame in frames {
+            if frame.data.trim() == DONE {
+                return (events, false);
             }
-            Some(Err(error)) => Some((Err(error.into()), None)),
-            None if watch.is_done() => None,
-            None => Some((Err("no [DONE] came".into()), None)),
+            match json(frame.data, self.limits) {
+                Ok(event) => events.push(Ok(event)),
+                Err(error) => {
+                    events.push(Err(error));
+                    return (events, false);
+                }
+            }
         }
+        (events, true)
+    }
+
+    /// What comes where the bytes end before the stream was done: nothing, if its last line says so.
+    fn ended(&mut self) -> Vec<Result<RawJson, OpenAiError>> {
+        let last = self.sse.end();
+        match self.end {
+            End::Event => Vec::new(),
+            End::Done if last.is_some_and(|frame| frame.data.trim() == DONE) => Vec::new(),
+            End::Done => vec![Err(self.cut_off(&"the connection was closed"))],
+        }
+    }
+
+    fn cut_off(&self, cause: &dyn std::fmt::Display) -> OpenAiError {
+        let end = match self.end {
+            End::Done => DONE,
+            End::Event => "the event of its end",
+        };
+        let reason = format!("its stream ended, or its connection broke, before {end} ({cause})");
+        OpenAiError::Truncated { text: String::new(), reason }
+    }
+}
+
+/// The JSON value that a text is.
+fn json(text: String, limits: Limits) -> Result<RawJson, OpenAiError> {
+    check_depth(&text, &limits)?;
+    text.parse().map_err(|source: serde_json::Error| OpenAiError::Malformed {
+        what: "it is not JSON".to_owned(),
+        body: text,
+        source: Some(source.into()),
     })
 }
 
-/// Looks for the line by which a stream says that it is complete.
-#[derive(Debug, Default)]
-struct DoneWatch {
-    line: Vec<u8>,
-    done: bool,
+async fn refusal(mut response: reqwest::Response, limits: Limits) -> OpenAiError {
+    let status = Some(response.status().as_u16());
+    let retry_after = completion::retry_after(response.headers());
+    let mut body = BodyReader::refusal(limits);
+    let cut_off = loop {
+        match response.chunk().await {
+            Ok(Some(chunk)) => {
+                if let Err(error) = body.push(&chunk) {
+                    break Some(cut_at_limit(error));
+                }
+            }
+            Ok(None) => break None,
+            Err(source) => break Some(format!("its reason was cut off: {source}")),
+        }
+    };
+    let body = body.into_text();
+    match cut_off {
+        None => completion::refusal(status, retry_after, &body),
+        Some(message) => OpenAiError::Refused { status, code: None, message, retry_after, body },
+    }
 }
 
-impl DoneWatch {
-    /// No line longer than this says so.
-    const LONGEST: usize = 32;
-
-    fn see(&mut self, bytes: &[u8]) {
-        for byte in bytes {
-            if matches!(byte, b'\n' | b'\r') {
-                self.done |= self.line_says_done();
-                self.line.clear();
-            } else if self.line.len() <= Self::LONGEST {
-                self.line.push(*byte);
-            }
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        self.done || self.line_says_done()
-    }
-
-    fn line_says_done(&self) -> bool {
-        self.line.strip_prefix(b"data:").is_some_and(|rest| rest.trim_ascii() == b"[DONE]")
-    }
+fn cut_at_limit(error: LimitExceeded) -> String {
+    format!("its reason was cut off: {error}")
 }

@@ -7,7 +7,7 @@ use tower_chat_wire::openai_responses::parse_input;
 use super::keeping::Place;
 use crate::{
     OpenAiError, completion,
-    merge::{Object, as_text, raw, take, take_text, to_value},
+    object::{Object, as_text, raw, take, take_text, to_value},
 };
 
 /// What an answer is read with.

@@ -6,7 +6,7 @@ use tower_chat_wire::{body::BodyWire, openai_responses::render_input};
 
 use super::keeping::Place;
 use crate::{
-    merge::{Object, as_text, raw},
+    object::{Object, as_text, raw},
     options,
 };
 

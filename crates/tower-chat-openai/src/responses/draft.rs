@@ -1,19 +1,23 @@
 //! The items of a streamed response as far as they have come.
 
-use tower_chat_core::{RawJson, ToolCallDelta};
+use std::collections::HashMap;
 
-use crate::merge::{Object, as_text, raw};
+use tower_chat_core::{RawJson, ToolCallDelta};
+use tower_chat_wire::stream::Indexed;
+
+use crate::object::{Object, as_text, raw};
 
 /// The items so far, in the order in which they began.
 #[derive(Debug, Default)]
 pub(super) struct Draft {
-    items: Vec<DraftItem>,
+    /// By their `output_index`.
+    items: Indexed<DraftItem>,
+    /// The position of the newest item that has an id.
+    by_id: HashMap<String, usize>,
 }
 
 #[derive(Debug)]
 struct DraftItem {
-    /// Its place in the output, as the service says it.
-    place: Option<RawJson>,
     /// As it began, and whole once it is done.
     fields: Object,
     /// It as it came, once it is done.
@@ -27,14 +31,13 @@ impl Draft {
     pub(super) fn begin(&mut self, event: &Object) -> Option<ToolCallDelta> {
         let fields: Object = event.get("item")?.parse().ok()?;
         let call = is_call(&fields).then(|| {
-            let mut call = ToolCallDelta::new(self.items.len(), "");
+            let mut call = ToolCallDelta::new(self.items.as_slice().len(), "");
             let text = |name| fields.get(name).and_then(as_text).filter(|text| !text.is_empty());
             call.id = text("call_id");
             call.name = text("name");
             call
         });
-        let place = event.get("output_index").cloned();
-        self.items.push(DraftItem { place, fields, done: None, text: String::new() });
+        self.push(event, DraftItem { fields, done: None, text: String::new() });
         call
     }
 
@@ -46,17 +49,24 @@ impl Draft {
         match begun.and_then(|index| self.items.get_mut(index)) {
             Some(begun) => begun.done = Some(item.clone()),
             None => {
-                let place = event.get("output_index").cloned();
                 let (done, text) = (Some(item.clone()), String::new());
-                self.items.push(DraftItem { place, fields, done, text });
+                self.push(event, DraftItem { fields, done, text });
             }
+        }
+    }
+
+    fn push(&mut self, event: &Object, item: DraftItem) {
+        let id = item.fields.get("id").map(|id| id.get().to_owned());
+        let position = self.items.begin(event.get("output_index"), item);
+        if let Some(id) = id {
+            self.by_id.insert(id, position);
         }
     }
 
     /// An item goes on; gives its index.
     pub(super) fn extend(&mut self, event: &Object, more: &str) -> usize {
         let index = self.index_of(event, event.get("item_id"));
-        let index = index.unwrap_or_else(|| self.items.len().saturating_sub(1));
+        let index = index.unwrap_or_else(|| self.items.as_slice().len().saturating_sub(1));
         if let Some(item) = self.items.get_mut(index) {
             item.text.push_str(more);
         }
@@ -66,16 +76,13 @@ impl Draft {
     /// The items: those that are done as they came, and of the others as much as came, with the
     /// status of the response.
     pub(super) fn into_items(self, status: &str) -> Vec<RawJson> {
-        self.items.into_iter().filter_map(|item| item.into_json(status)).collect()
+        self.items.into_items().into_iter().filter_map(|item| item.into_json(status)).collect()
     }
 
     fn index_of(&self, event: &Object, id: Option<&RawJson>) -> Option<usize> {
-        let place = event.get("output_index");
-        let by_place = || self.items.iter().rposition(|item| item.place.as_ref() == place);
-        let by_id = || self.items.iter().rposition(|item| item.fields.get("id") == id);
-        match (place, id) {
-            (Some(_), _) => by_place(),
-            (None, Some(_)) => by_id(),
+        match (event.get("output_index"), id) {
+            (Some(index), _) => self.items.position(Some(index)),
+            (None, Some(id)) => self.by_id.get(id.get()).copied(),
             (None, None) => None,
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{ConversationId, RawJson};
 
-use crate::merge::{Object, as_text};
+use crate::object::{Object, as_text};
 
 /// Who keeps the history of the conversations that begin at an
 /// [`OpenAiResponses`](super::OpenAiResponses).

@@ -7,8 +7,8 @@ use std::{
 
 use async_openai::config::OPENAI_API_BASE;
 use futures_util::future::BoxFuture;
-use serde_json::{Value, json};
 use tower_chat_core::{ChatRequest, ChatResponse, RawJson, register_error};
+use tower_chat_wire::stream::Limits;
 use tower_service::Service;
 
 use super::{
@@ -21,8 +21,8 @@ use super::{
 use crate::{
     OpenAiError,
     connection::Connection,
-    merge::Object,
-    transport::{self, Answers},
+    object::Object,
+    transport::{self, End},
 };
 
 /// A model behind OpenAI's Responses API, or behind a compatible one, as a leaf.
@@ -132,6 +132,26 @@ impl OpenAiResponses {
         Ok(self)
     }
 
+    /// How large an answer may be: see [`Limits`]. One that is larger is
+    /// [`OpenAiError::Limit`].
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.connection = self.connection.with_limits(limits);
+        self
+    }
+
+    /// Asks for answers compressed with gzip, and takes them. The limits count what is there after
+    /// decompression. Otherwise a compressed answer is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`OpenAiError::Configuration`], if the TLS settings of this system cannot be used.
+    #[cfg(feature = "gzip")]
+    pub fn with_gzip(mut self) -> Result<Self, OpenAiError> {
+        self.connection = self.connection.with_gzip()?;
+        Ok(self)
+    }
+
     fn new(connection: Connection) -> Self {
         register_error(OpenAiError::is_retryable);
         Self { connection, defaults: Defaults::default(), keeping: Keeping::default() }
@@ -151,15 +171,13 @@ impl OpenAiResponses {
         let is_streamed = options.stream && !is_background;
         let body = body::render(&request, &self.defaults, &place, is_streamed);
         let asked = Asked { place, is_background };
+        let limits = self.connection.limits();
+        let response = self.connection.post("/responses", &body).await?;
         if is_streamed {
-            let client = self.connection.client(Answers::Events);
-            let events = client.responses().create_stream_byot::<Object, RawJson>(body).await;
-            let events = events.map_err(failed)?;
+            let events = transport::events(response, limits, End::Event).await?;
             Ok(ChatResponse::stream(streamed::updates(events, asked)))
         } else {
-            let client = self.connection.client(Answers::Whole);
-            let answer = client.responses().create_byot::<Object, RawJson>(body).await;
-            Ok(answer::parse(&answer.map_err(failed)?, &asked)?.into())
+            Ok(answer::parse(&transport::whole(response, limits).await?, &asked)?.into())
         }
     }
 
@@ -171,14 +189,13 @@ impl OpenAiResponses {
             let what = "continuation token of this form, which no response has as its id";
             return Err(OpenAiError::Unsupported { api: API, what });
         }
-        let client = self.connection.client(Answers::Whole);
-        client.responses().retrieve_byot::<&str, RawJson>(token).await.map_err(failed)
+        let response = self.connection.get(&format!("/responses/{token}")).await?;
+        transport::whole(response, self.connection.limits()).await
     }
 
     async fn new_conversation(&self) -> Result<String, OpenAiError> {
-        let client = self.connection.client(Answers::Whole);
-        let made = client.conversations().create_byot::<Value, RawJson>(json!({})).await;
-        let made = made.map_err(failed)?;
+        let response = self.connection.post("/conversations", &Object::new()).await?;
+        let made = transport::whole(response, self.connection.limits()).await?;
         id_in(&made).ok_or_else(|| {
             OpenAiError::malformed("the conversation that was created has no id", made.get())
         })
@@ -208,8 +225,4 @@ impl fmt::Debug for OpenAiResponses {
             .field("keeping", &self.keeping)
             .finish_non_exhaustive()
     }
-}
-
-fn failed(error: async_openai::error::OpenAIError) -> OpenAiError {
-    transport::error(error, "", transport::DONE)
 }

@@ -11,13 +11,9 @@ use super::{
 };
 use crate::{
     OpenAiError, completion,
-    merge::{Object, as_text, raw},
-    streamed::Events,
-    transport,
+    object::{Object, as_text, raw},
+    transport::Events,
 };
-
-/// What ends a stream.
-const END: &str = "the event of its end";
 
 /// The updates that the events of a stream make, up to the event that ends it.
 pub(super) fn updates(
@@ -63,11 +59,10 @@ impl Reader {
             let Some(events) = &mut self.events else { return Ok(None) };
             match events.next().await {
                 Some(Ok(event)) => self.accept(&event)?,
-                Some(Err(error)) => return Err(transport::error(error, &self.text, END)),
+                Some(Err(error)) => return Err(error.after(&self.text)),
                 None => {
-                    let (text, reason) =
-                        (self.text.clone(), format!("its stream ended before {END}"));
-                    return Err(OpenAiError::Truncated { text, reason });
+                    let reason = "its stream ended before the event of its end".to_owned();
+                    return Err(OpenAiError::Truncated { text: self.text.clone(), reason });
                 }
             }
         }

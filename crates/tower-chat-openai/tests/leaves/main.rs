@@ -13,6 +13,8 @@
 mod cassettes;
 mod chat;
 mod coverage;
+mod leftovers;
+mod limits;
 mod live;
 mod responses;
 mod server;

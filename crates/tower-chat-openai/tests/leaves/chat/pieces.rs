@@ -144,3 +144,108 @@ async fn a_server_that_cannot_stream_answers_whole() {
     assert_eq!(found.text(), "hel\nlo");
     assert_eq!(found.finish.reason, Some(FinishReason::Stop));
 }
+
+/// The fields of the native items of a message, by wire.
+fn leftover(answer: &Answer, wire: &str) -> serde_json::Value {
+    let native = answer.messages[0].parts.iter().find_map(|part| match part {
+        Part::Native(native) if &*native.wire == wire => Some(native.item.parse().unwrap()),
+        _ => None,
+    });
+    native.unwrap_or_default()
+}
+
+/// Issue 15, 21
+#[tokio::test]
+async fn a_field_that_each_piece_repeats_stays_one_and_is_not_sent_back() {
+    let body = concat!(
+        r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","channel":"analysis","reasoning":"Let "}}]}"#,
+        "\n\n",
+        r#"data: {"choices":[{"index":0,"delta":{"channel":"analysis","reasoning":"me see."}}]}"#,
+        "\n\n",
+        r#"data: {"choices":[{"index":0,"delta":{"channel":"final","token_index":7,"content":"Yes."}}]}"#,
+        "\n\n",
+        r#"data: {"choices":[{"index":0,"delta":{"thought_signature":"sig","odd":{"mode":"a"}}}]}"#,
+        "\n\n",
+        r#"data: {"choices":[{"index":0,"delta":{"thought_signature":"sig","odd":{"mode":"a"}}}]}"#,
+        "\n\ndata: [DONE]\n\n",
+    );
+    let whole = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"ok"}}]}"#;
+    let server = Server::start([Reply::stream(body), Reply::json(200, whole)]).await;
+    let mut leaf = server.leaf();
+    let found = ask(&mut leaf, ChatRequest::user("hi").streamed()).await.unwrap();
+    assert_eq!(found.text(), "Yes.");
+    let of_pieces = serde_json::json!({"channel": "final", "token_index": 7});
+    assert_eq!(leftover(&found, "openai-chat-delta"), of_pieces, "kept as it came");
+    let kept = leftover(&found, "openai-chat");
+    assert_eq!(kept["odd"], serde_json::json!({"mode": "a"}));
+    assert_eq!(kept["thought_signature"], "sig");
+    let history = [tower_chat_core::Message::user("hi"), (*found.messages[0]).clone()];
+    ask(&mut leaf, ChatRequest::new(history)).await.unwrap();
+    let sent = &server.received()[1].body["messages"][1];
+    let expected = serde_json::json!({"role": "assistant", "content": "Yes.",
+        "reasoning": "Let me see.", "thought_signature": "sig", "odd": {"mode": "a"}});
+    assert_eq!(*sent, expected);
+}
+
+/// Issue 15, 24: <https://openrouter.ai/docs/use-cases/reasoning-tokens>
+#[tokio::test]
+async fn fragments_of_one_block_of_reasoning_become_one_with_the_last_signature() {
+    let detail = |detail: serde_json::Value| {
+        serde_json::json!({ "reasoning_details": [detail] }).to_string()
+    };
+    let text = |index: u64, text: &str| {
+        detail(serde_json::json!({"type": "reasoning.text", "text": text, "index": index,
+            "format": "anthropic-claude-v1", "signature": null}))
+    };
+    let signed = |index: u64, signature: &str| {
+        detail(serde_json::json!({"type": "reasoning.text", "signature": signature, "index": index,
+            "format": "anthropic-claude-v1"}))
+    };
+    let other = |kind: &str, field: &str, value: &str| {
+        detail(serde_json::json!({"type": kind, field: value, "index": 0}))
+    };
+    let pieces = [
+        text(0, "Let"),
+        text(0, " me"),
+        text(1, "And"),
+        signed(0, "sig 0"),
+        text(1, " then"),
+        other("reasoning.encrypted", "data", "one"),
+        other("reasoning.encrypted", "data", "two"),
+        other("reasoning.summary", "summary", "In "),
+        other("reasoning.summary", "summary", "short"),
+        signed(1, "sig 1"),
+        text(1, "again"),
+        detail(serde_json::json!({"type": "odd", "text": "a"})),
+        detail(serde_json::json!({"type": "odd", "text": "a"})),
+    ];
+    let found = answer(&pieces.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let block = |index: u64, text: &str, signature: serde_json::Value| {
+        serde_json::json!({"type": "reasoning.text", "text": text, "index": index,
+            "format": "anthropic-claude-v1", "signature": signature})
+    };
+    let expected = serde_json::json!([
+        block(0, "Let me", "sig 0".into()),
+        block(1, "And then", "sig 1".into()),
+        {"type": "reasoning.encrypted", "data": "one", "index": 0},
+        {"type": "reasoning.encrypted", "data": "two", "index": 0},
+        {"type": "reasoning.summary", "summary": "In short", "index": 0},
+        block(1, "again", serde_json::Value::Null),
+        {"type": "odd", "text": "a"},
+        {"type": "odd", "text": "a"},
+    ]);
+    assert_eq!(leftover(&found, "openai-chat")["reasoning_details"], expected);
+}
+
+/// Issue 15, 24
+#[tokio::test]
+async fn null_in_place_of_arguments_is_an_empty_object() {
+    let found = answer(&[
+        r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":null}}]}"#,
+        r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":null}}]}"#,
+        r#"{"tool_calls":[{"index":1,"function":{"arguments":"{\"x\":1}"}}]}"#,
+        r#"{"tool_calls":[{"index":2,"id":"c","function":{"name":"h","arguments":""}}]}"#,
+    ])
+    .await;
+    assert_eq!(calls(&found), [("a", "f", "{}"), ("b", "g", r#"{"x":1}"#), ("c", "h", "")]);
+}

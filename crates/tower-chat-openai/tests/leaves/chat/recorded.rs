@@ -14,6 +14,7 @@ use tower_service::Service;
 use super::expected::Said;
 use crate::{
     cassettes::{self, Cassette, Exchange},
+    leftovers,
     server::{Reply, Server, ask},
 };
 
@@ -117,7 +118,9 @@ async fn watched(
 fn assert_answer(exchange: &Exchange, answer: &Answer, place: &str) {
     assert_eq!(exchange.status, 200, "{place}");
     if exchange.is_streamed() {
-        assert_eq!(Said::of(answer), Said::by_events(&exchange.events()), "{place}");
+        let events = exchange.events();
+        assert_eq!(Said::of(answer), Said::by_events(&events), "{place}");
+        leftovers::assert_whole(&events, &answer.messages[0], place);
         return;
     }
     let json: Value = serde_json::from_str(&exchange.response).unwrap();
