@@ -8,29 +8,37 @@ use genai::{ServiceTarget, resolver::AuthData};
 use http::HeaderMap;
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_chat_openai::{OpenAiChat, OpenAiError};
+use tower_chat_wire::stream::Limits;
 use tower_service::Service;
 
 use crate::{GenAiError, Provider, mistral};
 
+/// What the leaf is made with.
+pub(crate) struct Settings<'a> {
+    pub(crate) provider: Provider,
+    pub(crate) headers: &'a HeaderMap,
+    pub(crate) limits: Limits,
+    pub(crate) takes_gzip: bool,
+}
+
 /// Answers a request by the leaf, which is made where it is not there yet.
 pub(crate) async fn answer(
     leaf: &OnceLock<OpenAiChat>,
-    provider: Provider,
+    settings: &Settings<'_>,
     model: &str,
     target: ServiceTarget,
-    headers: &HeaderMap,
     mut request: ChatRequest,
 ) -> Result<ChatResponse, GenAiError> {
     let mut options = (*request.options).clone();
     options.model = Some(model.to_owned());
     request.options = options.into();
-    if provider == Provider::Mistral {
+    if settings.provider == Provider::Mistral {
         request.messages = mistral::with_acceptable_ids(&request.messages);
     }
     let mut leaf = match leaf.get() {
         Some(leaf) => leaf.clone(),
         None => {
-            let made = make(&target, headers)?;
+            let made = make(&target, settings)?;
             leaf.get_or_init(|| made).clone()
         }
     };
@@ -49,7 +57,7 @@ fn in_stream(found: BoxError) -> BoxError {
     }
 }
 
-fn make(target: &ServiceTarget, headers: &HeaderMap) -> Result<OpenAiChat, GenAiError> {
+fn make(target: &ServiceTarget, settings: &Settings<'_>) -> Result<OpenAiChat, GenAiError> {
     let key = match &target.auth {
         AuthData::None => None,
         auth => Some(
@@ -58,7 +66,11 @@ fn make(target: &ServiceTarget, headers: &HeaderMap) -> Result<OpenAiChat, GenAi
     };
     let mut leaf =
         OpenAiChat::compatible(target.endpoint.base_url(), key.as_deref()).map_err(error)?;
-    for (name, value) in headers {
+    leaf = leaf.with_limits(settings.limits);
+    if settings.takes_gzip {
+        leaf = leaf.with_gzip().map_err(error)?;
+    }
+    for (name, value) in settings.headers {
         let value = value.to_str().map_err(|error| GenAiError::configuration("a header", error))?;
         leaf = leaf.with_header(name.as_str(), value).map_err(error)?;
     }

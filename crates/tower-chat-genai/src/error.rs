@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use tower_chat_core::{BoxError, SentinelAtLeaf};
 use tower_chat_openai::OpenAiError;
-use tower_chat_wire::WireError;
+use tower_chat_wire::{
+    WireError,
+    stream::{DamagedStream, LimitExceeded},
+};
 
 /// Why there is no answer, or no whole one.
 #[derive(Debug, thiserror::Error)]
@@ -58,6 +61,9 @@ pub enum GenAiError {
         /// Why, where a parser said so.
         source: Option<BoxError>,
     },
+    /// The answer is larger, or nested more deeply, than the leaf was told to take.
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
     /// A streamed answer broke off before it said that it was complete, and why it ended.
     #[error("the answer was cut off after {} bytes of text: {reason}", text.len())]
     Truncated {
@@ -117,6 +123,7 @@ impl GenAiError {
             Self::Sentinel(_)
             | Self::Configuration { .. }
             | Self::Unsupported { .. }
+            | Self::Limit(_)
             | Self::Malformed { .. } => false,
         }
     }
@@ -138,6 +145,15 @@ impl GenAiError {
 
     pub(crate) fn configuration(what: &'static str, source: impl Into<BoxError>) -> Self {
         Self::Configuration { what, source: Some(source.into()) }
+    }
+}
+
+impl From<DamagedStream> for GenAiError {
+    fn from(error: DamagedStream) -> Self {
+        match error {
+            DamagedStream::Limit(error) => Self::Limit(error),
+            error => Self::malformed(error.to_string(), ""),
+        }
     }
 }
 

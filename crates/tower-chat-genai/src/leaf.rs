@@ -14,18 +14,19 @@ use genai::{
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tower_chat_core::{ChatRequest, ChatResponse, Finish, Message, RawJson, register_error};
 use tower_chat_openai::OpenAiChat;
+use tower_chat_wire::stream::Limits;
 use tower_service::Service;
 
 use crate::{
     GenAiError, Provider, anthropic, bedrock, cohere, compatible,
-    direct::{self, Framed, Request},
+    direct::{self, Framed, KeyHeader, Request},
     frame::Answer,
     gemini,
     object::Object,
     ollama,
     provider::Route,
+    resolution,
     streamed::{self, Draft},
-    through_genai,
 };
 
 /// A model of one provider, as a leaf.
@@ -45,6 +46,8 @@ pub struct GenAiChat {
     key: Option<Arc<str>>,
     model: Option<Arc<str>>,
     headers: HeaderMap,
+    limits: Limits,
+    takes_gzip: bool,
     /// The leaf of a compatible service, once it was needed.
     compatible: Arc<OnceLock<OpenAiChat>>,
 }
@@ -59,11 +62,9 @@ impl GenAiChat {
     /// [`GenAiError::Configuration`], if the TLS settings of this system cannot be used.
     pub fn new(provider: Provider) -> Result<Self, GenAiError> {
         register_error(GenAiError::is_retryable);
-        let http = reqwest::Client::builder()
-            .build()
-            .map_err(|error| GenAiError::configuration("the TLS settings of this system", error))?;
+        let http = http_client(|builder| builder)?;
         let client = Client::builder().with_reqwest(http.clone()).build();
-        let client = client.map_err(through_genai::error)?;
+        let client = client.map_err(resolution::error)?;
         let (headers, compatible) = (HeaderMap::new(), Arc::default());
         Ok(Self {
             provider,
@@ -73,6 +74,8 @@ impl GenAiChat {
             key: None,
             model: None,
             headers,
+            limits: Limits::default(),
+            takes_gzip: false,
             compatible,
         })
     }
@@ -116,11 +119,32 @@ impl GenAiChat {
         Ok(self)
     }
 
+    /// How large an answer may be: see [`Limits`]. One that is larger is [`GenAiError::Limit`].
+    #[must_use]
+    pub fn with_limits(mut self, limits: Limits) -> Self {
+        self.limits = limits;
+        self.compatible = Arc::default();
+        self
+    }
+
+    /// Asks for answers compressed with gzip, and takes them. The limits count what is there after
+    /// decompression. Otherwise a compressed answer is refused.
+    ///
+    /// # Errors
+    ///
+    /// [`GenAiError::Configuration`], if the TLS settings of this system cannot be used.
+    pub fn with_gzip(mut self) -> Result<Self, GenAiError> {
+        self.http = http_client(|builder| builder.gzip(true))?;
+        self.takes_gzip = true;
+        self.compatible = Arc::default();
+        Ok(self)
+    }
+
     /// Where and as who the provider is asked for a model.
     async fn target(&self, model: &str) -> Result<ServiceTarget, GenAiError> {
         let model = ModelIden::new(self.provider.kind(), model);
         let target = self.client.resolve_service_target(model).await;
-        let mut target = target.map_err(through_genai::error)?;
+        let mut target = target.map_err(resolution::error)?;
         match &self.endpoint {
             Some(url) => target.endpoint = Endpoint::from_owned(url.clone()),
             // genai knows version 1, which has no tools.
@@ -153,18 +177,33 @@ impl GenAiChat {
         let target = self.target(&model).await?;
         match self.provider.route(&model) {
             Route::Anthropic => {
-                let body = anthropic::render(&request, Some(&model));
-                let answer = self.by_genai(&request, target, &body).await?;
+                let mut body = anthropic::render(&request, Some(&model));
+                anthropic::complete(&mut body, &model, request.options.stream);
+                let asked = self.asked(&request, &target, "messages", &body, Framed::Sse);
+                let key = KeyHeader::Named("x-api-key");
+                let asked = Request { key, demanded: ANTHROPIC_VERSION, ..asked };
+                let answer = self.send(&target, asked).await?;
                 respond::<anthropic::AnthropicDraft>(answer, anthropic::parse)
             }
             Route::Gemini => {
                 let body = gemini::render(&request, &model);
-                let answer = self.by_genai(&request, target, &body).await?;
+                let path = self.gemini_path(&model, request.options.stream);
+                let asked = self.asked(&request, &target, &path, &body, Framed::Sse);
+                let key = match self.provider {
+                    Provider::Vertex => KeyHeader::Bearer,
+                    _ => KeyHeader::Named("x-goog-api-key"),
+                };
+                let answer = self.send(&target, Request { key, ..asked }).await?;
                 respond::<gemini::GeminiDraft>(answer, gemini::parse)
             }
             Route::Compatible => {
-                let (leaf, headers) = (&self.compatible, &self.headers);
-                compatible::answer(leaf, self.provider, &model, target, headers, request).await
+                let settings = compatible::Settings {
+                    provider: self.provider,
+                    headers: &self.headers,
+                    limits: self.limits,
+                    takes_gzip: self.takes_gzip,
+                };
+                compatible::answer(&self.compatible, &settings, &model, target, request).await
             }
             Route::VertexClaude => {
                 let mut body = anthropic::render(&request, None);
@@ -196,19 +235,27 @@ impl GenAiChat {
         }
     }
 
-    async fn by_genai(
+    /// The method of Gemini, and of Gemini in Vertex AI, as a path.
+    fn gemini_path(&self, model: &str, is_streamed: bool) -> String {
+        let publisher = match self.provider {
+            Provider::Vertex => "publishers/google/",
+            _ => "",
+        };
+        let method = if is_streamed { "streamGenerateContent?alt=sse" } else { "generateContent" };
+        format!("{publisher}models/{model}:{method}")
+    }
+
+    fn asked<'a>(
         &self,
         request: &ChatRequest,
-        target: ServiceTarget,
-        body: &Object,
-    ) -> Result<Answer, GenAiError> {
-        let (client, headers) = (&self.client, &self.headers);
-        if request.options.stream {
-            let frames = through_genai::streamed(client, target, body, headers).await?;
-            Ok(Answer::Streamed(direct::begun(frames).await?))
-        } else {
-            through_genai::whole(client, target, body, headers).await.map(Answer::Whole)
-        }
+        target: &ServiceTarget,
+        path: &str,
+        body: &'a Object,
+        framed: Framed,
+    ) -> Request<'a> {
+        let url = format!("{}{path}", target.endpoint.base_url());
+        let framed = request.options.stream.then_some(framed);
+        Request { url, body, framed, key: KeyHeader::Bearer, demanded: &[] }
     }
 
     async fn directly(
@@ -219,9 +266,15 @@ impl GenAiChat {
         body: &Object,
         framed: Framed,
     ) -> Result<Answer, GenAiError> {
-        let url = format!("{}{path}", target.endpoint.base_url());
-        let framed = request.options.stream.then_some(framed);
-        direct::send(&self.http, target, Request { url, body, framed }, &self.headers).await
+        self.send(target, self.asked(request, target, path, body, framed)).await
+    }
+
+    async fn send(
+        &self,
+        target: &ServiceTarget,
+        request: Request<'_>,
+    ) -> Result<Answer, GenAiError> {
+        direct::send(&self.http, target, request, &self.headers, self.limits).await
     }
 }
 
@@ -258,6 +311,19 @@ impl fmt::Debug for GenAiChat {
             .field("model", &self.model)
             .finish_non_exhaustive()
     }
+}
+
+/// The version of Anthropic's API (<https://docs.claude.com/en/api/versioning>).
+const ANTHROPIC_VERSION: &[(&str, &str)] = &[("anthropic-version", "2023-06-01")];
+
+/// An HTTP client that decompresses nothing unless it is told to. genai turns on reqwest's feature
+/// `gzip` for the whole program, and with it decompression for every client that does not say no.
+fn http_client(
+    change: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+) -> Result<reqwest::Client, GenAiError> {
+    let plain = reqwest::Client::builder().no_gzip().no_brotli().no_deflate().no_zstd();
+    let client = change(plain).build();
+    client.map_err(|error| GenAiError::configuration("the TLS settings of this system", error))
 }
 
 fn is_set(variable: &str) -> bool {

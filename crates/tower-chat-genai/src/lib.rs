@@ -20,20 +20,18 @@
 //!
 //! # What genai does, and what it does not
 //!
-//! genai knows the address of each provider, the environment variable that holds its key, and how
-//! it is asked. Its own types cannot hold all that a provider sends, so none of them is stored, and
-//! none carries content:
+//! genai knows the address of each provider, and the environment variable that holds its key. It
+//! carries no request and no answer: its own types cannot hold all that a provider sends, and it
+//! reads answers without a limit. Bodies are written and read by [`tower_chat_wire`] and by this
+//! crate, so thinking blocks with their signatures, redacted thinking, thought signatures, ids, and
+//! every byte of arguments go back as they came.
 //!
-//! - **Anthropic, Gemini, Gemini in Vertex AI**: genai carries request and answer. The body is
-//!   written by [`tower_chat_wire`] and given to genai as the one to send; answers are read from
-//!   the body, or the frames of the stream, that genai captures. So thinking blocks with their
-//!   signatures, redacted thinking, thought signatures and ids go back as they came.
-//! - **Mistral, Groq, DeepSeek, xAI, OpenRouter**: genai says where and as who they are asked, and
-//!   [`tower_chat_openai::OpenAiChat`] asks them. Mistral gets ids of nine characters.
-//! - **Bedrock, Cohere, Ollama, Claude in Vertex AI**: genai says where and as who they are asked;
-//!   requests and answers go over the same HTTP client without it. Its adapters for these take no
-//!   body but their own, which lacks tools (Cohere), thinking (Ollama, Claude in Vertex AI) or
-//!   fields of the service (Bedrock).
+//! **Mistral, Groq, DeepSeek, xAI, OpenRouter** are asked by [`tower_chat_openai::OpenAiChat`].
+//! Mistral gets ids of nine characters.
+//!
+//! How large an answer may be is limited: see [`Limits`](tower_chat_wire::stream::Limits) and
+//! [`GenAiChat::with_limits`]. A compressed answer is refused unless
+//! [`GenAiChat::with_gzip`] asks for one.
 //!
 //! # What a leaf does and does not do
 //!
@@ -51,8 +49,6 @@
 //!   get the value that Google gives for this.
 //! - Names of tools that another provider took and this one refuses are shown with `_` in place of
 //!   each character that it does not take.
-//! - Through genai, numbers and white space of a *whole* answer's JSON are written anew: `1e2`
-//!   becomes `100.0`, and an integer beyond 64 bits loses digits. Streamed answers keep every byte.
 //!
 //! # What is not there
 //!
@@ -60,11 +56,11 @@
 //!   API key.
 //! - The endpoints of Gemini and Ollama that are compatible with OpenAI: use `tower-chat-openai`.
 //! - The Responses API of DeepSeek, xAI, OpenRouter and Bedrock: use `tower-chat-openai`.
-//! - An answer that comes whole although a stream was asked for, from Anthropic or Gemini: genai
-//!   shows nothing of it, so it is a truncated one.
 //! - Several candidates: such an answer is refused.
 //!
-//! genai turns on serde_json's feature `preserve_order` for the whole program.
+//! genai turns on serde_json's feature `preserve_order`, and reqwest's feature `gzip`, for the whole
+//! program. The clients of this crate and of `tower-chat-openai` decompress nothing all the same; one
+//! of your own does, unless it is built with `no_gzip`.
 
 mod anthropic;
 mod bedrock;
@@ -72,20 +68,17 @@ mod cohere;
 mod compatible;
 mod direct;
 mod error;
-mod event_stream;
 mod frame;
 mod gemini;
 mod leaf;
-mod lines;
 mod mistral;
 mod names;
 mod object;
 mod ollama;
 mod provider;
 mod refusal;
-mod sse;
+mod resolution;
 mod streamed;
 mod text_parts;
-mod through_genai;
 
 pub use self::{error::GenAiError, leaf::GenAiChat, provider::Provider};

@@ -1,12 +1,8 @@
 //! JSON objects whose values are left as the text they came in.
 
-use std::collections::BTreeMap;
-
 use serde_json::{Map, Value};
 use tower_chat_core::RawJson;
-
-/// A JSON object whose values are the text they came in.
-pub(crate) type Object = BTreeMap<String, RawJson>;
+pub(crate) use tower_chat_wire::stream::Object;
 
 /// The value as a text, if it is one.
 pub(crate) fn as_text(value: &RawJson) -> Option<String> {
@@ -41,9 +37,9 @@ pub(crate) fn raw<T: serde::Serialize + ?Sized>(value: &T) -> RawJson {
     RawJson::from_value(&value).expect("the value has a JSON form")
 }
 
-/// The value, parsed, for metadata.
+/// The value, parsed, for metadata; its text, if it is nested too deeply to be parsed.
 pub(crate) fn to_value(value: &RawJson) -> Value {
-    value.parse().unwrap_or(Value::Null)
+    value.parse().unwrap_or_else(|_| Value::String(value.get().to_owned()))
 }
 
 /// What is left of an answer's fields, for metadata.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::HeaderMap;
 use serde_json::Value;
+use tower_chat_wire::stream::named_status;
 
 use crate::GenAiError;
 
@@ -36,11 +37,10 @@ pub(crate) fn in_body(status: Option<u16>, body: &str) -> GenAiError {
     };
     let field = |name| error.get(name).filter(|value: &&Value| !value.is_null()).map(in_words);
     let code = field("status").or_else(|| field("type")).or_else(|| field("code"));
-    let named = field("code").and_then(|code| code.parse().ok());
-    let named = named.filter(|status| (400..600).contains(status));
+    let status = status.or_else(|| named_status(error)).or_else(|| named_status(json));
     let retry_after = retry_info(error);
     let body = body.to_owned();
-    GenAiError::Refused { status: status.or(named), code, message, retry_after, body }
+    GenAiError::Refused { status, code, message, retry_after, body }
 }
 
 fn in_words(value: &Value) -> String {

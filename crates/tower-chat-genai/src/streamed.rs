@@ -60,10 +60,6 @@ impl<D: Draft> Reader<D> {
             match frames.next().await {
                 Some(Ok(frame)) => match self.draft.push(&frame) {
                     Ok(updates) => self.ready.extend(updates),
-                    // Of a stream that is cut off genai shows the beginning of the next frame.
-                    Err(GenAiError::Malformed { .. }) if frames.next().await.is_none() => {
-                        self.end()?;
-                    }
                     Err(error) => return Err(error),
                 },
                 None => self.end()?,

@@ -2,10 +2,12 @@
 
 use tower_chat_core::{ChatUpdate, Finish, Message, Part, RawJson, ToolCallDelta};
 
+use tower_chat_wire::stream::Indexed;
+
 use super::answer;
 use crate::{
     GenAiError,
-    frame::Frame,
+    frame::{self, Frame},
     object::{Object, as_text, overlay, raw, take, take_object, take_text, text},
     refusal,
     streamed::Draft,
@@ -16,24 +18,26 @@ use crate::{
 pub(crate) struct AnthropicDraft {
     fields: Object,
     usage: Object,
-    blocks: Vec<Block>,
+    blocks: Indexed<Block>,
+    calls: usize,
     has_stopped: bool,
 }
 
 #[derive(Debug, Default)]
 struct Block {
-    /// The number that the service gives it.
-    index: Option<RawJson>,
     fields: Object,
     /// Fields that come in pieces: their name, and the text so far.
     texts: Vec<(&'static str, String)>,
     /// The input of a call, in the pieces in which it came.
     input: String,
+    citations: Vec<RawJson>,
+    /// Which of the calls it is, if it is one that is owed a result.
+    call: Option<usize>,
 }
 
 impl Draft for AnthropicDraft {
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, GenAiError> {
-        let mut fields = frame.fields()?;
+        let mut fields = frame::fields(frame)?;
         let kind = take_text(&mut fields, "type").or_else(|| frame.event.clone());
         let updates = match kind.as_deref().unwrap_or_default() {
             "error" => return Err(refusal::in_body(None, &frame.data)),
@@ -65,14 +69,15 @@ impl Draft for AnthropicDraft {
     }
 
     fn text(&self) -> String {
-        let texts = self.blocks.iter().flat_map(|block| &block.texts);
+        let texts = self.blocks.as_slice().iter().flat_map(|block| &block.texts);
         texts.filter(|(name, _)| *name == "text").map(|(_, text)| text.as_str()).collect()
     }
 
     fn finish(self) -> Result<(Message, Finish), GenAiError> {
         let mut fields = self.fields;
-        let inputs: Vec<Option<String>> = self.blocks.iter().map(Block::cut_off_input).collect();
-        let blocks: Vec<Object> = self.blocks.into_iter().map(Block::into_fields).collect();
+        let blocks = self.blocks.into_items();
+        let inputs: Vec<Option<String>> = blocks.iter().map(Block::cut_off_input).collect();
+        let blocks: Vec<Object> = blocks.into_iter().map(Block::into_fields).collect();
         fields.insert("content".to_owned(), raw(&blocks));
         if !self.usage.is_empty() {
             fields.insert("usage".to_owned(), raw(&self.usage));
@@ -97,8 +102,12 @@ impl AnthropicDraft {
 
     fn start_block(&mut self, mut fields: Object) -> Option<ChatUpdate> {
         let index = take(&mut fields, "index");
-        let mut block = Block { index, ..Block::default() };
-        block.fields = take_object(&mut fields, "content_block").unwrap_or_default();
+        let begun = take_object(&mut fields, "content_block").unwrap_or_default();
+        let mut block = Block { fields: begun, ..Block::default() };
+        if text(&block.fields, "type").is_some_and(|kind| kind == "tool_use") {
+            block.call = Some(self.calls);
+            self.calls += 1;
+        }
         for name in ["text", "thinking", "signature"] {
             if let Some(text) = take_text(&mut block.fields, name) {
                 block.texts.push((name, text));
@@ -108,10 +117,9 @@ impl AnthropicDraft {
         let update = match begun {
             Some(("text", text)) => Some(ChatUpdate::TextDelta(text.clone())),
             Some(("thinking", text)) => Some(ChatUpdate::ReasoningDelta(text.clone())),
-            _ if block.is_call() => Some(block.delta(self.calls(), String::new())),
-            _ => None,
+            _ => block.call.map(|call| block.delta(call, String::new())),
         };
-        self.blocks.push(block);
+        self.blocks.begin(index.as_ref(), block);
         update
     }
 
@@ -121,24 +129,17 @@ impl AnthropicDraft {
             |what: &str| GenAiError::malformed(what, index.as_ref().map_or("", RawJson::get));
         let mut delta = take_object(&mut fields, "delta")
             .ok_or_else(|| malformed("a piece of a block is no object"))?;
-        let place = self.blocks.iter().rposition(|block| block.index == index);
-        let place = place.ok_or_else(|| malformed("a piece belongs to no block"))?;
-        let before = self.blocks.iter().take(place).filter(|block| block.is_call()).count();
-        let block = self.blocks.get_mut(place);
+        let block = self.blocks.newest(index.as_ref());
         let block = block.ok_or_else(|| malformed("a piece belongs to no block"))?;
         delta.remove("type");
-        Ok(block.push(delta, before))
-    }
-
-    fn calls(&self) -> usize {
-        self.blocks.iter().filter(|block| block.is_call()).count()
+        Ok(block.push(delta))
     }
 }
 
 impl Block {
-    /// Adds a piece: `text`, `thinking` and `signature` go on, `partial_json` is the input's,
-    /// `citation` is one more of the list of them. Anything else takes its place in the block.
-    fn push(&mut self, delta: Object, calls_before: usize) -> Option<ChatUpdate> {
+    /// Adds a piece: `text` and `thinking` go on, `partial_json` is the input's, `citation` is one
+    /// more of the list of them. Anything else, `signature` too, takes its place in the block.
+    fn push(&mut self, delta: Object) -> Option<ChatUpdate> {
         let mut update = None;
         for (name, value) in delta {
             let text = as_text(&value);
@@ -151,19 +152,12 @@ impl Block {
                     self.go_on("thinking", &text);
                     update = Some(ChatUpdate::ReasoningDelta(text));
                 }
-                ("signature", Some(text)) => self.go_on("signature", &text),
+                ("signature", Some(text)) => self.replace("signature", text),
                 ("partial_json", Some(text)) => {
                     self.input.push_str(&text);
-                    if self.is_call() {
-                        update = Some(self.delta(calls_before, text));
-                    }
+                    update = self.call.map(|call| self.delta(call, text));
                 }
-                ("citation", _) => {
-                    let list = self.fields.get("citations").and_then(|list| list.parse().ok());
-                    let mut list: Vec<RawJson> = list.unwrap_or_default();
-                    list.push(value);
-                    self.fields.insert("citations".to_owned(), raw(&list));
-                }
+                ("citation", _) => self.citations.push(value),
                 _ => drop(self.fields.insert(name, value)),
             }
         }
@@ -177,9 +171,13 @@ impl Block {
         }
     }
 
-    /// A call that is owed a result.
-    fn is_call(&self) -> bool {
-        text(&self.fields, "type").is_some_and(|kind| kind == "tool_use")
+    /// Sets a text that comes at once, unless what comes is empty.
+    fn replace(&mut self, name: &'static str, text: String) {
+        match self.texts.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, before)) if !text.is_empty() => *before = text,
+            Some(_) => {}
+            None => self.texts.push((name, text)),
+        }
     }
 
     fn delta(&self, index: usize, arguments: String) -> ChatUpdate {
@@ -199,6 +197,12 @@ impl Block {
         let mut fields = self.fields;
         for (name, text) in self.texts {
             fields.insert(name.to_owned(), raw(&text));
+        }
+        if !self.citations.is_empty() {
+            let begun = fields.get("citations").and_then(|list| list.parse().ok());
+            let mut list: Vec<RawJson> = begun.unwrap_or_default();
+            list.extend(self.citations);
+            fields.insert("citations".to_owned(), raw(&list));
         }
         if let Ok(input) = self.input.parse() {
             fields.insert("input".to_owned(), input);

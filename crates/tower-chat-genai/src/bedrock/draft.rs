@@ -2,10 +2,12 @@
 
 use tower_chat_core::{ChatUpdate, Finish, Message, Part, RawJson, ToolCallDelta};
 
+use tower_chat_wire::stream::Indexed;
+
 use super::answer;
 use crate::{
     GenAiError,
-    frame::Frame,
+    frame::{self, Frame},
     object::{Object, overlay, raw, take, take_object, take_text, text},
     refusal,
     streamed::Draft,
@@ -15,17 +17,17 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct BedrockDraft {
     fields: Object,
-    blocks: Vec<Block>,
+    blocks: Indexed<Block>,
+    calls: usize,
     /// What it cost has come; it comes last.
     has_ended: bool,
 }
 
 #[derive(Debug, Default)]
 struct Block {
-    index: Option<RawJson>,
     text: Option<String>,
-    /// A call, but for its input.
-    call: Option<Object>,
+    /// A call, but for its input, and which of the calls it is.
+    call: Option<(usize, Object)>,
     input: String,
     reasoning: Option<String>,
     signature: Option<String>,
@@ -36,7 +38,7 @@ struct Block {
 
 impl Draft for BedrockDraft {
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, GenAiError> {
-        let mut fields = frame.fields()?;
+        let mut fields = frame::fields(frame)?;
         // Padding.
         fields.remove("p");
         let update = match frame.event.as_deref().unwrap_or_default() {
@@ -68,13 +70,14 @@ impl Draft for BedrockDraft {
     }
 
     fn text(&self) -> String {
-        self.blocks.iter().filter_map(|block| block.text.as_deref()).collect()
+        self.blocks.as_slice().iter().filter_map(|block| block.text.as_deref()).collect()
     }
 
     fn finish(self) -> Result<(Message, Finish), GenAiError> {
         let mut fields = self.fields;
-        let inputs: Vec<Option<String>> = self.blocks.iter().map(Block::cut_off_input).collect();
-        let blocks: Vec<Object> = self.blocks.into_iter().map(Block::into_fields).collect();
+        let blocks = self.blocks.into_items();
+        let inputs: Vec<Option<String>> = blocks.iter().map(Block::cut_off_input).collect();
+        let blocks: Vec<Object> = blocks.into_iter().map(Block::into_fields).collect();
         let message = Object::from([("content".to_owned(), raw(&blocks))]);
         let output = Object::from([("message".to_owned(), raw(&message))]);
         fields.insert("output".to_owned(), raw(&output));
@@ -93,18 +96,15 @@ impl BedrockDraft {
     /// Adds a piece to its block, which begins with its first: only calls are announced.
     fn block(&mut self, fields: &mut Object, piece: Object) -> Option<ChatUpdate> {
         let index = take(fields, "contentBlockIndex");
-        let known = self.blocks.iter().rposition(|block| block.index == index);
-        let place = known.unwrap_or_else(|| {
-            self.blocks.push(Block { index, ..Block::default() });
-            self.blocks.len() - 1
-        });
-        let calls = self.blocks.iter().take(place).filter(|block| block.call.is_some()).count();
-        self.blocks.get_mut(place)?.push(piece, calls)
+        let index = index.as_ref();
+        let known = self.blocks.position(index);
+        let position = known.unwrap_or_else(|| self.blocks.begin(index, Block::default()));
+        self.blocks.get_mut(position)?.push(piece, &mut self.calls)
     }
 }
 
 impl Block {
-    fn push(&mut self, mut piece: Object, calls_before: usize) -> Option<ChatUpdate> {
+    fn push(&mut self, mut piece: Object, calls: &mut usize) -> Option<ChatUpdate> {
         let mut update = None;
         if let Some(more) = take_text(&mut piece, "text") {
             go_on(&mut self.text, &more);
@@ -113,10 +113,14 @@ impl Block {
         if let Some(mut call) = take_object(&mut piece, "toolUse") {
             let more = take_text(&mut call, "input").unwrap_or_default();
             self.input.push_str(&more);
-            let mut delta = ToolCallDelta::new(calls_before, more);
+            let (position, fields) = self.call.get_or_insert_with(|| {
+                *calls += 1;
+                (*calls - 1, Object::new())
+            });
+            let mut delta = ToolCallDelta::new(*position, more);
             delta.id = text(&call, "toolUseId");
             delta.name = text(&call, "name");
-            overlay(self.call.get_or_insert_default(), call);
+            overlay(fields, call);
             update = Some(ChatUpdate::ToolCallDelta(delta));
         }
         if let Some(mut content) = take_object(&mut piece, "reasoningContent") {
@@ -147,7 +151,7 @@ impl Block {
         if let Some(text) = self.text {
             set("text", raw(&text));
         }
-        if let Some(mut call) = self.call {
+        if let Some((_, mut call)) = self.call {
             let input = self.input.parse().unwrap_or_else(|_| raw(&Object::new()));
             call.insert("input".to_owned(), input);
             set("toolUse", raw(&call));

@@ -2,10 +2,12 @@
 
 use tower_chat_core::{ChatUpdate, Finish, Message, RawJson, ToolCallDelta};
 
+use tower_chat_wire::stream::Indexed;
+
 use super::{PLAN, answer};
 use crate::{
     GenAiError,
-    frame::Frame,
+    frame::{self, Frame},
     object::{Object, overlay, raw, take, take_object, take_text, text},
     streamed::Draft,
 };
@@ -16,15 +18,14 @@ pub(crate) struct CohereDraft {
     fields: Object,
     message: Object,
     plan: String,
-    blocks: Vec<Block>,
-    calls: Vec<Call>,
+    blocks: Indexed<Block>,
+    calls: Indexed<Call>,
     citations: Vec<RawJson>,
     has_ended: bool,
 }
 
 #[derive(Debug, Default)]
 struct Block {
-    index: Option<RawJson>,
     fields: Object,
     /// The field that comes in pieces, `text` or `thinking`, and what there is of it.
     name: &'static str,
@@ -33,7 +34,6 @@ struct Block {
 
 #[derive(Debug, Default)]
 struct Call {
-    index: Option<RawJson>,
     fields: Object,
     function: Object,
     arguments: String,
@@ -44,7 +44,7 @@ impl Draft for CohereDraft {
         if frame.data.trim() == "[DONE]" {
             return Ok(Vec::new());
         }
-        let mut fields = frame.fields()?;
+        let mut fields = frame::fields(frame)?;
         let kind = take_text(&mut fields, "type").or_else(|| frame.event.clone());
         let index = take(&mut fields, "index");
         let mut delta = take_object(&mut fields, "delta").unwrap_or_default();
@@ -56,7 +56,7 @@ impl Draft for CohereDraft {
                 None
             }
             "content-start" => {
-                self.blocks.push(Block { index: index.clone(), ..Block::default() });
+                self.blocks.begin(index.as_ref(), Block::default());
                 self.block(index.as_ref(), take_object(&mut message, "content"))
             }
             "content-delta" => self.block(index.as_ref(), take_object(&mut message, "content")),
@@ -66,7 +66,7 @@ impl Draft for CohereDraft {
                 said(more, ChatUpdate::ReasoningDelta)
             }
             "tool-call-start" => {
-                self.calls.push(Call { index: index.clone(), ..Call::default() });
+                self.calls.begin(index.as_ref(), Call::default());
                 self.call(index.as_ref(), take_object(&mut message, "tool_calls"))
             }
             "tool-call-delta" => self.call(index.as_ref(), take_object(&mut message, "tool_calls")),
@@ -90,7 +90,7 @@ impl Draft for CohereDraft {
     }
 
     fn text(&self) -> String {
-        let texts = self.blocks.iter().filter(|block| block.name == "text");
+        let texts = self.blocks.as_slice().iter().filter(|block| block.name == "text");
         texts.map(|block| block.text.as_str()).collect()
     }
 
@@ -101,8 +101,8 @@ impl Draft for CohereDraft {
                 message.insert(name.to_owned(), raw(&list));
             }
         };
-        set("content", blocks.into_iter().map(Block::into_json).collect());
-        set("tool_calls", calls.into_iter().map(Call::into_json).collect());
+        set("content", blocks.into_items().into_iter().map(Block::into_json).collect());
+        set("tool_calls", calls.into_items().into_iter().map(Call::into_json).collect());
         set("citations", citations);
         if !plan.is_empty() {
             message.insert(PLAN.to_owned(), raw(&plan));
@@ -115,8 +115,7 @@ impl Draft for CohereDraft {
 impl CohereDraft {
     fn block(&mut self, index: Option<&RawJson>, content: Option<Object>) -> Option<ChatUpdate> {
         let mut content = content?;
-        let mut blocks = self.blocks.iter_mut().rev();
-        let block = blocks.find(|block| block.index.as_ref() == index)?;
+        let block = self.blocks.newest(index)?;
         let mut update = None;
         if let Some(more) = take_text(&mut content, "text") {
             block.name = "text";
@@ -133,7 +132,7 @@ impl CohereDraft {
 
     fn call(&mut self, index: Option<&RawJson>, piece: Option<Object>) -> Option<ChatUpdate> {
         let mut piece = piece?;
-        let place = self.calls.iter().rposition(|call| call.index.as_ref() == index)?;
+        let place = self.calls.position(index)?;
         let call = self.calls.get_mut(place)?;
         let mut function = take_object(&mut piece, "function").unwrap_or_default();
         let more = take_text(&mut function, "arguments").unwrap_or_default();

@@ -5,7 +5,7 @@ use tower_chat_core::{ChatUpdate, Finish, Message, RawJson, ToolCallDelta};
 use super::answer;
 use crate::{
     GenAiError,
-    frame::Frame,
+    frame::{self, Frame},
     object::{Object, overlay, raw, take, take_object, text},
     streamed::Draft,
 };
@@ -33,7 +33,7 @@ enum Part {
 
 impl Draft for GeminiDraft {
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, GenAiError> {
-        let mut fields = frame.fields()?;
+        let mut fields = frame::fields(frame)?;
         if let Some(error) = answer::error_in(&fields, &frame.data) {
             return Err(error);
         }

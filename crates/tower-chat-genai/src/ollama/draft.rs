@@ -5,7 +5,7 @@ use tower_chat_core::{ChatUpdate, Finish, Message, RawJson, ToolCallDelta};
 use super::answer;
 use crate::{
     GenAiError,
-    frame::Frame,
+    frame::{self, Frame},
     object::{Object, overlay, raw, take, take_object, take_text, text},
     refusal,
     streamed::Draft,
@@ -23,7 +23,7 @@ pub(crate) struct OllamaDraft {
 
 impl Draft for OllamaDraft {
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, GenAiError> {
-        let mut fields = frame.fields()?;
+        let mut fields = frame::fields(frame)?;
         if fields.contains_key("error") {
             return Err(refusal::in_body(None, &frame.data));
         }

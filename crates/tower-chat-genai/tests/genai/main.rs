@@ -16,6 +16,8 @@ mod cut;
 mod direct;
 mod errors;
 mod foreign;
+mod leftovers;
+mod limits;
 mod live;
 mod ollama;
 mod plain;

@@ -10,7 +10,7 @@ use tower_service::Service;
 
 use crate::{
     cassettes::{self, Cassette, Exchange},
-    compatible,
+    compatible, leftovers,
     server::{Framing, Reply, Server},
     wire::{Asked, EXCLUDED, FOLDERS, Wire},
 };
@@ -107,6 +107,10 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
             Ok(answer) => {
                 assert_eq!(exchange.status, 200, "{place}");
                 asked.assert_answer(exchange, &answer, &place);
+                let is_read = matches!(asked.wire, Wire::Anthropic | Wire::Gemini | Wire::Cohere);
+                if asked.is_streamed && is_read {
+                    leftovers::assert_whole(&exchange.events(), &answer.messages[0], &place);
+                }
                 let list = asked.list(&exchange.request).clone();
                 // Asked twice, the client goes on with what it was told last.
                 answers.retain(|(asked, _)| *asked != list);

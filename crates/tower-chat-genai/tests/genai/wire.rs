@@ -5,7 +5,7 @@ use tower_chat_core::{Answer, Message, Role};
 use tower_chat_genai::Provider;
 use tower_chat_wire::{anthropic, gemini, openai_chat};
 
-use crate::{cassettes::Exchange, plain, said::Said};
+use crate::{cassettes::Exchange, leftovers, plain, said::Said};
 
 /// The folders of which every exchange of a provider's own wire is played to the leaf.
 pub(crate) const FOLDERS: [&str; 11] = [
@@ -207,6 +207,9 @@ impl Asked {
             Wire::Ollama => Said::by_ollama(exchange),
         };
         assert_eq!(Said::of(answer), said, "{place}");
+        if self.is_streamed && matches!(self.wire, Wire::Anthropic | Wire::Gemini | Wire::Cohere) {
+            leftovers::assert_whole(&exchange.events(), &answer.messages[0], place);
+        }
     }
 }
 

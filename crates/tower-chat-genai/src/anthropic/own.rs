@@ -1,0 +1,43 @@
+//! What Anthropic's own API wants in the body besides.
+
+use crate::object::{Object, raw};
+
+/// Adds what the service demands and the request need not name.
+pub(crate) fn complete(body: &mut Object, model: &str, is_streamed: bool) {
+    body.entry("max_tokens".to_owned()).or_insert_with(|| raw(&most_tokens(model)));
+    body.insert("stream".to_owned(), raw(&is_streamed));
+}
+
+/// The most tokens that an answer of the model may have, which the service demands to be told
+/// (<https://docs.claude.com/en/docs/about-claude/models/overview>). Models of which nothing is
+/// known take at least as many as the first Claude 4.
+fn most_tokens(model: &str) -> u64 {
+    let is = |names: &[&str]| names.iter().any(|name| model.contains(name));
+    if is(&["3-opus", "3-haiku", "3-sonnet"]) {
+        4096
+    } else if is(&["3-5-"]) {
+        8192
+    } else if is(&["opus-4-0", "opus-4-1", "opus-4-2025"]) {
+        32_000
+    } else {
+        64_000
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::most_tokens;
+
+    #[test]
+    fn no_model_is_asked_for_more_than_it_writes() {
+        for (model, tokens) in [
+            ("claude-3-haiku-20240307", 4096),
+            ("claude-3-5-sonnet-latest", 8192),
+            ("claude-opus-4-20250514", 32_000),
+            ("claude-opus-4-5", 64_000),
+            ("claude-sonnet-4-5", 64_000),
+        ] {
+            assert_eq!(most_tokens(model), tokens, "{model}");
+        }
+    }
+}
