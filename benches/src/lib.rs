@@ -26,6 +26,7 @@ mod report;
 mod request;
 mod rows;
 mod sqlite;
+mod streamed_answer;
 mod whole_run;
 mod workload;
 mod written;
@@ -64,6 +65,7 @@ const CASES: &[Case] = &[
     Case { name: "group_commit", measure: group_commit::measure },
     Case { name: "postgres", measure: postgres::measure },
     Case { name: "peers", measure: peers::measure },
+    Case { name: "streamed_answer", measure: streamed_answer::measure },
 ];
 
 impl Effort {

@@ -52,13 +52,15 @@ fn assert_exists(name: &str) {
         ["replay_properties" | "faults" | "contract_model", ..] => "../tests",
         ["wire", ..] => "tower-chat-wire/tests",
         ["http", ..] => "tower-chat-http/tests",
+        ["openai", ..] => "tower-chat-openai/tests/leaves",
+        ["genai", ..] => "tower-chat-genai/tests/genai",
         ["core", ..] => "tower-chat-core/tests",
         ["store_contract", _] => "tower-chat-testkit/src/store_contract",
         other => panic!("{name}: no folder for {other:?}"),
     };
     let (test, modules) = path.split_last().expect("a name");
     let modules = match path.first() {
-        Some(&("core" | "http" | "store_contract" | "wire")) => {
+        Some(&("core" | "genai" | "http" | "openai" | "store_contract" | "wire")) => {
             modules.get(1..).unwrap_or_default()
         }
         _ => modules,

@@ -1,0 +1,110 @@
+//! A streamed answer of Chat Completions: its bytes are framed, checked, parsed and accumulated, and
+//! written once.
+//!
+//! - the mode is the field that comes in pieces: text (`content`, `reasoning_content`), fragments of
+//!   one block (`reasoning_details`), or an unknown list (`odd`).
+//! - the history is the number of pieces.
+//!
+//! Floor: the same with 1,000 pieces. The case fails if a piece of 16,000 costs more than 3 times as
+//! much, or if the peak of the process's memory grows by more than 4 times the bytes of an answer of
+//! 16,000 pieces of 1 KiB. The ratios leave room for the noise of a busy machine: growth with the
+//! square of the pieces would make the first 16.
+
+use std::{hint::black_box, time::Instant};
+
+use serde_json::{Value, json};
+use tower_chat::core::BoxError;
+use tower_chat_wire::stream::{Accumulator, Framing, Limits, Object, Sse, check_depth};
+
+use crate::{
+    Effort,
+    report::{Line, Samples, us_since},
+};
+
+const FLOOR: usize = 1000;
+const PIECES: [usize; 3] = [FLOOR, 4000, 16_000];
+/// How many times as much as at the floor a piece may cost.
+const GROWTH: f64 = 3.0;
+/// How many bytes may be held for each byte of a large answer.
+const HELD: u64 = 4;
+/// What the process itself needs besides, such as for code that is loaded while it runs.
+const OWN: u64 = 8 * 1024 * 1024;
+/// The bytes that a network gives at once.
+const CHUNK: usize = 16 * 1024;
+
+type Piece = fn(&str) -> Value;
+
+const FIELDS: [(&str, Piece); 4] = [
+    ("content", |text| json!({"content": text})),
+    ("reasoning_content", |text| json!({"reasoning_content": text})),
+    (
+        "reasoning_details",
+        |text| json!({"reasoning_details": [{"type": "reasoning.text", "text": text, "index": 0}]}),
+    ),
+    ("odd", |text| json!({"odd": [text]})),
+];
+
+pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
+    for (field, piece) in FIELDS {
+        let mut floor = f64::NAN;
+        for pieces in PIECES {
+            let answer = answer(pieces, "word ", piece);
+            let mut samples = Samples::default();
+            for _ in 0..effort.repetitions(20) {
+                let start = Instant::now();
+                black_box(accumulated(&answer)?);
+                samples.add(us_since(start) / f64::from(u32::try_from(pieces)?));
+            }
+            let us = samples.median();
+            if pieces == FLOOR {
+                floor = us;
+            }
+            Line::new("streamed_answer", field, "none", pieces, us, floor).print()?;
+            if us > floor * GROWTH {
+                return Err(format!("{field}: {pieces} pieces cost more each than {FLOOR}").into());
+            }
+        }
+        check_memory(field, piece)?;
+    }
+    Ok(())
+}
+
+fn check_memory(field: &str, piece: Piece) -> Result<(), BoxError> {
+    let answer = answer(16_000, &"x".repeat(1024), piece);
+    let before = peak_bytes();
+    black_box(accumulated(&answer)?);
+    let held = peak_bytes().zip(before).map(|(now, before)| now.saturating_sub(before));
+    let most = HELD.saturating_mul(u64::try_from(answer.len())?).saturating_add(OWN);
+    match held {
+        Some(held) if held > most => {
+            Err(format!("{field}: {held} bytes are held of an answer of {}", answer.len()).into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The bytes of a stream with so many pieces.
+fn answer(pieces: usize, text: &str, piece: Piece) -> Vec<u8> {
+    let events = (0..pieces).map(|index| format!("data: {}\n\n", piece(&format!("{text}{index}"))));
+    events.collect::<String>().into_bytes()
+}
+
+/// What the pieces of a stream add up to.
+fn accumulated(answer: &[u8]) -> Result<Object, BoxError> {
+    let limits = Limits::default();
+    let (mut sse, mut message) = (Sse::new(limits), Accumulator::default());
+    for bytes in answer.chunks(CHUNK) {
+        for frame in sse.push(bytes)? {
+            check_depth(&frame.data, &limits)?;
+            message.push(serde_json::from_str(&frame.data)?);
+        }
+    }
+    Ok(message.into_object())
+}
+
+/// The most memory that the process has held, where the system says it.
+fn peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
+}
