@@ -20,6 +20,8 @@
 
 #[path = "../../crates/tower-chat-genai/tests/genai/cassettes.rs"]
 mod cassettes;
+#[path = "../../crates/tower-chat-genai/tests/genai/leftovers.rs"]
+mod leftovers;
 #[path = "../../crates/tower-chat-openai/tests/leaves/cassettes.rs"]
 mod openai_cassettes;
 #[path = "../../crates/tower-chat-genai/tests/genai/plain.rs"]
