@@ -56,7 +56,8 @@ impl Features {
             round_limit: has("round_limit", false),
             failures: has("failures", true),
             mode_changes: has("mode_changes", false),
-            drops: has("drops", true),
+            // The model does not know yet what a journaled run does when its caller disconnects.
+            drops: has("drops", false),
             repeats: has("repeats", false),
             persister_alone: has("persister_alone", false),
         }

@@ -156,7 +156,7 @@ impl ServerCodec for ChatTypes {
 ///
 /// Whoever has these types expects events, so a stream is asked for always. One of a client in
 /// which no choice has a reason to end is cut off:
-/// [`OpenAiError::Truncated`](crate::OpenAiError::Truncated). One of a stack has the usage of the
+/// [`OpenAiError::Truncated`]. One of a stack has the usage of the
 /// answer in its last event.
 #[derive(Debug, Clone)]
 pub struct ChatStream {

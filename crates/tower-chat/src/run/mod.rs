@@ -317,7 +317,7 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`PersistenceError::PersisterMissing`] under [`MissingPersister::Fail`], and in journaled
+    /// [`PersistenceError::PersisterMissing`] under [`MissingPersister::Fail`](crate::MissingPersister::Fail), and in journaled
     /// mode; otherwise it is logged, once a run.
     pub fn check_persister(&self) -> Result<(), PersistenceError> {
         if !self.persists_below() || self.0.persister_reported.load(Ordering::Acquire) {
