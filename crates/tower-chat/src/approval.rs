@@ -24,7 +24,7 @@ use tower_chat_core::{
 pub fn request_approvals(message: Arc<Message>, tools: &[ToolDefinition]) -> Arc<Message> {
     let needs_approval = needs_approval(tools);
     if message.calls().any(|call| needs_approval(&call.name)) {
-        ask_for_all(message, &[], needs_approval, |_| false)
+        ask_for_all(message, &mut Vec::new(), needs_approval, |_| false)
     } else {
         message
     }
@@ -48,26 +48,27 @@ pub(crate) fn request_pending(
     needs_approval: impl Fn(&str) -> bool,
     is_callers: impl Fn(&str) -> bool,
 ) -> Vec<Arc<Message>> {
-    let answered: Vec<String> = messages
+    let mut answered: Vec<String> = messages
         .iter()
         .flat_map(|message| message.results())
         .filter_map(|result| result.call_id.clone())
         .collect();
+    let mut others = answered.clone();
     let must_ask = messages
         .iter()
         .flat_map(|message| message.calls())
-        .any(|call| needs_approval(&call.name) && !is_answered(call, &answered));
+        .any(|call| !take_answer(call, &mut others) && needs_approval(&call.name));
     if !must_ask {
         return messages;
     }
-    let ask = |message: Arc<Message>| {
+    let mut ask = |message: Arc<Message>| {
         if message.calls().next().is_some() {
-            ask_for_all(message, &answered, &needs_approval, &is_callers)
+            ask_for_all(message, &mut answered, &needs_approval, &is_callers)
         } else {
             message
         }
     };
-    messages.into_iter().map(ask).collect()
+    messages.into_iter().map(&mut ask).collect()
 }
 
 /// The approval request of this id in a message, with the position of its call among the calls of
@@ -104,13 +105,16 @@ fn needs_approval(tools: &[ToolDefinition]) -> impl Fn(&str) -> bool {
     |name| tools.iter().any(|tool| tool.needs_approval && tool.name == name)
 }
 
-fn is_answered(call: &ToolCall, answered: &[String]) -> bool {
-    call.id.as_ref().is_some_and(|id| answered.contains(id))
+/// Whether a result in the answer itself answers a call. Each answers one: calls of an answer may
+/// have the same id.
+fn take_answer(call: &ToolCall, answered: &mut Vec<String>) -> bool {
+    let place = answered.iter().position(|id| call.id.as_ref() == Some(id));
+    place.map(|place| answered.remove(place)).is_some()
 }
 
 fn ask_for_all(
     message: Arc<Message>,
-    answered: &[String],
+    answered: &mut Vec<String>,
     needs_approval: impl Fn(&str) -> bool,
     is_callers: impl Fn(&str) -> bool,
 ) -> Arc<Message> {
@@ -125,7 +129,7 @@ fn ask_for_all(
         if call.provider_executed {
             continue;
         }
-        if !is_answered(call, answered) && !is_callers(&call.name) {
+        if !take_answer(call, answered) && !is_callers(&call.name) {
             let required = needs_approval(&call.name);
             let request = ApprovalRequest::new(format!("{prefix}_{index}"), call.clone(), required);
             *part = Part::ApprovalRequest(request);
@@ -156,6 +160,15 @@ mod tests {
         let answer = Message::tool_results([ToolResult::new("c1", "paid")]).into();
         let response = vec![calling("c1", "pay"), answer, calling("c2", "look")];
         assert_eq!(request_approvals_of(response.clone(), &tools()), response);
+    }
+
+    #[test]
+    fn one_result_answers_one_of_two_calls_with_the_same_id() {
+        let answer = Message::tool_results([ToolResult::new("c1", "paid")]).into();
+        let response = vec![calling("c1", "pay"), answer, calling("c1", "pay")];
+        let asking = request_approvals_of(response.clone(), &tools());
+        assert_eq!(asking[..2], response[..2]);
+        assert_eq!((asking[2].calls().count(), asking[2].asked_calls().count()), (0, 1));
     }
 
     #[test]

@@ -1,15 +1,16 @@
 //! A whole run, for those who expect one message.
 
-use std::{borrow::Cow, collections::HashSet};
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
-use tower_chat_core::{Answer, Message, Part, Role};
+use tower_chat_core::{Answer, Message, Part, Role, ToolCall};
 
-use crate::replay::ids_of_calls;
+use crate::replay::AnswerIds;
 
 /// What a caller sees of an answer where an answer is one message of the model.
 ///
 /// It is the last message of the model. The texts of the messages before it, which the model wrote
-/// between calls of tools that ran in the stack, come first, a blank line between two. Calls that
+/// between calls of tools that ran in the stack, come first, a blank line between two. It has the
+/// calls of all messages of the model's last answer. Those that
 /// the answer itself answers are left out, and so are those that wait for approval; the others
 /// have the ids by which their results will be known, also where the model gave none.
 ///
@@ -24,30 +25,34 @@ use crate::replay::ids_of_calls;
 /// ```
 pub fn as_one_message(answer: &Answer) -> Message {
     let by_model = || answer.messages.iter().filter(|message| message.role == Role::Assistant);
-    let Some(last) = by_model().next_back() else {
+    let Some(end) = answer.messages.iter().rposition(|message| message.role == Role::Assistant)
+    else {
         return Message::new(Role::Assistant, Vec::new());
     };
-    let answered: HashSet<&str> = answer
-        .messages
+    let (before, results) = answer.messages.split_at(end + 1);
+    let is_of_last = |message: &&Arc<Message>| message.role == Role::Assistant;
+    let first = before.len() - before.iter().rev().take_while(is_of_last).count();
+    let last_answer = before.get(first..).unwrap_or_default();
+    // An id may have been used before, by a call that was answered then.
+    let answered: HashSet<&str> = last_answer
         .iter()
+        .chain(results)
         .flat_map(|message| message.results())
         .filter_map(|result| result.call_id.as_deref())
         .collect();
-    let mut ids = ids_of_calls(last);
-    let mut parts = Vec::with_capacity(last.parts.len());
-    for part in &last.parts {
-        match part {
-            Part::ToolCall(call) if !call.provider_executed => {
-                let mut call = call.clone();
-                call.id = ids.next().map(Cow::into_owned);
-                if !call.id.as_deref().is_some_and(|id| answered.contains(id)) {
-                    parts.push(Part::ToolCall(call));
-                }
-            }
-            Part::ApprovalRequest(_) => drop(ids.next()),
-            part => parts.push(part.clone()),
-        }
+    let Some((last, earlier)) = last_answer.split_last() else {
+        return Message::new(Role::Assistant, Vec::new());
+    };
+    let mut ids = AnswerIds::default();
+    let mut earlier_calls = Vec::new();
+    for message in earlier {
+        let parts = open_parts(message, &mut ids, &answered).into_iter();
+        earlier_calls.extend(parts.filter(|part| part.as_tool_call().is_some_and(is_owed)));
     }
+    let mut parts = open_parts(last, &mut ids, &answered);
+    let place = parts.iter().position(|part| part.as_tool_call().is_some_and(is_owed));
+    let place = place.unwrap_or(parts.len());
+    parts.splice(place..place, earlier_calls);
     let texts = by_model().map(|message| message.text()).filter(|text| !text.is_empty());
     let texts: Vec<String> = texts.collect();
     let text = texts.join("\n\n");
@@ -60,4 +65,64 @@ pub fn as_one_message(answer: &Answer) -> Message {
         parts.insert(place.min(parts.len()), Part::text(text));
     }
     last.with_parts(parts)
+}
+
+fn is_owed(call: &ToolCall) -> bool {
+    !call.provider_executed
+}
+
+/// The parts of a message of the last answer, without the calls that have a result or wait for
+/// approval. The others have the ids by which their results will be known.
+fn open_parts(message: &Message, ids: &mut AnswerIds, answered: &HashSet<&str>) -> Vec<Part> {
+    let mut ids = ids.next(message).into_iter();
+    let mut parts = Vec::with_capacity(message.parts.len());
+    for part in &message.parts {
+        match part {
+            Part::ToolCall(call) if is_owed(call) => {
+                let mut call = call.clone();
+                call.id = ids.next().map(Cow::into_owned);
+                if !call.id.as_deref().is_some_and(|id| answered.contains(id)) {
+                    parts.push(Part::ToolCall(call));
+                }
+            }
+            Part::ApprovalRequest(_) => drop(ids.next()),
+            part => parts.push(part.clone()),
+        }
+    }
+    parts
+}
+
+#[cfg(test)]
+mod tests {
+    use tower_chat_core::{Finish, ToolResult};
+
+    use super::*;
+
+    fn asking(calls: &[(&str, &str)]) -> Arc<Message> {
+        let calls = calls.iter().map(|(id, name)| ToolCall::new(*id, *name, "{}"));
+        Message::tool_calls(calls).into()
+    }
+
+    fn shown(messages: Vec<Arc<Message>>) -> Vec<(String, String)> {
+        let shown = as_one_message(&Answer::new(messages, Finish::default()));
+        let calls = shown.calls().map(|call| (call.id.clone().unwrap(), call.name.clone()));
+        calls.collect()
+    }
+
+    #[test]
+    fn the_calls_of_all_messages_of_the_last_answer_are_shown_with_ids_of_their_own() {
+        let text = Message::assistant("Let me see.").into();
+        let messages = vec![asking(&[("c", "first")]), text, asking(&[("c", "second")])];
+        let calls = shown(messages);
+        let names: Vec<_> = calls.iter().map(|(_, name)| name.as_str()).collect();
+        assert_eq!((names, &*calls[0].0), (vec!["first", "second"], "c"));
+        assert_ne!(calls[0].0, calls[1].0);
+    }
+
+    #[test]
+    fn a_call_is_shown_although_an_answered_one_had_its_id() {
+        let result = Message::tool_results([ToolResult::new("c", "found")]).into();
+        let messages = vec![asking(&[("c", "look")]), result, asking(&[("c", "mine")])];
+        assert_eq!(shown(messages), [("c".to_owned(), "mine".to_owned())]);
+    }
 }

@@ -294,6 +294,65 @@ fn late_results_of_calls_that_share_an_id_are_shown_in_different_rounds() {
     assert_eq!(shown(messages), "u:t u:t a:c(1) T:r(1) a:c(1) T:r(1)");
 }
 
+/// Messages of one run, with ids.
+fn of_one_run(messages: impl IntoIterator<Item = Message>) -> Vec<Message> {
+    let run = RunId::from_bytes([7; 16]);
+    let messages = (0..).zip(messages).map(|(index, mut message)| {
+        message.id = Some(MessageId { run, index });
+        message
+    });
+    messages.collect()
+}
+
+/// Results that are told apart.
+fn results_that_say<const N: usize>(results: [(&str, &str); N]) -> Message {
+    Message::tool_results(results.map(|(id, text)| ToolResult::new(id, text)))
+}
+
+/// The tools of the calls that are shown, with what answers each.
+fn pairs(messages: impl IntoIterator<Item = Message>) -> Vec<(String, String)> {
+    let view = view(messages);
+    let mut pairs = Vec::new();
+    for (asking, answers) in view.iter().zip(view.iter().skip(1)) {
+        for call in asking.calls() {
+            let result = answers.results().find(|result| result.call_id == call.id).unwrap();
+            pairs.push((call.name.clone(), result.text()));
+        }
+    }
+    pairs
+}
+
+#[test]
+fn results_without_a_position_fit_the_last_message_of_an_answer_or_all_of_them() {
+    for id in ["", "c"] {
+        let call = |name: &str| Message::tool_calls([ToolCall::new(id, name, "{}")]);
+        let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        // A run that was interrupted after its first answer has asked the model again.
+        let one = of_one_run([call("lost"), call("kept"), results_that_say([(id, "r")])]);
+        assert_eq!(pairs(one), [pair("kept", "r")], "{id:?}");
+        let both = [pair("one", "r1"), pair("two", "r2")];
+        let at_once = results_that_say([(id, "r1"), (id, "r2")]);
+        let answer = || [call("one"), Message::assistant("and"), call("two")];
+        assert_eq!(pairs(of_one_run(answer().into_iter().chain([at_once]))), both, "{id:?}");
+        let apart = [results_that_say([(id, "r1")]), results_that_say([(id, "r2")])];
+        assert_eq!(pairs(of_one_run(answer().into_iter().chain(apart))), both, "{id:?}");
+    }
+}
+
+#[test]
+fn words_behind_the_last_call_that_was_answered_are_shown_before_it() {
+    let answer = of_one_run([
+        calls(["1"]),
+        Message::assistant("one"),
+        calls(["2"]),
+        Message::assistant("two"),
+        results(["1", "2"]),
+    ]);
+    assert_eq!(shown(answer), "a:c(1) T:r(1) a:t a:t a:c(2) T:r(2)");
+    let unanswered = of_one_run([calls(["1"]), Message::assistant("one"), calls(["2"])]);
+    assert_eq!(shown(unanswered), "a:t");
+}
+
 /// B 0.59
 #[test]
 fn an_answer_that_says_nothing_is_left_out() {

@@ -377,7 +377,13 @@ impl Run {
             if approves && state.service_id.is_none() {
                 request.conversation_id = Some(ConversationId::LocalHistory);
             }
-            messages.extend(unanswered.into_iter().chain(own.iter().cloned()));
+            let mut sent: Vec<_> = match state.service_id {
+                Some(_) => state.unanswered_by_service().to_vec(),
+                None => unanswered,
+            };
+            sent.extend(own.iter().cloned());
+            sent.sort_by_key(|message| message.id);
+            messages.extend(sent);
         } else if state.service_id.is_some() {
             messages.extend(own.iter().cloned());
         } else {
@@ -436,6 +442,13 @@ impl State {
             });
         }
         own
+    }
+
+    /// What is stored of the run since the model spoke last. A service that keeps the history has
+    /// not been sent it, or has not answered to it.
+    fn unanswered_by_service(&self) -> &[Arc<Message>] {
+        let last = self.added.iter().rposition(|message| message.role == Role::Assistant);
+        self.added.get(last.map_or(0, |last| last + 1)..).unwrap_or_default()
     }
 
     /// How many of the messages that the run has added are its input.

@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use tower_chat::{
     ConflictPolicy, PersistenceMode, ToolLoop, ToolLoopError, Tools,
     core::{
-        Answer, ApprovalRequest, BoxError, CallPosition, ChatRequest, Finish, Message, Part, Role,
-        ToolCall, ToolResult, ToolStatus,
-        store::{HistoryStore, InvocationQuery},
+        Answer, ApprovalRequest, BoxError, CallPosition, ChatRequest, Finish, Message, MessageId,
+        Part, Role, RunId, ToolCall, ToolResult, ToolStatus,
+        store::{CallPlace, HistoryStore, InvocationQuery, RecordedResult, ToolRecord, Write},
     },
     pending_results,
     tool::{ToolContext, ToolOutput, tool_fn},
@@ -550,6 +550,70 @@ async fn a_run_that_goes_on_after_a_lost_round_keeps_its_new_results() {
             let rows = recorded(&store).await;
             assert_eq!(rows[1], row(2, "look 2", ToolStatus::Ok), "{ids:?} {streamed}");
             assert_ne!(rows[0].1, "look 2", "{ids:?} {streamed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_approval_of_a_call_whose_result_only_the_record_holds_is_refused() {
+    for streamed in BOTH_WAYS {
+        for mode in ALL_MODES {
+            let (store, executed) = (store(), Executed::default());
+            let setup = Setup::new(&store).mode(mode);
+            let asked = two_payments(&setup, IDS[0], streamed).await;
+            store.inner().flush().await.unwrap();
+            let head = store.inner().head(&key()).await.unwrap();
+            let place = CallPlace { sequence: head.revision.sequence, index: 0 };
+            let mut done = ToolRecord::pending(place, 0, "c", "pay");
+            done.status = ToolStatus::Ok;
+            done.result = RecordedResult::Apart(Box::new(ToolResult::new("c", "pay 2")));
+            let id = MessageId { run: RunId::new(), index: 0 };
+            let write = Write::new(key(), id, head.revision, Vec::new()).with_tools(vec![done]);
+            let slot = store.inner().reserve().await.unwrap();
+            store.inner().append(slot, vec![write]).await.unwrap();
+            let leaf = ScriptedLeaf::new([Step::text("ok")]);
+            let client = setup.stack(&leaf, executed.tools());
+            let error = loop_error(send(&client, approving([&asked[1]], streamed)).await);
+            let ToolLoopError::ApprovalAnswered { id, .. } = error else { panic!("{error:?}") };
+            assert_eq!((id, executed.take().len()), (asked[1].id.clone(), 0), "{mode:?}");
+            assert_eq!(leaf.requests().len(), 0, "{mode:?}");
+            send(&client, approving([&asked[0]], streamed)).await.unwrap();
+            assert_eq!(executed.take(), ["1"], "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_approving_run_that_is_sent_again_goes_on_where_the_service_keeps_the_history() {
+    let kept = |message: Message| Step::answer([message], Finish::stop().with_service_id("s1"));
+    for streamed in BOTH_WAYS {
+        for mode in [PerRun, PerServiceCall] {
+            for clear in [true, false] {
+                let case = format!("{mode:?} {clear} {streamed}");
+                let (store, executed) = (store(), Executed::default());
+                let conflict = ConflictPolicy { warn: false, throw: false, clear };
+                let setup = Setup::new(&store).mode(mode).policy(policy().on_conflict(conflict));
+                let leaf = ScriptedLeaf::new([
+                    kept(Message::tool_calls([call("pay", Some("c"), 1)])),
+                    kept(Message::tool_calls([call("pay", Some("c"), 2)])),
+                    Step::error("overloaded"),
+                    kept(Message::assistant("done")),
+                ]);
+                let client = setup.stack(&leaf, executed.tools());
+                let mut waiting = Vec::new();
+                for text in ["buy 1", "buy 2"] {
+                    waiting.extend(requests(&send(&client, ask(text, streamed)).await.unwrap()));
+                }
+                let request = approving([&waiting[0]], streamed);
+                send(&client, request.clone()).await.unwrap_err();
+                let client = setup.elsewhere().stack(&leaf, executed.tools());
+                send(&client, request).await.unwrap();
+                assert_eq!(executed.take(), ["1"], "run once: {case}");
+                assert_eq!(seen(&leaf, 3), ["tool c=pay 1"], "{case}");
+                let rows =
+                    [row(1, "pay 1", ToolStatus::Ok), row(2, "", ToolStatus::PendingApproval)];
+                assert_eq!(recorded(&store).await, rows, "{case}");
+            }
         }
     }
 }
