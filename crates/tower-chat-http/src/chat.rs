@@ -59,7 +59,7 @@ pub(crate) async fn complete(
         Recognised::New(new) => {
             request.messages = new;
             request.extensions = parts.extensions;
-            // What is left is new, also where it says what was said before.
+            // The repeated messages are left out already: a new one with the text of a stored one is new.
             request.extensions.insert(RepeatedTranscript::Append);
             let run = RunId::new();
             let completion = Completion::of_run(run).asked_by(&request.options);

@@ -51,7 +51,7 @@ pub enum PersistenceMode {
 /// The answer of each service call is compared before a tool that it asks for runs and before the
 /// next service call is made, in every mode, by the tool loop and by `PerServiceCallPersistence`. An
 /// id in one answer and none in a later one of the same run is
-/// [`ServiceIdMissing`](crate::PersistenceError::ServiceIdMissing). Under somebody else's tool loop
+/// [`ServiceIdMissing`](crate::PersistenceError::ServiceIdMissing). Under a foreign tool loop
 /// with no layer of this crate below it, per-run persistence sees the run's last answer alone: an id
 /// that only an earlier answer had is not noticed there.
 ///
@@ -95,7 +95,7 @@ pub enum StoreFailure {
 /// sent to a model that is not shown the calls.
 ///
 /// The tool loop knows it before the model is called and before any tool runs. Without that loop,
-/// or with somebody else's, it is known after the first service call.
+/// or with a foreign one, it is known after the first service call.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingPersister {

@@ -18,7 +18,7 @@ pub struct Lease {
     /// When it was taken or renewed, by the writer's clock, to the millisecond.
     pub renewed_at: SystemTime,
     /// Until when others should leave the run alone, by the writer's clock, to the millisecond;
-    /// `None` once nobody works on it any more, [`Lease::ABANDONED`] once its caller has
+    /// `None` once the attempt has ended, [`Lease::ABANDONED`] once the run's caller has
     /// disconnected.
     pub until: Option<SystemTime>,
 }
@@ -30,8 +30,8 @@ impl Lease {
     /// has ended.
     pub const ABANDONED: SystemTime = SystemTime::UNIX_EPOCH;
 
-    /// Whether the caller of the run disconnected before its end. Of a process that died, nobody
-    /// could write that down.
+    /// Whether the caller of the run disconnected before its end. The mark is written by the process
+    /// that had the run, so a run whose process died does not have it.
     pub fn is_abandoned(&self) -> bool {
         self.until == Some(Self::ABANDONED)
     }

@@ -13,6 +13,7 @@
 mod cassettes;
 mod chat;
 mod coverage;
+#[path = "../../../tower-chat-genai/tests/genai/leftovers.rs"]
 mod leftovers;
 mod limits;
 mod live;

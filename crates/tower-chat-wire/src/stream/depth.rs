@@ -5,8 +5,8 @@ use super::limits::{Limit, LimitExceeded, Limits};
 /// Fails if the objects and lists of a JSON text are nested more deeply than allowed.
 ///
 /// `serde_json` limits the depth of values that it parses, and not that of values that it keeps as
-/// text ([`RawJson`](tower_chat_core::RawJson)). Whoever takes such a text apart level by level has
-/// to check it first. This check needs neither stack nor memory; the text need not be valid.
+/// text ([`RawJson`](tower_chat_core::RawJson)). Code that parses such a text level by
+/// level calls this first. The check needs neither stack nor memory; the text need not be valid.
 ///
 /// # Errors
 ///

@@ -93,8 +93,9 @@ impl Framing for Sse {
         Ok(frames)
     }
 
-    /// The event that has come but for its blank line. By the specification it is none; services end
-    /// streams so all the same, and whoever reads them knows whether such an event may count.
+    /// The last event of a stream that ends without the blank line after it. The specification
+    /// discards such an event, but some services end their streams so: the caller decides whether it
+    /// counts.
     fn end(&mut self) -> Option<Frame> {
         let _unnamed = self.line();
         let (event, data) = (self.event.take(), self.data.take());

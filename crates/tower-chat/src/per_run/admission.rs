@@ -118,7 +118,7 @@ impl OpenRunInTheWay {
             return Ok((!goes_on).then_some(Self::ToResume(open)));
         }
         match settings.policy.journal.on_open_run {
-            // Nobody asks for its answer any more, so nothing is paid for it.
+            // Its caller has disconnected, so no service call is made to finish its answer.
             OnOpenRun::Recover if open.lease.is_abandoned() => {
                 Ok(Some(Self::Closed(open, RunEnd::Commit)))
             }

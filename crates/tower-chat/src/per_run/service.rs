@@ -159,9 +159,9 @@ where
     one_run(&mut service, &layer, request, conversation, mode, head, Some(of_run)).await
 }
 
-/// Whether the tool loop was found below and no persister: then there is none, since what hides a
-/// persister from the loop is declared to the loop, and what hides both hides the loop too. It is
-/// known here before the input of a journaled run is staged.
+/// Whether a tool loop is below and no persister. A layer that hides the persister from the loop has
+/// to be declared to the loop (`ToolLoop::assume_persister_below`), and a layer that hides both hides
+/// the loop too. Checked here, before the input of a journaled run is staged.
 fn lacks_persister(below: &LayersBelow) -> bool {
     below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
 }
@@ -400,7 +400,7 @@ async fn completed(
     match open {
         Some(open) => answer = open.complete(answer).await?,
         None => {
-            // A loop of somebody else's does not check after its first service call.
+            // A foreign tool loop does not check after its first service call.
             let mut now = answer.messages.iter().skip(before);
             if now.any(|message| message.role == Role::Assistant) {
                 run.check_persister()?;

@@ -117,8 +117,8 @@ impl Default for JournalPolicy {
 pub enum OnOpenRun {
     /// Resumes it to its end first, with the new request's options, then begins; what that came
     /// to is in [`Finish::recovered`](crate::core::Finish::recovered). A run whose caller has
-    /// disconnected is not resumed, since nobody asks for its answer any more: it is committed as
-    /// it is, as by [`Commit`](Self::Commit), and no service call is made for it.
+    /// disconnected is not resumed, because that caller no longer waits for its answer: it is
+    /// committed as it is, as by [`Commit`](Self::Commit), and no service call is made for it.
     #[default]
     Recover,
     /// Commits what is there, repaired so that it is valid, then begins.
@@ -132,8 +132,8 @@ pub enum OnOpenRun {
 /// What becomes of a journaled run whose caller disconnects before its end: the response or the
 /// future of the call is dropped, the task is aborted, or a timeout above the layers fires.
 ///
-/// A run whose process died had nobody to do this: it stays open, and
-/// [`OnOpenRun`] says what becomes of it.
+/// The process that has the run carries this out, so it does not hold for a run whose process died:
+/// such a run stays open, and [`OnOpenRun`] says what becomes of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDisconnect {

@@ -317,8 +317,9 @@ impl Run {
     ///
     /// # Errors
     ///
-    /// [`PersistenceError::PersisterMissing`] under [`MissingPersister::Fail`](crate::MissingPersister::Fail), and in journaled
-    /// mode; otherwise it is logged, once a run.
+    /// [`PersistenceError::PersisterMissing`], in journaled mode and under
+    /// [`MissingPersister::Fail`](crate::MissingPersister::Fail); otherwise it is logged, once a
+    /// run.
     pub fn check_persister(&self) -> Result<(), PersistenceError> {
         if !self.persists_below() || self.0.persister_reported.load(Ordering::Acquire) {
             return Ok(());
