@@ -5,7 +5,7 @@ use std::{
     future::{Ready, ready},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     task::{Context, Poll},
-    time::Instant,
+    time::{Duration, Instant, SystemTime},
 };
 
 use serde_json::json;
@@ -146,13 +146,20 @@ pub(crate) fn stored_messages(count: usize) -> Vec<Arc<Message>> {
     std::iter::repeat_with(turn).flatten().take(count).map(Arc::new).collect()
 }
 
+/// A message as a run stores it: with the time at which it was added.
+pub(crate) fn added(mut message: Message) -> Message {
+    // Any time of these years has as many digits.
+    message.added_at = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000));
+    message
+}
+
 /// The messages that one run stores.
 pub(crate) fn messages_of_run() -> Vec<Arc<Message>> {
     let rounds = (0..CALLS - 1).flat_map(|round| [call_message(round), result_message(round)]);
     std::iter::once(Message::user("Which of my orders are late, and why?"))
         .chain(rounds)
         .chain([Message::assistant(FINAL_TEXT)])
-        .map(Arc::new)
+        .map(|message| Arc::new(added(message)))
         .collect()
 }
 

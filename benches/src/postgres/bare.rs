@@ -38,7 +38,8 @@ impl BareConversation {
 
 /// The messages of an append: the last call is answered, and a new one is asked.
 pub(super) fn bodies() -> [String; 2] {
-    [workload::result_message(0), workload::call_message(1)].map(|message| format::encode(&message))
+    [workload::result_message(0), workload::call_message(1)]
+        .map(|message| format::encode(&workload::added(message)))
 }
 
 impl Bare {
