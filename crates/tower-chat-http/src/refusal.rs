@@ -147,8 +147,14 @@ impl Refusal {
             return Some(Self::bad_request(error.to_string()).with_param("messages"));
         }
         match error.downcast_ref() {
-            Some(ToolLoopError::ApprovalMissing { .. } | ToolLoopError::ApprovalUnknown { .. }) => {
-                return Some(Self::bad_request(error.to_string()));
+            Some(
+                ToolLoopError::ApprovalMissing { .. }
+                | ToolLoopError::ApprovalUnknown { .. }
+                | ToolLoopError::ResultsMissing { .. },
+            ) => return Some(Self::bad_request(error.to_string())),
+            Some(ToolLoopError::ArgumentsNotKept { .. }) => {
+                let refusal = Self::new(StatusCode::UNPROCESSABLE_ENTITY, error.to_string());
+                return Some(refusal.with_code("arguments_not_kept"));
             }
             Some(ToolLoopError::ApprovalAnswered { .. }) => {
                 let refusal = Self::new(StatusCode::CONFLICT, error.to_string());

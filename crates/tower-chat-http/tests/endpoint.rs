@@ -13,7 +13,7 @@ use support::{serve, sketch, stack};
 use tokio::sync::oneshot;
 use tower::{ServiceExt, service_fn};
 use tower_chat::{
-    ChatPipeline, PersistenceMode, Tools,
+    ChatPipeline, PersistenceMode, ToolLoopError, Tools,
     core::{
         BoxError, ChatRequest, ConversationKey, MemoryStore, Message, Part, Reasoning, ToolCall,
         ToolDefinition, store::HistoryStore,
@@ -242,6 +242,23 @@ async fn an_error_of_the_models_service_is_what_the_host_makes_of_it() {
         assert_eq!(answer["error"]["message"], "slow down");
         assert_eq!(answer["error"]["type"], "rate_limit_error");
         assert_eq!(fixture.stored("c").await, Vec::<Value>::new());
+    }
+}
+
+#[tokio::test]
+async fn approvals_that_cannot_be_followed_are_the_clients_to_correct() {
+    let missing = || ToolLoopError::ResultsMissing { calls: Vec::new(), conversation: None };
+    let changed = || ToolLoopError::ArgumentsNotKept { calls: Vec::new(), conversation: None };
+    let cases: [(&dyn Fn() -> ToolLoopError, _, _); 2] = [
+        (&missing, StatusCode::BAD_REQUEST, Value::Null),
+        (&changed, StatusCode::UNPROCESSABLE_ENTITY, json!("arguments_not_kept")),
+    ];
+    for (error, status, code) in cases {
+        let response = Fixture::new([Step::error(error())]).post(ask("hi")).await;
+        assert_eq!(response.status(), status);
+        let answer = json_of(response).await;
+        assert_eq!(answer["error"]["code"], code);
+        assert_eq!(answer["error"]["message"], error().to_string());
     }
 }
 
