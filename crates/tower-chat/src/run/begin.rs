@@ -21,6 +21,7 @@ use super::{
     added_before::added_before,
     answers_approvals,
     history::{is_remains, load_head, load_history},
+    hooks::Hooks,
     journal::{Journal, input_of},
     leaf_request::{joined, own_messages},
     loaded::Loaded,
@@ -175,7 +176,8 @@ impl Run {
         };
         let places = added.iter().filter_map(|message| message.id);
         let taken = places.map(|id| id.index as usize + 1).max().unwrap_or(0);
-        let recorder = Recorder::after(&added);
+        let hooks = Hooks::of_source(settings.tools.clone());
+        let recorder = Recorder::after(&added, hooks);
         let state = State {
             added,
             taken,

@@ -18,7 +18,7 @@ use super::{
     Run, Shared, State, Submission, ToolReport,
     finish::take_trailing_results,
     partial_text::{PartialText, cut_off_message},
-    record::calls_without_arguments,
+    record::{ResultSource, calls_without_arguments},
     service_call::ToStore,
     submission::FailedSubmission,
     tool_events::Outcome,
@@ -301,6 +301,7 @@ impl KnownCall {
             error: call.error,
             started_at: call.started_at,
             finished_at: call.finished_at,
+            source: ResultSource::Record,
         };
         Self::Finished(Box::new((result, report)))
     }
@@ -313,6 +314,7 @@ impl KnownCall {
                     error: row.error.clone(),
                     started_at: row.started_at,
                     finished_at: row.finished_at,
+                    source: ResultSource::Record,
                 };
                 Self::Finished(Box::new(((**result).clone(), report)))
             }

@@ -11,6 +11,7 @@ mod answered_in_order;
 mod begin;
 mod finish;
 mod history;
+mod hooks;
 mod journal;
 mod leaf_request;
 mod loaded;
@@ -42,7 +43,7 @@ pub(crate) use self::{
     answered_earlier::rows_of_calls_answered_earlier,
     begin::{Settings, head_of, shared},
     partial_text::cut_off_message,
-    record::{ToolReport, ToolReports, is_without_calls},
+    record::{ResultSource, ToolReport, ToolReports, is_without_calls},
     repeated::Caller,
 };
 pub(crate) use self::{
@@ -61,7 +62,7 @@ use self::{
     tool_events::BegunBefore,
 };
 use crate::{
-    Clock, PersistenceError, PersistenceMode, PersistencePolicy, Tools,
+    Clock, PersistenceError, PersistenceMode, PersistencePolicy, Tool, Tools,
     approval::{find_request, trailing_result_of},
     replay::{PendingBatch, Replay, WaitingCall},
     tool::NotKept,
@@ -366,10 +367,18 @@ impl Run {
 
     /// Takes note of the tools of the next service call, for their hooks.
     pub(crate) fn use_tools(&self, tools: &Tools) {
+        self.state().recorder.hooks.use_tools(tools);
+    }
+
+    /// Keeps the tools of the calls in an answer, for their hooks, whatever set is used later.
+    pub(crate) fn pin_calls(&self, answer: &[Arc<Message>]) {
         let mut state = self.state();
-        if !state.recorder.tools.as_ref().is_some_and(|known| known.is_same(tools)) {
-            state.recorder.tools = Some(tools.clone());
-        }
+        answer.iter().for_each(|message| state.recorder.hooks.pin_calls(message));
+    }
+
+    /// Keeps the tool of a call that an earlier run has asked for.
+    pub(crate) fn pin_tool(&self, call: CallOfRun, tool: Arc<dyn Tool>) {
+        self.state().recorder.hooks.pin(call, tool);
     }
 
     /// Takes note of what a tool loop knows of the results in a message, in their order.

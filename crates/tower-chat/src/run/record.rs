@@ -17,11 +17,12 @@ use tower_chat_core::{
 use super::{
     State,
     answered_in_order::{answered_in_order, continues_round},
+    hooks::{Hooks, mark_hooked},
     journal::CallOfRun,
 };
 use crate::{
     replay::{AnswerIds, AskedCall, Citations, Replay, Truncation, ids_of_calls_after},
-    tool::{Kept, NotKept, Tools, kept},
+    tool::{Kept, NotKept, kept},
 };
 
 /// The key of a stored message's metadata under which the places of those of its calls are kept
@@ -39,17 +40,36 @@ pub(crate) struct ToolReport {
     pub(crate) error: Option<String>,
     pub(crate) started_at: Option<SystemTime>,
     pub(crate) finished_at: Option<SystemTime>,
+    pub(crate) source: ResultSource,
+}
+
+/// Who has made a result: it decides whether a hook may have to change it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ResultSource {
+    /// A tool, or a caller in its place.
+    Tool,
+    /// The tool loop, in words of its own.
+    ToolLoop,
+    /// The record of an earlier attempt: it is in the form in which it may be stored.
+    Record,
 }
 
 impl ToolReport {
     /// The report of a call whose tool was not run, or of which nothing more is known.
     pub(crate) fn not_run(status: ToolStatus) -> Self {
-        Self { status, error: None, started_at: None, finished_at: None }
+        let source = ResultSource::ToolLoop;
+        Self { status, error: None, started_at: None, finished_at: None, source }
+    }
+
+    /// The same of a result that has another source.
+    pub(crate) fn from(source: ResultSource, status: ToolStatus) -> Self {
+        Self { source, ..Self::not_run(status) }
     }
 
     /// What a result alone says.
     pub(super) fn of(result: &ToolResult) -> Self {
-        Self::not_run(if result.is_error { ToolStatus::Error } else { ToolStatus::Ok })
+        let status = if result.is_error { ToolStatus::Error } else { ToolStatus::Ok };
+        Self::from(ResultSource::Tool, status)
     }
 }
 
@@ -59,8 +79,7 @@ pub(crate) type ToolReports = SmallVec<[ToolReport; 1]>;
 /// What the record needs to know between the writes of a run.
 #[derive(Debug, Default)]
 pub(super) struct Recorder {
-    /// The tools of the run, for their hooks.
-    pub(super) tools: Option<Tools>,
+    pub(super) hooks: Hooks,
     /// By the message that holds the results, in their order. Few wait at a time, and mostly the
     /// first is asked for.
     reports: VecDeque<(MessageId, ToolReports)>,
@@ -123,6 +142,7 @@ impl State {
         if !all.iter().copied().any(has_tools) {
             return Composed { messages: messages.to_vec(), records: Vec::new() };
         }
+        self.recorder.hooks.ask_source();
         // Most messages have one call, or one result.
         let mut records = Vec::with_capacity(all.len());
         let added = last_answer(&self.added);
@@ -206,15 +226,19 @@ impl State {
         let round_index = self.recorder.round_index(begins_round);
         let mut places = SmallVec::new();
         let mut changes = Vec::new();
+        let mut hooked = Vec::new();
         let mut next = 0;
+        self.recorder.hooks.pin_calls(message);
         let parts = message.parts.iter().filter_map(asked_call);
         for (index, ((call, is_waiting), call_id)) in parts.zip(ids).enumerate() {
             let decided = self.recorder.pending.remove(&(id, index));
-            let kept =
-                decided.unwrap_or_else(|| kept(self.recorder.tool(&call.name), call, None, None));
+            let kept = decided.unwrap_or_else(|| self.recorder.kept_call((id, index), call));
             let redaction = match kept {
                 Kept::Whole => None,
-                Kept::Redacted(redaction) => Some(redaction),
+                Kept::Redacted(redaction) => {
+                    hooked.push(next);
+                    Some(redaction)
+                }
                 Kept::Nothing(_) => {
                     places.push(None);
                     changes.push((index, None));
@@ -235,6 +259,7 @@ impl State {
         let keeps_all = places.iter().all(Option::is_some);
         self.recorder.asking.push(Asking { message: id, sequence, round_index, stored: places });
         redact_calls(message, changes);
+        mark_hooked(message, hooked);
         keeps_all
     }
 
@@ -256,8 +281,7 @@ impl State {
                 next += 1;
                 continue;
             };
-            let error = report.as_ref().and_then(|report| report.error.as_deref());
-            let kept = kept(self.recorder.tool(&call.name), call, Some(result), error);
+            let kept = self.kept_outcome(of_run, call, result, report.as_ref());
             let (place, redaction) = match (self.stored_place(of_run), kept) {
                 (Some(place), Kept::Whole) => (place, None),
                 (Some(place), Kept::Redacted(redaction)) => (place, Some(*redaction)),
@@ -343,12 +367,13 @@ impl Recorder {
         for message in messages {
             let ids = ids.next(message);
             let Some(id) = message.id else { continue };
+            self.hooks.pin_calls(message);
             let calls = message.parts.iter().filter_map(asked_call);
             for (index, ((call, is_waiting), call_id)) in calls.zip(ids).enumerate() {
                 if !is_waiting || self.pending.contains_key(&(id, index)) {
                     continue;
                 }
-                match kept(self.tool(&call.name), call, None, None) {
+                match self.kept_call((id, index), call) {
                     Kept::Nothing(reason) => {
                         let (tool, call_id) = (call.name.clone(), call_id.into_owned());
                         return Err(PendingCallNotKept { tool, call_id, reason });
@@ -361,9 +386,15 @@ impl Recorder {
         Ok(())
     }
 
+    /// What the hook of a call's tool keeps of the call itself.
+    fn kept_call(&self, of_run: CallOfRun, call: &ToolCall) -> Kept {
+        let tool = self.hooks.tool(of_run, call);
+        tool.map_or(Kept::Whole, |tool| kept(tool, call, None, None))
+    }
+
     /// The recorder of a run of which these messages are stored already.
-    pub(super) fn after(added: &[Arc<Message>]) -> Self {
-        Self { rounds_before: rounds_in(added), ..Self::default() }
+    pub(super) fn after(added: &[Arc<Message>], hooks: Hooks) -> Self {
+        Self { hooks, rounds_before: rounds_in(added), ..Self::default() }
     }
 
     /// The round of the next message that asks for tools.
@@ -403,10 +434,6 @@ impl Recorder {
         }
         let place = self.reports.binary_search_by_key(&message, |(known, _)| *known).ok()?;
         self.reports.remove(place).map(|(_, reports)| reports)
-    }
-
-    pub(super) fn tool(&self, name: &str) -> Option<&dyn crate::Tool> {
-        self.tools.as_ref()?.tool(name).map(|tool| &**tool)
     }
 }
 

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     replay::{Truncation, ids_of_calls_after},
-    tool::{Kept, kept},
+    tool::Kept,
 };
 
 /// What came out of a call.
@@ -124,9 +124,8 @@ impl State {
     ) {
         for (call, result, report) in outcomes {
             let Some(held) = self.held(*call, &[]) else { continue };
-            let tool = self.recorder.tool(&held.call.name);
-            let error = report.error.as_deref();
-            let (changed, changed_error) = match kept(tool, &held.call, Some(result), error) {
+            let kept = self.kept_outcome(*call, &held.call, result, Some(report));
+            let (changed, changed_error) = match kept {
                 Kept::Whole => (None, None),
                 Kept::Redacted(redaction) => (redaction.result, redaction.error),
                 Kept::Nothing(_) => continue,

@@ -45,7 +45,7 @@ pub(crate) use self::{
     context::{RunContext, idempotency_key},
     output::ResultName,
     owed_call::OwedCall,
-    persist::{Kept, NotKept, kept},
+    persist::{Kept, NotKept, Redaction, kept},
     source_numbers::SourceNumbers,
 };
 
@@ -87,14 +87,16 @@ pub trait Tool: Send + Sync + 'static {
     /// Decides what of a call is stored. By default everything is, as it is.
     ///
     /// It is asked when the model's answer is stored, without a result, and again when the result
-    /// is. It must be quick and must not block: it runs while the write is put together.
+    /// is. A call keeps its tool, and so its hook, until its result is stored, whatever becomes of
+    /// the set meanwhile. A later run asks the tool that is registered then; if there is none, and
+    /// the call had a tool with a hook, a fixed text is stored in place of the result. It must be quick and must not block: it runs while the write is put together.
     ///
     /// # Errors
     ///
     /// An error, like a panic, stores nothing of the call; the run goes on with the raw values. Of a
     /// call that waits for approval it fails the run, before approval is asked for.
     fn persist(&self, call: &mut StoredCall<'_>) -> Result<Retention, BoxError> {
-        let _ = call;
+        call.note_no_hook();
         Ok(Retention::Keep)
     }
 }

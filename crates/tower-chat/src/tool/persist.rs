@@ -23,6 +23,8 @@ pub struct StoredCall<'a> {
     new_arguments: Option<String>,
     new_result: Option<Box<ToolResult>>,
     new_error: Option<Option<String>>,
+    /// A hook was asked that is not the one every tool has by default.
+    is_hooked: bool,
 }
 
 /// Whether a call is stored at all.
@@ -46,7 +48,20 @@ impl<'a> StoredCall<'a> {
         result: Option<&'a ToolResult>,
         error: Option<&'a str>,
     ) -> Self {
-        Self { call, result, error, new_arguments: None, new_result: None, new_error: None }
+        Self {
+            call,
+            result,
+            error,
+            new_arguments: None,
+            new_result: None,
+            new_error: None,
+            is_hooked: true,
+        }
+    }
+
+    /// Notes that the tool has no hook of its own.
+    pub(super) fn note_no_hook(&mut self) {
+        self.is_hooked = false;
     }
 
     /// The call as the model made it.
@@ -97,9 +112,9 @@ impl<'a> StoredCall<'a> {
 /// What of a call is stored.
 #[derive(Debug)]
 pub(crate) enum Kept {
-    /// All of it, as it is.
+    /// All of it, as it is: there is no hook.
     Whole,
-    /// What a hook has made of it.
+    /// What a hook has made of it, be it nothing.
     Redacted(Box<Redaction>),
     Nothing(NotKept),
 }
@@ -123,20 +138,23 @@ pub(crate) struct Redaction {
 /// Asks a tool what of a call may be stored. A hook that fails, or panics, stores nothing: what it
 /// was to hide must not be.
 pub(crate) fn kept(
-    tool: Option<&dyn Tool>,
+    tool: &dyn Tool,
     call: &ToolCall,
     result: Option<&ToolResult>,
     error: Option<&str>,
 ) -> Kept {
-    let Some(tool) = tool else { return Kept::Whole };
     let mut stored = StoredCall::new(call, result, error);
     let outcome = catch_unwind(AssertUnwindSafe(|| tool.persist(&mut stored)));
     let failure = match outcome {
         Ok(Ok(Retention::Keep)) => {
             return match stored {
-                StoredCall { new_arguments: None, new_result: None, new_error: None, .. } => {
-                    Kept::Whole
-                }
+                StoredCall {
+                    new_arguments: None,
+                    new_result: None,
+                    new_error: None,
+                    is_hooked: false,
+                    ..
+                } => Kept::Whole,
                 StoredCall { new_arguments, new_result, new_error, .. } => {
                     Kept::Redacted(Box::new(Redaction {
                         arguments: new_arguments,

@@ -89,6 +89,11 @@ impl Tools {
         Some((self.0.definitions.get(place)?, self.0.tools.get(place)?.as_ref()))
     }
 
+    /// The tools that run here.
+    pub(crate) fn runnable(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
+        self.0.tools.iter().flatten()
+    }
+
     /// Whether a tool of the set needs approval.
     pub fn any_needs_approval(&self) -> bool {
         self.0.needs_approval

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     PersistenceError,
-    run::{CallOfRun, CallOutcome, Run, ToolReport, ToolReports},
+    run::{CallOfRun, CallOutcome, ResultSource, Run, ToolReport, ToolReports},
     tool::{OwedCall, ResultName, RunContext, Tool, ToolContext, ToolOutput},
 };
 
@@ -230,17 +230,18 @@ impl Executor<'_> {
     fn answered(&self, owed: &OwedCall, output: ToolOutput) -> Outcome {
         let failure = output.is_error.then(|| self.failure(owed, BoxError::from(output.text())));
         let terminate = output.terminate;
-        let mut report = ToolReport::not_run(match (output.is_error, output.rejects_arguments) {
+        let status = match (output.is_error, output.rejects_arguments) {
             (_, true) => ToolStatus::RejectedArguments,
             (true, false) => ToolStatus::Error,
             (false, false) => ToolStatus::Ok,
-        });
+        };
+        let mut report = ToolReport::from(ResultSource::Tool, status);
         report.error = failure.as_ref().map(|failure| failure.source.to_string());
         Outcome { result: result(owed, output), report, failure, terminate }
     }
 
     fn failed(&self, owed: &OwedCall, error: BoxError) -> Outcome {
-        let mut report = ToolReport::not_run(ToolStatus::Error);
+        let mut report = ToolReport::from(ResultSource::Tool, ToolStatus::Error);
         report.error = Some(Chain(&*error).to_string());
         let text = if self.settings.include_error_details {
             format!("The tool failed: {}", Chain(&*error))

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     recovery::{UnknownAnswer, UnknownCall, UnknownCalls},
     replay::INTERRUPTED,
-    run::{CallOfRun, CallOutcome, KnownCall, ToolReport},
+    run::{CallOfRun, CallOutcome, KnownCall, ResultSource, ToolReport},
     tool::idempotency_key,
 };
 
@@ -100,6 +100,7 @@ pub(super) fn settle(
             }
             UnknownAnswer::Output(output) => {
                 report.status = if output.is_error { ToolStatus::Error } else { ToolStatus::Ok };
+                report.source = ResultSource::Tool;
                 let result = super::execute::result(&call.owed, *output);
                 call.action = Action::Reuse(Box::new((result, report)));
             }

@@ -234,6 +234,9 @@ where
         if response.is_empty() {
             return Ok(());
         }
+        if let Some(run) = &self.run {
+            run.pin_calls(&response);
+        }
         let finish = Box::default();
         self.phase = match batch::plan(&response, self.rules()) {
             Plan::Run(calls) => {
@@ -476,6 +479,9 @@ where
         for message in &messages {
             self.transcript.push_sent(message);
             self.note_added(message);
+        }
+        if let Some(run) = &self.run {
+            run.pin_calls(&messages);
         }
         self.phase = match batch::plan(&messages, self.rules()) {
             Plan::Answer if self.context.handle.has_queued() && !self.is_committed() => {
@@ -730,6 +736,11 @@ fn approved(
         let policy = request.extensions.get::<UnknownCalls>().cloned();
         let policy = policy.unwrap_or_else(|| run.unknown_calls());
         resume::settle(&mut calls, &known, &policy, (run.key(), run.id()))?;
+        for call in &calls {
+            if let (Action::Run(tool), Some(position)) = (&call.action, call.owed.place()) {
+                run.pin_tool(position, tool.clone());
+            }
+        }
     }
     Ok(Approved { calls, refused: Vec::new() })
 }

@@ -12,7 +12,7 @@ use super::*;
 type Hook = fn(&mut StoredCall<'_>) -> Result<Retention, BoxError>;
 
 fn agent(mode: PersistenceMode, hook: Hook) -> Agent {
-    let pay = tool_fn(definition("pay"), |_| async { Ok("card 4111") });
+    let pay = tool_fn(definition("pay"), |_| async { Ok("card xqz") });
     let tools = Tools::new().with(persist_with(pay, hook));
     let script = vec![calls([("pay", "c1")]), Step::text("paid"), Step::text("again")];
     Agent::new(mode, ToolLoop::new(tools), script)
@@ -36,9 +36,9 @@ async fn what_is_redacted_is_nowhere_in_the_store_and_the_run_goes_on_with_the_r
         });
         agent.ask("hi").await.unwrap();
         let all = everything(&agent).await;
-        assert!(!all.contains("4111") && !all.contains("secret"), "{mode:?} {all}");
+        assert!(!all.contains("xqz") && !all.contains("secret"), "{mode:?} {all}");
         let live = agent.leaf.requests()[1].messages.last().unwrap().clone();
-        assert_eq!(live.results().next().unwrap().text(), "card 4111");
+        assert_eq!(live.results().next().unwrap().text(), "card xqz");
         let call = agent.leaf.requests()[1].messages.get(1).unwrap().clone();
         assert!(call.calls().next().unwrap().arguments.contains("secret"));
 
@@ -57,7 +57,7 @@ async fn what_is_to_be_forgotten_leaves_neither_call_nor_result_nor_row() {
         assert_eq!(answer.text(), "paid");
         assert_eq!(agent.record().await, [], "{mode:?}");
         let all = everything(&agent).await;
-        assert!(!all.contains("4111") && !all.contains("pay\""), "{mode:?} {all}");
+        assert!(!all.contains("xqz") && !all.contains("pay\""), "{mode:?} {all}");
         agent.ask("and now?").await.unwrap();
         let replayed = &agent.leaf.requests()[2].messages;
         let texts: Vec<String> = replayed.iter().map(|message| message.text()).collect();
@@ -74,8 +74,8 @@ async fn a_hook_that_fails_or_panics_stores_nothing_raw_and_fails_nothing() {
             let agent = agent(mode, hook);
             assert_eq!(agent.ask("hi").await.unwrap().text(), "paid");
             let live = agent.leaf.requests()[1].messages.last().unwrap().clone();
-            assert_eq!(live.results().next().unwrap().text(), "card 4111");
-            assert!(!everything(&agent).await.contains("4111"), "{mode:?}");
+            assert_eq!(live.results().next().unwrap().text(), "card xqz");
+            assert!(!everything(&agent).await.contains("xqz"), "{mode:?}");
         }
     }
 }
@@ -84,7 +84,7 @@ async fn a_hook_that_fails_or_panics_stores_nothing_raw_and_fails_nothing() {
 async fn errors_can_be_redacted_too() {
     for mode in BOTH_MODES {
         let fail = tool_fn(definition("pay"), |_| async {
-            Err::<tower_chat::ToolOutput, _>("card 4111 refused".into())
+            Err::<tower_chat::ToolOutput, _>("card xqz refused".into())
         });
         let fail = persist_with(fail, |call| {
             call.redact_error(None);
@@ -93,7 +93,7 @@ async fn errors_can_be_redacted_too() {
         let script = vec![calls([("pay", "c1")]), Step::text("sorry")];
         let agent = Agent::new(mode, ToolLoop::new(Tools::new().with(fail)), script);
         agent.ask("hi").await.unwrap();
-        assert!(!everything(&agent).await.contains("4111"), "{mode:?}");
+        assert!(!everything(&agent).await.contains("xqz"), "{mode:?}");
         assert_eq!(agent.record().await[0].status, tower_chat::core::ToolStatus::Error);
     }
 }
@@ -105,7 +105,7 @@ async fn a_hook_that_forgets_the_outcome_alone_leaves_a_call_that_replay_drops()
             Ok(if call.result().is_some() { Retention::Forget } else { Retention::Keep })
         });
         agent.ask("hi").await.unwrap();
-        assert!(!everything(&agent).await.contains("4111"), "{mode:?}");
+        assert!(!everything(&agent).await.contains("xqz"), "{mode:?}");
         agent.ask("and now?").await.unwrap();
         let replayed = &agent.leaf.requests()[2].messages;
         assert!(replayed.iter().all(|message| message.calls().next().is_none()), "{mode:?}");

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "nothing outside uses these tests")]
 
+mod changing_tools;
 mod ended_rounds;
 mod hooks;
 mod late_results;
@@ -90,6 +91,13 @@ impl Agent {
     /// The same, whole or streamed.
     async fn send_as(&self, streamed: bool, request: ChatRequest) -> Result<Answer, BoxError> {
         self.send(if streamed { request.streamed() } else { request }).await
+    }
+
+    /// A request that names its run already.
+    async fn send_again(&self, streamed: bool, request: &ChatRequest) -> Result<Answer, BoxError> {
+        let request = request.clone();
+        let request = if streamed { request.streamed() } else { request };
+        self.client.clone().ready().await?.call(request).await?.collect().await
     }
 
     async fn record(&self) -> Vec<ToolInvocation> {

@@ -1,0 +1,143 @@
+//! Whose `persist` hook decides what is stored of a call.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use serde_json::Value;
+use tower_chat_core::{Message, Part, ToolCall, ToolResult};
+
+use super::{
+    State,
+    journal::CallOfRun,
+    record::{ResultSource, ToolReport},
+};
+use crate::tool::{Kept, Redaction, Tool, ToolSource, Tools, kept};
+
+/// The key of a stored message's metadata under which the positions of those of its calls are kept
+/// whose tool has a hook: without that hook nothing raw of their results may be stored.
+const HOOKED_CALLS: &str = "hooked_calls";
+
+/// What is stored of a result whose hook is not known any more.
+const WITHHELD: &str =
+    "The result was not stored: the tool that decides what is stored of it is not registered.";
+
+/// The tools of a run, for their hooks.
+///
+/// The set of a run may change while it is under way. A call keeps the tool that it was planned
+/// with until its result is stored, and a name that was unregistered keeps the last tool it had.
+#[derive(Default)]
+pub(super) struct Hooks {
+    /// Where the tools come from, as long as no tool loop says which it uses.
+    source: Option<Arc<dyn ToolSource>>,
+    /// The newest set, so that the same one is not taken in again.
+    newest: Option<Tools>,
+    /// The last tool of each name that the run has had.
+    known: HashMap<String, Arc<dyn Tool>>,
+    pinned: HashMap<CallOfRun, Arc<dyn Tool>>,
+}
+
+impl Hooks {
+    /// Asks a source for the tools until a tool loop names them.
+    pub(super) fn of_source(source: Option<Arc<dyn ToolSource>>) -> Self {
+        let mut hooks = Self { source, ..Self::default() };
+        hooks.ask_source();
+        hooks
+    }
+
+    /// Takes in the tools as they are now, where no tool loop names them.
+    pub(super) fn ask_source(&mut self) {
+        if let Some(tools) = self.source.as_ref().map(|source| source.tools()) {
+            self.add(&tools);
+        }
+    }
+
+    /// Takes in the tools that a tool loop uses from now on.
+    pub(super) fn use_tools(&mut self, tools: &Tools) {
+        self.source = None;
+        self.add(tools);
+    }
+
+    fn add(&mut self, tools: &Tools) {
+        if self.newest.as_ref().is_some_and(|newest| newest.is_same(tools)) {
+            return;
+        }
+        self.newest = Some(tools.clone());
+        let named = tools.runnable().map(|tool| (tool.definition().name.clone(), tool.clone()));
+        self.known.extend(named);
+    }
+
+    /// Keeps the tools of a message's calls as they are now.
+    pub(super) fn pin_calls(&mut self, message: &Message) {
+        let Some(id) = message.id else { return };
+        for (index, call) in message.asked_calls().enumerate() {
+            if let Some(tool) = self.known.get(&call.name) {
+                self.pinned.entry((id, index)).or_insert_with(|| tool.clone());
+            }
+        }
+    }
+
+    /// Keeps the tool that a call is about to run with.
+    pub(super) fn pin(&mut self, call: CallOfRun, tool: Arc<dyn Tool>) {
+        self.pinned.insert(call, tool);
+    }
+
+    /// The tool whose hook decides about a call.
+    pub(super) fn tool(&self, of_run: CallOfRun, call: &ToolCall) -> Option<&dyn Tool> {
+        let tool = self.pinned.get(&of_run).or_else(|| self.known.get(&call.name));
+        tool.map(|tool| &**tool)
+    }
+}
+
+impl State {
+    /// What of a call's outcome is stored.
+    pub(super) fn kept_outcome(
+        &self,
+        of_run: CallOfRun,
+        call: &ToolCall,
+        result: &ToolResult,
+        report: Option<&ToolReport>,
+    ) -> Kept {
+        let source = report.map_or(ResultSource::Tool, |report| report.source);
+        if source == ResultSource::Record {
+            return Kept::Whole;
+        }
+        if let Some(tool) = self.recorder.hooks.tool(of_run, call) {
+            let error = report.and_then(|report| report.error.as_deref());
+            return kept(tool, call, Some(result), error);
+        }
+        if source == ResultSource::ToolLoop || !self.is_hooked(of_run) {
+            return Kept::Whole;
+        }
+        let mut withheld = Box::new(result.clone());
+        withheld.content = vec![Part::text(WITHHELD)];
+        withheld.native = None;
+        Kept::Redacted(Box::new(Redaction {
+            arguments: None,
+            result: Some(withheld),
+            error: Some(None),
+        }))
+    }
+
+    /// Whether a stored call had a tool with a hook when it was stored.
+    fn is_hooked(&self, (id, index): CallOfRun) -> bool {
+        let is_it = |message: &&Arc<Message>| message.id == Some(id);
+        let stored = self.added.iter().rev().find(is_it);
+        let stored = stored.or_else(|| self.history.iter().rev().find(is_it));
+        let positions = stored.and_then(|message| message.metadata.get(HOOKED_CALLS)?.as_array());
+        positions.is_some_and(|positions| positions.iter().any(|it| it == &Value::from(index)))
+    }
+}
+
+/// Says in a message about to be stored which of its calls have tools with hooks.
+pub(super) fn mark_hooked(message: &mut Arc<Message>, positions: Vec<u32>) {
+    if !positions.is_empty() {
+        let positions = positions.into_iter().map(Value::from).collect();
+        let metadata = &mut Arc::make_mut(message).metadata;
+        metadata.insert(HOOKED_CALLS.to_owned(), Value::Array(positions));
+    }
+}
+
+impl fmt::Debug for Hooks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hooks").field("newest", &self.newest).finish_non_exhaustive()
+    }
+}
