@@ -408,7 +408,7 @@ async fn completed(
             if run.is_journaled() {
                 run.commit(&answer).await?;
             } else {
-                run.record_left_out(&answer).await;
+                run.record_left_out(&answer.messages).await;
             }
         }
     }

@@ -27,8 +27,15 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 /// recognised by the ids of its messages.
 ///
 /// Under [`PerRunPersistence`](crate::PerRunPersistence) the layer follows that run's mode and
-/// policy. By itself, under somebody else's tool loop, it needs a conversation on the request and
-/// loads the history for every service call.
+/// policy. By itself it needs a conversation on the request. The first service call of a
+/// [`ToolLoop`](crate::ToolLoop) then begins a run, which loads the history once and which the loop
+/// shares: it stores what the hooks of the loop's tools allow, and records when tools ran and what
+/// became of them.
+///
+/// **Under somebody else's tool loop** every service call loads the history, when tools ran is not
+/// known, and no tool is: give the layer the [`tools`](Self::tools) whose
+/// [`persist`](crate::Tool::persist) hooks must be asked, or arguments and results are stored as they
+/// are.
 ///
 /// ```
 /// use tower::ServiceBuilder;
@@ -54,8 +61,9 @@ impl PerServiceCallPersistence {
         self
     }
 
-    /// Says which tools are registered, for a replay policy that drops calls of tools that are
-    /// not. The pipeline builder does it by itself.
+    /// Says which tools are registered, where the layer works by itself: for a replay policy that
+    /// drops calls of tools that are not, and for the tools' hooks under somebody else's tool loop.
+    /// A [`ToolLoop`](crate::ToolLoop) names the tools for their hooks by itself.
     #[must_use]
     pub fn tools(mut self, tools: impl ToolSource) -> Self {
         self.settings.tools = Some(Arc::new(tools));

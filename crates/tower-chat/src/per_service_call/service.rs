@@ -5,7 +5,9 @@ use std::{
     task::{Context, Poll},
 };
 
-use tower_chat_core::{Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationId};
+use tower_chat_core::{
+    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationId,
+};
 use tower_service::Service;
 
 use super::PerServiceCallPersistence;
@@ -13,7 +15,7 @@ use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
     layers_below::{LayerKind, report_readiness_poll},
-    run::{CompletedCall, OpenCall, PersisterAbove, Run, StartedCall},
+    run::{Begun, CompletedCall, OpenCall, PersisterAbove, Run, RunOfLoop, StartedCall},
     tool::RunAncestry,
 };
 
@@ -69,11 +71,10 @@ where
         None => {
             RunAncestry::check(&request)?;
             // Boxed, since every other service call would carry the room for it.
-            let run = Box::pin(lone_run(&layer, &mut request)).await?;
-            if let Some(answer) = run.repeated_answer(&request)? {
-                return Ok(answer.into());
+            match Box::pin(lone_run(&layer, &mut request)).await? {
+                Begun::Run(run) => run,
+                Begun::Answered(answer) => return Ok(answer.into()),
             }
-            run
         }
     };
     if !run.store().handle().is_same_store(layer.settings.store.handle()) {
@@ -104,14 +105,32 @@ where
 
 const LAYER: &str = "PerServiceCallPersistence";
 
-/// A run of one service call, where no layer above the tool loop has begun one.
+/// The run of a service call, where no layer above the tool loop has begun one: that of its loop,
+/// which the first of its service calls begins, or one of this service call alone under a loop of
+/// somebody else.
 async fn lone_run(
     layer: &PerServiceCallPersistence,
     request: &mut ChatRequest,
-) -> Result<Run, PersistenceError> {
+) -> Result<Begun, PersistenceError> {
     let Some(conversation) = request.conversation().cloned() else {
         return Err(PersistenceError::NoConversation { layer: LAYER });
     };
+    let of_loop = request.extensions.get::<RunOfLoop>().cloned();
+    if let Some(run) = of_loop.as_ref().and_then(|of_loop| of_loop.run_of(&conversation)) {
+        return Ok(Begun::Run(run));
+    }
+    let begin = begin_alone(layer, conversation, request);
+    match of_loop.filter(|of_loop| of_loop.run().is_none()) {
+        Some(of_loop) => of_loop.run_or(begin).await,
+        None => begin.await,
+    }
+}
+
+async fn begin_alone(
+    layer: &PerServiceCallPersistence,
+    conversation: Conversation,
+    request: &mut ChatRequest,
+) -> Result<Begun, PersistenceError> {
     match request.extensions.get::<PersistenceMode>() {
         Some(PersistenceMode::PerRun) => {
             Err(PersistenceError::RunMissing { key: conversation.key, mode: "per-run" })
@@ -120,7 +139,9 @@ async fn lone_run(
             Err(PersistenceError::RunMissing { key: conversation.key, mode: "journaled" })
         }
         Some(PersistenceMode::PerServiceCall) | None => {
-            Run::begin_alone(&layer.settings, conversation, request).await
+            let run = Run::begin_alone(&layer.settings, conversation, request).await?;
+            let answer = run.repeated_answer(request)?;
+            Ok(answer.map_or(Begun::Run(run), Begun::Answered))
         }
     }
 }

@@ -67,7 +67,7 @@ impl Run {
     /// A run whose service calls are stored below the tool loop has its final answer: results at
     /// its end, which no service call has seen, go into the record alone. That they could not be
     /// stored is logged and no more, since everything the model was paid for is.
-    pub(crate) async fn record_left_out(&self, answer: &Answer) {
+    pub(crate) async fn record_left_out(&self, answer: &[Arc<Message>]) {
         let mut submission = {
             let mut state = self.state();
             let left_out = self.not_taken(&state, answer);
@@ -105,12 +105,12 @@ impl Run {
     }
 
     /// The results at the end of an answer that no service call has carried.
-    pub(super) fn not_taken(&self, state: &State, answer: &Answer) -> Vec<Arc<Message>> {
+    pub(super) fn not_taken(&self, state: &State, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
         let is_taken = |message: &Arc<Message>| {
             let index = message.id.filter(|id| id.run == self.id()).map(|id| id.index);
             index.is_none_or(|index| (index as usize) < state.taken)
         };
-        let trailing = answer.messages.iter().rev().take_while(|message| is_results(message));
+        let trailing = answer.iter().rev().take_while(|message| is_results(message));
         let mut results: Vec<_> = trailing.filter(|message| !is_taken(message)).cloned().collect();
         results.reverse();
         results

@@ -107,14 +107,19 @@ impl State {
         if source == ResultSource::ToolLoop || !self.is_hooked(of_run) {
             return Kept::Whole;
         }
-        let mut withheld = Box::new(result.clone());
-        withheld.content = vec![Part::text(WITHHELD)];
-        withheld.native = None;
         Kept::Redacted(Box::new(Redaction {
             arguments: None,
-            result: Some(withheld),
+            result: Some(withheld(result)),
             error: Some(None),
         }))
+    }
+
+    /// What is stored in place of a result that answers no stored call: it may be that of a call
+    /// which a hook has kept out. `None` if the result is stored as it is.
+    pub(super) fn kept_orphan(&self, result: &ToolResult) -> Option<Box<ToolResult>> {
+        let stored = self.added.iter().chain(self.history.iter());
+        let may_be_forgotten = stored.into_iter().any(|message| has_asked_hooks(message));
+        may_be_forgotten.then(|| withheld(result))
     }
 
     /// Whether a stored call had a tool with a hook when it was stored.
@@ -127,13 +132,26 @@ impl State {
     }
 }
 
-/// Says in a message about to be stored which of its calls have tools with hooks.
+/// A result without anything that its tool has said.
+fn withheld(result: &ToolResult) -> Box<ToolResult> {
+    let mut withheld = Box::new(result.clone());
+    withheld.content = vec![Part::text(WITHHELD)];
+    withheld.native = None;
+    withheld
+}
+
+/// Says in a message about to be stored which of its calls have tools with hooks; there may be none
+/// left.
 pub(super) fn mark_hooked(message: &mut Arc<Message>, positions: Vec<u32>) {
-    if !positions.is_empty() {
-        let positions = positions.into_iter().map(Value::from).collect();
-        let metadata = &mut Arc::make_mut(message).metadata;
-        metadata.insert(HOOKED_CALLS.to_owned(), Value::Array(positions));
-    }
+    let positions = positions.into_iter().map(Value::from).collect();
+    let metadata = &mut Arc::make_mut(message).metadata;
+    metadata.insert(HOOKED_CALLS.to_owned(), Value::Array(positions));
+}
+
+/// Whether hooks were asked about the calls of a stored message, which so may differ from the one
+/// that the model gave.
+pub(super) fn has_asked_hooks(stored: &Message) -> bool {
+    stored.metadata.contains_key(HOOKED_CALLS)
 }
 
 impl fmt::Debug for Hooks {

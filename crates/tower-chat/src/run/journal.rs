@@ -486,7 +486,7 @@ impl Run {
             if !state.journal.as_ref().is_some_and(Journal::is_open) {
                 return Ok(());
             }
-            let mut messages = self.not_taken(&state, answer);
+            let mut messages = self.not_taken(&state, &answer.messages);
             let left_out = if self.policy().keep_trailing_results {
                 Vec::new()
             } else {

@@ -15,6 +15,7 @@ mod hooks;
 mod journal;
 mod leaf_request;
 mod loaded;
+mod of_loop;
 mod partial_text;
 mod record;
 mod repeated;
@@ -49,6 +50,7 @@ pub(crate) use self::{
 pub(crate) use self::{
     finish::OpenRun,
     journal::{CallOfRun, InterruptedRun, KnownCall, LeaveCause},
+    of_loop::{Begun, RunOfLoop},
     service_call::{CompletedCall, OpenCall, StartedCall, strip_sentinel},
     tool_events::Outcome as CallOutcome,
 };
@@ -170,6 +172,11 @@ impl Run {
     /// The run's id.
     pub fn id(&self) -> RunId {
         self.0.conversation.run
+    }
+
+    /// Whether no layer above the tool loop has begun it.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.0.is_alone
     }
 
     /// The conversation it extends.

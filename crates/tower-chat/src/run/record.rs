@@ -259,7 +259,9 @@ impl State {
         let keeps_all = places.iter().all(Option::is_some);
         self.recorder.asking.push(Asking { message: id, sequence, round_index, stored: places });
         redact_calls(message, changes);
-        mark_hooked(message, hooked);
+        if !hooked.is_empty() || !keeps_all {
+            mark_hooked(message, hooked);
+        }
         keeps_all
     }
 
@@ -278,6 +280,7 @@ impl State {
         for (index, (result, asked)) in message.results().zip(asked).enumerate() {
             let report = reports.next();
             let Some(AnsweredCall { of_run, call, must_be_named }) = asked else {
+                changes.extend(self.kept_orphan(result).map(|kept| (index, Some(kept))));
                 next += 1;
                 continue;
             };

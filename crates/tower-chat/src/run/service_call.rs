@@ -10,6 +10,7 @@ use tower_chat_core::{
 
 use super::{
     Run, ServiceCall, State, Submission,
+    hooks::has_asked_hooks,
     journal::{CallOfRun, Journal},
     leaf_request::own_messages,
     partial_text::StreamedText,
@@ -174,6 +175,10 @@ impl Run {
     ) -> Result<StartedCall, PersistenceError> {
         let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
         let mut state = self.state();
+        if self.0.is_alone && request.new_from > 0 {
+            // The loop sends it with its first service call alone.
+            state.above = request.messages.take(request.new_from);
+        }
         let record = state.last_call.as_ref().filter(|record| Some(record.ordinal) == ordinal);
         let own = match record.map(|record| &record.outcome) {
             Some(CallOutcome::Answered { answer, write }) => {
@@ -628,7 +633,7 @@ fn with_unsettled(state: &State, write: Write) -> Vec<Write> {
 }
 
 /// Whether a message that came with an id is stored: the id names a message of this run with the
-/// same content, or one of the loaded history.
+/// same content, or with what hooks have left of it, or one of the loaded history.
 fn is_stored(state: &State, run: &Run, message: &Arc<Message>) -> bool {
     let Some(id) = message.id else { return false };
     if id.run == run.id() {
@@ -637,7 +642,10 @@ fn is_stored(state: &State, run: &Run, message: &Arc<Message>) -> bool {
         }
         let place = state.added.partition_point(|added| added.id < message.id);
         let added = state.added.get(place);
-        return added.is_some_and(|added| Arc::ptr_eq(added, message) || added == message);
+        return added.is_some_and(|added| {
+            let is_stored_form = || has_asked_hooks(added) && added.role == message.role;
+            Arc::ptr_eq(added, message) || added == message || is_stored_form()
+        });
     }
     state.history.iter().rev().any(|stored| stored.id == Some(id))
 }

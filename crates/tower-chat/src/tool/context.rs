@@ -9,9 +9,8 @@ use tower_chat_core::{
 
 use super::{OwedCall, RunAncestry, source_numbers::SourceNumbers};
 use crate::{
-    Clock,
     replay::Citations,
-    run::{CallOfRun, Run},
+    run::{CallOfRun, Run, RunOfLoop},
 };
 
 /// What a tool knows about the call it answers, and how it talks to the run around it.
@@ -28,7 +27,8 @@ pub(crate) struct RunContext {
     pub(crate) run: RunId,
     pub(crate) handle: RunHandle,
     pub(crate) extensions: http::Extensions,
-    pub(crate) clock: Clock,
+    /// Where the run is found that a layer below has begun.
+    pub(crate) run_of_loop: Option<RunOfLoop>,
     /// What the request brought: the history too, where no store has it.
     pub(crate) messages: Messages,
     pub(crate) source_numbers: SourceNumbers,
@@ -37,7 +37,8 @@ pub(crate) struct RunContext {
 impl RunContext {
     /// The number after the highest that a source of the conversation has.
     fn next_source_number(&self) -> u64 {
-        match self.extensions.get::<Run>() {
+        let below = || self.run_of_loop.as_ref().and_then(RunOfLoop::run);
+        match self.extensions.get::<Run>().or_else(below) {
             Some(run) => run.next_source_number(&self.messages),
             None => Citations::default().next_number(&self.messages),
         }

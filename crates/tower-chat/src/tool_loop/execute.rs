@@ -17,7 +17,7 @@ use super::{
     settings::Settings,
 };
 use crate::{
-    PersistenceError,
+    Clock, PersistenceError,
     run::{CallOfRun, CallOutcome, ResultSource, Run, ToolReport, ToolReports},
     tool::{OwedCall, ResultName, RunContext, Tool, ToolContext, ToolOutput},
 };
@@ -26,6 +26,7 @@ use crate::{
 pub(super) struct Executor<'a> {
     pub(super) settings: &'a Settings,
     pub(super) context: &'a Arc<RunContext>,
+    pub(super) clock: &'a Clock,
     /// The run that makes starts and outcomes durable, if there is one.
     pub(super) run: Option<&'a Run>,
     pub(super) round_index: usize,
@@ -201,7 +202,7 @@ impl Executor<'_> {
         };
         let place_in_round = (self.round_index, sequence_index);
         let context = ToolContext::new(self.context.clone(), call, place_in_round);
-        let started_at = self.context.clock.now();
+        let started_at = self.clock.now();
         let answer = run_caught(tool, context).await;
         let mut outcome = match answer {
             Ok(output) => self.answered(&owed, output),
@@ -209,7 +210,7 @@ impl Executor<'_> {
         };
         if outcome.report.status != ToolStatus::RejectedArguments {
             outcome.report.started_at = Some(started_at);
-            outcome.report.finished_at = Some(self.context.clock.now());
+            outcome.report.finished_at = Some(self.clock.now());
         }
         outcome
     }

@@ -27,12 +27,13 @@ use super::{
     transcript::{Outgoing, Transcript, without_sentinel},
 };
 use crate::{
-    PersistenceError,
+    Clock, PersistenceError,
     layers_below::{LayerKind, LayersBelow},
     recovery::UnknownCalls,
     replay::Replay,
     run::{
-        CallOfRun, InterruptedRun, KnownCall, PersisterAbove, Run, ServiceCall, is_without_calls,
+        CallOfRun, InterruptedRun, KnownCall, PersisterAbove, Run, RunOfLoop, ServiceCall,
+        is_without_calls,
     },
     tool::{RunContext, SourceNumbers, Tools},
 };
@@ -88,8 +89,12 @@ struct Rounds<S> {
     settings: Arc<Settings>,
     options: CallOptions,
     context: Arc<RunContext>,
+    /// The run's.
+    clock: Clock,
     /// The persistence layers' part in this, if they are there.
     run: Option<Run>,
+    /// Where a persister below puts the run that it begins, if nobody has begun one above.
+    run_of_loop: Option<RunOfLoop>,
     /// What each service call carries besides its messages.
     extensions: http::Extensions,
     transcript: Transcript,
@@ -156,9 +161,8 @@ where
             None => Transcript::whole(&request, run_id, Replay::lenient()),
         };
         let tools = settings.source.tools();
-        if let Some(run) = &run {
-            run.use_tools(&tools);
-        }
+        let run_of_loop = (run.is_none() && conversation.is_some()).then(RunOfLoop::default);
+        use_tools(run.as_ref(), run_of_loop.as_ref(), &tools);
         let rules = CallRules {
             tools: &tools,
             callers_tools: &request.options.tools,
@@ -187,6 +191,9 @@ where
         request.extensions.remove::<ServiceCall>();
         let mut extensions = request.extensions.clone();
         extensions.insert(ServiceCall { ordinal: 0 });
+        if let Some(run_of_loop) = &run_of_loop {
+            extensions.insert(run_of_loop.clone());
+        }
         let unknown_calls = request.extensions.get::<UnknownCalls>().cloned();
         let mut rounds = Self {
             service: ready,
@@ -197,11 +204,13 @@ where
                 run: run_id,
                 handle,
                 extensions: request.extensions,
-                clock: run.as_ref().map(Run::clock).unwrap_or_default(),
+                run_of_loop: run_of_loop.clone(),
                 messages: request.messages,
                 source_numbers: SourceNumbers::default(),
             }),
+            clock: run.as_ref().map(Run::clock).unwrap_or_default(),
             run,
+            run_of_loop,
             extensions,
             transcript,
             tools,
@@ -228,7 +237,7 @@ where
         let InterruptedRun { response, calls: known, .. } = interrupted;
         for message in &response {
             // What comes next is numbered on from it.
-            let message = self.transcript.number(message.clone(), &self.context.clock);
+            let message = self.transcript.number(message.clone(), &self.clock);
             self.transcript.push_sent(&message);
         }
         if response.is_empty() {
@@ -350,7 +359,9 @@ where
         }
         self.take_queued();
         let request = self.next_request();
-        let response = self.service.call(request).await.map_err(Into::into)?;
+        let response = self.service.call(request).await.map_err(Into::into);
+        self.find_run();
+        let response = response?;
         self.options.after_first_call();
         if let (1, Some(run)) = (self.tally.service_calls, &self.run) {
             run.check_persister()?;
@@ -359,7 +370,7 @@ where
             Ok(Answer { messages, finish, .. }) => {
                 let messages = messages
                     .into_iter()
-                    .map(|message| self.transcript.number(message, &self.context.clock))
+                    .map(|message| self.transcript.number(message, &self.clock))
                     .inspect(|message| self.updates.push_back(ChatUpdate::Message(message.clone())))
                     .collect();
                 self.answered(messages, finish)?;
@@ -383,9 +394,7 @@ where
     fn next_request(&mut self) -> ChatRequest {
         let tools = self.settings.source.tools();
         if !tools.is_same(&self.tools) {
-            if let Some(run) = &self.run {
-                run.use_tools(&tools);
-            }
+            use_tools(self.run.as_ref(), self.run_of_loop.as_ref(), &tools);
             self.tools = tools;
         }
         let options = if self.is_last_call() {
@@ -444,7 +453,7 @@ where
                 return self.answered(reading.messages, finish);
             }
             ChatUpdate::Message(message) => {
-                let message = self.transcript.number(message, &self.context.clock);
+                let message = self.transcript.number(message, &self.clock);
                 let has_calls = message.calls().next().is_some();
                 reading.is_held |= has_calls && self.tools.any_needs_approval();
                 reading.messages.push(message.clone());
@@ -544,6 +553,7 @@ where
         let executor = Executor {
             settings: &self.settings,
             context: &self.context,
+            clock: &self.clock,
             run: self.run.as_ref(),
             round_index: self.tally.batches,
         };
@@ -564,6 +574,11 @@ where
                 // They go to the caller, and no service call will have seen them. What of them
                 // is part of the history the commit decides.
                 self.has_unsent_results = false;
+                if let Some(run) = self.run.as_ref().filter(|run| run.is_alone()) {
+                    // Nobody above does it at the end of the run.
+                    let unsent: Vec<_> = self.transcript.take_unsent().iter().cloned().collect();
+                    run.record_left_out(&unsent).await;
+                }
             } else {
                 // Their calls were stored by another run, which would ask for them again.
                 self.submit_unsent();
@@ -586,7 +601,7 @@ impl<S> Rounds<S> {
 
     /// Adds a message that did not come from the model.
     fn add(&mut self, message: Message) -> Option<MessageId> {
-        let message = self.transcript.number(Arc::new(message), &self.context.clock);
+        let message = self.transcript.number(Arc::new(message), &self.clock);
         self.transcript.push_unsent(&message);
         self.note_added(&message);
         let id = message.id;
@@ -623,10 +638,21 @@ impl<S> Rounds<S> {
         }
     }
 
+    /// Looks whether a persister below has begun the run: from then on it is this loop's.
+    fn find_run(&mut self) {
+        let Some(run) = self.run_of_loop.as_ref().and_then(RunOfLoop::run) else { return };
+        if self.run.is_none() {
+            self.run = Some(run.clone());
+            self.clock = run.clock();
+            self.transcript.keep_below();
+        }
+    }
+
     /// Ends the run where it stands: what reached nobody goes back to where it came from.
     fn give_up(&mut self) {
         // Whoever is below is done with the call under way before the loop looks.
         self.phase = Phase::Ended;
+        self.find_run();
         if let Some(ordinal) = self.tally.service_calls.checked_sub(1) {
             let in_flight = std::mem::take(&mut self.in_flight);
             in_flight.give_back(ordinal, self.run.as_ref(), &self.context.handle);
@@ -657,6 +683,15 @@ impl<S> Drop for Rounds<S> {
     /// Whatever ended the run, tools that have finished are not run again for it.
     fn drop(&mut self) {
         self.give_up();
+    }
+}
+
+/// Names the tools for their hooks to the run, or to whoever will begin it.
+fn use_tools(run: Option<&Run>, run_of_loop: Option<&RunOfLoop>, tools: &Tools) {
+    match (run, run_of_loop) {
+        (Some(run), _) => run.use_tools(tools),
+        (None, Some(run_of_loop)) => run_of_loop.use_tools(tools),
+        (None, None) => {}
     }
 }
 

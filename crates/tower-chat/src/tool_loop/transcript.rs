@@ -71,6 +71,12 @@ impl Transcript {
         self
     }
 
+    /// A layer below has begun the run: it keeps the history from the first service call on.
+    pub(super) fn keep_below(&mut self) {
+        self.history = None;
+        self.only_unsent = true;
+    }
+
     /// Gives a message its place in the run, unless it has one: a persister below gives its own.
     pub(super) fn number(&mut self, mut message: Arc<Message>, clock: &Clock) -> Arc<Message> {
         match message.id {

@@ -10,6 +10,7 @@ mod late_results;
 mod replaying;
 mod rows;
 mod source_numbers;
+mod without_per_run;
 
 use std::{
     sync::{
@@ -61,6 +62,22 @@ fn at(second: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(second)
 }
 
+/// Sends a request again as often as it fails.
+#[derive(Clone)]
+struct Again;
+
+impl<Res, E> tower::retry::Policy<ChatRequest, Res, E> for Again {
+    type Future = std::future::Ready<()>;
+
+    fn retry(&mut self, _: &mut ChatRequest, result: &mut Result<Res, E>) -> Option<Self::Future> {
+        result.is_err().then(|| std::future::ready(()))
+    }
+
+    fn clone_request(&mut self, request: &ChatRequest) -> Option<ChatRequest> {
+        Some(request.clone())
+    }
+}
+
 struct Agent {
     store: MemoryStore,
     leaf: ScriptedLeaf,
@@ -74,6 +91,33 @@ impl Agent {
         let client = tower::ServiceBuilder::new()
             .layer(PerRunPersistence::new(store.clone()).mode(mode).clock(ticking()))
             .layer(tool_loop)
+            .layer(PerServiceCallPersistence::new(store.clone()))
+            .service(leaf.clone());
+        Self { store, leaf, client: tower::util::BoxCloneSyncService::new(client) }
+    }
+
+    /// With no layer above the tool loop.
+    fn without_per_run(tool_loop: ToolLoop, script: Vec<Step>) -> Self {
+        let store = MemoryStore::new();
+        let leaf = ScriptedLeaf::new(script);
+        let client = tower::ServiceBuilder::new()
+            .layer(tool_loop)
+            .layer(PerServiceCallPersistence::new(store.clone()).clock(ticking()))
+            .service(leaf.clone());
+        Self { store, leaf, client: tower::util::BoxCloneSyncService::new(client) }
+    }
+
+    /// With a retry between the loop and the persister, and a layer above or not.
+    fn retrying(above: bool, tool_loop: ToolLoop, script: Vec<Step>) -> Self {
+        let store = MemoryStore::new();
+        let leaf = ScriptedLeaf::new(script);
+        let mode = PersistenceMode::PerServiceCall;
+        let above = above.then(|| PerRunPersistence::new(store.clone()).mode(mode));
+        let client = tower::ServiceBuilder::new()
+            .option_layer(above)
+            .map_err(BoxError::from)
+            .layer(tool_loop)
+            .layer(tower::retry::RetryLayer::new(Again))
             .layer(PerServiceCallPersistence::new(store.clone()))
             .service(leaf.clone());
         Self { store, leaf, client: tower::util::BoxCloneSyncService::new(client) }

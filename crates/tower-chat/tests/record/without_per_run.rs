@@ -1,0 +1,368 @@
+//! A tool loop over `PerServiceCallPersistence` with no layer above: the same record and the same
+//! store as in a whole stack, and its hooks are asked.
+
+use std::pin::pin;
+
+use futures_util::{StreamExt, future::poll_immediate};
+use tower_chat::{
+    ToolLoop, Tools,
+    core::{ChatRequest, Message, Role, ToolStatus, format},
+    tool::{Retention, SharedTools, Tool, ToolContext, ToolOutput, persist_with, tool_fn},
+};
+use tower_chat_testkit::{FaultyStore, Step};
+
+use super::*;
+
+/// Whether a layer above the loop begins the run.
+const ABOVE: [bool; 2] = [true, false];
+
+fn agent(above: bool, tool_loop: &ToolLoop, script: Vec<Step>) -> Agent {
+    match above {
+        true => Agent::new(PersistenceMode::PerServiceCall, tool_loop.clone(), script),
+        false => Agent::without_per_run(tool_loop.clone(), script),
+    }
+}
+
+fn hooked(tool: impl Tool) -> impl Tool {
+    persist_with(tool, |call| {
+        call.redact_arguments("{}");
+        call.redact_result("kept");
+        if call.error().is_some() {
+            call.redact_error(Some("error kept".to_owned()));
+        }
+        Ok(Retention::Keep)
+    })
+}
+
+fn tools() -> Tools {
+    Tools::new()
+        .with(hooked(tool_fn(definition("pay"), |_| async { Ok("card xqz charged") })))
+        .with(hooked(tool_fn(definition("refuse"), |_| async {
+            Err::<ToolOutput, BoxError>("card xqz refused".into())
+        })))
+        .with(tool_fn(definition("look"), |context: ToolContext| async move {
+            Ok(format!("looked for {}", context.call_id()))
+        }))
+        .with(tool_fn(definition("stop"), |context: ToolContext| async move {
+            Ok(ToolOutput::from(format!("stopped at {}", context.call_id())).terminate())
+        }))
+        .with(tool_fn(definition("hang"), |_| std::future::pending::<Result<&str, BoxError>>()))
+}
+
+async fn everything(agent: &Agent) -> String {
+    let mut all: String =
+        agent.stored().await.iter().map(|message| format::encode(message)).collect();
+    all.push_str(&format!("{:?}", agent.record().await));
+    all
+}
+
+type Row = (
+    String,
+    u32,
+    ToolStatus,
+    Option<String>,
+    Option<String>,
+    Option<SystemTime>,
+    Option<SystemTime>,
+);
+
+async fn rows(agent: &Agent) -> Vec<Row> {
+    let row = |call: ToolInvocation| {
+        let result = call.result.as_ref().map(|result| result.text());
+        (
+            call.call_id,
+            call.round_index,
+            call.status,
+            result,
+            call.error,
+            call.started_at,
+            call.finished_at,
+        )
+    };
+    agent.record().await.into_iter().map(row).collect()
+}
+
+/// What the store holds of each message, without the ids of the run.
+async fn stored(agent: &Agent) -> Vec<(Option<u32>, Role, String)> {
+    let row = |message: &Arc<Message>| {
+        let index = message.id.map(|id| id.index);
+        (index, message.role, format!("{:?} {:?}", message.parts, message.metadata))
+    };
+    agent.stored().await.iter().map(row).collect()
+}
+
+#[tokio::test]
+async fn hooks_errors_times_and_statuses_are_those_of_a_whole_stack() {
+    for streamed in BOTH_WAYS {
+        for concurrent in BOTH_WAYS {
+            let mut found = Vec::new();
+            for above in ABOVE {
+                let script = vec![
+                    calls([("pay", "c1"), ("refuse", "c2"), ("nobody", "c3")]),
+                    calls([("look", "c4"), ("pay", "c5")]),
+                    Step::text("done"),
+                    Step::text("bye"),
+                ];
+                let tool_loop = ToolLoop::new(tools()).concurrent(concurrent);
+                let agent = agent(above, &tool_loop, script);
+                let first = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
+                let all = everything(&agent).await;
+                assert!(!all.contains("xqz") && !first.messages.is_empty(), "{above} {all}");
+                let live = agent.leaf.requests()[1].messages.clone();
+                let results: Vec<_> =
+                    live.last().unwrap().results().map(|result| result.text()).collect();
+                assert_eq!(results[0], "card xqz charged", "{above}");
+                agent.send_as(streamed, ChatRequest::user("bye")).await.unwrap();
+                let seen: Vec<_> = agent
+                    .leaf
+                    .requests()
+                    .iter()
+                    .map(|request| {
+                        request
+                            .messages
+                            .iter()
+                            .map(|m| format!("{:?}", m.parts))
+                            .collect::<Vec<_>>()
+                    })
+                    .collect();
+                let rows = rows(&agent).await;
+                let of: Vec<_> = rows.iter().map(|row| (row.0.as_str(), row.2)).collect();
+                assert_eq!(
+                    of,
+                    [
+                        ("c1", ToolStatus::Ok),
+                        ("c2", ToolStatus::Error),
+                        ("c3", ToolStatus::UnknownTool),
+                        ("c4", ToolStatus::Ok),
+                        ("c5", ToolStatus::Ok),
+                    ],
+                    "{above}"
+                );
+                assert_eq!(rows[1].4.as_deref(), Some("error kept"), "{above}");
+                let timed: Vec<_> =
+                    rows.iter().map(|row| row.5.is_some() && row.6 > row.5).collect();
+                assert_eq!(timed, [true, true, false, true, true], "{above}");
+                found.push((stored(&agent).await, rows, seen));
+            }
+            assert_eq!(found[0].0, found[1].0, "stored, streamed {streamed}");
+            assert_eq!(found[0].2, found[1].2, "shown, streamed {streamed}");
+            let untimed = |rows: &[Row]| -> Vec<_> {
+                rows.iter().map(|r| (r.0.clone(), r.1, r.2, r.3.clone(), r.4.clone())).collect()
+            };
+            assert_eq!(untimed(&found[0].1), untimed(&found[1].1), "streamed {streamed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn results_of_a_run_that_a_tool_ends_are_in_the_record_alone() {
+    for streamed in BOTH_WAYS {
+        for concurrent in BOTH_WAYS {
+            let mut found = Vec::new();
+            for above in ABOVE {
+                let script = vec![
+                    calls([("look", "c1")]),
+                    calls([("pay", "c2"), ("nobody", "c3"), ("stop", "c4"), ("look", "c5")]),
+                ];
+                let tool_loop = ToolLoop::new(tools()).concurrent(concurrent);
+                let agent = agent(above, &tool_loop, script);
+                let answer = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
+                assert_eq!(answer.messages.last().unwrap().role, Role::Tool);
+                let all = everything(&agent).await;
+                assert!(!all.contains("xqz"), "{above} {all}");
+                let rows = rows(&agent).await;
+                let rows: Vec<_> = rows.into_iter().map(|r| (r.0, r.1, r.2, r.3, r.4)).collect();
+                found.push((stored(&agent).await, rows));
+                let pending = tower_chat::pending_results(&agent.store, &key()).await.unwrap();
+                assert_eq!(pending.unwrap().results().count(), if concurrent { 4 } else { 3 });
+            }
+            assert_eq!(found[0], found[1], "streamed {streamed} concurrent {concurrent}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn results_of_tools_that_have_finished_outlive_a_run_that_is_dropped() {
+    for streamed in BOTH_WAYS {
+        let mut found = Vec::new();
+        for above in ABOVE {
+            let script = vec![calls([("pay", "c1"), ("look", "c2"), ("hang", "c3")])];
+            let agent = agent(above, &ToolLoop::new(tools()), script);
+            {
+                let sending = agent.send_as(streamed, ChatRequest::user("hi"));
+                assert!(poll_immediate(pin!(sending)).await.is_none());
+            }
+            assert!(!everything(&agent).await.contains("xqz"), "{above}");
+            let rows = rows(&agent).await;
+            let rows: Vec<_> = rows.into_iter().map(|r| (r.0, r.1, r.2, r.3, r.4)).collect();
+            found.push((stored(&agent).await, rows));
+        }
+        assert_eq!(found[0], found[1], "streamed {streamed}");
+        assert_eq!(found[0].1[1].3.as_deref(), Some("looked for c2"), "streamed {streamed}");
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_is_unregistered_while_it_runs_keeps_its_hook() {
+    for streamed in BOTH_WAYS {
+        let shared = SharedTools::default();
+        let set = shared.clone();
+        let pay = tool_fn(definition("pay"), move |_| {
+            set.set(Tools::new());
+            async { Ok("card xqz charged") }
+        });
+        shared.set(Tools::new().with(hooked(pay)));
+        let script = vec![calls([("pay", "c1")]), Step::text("done")];
+        let agent = Agent::without_per_run(ToolLoop::new(shared), script);
+        agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
+        let all = everything(&agent).await;
+        assert!(!all.contains("xqz") && all.contains("kept"), "{all}");
+    }
+}
+
+#[tokio::test]
+async fn the_history_is_loaded_once_a_run() {
+    for streamed in BOTH_WAYS {
+        let store = FaultyStore::new(MemoryStore::new());
+        let script = [
+            calls([("look", "c1")]),
+            calls([("look", "c2")]),
+            Step::text("done"),
+            Step::text("bye"),
+        ];
+        let leaf = ScriptedLeaf::new(script);
+        let client = tower::ServiceBuilder::new()
+            .layer(ToolLoop::new(tools()))
+            .layer(PerServiceCallPersistence::new(store.clone()))
+            .service(leaf.clone());
+        let send = async |text: &str| {
+            let request = ChatRequest::user(text).in_conversation(key());
+            let request = if streamed { request.streamed() } else { request };
+            let response = client.clone().ready().await.unwrap().call(request).await.unwrap();
+            response.collect().await.unwrap();
+        };
+        send("hi").await;
+        assert_eq!(leaf.requests().len(), 3);
+        assert_eq!(store.loads(), 0, "a conversation that does not exist is not loaded");
+        send("bye").await;
+        assert_eq!(store.loads(), 1);
+    }
+}
+
+#[tokio::test]
+async fn a_service_call_that_fails_is_retried_below_the_loop_and_stored_once() {
+    for streamed in BOTH_WAYS {
+        let mut found = Vec::new();
+        for above in ABOVE {
+            let script = vec![
+                Step::error("overloaded"),
+                calls([("pay", "c1")]),
+                Step::error("overloaded"),
+                Step::text("done"),
+            ];
+            let agent = Agent::retrying(above, ToolLoop::new(tools()), script);
+            agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
+            assert!(!everything(&agent).await.contains("xqz"), "{above}");
+            found.push(stored(&agent).await);
+        }
+        assert_eq!(found[0], found[1], "streamed {streamed}");
+        assert_eq!(found[0].len(), 4);
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_sent_again_goes_on_after_what_is_stored() {
+    for streamed in BOTH_WAYS {
+        let script = vec![
+            calls([("pay", "c1")]),
+            Step::error("overloaded"),
+            calls([("look", "c2")]),
+            Step::text("done"),
+        ];
+        let agent = Agent::without_per_run(ToolLoop::new(tools()), script);
+        let request = ChatRequest::user("hi").in_conversation(key());
+        agent.send_again(streamed, &request).await.unwrap_err();
+        agent.send_again(streamed, &request).await.unwrap();
+        let indexes: Vec<_> = stored(&agent).await.into_iter().map(|(index, ..)| index).collect();
+        assert_eq!(indexes, (0..6).map(Some).collect::<Vec<_>>(), "streamed {streamed}");
+        let rounds: Vec<_> = rows(&agent).await.into_iter().map(|row| (row.0, row.1)).collect();
+        assert_eq!(rounds, [("c1".to_owned(), 0), ("c2".to_owned(), 1)]);
+        assert!(!everything(&agent).await.contains("xqz"));
+    }
+}
+
+/// A loop of somebody else, which knows of no run and sends everything again.
+#[tokio::test]
+async fn under_a_loop_of_somebody_else_the_hooks_of_the_tools_that_are_named_are_asked() {
+    for (streamed, forgets) in BOTH_WAYS.into_iter().flat_map(|way| BOTH_WAYS.map(|it| (way, it))) {
+        let tools = match forgets {
+            false => tools(),
+            true => {
+                let pay = tool_fn(definition("pay"), |_| async { Ok("paid") });
+                Tools::new().with(persist_with(pay, |_| Ok(Retention::Forget)))
+            }
+        };
+        let store = MemoryStore::new();
+        let leaf = ScriptedLeaf::new([calls([("pay", "c1")]), Step::text("done")]);
+        let persistence = PerServiceCallPersistence::new(store.clone()).tools(tools);
+        let client = tower::ServiceBuilder::new().layer(persistence).service(leaf.clone());
+        let mut request = ChatRequest::user("hi").in_conversation(key());
+        if streamed {
+            request = request.streamed();
+        }
+        let call = async |request: ChatRequest| {
+            let response = client.clone().ready().await.unwrap().call(request).await.unwrap();
+            if !streamed {
+                return response.collect().await.unwrap();
+            }
+            let updates: Vec<_> = response.map(Result::unwrap).collect().await;
+            let messages = updates.into_iter().filter_map(|update| match update {
+                tower_chat::core::ChatUpdate::Message(message) => Some(message),
+                _ => None,
+            });
+            Answer::new(messages.collect(), tower_chat::core::Finish::stop())
+        };
+        let asking = call(request.clone()).await;
+        for message in asking.messages {
+            request.messages.push(message);
+        }
+        let result = tower_chat::core::ToolResult::new("c1", "card xqz charged");
+        request.messages.push(Arc::new(Message::tool_results([result])));
+        call(request).await;
+        let mut all = format!("{:?}", record(&store).await);
+        let stored = store.load(&key()).await.unwrap().messages;
+        all.extend(stored.iter().map(|message| format::encode(message)));
+        assert!(!all.contains("xqz") && !all.contains("secret"), "{all}");
+        assert_eq!(stored.len(), 4, "nothing is stored twice, forgets {forgets}: {all}");
+        assert_eq!(all.contains("\"kept\""), !forgets, "{all}");
+        assert_eq!(leaf.requests().len(), 2);
+    }
+}
+
+#[tokio::test]
+async fn sources_are_numbered_through_the_whole_conversation() {
+    for streamed in BOTH_WAYS {
+        let search = tool_fn(definition("search"), |context: ToolContext| async move {
+            let sources = context.take_source_numbers(2).map(
+                |number| serde_json::json!({"source_number": number, "content": context.call_id()}),
+            );
+            Ok(serde_json::Value::from_iter(sources).to_string())
+        });
+        let script = vec![
+            calls([("search", "c1")]),
+            Step::text("one"),
+            calls([("search", "c2")]),
+            Step::text("two"),
+        ];
+        let agent = Agent::without_per_run(ToolLoop::new(Tools::new().with(search)), script);
+        for text in ["first", "second"] {
+            agent.send_as(streamed, ChatRequest::user(text)).await.unwrap();
+        }
+        let texts: Vec<_> = rows(&agent).await.into_iter().map(|row| row.3.unwrap()).collect();
+        for (text, numbers) in texts.iter().zip([[0, 1], [2, 3]]) {
+            let sources: Vec<serde_json::Value> = serde_json::from_str(text).unwrap();
+            let found: Vec<_> = sources.iter().map(|it| it["source_number"].clone()).collect();
+            assert_eq!(found, numbers, "streamed {streamed}");
+        }
+    }
+}
