@@ -214,6 +214,7 @@ impl<'a> Model<'a> {
                 outcomes.extend(results.iter().map(|outcome| (&*outcome.token, outcome)));
             }
         }
+        let returned = self.returned_by_last_answers();
         let kept = entries().flat_map(Entry::calls).filter(|call| call.hook != Hook::Drop);
         kept.map(|call| {
             let known = self.known.get(&call.token);
@@ -223,6 +224,7 @@ impl<'a> Model<'a> {
                 None if known.is_some() => format!("{} pending_approval ...", call.text(true)),
                 None => {
                     let status = match call.form {
+                        Form::Call if returned.contains(&*call.token) => "returned",
                         Form::Call => "pending",
                         Form::Request(_) => "pending_approval",
                     };
@@ -231,6 +233,18 @@ impl<'a> Model<'a> {
             }
         })
         .collect()
+    }
+
+    /// The calls of the answers with which runs have ended, unless a tool has ended the run.
+    fn returned_by_last_answers(&self) -> BTreeSet<&str> {
+        let last_of_run = |(at, (run, _)): &(usize, &(usize, Entry))| {
+            self.ended.contains(run) && self.history[at + 1..].iter().all(|(of, _)| of != run)
+        };
+        let last = self.history.iter().enumerate().filter(last_of_run);
+        let answers = last.map(|(_, (_, entry))| entry).filter(|entry| {
+            !entry.calls().any(|call| self.in_record_alone.contains_key(&call.token))
+        });
+        answers.flat_map(Entry::calls).map(|call| &*call.token).collect()
     }
 
     /// Whether an outcome of the call is known that no message holds yet: the record may have it.

@@ -198,6 +198,10 @@ pub struct ToolResult {
     /// The provider's item for the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
+    /// The run ended with this result: no service call has seen it. A run that is sent again is so
+    /// known to be complete, wherever the result is stored.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ends_run: bool,
 }
 
 impl ToolResult {
@@ -215,6 +219,7 @@ impl ToolResult {
             is_error: false,
             call: None,
             native: None,
+            ends_run: false,
         }
     }
 
@@ -227,9 +232,16 @@ impl ToolResult {
     /// was there before.
     #[must_use]
     pub fn with_content(&self, content: Vec<Part>) -> Self {
-        let Self { call_id, name, content: _, is_error, call, native: _ } = self;
-        let (call_id, name) = (call_id.clone(), name.clone());
-        Self { call_id, name, content, is_error: *is_error, call: *call, native: None }
+        let Self { call_id, name, content: _, is_error, call, native: _, ends_run } = self;
+        Self {
+            call_id: call_id.clone(),
+            name: name.clone(),
+            content,
+            is_error: *is_error,
+            call: *call,
+            native: None,
+            ends_run: *ends_run,
+        }
     }
 
     /// The same result as the answer to one stored call, whatever ids it and other calls have.

@@ -59,11 +59,13 @@ pub enum ToolStatus {
     PendingApproval,
     /// It may or may not have run.
     Interrupted,
+    /// The run ended with it: it was returned to the caller, who has not answered it.
+    Returned,
 }
 
 impl ToolStatus {
     /// All statuses.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Ok,
         Self::Error,
         Self::RejectedByApproval,
@@ -73,6 +75,7 @@ impl ToolStatus {
         Self::Pending,
         Self::PendingApproval,
         Self::Interrupted,
+        Self::Returned,
     ];
 
     /// The name by which it is stored and queried, such as `rejected_by_approval`.
@@ -87,12 +90,13 @@ impl ToolStatus {
             Self::Pending => "pending",
             Self::PendingApproval => "pending_approval",
             Self::Interrupted => "interrupted",
+            Self::Returned => "returned",
         }
     }
 
     /// Whether a result may still come.
     pub fn is_open(self) -> bool {
-        matches!(self, Self::Pending | Self::PendingApproval | Self::Interrupted)
+        matches!(self, Self::Pending | Self::PendingApproval | Self::Interrupted | Self::Returned)
     }
 }
 

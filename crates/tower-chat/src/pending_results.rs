@@ -1,13 +1,17 @@
 //! Results that were left out of a history, for the run that goes on from there.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use tower_chat_core::{
     CallPosition, ConversationKey, Message, MessageId, Messages, ToolInvocation, ToolResult,
+    ToolStatus,
     store::{History, HistoryStore, InvocationQuery, StoreError},
 };
 
-use crate::replay::{DanglingCalls, Replay};
+use crate::replay::{DanglingCalls, Replay, is_of_same_answer, mark_ended};
 
 /// The results of stored calls that the record holds and the history does not, as one message to
 /// give to the next run as its input; `None` if there are none.
@@ -32,70 +36,149 @@ pub async fn pending_results(
     key: &ConversationKey,
 ) -> Result<Option<Message>, StoreError> {
     let history = store.load(key).await?;
-    let replay = Replay::of_history(&history, DanglingCalls::Drop);
-    let found = recorded_results(store, key, &history, &replay).await?;
-    let mut found: Vec<_> = found.into_iter().collect();
+    let replay = Replay::of_history(&history, DanglingCalls::default());
+    let found = recorded_calls(store, key, &history, &replay.dangling_calls()).await?;
+    let mut found: Vec<_> = found.into_iter().filter(|(_, call)| call.result.is_some()).collect();
     found.sort_by_key(|((_, index), invocation)| (invocation.sequence, *index));
-    let results: Vec<ToolResult> = found.into_iter().map(|(_, result)| named(result)).collect();
+    let results: Vec<ToolResult> = found.iter().filter_map(|(_, call)| named(call)).collect();
     Ok((!results.is_empty()).then(|| Message::tool_results(results)))
 }
 
-/// The history with the recorded results of dangling calls put right after their calls.
+/// The history with what the record knows of its dangling calls: their results right after them,
+/// as the policy asks and but for those that are `answered` otherwise, and marks on the answers of runs that a tool ended. `None` if the record
+/// knows nothing that changes the replay.
 pub(crate) async fn completed_from_record(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
     history: &History,
     replay: &Replay,
+    policy: DanglingCalls,
+    answered: &[(MessageId, usize)],
 ) -> Result<Option<Messages>, StoreError> {
-    let mut found = recorded_results(store, key, history, replay).await?;
+    let mut found = recorded_calls(store, key, history, &replay.dangling_calls()).await?;
+    found.retain(|_, call| call.result.is_some() || call.status == ToolStatus::Returned);
     if found.is_empty() {
         return Ok(None);
     }
+    let ended = answers_that_ended(history, &found);
+    found.retain(|place, _| !answered.contains(place));
+    let completes_all = policy == DanglingCalls::FromRecord;
     let mut completed = Messages::new();
+    // The results follow all messages of their answer, so that none of them is taken for another.
+    let mut results: Vec<ToolResult> = Vec::new();
+    let mut before: Option<&Arc<Message>> = None;
     for message in history.messages.iter() {
-        completed.push(message.clone());
-        let places = (0..).zip(message.asked_calls());
-        let results: Vec<ToolResult> = places
-            .filter_map(|(index, _)| found.remove(&(message.id?, index)))
-            .map(named)
-            .collect();
-        if !results.is_empty() {
-            completed.push(Arc::new(Message::tool_results(results)));
+        if !results.is_empty() && !before.is_some_and(|it| is_of_same_answer(it, message)) {
+            completed.push(Arc::new(Message::tool_results(std::mem::take(&mut results))));
         }
+        let is_ended = message.id.is_some_and(|id| ended.contains(&id));
+        let mut shown = message.clone();
+        if is_ended {
+            mark_ended(&mut shown);
+        }
+        completed.push(shown);
+        if !is_ended || completes_all {
+            let places = (0..).zip(message.asked_calls());
+            let found =
+                places.filter_map(|(index, _)| named(&found.remove(&(message.id?, index))?));
+            results.extend(found);
+        }
+        before = Some(message);
+    }
+    if !results.is_empty() {
+        completed.push(Arc::new(Message::tool_results(results)));
     }
     Ok(Some(completed))
 }
 
-/// What the record knows of the calls that dangle in a replay, by their places.
-async fn recorded_results(
+/// The messages of the answers with which a run ended on purpose.
+fn answers_that_ended(
+    history: &History,
+    found: &HashMap<(MessageId, usize), ToolInvocation>,
+) -> HashSet<MessageId> {
+    let ends = |call: &&ToolInvocation| {
+        call.status == ToolStatus::Returned || call.result.as_ref().is_some_and(|it| it.ends_run)
+    };
+    let ended = found.values().filter(ends);
+    let ending: HashSet<MessageId> = ended.map(|call| call.message).collect();
+    if ending.is_empty() {
+        return ending;
+    }
+    let mut ended = HashSet::new();
+    let mut answer: Vec<&Arc<Message>> = Vec::new();
+    for message in history.messages.iter() {
+        if !answer.last().is_some_and(|last| is_of_same_answer(last, message)) {
+            answer.clear();
+        }
+        answer.push(message);
+        let ids = || answer.iter().filter_map(|message| message.id);
+        if ids().any(|id| ending.contains(&id)) {
+            ended.extend(ids());
+        }
+    }
+    ended
+}
+
+/// The results of calls that the record holds, in the order of the calls, if one of them has ended
+/// their run, or the calls were returned to the caller.
+pub(crate) async fn results_of_ended_run(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
     history: &History,
-    replay: &Replay,
+    calls: &[(MessageId, usize)],
+) -> Result<Option<Vec<ToolResult>>, StoreError> {
+    if calls.is_empty() {
+        return Ok(None);
+    }
+    let found = recorded_calls(store, key, history, calls).await?;
+    let is_returned = found.values().any(|call| call.status == ToolStatus::Returned);
+    let results: Vec<_> =
+        calls.iter().filter_map(|call| named_as_stored(found.get(call)?)).collect();
+    let is_ended = is_returned || results.iter().any(|result| result.ends_run);
+    Ok(is_ended.then_some(results))
+}
+
+/// What the record knows of calls, those of unsaved writes included, by their places.
+async fn recorded_calls(
+    store: &(impl HistoryStore + ?Sized),
+    key: &ConversationKey,
+    history: &History,
+    calls: &[(MessageId, usize)],
 ) -> Result<HashMap<(MessageId, usize), ToolInvocation>, StoreError> {
-    let dangling = replay.dangling_calls();
-    let is_dangling = |message: &Arc<Message>| {
-        message.id.is_some_and(|id| dangling.iter().any(|(message, _)| *message == id))
+    let is_asked = |message: &Arc<Message>| {
+        message.id.is_some_and(|id| calls.iter().any(|(message, _)| *message == id))
     };
-    let sequences = history.numbered().filter(|(_, message)| is_dangling(message));
+    let sequences = history.numbered().filter(|(_, message)| is_asked(message));
     let query = InvocationQuery::of(key).in_messages(sequences.map(|(sequence, _)| sequence));
     let invocations = store.invocations(&query).await?;
     for unreadable in &invocations.unreadable {
         tracing::warn!("{unreadable}");
     }
-    let with_results = invocations.found.into_iter().filter(|(_, call)| call.result.is_some());
-    Ok(with_results
-        .map(|(_, call)| ((call.message, call.sequence_index as usize), call))
-        .filter(|(place, _)| dangling.contains(place))
+    let stored = invocations.found.into_iter().map(|(_, call)| call);
+    let message = |sequence| history.message(sequence).cloned();
+    let unsaved = store.handle().unsaved(key);
+    let unsaved = unsaved.iter().flat_map(|write| write.tools());
+    let unsaved = unsaved.filter_map(|row| row.resolve(message).ok());
+    Ok(stored
+        .chain(unsaved)
+        .map(|call| ((call.message, call.sequence_index as usize), call))
+        .filter(|(place, _)| calls.contains(place))
         .collect())
 }
 
 /// The result under the id by which the model knows the call, naming the call by position: a later
-/// run may have left a call with the same id without a result.
-fn named(invocation: ToolInvocation) -> ToolResult {
-    let mut result = invocation.result.unwrap_or_else(|| ToolResult::new("", ""));
-    result.call_id = Some(invocation.call_id);
+/// run may have left a call with the same id without a result. It is for another run than the one
+/// it may have ended.
+fn named(invocation: &ToolInvocation) -> Option<ToolResult> {
+    let mut result = named_as_stored(invocation)?;
+    result.ends_run = false;
     let (message, index) = (invocation.message, invocation.sequence_index);
     result.call = Some(CallPosition { message, index });
-    result
+    Some(result)
+}
+
+fn named_as_stored(invocation: &ToolInvocation) -> Option<ToolResult> {
+    let mut result = invocation.result.clone()?;
+    result.call_id = Some(invocation.call_id.clone());
+    Some(result)
 }

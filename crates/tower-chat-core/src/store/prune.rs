@@ -107,7 +107,10 @@ impl Pruning {
     /// Takes what a row of the record says of a call: how it went, and the number of the message
     /// that has its result.
     pub fn see_call(&mut self, call: CallPlace, status: ToolStatus, result: Option<u64>) {
-        if matches!(status, ToolStatus::Pending | ToolStatus::PendingApproval) {
+        if matches!(
+            status,
+            ToolStatus::Pending | ToolStatus::PendingApproval | ToolStatus::Returned
+        ) {
             self.waiting = Some(self.waiting.map_or(call, |first| first.min(call)));
         }
         if let Some(result) = result.filter(|result| *result > call.sequence) {
@@ -253,7 +256,10 @@ mod tests {
     fn what_waits_stays_with_all_that_comes_after() {
         let runs = [0, 0, 1, 1, 2, 3];
         for status in ToolStatus::ALL {
-            let waits = matches!(status, ToolStatus::Pending | ToolStatus::PendingApproval);
+            let waits = matches!(
+                status,
+                ToolStatus::Pending | ToolStatus::PendingApproval | ToolStatus::Returned
+            );
             let cut = cut(Keep::Messages(1), &runs, &[(4, status, None), (5, status, None)]);
             assert_eq!(cut.last_sequence, if waits { 2 } else { 5 }, "{status}");
             let call = CallPlace { sequence: 4, index: 0 };

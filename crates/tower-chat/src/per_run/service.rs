@@ -248,19 +248,18 @@ where
         return Ok(Beginning::Stored(answer));
     }
     if let Some(mut answer) = run.stored_answer(&request)? {
-        run.commit(&answer).await?;
+        run.commit(&answer, answer.messages.len()).await?;
         opened.report(&mut answer);
         return Ok(Beginning::Stored(answer));
     }
-    if request.extensions.get::<ResumesRun>().is_some() && !run.is_resumed() {
+    // A request of its own goes on with a run that was committed before it was complete.
+    let is_gone = opened.place.is_none() || !run.has_stored();
+    if request.extensions.get::<ResumesRun>().is_some() && !run.is_resumed() && is_gone {
         let (key, run) = (run.key().clone(), run.id());
         return Err(PersistenceError::RunGone { key, run }.into());
     }
     let is_written_here = run.is_written_at_end();
-    let before = match is_written_here {
-        true => Vec::new(),
-        false => run.answered_before(&request),
-    };
+    let before = run.answered_before(&request);
     let (request, input) = run.open_request(request)?;
     // Before the input of a journaled run is staged: a run that cannot go on would stay open.
     check_approvals(run, &request)?;
@@ -312,7 +311,10 @@ async fn end_refused(
 }
 
 fn is_gone(error: &BoxError) -> bool {
-    matches!(error.downcast_ref(), Some(PersistenceError::RunGone { .. }))
+    matches!(
+        error.downcast_ref(),
+        Some(PersistenceError::RunGone { .. } | PersistenceError::RunOvertaken { .. })
+    )
 }
 
 /// The response of a run that is resumed, after what was stored of its answer before.
@@ -398,7 +400,13 @@ async fn completed(
 ) -> Result<Answer, PersistenceError> {
     strip_sentinel(&mut answer);
     match open {
-        Some(open) => answer = open.complete(answer).await?,
+        Some(open) => {
+            // What an earlier attempt has stored is part of the answer, and not stored again.
+            let new = answer.messages.split_off(before.min(answer.messages.len()));
+            let stored = std::mem::replace(&mut answer.messages, new);
+            answer = open.complete(answer).await?;
+            answer.messages.splice(..0, stored);
+        }
         None => {
             // A foreign tool loop does not check after its first service call.
             let mut now = answer.messages.iter().skip(before);
@@ -406,9 +414,9 @@ async fn completed(
                 run.check_persister()?;
             }
             if run.is_journaled() {
-                run.commit(&answer).await?;
+                run.commit(&answer, before).await?;
             } else {
-                run.record_left_out(&answer.messages).await;
+                run.record_left_out(&answer.messages, before).await;
             }
         }
     }

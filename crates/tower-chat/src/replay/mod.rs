@@ -31,6 +31,7 @@ mod policy;
 mod registered;
 pub mod repair;
 mod round;
+mod run_end;
 mod settings;
 mod shown;
 mod steps;
@@ -70,6 +71,10 @@ pub use self::{
 pub(crate) use self::{
     call_ids::{AnswerIds, has_distinct_ids, ids_of_calls, ids_of_calls_after},
     round::INTERRUPTED,
+    run_end::{
+        end_marker, is_end_marker, is_marked_ended, is_of_same_answer, mark_ended, mark_not_kept,
+        without_mark,
+    },
 };
 
 /// A fold over the messages of a conversation, oldest first, whose [`view`](Self::view) is what a
@@ -100,7 +105,7 @@ pub struct Replay {
     decided: Vec<String>,
 }
 
-/// The calls that are not shown, because nothing answered them.
+/// The calls that nothing answered: they are not shown, or with a result that says so.
 #[derive(Debug, Clone, Default)]
 struct LeftOut {
     calls: Vector<Arc<Unanswered>>,
@@ -139,6 +144,15 @@ pub(crate) struct PendingBatch {
     pub(crate) returned: Vec<(String, String)>,
     /// The caller executes a part of it, answered or not.
     pub(crate) has_returned: bool,
+}
+
+/// A stored call without a stored result, as a replay treats it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DanglingCall {
+    pub(crate) tool: String,
+    pub(crate) call_id: String,
+    /// It is shown, with a result that says it was interrupted; else it is left out.
+    pub(crate) is_shown: bool,
 }
 
 /// A stored tool call has no stored result, and the policy is to fail.
@@ -408,6 +422,59 @@ impl Replay {
         calls.filter(|call| call.approval.is_none()).filter_map(|call| call.place).collect()
     }
 
+    /// Those of the calls that nothing has answered yet which further messages answer.
+    pub(crate) fn dangling_calls_answered_by(
+        &self,
+        further: &[Arc<Message>],
+    ) -> Vec<(MessageId, usize)> {
+        let mut answered = Vec::new();
+        if further.iter().all(|message| message.results().next().is_none()) {
+            return answered;
+        }
+        let mut replay = self.clone();
+        for (place, message) in further.iter().enumerate() {
+            answered.extend(
+                replay
+                    .calls_answered_by(message, results_after(further, place))
+                    .into_iter()
+                    .flatten()
+                    .map(|it| it.place),
+            );
+            replay.push(message);
+        }
+        answered
+    }
+
+    /// What becomes of the calls that nothing has answered and that wait for nobody's approval, if
+    /// the messages ended here.
+    pub(crate) fn dangling(&self) -> Vec<DanglingCall> {
+        let mut ended = self.clone();
+        ended.close_round();
+        let of_call = |call: Arc<Unanswered>| {
+            let (tool, call_id) = call.dangling()?;
+            Some(DanglingCall { tool, call_id, is_shown: call.is_shown })
+        };
+        ended.unanswered().into_iter().filter_map(of_call).collect()
+    }
+
+    /// Does not show the calls any more that were said to be interrupted and that these messages
+    /// answer: they will stand with their results where those are pushed, after a
+    /// [split](Self::split_open) too.
+    pub(crate) fn retract_answered_by(&mut self, messages: &[Arc<Message>]) {
+        for result in messages.iter().flat_map(|message| message.results()) {
+            let calls = self.unanswered();
+            let Some(index) = last_answered(&calls, result) else { continue };
+            let Some(call) = calls.get(index).filter(|call| call.is_shown) else { continue };
+            if let Some(shown) = call.retracted_from(&self.closed) {
+                self.closed = shown;
+            }
+            let hidden = Arc::new(call.hidden());
+            if let Some(left_out) = &mut self.left_out {
+                Arc::make_mut(left_out).calls.set(index, hidden);
+            }
+        }
+    }
+
     /// Changes what is shown of everything that is closed.
     pub(crate) fn edit_closed(&mut self, edit: impl FnOnce(&Messages) -> Messages) {
         self.closed = edit(&self.closed);
@@ -420,12 +487,29 @@ impl Replay {
         }
     }
 
-    /// Splits off what is still open: `self` keeps what is closed, and the returned replay starts
-    /// with the open round and everything that may still be answered.
+    /// Splits off what may still change: `self` keeps what is closed, and the returned replay
+    /// starts with the open round, or before it with the first call that is shown as interrupted
+    /// and may still be answered.
     ///
-    /// The view of the first followed by that of the second is the view of the whole.
+    /// The view of the first followed by that of the second is the view of the whole, whatever is
+    /// pushed to the second.
     #[must_use]
     pub fn split_open(&mut self) -> Self {
+        let interrupted = self.unanswered().into_iter().filter(|call| call.is_shown);
+        let first = interrupted.filter_map(|call| call.shown_at(&self.closed)).min();
+        let mut open = self.split_open_round();
+        if let Some(first) = first {
+            open.closed = self.closed.skip(first);
+            self.closed = self.closed.take(first);
+        }
+        open
+    }
+
+    /// The same, but `self` keeps everything before the open round: what is pushed to the returned
+    /// replay must not answer a call that is shown as interrupted, unless it was
+    /// [retracted](Self::retract_answered_by).
+    #[must_use]
+    pub(crate) fn split_open_round(&mut self) -> Self {
         Self {
             strictness: self.strictness,
             closed: Messages::new(),
@@ -440,10 +524,19 @@ impl Replay {
     fn push_ordered(&mut self, message: &Arc<Message>) {
         let position = self.position;
         self.position += 1;
-        if message.parts.is_empty() && matches!(message.role, Role::Assistant | Role::Tool) {
-            // All it held was not to be stored.
-            if let (Role::Tool, Some(round)) = (message.role, &mut self.open) {
-                round.end_answer();
+        let holds_marks = message.role == Role::Tool && run_end::has_results_not_kept(message);
+        if message.parts.is_empty()
+            && !holds_marks
+            && matches!(message.role, Role::Assistant | Role::Tool)
+        {
+            // All it held was not to be stored, or it only says that its run has ended.
+            if let Some(round) = &mut self.open {
+                if message.role == Role::Tool {
+                    round.end_answer();
+                }
+                if run_end::is_marked_ended(message) {
+                    round.end_run();
+                }
             }
             return;
         }
@@ -462,6 +555,7 @@ impl Replay {
                     round.push_results(message);
                     self.open = Some(round);
                 }
+                None if message.parts.is_empty() => {}
                 None => self.push_late_results(message.results().cloned().collect(), message),
             }
             return;
@@ -539,7 +633,7 @@ impl Replay {
         left_out.calls.extend(calls.into_iter().map(Arc::new));
     }
 
-    /// The calls that are not shown.
+    /// The calls that nothing answered.
     fn unanswered(&self) -> Vector<Arc<Unanswered>> {
         self.left_out.as_ref().map(|left_out| left_out.calls.clone()).unwrap_or_default()
     }
@@ -548,7 +642,13 @@ impl Replay {
     fn take_answered_by(&mut self, result: &ToolResult) -> Option<Arc<Unanswered>> {
         let calls = &mut Arc::make_mut(self.left_out.as_mut()?).calls;
         let index = last_answered(calls, result)?;
-        Some(calls.remove(index))
+        let call = calls.remove(index);
+        if call.is_shown
+            && let Some(shown) = call.retracted_from(&self.closed)
+        {
+            self.closed = shown;
+        }
+        Some(call)
     }
 
     /// Results that answer no call of the open round: they may answer one that was left out

@@ -6,16 +6,29 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DanglingCalls {
-    /// Leave the call out. A round in which no call was answered disappears; its text stays.
-    #[default]
+    /// Leave the call out, whatever its run has come to: the model does not know that it has asked
+    /// for it. A round in which no call was answered disappears; its text stays.
     Drop,
-    /// Complete the call with the result in the record of tool calls, where it has one; leave it
-    /// out otherwise.
+    /// As [`Interrupted`](Self::Interrupted), but a call of a run that ended on purpose is shown
+    /// with the result in the record of tool calls, where it has one.
     FromRecord,
-    /// Keep the call, with an error result that says it may or may not have run.
+    /// Keep a call whose run was interrupted, with the result in the record of tool calls, or with
+    /// an error result that says it may or may not have run. A call of a run that ended on purpose
+    /// (a tool ended it, or the call was returned to the caller and never answered) is left out.
+    ///
+    /// The replay knows that a run ended on purpose by what was stored with its end. Without such
+    /// a mark, as in histories of earlier versions, a run counts as interrupted.
+    #[default]
     Interrupted,
     /// Fail the request with [`DanglingCallError`](super::DanglingCallError).
     Fail,
+}
+
+impl DanglingCalls {
+    /// Whether the replay depends on what the record of tool calls knows of dangling calls.
+    pub(crate) fn needs_record(self) -> bool {
+        matches!(self, Self::FromRecord | Self::Interrupted)
+    }
 }
 
 /// Whether a replay repairs what it is given, or only completes it.

@@ -10,8 +10,9 @@ use tower_chat_core::{
 use super::{
     DanglingCalls, Place, broken_links,
     call_ids::{AnswerIds, have_distinct_ids},
-    pairing::{Answers, Asked, is_named, owed_call, pair_round},
+    pairing::{Answers, Asked, is_named, names, owed_call, pair_round},
     policy::Strictness,
+    run_end::{ends_with_open_calls, has_forgotten, is_of_same_answer},
 };
 
 /// A round that may still get results.
@@ -36,6 +37,8 @@ struct After {
     /// The calls that are not shown any more, although they are answered, by their places among
     /// all calls of the answer.
     hidden: Vec<usize>,
+    /// A message after the round says that its run ended on purpose.
+    run_ended: bool,
 }
 
 /// A call that was left out because nothing answered it.
@@ -52,6 +55,8 @@ pub(super) struct Unanswered {
     pub(super) is_beside_calls: bool,
     /// The request for consent that it waits for, if it does.
     pub(super) approval: Option<ApprovalRequest>,
+    /// The call is shown, with a result that says it was interrupted.
+    pub(super) is_shown: bool,
     /// The id by which results name it.
     id: String,
 }
@@ -77,11 +82,9 @@ impl Round {
     }
 
     /// Whether a message belongs to the answer that opened the round: no result or decision stands
-    /// between them, and the same run has added both.
+    /// between them, the same run has added both, and it does not end with one of them alone.
     pub(super) fn is_continued_by(&self, message: &Message) -> bool {
-        let run_of = |message: &Message| message.id.map(|id| id.run);
-        message.role == Role::Assistant
-            && run_of(message) == run_of(&self.message)
+        is_of_same_answer(&self.message, message)
             && self.after.as_ref().is_none_or(|after| !after.is_answered)
     }
 
@@ -104,6 +107,24 @@ impl Round {
     pub(super) fn follow_with(&mut self, message: Arc<Message>) {
         self.end_answer();
         self.after.get_or_insert_default().following.push(message);
+    }
+
+    /// The run of this round ended on purpose after it.
+    pub(super) fn end_run(&mut self) {
+        self.after.get_or_insert_default().run_ended = true;
+    }
+
+    /// Whether the run of this round ended on purpose: its calls without results were returned to
+    /// the caller, or not run because the run had ended.
+    fn is_of_ended_run(&self) -> bool {
+        self.after.as_ref().is_some_and(|after| after.run_ended)
+            || self.answer().any(|(message, _)| ends_with_open_calls(message))
+            || self.results().iter().any(|message| ends_with_open_calls(message))
+    }
+
+    /// Whether a call was answered by a result that was not to be stored.
+    fn has_forgotten(&self, call: &Unanswered) -> bool {
+        self.results().iter().any(|message| has_forgotten(message, &call.id))
     }
 
     /// Leaves out those of the answered calls that go, with their results. The others stay: what
@@ -228,9 +249,16 @@ impl Round {
     /// by the results of its own calls.
     pub(super) fn close(self, strictness: Strictness) -> Closed {
         let (calls, leftover) = self.pair();
+        let shows_interrupted = match strictness {
+            Strictness::Repair(DanglingCalls::Interrupted | DanglingCalls::FromRecord) => {
+                !self.is_of_ended_run()
+            }
+            Strictness::Repair(_) | Strictness::Lenient => false,
+        };
         let hidden = self.after.as_ref().map_or(&[][..], |after| &after.hidden);
         let mut calls = calls.into_iter().enumerate().map(|(place, (call, result))| PairedCall {
             is_hidden: hidden.contains(&place),
+            is_interrupted: shows_interrupted && !self.has_forgotten(&call),
             call,
             result,
         });
@@ -291,6 +319,7 @@ impl Round {
                     call: call.clone(),
                     is_beside_calls,
                     approval,
+                    is_shown: false,
                     id: id.into_owned(),
                 }
             }));
@@ -351,6 +380,8 @@ struct PairedCall {
     call: Unanswered,
     result: Option<ToolResult>,
     is_hidden: bool,
+    /// Without a result it is shown with one that says so: its run was interrupted.
+    is_interrupted: bool,
 }
 
 /// What is shown of a message of the answer.
@@ -380,7 +411,9 @@ fn shown_message(
         if owed_call(part).is_none() {
             return true;
         }
-        let Some(PairedCall { call, result, is_hidden }) = calls.next() else { return true };
+        let Some(PairedCall { call, result, is_hidden, is_interrupted }) = calls.next() else {
+            return true;
+        };
         let keep = !is_hidden
             && match (result, call.is_pending_approval(), strictness) {
                 (Some(result), _, _) => {
@@ -389,8 +422,9 @@ fn shown_message(
                     true
                 }
                 (None, false, Strictness::Lenient) => true,
-                (None, false, Strictness::Repair(DanglingCalls::Interrupted)) => {
+                (None, false, _) if is_interrupted => {
                     results.push(Part::ToolResult(call.interrupted()));
+                    unanswered.push(Unanswered { is_shown: true, ..call.clone() });
                     true
                 }
                 (None, _, _) => {
@@ -459,6 +493,52 @@ impl Unanswered {
     /// The tool and the id of a call that is dangling: not one that waits for approval.
     pub(super) fn dangling(&self) -> Option<(String, String)> {
         (!self.is_pending_approval()).then(|| (self.call.name.clone(), self.id.clone()))
+    }
+
+    /// The same call, not shown any more.
+    pub(super) fn hidden(&self) -> Self {
+        Self { is_shown: false, ..self.clone() }
+    }
+
+    /// What is shown without the call and the result that says it was interrupted; `None` if it is
+    /// not shown. Its real result has come, and stands with it after everything else.
+    pub(super) fn retracted_from(&self, shown: &Messages) -> Option<Messages> {
+        let position = self.shown_at(shown)?;
+        let mut asking = (**shown.get(position)?).clone();
+        asking.parts.retain(|part| !self.is_in(part));
+        drop_trailing_reasoning(&mut asking.parts);
+        let mut answers = (**shown.get(position + 1)?).clone();
+        answers.parts.retain(|part| !self.is_said_interrupted_by(part));
+        let mut rest = shown.take(position);
+        rest.extend(has_content(&asking).then(|| Arc::new(asking)));
+        rest.extend((!answers.parts.is_empty()).then(|| Arc::new(answers)));
+        rest.append(&shown.skip(position + 2));
+        Some(rest)
+    }
+
+    /// Where the call stands, right before the result that says it was interrupted.
+    pub(super) fn shown_at(&self, shown: &Messages) -> Option<usize> {
+        let holds_call = |message: &Arc<Message>| {
+            let is_its_message = self.place.is_none_or(|(id, _)| message.id == Some(id));
+            is_its_message && message.parts.iter().any(|part| self.is_in(part))
+        };
+        let holds_notice = |message: &Arc<Message>| {
+            message.parts.iter().any(|part| self.is_said_interrupted_by(part))
+        };
+        (0..shown.len().saturating_sub(1)).rev().find(|position| {
+            shown.get(position + 1).is_some_and(holds_notice)
+                && shown.get(*position).is_some_and(holds_call)
+        })
+    }
+
+    fn is_in(&self, part: &Part) -> bool {
+        owed_call(part).is_some_and(|call| call.id.as_deref() == Some(&*self.id))
+    }
+
+    fn is_said_interrupted_by(&self, part: &Part) -> bool {
+        part.as_tool_result().is_some_and(|result| {
+            result.is_error && names(result, &self.id) && result.text() == INTERRUPTED
+        })
     }
 
     fn is_pending_approval(&self) -> bool {

@@ -67,9 +67,9 @@ struct Settings {
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Dangling {
-    #[default]
     Drop,
     FromRecord,
+    #[default]
     Interrupted,
     Fail,
 }

@@ -163,6 +163,52 @@ fn an_interrupted_call_gets_a_result_that_says_so() {
 }
 
 #[test]
+fn a_late_result_of_an_interrupted_call_is_shown_once() {
+    let asking = calls(["1", "2"]);
+    let late = Arc::new(results(["2"]));
+    let said = |id: &str| Message::assistant(format!("said {id}"));
+    let history = [Message::user("hi"), asking, results(["1"]), Message::user("so?"), said("a")];
+    let expected = "u:t a:c(1) T:r(1) u:t a:t a:c(2) T:r(2)";
+    let mut whole = Replay::new(DanglingCalls::Interrupted);
+    history.into_iter().for_each(|message| whole.push(&Arc::new(message)));
+    let sketched = |replay: &Replay| {
+        sketch(&replay.view().iter().map(|message| (**message).clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(sketched(&whole), "u:t a:c(1)+c(2) T:r(1)+r(2) u:t a:t");
+
+    let mut closed = whole.clone();
+    closed.retract_answered_by(std::slice::from_ref(&late));
+    let mut open = closed.split_open_round();
+    open.push(&late);
+    assert_eq!(format!("{} {}", sketched(&closed), sketched(&open)), expected);
+
+    assert_eq!(whole.dangling_calls().len(), 0, "these messages have no ids");
+    whole.push(&late);
+    assert_eq!(sketched(&whole), expected);
+    whole.push(&late);
+    assert_eq!(sketched(&whole), expected, "it has its result");
+}
+
+#[test]
+fn calls_of_a_run_that_ended_on_purpose_are_left_out() {
+    let shown = |history: Vec<Message>| {
+        let mut replay = Replay::new(DanglingCalls::Interrupted);
+        history.into_iter().for_each(|message| replay.push(&Arc::new(message)));
+        replay.push(&Arc::new(Message::user("so?")));
+        sketch(&replay.view().iter().map(|message| (**message).clone()).collect::<Vec<_>>())
+    };
+    let mut marked = Arc::new(calls(["1"]));
+    mark_ended(&mut marked);
+    assert_eq!(shown(vec![Arc::unwrap_or_clone(marked)]), "u:t");
+    assert_eq!(shown(vec![calls(["1"]), end_marker()]), "u:t");
+    let mut ending = ToolResult::new("2", "the end");
+    ending.ends_run = true;
+    let ended = vec![calls(["1", "2"]), Message::tool_results([ending])];
+    assert_eq!(shown(ended), "a:c(2) T:r(2) u:t");
+    assert_eq!(shown(vec![calls(["1"])]), "a:c(1) T:r(1) u:t", "an older version has stored it");
+}
+
+#[test]
 fn the_failing_policy_names_the_call() {
     let mut replay = Replay::new(DanglingCalls::Fail);
     replay.push(&Arc::new(calls(["1"])));

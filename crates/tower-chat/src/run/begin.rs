@@ -29,11 +29,13 @@ use super::{
     record::Recorder,
     repeated::{Caller, Stored, take_new},
     rows_of_calls_answered_earlier,
+    run_end::{as_answered, is_complete, recorded_end},
     service_id::{Recording, agreed_service_id},
     tool_events::BegunBefore,
 };
 use crate::{
-    Clock, PersistenceError, PersistenceMode, PersistencePolicy, ToolSource, replay::Replay,
+    Clock, PersistenceError, PersistenceMode, PersistencePolicy, ToolSource,
+    replay::{DanglingCall, Replay},
     tool::RunAncestry,
 };
 
@@ -159,12 +161,14 @@ impl Run {
             true => begun_before(store, key, &history, &replay).await.map_err(not_loaded)?,
             false => BegunBefore::default(),
         };
+        let staged = resumed.as_ref().map_or(0, |content| content.messages.len());
+        let visible = added.len().saturating_sub(staged);
         let now = clock.now();
         let is_journaled = mode == PersistenceMode::Journaled && !request.options.is_background();
         let journal = is_journaled.then(|| {
             let (holder, length) = (store.handle().holder(), settings.lease_length());
             match &resumed {
-                Some(content) => Journal::resuming(holder, length, now, content, &own)
+                Some(content) => Journal::resuming(holder, length, now, content, &own, visible)
                     .with_deferred(answered_earlier),
                 None => Journal::new(holder, length, now, history.head.revision.sequence),
             }
@@ -174,6 +178,16 @@ impl Run {
             Some(_) => Recording::of_service_kept(policy.conflict),
             None => Recording::History,
         };
+        let recorded_end = match &resumed {
+            Some(_) => None,
+            None => {
+                let end = recorded_end(store.as_ref(), key, &history, &added);
+                end.await.map_err(not_loaded)?
+            }
+        };
+        if needs_history {
+            warn_of_dangling(key, &replay, &own);
+        }
         let places = added.iter().filter_map(|message| message.id);
         let taken = places.map(|id| id.index as usize + 1).max().unwrap_or(0);
         let hooks = Hooks::of_source(settings.tools.clone());
@@ -182,6 +196,8 @@ impl Run {
             added,
             taken,
             answer_from: taken,
+            recorded_end,
+            is_end_stored: false,
             is_overtaken,
             unsettled: Vec::new(),
             pruned: history.head.pruned,
@@ -280,28 +296,17 @@ impl Run {
         let state = self.state();
         let input = state.input_len(self.id(), request);
         let answer = state.added.get(input..).unwrap_or_default();
-        // What is left of a journaled run that is not open was committed whole, unless it was
-        // committed before anything had come after its input.
-        let is_whole = match &state.journal {
-            Some(journal) if journal.is_open() => has_final_answer(answer),
-            Some(_) => !answer.is_empty(),
-            None if self.persists_below() => has_final_answer(answer),
-            None => !answer.is_empty(),
-        };
-        if !is_whole {
+        let recorded = state.recorded_end.as_deref().filter(|_| !answer.is_empty());
+        if recorded.is_none() && !is_complete(answer) {
             if state.is_overtaken {
                 let (key, run) = (self.key().clone(), self.id());
                 return Err(PersistenceError::RunOvertaken { key, run });
             }
             return Ok(None);
         }
-        // What is left of an answer has another one after it, unless the run was ended with it.
-        let last = answer.len().saturating_sub(1);
-        let is_answer = |(place, message): &(usize, &Arc<Message>)| {
-            *place == last || !is_cut_off(message, self.id())
-        };
-        let messages = answer.iter().enumerate().filter(is_answer);
-        let messages = messages.map(|(_, message)| message.clone()).collect();
+        let next =
+            MessageId { run: self.id(), index: u32::try_from(state.taken).unwrap_or(u32::MAX) };
+        let messages = as_answered(answer, recorded, next);
         drop(state);
         let mut finish = Finish::default();
         finish.saved = Some(self.saved());
@@ -367,7 +372,9 @@ impl Run {
         state.answer_from = state.taken + own.len();
         // Staged, and no answer has come to it yet: the tool loop has it all to do.
         let unanswered = match &state.journal {
-            Some(journal) if state.added.len() <= journal.input() => state.added.clone(),
+            Some(journal) if state.added.len() <= journal.input() + journal.visible_before() => {
+                state.added.iter().skip(journal.visible_before()).cloned().collect()
+            }
             Some(_) | None => Vec::new(),
         };
         let mut messages = request.messages.take(request.new_from);
@@ -391,7 +398,8 @@ impl Run {
         } else {
             self.replay_with(&state, &own)?;
             let mut closed = state.replay.clone();
-            let mut open = closed.split_open();
+            closed.retract_answered_by(&own);
+            let mut open = closed.split_open_round();
             let history = closed.view();
             request.new_from += history.len();
             // What a layer above put first stays first.
@@ -456,7 +464,9 @@ impl State {
     /// How many of the messages that the run has added are its input.
     fn input_len(&self, run: RunId, request: &ChatRequest) -> usize {
         match &self.journal {
-            Some(journal) if journal.input() > 0 => journal.input(),
+            Some(journal) if journal.visible_before() == 0 && journal.input() > 0 => {
+                journal.input()
+            }
             // The request only names the run.
             Some(_) if request.new_from >= request.messages.len() => input_of(&self.added, &[]),
             Some(_) | None => self.input(run, request).len(),
@@ -524,12 +534,33 @@ async fn begun_before(
     Ok(known.chain(unsaved.filter_map(|row| row.resolve(message).ok())).collect())
 }
 
-/// Whether the messages of a run end with an answer that asks for nothing.
-fn has_final_answer(added: &[Arc<Message>]) -> bool {
-    let mut answer = added.iter().rev().take_while(|message| message.role == Role::Assistant);
-    let Some(last) = answer.next() else { return false };
-    if last.id.is_some_and(|id| is_remains(last, id.run)) {
-        return false;
+/// Logs what the model is shown, or not shown, of stored calls that neither the history nor the
+/// run's own input answers.
+fn warn_of_dangling(key: &ConversationKey, replay: &Replay, own: &[Arc<Message>]) {
+    if replay.dangling_calls().is_empty() {
+        return;
     }
-    std::iter::once(last).chain(answer).all(|message| message.calls().next().is_none())
+    let mut replay = replay.clone();
+    own.iter().for_each(|message| replay.push(message));
+    let (shown, left_out): (Vec<_>, Vec<_>) =
+        replay.dangling().into_iter().partition(|call| call.is_shown);
+    let names = |calls: &[DanglingCall]| {
+        let names = calls.iter().map(|call| format!("{} ({})", call.tool, call.call_id));
+        names.collect::<Vec<_>>().join(", ")
+    };
+    if !shown.is_empty() {
+        tracing::warn!(
+            conversation = %key,
+            calls = names(&shown),
+            "stored tool calls have no result, since their runs were interrupted: the model is \
+             told that they may or may not have taken effect"
+        );
+    }
+    if !left_out.is_empty() {
+        tracing::warn!(
+            conversation = %key,
+            calls = names(&left_out),
+            "stored tool calls have no result, and are not shown to the model"
+        );
+    }
 }

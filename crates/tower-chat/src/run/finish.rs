@@ -3,11 +3,14 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ConversationId, Message, Role,
+    Answer, ConversationId, Message, Part, Role,
     store::{Slot, StoreError},
 };
 
-use super::{Run, State, service_call::ToStore, service_id::Adopted, submission::FailedSubmission};
+use super::{
+    Run, State, run_end::response_at_end, service_call::ToStore, service_id::Adopted,
+    submission::FailedSubmission,
+};
 use crate::PersistenceError;
 
 /// A run that is written at its end.
@@ -43,14 +46,21 @@ impl OpenRun {
             }
             let mut messages = input;
             messages.extend(answer.messages.iter().cloned());
-            let left_out = if run.policy().keep_trailing_results {
+            let mut left_out = if run.policy().keep_trailing_results {
                 Vec::new()
             } else {
                 take_trailing_results(&mut messages)
             };
+            mark_results(&mut left_out);
             let adopted = Some(adopted);
-            let to_store =
-                ToStore { messages, left_out, adopted, is_whole_run: true, ..ToStore::default() };
+            let to_store = ToStore {
+                messages,
+                left_out,
+                adopted,
+                is_whole_run: true,
+                ends_run: true,
+                ..ToStore::default()
+            };
             run.submit(&mut state, slot, to_store).0
         };
         match submission.outcome().await {
@@ -67,15 +77,21 @@ impl Run {
     /// A run whose service calls are stored below the tool loop has its final answer: results at
     /// its end, which no service call has seen, go into the record alone. That they could not be
     /// stored is logged and no more, since everything the model was paid for is.
-    pub(crate) async fn record_left_out(&self, answer: &[Arc<Message>]) {
+    ///
+    /// `before` of the answer's messages are of an earlier attempt.
+    pub(crate) async fn record_left_out(&self, answer: &[Arc<Message>], before: usize) {
         let mut submission = {
             let mut state = self.state();
-            let left_out = self.not_taken(&state, answer);
-            if left_out.is_empty() {
+            let mut left_out = self.not_taken(&state, answer);
+            let ends_run = state.has_unmarked_end();
+            if left_out.is_empty() && !ends_run {
                 return;
             }
+            mark_results(&mut left_out);
             let slot = Ok(Slot::unbounded());
-            self.submit(&mut state, slot, ToStore { left_out, ..ToStore::default() }).0
+            let last_response = last_response(answer, before);
+            let to_store = ToStore { left_out, ends_run, last_response, ..ToStore::default() };
+            self.submit(&mut state, slot, to_store).0
         };
         if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
             tracing::error!(
@@ -131,6 +147,25 @@ pub(super) fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc
         messages.split_off(kept)
     } else {
         Vec::new()
+    }
+}
+
+/// The messages of the model with which an answer ends, apart from those of an earlier attempt.
+pub(super) fn last_response(answer: &[Arc<Message>], before: usize) -> Vec<Arc<Message>> {
+    response_at_end(answer.get(before..).unwrap_or_default()).to_vec()
+}
+
+/// Says in results that their run ended with them, as those of a loop of somebody else's do not.
+pub(super) fn mark_results(messages: &mut [Arc<Message>]) {
+    for message in messages {
+        if message.results().any(|result| result.ends_run) {
+            continue;
+        }
+        for part in &mut Arc::make_mut(message).parts {
+            if let Part::ToolResult(result) = part {
+                result.ends_run = true;
+            }
+        }
     }
 }
 

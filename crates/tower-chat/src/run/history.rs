@@ -8,10 +8,12 @@ use tower_chat_core::{
     store::{Head, History, HistoryStore, InvocationQuery, StoreError, Write},
 };
 
-use super::{Settings, partial_text::is_cut_off, record::is_without_calls};
+use super::{
+    Settings, leaf_request::own_messages, partial_text::is_cut_off, record::is_without_calls,
+};
 use crate::{
     pending_results::completed_from_record,
-    replay::{Channel, DanglingCalls, Facts, FinishTimes, Replay},
+    replay::{Channel, Facts, FinishTimes, Replay},
 };
 
 /// The conversation's head as it will be once the outbox is empty.
@@ -35,7 +37,8 @@ pub(super) async fn load_history(
     request: &ChatRequest,
 ) -> Result<(History, Replay), StoreError> {
     let (stored, unsaved) = load_stored(&settings.store, key).await?;
-    let (history, mut replay) = replay_of(settings, key, *run, stored, &unsaved).await;
+    let own = own_messages(request);
+    let (history, mut replay) = replay_of(settings, key, *run, stored, &unsaved, &own).await;
     show(&mut replay, settings, key, request).await;
     Ok((history, replay))
 }
@@ -58,13 +61,15 @@ async fn load_stored(
     Ok((history, unsaved))
 }
 
-/// A history with its unsaved writes, and the replay of both.
+/// A history with its unsaved writes, and the replay of both. Calls that the run's own messages
+/// answer are not completed from the record.
 async fn replay_of(
     settings: &Settings,
     key: &ConversationKey,
     run: RunId,
     mut history: History,
     unsaved: &[Write],
+    own: &[Arc<Message>],
 ) -> (History, Replay) {
     let dangling_calls = settings.policy.replay.dangling_calls;
     let mut replay = Replay::of_history(&history, dangling_calls);
@@ -77,8 +82,12 @@ async fn replay_of(
         replay = Replay::new(dangling_calls);
         replay.push_from(&without_remains(&history.messages, run), 0);
     }
-    if dangling_calls == DanglingCalls::FromRecord && !replay.dangling_calls().is_empty() {
-        match completed_from_record(&settings.store, key, &history, &replay).await {
+    if dangling_calls.needs_record() && !replay.dangling_calls().is_empty() {
+        let store = &settings.store;
+        let answered = replay.dangling_calls_answered_by(own);
+        let completed =
+            completed_from_record(store, key, &history, &replay, dangling_calls, &answered);
+        match completed.await {
             Ok(Some(completed)) => {
                 let completed =
                     if has_remains { without_remains(&completed, run) } else { completed };
@@ -89,7 +98,8 @@ async fn replay_of(
             Err(error) => tracing::warn!(
                 conversation = %key,
                 error = &error as &dyn std::error::Error,
-                "the record of tool calls could not be read; dangling calls are left out"
+                "the record of tool calls could not be read; dangling calls without a mark count \
+                 as interrupted"
             ),
         }
     }

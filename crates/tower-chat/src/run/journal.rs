@@ -16,7 +16,7 @@ use tower_chat_core::{
 
 use super::{
     Run, Shared, State, Submission, ToolReport,
-    finish::take_trailing_results,
+    finish::{last_response, mark_results, take_trailing_results},
     partial_text::{PartialText, cut_off_message},
     record::{ResultSource, calls_without_arguments},
     service_call::ToStore,
@@ -45,6 +45,8 @@ pub(super) struct Journal {
     stage: Stage,
     /// How many messages at the beginning of what an earlier attempt has staged are its input.
     input: usize,
+    /// How many messages of the run readers saw before it was staged.
+    visible_before: usize,
     /// Calls whose start is staged.
     started: HashSet<CallOfRun>,
     /// Rows of calls in messages that readers see, whose result is staged: the commit puts them in
@@ -104,6 +106,7 @@ impl Journal {
             visible,
             stage: Stage::New,
             input: 0,
+            visible_before: 0,
             started: HashSet::new(),
             deferred: Vec::new(),
             partial_text: PartialText::default(),
@@ -112,19 +115,25 @@ impl Journal {
         }
     }
 
-    /// The journal of a run that is taken up again, under the next attempt.
+    /// The journal of a run that is taken up again, under the next attempt. `visible` of its
+    /// messages are part of the history already, since another attempt has stored them so.
     pub(super) fn resuming(
         holder: u64,
         length: Duration,
         now: SystemTime,
         content: &OpenRunContent,
         own: &[Arc<Message>],
+        visible: usize,
     ) -> Self {
         let mut journal = Self::new(holder, length, now, content.open.visible);
         journal.lease.attempt = content.open.lease.attempt.saturating_add(1);
         journal.stage = Stage::Open;
         journal.partial_text = PartialText::left(content.open.partial_text.as_ref());
-        journal.input = input_of(&content.messages, own);
+        journal.input = match visible {
+            0 => input_of(&content.messages, own),
+            _ => own.len().saturating_sub(visible).min(content.messages.len()),
+        };
+        journal.visible_before = visible;
         journal.read_again(content);
         journal
     }
@@ -158,6 +167,11 @@ impl Journal {
     /// How many of the messages that an earlier attempt has staged are the run's input.
     pub(super) fn input(&self) -> usize {
         self.input
+    }
+
+    /// How many messages of the run were part of the history before it was staged.
+    pub(super) fn visible_before(&self) -> usize {
+        self.visible_before
     }
 
     /// A call was cut off after this text. The next write keeps it, which is the one that leaves
@@ -456,7 +470,8 @@ impl Run {
         let closes = ends_run && is_left_out && self.is_journaled();
         let outcomes = beside.into_iter().filter(|_| closes).chain([outcome]).collect();
         let close = closes.then_some(Close::Commit);
-        let mut owed = Owed(self, Some(ToStore { outcomes, close, ..ToStore::default() }));
+        let to_store = ToStore { outcomes, close, ends_run: closes, ..ToStore::default() };
+        let mut owed = Owed(self, Some(to_store));
         let slot = self.reserve_beside().await;
         let to_store = owed.1.take().unwrap_or_default();
         // A claim fails by itself: an outcome that went with it would be lost for it.
@@ -480,14 +495,20 @@ impl Run {
     /// The run has its final answer: everything staged becomes part of the history, if that has
     /// not happened with the answer itself. Results at its end that no service call has seen are in
     /// the record alone, unless the policy keeps them.
-    pub(crate) async fn commit(&self, answer: &Answer) -> Result<(), PersistenceError> {
+    ///
+    /// `before` of the answer's messages are of an earlier attempt.
+    pub(crate) async fn commit(
+        &self,
+        answer: &Answer,
+        before: usize,
+    ) -> Result<(), PersistenceError> {
         let mut submission = {
             let mut state = self.state();
             if !state.journal.as_ref().is_some_and(Journal::is_open) {
                 return Ok(());
             }
             let mut messages = self.not_taken(&state, &answer.messages);
-            let left_out = if self.policy().keep_trailing_results {
+            let mut left_out = if self.policy().keep_trailing_results {
                 Vec::new()
             } else {
                 let stored = state.added.len();
@@ -497,7 +518,17 @@ impl Run {
                 left_out
             };
             let close = Some(Close::Commit);
-            let to_store = ToStore { messages, left_out, close, ..ToStore::default() };
+            let ends_run = true;
+            mark_results(&mut left_out);
+            let last_response = last_response(&answer.messages, before);
+            let to_store = ToStore {
+                messages,
+                left_out,
+                close,
+                ends_run,
+                last_response,
+                ..ToStore::default()
+            };
             self.submit(&mut state, Ok(Slot::unbounded()), to_store).0
         };
         match submission.outcome().await {

@@ -19,6 +19,7 @@ mod of_loop;
 mod partial_text;
 mod record;
 mod repeated;
+mod run_end;
 mod service_call;
 mod service_id;
 mod submission;
@@ -134,6 +135,11 @@ struct State {
     /// Writes whose outcome nobody has waited for: they are submitted again with the next, in case
     /// the store has refused them.
     unsettled: Vec<Write>,
+    /// The results in the record of the calls with which the run, sent again, had ended, if a tool
+    /// has ended it.
+    recorded_end: Option<Vec<ToolResult>>,
+    /// What is submitted of the run says that it is complete.
+    is_end_stored: bool,
     /// Another run has written after what this run, sent again, had stored.
     is_overtaken: bool,
     last_call: Option<CallRecord>,
@@ -358,6 +364,11 @@ impl Run {
 
     pub(crate) fn clock(&self) -> Clock {
         self.0.clock.clone()
+    }
+
+    /// Whether something of the run is stored, or staged.
+    pub(crate) fn has_stored(&self) -> bool {
+        !self.state().added.is_empty()
     }
 
     /// How many messages the run has taken in.

@@ -21,7 +21,9 @@ use super::{
     journal::CallOfRun,
 };
 use crate::{
-    replay::{AnswerIds, AskedCall, Citations, Replay, Truncation, ids_of_calls_after},
+    replay::{
+        AnswerIds, AskedCall, Citations, Replay, Truncation, ids_of_calls_after, mark_not_kept,
+    },
     tool::{Kept, NotKept, kept},
 };
 
@@ -276,6 +278,7 @@ impl State {
         let reports = message.id.and_then(|id| self.recorder.take_reports(id));
         let mut reports = reports.unwrap_or_default().into_iter();
         let mut changes = Vec::new();
+        let mut not_kept = Vec::new();
         let mut next = 0;
         for (index, (result, asked)) in message.results().zip(asked).enumerate() {
             let report = reports.next();
@@ -288,7 +291,12 @@ impl State {
             let (place, redaction) = match (self.stored_place(of_run), kept) {
                 (Some(place), Kept::Whole) => (place, None),
                 (Some(place), Kept::Redacted(redaction)) => (place, Some(*redaction)),
-                (Some(_), Kept::Nothing(_)) | (None, _) => {
+                (Some(_), Kept::Nothing(_)) => {
+                    not_kept.extend(result.call_id.clone().map(Value::from));
+                    changes.push((index, None));
+                    continue;
+                }
+                (None, _) => {
                     changes.push((index, None));
                     continue;
                 }
@@ -322,6 +330,7 @@ impl State {
             next += 1;
         }
         redact_results(message, changes);
+        mark_not_kept(message, not_kept);
     }
 
     /// Where a call stands in the store: a call of this run, or of the loaded history.

@@ -11,7 +11,11 @@ use super::{
     Run, ServiceCall, Settings,
     leaf_request::{joined, own_messages},
 };
-use crate::{PersistenceError, RepeatedTranscript, transcript::NewInput};
+use crate::{
+    PersistenceError, RepeatedTranscript,
+    replay::{is_end_marker, without_mark},
+    transcript::NewInput,
+};
 
 /// Which layer begins a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,6 +99,8 @@ impl Run {
     /// not get it.
     pub(crate) fn last_answer(&self) -> Option<Answer> {
         let messages = self.state().last_answer.take()?;
+        let shown = messages.iter().filter(|message| !is_end_marker(message));
+        let messages = shown.map(without_mark).collect();
         let mut finish = Finish::stop();
         finish.saved = Some(self.saved());
         Some(Answer::new(messages, finish))

@@ -100,6 +100,10 @@ pub(super) struct ToStore {
     pub(super) outcomes: Vec<Outcome>,
     /// How a journaled run ends with it.
     pub(super) close: Option<Close>,
+    /// It is the last of its run, which ended on purpose.
+    pub(super) ends_run: bool,
+    /// With this answer, which was stored before.
+    pub(super) last_response: Vec<Arc<Message>>,
 }
 
 impl ToStore {
@@ -272,8 +276,17 @@ impl Run {
         slot: Result<Slot, StoreError>,
         to_store: ToStore,
     ) -> (Submission, Option<Write>) {
-        let ToStore { messages, left_out, adopted, is_whole_run, starts, outcomes, close } =
-            to_store;
+        let ToStore {
+            messages,
+            left_out,
+            adopted,
+            is_whole_run,
+            starts,
+            outcomes,
+            close,
+            ends_run,
+            last_response,
+        } = to_store;
         let change = match adopted {
             Some(Adopted { recording, service_id, change }) => {
                 state.recording = recording;
@@ -287,12 +300,22 @@ impl Run {
         let next =
             MessageId { run: self.id(), index: u32::try_from(state.taken).unwrap_or(u32::MAX) };
         state.taken += messages.len();
-        let messages = state.recording.select(messages, &state.replay);
+        let mut messages = state.recording.select(messages, &state.replay);
         let citations = self.policy().replay.citations_at_save().filter(|_| is_whole_run);
         let truncation = self.policy().truncation;
-        let Composed { messages: stored, mut records } =
+        let Composed { messages: mut stored, mut records } =
             state.compose(&messages, &left_out, citations, truncation);
         state.outcome_rows(&outcomes, truncation, &mut records);
+        state.note_end(&records);
+        if ends_run
+            && let Some(marker) =
+                state.mark_end(&messages, &last_response, &mut stored, &mut records)
+        {
+            let marker = self.number(state.taken, vec![Arc::new(marker)]);
+            state.taken += marker.len();
+            stored.extend(marker.iter().cloned());
+            messages.extend(marker);
+        }
         let claims = match starts.as_slice() {
             [] => Vec::new(),
             starts => {
@@ -414,12 +437,14 @@ impl OpenCall {
         if let Some(journal) = &mut state.journal {
             journal.forget_partial_text();
         }
-        if run.is_journaled() {
-            match Next::after(self.foresight.as_ref(), &answer.messages) {
-                Next::Tools(starts) => to_store.starts = starts,
-                Next::End => to_store.close = Some(Close::Commit),
-                Next::Call => {}
+        let is_journaled = run.is_journaled();
+        match Next::after(self.foresight.as_ref(), &answer.messages) {
+            Next::Tools(starts) if is_journaled => to_store.starts = starts,
+            Next::End => {
+                to_store.ends_run = true;
+                to_store.close = is_journaled.then_some(Close::Commit);
             }
+            Next::Tools(_) | Next::Call => {}
         }
         let (submission, write) = run.submit(&mut state, slot, to_store);
         answer.messages.iter().for_each(|message| self.replay.push(message));

@@ -156,9 +156,14 @@ pub(crate) fn kept(
                     ..
                 } => Kept::Whole,
                 StoredCall { new_arguments, new_result, new_error, .. } => {
+                    let ends_run = result.is_some_and(|result| result.ends_run);
+                    let with_end = |mut result: Box<ToolResult>| {
+                        result.ends_run = ends_run;
+                        result
+                    };
                     Kept::Redacted(Box::new(Redaction {
                         arguments: new_arguments,
-                        result: new_result,
+                        result: new_result.map(with_end),
                         error: new_error,
                     }))
                 }

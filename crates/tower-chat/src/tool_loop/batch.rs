@@ -144,7 +144,7 @@ fn asks_for_consent(message: &Message) -> bool {
 }
 
 /// The calls that nothing in the response itself answers.
-pub(super) fn owed_calls(messages: &[Arc<Message>]) -> SmallVec<[OwedCall; 2]> {
+pub(crate) fn owed_calls(messages: &[Arc<Message>]) -> SmallVec<[OwedCall; 2]> {
     let mut calls = OwedCall::of_answer(messages);
     if calls.is_empty() {
         return calls;

@@ -75,6 +75,10 @@ impl Executor<'_> {
     ) -> Result<(), PersistenceError> {
         outcomes.results.reserve_exact(calls.len());
         let (calls, mut not_run) = self.answer_without_tools(calls, outcomes);
+        if outcomes.terminate && !self.settings.concurrent {
+            // An earlier attempt has run the tool that ends the run; it was the last to run.
+            return Ok(());
+        }
         let at_once = if self.settings.concurrent { calls.len() } else { 1 };
         let starts = calls.iter().take(at_once).filter_map(|call| self.noted(call.owed.place()));
         let starts: Vec<_> = starts.collect();
@@ -225,7 +229,8 @@ impl Executor<'_> {
             let source = report.error.clone().unwrap_or_else(|| result.text());
             self.failure(owed, source.into())
         });
-        Outcome { result, report, failure, terminate: false }
+        let terminate = result.ends_run;
+        Outcome { result, report, failure, terminate }
     }
 
     fn answered(&self, owed: &OwedCall, output: ToolOutput) -> Outcome {
@@ -386,5 +391,6 @@ pub(super) fn result(owed: &OwedCall, output: ToolOutput) -> ToolResult {
     result.is_error = output.is_error;
     result.native = output.native;
     result.call = owed.named_by();
+    result.ends_run = output.terminate;
     result
 }

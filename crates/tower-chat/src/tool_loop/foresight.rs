@@ -12,9 +12,9 @@ use crate::{run::CallOfRun, tool::Tools};
 
 /// A request extension by which the loop lets the layers below know how it decides.
 ///
-/// A journal can so stage the start of a tool together with the answer that asks for it, and
-/// commit a run together with its last answer; in every mode that stores below, what becomes a
-/// request for approval is decided as the loop decides it.
+/// A persister can so store with an answer that the run ended with it, and decide what becomes a
+/// request for approval as the loop decides it. A journal stages the start of a tool together with
+/// the answer that asks for it, and commits a run together with its last answer.
 #[derive(Clone)]
 pub(crate) struct Foresight {
     pub(super) tools: Tools,

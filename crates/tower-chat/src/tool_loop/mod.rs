@@ -83,6 +83,7 @@ mod transcript;
 
 pub(crate) use self::{
     approvals::check as check_approvals,
+    batch::owed_calls,
     foresight::{Foresight, Next},
 };
 pub use self::{

@@ -417,7 +417,8 @@ where
             call.ordinal = self.tally.service_calls;
         }
         request.extensions = self.extensions.clone();
-        if self.run.as_ref().is_some_and(|run| !run.is_written_at_end()) {
+        if self.run.as_ref().is_none_or(|run| !run.is_written_at_end()) {
+            // A persister below stores with the answer what follows it, or that nothing does.
             request.extensions.insert(self.foresight());
         }
         self.tally.service_calls += 1;
@@ -577,7 +578,7 @@ where
                 if let Some(run) = self.run.as_ref().filter(|run| run.is_alone()) {
                     // Nobody above does it at the end of the run.
                     let unsent: Vec<_> = self.transcript.take_unsent().iter().cloned().collect();
-                    run.record_left_out(&unsent).await;
+                    run.record_left_out(&unsent, 0).await;
                 }
             } else {
                 // Their calls were stored by another run, which would ask for them again.

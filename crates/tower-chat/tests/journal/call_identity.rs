@@ -378,7 +378,7 @@ async fn a_late_result_answers_the_newest_call_of_its_id_or_the_one_that_it_name
                 let client = setup.elsewhere().stack(&leaf, Executed::default().tools());
                 send(&client, ask("and?", streamed)).await.unwrap();
                 assert_eq!(shown(&leaf, 3), [pair(answered, "by hand")], "{case}");
-                let mut rows = [row(1, "", ToolStatus::Pending), row(2, "", ToolStatus::Pending)];
+                let mut rows = [row(1, "", ToolStatus::Returned), row(2, "", ToolStatus::Returned)];
                 rows[answered - 1] = row(answered, "by hand", ToolStatus::Ok);
                 assert_eq!(recorded(&store).await, rows, "{case}");
             }

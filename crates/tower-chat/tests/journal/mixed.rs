@@ -129,7 +129,7 @@ async fn a_mixed_batch_is_requested_returned_and_waits_alike_in_every_mode() {
                 let expected = [
                     ("look".to_owned(), ToolStatus::PendingApproval),
                     ("pay".to_owned(), ToolStatus::PendingApproval),
-                    ("ask".to_owned(), ToolStatus::Pending),
+                    ("ask".to_owned(), ToolStatus::Returned),
                 ];
                 assert_eq!(statuses(&store).await, expected, "{mode:?} {callers:?}");
             }

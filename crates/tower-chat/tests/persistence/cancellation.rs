@@ -116,8 +116,12 @@ async fn results_of_tools_that_have_finished_outlive_the_cancellation_of_their_s
                 let leaf = ScriptedLeaf::new([Step::text("there")]);
                 send(&agent(&leaf, &store, mode), ask("well?", streamed)).await.unwrap();
                 if mode == PerServiceCall {
-                    let shown =
-                        ["user where?", "assistant look#c1", "tool c1=looked", "user well?"];
+                    let shown = [
+                        "user where?",
+                        "assistant look#c1 wait#c2",
+                        &format!("tool c1=looked c2!{INTERRUPTED}"),
+                        "user well?",
+                    ];
                     assert_eq!(seen(&leaf, 0), shown);
                 }
             }
@@ -155,7 +159,9 @@ async fn what_replay_leaves_out_of_finished_rounds_leaves_an_unfinished_one_too(
                 seen(&leaf, 0)
             }
         });
-        assert_eq!(of_new_input.await, ["user where?", "user well?"]);
+        let interrupted = format!("tool c2!{INTERRUPTED}");
+        let shown = ["user where?", "assistant wait#c2", &interrupted, "user well?"];
+        assert_eq!(of_new_input.await, shown);
         assert_eq!(of_answer.await, ["user where?", "assistant wait#c2", "tool c2=waited"]);
     }
 }

@@ -25,6 +25,10 @@ pub(crate) const BOTH_WAYS: [bool; 2] = [false, true];
 pub(crate) type Store = FaultyStore<MemoryStore>;
 pub(crate) type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
+/// What the model is told of a call whose run was interrupted.
+pub(crate) const INTERRUPTED: &str =
+    "The call was interrupted. It may or may not have taken effect; its result is unknown.";
+
 pub(crate) fn store() -> Store {
     FaultyStore::new(MemoryStore::new()).shared_by_processes()
 }

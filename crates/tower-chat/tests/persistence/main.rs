@@ -15,6 +15,7 @@ mod partial_text;
 mod per_run;
 mod per_service_call;
 mod resume;
+mod run_end;
 mod stack_errors;
 mod store_failure;
 mod transcripts;

@@ -174,7 +174,7 @@ fn every_way() -> impl Iterator<Item = (PersistenceMode, bool)> {
 }
 
 #[tokio::test]
-async fn a_pipeline_without_a_tool_loop_records_calls_as_pending() {
+async fn a_pipeline_without_a_tool_loop_records_calls_as_returned() {
     let store = MemoryStore::new();
     let mut client = ChatPipeline::builder(ScriptedLeaf::new([calls([("look", "c1")])]))
         .without_tool_loop()
@@ -183,5 +183,5 @@ async fn a_pipeline_without_a_tool_loop_records_calls_as_pending() {
         .unwrap();
     let request = ChatRequest::user("hi").in_conversation(key());
     client.ready().await.unwrap().call(request).await.unwrap();
-    assert_eq!(short(&record(&store).await), ["look pending -"]);
+    assert_eq!(short(&record(&store).await), ["look returned -"]);
 }

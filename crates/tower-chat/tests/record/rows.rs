@@ -141,7 +141,7 @@ async fn a_result_that_the_caller_brings_updates_the_row_of_its_call() {
         let script = vec![calls([("ask", "c1")]), Step::text("done")];
         let agent = Agent::new(mode, ToolLoop::new(tools), script);
         agent.ask("hi").await.unwrap();
-        assert_eq!(short(&agent.record().await), ["ask pending -"]);
+        assert_eq!(short(&agent.record().await), ["ask returned -"]);
         let result = tower_chat::core::ToolResult::new("c1", "forty-two");
         agent.send(ChatRequest::new(Message::tool_results([result]))).await.unwrap();
         assert_eq!(short(&agent.record().await), ["ask ok forty-two"], "{mode:?}");

@@ -1,0 +1,87 @@
+//! What stored messages say of how their run ended.
+//!
+//! A plain final answer says by itself that its run is complete. A run that ends on purpose in
+//! another way says so in what its last write stores: in the metadata of the answer whose calls are
+//! returned to the caller or not run any more, or in the result of the tool that ended it.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use tower_chat_core::{Message, Part, Role};
+
+/// The key of the metadata of stored messages with which a run has ended on purpose, although
+/// they ask for something or say nothing.
+const RUN_ENDED: &str = "run_ended";
+
+/// The key of the metadata of stored messages of results under which the ids of the calls stand
+/// whose results hooks did not let be stored: they were answered, and not interrupted.
+const RESULTS_NOT_KEPT: &str = "results_not_kept";
+
+/// Says in a message of results that it held results of these calls, which were not to be stored.
+pub(crate) fn mark_not_kept(message: &mut Arc<Message>, call_ids: Vec<Value>) {
+    if !call_ids.is_empty() {
+        let metadata = &mut Arc::make_mut(message).metadata;
+        metadata.insert(RESULTS_NOT_KEPT.to_owned(), Value::Array(call_ids));
+    }
+}
+
+/// Whether a message of results held one of this call, which was not to be stored.
+pub(super) fn has_forgotten(message: &Message, call_id: &str) -> bool {
+    let ids = message.metadata.get(RESULTS_NOT_KEPT).and_then(Value::as_array);
+    ids.is_some_and(|ids| ids.iter().any(|id| id.as_str() == Some(call_id)))
+}
+
+/// Whether something of a message of results was not to be stored.
+pub(super) fn has_results_not_kept(message: &Message) -> bool {
+    message.metadata.contains_key(RESULTS_NOT_KEPT)
+}
+
+/// Says in a message that its run ended with it.
+pub(crate) fn mark_ended(message: &mut Arc<Message>) {
+    Arc::make_mut(message).metadata.insert(RUN_ENDED.to_owned(), Value::Bool(true));
+}
+
+/// Whether a message says that its run ended with it.
+pub(crate) fn is_marked_ended(message: &Message) -> bool {
+    message.metadata.get(RUN_ENDED) == Some(&Value::Bool(true))
+}
+
+/// The message as the caller of the run got it.
+pub(crate) fn without_mark(message: &Arc<Message>) -> Arc<Message> {
+    let mut message = message.clone();
+    if is_marked_ended(&message) {
+        Arc::make_mut(&mut message).metadata.remove(RUN_ENDED);
+    }
+    message
+}
+
+/// A message without parts, for a run whose end nothing else in the store would show. Replays
+/// leave it out.
+pub(crate) fn end_marker() -> Message {
+    let mut marker = Arc::new(Message::new(Role::Assistant, Vec::new()));
+    mark_ended(&mut marker);
+    Arc::unwrap_or_clone(marker)
+}
+
+/// Whether a message is nothing but an [`end_marker`].
+pub(crate) fn is_end_marker(message: &Message) -> bool {
+    message.parts.is_empty() && is_marked_ended(message)
+}
+
+/// Whether a message of the model may belong to the same answer as another one right before it.
+/// The last answer of a run that was interrupted and sent again is another one than the answer
+/// before, whose calls have no results.
+pub(crate) fn is_of_same_answer(before: &Message, message: &Message) -> bool {
+    let run_of = |message: &Message| message.id.map(|id| id.run);
+    message.role == Role::Assistant
+        && before.role == Role::Assistant
+        && run_of(before) == run_of(message)
+        && is_marked_ended(before) == is_marked_ended(message)
+}
+
+/// Whether a message shows that the run ended on purpose with calls that it left without results.
+pub(super) fn ends_with_open_calls(message: &Message) -> bool {
+    is_marked_ended(message)
+        || message.results().any(|result| result.ends_run)
+        || message.parts.iter().any(|part| matches!(part, Part::ApprovalRequest(_)))
+}

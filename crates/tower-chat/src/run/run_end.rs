@@ -1,0 +1,157 @@
+//! Whether what is stored of a run is all of it: an answer is what ended a run.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    ConversationKey, Message, MessageId, Part, Role, ToolResult, ToolStatus,
+    store::{History, HistoryStore, RecordedResult, StoreError, ToolRecord},
+};
+
+use super::{CallOfRun, State, history::is_remains, partial_text::is_cut_off, record::put};
+use crate::{
+    pending_results::results_of_ended_run,
+    replay::{end_marker, is_end_marker, is_marked_ended, mark_ended, without_mark},
+    tool_loop::owed_calls,
+};
+
+/// Whether what a run has added after its input shows that it is complete: a final answer, requests
+/// for approval, or the mark of a run that ended on purpose in another way.
+pub(super) fn is_complete(answer: &[Arc<Message>]) -> bool {
+    let Some(last) = answer.last() else { return false };
+    if last.role == Role::Tool {
+        let results = answer.iter().rev().take_while(|message| message.role == Role::Tool);
+        return results.flat_map(|message| message.results()).any(|result| result.ends_run);
+    }
+    let response = response_at_end(answer);
+    let is_request = |part: &Part| matches!(part, Part::ApprovalRequest(_));
+    let ends =
+        |message: &Arc<Message>| is_marked_ended(message) || message.parts.iter().any(is_request);
+    response.iter().any(ends)
+        || (!response.is_empty()
+            && !last.id.is_some_and(|id| is_remains(last, id.run))
+            && owed_calls(response).is_empty())
+}
+
+/// The messages of the model at the end of these.
+pub(super) fn response_at_end(messages: &[Arc<Message>]) -> &[Arc<Message>] {
+    let is_response = |message: &&Arc<Message>| message.role == Role::Assistant;
+    let first = messages.len() - messages.iter().rev().take_while(is_response).count();
+    messages.get(first..).unwrap_or_default()
+}
+
+/// The messages of a complete run as its caller got them: with the results that are in the record
+/// alone, and without marks and without what is left of answers that have another one after them.
+pub(super) fn as_answered(
+    answer: &[Arc<Message>],
+    recorded: Option<&[ToolResult]>,
+    next: MessageId,
+) -> Vec<Arc<Message>> {
+    let last = answer.len().saturating_sub(1);
+    let is_answer = |(position, message): &(usize, &Arc<Message>)| {
+        let is_left = message.id.is_some_and(|id| is_cut_off(message, id.run));
+        (*position == last || !is_left) && !is_end_marker(message)
+    };
+    let shown = answer.iter().enumerate().filter(is_answer);
+    let mut messages: Vec<_> = shown.map(|(_, message)| without_mark(message)).collect();
+    if let Some(results) = recorded.filter(|results| !results.is_empty()) {
+        let mut message = Message::tool_results(results.iter().cloned());
+        message.id = Some(next);
+        messages.push(Arc::new(message));
+    }
+    messages
+}
+
+/// What the record knows of the calls with which a run ended: the results of those that have one,
+/// if a tool has ended it or they were returned to the caller.
+pub(super) async fn recorded_end(
+    store: &dyn HistoryStore,
+    key: &ConversationKey,
+    history: &History,
+    added: &[Arc<Message>],
+) -> Result<Option<Vec<ToolResult>>, StoreError> {
+    let calls: Vec<CallOfRun> =
+        owed_calls(response_at_end(added)).iter().filter_map(|call| call.place()).collect();
+    results_of_ended_run(store, key, history, &calls).await
+}
+
+/// Whether one of these results, which are in the record alone, ended the run.
+fn ends_in_record(records: &[ToolRecord]) -> bool {
+    records.iter().any(|row| match &row.result {
+        RecordedResult::Apart(result) => result.ends_run,
+        RecordedResult::None | RecordedResult::InMessage(_) => false,
+    })
+}
+
+impl State {
+    /// Whether the run ends now with an answer of which nothing stored says that it is the last.
+    pub(super) fn has_unmarked_end(&self) -> bool {
+        !self.is_end_stored && !owed_calls(response_at_end(&self.added)).is_empty()
+    }
+
+    /// Takes note that one of these results, which are in the record alone, ended the run. Those of
+    /// calls that run at the same time may follow in other writes.
+    pub(super) fn note_end(&mut self, records: &[ToolRecord]) {
+        self.is_end_stored |= ends_in_record(records);
+    }
+
+    /// Makes the last write of a run say that it is the last, where its answer does not say so by
+    /// itself. `messages` are those of the write, and `stored` the same as they are stored;
+    /// `response` is the last answer, if it is stored already. Returns a message that has to be
+    /// stored too, if nothing else in the write can hold the mark.
+    pub(super) fn mark_end(
+        &mut self,
+        messages: &[Arc<Message>],
+        response: &[Arc<Message>],
+        stored: &mut [Arc<Message>],
+        records: &mut Vec<ToolRecord>,
+    ) -> Option<Message> {
+        let was_stored = std::mem::replace(&mut self.is_end_stored, true);
+        let written = response_at_end(messages);
+        if !written.is_empty() {
+            let before = self.added.iter().take(if written.len() == messages.len() {
+                self.added.len()
+            } else {
+                0
+            });
+            let all: Vec<_> = before.chain(written).cloned().collect();
+            if !owed_calls(response_at_end(&all)).is_empty() {
+                let first = messages.len() - written.len();
+                let stored = stored.get_mut(first..).unwrap_or_default();
+                stored.iter_mut().for_each(mark_ended);
+                if !ends_in_record(records) {
+                    self.return_calls(written, records);
+                }
+            }
+            return None;
+        }
+        let ends = |result: &ToolResult| result.ends_run;
+        let is_in_message = stored.iter().any(|message| message.results().any(ends));
+        if was_stored || is_in_message || is_complete(&self.added) {
+            return None;
+        }
+        let is_returned = self.return_calls(response, records);
+        let has_open_calls = !owed_calls(response_at_end(&self.added)).is_empty();
+        (has_open_calls && !is_returned).then(end_marker)
+    }
+
+    /// Says in the record that the open calls of an answer are returned to the caller; returns
+    /// whether the record holds one of them.
+    fn return_calls(&self, response: &[Arc<Message>], records: &mut Vec<ToolRecord>) -> bool {
+        let mut is_returned = false;
+        for owed in owed_calls(response) {
+            let Some(stored) = owed.place().and_then(|place| self.stored_place(place)) else {
+                continue;
+            };
+            is_returned = true;
+            let known = records.iter().find(|row| row.call == stored.call);
+            if known.is_some_and(|row| row.result != RecordedResult::None) {
+                continue;
+            }
+            let mut row =
+                ToolRecord::pending(stored.call, stored.round_index, owed.id(), owed.name());
+            row.status = ToolStatus::Returned;
+            put(records, row);
+        }
+        is_returned
+    }
+}
