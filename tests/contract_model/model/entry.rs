@@ -1,0 +1,165 @@
+//! The entries of a conversation, as they happened and as they are stored.
+
+use crate::tools::{Hook, Tool, arguments, stored_arguments, stored_error, stored_result};
+
+/// One entry of a conversation.
+#[derive(Debug, Clone)]
+pub(crate) enum Entry {
+    Text(String),
+    Approvals {
+        answers: Vec<(String, bool)>,
+        text: Option<String>,
+    },
+    /// All messages of one answer.
+    Answer(Vec<Said>),
+    Results(Vec<Outcome>),
+}
+
+/// One message of an answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Said {
+    pub(super) text: Option<String>,
+    pub(super) calls: Vec<Call>,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    pub(crate) token: String,
+    pub(crate) tool: Tool,
+    pub(super) hook: Hook,
+    pub(super) form: Form,
+}
+
+/// What a call is in the history.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Form {
+    Call,
+    /// A request for approval; `true` if the call's own tool needs it.
+    Request(bool),
+}
+
+/// What came out of a call.
+#[derive(Debug, Clone)]
+pub(crate) struct Outcome {
+    pub(crate) token: String,
+    pub(super) text: String,
+    pub(super) is_error: bool,
+    pub(super) status: &'static str,
+    pub(super) error: Option<String>,
+    /// Its tool ran, so that start and end are known.
+    pub(super) ran: bool,
+    pub(super) hook: Hook,
+}
+impl Entry {
+    pub(super) fn is_answer(&self) -> bool {
+        matches!(self, Self::Answer(_) | Self::Results(_))
+    }
+
+    /// Whether hooks have kept none of an answer's calls. Who resumes its run is not shown what is
+    /// left of it.
+    pub(super) fn is_without_calls(&self) -> bool {
+        let mut calls = self.calls().peekable();
+        calls.peek().is_some() && calls.all(|call| call.hook == Hook::Drop)
+    }
+
+    pub(super) fn calls(&self) -> impl Iterator<Item = &Call> {
+        let said = match self {
+            Self::Answer(said) => &said[..],
+            _ => &[],
+        };
+        said.iter().flat_map(|said| &said.calls)
+    }
+
+    /// The entry's messages, as they are stored or as they happened.
+    pub(super) fn said(&self, is_stored: bool) -> Vec<String> {
+        let message = |role: &str, parts: Vec<String>| {
+            (!parts.is_empty()).then(|| format!("{role} {}", parts.join(" | ")))
+        };
+        let text = |text: &String| format!("text {text}");
+        match self {
+            Self::Text(of) => message("user", vec![text(of)]).into_iter().collect(),
+            Self::Approvals { answers, text: of } => {
+                let answers = answers.iter().map(|(token, is)| format!("approval {token} {is}"));
+                message("user", answers.chain(of.iter().map(text)).collect()).into_iter().collect()
+            }
+            Self::Answer(said) => {
+                let said = said.iter().filter_map(|said| {
+                    let calls = said.calls.iter();
+                    let calls = calls.filter(|call| !(is_stored && call.hook == Hook::Drop));
+                    let calls = calls.map(|call| match call.form {
+                        Form::Call => format!("call {}", call.text(is_stored)),
+                        Form::Request(needs) => format!("ask {} {needs}", call.text(is_stored)),
+                    });
+                    message("assistant", said.text.iter().map(text).chain(calls).collect())
+                });
+                said.collect()
+            }
+            Self::Results(outcomes) => {
+                let kept = outcomes.iter().filter(|it| !(is_stored && it.hook == Hook::Drop));
+                let results = kept.map(|outcome| format!("result {}", outcome.text(is_stored)));
+                message("tool", results.collect()).into_iter().collect()
+            }
+        }
+    }
+}
+
+impl Call {
+    pub(super) fn text(&self, is_stored: bool) -> String {
+        let hides = is_stored && matches!(self.hook, Hook::Arguments | Hook::Both);
+        let arguments = if hides { stored_arguments(&self.token) } else { arguments(&self.token) };
+        format!("{}({arguments})", self.tool.name(&self.token))
+    }
+}
+
+impl Outcome {
+    pub(super) fn new(token: &str, text: String, status: &'static str) -> Self {
+        let token = token.to_owned();
+        Self { token, text, is_error: false, status, error: None, ran: false, hook: Hook::None }
+    }
+
+    pub(super) fn of_tool(call: &Call) -> Self {
+        let token = &*call.token;
+        let outcome = match call.tool {
+            tool if tool.fails() => Self {
+                is_error: true,
+                error: Some(format!("broken {token}")),
+                ..Self::new(token, format!("The tool failed: broken {token}"), "error")
+            },
+            Tool::Stop => Self::new(token, format!("stopped {token}"), "ok"),
+            _ => Self::new(token, format!("found {token}"), "ok"),
+        };
+        Self { ran: true, hook: call.tool.hook(), ..outcome }
+    }
+
+    /// The outcome as whoever reads it from the store knows it.
+    pub(super) fn stored(&self) -> Self {
+        let hides = matches!(self.hook, Hook::Result | Hook::Both);
+        let error = self.error.clone();
+        let error = error.map(|it| if hides { stored_error(&self.token) } else { it });
+        Self { text: self.words(true), error, ..self.clone() }
+    }
+
+    pub(super) fn words(&self, is_stored: bool) -> String {
+        let hides = is_stored && matches!(self.hook, Hook::Result | Hook::Both);
+        if hides { stored_result(&self.token) } else { self.text.clone() }
+    }
+
+    /// Marked if it is an error.
+    pub(super) fn text(&self, is_stored: bool) -> String {
+        format!("{}{}", self.words(is_stored), if self.is_error { "!" } else { "" })
+    }
+
+    pub(super) fn row(&self, call: &Call) -> String {
+        let error = self.error.as_ref().map(|error| match self.hook {
+            Hook::Result | Hook::Both => stored_error(&self.token),
+            Hook::None | Hook::Arguments | Hook::Drop => error.clone(),
+        });
+        format!(
+            "{} {} [{}] error={error:?} ran={}",
+            call.text(true),
+            self.status,
+            self.text(true),
+            self.ran
+        )
+    }
+}

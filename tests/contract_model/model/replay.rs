@@ -1,0 +1,95 @@
+//! What the model is shown.
+
+use std::collections::BTreeMap;
+
+use super::entry::{Entry, Outcome, Said};
+use crate::tools::Hook;
+
+/// What the model is shown of entries, each as it is stored or as it happened: every text, and
+/// every call that has a result. A call that is answered after other messages stands where its
+/// result is.
+pub(super) fn replay<'e>(entries: impl Iterator<Item = (&'e Entry, bool)>) -> Vec<String> {
+    let mut replay = Replay::default();
+    for (entry, is_stored) in entries {
+        match entry {
+            Entry::Text(text) => replay.user(text),
+            Entry::Approvals { text, .. } => text.iter().for_each(|text| replay.approver(text)),
+            Entry::Answer(said) => replay.answer(said, is_stored),
+            Entry::Results(outcomes) => replay.results(outcomes, is_stored),
+        }
+    }
+    replay.shown()
+}
+
+#[derive(Default)]
+struct Replay {
+    items: Vec<Item>,
+    /// The calls so far, in words, by their tokens.
+    calls: BTreeMap<String, String>,
+    /// Where the last round begins among the items.
+    round: usize,
+    /// What is said beside approvals, while a round waits: it stands after the round's results.
+    beside_approvals: Option<Item>,
+}
+
+enum Item {
+    Text(String),
+    Pair { token: String, call: String, result: Option<String> },
+}
+
+impl Replay {
+    fn user(&mut self, text: &str) {
+        self.items.push(Item::Text(format!("user: {text}")));
+        self.round = self.items.len();
+    }
+
+    fn approver(&mut self, text: &str) {
+        let text = Item::Text(format!("user: {text}"));
+        let waits = |item: &Item| matches!(item, Item::Pair { result: None, .. });
+        if self.items[self.round..].iter().any(waits) {
+            self.beside_approvals = Some(text);
+        } else {
+            self.items.push(text);
+        }
+    }
+
+    fn answer(&mut self, said: &[Said], is_stored: bool) {
+        self.round = self.items.len();
+        for said in said {
+            let text = said.text.iter().map(|text| Item::Text(format!("assistant: {text}")));
+            self.items.extend(text);
+            for call in said.calls.iter().filter(|call| !(is_stored && call.hook == Hook::Drop)) {
+                let (token, call) = (call.token.clone(), call.text(is_stored));
+                self.calls.insert(token.clone(), call.clone());
+                self.items.push(Item::Pair { token, call, result: None });
+            }
+        }
+    }
+
+    fn results(&mut self, outcomes: &[Outcome], is_stored: bool) {
+        for outcome in outcomes.iter().filter(|it| !(is_stored && it.hook == Hook::Drop)) {
+            let text = Some(outcome.text(is_stored));
+            let of_round = self.items[self.round..].iter_mut().find_map(|item| match item {
+                Item::Pair { token, result, .. } if *token == outcome.token => Some(result),
+                Item::Pair { .. } | Item::Text(_) => None,
+            });
+            match of_round {
+                Some(result) => *result = text,
+                None => {
+                    let token = outcome.token.clone();
+                    let call = self.calls.get(&token).cloned().unwrap_or_default();
+                    self.items.push(Item::Pair { token, call, result: text });
+                }
+            }
+        }
+        self.items.extend(self.beside_approvals.take());
+    }
+
+    fn shown(self) -> Vec<String> {
+        let shown = self.items.into_iter().filter_map(|item| match item {
+            Item::Text(text) => Some(text),
+            Item::Pair { call, result, .. } => Some(format!("{call} = {}", result?)),
+        });
+        shown.collect()
+    }
+}
