@@ -305,8 +305,10 @@ impl State {
                 Some(redaction) => (redaction.result, redaction.error),
                 None => (None, None),
             };
-            // As the call is stored: siblings before it may not be.
+            // As the call is stored: siblings before it may not be, and then ids and order of those
+            // that are left do not tell which of them the result answers.
             let stored_call = CallPosition { message: of_run.0, index: place.call.index };
+            let must_be_named = must_be_named || self.recorder.lacks_calls_of(of_run.0);
             let named = (must_be_named || result.call.is_some()).then_some(stored_call);
             if named != result.call {
                 changed.get_or_insert_with(|| Box::new(result.clone())).call = named;
@@ -407,6 +409,12 @@ impl Recorder {
     /// The recorder of a run of which these messages are stored already.
     pub(super) fn after(added: &[Arc<Message>], hooks: Hooks) -> Self {
         Self { hooks, rounds_before: rounds_in(added), ..Self::default() }
+    }
+
+    /// Whether hooks have left out calls of a message of this run.
+    fn lacks_calls_of(&self, message: MessageId) -> bool {
+        let asking = self.asking.iter().rev().find(|asking| asking.message == message);
+        asking.is_some_and(|asking| asking.stored.contains(&None))
     }
 
     /// The round of the next message that asks for tools.

@@ -11,7 +11,7 @@ use tower_chat::{
         store::{CallPlace, HistoryStore, InvocationQuery, RecordedResult, ToolRecord, Write},
     },
     pending_results,
-    tool::{ToolContext, ToolOutput, tool_fn},
+    tool::{Retention, ToolContext, ToolOutput, persist_with, tool_fn},
     validate::validate_request,
 };
 use tower_chat_testkit::{ScriptedLeaf, Step};
@@ -297,6 +297,40 @@ async fn calls_of_several_messages_of_one_answer_keep_their_results() {
                     assert_eq!(distinct.len(), shown.len(), "{case}: {shown:?}");
                 }
             }
+        }
+    }
+}
+
+#[tokio::test]
+async fn calls_beside_one_that_is_not_stored_keep_their_results() {
+    let all = BOTH_WAYS.into_iter().flat_map(|streamed| ALL_MODES.map(|mode| (streamed, mode)));
+    for (streamed, mode) in all {
+        for (kind, dropped) in KINDS.into_iter().flat_map(|kind| [1, 2, 3].map(|it| (kind, it))) {
+            let case = format!("{kind} ids, call {dropped} is dropped, {mode:?} {streamed}");
+            let calls = [1, 2, 3].map(|number| {
+                let name = if number == dropped { "whisper" } else { "look" };
+                call(name, id_of(kind, number).as_deref(), number)
+            });
+            let leaf = ScriptedLeaf::new([
+                Step::message(Message::tool_calls(calls)),
+                Step::text("done"),
+                Step::text("later"),
+            ]);
+            let tools = Executed::default().tools();
+            let whisper = tool_fn(definition("whisper"), |_| async { Ok("whispered") });
+            let tools = tools.with(persist_with(whisper, |_| Ok(Retention::Forget)));
+            let setup = Setup::new(&store()).mode(mode);
+            send(&setup.stack(&leaf, tools.clone()), ask("look", streamed)).await.unwrap();
+            let elsewhere = setup.elsewhere();
+            send(&elsewhere.stack(&leaf, tools), ask("and?", streamed)).await.unwrap();
+            let kept = || [1, 2, 3].into_iter().filter(|number| *number != dropped);
+            let expected: Vec<_> =
+                kept().map(|number| pair(number, &format!("look {number}"))).collect();
+            assert_eq!(shown(&leaf, 2), expected, "{case}");
+            let expected: Vec<_> = kept()
+                .map(|number| row(number, &format!("look {number}"), ToolStatus::Ok))
+                .collect();
+            assert_eq!(recorded(&setup.store).await, expected, "{case}");
         }
     }
 }
