@@ -216,7 +216,7 @@ impl Extraction {
         let places = (first..).map(|index| CallPlace { sequence, index: small(index) });
         let results: Vec<_> = places
             .zip(results)
-            .map(|(place, result)| (place, self.naming_decided(result)))
+            .map(|(place, result)| (place, self.naming_earlier(self.naming_decided(result))))
             .collect();
         let Some(mut open) = self.open.take() else {
             let all = self.calls.len();
@@ -268,15 +268,36 @@ impl Extraction {
         result
     }
 
+    /// The result, naming its call by position if its id is that of an earlier call without a
+    /// result, and of none of the open round.
+    fn naming_earlier(&self, mut result: ToolResult) -> ToolResult {
+        let Some(open) = self.open.as_ref().filter(|_| result.call.is_none()) else {
+            return result;
+        };
+        let mut of_round = self.calls.get(open.first..).unwrap_or_default().iter();
+        if !of_round.any(|seen| seen.is_named_by(&result))
+            && let Some(earlier) = self.earlier_call(open.first, &result)
+        {
+            result.call = self.calls.get(earlier).map(|seen| seen.named_by);
+        }
+        result
+    }
+
     /// A result that answers no call of the round which begins at `open`.
     fn push_late(&mut self, open: usize, place: CallPlace, result: &ToolResult) {
+        if let Some(earlier) = self.earlier_call(open, result) {
+            self.answer(earlier, Some((place, result.is_error)));
+        }
+    }
+
+    /// The call before the round which begins at `open` that has no result, and that this one
+    /// names: of the last answer with such calls, the first.
+    fn earlier_call(&self, open: usize, result: &ToolResult) -> Option<usize> {
         let is_it = |seen: &Seen| !seen.is_answered() && seen.is_named_by(result);
-        let earlier = self.calls.get(..open).unwrap_or_default();
-        let Some(last) = earlier.iter().rposition(is_it) else { return };
-        // Of the last answer that it names a call of, the first such call.
-        let round = earlier.get(last).map(|seen| seen.round);
-        let first = earlier.iter().position(|seen| Some(seen.round) == round && is_it(seen));
-        self.answer(first.unwrap_or(last), Some((place, result.is_error)));
+        let earlier = self.calls.get(..open)?;
+        let last = earlier.iter().rposition(is_it)?;
+        let round = earlier.get(last)?.round;
+        Some(earlier.iter().position(|seen| seen.round == round && is_it(seen)).unwrap_or(last))
     }
 
     /// Notes which result a call has, if it has one: where it stands, and whether it is an error.

@@ -360,8 +360,8 @@ impl Replay {
         message: &Message,
         next: impl IntoIterator<Item = &'m Message>,
     ) -> Vec<Option<AskedCall>> {
-        let own = self.naming_decided(message);
-        let next: Vec<_> = next.into_iter().map(|next| self.naming_decided(next)).collect();
+        let own = self.naming_calls(message);
+        let next: Vec<_> = next.into_iter().map(|next| self.naming_calls(next)).collect();
         let mut results: Vec<&ToolResult> = own.results().collect();
         let own = results.len();
         results.extend(next.iter().flat_map(|next| next.results()));
@@ -387,6 +387,43 @@ impl Replay {
             Some(AskedCall { place, call: call.into_call(), needed_approval, must_be_named })
         };
         results.iter().take(own).zip(found).map(asked).collect()
+    }
+
+    /// A message whose results name the calls that they answer, where the open round would take
+    /// them for those of its own calls.
+    fn naming_calls<'m>(&self, message: &'m Message) -> Cow<'m, Message> {
+        match self.naming_decided(message) {
+            Cow::Borrowed(message) => self.naming_earlier(message),
+            Cow::Owned(message) => Cow::Owned(self.naming_earlier(&message).into_owned()),
+        }
+    }
+
+    /// A message whose results name earlier calls that were left out: those whose ids say so,
+    /// where the open round could take them for calls of its own that have no ids.
+    fn naming_earlier<'m>(&self, message: &'m Message) -> Cow<'m, Message> {
+        let mut earlier = self.unanswered();
+        let Some(round) = self.open.as_ref().filter(|_| !earlier.is_empty()) else {
+            return Cow::Borrowed(message);
+        };
+        let is_late = |result: &ToolResult| {
+            result.call.is_none()
+                && last_answered(&earlier, result).is_some()
+                && !round.has_call_named_by(result)
+        };
+        if !message.results().any(is_late) {
+            return Cow::Borrowed(message);
+        }
+        let mut message = message.clone();
+        for part in &mut message.parts {
+            let Part::ToolResult(result) = part else { continue };
+            if result.call.is_none()
+                && !round.has_call_named_by(result)
+                && let Some(index) = last_answered(&earlier, result)
+            {
+                result.call = earlier.remove(index).asked(true).position;
+            }
+        }
+        Cow::Owned(message)
     }
 
     /// A message whose results name the calls that were approved or rejected right before it,
@@ -541,7 +578,7 @@ impl Replay {
             return;
         }
         if message.role == Role::Tool {
-            let named = match self.naming_decided(message) {
+            let named = match self.naming_calls(message) {
                 Cow::Borrowed(_) => None,
                 Cow::Owned(named) => Some(Arc::new(named)),
             };

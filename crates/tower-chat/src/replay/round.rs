@@ -296,6 +296,11 @@ impl Round {
         self.message.parts.iter().filter_map(owed_call)
     }
 
+    /// Whether a result names one of the calls by its id.
+    pub(super) fn has_call_named_by(&self, result: &ToolResult) -> bool {
+        self.asked().iter().any(|call| is_named(result, &call.call, &call.id))
+    }
+
     /// All calls of the answer.
     fn asked(&self) -> Vec<Unanswered> {
         let is_call = |part: &Part| matches!(part, Part::ToolCall(call) if !call.provider_executed);

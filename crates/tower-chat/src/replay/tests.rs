@@ -80,6 +80,20 @@ fn results_come_in_call_order() {
 }
 
 #[test]
+fn a_result_with_the_id_of_an_earlier_call_answers_no_call_without_an_id() {
+    let nameless = Message::tool_calls([ToolCall::without_id("look", "{}")]);
+    let messages = [
+        Message::user("u"),
+        calls(["1", "2"]),
+        Message::user("u"),
+        nameless,
+        results(["2"]),
+        Message::user("u"),
+    ];
+    assert_eq!(shown(messages), "u:t u:t a:c(2) T:r(2) u:t");
+}
+
+#[test]
 fn a_dangling_call_disappears_with_its_round() {
     let messages = [Message::user("u"), calls(["1"]), Message::user("hello?")];
     assert_eq!(shown(messages), "u:t u:t");

@@ -42,6 +42,21 @@ fn results<const N: usize>(results: [(&str, &str); N]) -> Message {
 
 /// B 0.1
 #[test]
+fn a_result_with_the_id_of_an_earlier_call_answers_no_call_without_an_id() {
+    let nameless = Message::tool_calls([ToolCall::new("", "look", "{}")]);
+    let messages = [
+        Message::user("u"),
+        calls(["1", "2"]),
+        Message::user("u"),
+        nameless,
+        results([("2", "late")]),
+    ];
+    let found = sketch(messages);
+    assert_eq!(found[..2], ["0.0 1=-", "0.1 2=late"]);
+    assert!(found[2].ends_with("=-"), "{found:?}");
+}
+
+#[test]
 fn no_messages_have_no_calls() {
     assert!(extract(&Messages::new(), 1, 0).is_empty());
     assert!(sketch([Message::user("u"), Message::assistant("a")]).is_empty());
