@@ -17,7 +17,7 @@ use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
     PerRunPersistence, PerServiceCallPersistence, ToolLoop, ToolLoopError,
     core::{
-        Answer, ApprovalRequest, BoxError, ChatRequest, ChatResponse, Conversation,
+        Answer, ApprovalRequest, BoxError, CallPosition, ChatRequest, ChatResponse, Conversation,
         ConversationKey, MemoryStore, Message, Part, ToolResult,
         store::{HistoryStore, InvocationQuery},
     },
@@ -62,8 +62,8 @@ struct Driver<'a> {
     requests: HashMap<String, ApprovalRequest>,
     /// The tokens of approval requests, by their ids.
     tokens: HashMap<String, String>,
-    /// The ids of calls that callers were given, by their tokens.
-    call_ids: HashMap<String, String>,
+    /// The ids and positions of calls that callers were given, by their tokens.
+    calls: HashMap<String, (String, CallPosition)>,
 }
 
 fn key() -> ConversationKey {
@@ -101,7 +101,7 @@ impl<'a> Driver<'a> {
             client,
             requests: HashMap::new(),
             tokens: HashMap::new(),
-            call_ids: HashMap::new(),
+            calls: HashMap::new(),
         }
     }
 
@@ -190,17 +190,23 @@ impl<'a> Driver<'a> {
                     let found = found.map_err(|it| it.to_string())?;
                     found.ok_or("pending_results finds none")?
                 } else {
-                    let result = |token: &String| {
-                        let id = self.call_ids.get(token).cloned().unwrap_or_default();
-                        ToolResult::new(id, format!("late {token}"))
-                    };
-                    Message::tool_results(tokens.iter().map(result))
+                    let results: Option<Vec<_>> =
+                        tokens.iter().map(|token| self.late_result(token)).collect();
+                    Message::tool_results(results.ok_or("nobody saw one of the calls")?)
                 };
                 let mut messages = vec![results];
                 messages.extend(has_text.then(text));
                 messages
             }
         })
+    }
+
+    /// Names its call by an id that no other call has, or by its position.
+    fn late_result(&self, token: &str) -> Option<ToolResult> {
+        let (id, position) = self.calls.get(token)?;
+        let result = ToolResult::new(&**id, format!("late {token}"));
+        let is_distinct = id.strip_prefix("id_") == Some(token);
+        Some(if is_distinct { result } else { result.answering(*position) })
     }
 
     async fn attempt(
@@ -285,9 +291,13 @@ impl<'a> Driver<'a> {
     fn note<'m>(&mut self, messages: impl Iterator<Item = &'m Arc<Message>>) {
         for message in messages {
             let ids = effective_call_ids(message);
-            for (call, id) in message.asked_calls().zip(ids) {
+            let calls = (0..).zip(message.asked_calls()).zip(ids);
+            for ((index, call), id) in calls {
                 let token = token_in(&call.arguments).unwrap_or_default();
-                self.call_ids.insert(token.to_owned(), id);
+                let position = message.id.map(|message| CallPosition { message, index });
+                if let Some(position) = position {
+                    self.calls.entry(token.to_owned()).or_insert((id, position));
+                }
             }
             for part in &message.parts {
                 if let Part::ApprovalRequest(request) = part {
@@ -322,6 +332,9 @@ impl<'a> Driver<'a> {
 fn end_of(error: &BoxError) -> Result<End, String> {
     if let Some(ToolLoopError::ApprovalMissing { .. }) = error.downcast_ref() {
         return Ok(End::ApprovalMissing);
+    }
+    if let Some(ToolLoopError::ApprovalAnswered { .. }) = error.downcast_ref() {
+        return Ok(End::ApprovalAnswered);
     }
     if error.to_string() == "overloaded" {
         return Ok(End::Failed);

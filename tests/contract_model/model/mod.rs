@@ -75,6 +75,8 @@ pub(crate) enum End {
     /// The caller dropped the response.
     Dropped,
     ApprovalMissing,
+    /// A request was answered by an earlier run.
+    ApprovalAnswered,
 }
 
 impl<'a> Model<'a> {

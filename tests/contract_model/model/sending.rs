@@ -113,6 +113,9 @@ impl Model<'_> {
                 if chosen.iter().flatten().any(|call| !decisions.contains_key(&*call.token)) {
                     return Err(End::ApprovalMissing);
                 }
+                if answers.iter().any(|(token, _)| self.is_settled(token)) {
+                    return Err(End::ApprovalAnswered);
+                }
                 let calls: Vec<(Call, bool)> = chosen
                     .into_iter()
                     .flatten()
@@ -121,11 +124,23 @@ impl Model<'_> {
                 let text = has_text.then_some(text);
                 under_way.entries.push(Entry::Approvals { answers, text });
                 let (outcomes, stops) = self.execute(calls, self.tools, trace);
-                under_way.entries.push(Entry::Results(outcomes));
+                // Of what has its result already, nothing comes again.
+                let results = (!outcomes.is_empty()).then_some(Entry::Results(outcomes));
+                under_way.entries.extend(results);
                 return Ok(!stops);
             }
         }
         Ok(true)
+    }
+
+    /// Whether a call has its result, and the model has said something since.
+    fn is_settled(&self, token: &str) -> bool {
+        let has_result = |entry: &Entry| match entry {
+            Entry::Results(outcomes) => outcomes.iter().any(|outcome| outcome.token == token),
+            _ => false,
+        };
+        let mut since = self.history.iter().skip_while(|(_, entry)| !has_result(entry));
+        since.any(|(_, entry)| matches!(entry, Entry::Answer(_)))
     }
 
     /// The result of a call that its caller brings.
