@@ -1,6 +1,7 @@
 //! A store that fails on command.
 
 use std::{
+    any::Any,
     collections::VecDeque,
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -41,6 +42,7 @@ pub struct FaultyStore<S> {
     handle: Option<StoreHandle>,
     places: Option<Arc<Semaphore>>,
     shared: Arc<Shared>,
+    kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 #[derive(Debug, Default)]
@@ -97,13 +99,20 @@ struct Held {
 impl<S: HistoryStore> FaultyStore<S> {
     /// A store with no faults yet.
     pub fn new(inner: S) -> Self {
-        Self { inner, handle: None, places: None, shared: Arc::default() }
+        Self { inner, handle: None, places: None, shared: Arc::default(), kept: None }
     }
 
     /// With a queue of this many places: further reservations wait until one is given back.
     #[must_use]
     pub fn with_places(mut self, places: usize) -> Self {
         self.places = Some(Arc::new(Semaphore::new(places)));
+        self
+    }
+
+    /// Keeps a value until the last clone is dropped, such as the folder that the store inside uses.
+    #[must_use]
+    pub fn keeping(mut self, value: impl Any + Send + Sync) -> Self {
+        self.kept = Some(Arc::new(value));
         self
     }
 

@@ -25,12 +25,13 @@ fn approving(request: &ApprovalRequest, streamed: bool) -> ChatRequest {
 /// A `pay` that needs consent and waits at a gate when it has paid.
 fn paying(ran: &Ran, gate: &Gate) -> tower_chat::Tools {
     let (ran, gate) = (ran.clone(), gate.clone());
-    tower_chat::Tools::new().with(tool_fn(definition("pay").needs_approval(), move |_| {
+    tower_chat::Tools::new().with(tool_fn(definition("pay").needs_approval(), move |context| {
         let (ran, gate) = (ran.clone(), gate.clone());
+        let answer = format!("payed {}", label_of(&context));
         async move {
             ran.note("pay");
             gate.pass().await;
-            Ok::<_, tower_chat::core::BoxError>(ToolOutput::from("payed"))
+            Ok::<_, tower_chat::core::BoxError>(ToolOutput::from(answer))
         }
     }))
 }
@@ -60,7 +61,7 @@ async fn row(store: &Store) -> (ToolStatus, bool, Option<String>) {
 }
 
 const PAID: [&str; 5] =
-    ["user buy", "assistant pay#c1?", "user yes", "tool c1=payed", "assistant done"];
+    ["user buy", "assistant pay#c1?", "user yes", "tool c1=payed c1", "assistant done"];
 
 #[tokio::test]
 async fn the_claim_is_durable_before_the_tool_runs_and_the_outcome_before_the_model_hears_of_it() {
@@ -77,13 +78,17 @@ async fn the_claim_is_durable_before_the_tool_runs_and_the_outcome_before_the_mo
                 assert_eq!(row(&store).await, (ToolStatus::PendingApproval, true, None));
                 gate.open();
                 told.reached(1).await;
-                let known = (ToolStatus::PendingApproval, true, Some("payed".into()));
+                let known = (ToolStatus::PendingApproval, true, Some("payed c1".into()));
                 assert_eq!(row(&store).await, known, "{mode:?}");
                 told.open();
             };
             let (answer, ()) = tokio::join!(send(&client, approving(&asked, streamed)), looking);
             answer.unwrap();
-            assert_eq!(row(&store).await, (ToolStatus::Ok, true, Some("payed".into())), "{mode:?}");
+            assert_eq!(
+                row(&store).await,
+                (ToolStatus::Ok, true, Some("payed c1".into())),
+                "{mode:?}"
+            );
             assert_eq!(pending(&store).await, [""; 0], "{mode:?}");
             assert_eq!(stored(&store).await, PAID, "{mode:?}");
         }
@@ -119,7 +124,7 @@ async fn a_payment_whose_run_then_fails_is_not_made_again() {
                 send(&client, request).await.unwrap();
                 assert_eq!(ran.names(), ["pay"], "{place:?}");
                 assert_eq!(stored(&store).await, PAID, "{place:?}");
-                assert_eq!(seen(&leaf, 1), ["user buy", "assistant pay#c1", "tool c1=payed"]);
+                assert_eq!(seen(&leaf, 1), ["user buy", "assistant pay#c1", "tool c1=payed c1"]);
                 assert_eq!(row(&store).await.0, ToolStatus::Ok, "{place:?}");
                 assert_eq!(pending(&store).await, [""; 0], "{place:?}");
             }
@@ -243,9 +248,10 @@ async fn a_payment_of_which_nobody_knows_follows_the_policy_for_unknown_calls() 
                 let mut definition = definition("pay").needs_approval();
                 definition.safe_to_retry = safe;
                 let again = ran.clone();
-                let tools = tower_chat::Tools::new().with(tool_fn(definition, move |_| {
+                let tools = tower_chat::Tools::new().with(tool_fn(definition, move |context| {
                     again.note("pay");
-                    async { Ok::<_, tower_chat::core::BoxError>(ToolOutput::from("payed")) }
+                    let answer = format!("payed {}", label_of(&context));
+                    async { Ok::<_, tower_chat::core::BoxError>(ToolOutput::from(answer)) }
                 }));
                 let client = setup.elsewhere().stack(&leaf, tools);
                 send(&client, request).await.unwrap();
@@ -390,7 +396,7 @@ async fn an_outcome_that_waits_in_the_outbox_does_not_swallow_the_run() {
         store.fail_next_append(disk_full());
         send(&setup.stack(&leaf, tools(&ran)), approving(&asked, false)).await.unwrap();
         assert_eq!(stored(&store).await, PAID, "{mode:?}");
-        assert_eq!(row(&store).await, (ToolStatus::Ok, true, Some("payed".into())));
+        assert_eq!(row(&store).await, (ToolStatus::Ok, true, Some("payed c1".into())));
     }
 }
 
@@ -419,12 +425,12 @@ async fn an_outcome_is_not_lost_with_the_claim_to_the_next_call() {
             }
             assert_eq!(ran.names(), ["pay", "pay"], "{mode:?} {failing}");
             let (status, begun, result) = row(&store).await;
-            assert_eq!((status, begun, result), (ToolStatus::Ok, true, Some("payed".into())));
+            assert_eq!((status, begun, result), (ToolStatus::Ok, true, Some("payed c1".into())));
             let all = stored(&store).await;
             assert_eq!(all[..3], ["user buy", "assistant pay#c1? pay#c2?", "user yes yes"]);
             // In one message, or in one for each attempt.
             let rest = all[3..].join(" ").replace("tool ", "");
-            assert_eq!(rest, "c1=payed c2=payed assistant done", "{mode:?} {failing}");
+            assert_eq!(rest, "c1=payed c1 c2=payed c2 assistant done", "{mode:?} {failing}");
         }
     }
 }

@@ -117,7 +117,7 @@ async fn a_persister_behind_ordinary_layers_is_found() {
             send(&client, approving(&asked, streamed)).await.unwrap();
             send(&client, ask("ok", streamed)).await.unwrap();
             assert_eq!(ran.names(), ["pay"]);
-            let found = ["tool c1=payed", "assistant done", "user ok", "assistant bye"];
+            let found = ["tool c1=payed c1", "assistant done", "user ok", "assistant bye"];
             assert_eq!(stored(&store).await[3..], found);
         }
     }

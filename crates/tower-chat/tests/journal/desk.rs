@@ -29,9 +29,9 @@ pub(crate) const ALL_MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, JOUR
 pub(crate) const WHOLE_RUN: [&str; 6] = [
     "user trip",
     "assistant book#c1 seat#c2",
-    "tool c1=book c2=seat",
+    "tool c1=book c1 c2=seat c2",
     "assistant book#c3",
-    "tool c3=book",
+    "tool c3=book c3",
     "assistant booked",
 ];
 /// Its service calls and tool calls.
@@ -46,7 +46,7 @@ pub(crate) fn reply(request: &ChatRequest) -> Message {
     let shown: Vec<_> = request.messages.iter().cloned().collect();
     let last = shown.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
     let results: usize = shown[last..].iter().map(|message| message.results().count()).sum();
-    let call = |name: &str, id: &str| ToolCall::new(id, name, "{}");
+    let call = |name: &str, id: &str| ToolCall::new(id, name, labelled(id));
     if !short(&shown[last]).starts_with("user trip") {
         return Message::assistant("hello");
     }
@@ -132,7 +132,7 @@ impl Desk {
     }
 
     async fn call(self, name: &'static str, context: ToolContext) -> ToolOutput {
-        let id = context.call_id().to_owned();
+        let id = label_of(&context);
         if let Some(gate) = self.before.get(&*id) {
             gate.pass().await;
         }
@@ -140,7 +140,7 @@ impl Desk {
         if let Some(gate) = self.after.get(&*id) {
             gate.pass().await;
         }
-        ToolOutput::from(name)
+        ToolOutput::from(format!("{name} {id}"))
     }
 
     /// `book` and `seat`.

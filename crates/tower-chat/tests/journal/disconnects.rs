@@ -83,7 +83,7 @@ async fn the_record_of_a_run_that_is_committed_by_its_drop_says_what_became_of_i
         .map(|(_, call)| (call.call_id, call.status, call.result.map(|result| result.text())))
         .collect();
     assert_eq!(rows.len(), 2);
-    assert_eq!(rows[0], ("c1".into(), ToolStatus::Ok, Some("book".into())));
+    assert_eq!(rows[0], ("c1".into(), ToolStatus::Ok, Some("book c1".into())));
     assert_eq!((&*rows[1].0, rows[1].1), ("c2", ToolStatus::Interrupted));
 }
 

@@ -61,7 +61,7 @@ async fn a_run_that_is_committed_as_it_is_is_valid_for_every_provider() {
             if step > 0 {
                 assert_eq!(history[1], WHOLE_RUN[1]);
                 let results = &history[2];
-                assert_eq!(results.contains("c1=book"), step > 1, "{results}");
+                assert_eq!(results.contains("c1=book c1"), step > 1, "{results}");
                 assert_eq!(results.contains("may or may not"), step < 3, "{results}");
                 assert_eq!(results.contains("was not run"), step == 1, "{results}");
             }
@@ -308,17 +308,19 @@ async fn a_run_that_a_tool_ends_is_the_same_whether_or_not_it_was_interrupted() 
                 }
                 let mut definition = definition("stop");
                 definition.safe_to_retry = true;
-                let tools = tower_chat::Tools::new().with(tool_fn(definition, |_| async {
-                    Ok::<_, tower_chat::core::BoxError>(ToolOutput::from("stopped").terminate())
-                }));
+                let tools =
+                    tower_chat::Tools::new().with(tool_fn(definition, |context| async move {
+                        let answer = format!("stopped {}", label_of(&context));
+                        Ok::<_, tower_chat::core::BoxError>(ToolOutput::from(answer).terminate())
+                    }));
                 let answer = send(&setup.stack(&leaf, tools), request).await.unwrap();
-                let all = ["user stop", "assistant stop#c1", "tool c1=stopped"];
+                let all = ["user stop", "assistant stop#c1", "tool c1=stopped c1"];
                 let place = (keep, interrupted, streamed);
                 assert_eq!(shorts(&answer.messages), all[1..], "{place:?}");
                 assert_eq!(stored(&store).await, all[..if keep { 3 } else { 2 }], "{place:?}");
                 let query = tower_chat::core::store::InvocationQuery::of(&key());
                 let calls = store.inner().invocations(&query).await.unwrap().found;
-                assert_eq!(calls[0].1.result.as_ref().unwrap().text(), "stopped", "{place:?}");
+                assert_eq!(calls[0].1.result.as_ref().unwrap().text(), "stopped c1", "{place:?}");
                 assert!(open(&store).await.is_none());
             }
         }

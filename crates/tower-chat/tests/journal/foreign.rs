@@ -72,7 +72,7 @@ async fn a_loop_of_somebody_elses_is_staged_and_committed_at_its_end() {
                 assert_eq!(staged(&store).await, ["user where?", "assistant look#c1"]);
                 assert_eq!(stored(&store).await, [""; 0]);
                 let mut next = request.clone();
-                next.messages = Message::tool_results([ToolResult::new("c1", "looked")]).into();
+                next.messages = Message::tool_results([ToolResult::new("c1", "looked c1")]).into();
                 next.new_from = 0;
                 next.conversation_id = answer.finish.conversation_id.clone();
                 let answer = send(&below, next).await?;
@@ -81,7 +81,7 @@ async fn a_loop_of_somebody_elses_is_staged_and_committed_at_its_end() {
         });
         let client = boxed(PerRunPersistence::new(store.clone()).mode(JOURNALED).layer(looping));
         send(&client, ask("where?", streamed)).await.unwrap();
-        let all = ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+        let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
         assert_eq!(stored(&store).await, all);
         assert!(open(&store).await.is_none());
     }
@@ -114,7 +114,7 @@ async fn the_id_of_a_service_that_keeps_the_history_is_seen_with_the_commit() {
             assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
             assert_eq!(seen(&leaf, 1), ["user where?"]);
             if !clear {
-                assert_eq!(seen(&leaf, 3), ["tool c1=looked"], "only what is new");
+                assert_eq!(seen(&leaf, 3), ["tool c1=looked c1"], "only what is new");
             }
             assert_eq!(
                 leaf.requests()[3].service_id().unwrap().map(|id| id.to_string()).as_deref(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tower_chat::{
     ConcurrentRuns, PersistenceError, PersistencePolicy,
     core::{
-        BoxError, MemoryStore,
+        BoxError,
         store::{HistoryStore, StoreHandle},
     },
     recovery::{JournalPolicy, OnOpenRun, Recovered, RecoveryPolicy, UnknownCalls, recover},
@@ -220,7 +220,7 @@ async fn recover_waits_where_it_is_told_to_and_names_the_holder_otherwise() {
 #[tokio::test]
 async fn a_store_that_one_process_uses_has_no_leases_and_nobody_waits() {
     for streamed in BOTH_WAYS {
-        let store = FaultyStore::new(MemoryStore::new());
+        let store = FaultyStore::new(memory());
         assert!(store.handle().is_exclusive() && !StoreHandle::new().is_exclusive());
         let (setup, gate) = (Setup::new(&store), Gate::closed());
         let desk = Desk::default().with_gate_before("c1", &gate);

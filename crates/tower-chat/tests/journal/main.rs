@@ -6,6 +6,9 @@
 mod approvals;
 mod assembly;
 mod call_identity;
+#[allow(dead_code, unused_imports, reason = "shared with other tests")]
+#[path = "../case/mod.rs"]
+mod case;
 #[allow(dead_code, unused_imports, reason = "shared with the tests of persistence")]
 #[path = "../persistence/common.rs"]
 mod common;

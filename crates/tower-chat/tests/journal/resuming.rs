@@ -349,7 +349,7 @@ async fn an_unknown_call_is_answered_as_such_by_default() {
             let client = setup.stack(&leaf, desk.reopened().tools());
             send(&client, request).await.unwrap();
             let history = stored(&store).await;
-            assert!(history[2].starts_with("tool c1=book c2!"), "{history:?}");
+            assert!(history[2].starts_with("tool c1=book c1 c2!"), "{history:?}");
             assert!(history[2].contains("may or may not"), "{history:?}");
             assert_eq!(history[3..], WHOLE_RUN[3..]);
             assert_eq!(desk.ran(), ["c1", "c2", "c3"]);
@@ -387,7 +387,10 @@ async fn whoever_is_asked_about_an_unknown_call_decides() {
     for answer in ["again", "unknown", "output", "fail"] {
         let (store, desk) = (store(), Desk::default());
         let ask = UnknownCalls::ask(move |call: &UnknownCall| {
-            assert_eq!((&*call.call_id, &*call.tool, &*call.arguments), ("c2", "seat", "{}"));
+            assert_eq!(
+                (&*call.call_id, &*call.tool, &*call.arguments),
+                ("c2", "seat", &*labelled("c2"))
+            );
             match answer {
                 "again" => UnknownAnswer::RunAgain,
                 "unknown" => UnknownAnswer::Unknown,
@@ -404,7 +407,7 @@ async fn whoever_is_asked_about_an_unknown_call_decides() {
         match answer {
             "again" => assert_eq!(history, WHOLE_RUN),
             "unknown" => assert!(history[2].contains("may or may not"), "{history:?}"),
-            "output" => assert_eq!(history[2], "tool c1=book c2=12A"),
+            "output" => assert_eq!(history[2], "tool c1=book c1 c2=12A"),
             _ => assert!(outcome.is_err() && history.is_empty()),
         }
         assert_eq!(desk.times("c2"), if answer == "again" { 2 } else { 1 });
@@ -450,7 +453,7 @@ async fn what_has_finished_is_reused_although_its_tool_is_gone() {
     let request = interrupted_at_c2(&setup, &leaf, &desk, false).await;
     send(&setup.stack(&leaf, tower_chat::Tools::new()), request).await.unwrap();
     let history = stored(&store).await;
-    assert!(history[2].starts_with("tool c1=book c2!"), "{history:?}");
+    assert!(history[2].starts_with("tool c1=book c1 c2!"), "{history:?}");
     assert!(history[2].contains("may or may not"), "{history:?}");
 }
 

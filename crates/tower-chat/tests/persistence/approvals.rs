@@ -2,10 +2,7 @@
 
 use tower_chat::{
     ConflictPolicy, PersistenceMode, ToolLoopError,
-    core::{
-        Answer, ApprovalRequest, ApprovalResponse, ChatRequest, Finish, MemoryStore, Message, Part,
-        Role,
-    },
+    core::{Answer, ApprovalRequest, ApprovalResponse, ChatRequest, Finish, Message, Part, Role},
 };
 use tower_chat_testkit::{FaultyStore, ScriptedLeaf, Step};
 
@@ -28,7 +25,7 @@ fn agent_with(leaf: &ScriptedLeaf, store: &Store, mode: PersistenceMode, ran: &R
 async fn a_request_is_stored_survives_a_restart_and_is_approved_by_a_later_run() {
     for streamed in BOTH_WAYS {
         for mode in BOTH_MODES {
-            let (disk, ran) = (MemoryStore::new(), Ran::default());
+            let (disk, ran) = (memory(), Ran::default());
             let leaf = ScriptedLeaf::new([calls([("pay", "c1"), ("look", "c2")])]);
             let before = FaultyStore::new(disk.clone());
             let client = agent_with(&leaf, &before, mode, &ran);
@@ -43,13 +40,13 @@ async fn a_request_is_stored_survives_a_restart_and_is_approved_by_a_later_run()
             let yes = replying(asked.iter().map(ApprovalRequest::approve), streamed);
             let answer = send(&client, yes).await.unwrap();
             assert_eq!(ran.names(), ["pay", "look"]);
-            let shown = ["user buy", "assistant pay#c1 look#c2", "tool c1=payed c2=looked"];
+            let shown = ["user buy", "assistant pay#c1 look#c2", "tool c1=payed c1 c2=looked c2"];
             assert_eq!(seen(&leaf, 0), shown, "{mode:?}");
             let all = [
                 "user buy",
                 "assistant pay#c1? look#c2?",
                 "user yes yes",
-                "tool c1=payed c2=looked",
+                "tool c1=payed c1 c2=looked c2",
                 "assistant done",
             ];
             assert_eq!(stored(&after).await, all, "{mode:?}");
@@ -100,7 +97,7 @@ async fn pending_calls_leave_the_replay_and_stay_answerable_across_other_runs() 
                 "user wait",
                 "assistant as you like",
                 "assistant pay#c1",
-                "tool c1=payed",
+                "tool c1=payed c1",
             ];
             assert_eq!(seen(&leaf, 2), shown, "{mode:?}");
         }
@@ -179,11 +176,11 @@ async fn approvals_are_not_used_up_by_a_run_that_then_fails() {
                 "assistant pay#c1?",
                 "user yes",
                 "user quick",
-                "tool c1=payed",
+                "tool c1=payed c1",
                 "assistant done",
             ];
             assert_eq!(stored(&store).await, all, "{mode:?}");
-            let shown = ["user buy", "user quick", "assistant pay#c1", "tool c1=payed"];
+            let shown = ["user buy", "user quick", "assistant pay#c1", "tool c1=payed c1"];
             assert_eq!(seen(&leaf, 2), shown, "{mode:?}");
         }
     }
@@ -199,7 +196,7 @@ async fn what_stands_beside_an_answer_is_shown_after_the_results() {
             let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
             let parts = vec![asked[0].approve().into(), Part::text("gladly")];
             send(&client, ask_with([Message::new(Role::User, parts)], streamed)).await.unwrap();
-            let shown = ["user buy", "assistant pay#c1", "tool c1=payed", "user gladly"];
+            let shown = ["user buy", "assistant pay#c1", "tool c1=payed c1", "user gladly"];
             assert_eq!(seen(&leaf, 1), shown, "{mode:?}");
             let history = stored(&store).await;
             assert_eq!(history[2], "user yes gladly");
@@ -228,7 +225,7 @@ async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
                 let place = (mode, clear, streamed);
                 assert_eq!(
                     seen(&leaf, 1),
-                    ["tool c1=payed"],
+                    ["tool c1=payed c1"],
                     "the call is there already {place:?}"
                 );
                 assert_eq!(service_id(&store).await.as_deref(), Some("s1"));

@@ -85,7 +85,7 @@ async fn every_cause_leaves_the_same_history_wherever_the_leaf_hangs() {
                         let tools = tools(&Ran::default());
                         let request = ask("where?", streamed);
                         cut_short(cause, &leaf, &store, mode, tools, request).await;
-                        let all = ["user where?", "assistant look#c1", "tool c1=looked"];
+                        let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
                         let kept = match (mode, calls_before) {
                             (PerRun, _) => 0,
                             (_, 0) => 1,
@@ -109,7 +109,7 @@ async fn results_of_tools_that_have_finished_outlive_the_cancellation_of_their_s
                 let leaf = ScriptedLeaf::new([calls([("look", "c1"), ("wait", "c2")])]);
                 let tools = tools_with_gate(&Ran::default(), &Gate::closed());
                 cut_short(cause, &leaf, &store, mode, tools, ask("where?", streamed)).await;
-                let all = ["user where?", "assistant look#c1 wait#c2", "tool c1=looked"];
+                let all = ["user where?", "assistant look#c1 wait#c2", "tool c1=looked c1"];
                 let kept = if mode == PerRun { 0 } else { 3 };
                 assert_eq!(stored(&store).await, all[..kept], "{cause:?} {streamed} {mode:?}");
 
@@ -119,7 +119,7 @@ async fn results_of_tools_that_have_finished_outlive_the_cancellation_of_their_s
                     let shown = [
                         "user where?",
                         "assistant look#c1 wait#c2",
-                        &format!("tool c1=looked c2!{INTERRUPTED}"),
+                        &format!("tool c1=looked c1 c2!{INTERRUPTED}"),
                         "user well?",
                     ];
                     assert_eq!(seen(&leaf, 0), shown);
@@ -142,10 +142,10 @@ async fn what_replay_leaves_out_of_finished_rounds_leaves_an_unfinished_one_too(
         let leaf = ScriptedLeaf::new([calls([("look", "c1"), ("wait", "c2")])]);
         let tools = tools_with_gate(&Ran::default(), &Gate::closed());
         cut_short(Dropped, &leaf, &store, PerServiceCall, tools, ask("where?", false)).await;
-        let left = ["user where?", "assistant look#c1 wait#c2", "tool c1=looked"];
+        let left = ["user where?", "assistant look#c1 wait#c2", "tool c1=looked c1"];
         assert_eq!(stored(&store).await, left);
 
-        let answer = Message::tool_results([ToolResult::new("c2", "waited")]);
+        let answer = Message::tool_results([ToolResult::new("c2", "waited c2")]);
         let [of_new_input, of_answer] = [Message::user("well?"), answer].map(|input| {
             let (store, replay) = (store.inner().clone(), replay.clone());
             async move {
@@ -162,7 +162,7 @@ async fn what_replay_leaves_out_of_finished_rounds_leaves_an_unfinished_one_too(
         let interrupted = format!("tool c2!{INTERRUPTED}");
         let shown = ["user where?", "assistant wait#c2", &interrupted, "user well?"];
         assert_eq!(of_new_input.await, shown);
-        assert_eq!(of_answer.await, ["user where?", "assistant wait#c2", "tool c2=waited"]);
+        assert_eq!(of_answer.await, ["user where?", "assistant wait#c2", "tool c2=waited c2"]);
     }
 }
 
@@ -170,7 +170,7 @@ async fn what_replay_leaves_out_of_finished_rounds_leaves_an_unfinished_one_too(
 async fn a_stream_dropped_after_any_update_has_stored_what_it_has_shown() {
     for mode in BOTH_MODES {
         let leaf = || ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
-        let all = ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+        let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
         let whole = head(&agent(&leaf(), &store(), mode), ask("where?", true)).await.unwrap();
         let updates: Vec<_> = whole.map(Result::unwrap).collect().await;
         let last_message =
@@ -284,7 +284,7 @@ async fn a_call_dropped_before_the_store_had_room_keeps_its_inputs() {
                 answer = send(&client, ask("where?", streamed)) => panic!("{answer:?}"),
                 () = gate.reached(1) => {}
             }
-            let all = ["user where?", "assistant look#c1", "tool c1=looked"];
+            let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
             let kept = if mode == PerRun { 0 } else { 3 };
             assert_eq!(stored(&store).await, all[..kept], "{mode:?}");
         }
@@ -344,7 +344,7 @@ async fn errors_of_the_leaf_leave_the_history_of_the_table() {
                 let leaf = ScriptedLeaf::new([calls([("look", "c1")]), error()]);
                 let client = agent(&leaf, &store, mode);
                 send(&client, ask("where?", streamed)).await.unwrap_err();
-                let all = ["user where?", "assistant look#c1", "tool c1=looked"];
+                let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
                 let kept = if mode == PerRun { 0 } else { 3 };
                 assert_eq!(stored(&store).await, all[..kept]);
             }

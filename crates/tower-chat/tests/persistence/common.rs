@@ -9,28 +9,87 @@ use tower_chat::{
     PersistencePolicy, ToolLoop, Tools,
     core::{
         Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore, Message,
-        Part, ToolCall, ToolDefinition, Usage,
+        ToolCall, ToolDefinition, Usage,
         store::{HistoryStore, StoreError},
     },
-    tool::{ToolOutput, tool_fn},
+    tool::{ToolContext, ToolOutput, tool_fn},
 };
+use tower_chat_sqlite::{Durability, SqliteStore};
 use tower_chat_testkit::{FaultyStore, Gate, ScriptedLeaf, Step};
 
-pub(crate) use tower_chat::PersistenceMode::{PerRun, PerServiceCall};
+pub(crate) use crate::case::{Backend, Case, Cases, Ids, every_case, label, labelled, shorts};
+pub(crate) use tower_chat::PersistenceMode::{Journaled, PerRun, PerServiceCall};
 
 pub(crate) const BOTH_MODES: [PersistenceMode; 2] = [PerRun, PerServiceCall];
 /// Whole and streamed.
 pub(crate) const BOTH_WAYS: [bool; 2] = [false, true];
 
-pub(crate) type Store = FaultyStore<MemoryStore>;
+pub(crate) type Store = FaultyStore<Arc<dyn HistoryStore>>;
 pub(crate) type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
 /// What the model is told of a call whose run was interrupted.
 pub(crate) const INTERRUPTED: &str =
     "The call was interrupted. It may or may not have taken effect; its result is unknown.";
 
+pub(crate) fn memory() -> Arc<dyn HistoryStore> {
+    Arc::new(MemoryStore::new())
+}
+
 pub(crate) fn store() -> Store {
-    FaultyStore::new(MemoryStore::new()).shared_by_processes()
+    FaultyStore::new(memory()).shared_by_processes()
+}
+
+/// A store in a file of its own, which goes with the last clone of the store.
+async fn sqlite_store() -> Store {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SqliteStore::options().durability(Durability::Normal);
+    let store = options.open(folder.path().join("chat.db")).await.unwrap();
+    let store: Arc<dyn HistoryStore> = Arc::new(store);
+    FaultyStore::new(store).keeping(folder).shared_by_processes()
+}
+
+impl Case {
+    pub(crate) async fn store(self) -> Store {
+        match self.backend {
+            Backend::Memory => store(),
+            Backend::Sqlite => sqlite_store().await,
+        }
+    }
+
+    /// A request of a run of its own.
+    pub(crate) fn ask(self, text: &str) -> ChatRequest {
+        ask(text, self.streamed)
+    }
+
+    pub(crate) fn ask_with<const N: usize>(self, messages: [Message; N]) -> ChatRequest {
+        ask_with(messages, self.streamed)
+    }
+
+    /// The stack of the design: run, tool loop, service call, client.
+    pub(crate) fn stack<S>(
+        self,
+        client: S,
+        store: &Store,
+        policy: PersistencePolicy,
+        tools: Tools,
+    ) -> Client
+    where
+        S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send,
+    {
+        stack(client, store, self.mode, policy, tools)
+    }
+
+    /// The same with default policy, and the tools that these tests use.
+    pub(crate) fn agent(self, leaf: &ScriptedLeaf, store: &Store) -> Client {
+        agent(leaf, store, self.mode)
+    }
+
+    /// A step that calls tools: `(name, label)` each.
+    pub(crate) fn calls<const N: usize>(self, calls: [(&str, &str); N]) -> Step {
+        Step::message(self.call_message(calls))
+    }
 }
 
 pub(crate) fn key() -> ConversationKey {
@@ -122,35 +181,42 @@ pub(crate) fn definition(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, name, json!({"type": "object"}))
 }
 
-/// `look` answers, `stop` answers and ends the run, `pay` needs consent, `ask` is run by nobody
+/// Each answer names its call. `look` answers, `stop` answers and ends the run, `pay` needs consent, `ask` is run by nobody
 /// here, `fail` fails.
 pub(crate) fn tools(ran: &Ran) -> Tools {
     let run = |name: &'static str, ran: Ran| {
-        move |_| {
+        move |context: ToolContext| {
             ran.note(name);
-            async move { Ok(ToolOutput::from(format!("{name}ed"))) }
+            let answer = format!("{name}ed {}", label_of(&context));
+            async move { Ok(ToolOutput::from(answer)) }
         }
     };
     let stop = ran.clone();
     Tools::new()
         .with(tool_fn(definition("look"), run("look", ran.clone())))
         .with(tool_fn(definition("pay").needs_approval(), run("pay", ran.clone())))
-        .with(tool_fn(definition("stop"), move |_| {
+        .with(tool_fn(definition("stop"), move |context: ToolContext| {
             stop.note("stop");
-            async { Ok(ToolOutput::from("stopped").terminate()) }
+            let answer = format!("stopped {}", label_of(&context));
+            async move { Ok(ToolOutput::from(answer).terminate()) }
         }))
         .with(tool_fn(definition("fail"), |_| async { Err::<ToolOutput, _>("broken".into()) }))
         .declare(definition("ask"))
 }
 
+/// The label of the call that a tool runs for.
+pub(crate) fn label_of(context: &ToolContext) -> String {
+    label(context.arguments()).unwrap_or_else(|| context.call_id().to_owned())
+}
+
 /// The same, with a `wait` that comes to a gate and waits there.
 pub(crate) fn tools_with_gate(ran: &Ran, gate: &Gate) -> Tools {
     let gate = gate.clone();
-    tools(ran).with(tool_fn(definition("wait"), move |_| {
-        let gate = gate.clone();
+    tools(ran).with(tool_fn(definition("wait"), move |context: ToolContext| {
+        let (gate, answer) = (gate.clone(), format!("waited {}", label_of(&context)));
         async move {
             gate.pass().await;
-            Ok(ToolOutput::from("waited"))
+            Ok(ToolOutput::from(answer))
         }
     }))
 }
@@ -161,7 +227,7 @@ pub(crate) fn calls<const N: usize>(calls: [(&str, &str); N]) -> Step {
 }
 
 pub(crate) fn call_message<const N: usize>(calls: [(&str, &str); N]) -> Message {
-    Message::tool_calls(calls.map(|(name, id)| ToolCall::new(id, name, "{}")))
+    Message::tool_calls(calls.map(|(name, id)| ToolCall::new(id, name, labelled(id))))
 }
 
 /// A text that cost something.
@@ -179,28 +245,9 @@ pub(crate) fn kept_call(id: &str) -> Step {
     Step::answer([call_message([("look", "c1")])], Finish::stop().with_service_id(id))
 }
 
-/// A message in short: `user hi`, `assistant look#c1`, `tool c1=looked`.
+/// A message in short, as in a list of its own.
 pub(crate) fn short(message: &Message) -> String {
-    let role = format!("{:?}", message.role).to_lowercase();
-    let parts = message.parts.iter().map(|part| match part {
-        Part::Text(text) => text.text.clone(),
-        Part::ToolCall(call) => format!("{}#{}", call.name, call.id.as_deref().unwrap_or("-")),
-        Part::ToolResult(result) => {
-            let mark = if result.is_error { "!" } else { "=" };
-            format!("{}{mark}{}", result.call_id.as_deref().unwrap_or("-"), result.text())
-        }
-        Part::ApprovalRequest(request) => {
-            format!("{}#{}?", request.call.name, request.call.id.as_deref().unwrap_or("-"))
-        }
-        Part::ApprovalResponse(response) if response.approved => "yes".to_owned(),
-        Part::ApprovalResponse(_) => "no".to_owned(),
-        other => format!("{other:?}"),
-    });
-    std::iter::once(role).chain(parts).collect::<Vec<_>>().join(" ")
-}
-
-pub(crate) fn shorts<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> Vec<String> {
-    messages.into_iter().map(|message| short(message)).collect()
+    shorts([&Arc::new(message.clone())]).remove(0)
 }
 
 /// Everything that is stored of the conversation.
@@ -223,10 +270,14 @@ pub(crate) fn seen(leaf: &ScriptedLeaf, call: usize) -> Vec<String> {
     shorts(leaf.requests()[call].messages.iter())
 }
 
-/// How many messages the conversation has, in the eyes of whoever holds the store now.
+/// How many messages the conversation has, in the eyes of another reader of the store now.
 pub(crate) fn count_now(store: &Store) -> usize {
-    let history = futures_util::FutureExt::now_or_never(store.inner().load(&key()));
-    history.unwrap().unwrap().messages.len()
+    let load = || {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(store.inner().load(&key())).unwrap().messages.len()
+    };
+    // This thread may run a runtime already, in which nothing may block on another one.
+    std::thread::scope(|scope| scope.spawn(load).join()).unwrap()
 }
 
 /// A step that notes how many messages are stored when the leaf is called.

@@ -32,7 +32,7 @@ fn one_round_each(runs: usize) -> ScriptedLeaf {
 }
 
 const WHOLE_RUN: [&str; 4] =
-    ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+    ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
 
 fn layered(leaf: Client, store: &Store, mode: PersistenceMode) -> Client {
     stack(leaf, store, mode, policy(), tools(&Ran::default()))

@@ -104,12 +104,12 @@ async fn with_a_service_id_no_history_is_loaded_and_only_what_is_new_is_sent() {
                 let answer = send(&client, ask("more", streamed)).await.unwrap();
                 assert_eq!(store.loads(), loads, "no history is loaded");
                 assert_eq!(seen(&leaf, 2), ["user more"]);
-                assert_eq!(seen(&leaf, 3), ["tool c1=looked"]);
+                assert_eq!(seen(&leaf, 3), ["tool c1=looked c1"]);
                 assert_eq!(sent_id(&leaf, 2).as_deref(), Some("s1"));
                 assert_eq!(sent_id(&leaf, 3).as_deref(), Some("s1"));
                 assert_eq!(
                     shorts(&answer.messages),
-                    ["assistant look#c1", "tool c1=looked", "assistant done"]
+                    ["assistant look#c1", "tool c1=looked c1", "assistant done"]
                 );
                 send(&client, ask("ok", streamed)).await.unwrap();
                 assert_eq!(sent_id(&leaf, 4).as_deref(), Some("s2"), "the newest id counts");
@@ -264,7 +264,7 @@ async fn background_answers_are_stored_once_at_the_end_of_the_run_in_every_mode(
             assert_eq!(seen(&leaf, 1), ["user where?"], "no history goes before it");
             assert!(leaf.requests().iter().all(|request| request.conversation_id.is_none()));
             assert_eq!((store.loads() - loads, store.appends() - appends), (0, 1), "{mode:?}");
-            let all = ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+            let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
             assert_eq!(stored(&store).await[2..], all);
         }
     }
@@ -290,7 +290,7 @@ async fn an_answer_that_goes_on_by_token_is_stored_once() {
             assert_eq!(seen(&leaf, 1), [""; 0]);
             assert_eq!(leaf.requests()[1].options.continuation.as_deref(), Some("t1"));
             assert_eq!(leaf.requests()[2].options.continuation, None);
-            let all = ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+            let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
             assert_eq!(stored(&store).await, all, "{mode:?}");
             assert_eq!(store.appends(), 2);
         }

@@ -326,7 +326,7 @@ async fn an_approved_call_whose_service_call_is_refused_does_not_run_again() {
                 let answer = send(&client, approval()).await.unwrap();
                 assert_eq!(answer.text(), "paid", "{mode:?}");
                 assert_eq!(ran.names(), ["pay"], "{mode:?} {streamed}");
-                assert!(seen(&leaf, 2).contains(&"tool p1=payed".to_owned()), "{mode:?}");
+                assert!(seen(&leaf, 2).contains(&"tool p1=payed p1".to_owned()), "{mode:?}");
             }
         }
     }

@@ -5,6 +5,10 @@
 
 mod approvals;
 mod cancellation;
+#[allow(dead_code, unused_imports, reason = "shared with other tests")]
+#[path = "../case/mod.rs"]
+mod case;
+#[allow(dead_code, unused_imports, reason = "shared with other tests")]
 mod common;
 mod concurrency;
 mod conflicts;

@@ -11,7 +11,7 @@ use tower_chat_testkit::{ScriptedLeaf, Step};
 use crate::common::*;
 
 const WHOLE_RUN: [&str; 4] =
-    ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+    ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
 
 fn one_round() -> ScriptedLeaf {
     ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")])

@@ -13,7 +13,7 @@ use crate::common::*;
 
 const TEXT: &str = "It rains in Paris";
 const ALL: [&str; 4] =
-    ["user where?", "assistant look#c1", "tool c1=looked", "assistant It rains in Paris"];
+    ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant It rains in Paris"];
 
 fn keeping() -> PersistencePolicy {
     policy().keep_partial_text(true)

@@ -37,7 +37,7 @@ async fn a_run_is_loaded_once_and_appended_once_at_its_end() {
             "assistant hello",
             "user where?",
             "assistant look#c1",
-            "tool c1=looked",
+            "tool c1=looked c1",
             "assistant there",
         ];
         assert_eq!(stored(&store).await, all);
@@ -64,7 +64,7 @@ async fn the_answer_carries_every_message_with_its_stored_id_and_what_was_saved(
         let answer = send(&agent(&leaf, &store, PerRun), request).await.unwrap();
         assert_eq!(
             shorts(&answer.messages),
-            ["assistant look#c1", "tool c1=looked", "assistant there"]
+            ["assistant look#c1", "tool c1=looked c1", "assistant there"]
         );
         let ids: Vec<_> = answer.messages.iter().map(|message| message.id.unwrap()).collect();
         assert_eq!(ids, [1, 2, 3].map(|index| MessageId { run, index }));
@@ -152,9 +152,9 @@ async fn trailing_results_are_trimmed_and_earlier_rounds_kept() {
             let all = [
                 "user go",
                 "assistant look#c1",
-                "tool c1=looked",
+                "tool c1=looked c1",
                 "assistant stop#c2 look#c3",
-                "tool c2=stopped",
+                "tool c2=stopped c2",
             ];
             assert_eq!(shorts(&answer.messages), all[1..], "the caller gets the results");
             let kept = if keep { 5 } else { 4 };
@@ -181,7 +181,7 @@ async fn both_modes_store_the_same_of_a_terminated_run_and_replay_it_validly() {
             send(&client, ask("hm", streamed)).await.unwrap();
             assert_eq!(
                 seen(&leaf, 2),
-                ["user go", "assistant look#c1", "tool c1=looked", "user hm"],
+                ["user go", "assistant look#c1", "tool c1=looked c1", "user hm"],
                 "the dangling call is not shown"
             );
             histories.push(after_first);

@@ -37,9 +37,9 @@ async fn every_service_call_is_stored_before_the_next_one_is_made() {
         let all = [
             "user where?",
             "assistant look#c1",
-            "tool c1=looked",
+            "tool c1=looked c1",
             "assistant look#c2",
-            "tool c2=looked",
+            "tool c2=looked c2",
             "assistant there",
         ];
         assert_eq!(stored(&store).await, all, "nothing is stored twice");
@@ -60,7 +60,7 @@ async fn each_append_holds_the_new_inputs_and_the_response_of_one_call() {
         let writes = store.writes();
         let of_write = |write: usize| shorts(writes[write].messages());
         assert_eq!(of_write(0), ["user where?", "assistant look#c1"]);
-        assert_eq!(of_write(1), ["tool c1=looked", "assistant there"]);
+        assert_eq!(of_write(1), ["tool c1=looked c1", "assistant there"]);
         let ids: Vec<_> = writes.iter().map(|write| write.id()).collect();
         assert_eq!(ids, [0, 2].map(|index| MessageId { run, index }));
     }
@@ -324,7 +324,7 @@ async fn results_of_tools_that_ran_survive_a_failing_call_by_policy() {
                 let handle = request.run_handle();
                 handle.queue(Message::user("quick"));
                 send(&client, request).await.unwrap_err();
-                let start = ["user where?", "user quick", "assistant look#c1", "tool c1=looked"];
+                let start = ["user where?", "user quick", "assistant look#c1", "tool c1=looked c1"];
                 let kept = if keep { 4 } else { 3 };
                 assert_eq!(stored(&store).await, start[..kept]);
 
@@ -373,7 +373,7 @@ async fn results_of_tools_that_ran_survive_a_layer_that_keeps_them_from_the_pers
             );
             let answer = poll_immediate(pin!(send(&client, request.clone()))).await;
             assert_eq!(answer.is_none(), hangs);
-            let start = ["user where?", "assistant look#c1", "tool c1=looked", "user quick"];
+            let start = ["user where?", "assistant look#c1", "tool c1=looked c1", "user quick"];
             assert_eq!(stored(&store).await, start[..if keep { 3 } else { 2 }]);
             if keep {
                 send(&client, request).await.unwrap();
@@ -399,7 +399,7 @@ async fn other_inputs_of_a_failing_call_are_not_stored_beside_the_results() {
             Step::error("overloaded"),
         ]);
         send(&agent(&leaf, &store, PerServiceCall), request).await.unwrap_err();
-        let all = ["user where?", "assistant look#c1", "tool c1=looked"];
+        let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
         assert_eq!(stored(&store).await, all);
         assert_eq!(handle.take_queued().len(), 1, "what was queued can be sent again");
     }
@@ -427,7 +427,7 @@ async fn a_crash_between_calls_leaves_a_history_that_replays() {
     assert_eq!(shown.first().unwrap(), "user where?");
     assert_eq!(shown.last().unwrap(), "user well?");
     assert_eq!(shown[1], "assistant look#c1 wait#c2");
-    let results = format!("tool c1=looked c2!{INTERRUPTED}");
+    let results = format!("tool c1=looked c1 c2!{INTERRUPTED}");
     assert_eq!(shown[2], results, "nobody knows what has become of the second call");
 }
 
@@ -446,7 +446,7 @@ async fn an_answer_of_several_messages_is_stored_whole() {
                 "user where?",
                 "assistant let me look",
                 "assistant look#c1",
-                "tool c1=looked",
+                "tool c1=looked c1",
                 "assistant there",
             ];
             assert_eq!(stored(&store).await, all);

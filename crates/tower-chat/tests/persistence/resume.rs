@@ -18,8 +18,8 @@ use tower_chat::{
     ConflictPolicy, PerRunPersistence, PerServiceCallPersistence, PersistenceError,
     PersistenceMode, PersistencePolicy, StoreFailure, ToolLoop, Tools,
     core::{
-        Answer, BoxError, ChatRequest, ChatResponse, Conversation, Finish, MemoryStore, Message,
-        RunId, ToolResult,
+        Answer, BoxError, ChatRequest, ChatResponse, Conversation, Finish, Message, RunId,
+        ToolResult,
     },
     run::ServiceCall,
 };
@@ -28,7 +28,7 @@ use tower_chat_testkit::{FaultyStore, Gate, ScriptedLeaf, Step};
 use crate::common::*;
 
 const WHOLE_RUN: [&str; 4] =
-    ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+    ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
 
 #[tokio::test]
 async fn a_completed_run_gives_its_stored_answer_without_paying_the_model() {
@@ -165,7 +165,7 @@ async fn a_run_that_failed_in_per_run_mode_starts_anew() {
 #[tokio::test]
 async fn a_run_resumes_in_a_new_process() {
     for streamed in BOTH_WAYS {
-        let disk = MemoryStore::new();
+        let disk = memory();
         let request = ask("where?", streamed);
         let killed = ScriptedLeaf::new([calls([("look", "c1")]), Step::hang()]);
         let before = FaultyStore::new(disk.clone());
@@ -440,9 +440,10 @@ async fn a_service_that_keeps_the_history_is_sent_the_inputs_again_by_a_retry() 
             let client = retrying(&leaf, &store, policy, tools(&Ran::default()));
             send(&client, ask("hi", false)).await.unwrap();
             send(&client, ask("where?", false)).await.unwrap();
-            for (call, shown) in ["user where?", "user where?", "tool c1=looked", "tool c1=looked"]
-                .iter()
-                .enumerate()
+            for (call, shown) in
+                ["user where?", "user where?", "tool c1=looked c1", "tool c1=looked c1"]
+                    .iter()
+                    .enumerate()
             {
                 assert_eq!(seen(&leaf, call + 1), [*shown]);
             }

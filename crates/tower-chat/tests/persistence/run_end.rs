@@ -24,7 +24,7 @@ use crate::common::*;
 const JOURNALED: PersistenceMode = PersistenceMode::Journaled;
 const ALL_MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, JOURNALED];
 const WHOLE_RUN: [&str; 4] =
-    ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+    ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
 
 /// Every mode of a first attempt with every mode of a second, whole and streamed.
 fn pairs() -> impl Iterator<Item = (PersistenceMode, PersistenceMode, bool)> {
@@ -318,7 +318,7 @@ async fn a_late_result_takes_the_place_of_the_interruption() {
             () = gate.reached(1) => {}
         }
         send(&client, ask("well?", streamed)).await.unwrap();
-        let results = format!("tool c1=looked c2!{INTERRUPTED}");
+        let results = format!("tool c1=looked c1 c2!{INTERRUPTED}");
         let start = ["user where?", "assistant look#c1 wait#c2", &results, "user well?"];
         assert_eq!(seen(&leaf, 1), start);
 
@@ -329,11 +329,11 @@ async fn a_late_result_takes_the_place_of_the_interruption() {
         let shown = [
             "user where?",
             "assistant look#c1",
-            "tool c1=looked",
+            "tool c1=looked c1",
             "user well?",
             "assistant hm",
             "assistant wait#c2",
-            "tool c2=waited after all",
+            "tool c2=waited c2 after all",
         ];
         assert_eq!(seen(&leaf, 0), shown, "{mode:?}");
         validate_request(&leaf.requests()[0]).unwrap();
@@ -355,7 +355,7 @@ async fn each_policy_shows_interrupted_and_ended_runs_as_it_says() {
         (
             DanglingCalls::FromRecord,
             &died,
-            &["user where?", "assistant stop#c1", "tool c1=stopped", "user so?"],
+            &["user where?", "assistant stop#c1", "tool c1=stopped c1", "user so?"],
         ),
     ] {
         for mode in ALL_MODES {

@@ -127,7 +127,7 @@ async fn foreign_loop(
 }
 
 fn result() -> Arc<Message> {
-    Message::tool_results([ToolResult::new("c1", "looked")]).into()
+    Message::tool_results([ToolResult::new("c1", "looked c1")]).into()
 }
 
 fn only_what_is_new(request: &ChatRequest, first: &Answer) -> ChatRequest {
@@ -165,7 +165,8 @@ async fn a_foreign_loop_that_honours_the_sentinel_stores_nothing_twice() {
             for with_run in [false, true] {
                 let (store, leaf) = (store(), one_round());
                 let below = persister(&leaf, &store);
-                let all = ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+                let all =
+                    ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
                 let request = ask("where?", streamed);
                 if with_run {
                     let looping = boxed(tower::service_fn(move |request: ChatRequest| {
@@ -216,7 +217,7 @@ async fn a_lone_persister_serves_a_conversation_run_by_run() {
         let all = [
             "user where?",
             "assistant look#c1",
-            "tool c1=looked",
+            "tool c1=looked c1",
             "assistant there",
             "user ok",
             "assistant bye",

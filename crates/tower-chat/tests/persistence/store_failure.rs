@@ -51,7 +51,7 @@ async fn a_failure_in_the_middle_of_a_run_is_made_good_by_its_next_call() {
         store.fail_next_append(disk_full());
         let answer =
             send(&agent(&leaf, &store, PerServiceCall), ask("where?", streamed)).await.unwrap();
-        let all = ["user where?", "assistant look#c1", "tool c1=looked", "assistant there"];
+        let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
         assert_eq!(stored(&store).await, all);
         let saved = answer.finish.saved.unwrap();
         assert_eq!((saved.messages, saved.unsaved), (4, 0));
@@ -224,7 +224,7 @@ async fn what_was_stored_but_reported_as_failed_is_stored_once() {
             let all = [
                 "user where?",
                 "assistant look#c1",
-                "tool c1=looked",
+                "tool c1=looked c1",
                 "assistant there",
                 "user ok",
                 "assistant bye",

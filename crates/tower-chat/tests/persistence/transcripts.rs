@@ -220,7 +220,7 @@ async fn a_transcript_without_the_last_answer_is_given_that_answer() {
         let asked = talk.whole([Message::user("second")]);
         talk.say("second").await;
         let answer = send(&talk.client(), talk.request(&asked)).await.unwrap();
-        let expected = ["assistant look#c1", "tool c1=looked", "assistant two"];
+        let expected = ["assistant look#c1", "tool c1=looked c1", "assistant two"];
         assert_eq!(shorts(&answer.messages), expected, "{mode:?} {streamed}");
         assert_eq!(talk.leaf.requests().len(), 3, "the model is not asked");
         assert_eq!(stored(&talk.store).await.len(), 6);
@@ -257,7 +257,7 @@ async fn late_results_and_approvals_are_new_under_every_choice() {
             };
             send(&talk.client(), talk.request(&messages)).await.unwrap();
             let all =
-                ["user buy", "assistant pay#p1?", "user yes", "tool p1=payed", "assistant paid"];
+                ["user buy", "assistant pay#p1?", "user yes", "tool p1=payed p1", "assistant paid"];
             assert_eq!(stored(&talk.store).await, all, "{what}");
             assert_eq!(talk.ran.names(), ["pay"], "{what}");
         }
@@ -334,7 +334,7 @@ async fn a_lone_persister_compares_the_first_service_call_of_a_run() {
                     "assistant one",
                     "user second",
                     "assistant look#c2",
-                    "tool c2=looked",
+                    "tool c2=looked c2",
                     "assistant two",
                 ];
                 assert_eq!(stored(&store).await, all);

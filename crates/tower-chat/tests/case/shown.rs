@@ -1,0 +1,112 @@
+//! Messages in short, each result under the call that it answers.
+//!
+//! Ids of calls may be equal, empty or missing, so a result cannot be known by its id. The calls of
+//! these tests carry a label in their arguments. Results are paired with calls by the rule that
+//! providers follow: of the results with one id, the first answers the first call with that id.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tower_chat::core::{CallPosition, Message, Part, Role, ToolCall, ToolResult};
+
+/// The arguments of the call with this label.
+pub(crate) fn labelled(label: &str) -> String {
+    json!({ "call": label }).to_string()
+}
+
+/// The label in arguments.
+pub(crate) fn label(arguments: &str) -> Option<String> {
+    let arguments: Value = serde_json::from_str(arguments).ok()?;
+    arguments.get("call")?.as_str().map(str::to_owned)
+}
+
+/// Messages in short: `user hi`, `assistant look#c1`, `tool c1=looked c1`.
+pub(crate) fn shorts<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> Vec<String> {
+    let mut unanswered = Unanswered::default();
+    messages.into_iter().map(|message| unanswered.show(message)).collect()
+}
+
+/// The calls shown so far that have no result yet, by batch.
+#[derive(Debug, Default)]
+struct Unanswered {
+    batches: Vec<Vec<Open>>,
+    /// The last message had calls, so that more of them are of the same batch.
+    in_batch: bool,
+}
+
+#[derive(Debug)]
+struct Open {
+    id: Option<String>,
+    label: String,
+    position: Option<CallPosition>,
+}
+
+impl Unanswered {
+    fn show(&mut self, message: &Message) -> String {
+        if message.role != Role::Assistant {
+            self.in_batch = false;
+        }
+        let role = format!("{:?}", message.role).to_lowercase();
+        let mut shown = vec![role];
+        let mut index = 0;
+        for part in &message.parts {
+            if let Some(call) = asked(part) {
+                self.add(call, message, index);
+                index += 1;
+            }
+            shown.push(self.part(part));
+        }
+        shown.join(" ")
+    }
+
+    fn add(&mut self, call: &ToolCall, message: &Message, index: u32) {
+        if !std::mem::replace(&mut self.in_batch, true) {
+            self.batches.push(Vec::new());
+        }
+        let position = message.id.map(|message| CallPosition { message, index });
+        let open = Open { id: call.id.clone(), label: label_of(call), position };
+        self.batches.last_mut().unwrap().push(open);
+    }
+
+    /// The label of the call that a result answers.
+    fn answered(&mut self, result: &ToolResult) -> Option<String> {
+        let answers = |open: &Open| match result.call {
+            Some(position) => open.position == Some(position),
+            None => open.id == result.call_id,
+        };
+        let batch = self.batches.iter_mut().rev().find(|batch| batch.iter().any(answers))?;
+        let place = batch.iter().position(answers)?;
+        Some(batch.remove(place).label)
+    }
+
+    fn part(&mut self, part: &Part) -> String {
+        match part {
+            Part::Text(text) => text.text.clone(),
+            Part::ToolCall(call) => format!("{}#{}", call.name, label_of(call)),
+            Part::ToolResult(result) => {
+                let mark = if result.is_error { "!" } else { "=" };
+                let answered = self.answered(result).or_else(|| result.call_id.clone());
+                format!("{}{mark}{}", answered.as_deref().unwrap_or("-"), result.text())
+            }
+            Part::ApprovalRequest(request) => {
+                format!("{}#{}?", request.call.name, label_of(&request.call))
+            }
+            Part::ApprovalResponse(response) if response.approved => "yes".to_owned(),
+            Part::ApprovalResponse(_) => "no".to_owned(),
+            other => format!("{other:?}"),
+        }
+    }
+}
+
+/// The call that a part asks for.
+fn asked(part: &Part) -> Option<&ToolCall> {
+    match part {
+        Part::ToolCall(call) => Some(call),
+        Part::ApprovalRequest(request) => Some(&request.call),
+        _ => None,
+    }
+}
+
+fn label_of(call: &ToolCall) -> String {
+    label(&call.arguments).or_else(|| call.id.clone()).unwrap_or_else(|| "-".to_owned())
+}
