@@ -41,6 +41,17 @@ struct Open {
     position: Option<CallPosition>,
 }
 
+impl Open {
+    /// Whether this is the id that replay gives a call that has none: it ends with the positions of
+    /// the message in its run and of the call in its message.
+    fn is_named(&self, id: Option<&str>) -> bool {
+        let has_none = self.id.as_ref().is_none_or(String::is_empty);
+        let (Some(id), Some(position), true) = (id, self.position, has_none) else { return false };
+        let suffix = format!("_{}_{}", position.message.index, position.index);
+        id.starts_with("call_") && id.ends_with(&suffix)
+    }
+}
+
 impl Unanswered {
     fn show(&mut self, message: &Message) -> String {
         if message.role != Role::Assistant {
@@ -72,7 +83,7 @@ impl Unanswered {
     fn answered(&mut self, result: &ToolResult) -> Option<String> {
         let answers = |open: &Open| match result.call {
             Some(position) => open.position == Some(position),
-            None => open.id == result.call_id,
+            None => open.id == result.call_id || open.is_named(result.call_id.as_deref()),
         };
         let batch = self.batches.iter_mut().rev().find(|batch| batch.iter().any(answers))?;
         let place = batch.iter().position(answers)?;

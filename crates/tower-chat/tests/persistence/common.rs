@@ -319,3 +319,10 @@ impl Logged {
         String::from_utf8_lossy(&text).lines().filter(|line| line.contains(what)).count()
     }
 }
+
+impl Case {
+    /// The same request, whole or streamed.
+    pub(crate) fn way(self, request: ChatRequest) -> ChatRequest {
+        if self.streamed { request.streamed() } else { request }
+    }
+}

@@ -333,7 +333,7 @@ async fn a_late_result_takes_the_place_of_the_interruption() {
             "user well?",
             "assistant hm",
             "assistant wait#c2",
-            "tool c2=waited c2 after all",
+            "tool c2=waited after all",
         ];
         assert_eq!(seen(&leaf, 0), shown, "{mode:?}");
         validate_request(&leaf.requests()[0]).unwrap();
