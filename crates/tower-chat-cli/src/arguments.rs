@@ -164,7 +164,7 @@ pub(crate) struct ToolsArguments {
     #[arg(long, value_name = "NAME")]
     pub(crate) tool: Option<String>,
     /// Only calls that went so: ok, error, rejected_by_approval, rejected_arguments, unknown_tool,
-    /// skipped_budget, pending, pending_approval or interrupted
+    /// skipped_budget, stopped, pending, pending_approval, interrupted or returned
     #[arg(long)]
     pub(crate) status: Option<ToolStatus>,
 }

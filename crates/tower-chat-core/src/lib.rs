@@ -42,7 +42,7 @@ pub use self::{
     },
     request::{ChatRequest, SentinelAtLeaf},
     response::{
-        Answer, ChatResponse, ChatUpdate, Finish, FinishReason, RecoveredRun, Saved, ToolCallDelta,
+        Answer, ChatResponse, ChatUpdate, EndedBy, Finish, FinishReason, RecoveredRun, Saved, ToolCallDelta,
         TruncatedStream, Usage,
     },
     retryability::{Retryability, is_retryable, register_error},

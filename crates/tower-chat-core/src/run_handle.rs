@@ -1,13 +1,19 @@
-//! Talking to a run that is under way.
+//! Talking to a run that is under way, and ending it.
 
 use std::{
     collections::VecDeque,
-    sync::{Arc, Mutex, PoisonError},
+    pin::pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
+
+use tokio::sync::Notify;
 
 use crate::Message;
 
-/// Queues messages for the next service call of a run that is under way.
+/// Queues messages for the next service call of a run that is under way, and ends the run.
 ///
 /// A tool, or anyone who kept a clone, may push at any time; the tool loop takes them before its
 /// next service call, and calls once more if some are pending when the model has given its final
@@ -23,6 +29,13 @@ use crate::Message;
 #[derive(Debug, Clone, Default)]
 pub struct RunHandle {
     queue: Arc<Mutex<VecDeque<Message>>>,
+    stop: Arc<Stop>,
+}
+
+#[derive(Debug, Default)]
+struct Stop {
+    is_stopped: AtomicBool,
+    waiting: Notify,
 }
 
 impl RunHandle {
@@ -54,6 +67,50 @@ impl RunHandle {
     /// Whether something is queued.
     pub fn has_queued(&self) -> bool {
         !self.lock().is_empty()
+    }
+
+    /// Ends the run where it stands, from any task; the tool loop does it. Calling it again changes
+    /// nothing.
+    ///
+    /// No further service call is made and no further tool is started. The service call under way
+    /// is dropped, and so are the tools that run. The answer so far is kept, in every persistence
+    /// mode: what the model has said, the results of tools that have finished, a result that says
+    /// what is known of every other call of their round, and the text that was streamed of an
+    /// answer, as a message with `"interrupted": true` in its metadata. Calls of an answer that was
+    /// cut off are returned. The response ends without an error, and its
+    /// [`Finish::ended_by`](crate::Finish::ended_by) is [`EndedBy::Stop`](crate::EndedBy::Stop),
+    /// unless the run's last answer has come already.
+    ///
+    /// A run that waits for its turn is stopped when its turn comes; its input is kept then. A run
+    /// without a tool loop is not stopped: drop its response.
+    ///
+    /// ```
+    /// let mut request = tower_chat_core::ChatRequest::user("Write the report.");
+    /// let run = request.run_handle();
+    /// run.stop();
+    /// assert!(run.is_stopped());
+    /// ```
+    pub fn stop(&self) {
+        self.stop.is_stopped.store(true, Ordering::Release);
+        self.stop.waiting.notify_waiters();
+    }
+
+    /// Whether [`stop`](Self::stop) was called.
+    pub fn is_stopped(&self) -> bool {
+        self.stop.is_stopped.load(Ordering::Acquire)
+    }
+
+    /// Waits until [`stop`](Self::stop) is called; for ever, if it never is.
+    pub async fn stopped(&self) {
+        loop {
+            let mut told = pin!(self.stop.waiting.notified());
+            // Registered before the flag is read, or a stop in between would go unnoticed.
+            told.as_mut().enable();
+            if self.is_stopped() {
+                return;
+            }
+            told.await;
+        }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Message>> {

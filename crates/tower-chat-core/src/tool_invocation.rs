@@ -53,6 +53,8 @@ pub enum ToolStatus {
     UnknownTool,
     /// The run had used up its budget of tool calls.
     SkippedBudget,
+    /// The run was stopped before it began.
+    Stopped,
     /// Nothing is known of it yet: it was asked for, and not answered.
     Pending,
     /// It waits for somebody's consent.
@@ -65,13 +67,14 @@ pub enum ToolStatus {
 
 impl ToolStatus {
     /// All statuses.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Ok,
         Self::Error,
         Self::RejectedByApproval,
         Self::RejectedArguments,
         Self::UnknownTool,
         Self::SkippedBudget,
+        Self::Stopped,
         Self::Pending,
         Self::PendingApproval,
         Self::Interrupted,
@@ -87,6 +90,7 @@ impl ToolStatus {
             Self::RejectedArguments => "rejected_arguments",
             Self::UnknownTool => "unknown_tool",
             Self::SkippedBudget => "skipped_budget",
+            Self::Stopped => "stopped",
             Self::Pending => "pending",
             Self::PendingApproval => "pending_approval",
             Self::Interrupted => "interrupted",

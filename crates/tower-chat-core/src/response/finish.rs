@@ -27,6 +27,8 @@ pub struct Finish {
     pub branch: Option<ConversationKey>,
     /// The open run that was resumed to its end before the run of this answer could begin.
     pub recovered: Option<Box<RecoveredRun>>,
+    /// What ended the run, where that was not an answer that the model gave of its own accord.
+    pub ended_by: Option<EndedBy>,
     /// Anything else the provider said about the answer as a whole.
     pub metadata: Map<String, Value>,
 }
@@ -94,6 +96,19 @@ pub enum FinishReason {
     ContentFilter,
     /// Anything else, in the provider's words.
     Other(String),
+}
+
+/// What ends a run of the tool loop, apart from the model's own last answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum EndedBy {
+    /// The limit of rounds: the last service call was made without tools. Its answer may be empty,
+    /// or ask for tools all the same; such calls are returned and not run.
+    RoundLimit,
+    /// A tool, whose results no service call has seen.
+    Tool,
+    /// [`RunHandle::stop`](crate::RunHandle::stop).
+    Stop,
 }
 
 /// Tokens counted by the provider.

@@ -18,7 +18,7 @@ use futures_core::{Stream, stream::BoxStream};
 pub use self::{
     answer::Answer,
     assembler::TruncatedStream,
-    finish::{Finish, FinishReason, RecoveredRun, Saved, Usage},
+    finish::{EndedBy, Finish, FinishReason, RecoveredRun, Saved, Usage},
     update::{ChatUpdate, ToolCallDelta},
 };
 use self::{answer::Fold, assembler::Assembled};

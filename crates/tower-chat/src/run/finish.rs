@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, ConversationId, Message, Part, Role,
+    Answer, ConversationId, EndedBy, Message, Part, Role,
     store::{Slot, StoreError},
 };
 
@@ -46,7 +46,9 @@ impl OpenRun {
             }
             let mut messages = input;
             messages.extend(answer.messages.iter().cloned());
-            let mut left_out = if run.policy().keep_trailing_results {
+            let is_stopped = answer.finish.ended_by == Some(EndedBy::Stop);
+            let mut left_out = if is_stopped || run.policy().keep_trailing_results {
+                state.mark_trailing_results(&mut messages);
                 Vec::new()
             } else {
                 take_trailing_results(&mut messages)
@@ -171,4 +173,17 @@ pub(super) fn mark_results(messages: &mut [Arc<Message>]) {
 
 fn is_results(message: &Arc<Message>) -> bool {
     message.role == Role::Tool
+}
+
+impl State {
+    /// Says in the results at the end of a run that it ended with them, if its tools made them.
+    pub(super) fn mark_trailing_results(&self, messages: &mut [Arc<Message>]) {
+        let is_of_tools = |message: &Arc<Message>| {
+            message.id.is_some_and(|id| self.recorder.reports(id).is_some())
+        };
+        let last = messages.iter().rev();
+        let count = last.take_while(|it| is_results(it) && is_of_tools(it)).count();
+        let first = messages.len() - count;
+        mark_results(messages.get_mut(first..).unwrap_or_default());
+    }
 }

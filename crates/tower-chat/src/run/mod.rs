@@ -22,6 +22,7 @@ mod repeated;
 mod run_end;
 mod service_call;
 mod service_id;
+mod stop;
 mod submission;
 mod tool_events;
 mod unsent;

@@ -114,7 +114,10 @@ impl State {
                 0
             });
             let all: Vec<_> = before.chain(written).cloned().collect();
-            if !owed_calls(response_at_end(&all)).is_empty() {
+            let is_cut_off = written.last().is_some_and(|last| {
+                last.id.is_some_and(|id| is_remains(last, id.run))
+            });
+            if is_cut_off || !owed_calls(response_at_end(&all)).is_empty() {
                 let first = messages.len() - written.len();
                 let stored = stored.get_mut(first..).unwrap_or_default();
                 stored.iter_mut().for_each(mark_ended);

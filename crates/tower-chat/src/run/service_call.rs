@@ -228,7 +228,22 @@ impl Run {
         state: &State,
         request: &ChatRequest,
     ) -> Result<Vec<Arc<Message>>, PersistenceError> {
-        let mut own = own_messages(request);
+        let own = self.not_stored_of(state, own_messages(request));
+        let is_later_call = !state.added.is_empty();
+        if is_later_call
+            && own.iter().any(|message| message.role == Role::Assistant && message.id.is_none())
+        {
+            return Err(PersistenceError::HistorySentAgain { key: self.key().clone() });
+        }
+        Ok(own)
+    }
+
+    /// Those of the loop's messages, which are in the run's order, that are not stored yet.
+    pub(super) fn not_stored_of(
+        &self,
+        state: &State,
+        mut own: Vec<Arc<Message>>,
+    ) -> Vec<Arc<Message>> {
         let is_stored = |message: &Arc<Message>| is_stored(state, self, message);
         if let Some(last) = own.iter().rposition(is_stored) {
             own.drain(..=last);
@@ -241,13 +256,7 @@ impl Run {
             let staged = own.iter().zip(&state.added).take_while(is_same).count();
             own.drain(..staged);
         }
-        let is_later_call = !state.added.is_empty();
-        if is_later_call
-            && own.iter().any(|message| message.role == Role::Assistant && message.id.is_none())
-        {
-            return Err(PersistenceError::HistorySentAgain { key: self.key().clone() });
-        }
-        Ok(own)
+        own
     }
 
     fn submit_again(

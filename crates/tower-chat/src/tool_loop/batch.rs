@@ -31,6 +31,8 @@ pub(super) enum Refusal {
     UnknownTool,
     Rejected { reason: Option<String> },
     OverBudget { budget: usize },
+    /// The run was stopped.
+    Stopped,
 }
 
 /// What becomes of a response's calls.

@@ -322,6 +322,21 @@ impl Outcomes {
         self.terminate |= terminate;
     }
 
+    /// Whether the call at this place of the batch has one.
+    pub(super) fn has(&self, sequence_index: usize) -> bool {
+        self.results.iter().any(|(index, ..)| *index == sequence_index)
+    }
+
+    /// Adds the result of a call whose tool has not run to its end.
+    pub(super) fn add_not_run(
+        &mut self,
+        sequence_index: usize,
+        result: ToolResult,
+        report: ToolReport,
+    ) {
+        self.results.push((sequence_index, result, report));
+    }
+
     /// Whether a tool ended the run.
     pub(super) fn terminate(&self) -> bool {
         self.terminate
@@ -356,10 +371,11 @@ impl Refusal {
             Self::UnknownTool => ToolStatus::UnknownTool,
             Self::Rejected { .. } => ToolStatus::RejectedByApproval,
             Self::OverBudget { .. } => ToolStatus::SkippedBudget,
+            Self::Stopped => ToolStatus::Stopped,
         }
     }
 
-    fn output(&self, tool: &str) -> ToolOutput {
+    pub(super) fn output(&self, tool: &str) -> ToolOutput {
         match self {
             Self::UnknownTool => ToolOutput::error(format!("There is no tool named {tool:?}.")),
             Self::Rejected { reason } => match reason.as_deref() {
@@ -369,6 +385,7 @@ impl Refusal {
             Self::OverBudget { budget } => ToolOutput::error(format!(
                 "The call was not run: no more than {budget} tool calls are allowed here."
             )),
+            Self::Stopped => ToolOutput::error("The call was not run: the run was stopped before."),
         }
     }
 }

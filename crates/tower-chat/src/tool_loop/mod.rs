@@ -78,6 +78,7 @@ mod resume;
 mod rounds;
 mod service;
 mod settings;
+mod stop;
 mod tally;
 mod transcript;
 

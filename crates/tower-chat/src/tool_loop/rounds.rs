@@ -8,8 +8,8 @@ use std::{
 
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{
-    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, Finish, Message,
-    MessageId, RunId, TruncatedStream,
+    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, EndedBy, Finish,
+    Message, MessageId, RunId, TruncatedStream,
 };
 use tower_service::Service;
 
@@ -23,6 +23,7 @@ use super::{
     options::CallOptions,
     resume,
     settings::Settings,
+    stop::{refuse_stopped, unless_stopped},
     tally::Tally,
     transcript::{Outgoing, Transcript, without_sentinel},
 };
@@ -82,7 +83,7 @@ where
 }
 
 /// A run under way: a source of updates that advances when it has none left to give.
-struct Rounds<S> {
+pub(super) struct Rounds<S> {
     service: S,
     /// The service has promised to take the next call.
     is_ready: bool,
@@ -90,29 +91,29 @@ struct Rounds<S> {
     options: CallOptions,
     context: Arc<RunContext>,
     /// The run's.
-    clock: Clock,
+    pub(super) clock: Clock,
     /// The persistence layers' part in this, if they are there.
-    run: Option<Run>,
+    pub(super) run: Option<Run>,
     /// Where a persister below puts the run that it begins, if nobody has begun one above.
     run_of_loop: Option<RunOfLoop>,
     /// What each service call carries besides its messages.
     extensions: http::Extensions,
-    transcript: Transcript,
+    pub(super) transcript: Transcript,
     /// The tools that the model was told about last.
     tools: Tools,
-    phase: Phase,
+    pub(super) phase: Phase,
     /// What the run has added, where it is written at its end.
     added: Vec<Arc<Message>>,
     /// What the caller has not been given yet.
-    updates: VecDeque<ChatUpdate>,
+    pub(super) updates: VecDeque<ChatUpdate>,
     outcomes: Outcomes,
-    has_unsent_results: bool,
-    in_flight: InFlight,
-    tally: Tally,
+    pub(super) has_unsent_results: bool,
+    pub(super) in_flight: InFlight,
+    pub(super) tally: Tally,
 }
 
 /// What happens next.
-enum Phase {
+pub(super) enum Phase {
     Calling,
     Reading(Reading),
     /// Approved calls are refused, and the run fails once the record says so.
@@ -126,12 +127,14 @@ enum Phase {
 }
 
 /// A response that is still coming.
-struct Reading {
-    response: ChatResponse,
-    messages: Vec<Arc<Message>>,
-    /// Nothing more is given on until the end: its calls may have to wait for consent, all of them
+pub(super) struct Reading {
+    pub(super) response: ChatResponse,
+    pub(super) messages: Vec<Arc<Message>>,
+    /// The text that has come since the last of them.
+    pub(super) text: String,
+    /// Nothing more is given on until the end: its calls may have to wait for approval, all of them
     /// or none.
-    is_held: bool,
+    pub(super) is_held: bool,
 }
 
 impl<S> Rounds<S>
@@ -323,7 +326,14 @@ where
 
     /// One step; a step that fails ends the run.
     async fn advance(&mut self) -> Result<(), BoxError> {
+        let is_stopped = self.context.handle.is_stopped();
         match std::mem::replace(&mut self.phase, Phase::Ended) {
+            Phase::Calling if is_stopped => self.stop_before_call().await,
+            Phase::Reading(reading) if is_stopped => self.stop_reading(reading).await,
+            Phase::Running { mut calls, finish } if is_stopped => {
+                refuse_stopped(&mut calls);
+                self.run_tools(calls, finish).await
+            }
             Phase::Calling => self.call().await,
             Phase::Reading(reading) => self.read(reading).await,
             Phase::Refusing(calls) => self.refuse(&calls).await,
@@ -354,13 +364,22 @@ where
     }
 
     async fn call(&mut self) -> Result<(), BoxError> {
+        let context = self.context.clone();
         if !std::mem::take(&mut self.is_ready) {
-            poll_fn(|cx| self.service.poll_ready(cx)).await.map_err(Into::into)?;
+            let ready = poll_fn(|cx| self.service.poll_ready(cx));
+            let ready = unless_stopped(&context.handle, ready).await;
+            let Some(ready) = ready.map(|ready| ready.map_err(Into::into)) else {
+                return self.stop_before_call().await;
+            };
+            ready?;
         }
         self.take_queued();
         let request = self.next_request();
-        let response = self.service.call(request).await.map_err(Into::into);
+        let response = unless_stopped(&context.handle, self.service.call(request)).await;
         self.find_run();
+        let Some(response) = response.map(|response| response.map_err(Into::into)) else {
+            return self.stop_call(Vec::new()).await;
+        };
         let response = response?;
         self.options.after_first_call();
         if let (1, Some(run)) = (self.tally.service_calls, &self.run) {
@@ -377,7 +396,8 @@ where
             }
             Err(response) => {
                 let messages = Vec::new();
-                self.phase = Phase::Reading(Reading { response, messages, is_held: false });
+                let text = String::new();
+                self.phase = Phase::Reading(Reading { response, messages, text, is_held: false });
             }
         }
         Ok(())
@@ -404,11 +424,11 @@ where
             self.options.with_tools(&self.tools)
         };
         let Outgoing { messages, new_from, conversation_id } = self.transcript.outgoing();
-        if std::mem::take(&mut self.has_unsent_results)
+        self.in_flight.has_results = std::mem::take(&mut self.has_unsent_results)
             && self.submits_results()
-            && self.run.as_ref().is_some_and(Run::keeps_results_of_failed_call)
-        {
-            self.in_flight.results = Some(messages.skip(new_from));
+            && self.run.as_ref().is_some_and(Run::keeps_results_of_failed_call);
+        if self.transcript.is_kept_below() || self.run_of_loop.is_some() {
+            self.in_flight.messages = messages.skip(new_from);
         }
         let mut request = ChatRequest::new(messages).with_options(options);
         request.new_from = new_from;
@@ -444,7 +464,10 @@ where
     }
 
     async fn read(&mut self, mut reading: Reading) -> Result<(), BoxError> {
-        let update = match reading.response.next().await {
+        let Some(update) = unless_stopped(&self.context.handle, reading.response.next()).await else {
+            return self.stop_reading(reading).await;
+        };
+        let update = match update {
             Some(Ok(update)) => update,
             Some(Err(error)) => return Err(error),
             None => return Err(TruncatedStream::default().into()),
@@ -457,10 +480,16 @@ where
                 let message = self.transcript.number(message, &self.clock);
                 let has_calls = message.calls().next().is_some();
                 reading.is_held |= has_calls && self.tools.any_needs_approval();
+                reading.text.clear();
                 reading.messages.push(message.clone());
                 self.updates.push_back(ChatUpdate::Message(message));
             }
-            delta => self.updates.push_back(delta),
+            delta => {
+                if let ChatUpdate::TextDelta(text) = &delta {
+                    reading.text.push_str(text);
+                }
+                self.updates.push_back(delta);
+            }
         }
         self.phase = Phase::Reading(reading);
         Ok(())
@@ -486,6 +515,15 @@ where
         finish.usage = self.tally.usage;
         self.transcript.answered(finish.conversation_id.clone());
         finish.conversation_id = without_sentinel(finish.conversation_id);
+        if self.is_last_call() {
+            finish.ended_by = Some(EndedBy::RoundLimit);
+            tracing::warn!(
+                conversation = self.context.conversation().map(tracing::field::display),
+                rounds = self.tally.rounds,
+                "the rounds of tool calls that a run may have are used up: its last answer is one \
+                 for which the model had no tools"
+            );
+        }
         for message in &messages {
             self.transcript.push_sent(message);
             self.note_added(message);
@@ -516,41 +554,17 @@ where
         self.run.as_ref().is_some_and(Run::is_committed)
     }
 
-    /// Gives the response on with its calls as requests for consent.
-    ///
-    /// # Errors
-    ///
-    /// If one of the calls could not be run later, because a hook keeps nothing of it.
-    fn ask(
-        &mut self,
-        messages: Vec<Arc<Message>>,
-        finish: &Finish,
-    ) -> Result<(), PersistenceError> {
-        let asking = self.rules().request_approvals(messages);
-        if let Some(run) = &self.run {
-            // What the run has added is put before the error's answer, this response included.
-            run.keep_pending_calls(&asking, || Answer::new(Vec::new(), finish.clone()))?;
-        }
-        // The response's messages are the last there are, and those with calls were held back.
-        let given = self.updates.iter_mut().rev().filter_map(|update| match update {
-            ChatUpdate::Message(message) => Some(message),
-            _ => None,
-        });
-        for (given, asking) in given.zip(asking.into_iter().rev()) {
-            *given = asking;
-        }
-        Ok(())
-    }
-
     async fn run_tools(
         &mut self,
         calls: Vec<PlannedCall>,
-        finish: Box<Finish>,
+        mut finish: Box<Finish>,
     ) -> Result<(), BoxError> {
         if std::mem::take(&mut self.is_ready) {
             // A tool may call the same service; the place this clone holds must not be missing.
             self.service = self.service.clone();
         }
+        let context = self.context.clone();
+        let batch: Vec<_> = calls.iter().map(|call| call.owed.clone()).collect();
         let executor = Executor {
             settings: &self.settings,
             context: &self.context,
@@ -559,7 +573,14 @@ where
             round_index: self.tally.batches,
         };
         self.tally.batches += 1;
-        executor.execute(calls, &mut self.outcomes).await?;
+        let executed = executor.execute(calls, &mut self.outcomes);
+        match unless_stopped(&context.handle, executed).await {
+            Some(executed) => executed?,
+            None => {
+                let begun = if self.settings.concurrent { batch.len() } else { 1 };
+                self.outcomes.stop(&batch, begun);
+            }
+        }
         let failures = self.outcomes.take_failures();
         self.tally.failed(
             failures,
@@ -570,6 +591,7 @@ where
         self.phase = if !self.outcomes.terminate() {
             Phase::Calling
         } else {
+            finish.ended_by = Some(EndedBy::Tool);
             let is_journaled = self.run.as_ref().is_some_and(Run::is_journaled);
             if self.tally.rounds > 0 || is_journaled {
                 // They go to the caller, and no service call will have seen them. What of them
@@ -591,8 +613,34 @@ where
 }
 
 impl<S> Rounds<S> {
+    /// Gives the response on with its calls as requests for consent.
+    ///
+    /// # Errors
+    ///
+    /// If one of the calls could not be run later, because a hook keeps nothing of it.
+    pub(super) fn ask(
+        &mut self,
+        messages: Vec<Arc<Message>>,
+        finish: &Finish,
+    ) -> Result<Vec<Arc<Message>>, PersistenceError> {
+        let asking = self.rules().request_approvals(messages);
+        if let Some(run) = &self.run {
+            // What the run has added is put before the error's answer, this response included.
+            run.keep_pending_calls(&asking, || Answer::new(Vec::new(), finish.clone()))?;
+        }
+        // The response's messages are the last there are, and those with calls were held back.
+        let given = self.updates.iter_mut().rev().filter_map(|update| match update {
+            ChatUpdate::Message(message) => Some(message),
+            _ => None,
+        });
+        for (given, asking) in given.zip(asking.iter().rev()) {
+            *given = asking.clone();
+        }
+        Ok(asking)
+    }
+
     /// Who answers the calls of an answer.
-    fn rules(&self) -> CallRules<'_> {
+    pub(super) fn rules(&self) -> CallRules<'_> {
         CallRules {
             tools: &self.tools,
             callers_tools: self.options.callers_tools(),

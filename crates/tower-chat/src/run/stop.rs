@@ -1,0 +1,59 @@
+//! How a run that is stored as it goes ends where it stands.
+
+use std::sync::{Arc, atomic::Ordering};
+
+use tower_chat_core::{
+    Message,
+    store::{Close, Slot},
+};
+
+use super::{Run, service_call::ToStore};
+use crate::PersistenceError;
+
+impl Run {
+    /// Stores what is left of a run that is stopped, and that it is complete: what no service call
+    /// has carried, or only one that was dropped, and what has come of that one's answer. Results at
+    /// the end are part of the history, so that the model knows what its calls have done.
+    ///
+    /// The submission is made before the first await. Nothing is stored where the persister was
+    /// missed, since then nobody has stored the calls.
+    ///
+    /// # Errors
+    ///
+    /// [`PersistenceError::NotStored`].
+    pub(crate) async fn stop(
+        &self,
+        unsent: Vec<Arc<Message>>,
+        answer: Vec<Arc<Message>>,
+    ) -> Result<(), PersistenceError> {
+        if self.0.persister_missed.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let mut submission = {
+            let mut state = self.state();
+            // Its text is among the messages.
+            state.cut_off = None;
+            if let Some(journal) = &mut state.journal {
+                journal.forget_partial_text();
+            }
+            let mut messages = self.not_stored_of(&state, unsent);
+            messages.extend(answer);
+            messages.retain(|message| {
+                let index = message.id.filter(|id| id.run == self.id()).map(|id| id.index);
+                index.is_none_or(|index| index as usize >= state.taken)
+            });
+            let mut messages = self.number(state.taken, messages);
+            state.mark_trailing_results(&mut messages);
+            let close = self.is_journaled().then_some(Close::Commit);
+            let to_store = ToStore { close, ends_run: true, ..ToStore::messages(messages) };
+            self.submit(&mut state, Ok(Slot::unbounded()), to_store).0
+        };
+        match submission.outcome().await {
+            Ok(unsaved) => {
+                self.state().unsaved = unsaved;
+                Ok(())
+            }
+            Err(failed) => Err(self.not_stored(failed, None)),
+        }
+    }
+}

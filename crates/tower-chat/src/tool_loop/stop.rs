@@ -1,0 +1,109 @@
+//! Ending a run where it stands, because [`RunHandle::stop`] was called.
+
+use std::{pin::pin, sync::Arc};
+
+use futures_util::future::{Either, select};
+use tower_chat_core::{
+    BoxError, ChatUpdate, EndedBy, Finish, Message, Messages, RunHandle, ToolStatus,
+};
+
+use super::{
+    batch::{self, Action, Plan, PlannedCall, Refusal},
+    execute::{Outcomes, result},
+    in_flight::InFlight,
+    rounds::{Phase, Reading, Rounds},
+};
+use crate::{
+    replay::INTERRUPTED,
+    run::{ToolReport, cut_off_message},
+    tool::{OwedCall, ToolOutput},
+};
+
+/// What a future comes to, unless the run is stopped before it is ready.
+pub(super) async fn unless_stopped<F: Future>(handle: &RunHandle, future: F) -> Option<F::Output> {
+    match select(pin!(future), pin!(handle.stopped())).await {
+        Either::Left((output, _)) => Some(output),
+        Either::Right(_) => None,
+    }
+}
+
+/// Refuses the calls whose tools have not begun.
+pub(super) fn refuse_stopped(calls: &mut [PlannedCall]) {
+    for call in calls {
+        if let Action::Run(_) = call.action {
+            call.action = Action::Refuse(Refusal::Stopped);
+        }
+    }
+}
+
+impl Outcomes {
+    /// Answers the calls of a batch that have no outcome because the run was stopped. The first
+    /// `begun` of them may or may not have run.
+    pub(super) fn stop(&mut self, batch: &[OwedCall], begun: usize) {
+        let mut begun = begun;
+        for (index, owed) in batch.iter().enumerate() {
+            if self.has(index) {
+                continue;
+            }
+            let (output, status) = match begun {
+                0 => (Refusal::Stopped.output(owed.name()), ToolStatus::Stopped),
+                _ => (ToolOutput::error(INTERRUPTED), ToolStatus::Interrupted),
+            };
+            begun = begun.saturating_sub(1);
+            self.add_not_run(index, result(owed, output), ToolReport::not_run(status));
+        }
+    }
+}
+
+impl<S> Rounds<S> {
+    /// Stops before a service call: what it would have carried is kept.
+    pub(super) async fn stop_before_call(&mut self) -> Result<(), BoxError> {
+        let unsent = self.transcript.take_unsent();
+        self.end_stopped(unsent, Vec::new()).await
+    }
+
+    /// Stops while an answer is read. Its messages that are whole are kept, and the text after
+    /// them; calls in them are returned, or wait for approval.
+    pub(super) async fn stop_reading(&mut self, reading: Reading) -> Result<(), BoxError> {
+        let Reading { response, mut messages, text, .. } = reading;
+        drop(response);
+        if let Plan::Ask = batch::plan(&messages, self.rules()) {
+            messages = self.ask(messages, &Finish::default())?;
+        }
+        if !text.is_empty() {
+            let partial = self.transcript.number(Arc::new(cut_off_message(&text)), &self.clock);
+            self.updates.push_back(ChatUpdate::Message(partial.clone()));
+            messages.push(partial);
+        }
+        self.stop_call(messages).await
+    }
+
+    /// Stops after the service call under way was dropped, of whose answer this has come.
+    pub(super) async fn stop_call(&mut self, answer: Vec<Arc<Message>>) -> Result<(), BoxError> {
+        let in_flight = std::mem::take(&mut self.in_flight);
+        let unsent = match (&self.run, self.tally.service_calls.checked_sub(1)) {
+            (Some(run), Some(ordinal)) => in_flight.left(ordinal, run),
+            _ => Messages::new(),
+        };
+        self.end_stopped(unsent, answer).await
+    }
+
+    /// Ends the run. Where a layer below keeps the history, it stores what that has not.
+    async fn end_stopped(
+        &mut self,
+        unsent: Messages,
+        answer: Vec<Arc<Message>>,
+    ) -> Result<(), BoxError> {
+        self.in_flight = InFlight::default();
+        self.has_unsent_results = false;
+        let mut finish = Finish::default();
+        finish.usage = self.tally.usage;
+        finish.ended_by = Some(EndedBy::Stop);
+        if let Some(run) = self.run.as_ref().filter(|run| !run.is_written_at_end()) {
+            run.stop(unsent.iter().cloned().collect(), answer).await?;
+            finish.saved = Some(run.saved());
+        }
+        self.phase = Phase::Finishing(Box::new(finish));
+        Ok(())
+    }
+}
