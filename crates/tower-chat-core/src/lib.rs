@@ -42,8 +42,8 @@ pub use self::{
     },
     request::{ChatRequest, SentinelAtLeaf},
     response::{
-        Answer, ChatResponse, ChatUpdate, EndedBy, Finish, FinishReason, RecoveredRun, Saved, ToolCallDelta,
-        TruncatedStream, Usage,
+        Answer, ChatResponse, ChatUpdate, EndedBy, Finish, FinishReason, RecoveredRun, Saved,
+        ToolCallDelta, TruncatedStream, Usage,
     },
     retryability::{Retryability, is_retryable, register_error},
     run_handle::RunHandle,

@@ -34,7 +34,7 @@ pub use self::{
     pipeline::{BuildError, ChatPipeline, ChatPipelineBuilder, DeadlineExceeded},
     policy::{
         ConcurrentRuns, ConflictPolicy, MissingPersister, PersistenceMode, PersistencePolicy,
-        StoreFailure,
+        StoreFailure, UnansweredInputs,
     },
     tool::{Tool, ToolContext, ToolOutput, ToolSource, Tools, tool_fn},
     tool_loop::{ToolLoop, ToolLoopError},

@@ -131,13 +131,30 @@ pub enum ConcurrentRuns {
     Branch,
 }
 
+/// What is stored of the inputs of a service call that came to no answer, in per-service-call mode:
+/// the messages of the user, approvals, and the results of tools. What is not stored is the caller's
+/// to send again; the same request sent again goes on in either case.
+///
+/// In per-run mode nothing is stored of a run that has no answer, and in journaled mode everything
+/// is staged before the service is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum UnansweredInputs {
+    /// All of them.
+    All,
+    /// The results of tools that have run, and what stands before them, such as their approvals.
+    Results,
+    /// None of them.
+    None,
+}
+
 /// All choices about persistence apart from its mode. The defaults suit most users.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, StoreFailure};
 /// let policy = PersistencePolicy::default().on_store_failure(StoreFailure::FailCall);
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PersistencePolicy {
     pub(crate) conflict: ConflictPolicy,
@@ -151,7 +168,27 @@ pub struct PersistencePolicy {
     pub(crate) truncation: Truncation,
     pub(crate) keep_trailing_results: bool,
     pub(crate) keep_partial_text: bool,
-    pub(crate) forget_results_of_failed_call: bool,
+    pub(crate) inputs_of_failed_call: UnansweredInputs,
+    pub(crate) inputs_of_dropped_call: UnansweredInputs,
+}
+
+impl Default for PersistencePolicy {
+    fn default() -> Self {
+        Self {
+            conflict: ConflictPolicy::default(),
+            store_failure: StoreFailure::default(),
+            missing_persister: None,
+            journal: JournalPolicy::default(),
+            concurrent_runs: ConcurrentRuns::default(),
+            repeated_transcript: RepeatedTranscript::default(),
+            replay: Arc::default(),
+            truncation: Truncation::default(),
+            keep_trailing_results: false,
+            keep_partial_text: false,
+            inputs_of_failed_call: UnansweredInputs::Results,
+            inputs_of_dropped_call: UnansweredInputs::All,
+        }
+    }
 }
 
 impl PersistencePolicy {
@@ -264,11 +301,27 @@ impl PersistencePolicy {
         self
     }
 
-    /// Per-service-call mode: when a service call fails, still store the results of tools that
-    /// have run before it. On by default, so that a retry need not run them again.
+    /// Per-service-call mode: what is stored of the inputs of a service call that fails.
+    /// [`Results`](UnansweredInputs::Results) unless said otherwise: a retry need not run the tools
+    /// again, and a message that the service refuses is not in the way of every later one.
+    ///
+    /// ```
+    /// use tower_chat::{PersistencePolicy, UnansweredInputs};
+    /// // A message of the user is there to see although the provider has failed.
+    /// let policy = PersistencePolicy::default().inputs_of_failed_call(UnansweredInputs::All);
+    /// ```
     #[must_use]
-    pub fn keep_results_of_failed_call(mut self, keep: bool) -> Self {
-        self.forget_results_of_failed_call = !keep;
+    pub fn inputs_of_failed_call(mut self, kept: UnansweredInputs) -> Self {
+        self.inputs_of_failed_call = kept;
+        self
+    }
+
+    /// Per-service-call mode: what is stored of the inputs of a service call that is dropped, by a
+    /// caller who disconnects, a timeout above or an aborted task. [`All`](UnansweredInputs::All)
+    /// unless said otherwise.
+    #[must_use]
+    pub fn inputs_of_dropped_call(mut self, kept: UnansweredInputs) -> Self {
+        self.inputs_of_dropped_call = kept;
         self
     }
 }

@@ -233,8 +233,15 @@ impl Run {
             state: Mutex::new(state),
             _loaded: loaded,
         }));
-        if resumed.is_some() {
+        if let Some(content) = &resumed {
             let taken = run.take_over().await?;
+            tracing::warn!(
+                conversation = %run.key(),
+                attempt = content.open.lease.attempt.saturating_add(1),
+                left_by = content.open.lease.holder,
+                "open run {} is taken over, and goes on where it stopped",
+                run.id()
+            );
             match run.read_calls_again(approves).await {
                 Ok(()) => taken.go_on(),
                 Err(source) => {

@@ -114,9 +114,9 @@ impl State {
                 0
             });
             let all: Vec<_> = before.chain(written).cloned().collect();
-            let is_cut_off = written.last().is_some_and(|last| {
-                last.id.is_some_and(|id| is_remains(last, id.run))
-            });
+            let is_cut_off = written
+                .last()
+                .is_some_and(|last| last.id.is_some_and(|id| is_remains(last, id.run)));
             if is_cut_off || !owed_calls(response_at_end(&all)).is_empty() {
                 let first = messages.len() - written.len();
                 let stored = stored.get_mut(first..).unwrap_or_default();
@@ -133,7 +133,8 @@ impl State {
             return None;
         }
         let is_returned = self.return_calls(response, records);
-        let has_open_calls = !owed_calls(response_at_end(&self.added)).is_empty();
+        let has_open_calls =
+            messages.is_empty() && !owed_calls(response_at_end(&self.added)).is_empty();
         (has_open_calls && !is_returned).then(end_marker)
     }
 

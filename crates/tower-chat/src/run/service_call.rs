@@ -20,7 +20,7 @@ use super::{
     tool_events::Outcome,
 };
 use crate::{
-    NotStored, PersistenceError, StoreFailure,
+    NotStored, PersistenceError, StoreFailure, UnansweredInputs,
     approval::request_approvals_of,
     replay::Replay,
     tool_loop::{Foresight, Next},
@@ -472,7 +472,7 @@ impl OpenCall {
         CompletedCall::Submitted(Box::new(submitted))
     }
 
-    /// The service has failed: submits the results of tools that have run, by policy, and waits.
+    /// The service has failed: submits what is kept of the inputs, by policy, and waits.
     pub(crate) async fn fail(mut self: Box<Self>) {
         let slot = self.take_slot();
         let mut submission = self.leave_after_failure(slot);
@@ -480,24 +480,19 @@ impl OpenCall {
             tracing::error!(
                 conversation = %self.run.key(),
                 error = &source as &dyn std::error::Error,
-                "tool results of a failed service call could not be stored"
+                "the inputs of a failed service call could not be stored"
             );
         }
     }
 
-    /// Submits what is kept of a service call that came to no answer that can be stored: the
-    /// results of tools that have run, by policy.
+    /// Submits what is kept of the inputs of a service call that came to no answer that can be
+    /// stored, by policy.
     fn leave_after_failure(&mut self, slot: Result<Slot, StoreError>) -> Submission {
         if self.run.is_journaled() {
             self.leave_unanswered();
             return Submission::nothing();
         }
-        // What stands before a result goes with it, such as the consent to an approved call.
-        let is_result = |message: &Arc<Message>| message.role == Role::Tool;
-        let kept = match self.run.policy().forget_results_of_failed_call {
-            true => 0,
-            false => self.inputs.iter().rposition(is_result).map_or(0, |last| last + 1),
-        };
+        let kept = self.run.policy().inputs_of_failed_call.count(&self.inputs);
         self.submit_inputs(slot, kept)
     }
 
@@ -558,16 +553,29 @@ impl OpenCall {
     }
 }
 
+impl UnansweredInputs {
+    /// How many of a call's inputs are stored, from the first.
+    fn count(self, inputs: &[Arc<Message>]) -> usize {
+        let is_result = |message: &Arc<Message>| message.role == Role::Tool;
+        match self {
+            Self::All => inputs.len(),
+            Self::Results => inputs.iter().rposition(is_result).map_or(0, |last| last + 1),
+            Self::None => 0,
+        }
+    }
+}
+
 impl Drop for OpenCall {
-    /// The caller has gone away before the end of the answer: the inputs are stored, whatever
-    /// the cause was. Nothing can be awaited here, so the store's own task does it.
+    /// The caller has gone away before the end of the answer: the inputs are stored by policy,
+    /// whatever the cause was. Nothing can be awaited here, so the store's own task does it.
     fn drop(&mut self) {
         let Some(slot) = self.slot.take() else { return };
         if self.run.is_journaled() {
             return self.leave_unanswered();
         }
         let slot = slot.map(Slot::without_blocking);
-        drop(self.submit_inputs(slot, self.inputs.len()));
+        let kept = self.run.policy().inputs_of_dropped_call.count(&self.inputs);
+        drop(self.submit_inputs(slot, kept));
     }
 }
 

@@ -8,7 +8,7 @@ use tower_chat_core::{
 };
 
 use super::{Run, State, Submission, ToolReport, service_call::ToStore, tool_events::Outcome};
-use crate::replay::results_after;
+use crate::{UnansweredInputs, replay::results_after};
 
 impl Run {
     /// How many messages at the end of a service call have not become part of the run; `None` if
@@ -23,7 +23,7 @@ impl Run {
 
     /// Whether results of tools are stored although the service call that carries them fails.
     pub(crate) fn keeps_results_of_failed_call(&self) -> bool {
-        !self.policy().forget_results_of_failed_call
+        self.policy().inputs_of_failed_call != UnansweredInputs::None
     }
 
     /// Submits what a tool loop had ready for a service call that it will not make: the results

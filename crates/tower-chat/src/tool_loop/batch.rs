@@ -29,8 +29,12 @@ pub(super) enum Action {
 /// Why a call is not run, although it gets a result.
 pub(super) enum Refusal {
     UnknownTool,
-    Rejected { reason: Option<String> },
-    OverBudget { budget: usize },
+    Rejected {
+        reason: Option<String>,
+    },
+    OverBudget {
+        budget: usize,
+    },
     /// The run was stopped.
     Stopped,
 }

@@ -1,12 +1,6 @@
 //! Running the calls of one batch.
 
-use std::{
-    panic::AssertUnwindSafe,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
-};
+use std::{future::poll_fn, panic::AssertUnwindSafe, sync::Arc, task::Poll};
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tower_chat_core::{BoxError, Message, ToolResult, ToolStatus};
@@ -100,12 +94,15 @@ impl Executor<'_> {
                     let next = next.filter(|_| !outcome.terminate);
                     let beside =
                         if outcome.terminate { std::mem::take(&mut not_run) } else { Vec::new() };
-                    self.note(of_call, beside, next, outcome.terminate).await
+                    Some(self.note(of_call, beside, next, outcome.terminate))
                 }
-                None => Ok(()),
+                None => None,
             };
+            // Before it is durable: whoever stops the run meanwhile knows it.
             outcomes.add(sequence_index, outcome);
-            noted?;
+            if let Some(noted) = noted {
+                noted.await?;
+            }
             if outcomes.terminate {
                 break;
             }
@@ -120,26 +117,48 @@ impl Executor<'_> {
         not_run: Vec<CallOutcome>,
         outcomes: &mut Outcomes,
     ) -> Result<(), PersistenceError> {
-        let round = &AtOnce::of(calls.len(), not_run);
+        let to_run = calls.len();
+        let (mut ended, mut durable, mut not_run) = (0, 0, not_run);
         let run = async |CallToRun { sequence_index, owed, tool }| {
             let place = owed.place();
-            let outcome = self.run(sequence_index, owed, tool).await;
-            let ends_run = round.is_last(&outcome);
-            let noted = match outcome.of(self.noted(place)) {
-                Some(of_call) => {
-                    let beside = if ends_run { round.take_not_run() } else { Vec::new() };
-                    self.note(of_call, beside, None, ends_run).await
-                }
-                None => Ok(()),
-            };
-            round.noted.fetch_add(usize::from(noted.is_ok()), Ordering::AcqRel);
-            (sequence_index, outcome, noted)
+            (sequence_index, place, self.run(sequence_index, owed, tool).await)
         };
         let mut running: FuturesUnordered<_> = calls.into_iter().map(run).collect();
+        let mut noting = FuturesUnordered::new();
         let mut failure = None;
-        while let Some((index, outcome, noted)) = running.next().await {
-            outcomes.add(index, outcome);
-            failure = failure.or(noted.err());
+        loop {
+            let step = poll_fn(|cx| {
+                // First, since what is durable decides whether a call that ends now is the last.
+                if let Poll::Ready(Some(noted)) = noting.poll_next_unpin(cx) {
+                    return Poll::Ready(Some(Step::Noted(noted)));
+                }
+                match running.poll_next_unpin(cx) {
+                    Poll::Ready(Some(ran)) => Poll::Ready(Some(Step::Ran(Box::new(ran)))),
+                    Poll::Ready(None) if noting.is_empty() => Poll::Ready(None),
+                    Poll::Ready(None) | Poll::Pending => Poll::Pending,
+                }
+            });
+            match step.await {
+                None => break,
+                Some(Step::Noted(Ok(()))) => durable += 1,
+                Some(Step::Noted(Err(error))) => _ = failure.get_or_insert(error),
+                Some(Step::Ran(ran)) => {
+                    let (index, place, outcome) = *ran;
+                    ended += 1;
+                    let of_call = outcome.of(self.noted(place));
+                    // Before it is durable: whoever stops the run meanwhile knows it.
+                    outcomes.add(index, outcome);
+                    let Some(of_call) = of_call else {
+                        durable += 1;
+                        continue;
+                    };
+                    // Where others are still under way to the store, the end is written by itself.
+                    let is_last = ended == to_run && durable + 1 == to_run;
+                    let ends_run = outcomes.terminate && is_last;
+                    let beside = if ends_run { std::mem::take(&mut not_run) } else { Vec::new() };
+                    noting.push(self.note(of_call, beside, None, ends_run));
+                }
+            }
         }
         failure.map_or(Ok(()), Err)
     }
@@ -235,6 +254,15 @@ impl Executor<'_> {
 
     fn answered(&self, owed: &OwedCall, output: ToolOutput) -> Outcome {
         let failure = output.is_error.then(|| self.failure(owed, BoxError::from(output.text())));
+        if output.is_error {
+            // What it says is for the model, and may hold what a user wrote.
+            tracing::warn!(
+                conversation = self.context.conversation().map(tracing::field::display),
+                tool = owed.name(),
+                call_id = owed.id(),
+                "a tool answered with an error"
+            );
+        }
         let terminate = output.terminate;
         let status = match (output.is_error, output.rejects_arguments) {
             (_, true) => ToolStatus::RejectedArguments,
@@ -249,6 +277,13 @@ impl Executor<'_> {
     fn failed(&self, owed: &OwedCall, error: BoxError) -> Outcome {
         let mut report = ToolReport::from(ResultSource::Tool, ToolStatus::Error);
         report.error = Some(Chain(&*error).to_string());
+        tracing::warn!(
+            conversation = self.context.conversation().map(tracing::field::display),
+            tool = owed.name(),
+            call_id = owed.id(),
+            error = &*error as &dyn std::error::Error,
+            "a tool failed"
+        );
         let text = if self.settings.include_error_details {
             format!("The tool failed: {}", Chain(&*error))
         } else {
@@ -269,42 +304,10 @@ impl Executor<'_> {
     }
 }
 
-/// The calls of a batch that run at the same time, as far as one needs to know of the others.
-struct AtOnce {
-    to_run: usize,
-    /// How many have come to their end.
-    ended: AtomicUsize,
-    /// Of how many the outcome is durable.
-    noted: AtomicUsize,
-    terminate: AtomicBool,
-    /// What is known of the calls of the batch that are not run, until the run ends with one that is.
-    not_run: Mutex<Vec<CallOutcome>>,
-}
-
-impl AtOnce {
-    fn of(to_run: usize, not_run: Vec<CallOutcome>) -> Self {
-        Self {
-            to_run,
-            ended: AtomicUsize::new(0),
-            noted: AtomicUsize::new(0),
-            terminate: AtomicBool::new(false),
-            not_run: Mutex::new(not_run),
-        }
-    }
-
-    /// Whether the run ends with this outcome: one of the batch has ended it, and all others are
-    /// durable. Where others are still under way to the store, the end is written by itself.
-    fn is_last(&self, outcome: &Outcome) -> bool {
-        self.terminate.fetch_or(outcome.terminate, Ordering::AcqRel);
-        let is_last = self.ended.fetch_add(1, Ordering::AcqRel) + 1 == self.to_run;
-        is_last
-            && self.terminate.load(Ordering::Acquire)
-            && self.noted.load(Ordering::Acquire) + 1 == self.to_run
-    }
-
-    fn take_not_run(&self) -> Vec<CallOutcome> {
-        std::mem::take(&mut *self.not_run.lock().unwrap_or_else(PoisonError::into_inner))
-    }
+/// What happens next among calls that run at the same time.
+enum Step {
+    Ran(Box<(usize, Option<CallOfRun>, Outcome)>),
+    Noted(Result<(), PersistenceError>),
 }
 
 impl Outcome {

@@ -464,7 +464,8 @@ where
     }
 
     async fn read(&mut self, mut reading: Reading) -> Result<(), BoxError> {
-        let Some(update) = unless_stopped(&self.context.handle, reading.response.next()).await else {
+        let Some(update) = unless_stopped(&self.context.handle, reading.response.next()).await
+        else {
             return self.stop_reading(reading).await;
         };
         let update = match update {

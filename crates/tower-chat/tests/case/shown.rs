@@ -42,11 +42,10 @@ struct Open {
 }
 
 impl Open {
-    /// Whether this is the id that replay gives a call that has none: it ends with the positions of
+    /// Whether this is the id that a call gets which has none, or that of another call: it ends with the positions of
     /// the message in its run and of the call in its message.
     fn is_named(&self, id: Option<&str>) -> bool {
-        let has_none = self.id.as_ref().is_none_or(String::is_empty);
-        let (Some(id), Some(position), true) = (id, self.position, has_none) else { return false };
+        let (Some(id), Some(position)) = (id, self.position) else { return false };
         let suffix = format!("_{}_{}", position.message.index, position.index);
         id.starts_with("call_") && id.ends_with(&suffix)
     }

@@ -1,12 +1,15 @@
 //! Stacks, requests and short names for what they store.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    cell::RefCell,
+    sync::{Arc, Mutex, Once},
+};
 
 use serde_json::json;
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
     PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode,
-    PersistencePolicy, ToolLoop, Tools,
+    PersistencePolicy, ToolLoop, Tools, UnansweredInputs,
     core::{
         Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore, Message,
         ToolCall, ToolDefinition, Usage,
@@ -289,34 +292,77 @@ pub(crate) fn noting(store: &Store, counts: &Arc<Mutex<Vec<usize>>>, step: Step)
     })
 }
 
-/// Everything logged by this thread while it lives.
-pub(crate) struct Logged {
-    text: Arc<Mutex<Vec<u8>>>,
-    _guard: tracing::subscriber::DefaultGuard,
+thread_local! {
+    /// Where what this thread logs goes.
+    static LOG: RefCell<Option<Arc<Mutex<Vec<u8>>>>> = const { RefCell::new(None) };
 }
 
-pub(crate) fn logged() -> Logged {
-    #[derive(Clone)]
-    struct Writer(Arc<Mutex<Vec<u8>>>);
-    impl std::io::Write for Writer {
-        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().write(bytes)
-        }
-        fn flush(&mut self) -> std::io::Result<()> {
-            Ok(())
-        }
+/// What this thread has logged since.
+pub(crate) struct Logged {
+    text: Arc<Mutex<Vec<u8>>>,
+}
+
+/// Writes to the log of its thread.
+struct LogWriter;
+
+impl std::io::Write for LogWriter {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        LOG.with_borrow(|log| {
+            if let Some(log) = log {
+                log.lock().unwrap().extend(bytes);
+            }
+        });
+        Ok(bytes.len())
     }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// From now on. The subscriber is that of all tests: one that a test sets for its thread may miss
+/// events, since other threads decide at the same time that nobody listens to them.
+pub(crate) fn logged() -> Logged {
+    static SUBSCRIBER: Once = Once::new();
+    SUBSCRIBER.call_once(|| {
+        tracing_subscriber::fmt().with_ansi(false).with_writer(|| LogWriter).init();
+    });
     let text = Arc::new(Mutex::new(Vec::new()));
-    let writer = Writer(text.clone());
-    let subscriber =
-        tracing_subscriber::fmt().with_ansi(false).with_writer(move || writer.clone()).finish();
-    Logged { text, _guard: tracing::subscriber::set_default(subscriber) }
+    LOG.set(Some(text.clone()));
+    Logged { text }
+}
+
+impl Drop for Logged {
+    fn drop(&mut self) {
+        LOG.set(None);
+    }
 }
 
 impl Logged {
+    /// How many lines have all of these in them.
+    pub(crate) fn lines_with(&self, parts: &[&str]) -> usize {
+        let text = self.text.lock().unwrap();
+        let text = String::from_utf8_lossy(&text);
+        text.lines().filter(|line| parts.iter().all(|part| line.contains(part))).count()
+    }
+
     pub(crate) fn lines(&self, what: &str) -> usize {
         let text = self.text.lock().unwrap();
         String::from_utf8_lossy(&text).lines().filter(|line| line.contains(what)).count()
+    }
+}
+
+/// The policy that keeps the results of tools of a failed service call, or nothing of its inputs.
+pub(crate) fn results_if(keep: bool) -> UnansweredInputs {
+    if keep { UnansweredInputs::Results } else { UnansweredInputs::None }
+}
+
+/// Polls a run until its leaf was called so often and nothing moves any more, then drops it.
+pub(crate) async fn until_called(leaf: &ScriptedLeaf, calls: usize, run: impl Future) {
+    let mut run = std::pin::pin!(run);
+    while leaf.requests().len() < calls {
+        assert!(futures_util::poll!(run.as_mut()).is_pending(), "the run hangs in its last call");
+        tokio::task::yield_now().await;
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::Value;
 use tower::Layer;
 use tower_chat::{
     ConflictPolicy, PerRunPersistence, PerServiceCallPersistence, PersistenceError,
-    PersistenceMode, ToolLoop, Tools,
+    PersistenceMode, ToolLoop, Tools, UnansweredInputs,
     core::{
         Answer, BoxError, ChatRequest, ChatResponse, Finish, Message, Role, ToolCall, ToolResult,
         ToolStatus,
@@ -296,7 +296,7 @@ async fn results_of_a_refused_call_are_forgotten_where_the_policy_says_so() {
     for streamed in BOTH_WAYS {
         let store = store();
         let leaf = ScriptedLeaf::new([round(1, None), text("there", Some("s1"))]);
-        let policy = policy().keep_results_of_failed_call(false);
+        let policy = policy().inputs_of_failed_call(UnansweredInputs::None);
         let client = stack(leaf.clone(), &store, PerServiceCall, policy, looking(&Ran::default()));
         refused(send(&client, ask("where?", streamed)).await);
         assert_eq!(pending_results(&store, &key()).await.unwrap(), None);

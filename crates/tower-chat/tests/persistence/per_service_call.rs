@@ -12,7 +12,7 @@ use std::{
 use futures_util::{StreamExt, future::poll_immediate};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, ToolLoop,
+    PerRunPersistence, PerServiceCallPersistence, ToolLoop, UnansweredInputs,
     core::{
         BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationId, Message, MessageId,
         store::HistoryStore,
@@ -318,7 +318,7 @@ async fn results_of_tools_that_ran_survive_a_failing_call_by_policy() {
                 let (store, ran) = (store(), Ran::default());
                 let leaf =
                     ScriptedLeaf::new([calls([("look", "c1")]), failing(), Step::text("there")]);
-                let policy = policy().keep_results_of_failed_call(keep);
+                let policy = policy().inputs_of_failed_call(results_if(keep));
                 let client = stack(leaf.clone(), &store, PerServiceCall, policy, tools(&ran));
                 let mut request = ask("where?", streamed);
                 let handle = request.run_handle();
@@ -366,7 +366,7 @@ async fn results_of_tools_that_ran_survive_a_layer_that_keeps_them_from_the_pers
                     }
                 }
             });
-            let policy = policy().keep_results_of_failed_call(keep);
+            let policy = policy().inputs_of_failed_call(results_if(keep));
             let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(policy);
             let client = boxed(
                 above.layer(ToolLoop::new(tools(&ran)).assume_persister_below(true).layer(between)),
@@ -465,4 +465,42 @@ async fn an_answer_without_messages_stores_its_input() {
             assert_eq!(stored(&store).await, ["user hi"]);
         }
     }
+}
+
+#[tokio::test]
+async fn the_inputs_of_a_call_without_an_answer_are_kept_by_policy() {
+    let cases = Cases::all().modes(
+        [PerServiceCall],
+        "per-run mode stores nothing of it, and journaled mode everything",
+    );
+    cases
+        .check(async |case| {
+            use UnansweredInputs::{All, None, Results};
+            for (kept, count) in [(All, 4), (Results, 3), (None, 2)] {
+                for is_dropped in [true, false] {
+                    let (store, ran) = (case.store().await, Ran::default());
+                    let mut request = case.ask("where?");
+                    let handle = request.run_handle();
+                    let queue = move |_: &_| {
+                        handle.queue(Message::user("quick"));
+                        case.calls([("look", "c1")])
+                    };
+                    let last = if is_dropped { Step::hang() } else { Step::error("overloaded") };
+                    let leaf = ScriptedLeaf::new([Step::respond(queue), last]);
+                    let policy = match is_dropped {
+                        true => policy().inputs_of_dropped_call(kept),
+                        false => policy().inputs_of_failed_call(kept),
+                    };
+                    let client = case.stack(leaf.clone(), &store, policy, tools(&ran));
+                    match is_dropped {
+                        true => until_called(&leaf, 2, send(&client, request)).await,
+                        false => drop(send(&client, request).await.unwrap_err()),
+                    }
+                    let all =
+                        ["user where?", "assistant look#c1", "tool c1=looked c1", "user quick"];
+                    assert_eq!(stored(&store).await, all[..count], "{kept:?} {is_dropped}");
+                }
+            }
+        })
+        .await;
 }

@@ -328,7 +328,7 @@ async fn a_failed_call_that_is_retried_sees_the_results_and_stores_them_once() {
             Step::error("overloaded"),
             Step::text("there"),
         ]);
-        let policy = policy().keep_results_of_failed_call(keep);
+        let policy = policy().inputs_of_failed_call(results_if(keep));
         let client = retrying(&leaf, &store, policy, tools(&ran));
         send(&client, ask("where?", false)).await.unwrap();
         assert_eq!(stored(&store).await, WHOLE_RUN, "keep: {keep}");

@@ -1,0 +1,109 @@
+//! What an operator reads of a run that does not go as it should: warnings, without the texts of
+//! users and models.
+
+use tower::Layer;
+use tower_chat::{
+    PerRunPersistence, PerServiceCallPersistence, ToolLoop, Tools,
+    core::EndedBy,
+    tool::{ToolOutput, tool_fn},
+};
+use tower_chat_testkit::{ScriptedLeaf, Step};
+
+use crate::common::*;
+
+fn failing_tools() -> Tools {
+    Tools::new()
+        .with(tool_fn(definition("fails"), |_| async { Err::<ToolOutput, _>("no disk".into()) }))
+        .with(tool_fn(definition("panics"), |_| async {
+            if true {
+                panic!("out of range");
+            }
+            Ok(ToolOutput::from("never"))
+        }))
+        .with(tool_fn(definition("says"), |_| async { Ok(ToolOutput::error("the user's secret")) }))
+}
+
+#[tokio::test]
+async fn each_failure_of_a_tool_is_logged_once() {
+    every_case(async |case| {
+        let store = case.store().await;
+        let leaf = ScriptedLeaf::new([
+            case.calls([("fails", "c1"), ("panics", "c2"), ("says", "c3")]),
+            Step::text("there"),
+        ]);
+        let client = case.stack(leaf, &store, policy(), failing_tools());
+        let logged = logged();
+        send(&client, case.ask("where?")).await.unwrap();
+        assert_eq!(logged.lines("WARN"), 3);
+        for (tool, call, line) in [
+            ("fails", "c1", "a tool failed"),
+            ("panics", "c2", "a tool failed"),
+            ("says", "c3", "a tool answered with an error"),
+        ] {
+            let (tool, call) = (format!("tool=\"{tool}\""), format!("call_id=\"{call}\""));
+            assert_eq!(logged.lines_with(&[line, &tool, &call, "alice/support"]), 1, "{tool}");
+        }
+        assert_eq!(logged.lines("no disk"), 1);
+        assert_eq!(logged.lines("out of range"), 1);
+        assert_eq!(logged.lines("secret"), 0, "what a tool tells the model is not logged");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_limit_of_rounds_is_logged_and_said_in_the_finish() {
+    every_case(async |case| {
+        for last in [case.calls([("look", "c2")]), Step::text("I give up")] {
+            let store = case.store().await;
+            let asks_again = format!("{last:?}").contains("c2");
+            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), last]);
+            let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+            let tool_loop = ToolLoop::new(tools(&Ran::default())).max_rounds(1).unwrap();
+            let above = PerRunPersistence::new(store.clone()).mode(case.mode);
+            let client = boxed(above.layer(tool_loop.layer(below)));
+            let logged = logged();
+            let answer = send(&client, case.ask("where?")).await.unwrap();
+            assert_eq!(answer.finish.ended_by, Some(EndedBy::RoundLimit));
+            let last = if asks_again { "assistant look#c2" } else { "assistant I give up" };
+            let all = ["assistant look#c1", "tool c1=looked c1", last];
+            assert_eq!(shorts(&answer.messages), all);
+            assert_eq!(logged.lines("rounds of tool calls"), 1);
+        }
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_ends_a_run_is_said_in_the_finish() {
+    every_case(async |case| {
+        let store = case.store().await;
+        let leaf = ScriptedLeaf::new([case.calls([("stop", "c1")]), Step::text("there")]);
+        let client = case.agent(&leaf, &store);
+        let answer = send(&client, case.ask("where?")).await.unwrap();
+        assert_eq!(answer.finish.ended_by, Some(EndedBy::Tool));
+        let answer = send(&client, case.ask("well?")).await.unwrap();
+        assert_eq!(answer.finish.ended_by, None, "the model has ended it");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_run_that_is_taken_over_is_logged() {
+    let cases = Cases::all().modes([Journaled], "no other run stays open");
+    cases
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([
+                case.calls([("look", "c1")]),
+                Step::error("overloaded"),
+                Step::text("there"),
+            ]);
+            let client = case.agent(&leaf, &store);
+            let request = case.ask("where?");
+            send(&client, request.clone()).await.unwrap_err();
+            let logged = logged();
+            send(&client, request).await.unwrap();
+            assert_eq!(logged.lines_with(&["is taken over", "attempt=2", "alice/support"]), 1);
+        })
+        .await;
+}

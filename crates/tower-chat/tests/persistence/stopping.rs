@@ -1,0 +1,273 @@
+//! A run that is stopped on purpose keeps its answer so far, in every mode, and what comes after it
+//! is a valid conversation.
+
+use std::pin::pin;
+
+use futures_util::{StreamExt, poll};
+use tower::Layer;
+use tower_chat::{
+    PerRunPersistence, PerServiceCallPersistence, ToolLoop,
+    core::{
+        Answer, BoxError, ChatRequest, ChatUpdate, EndedBy, Message, ToolInvocation, ToolStatus,
+        store::{HistoryStore, InvocationQuery},
+    },
+    tool::{ToolContext, tool_fn},
+};
+use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+
+use crate::common::*;
+
+const STOPPED: &str = "The call was not run: the run was stopped before.";
+
+/// The calls of the record, with how they went.
+async fn statuses(store: &Store) -> Vec<(String, ToolStatus)> {
+    store.inner().flush().await.unwrap();
+    let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
+    let of = |call: &ToolInvocation| label(&call.arguments).unwrap_or_default();
+    found.iter().map(|(_, call)| (of(call), call.status)).collect()
+}
+
+/// Nothing is open, and a run that comes after this one sees this of it.
+async fn goes_on(case: Case, store: &Store, shown: &[&str]) {
+    assert!(store.inner().head(&key()).await.unwrap().open_run.is_none());
+    let leaf = ScriptedLeaf::new([Step::text("on it goes")]);
+    send(&case.agent(&leaf, store), case.ask("and now?")).await.unwrap();
+    let seen = seen(&leaf, 0);
+    assert_eq!(seen[..shown.len()], *shown);
+    assert_eq!(seen[shown.len()..], ["user and now?"]);
+}
+
+/// Runs a request until it has come where it is to be stopped, stops it there, and gives the answer
+/// so far.
+async fn stopped_at(
+    client: &Client,
+    mut request: ChatRequest,
+    store: Option<&Store>,
+    there: impl Future,
+) -> Answer {
+    let handle = request.run_handle();
+    let mut run = pin!(send(client, request));
+    {
+        let mut there = pin!(there);
+        while poll!(there.as_mut()).is_pending() {
+            assert!(poll!(run.as_mut()).is_pending());
+            tokio::task::yield_now().await;
+        }
+    }
+    // What it has to write on the way is written, and it waits.
+    for _ in 0..10 {
+        assert!(poll!(run.as_mut()).is_pending(), "it waits there");
+        if let Some(store) = store {
+            store.inner().flush().await.unwrap();
+        }
+    }
+    handle.stop();
+    let answer = run.await.unwrap();
+    assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
+    answer
+}
+
+/// Waits until the leaf was called so often.
+async fn called(leaf: &ScriptedLeaf, count: usize) {
+    while leaf.requests().len() < count {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_waits_for_its_model_keeps_what_it_has() {
+    every_case(async |case| {
+        let store = case.store().await;
+        let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::hang()]);
+        let client = case.agent(&leaf, &store);
+        let there = called(&leaf, 2);
+        let answer = stopped_at(&client, case.ask("where?"), Some(&store), there).await;
+        assert_eq!(shorts(&answer.messages), ["assistant look#c1", "tool c1=looked c1"]);
+        let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
+        assert_eq!(stored(&store).await, all);
+        assert_eq!(statuses(&store).await, [("c1".to_owned(), ToolStatus::Ok)]);
+        goes_on(case, &store, &all).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn the_text_of_an_answer_that_was_streamed_is_kept() {
+    Cases::all()
+        .streamed("a whole answer shows no part of its text")
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([
+                case.calls([("look", "c1")]),
+                Step::text("half an answer").hangs_after(1),
+            ]);
+            let client = case.agent(&leaf, &store);
+            let mut request = case.ask("where?").streamed();
+            let handle = request.run_handle();
+            let sent = request.clone();
+            let mut response = head(&client, request).await.unwrap();
+            let mut messages = Vec::new();
+            let mut finish = None;
+            let mut text = String::new();
+            while let Some(update) = response.next().await {
+                match update.unwrap() {
+                    ChatUpdate::TextDelta(delta) => {
+                        text.push_str(&delta);
+                        handle.stop();
+                    }
+                    ChatUpdate::Message(message) => messages.push(message),
+                    ChatUpdate::Finish(end) => finish = Some(end),
+                    _ => {}
+                }
+            }
+            assert_eq!(finish.unwrap().ended_by, Some(EndedBy::Stop));
+            assert!(!text.is_empty() && "half an answer".starts_with(&text));
+            let partial = format!("assistant {text}");
+            let answer = ["assistant look#c1", "tool c1=looked c1", &partial];
+            assert_eq!(shorts(&messages), answer);
+            assert_eq!(messages[2].metadata["interrupted"], true);
+            let all = ["user where?", answer[0], answer[1], answer[2]];
+            assert_eq!(stored(&store).await, all);
+            let again = send(&case.agent(&leaf, &store), sent).await.unwrap();
+            assert_eq!(shorts(&again.messages), answer, "sent again it is the same answer");
+            goes_on(case, &store, &all).await;
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn tools_that_ran_or_never_began_are_answered_as_such() {
+    for concurrent in [true, false] {
+        Cases::all()
+            .with_all_ids()
+            .check(async |case| {
+                let (store, ran) = (case.store().await, Ran::default());
+                let gate = Gate::closed();
+                let leaf = ScriptedLeaf::new([case.calls([
+                    ("look", "c1"),
+                    ("wait", "c2"),
+                    ("look", "c3"),
+                ])]);
+                let tools = tools_with_gate(&ran, &gate);
+                let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+                let tool_loop = ToolLoop::new(tools).concurrent(concurrent).layer(below);
+                let above = PerRunPersistence::new(store.clone()).mode(case.mode);
+                let client = boxed(above.layer(tool_loop));
+                let there = gate.reached(1);
+                let answer = stopped_at(&client, case.ask("where?"), Some(&store), there).await;
+                let last = match concurrent {
+                    true => "c3=looked c3".to_owned(),
+                    false => format!("c3!{STOPPED}"),
+                };
+                let results = format!("tool c1=looked c1 c2!{INTERRUPTED} {last}");
+                let calls = "assistant look#c1 wait#c2 look#c3";
+                assert_eq!(shorts(&answer.messages), [calls, &results]);
+                let all = ["user where?", calls, &results];
+                assert_eq!(stored(&store).await, all);
+                let of = |label: &str, status| (label.to_owned(), status);
+                let third = if concurrent { ToolStatus::Ok } else { ToolStatus::Stopped };
+                let statuses_of =
+                    [of("c1", ToolStatus::Ok), of("c2", ToolStatus::Interrupted), of("c3", third)];
+                assert_eq!(statuses(&store).await, statuses_of);
+                goes_on(case, &store, &all).await;
+            })
+            .await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_stopped_before_it_begins_keeps_its_input_and_pays_nothing() {
+    every_case(async |case| {
+        let store = case.store().await;
+        let leaf = ScriptedLeaf::new([]);
+        let mut request = case.ask("where?");
+        request.run_handle().stop();
+        let answer = send(&case.agent(&leaf, &store), request).await.unwrap();
+        assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
+        assert_eq!(shorts(&answer.messages), [""; 0]);
+        assert!(leaf.requests().is_empty());
+        assert_eq!(stored(&store).await, ["user where?"]);
+        goes_on(case, &store, &["user where?"]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_tool_may_stop_its_run() {
+    every_case(async |case| {
+        let store = case.store().await;
+        let mut request = case.ask("where?");
+        let handle = request.run_handle();
+        let tool = tool_fn(definition("halt"), move |context: ToolContext| {
+            handle.stop();
+            let answer = format!("halted {}", label_of(&context));
+            async move { Ok::<_, BoxError>(answer) }
+        });
+        let leaf = ScriptedLeaf::new([case.calls([("halt", "c1")])]);
+        let client = case.stack(leaf.clone(), &store, policy(), tools(&Ran::default()).with(tool));
+        let answer = send(&client, request).await.unwrap();
+        assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
+        let answered = ["assistant halt#c1", "tool c1=halted c1"];
+        assert_eq!(shorts(&answer.messages), answered);
+        let all = ["user where?", answered[0], answered[1]];
+        assert_eq!(stored(&store).await, all);
+        goes_on(case, &store, &all).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stop_after_the_last_answer_changes_nothing() {
+    every_case(async |case| {
+        let store = case.store().await;
+        let leaf = ScriptedLeaf::new([Step::text("there")]);
+        let mut request = case.ask("where?");
+        let handle = request.run_handle();
+        let answer = send(&case.agent(&leaf, &store), request).await.unwrap();
+        handle.stop();
+        assert_eq!(answer.finish.ended_by, None);
+        goes_on(case, &store, &["user where?", "assistant there"]).await;
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stopped_run_without_persistence_gives_its_answer_so_far() {
+    for streamed in BOTH_WAYS {
+        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::hang()]);
+        let tool_loop = ToolLoop::new(tools(&Ran::default()));
+        let client = boxed(tool_loop.layer(leaf.clone()));
+        let mut request = ChatRequest::user("where?");
+        if streamed {
+            request = request.streamed();
+        }
+        let answer = stopped_at(&client, request, None, called(&leaf, 2)).await;
+        assert_eq!(shorts(&answer.messages), ["assistant look#c1", "tool c1=looked c1"]);
+        assert!(answer.finish.saved.is_none());
+    }
+}
+
+#[tokio::test]
+async fn what_was_queued_for_the_call_under_way_is_kept() {
+    every_case(async |case| {
+        let store = case.store().await;
+        let mut request = case.ask("where?");
+        let queueing = request.run_handle();
+        let leaf = ScriptedLeaf::new([
+            Step::respond(move |_| {
+                queueing.queue(Message::user("quick"));
+                case.calls([("look", "c1")])
+            }),
+            Step::hang(),
+        ]);
+        let client = case.agent(&leaf, &store);
+        let there = called(&leaf, 2);
+        let answer = stopped_at(&client, request, Some(&store), there).await;
+        let answered = ["assistant look#c1", "tool c1=looked c1", "user quick"];
+        assert_eq!(shorts(&answer.messages), answered);
+        let all = ["user where?", answered[0], answered[1], answered[2]];
+        assert_eq!(stored(&store).await, all);
+        goes_on(case, &store, &all).await;
+    })
+    .await;
+}
