@@ -32,7 +32,8 @@ use self::{
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     tracing_subscriber::fmt()
-        .with_writer(std::io::stderr)
+        .with_writer(|| output::EscapedStderr)
+        .with_ansi(false)
         .with_max_level(tracing::Level::WARN)
         .log_internal_errors(false)
         .without_time()

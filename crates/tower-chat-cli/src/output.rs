@@ -7,6 +7,33 @@ use std::{
 
 use crate::error::chain;
 
+/// The text with characters that a terminal would obey, or that would change how the text around
+/// them is read, written as escapes: control characters (`\u{1b}` begins a command to the
+/// terminal, `\u{9b}` too), line and paragraph separators, and marks of the writing direction.
+///
+/// Everything that is printed to be read goes through this, since ids, names of tools and texts of
+/// errors are chosen by users, models and files. JSON does not: see [`Lines::write_json`].
+pub(crate) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\n' | '\r' | '\t' => safe.extend(character.escape_default()),
+            _ if is_obeyed(character) => safe.extend(character.escape_unicode()),
+            _ => safe.push(character),
+        }
+    }
+    safe
+}
+
+fn is_obeyed(character: char) -> bool {
+    let is_separator = matches!(character, '\u{2028}' | '\u{2029}');
+    let is_direction = matches!(
+        character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    character.is_control() || is_separator || is_direction
+}
+
 /// Standard output, line by line. Once it cannot be written any more, the rest is dropped, so that
 /// what a command does besides printing goes on.
 #[derive(Debug, Default)]
@@ -15,8 +42,17 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Writes a line.
+    /// Writes a line to be read, [escaped].
     pub(crate) fn write(&mut self, line: &str) {
+        self.write_exactly(&escaped(line));
+    }
+
+    /// Writes a line of JSON as it is: programs read it, and it must say exactly what is stored.
+    pub(crate) fn write_json(&mut self, line: &str) {
+        self.write_exactly(line);
+    }
+
+    fn write_exactly(&mut self, line: &str) {
         if self.failed.is_none() {
             let mut stdout = io::stdout().lock();
             let written = stdout.write_all(line.as_bytes());
@@ -42,12 +78,9 @@ impl Lines {
 
 /// Rows as lines, their columns aligned: texts to the left, numbers to the right.
 pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
-    // A name may hold anything; a row is one line.
-    let printable = |cell: &String| -> String {
-        cell.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
-    };
+    // Escapes are wider than what they stand for, so they come before the columns are measured.
     let rows: Vec<[String; COLUMNS]> =
-        rows.iter().map(|row| row.each_ref().map(printable)).collect();
+        rows.iter().map(|row| row.each_ref().map(|cell| escaped(cell))).collect();
     let columns: Vec<(usize, bool)> = (0..COLUMNS)
         .map(|column| {
             let cells = || rows.iter().filter_map(|row| row.get(column));
@@ -69,5 +102,51 @@ pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<Str
 
 /// Reports an error with its causes on standard error.
 pub(crate) fn complain(error: &dyn Error) {
-    let _ = writeln!(io::stderr().lock(), "error: {}", chain(error));
+    let _ = writeln!(io::stderr().lock(), "error: {}", escaped(&chain(error)));
+}
+
+/// Standard error for log events, each of which is written at once and becomes one [escaped] line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EscapedStderr;
+
+impl Write for EscapedStderr {
+    fn write(&mut self, event: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(event);
+        let line = escaped(text.strip_suffix('\n').unwrap_or(&text));
+        writeln!(io::stderr().lock(), "{line}")?;
+        Ok(event.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().lock().flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_is_escaped_and_everything_else_is_not() {
+        for (text, expected) in [
+            ("plain, é, 漢字, 👩\u{200d}🚀", "plain, é, 漢字, 👩\u{200d}🚀"),
+            ("C:\\chat.db \"quoted\"", "C:\\chat.db \"quoted\""),
+            ("\u{1b}[2J", "\\u{1b}[2J"),
+            ("\u{9b}2J\u{7f}\u{0}\u{8}", "\\u{9b}2J\\u{7f}\\u{0}\\u{8}"),
+            ("a\r\nb\tc", "a\\r\\nb\\tc"),
+            ("a\u{202e}b\u{2066}c\u{2028}d\u{200f}", "a\\u{202e}b\\u{2066}c\\u{2028}d\\u{200f}"),
+        ] {
+            assert_eq!(escaped(text), expected);
+            assert_eq!(escaped(expected), expected, "escaping twice changes nothing");
+        }
+    }
+
+    #[test]
+    fn columns_are_aligned_as_they_are_printed() {
+        let rows = [["id", "n"], ["a\u{1b}[1m", "1"], ["longer than that", "22"]];
+        let rows = rows.map(|row| row.map(str::to_owned));
+        let lines = table(&rows);
+        assert_eq!(lines[1], "a\\u{1b}[1m         1");
+        assert_eq!(lines[2], "longer than that  22");
+    }
 }

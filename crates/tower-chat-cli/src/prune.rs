@@ -100,8 +100,7 @@ fn time_before(now: SystemTime, age: Duration) -> SystemTime {
 }
 
 fn line(key: &ConversationKey, what: &str) -> String {
-    // Ids may hold anything; this is one line.
-    format!("{key}: {what}").replace(['\n', '\r'], " ")
+    format!("{key}: {what}")
 }
 
 /// How old something is, as the command line says it: `90d`, `12h`, `15m` or `45s`.

@@ -31,7 +31,7 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
     }
     let mut lines = Lines::default();
     if arguments.json {
-        listed.iter().for_each(|run| lines.write(&run.to_json()));
+        listed.iter().for_each(|run| lines.write_json(&run.to_json()));
     } else if listed.is_empty() {
         lines.write("no open runs");
     } else {

@@ -26,7 +26,7 @@ pub(crate) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
             shown(&history.messages)
         };
         let line = Line { id: key.id(), messages };
-        lines.write(&line.to_json());
+        lines.write_json(&line.to_json());
         if !lines.are_open() {
             break;
         }

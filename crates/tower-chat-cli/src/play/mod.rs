@@ -72,7 +72,7 @@ pub(crate) async fn play(arguments: PlayArguments) -> Result<ExitCode, CliError>
 
     let tally = player.tally();
     let Report { mut lines, completed, failures, .. } = report;
-    lines.write(&Summary::new(completed, tally, started.elapsed()).to_json());
+    lines.write_json(&Summary::new(completed, tally, started.elapsed()).to_json());
     lines.finish().map_err(CliError::Output)?;
     Ok(ExitCode::from(match (is_interrupted, failures, tally.divergences) {
         (true, ..) => 130,

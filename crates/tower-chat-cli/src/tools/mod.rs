@@ -43,7 +43,7 @@ pub(crate) async fn tools(arguments: ToolsArguments) -> Result<ExitCode, CliErro
     }
     let mut lines = Lines::default();
     if arguments.json {
-        lines.write(&totals.to_json(listing));
+        lines.write_json(&totals.to_json(listing));
     } else {
         listing.iter().flat_map(Listing::to_lines).for_each(|line| lines.write(&line));
         totals.to_lines().iter().for_each(|line| lines.write(line));

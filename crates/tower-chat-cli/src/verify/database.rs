@@ -45,7 +45,7 @@ pub(crate) async fn rows_of(
     match store.rows(key).await {
         Ok(rows) => Ok(Ok(rows)),
         Err(error @ StoreError::Corrupt { .. }) => {
-            Ok(Err(format!("conversation {key}: {}", chain(&error)).replace('\n', " ")))
+            Ok(Err(format!("conversation {key}: {}", chain(&error))))
         }
         Err(source) => Err(CliError::CheckConversation { key: key.clone(), source }),
     }

@@ -31,9 +31,7 @@ impl Problem {
     }
 
     pub(crate) fn to_line(&self, key: &ConversationKey) -> String {
-        // Ids may hold anything; a problem is one line.
-        let line = format!("conversation {key}, message {}: {}", self.message, self.what);
-        line.replace(['\n', '\r'], " ")
+        format!("conversation {key}, message {}: {}", self.message, self.what)
     }
 }
 

@@ -11,6 +11,7 @@ mod refusals;
 mod repair;
 mod resume;
 mod support;
+mod terminal;
 mod tools;
 mod vacuum;
 mod verify;

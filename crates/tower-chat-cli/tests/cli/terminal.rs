@@ -1,0 +1,147 @@
+//! What a terminal is given of texts that users, models and files have chosen.
+
+use std::{process::Output, time::SystemTime};
+
+use serde_json::{Value, json};
+use tower_chat::core::{
+    ConversationKey, Message, MessageId, RunId, ToolCall,
+    store::{HistoryStore, Lease, Staged, Write},
+};
+use tower_chat_sqlite::SqliteStore;
+
+use crate::support::*;
+
+/// Clears the screen, sets the title, forges a line, overwrites one, and turns the direction.
+const HOSTILE: &str =
+    "id\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{7f}\nall is well: 9\rdone\u{202e}\u{2028}";
+const SCOPE: &str = "scope\u{1b}[8m";
+const TOOL: &str = "look\u{1b}]8;;http://evil\u{7}\nfree";
+
+/// A conversation with a hostile name, tool and call, the last of which dangles.
+fn hostile_store() -> Store {
+    let store = Store::new();
+    let messages = vec![
+        Message::user("first question"),
+        Message::assistant("first answer"),
+        Message::user("second question"),
+        Message::tool_calls([ToolCall::new("call\u{1b}[1m", TOOL, "{}")]),
+    ];
+    let records = tower_chat::replay::extract(&messages.iter().cloned().collect(), 1, 0);
+    fill_recorded(&store, SCOPE, HOSTILE, messages, records);
+    store
+}
+
+/// Another run of the hostile conversation, so that there is something to prune.
+fn append_a_run(store: &Store) {
+    let key = ConversationKey::new(SCOPE, HOSTILE);
+    append(store, &key, |write| write, "third question");
+}
+
+fn open_a_run(store: &Store) {
+    let lease = Lease { attempt: 1, holder: 7, renewed_at: SystemTime::UNIX_EPOCH, until: None };
+    let staged = Staged { lease, close: None, service_id: None, partial_text: None };
+    let key = ConversationKey::new(SCOPE, format!("{HOSTILE} open"));
+    append(store, &key, |write| write.staged(staged), "an open question");
+}
+
+fn append(
+    store: &Store,
+    key: &ConversationKey,
+    as_one_of: impl FnOnce(Write) -> Write,
+    text: &str,
+) {
+    let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+    runtime.block_on(async {
+        let opened = SqliteStore::open(store.path()).await.unwrap();
+        let id = MessageId { run: RunId::new(), index: 0 };
+        let revision = opened.head(key).await.unwrap().revision;
+        let write = Write::new(key.clone(), id, revision, [Message::user(text).into()]);
+        opened.append(opened.reserve().await.unwrap(), vec![as_one_of(write)]).await.unwrap();
+        opened.close().await.unwrap();
+    });
+}
+
+#[track_caller]
+fn assert_harmless(output: &Output, arguments: &[&str]) -> String {
+    let printed = format!("{}{}", stdout(output), stderr(output));
+    let obeyed = |character: &char| {
+        (character.is_control() && *character != '\n')
+            || matches!(character, '\u{202e}' | '\u{2028}')
+    };
+    assert_eq!(printed.chars().find(obeyed), None, "{arguments:?} printed {printed:?}");
+    let forged = printed.lines().find(|line| line.starts_with("all is well: 9"));
+    assert_eq!(forged, None, "{arguments:?} printed {printed:?}");
+    printed
+}
+
+#[test]
+fn what_is_printed_to_be_read_gives_the_terminal_no_commands() {
+    let store = hostile_store();
+    append_a_run(&store);
+    open_a_run(&store);
+    let at = store.argument();
+    let run_on = |arguments: &[&str]| {
+        let arguments = [arguments, &["--store", &at]].concat();
+        assert_harmless(&run(&arguments), &arguments)
+    };
+    for (arguments, named) in [
+        (&["verify"][..], r"conversation scope\u{1b}[8m/id\u{1b}[2J"),
+        (&["tools"], r"look\u{1b}]8;;http://evil\u{7}\nfree"),
+        (&["tools", "--list"], r"scope\u{1b}[8m/id\u{1b}[2J"),
+        (&["runs"], r"id\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{7f}\nall is well: 9\rdone"),
+        (&["repair", "--dry-run"], r"conversation scope\u{1b}[8m/id"),
+        (&["prune", "--keep-messages", "1", "--dry-run"], r"scope\u{1b}[8m/id\u{1b}[2J"),
+        (&["recover", "--end", "discard"], r"\u{202e}\u{2028} open: run"),
+        (&["repair"], r"conversation scope\u{1b}[8m/id"),
+        (&["prune", "--keep-messages", "1"], r"scope\u{1b}[8m/id\u{1b}[2J"),
+    ] {
+        let printed = run_on(arguments);
+        assert!(printed.contains(named), "{arguments:?} printed {printed}");
+    }
+}
+
+#[test]
+fn errors_give_the_terminal_no_commands() {
+    let store = hostile_store();
+    assert_eq!(replace_stored(&store.path(), "first answer", "\u{1b}[5m\" damaged"), 1);
+    let at = store.argument();
+    for command in ["export", "verify", "repair"] {
+        let arguments = [command, "--store", &at];
+        let printed = assert_harmless(&run(&arguments), &arguments);
+        assert!(printed.contains(r"scope\u{1b}[8m/id\u{1b}[2J"), "{command} printed {printed}");
+    }
+}
+
+#[test]
+fn a_play_gives_the_terminal_no_commands() {
+    let store = Store::new();
+    let at = store.argument();
+    let question = json!({"role": "user", "content": "played question"});
+    let answer = json!({"role": "assistant", "content": "played answer"});
+    let line = json!({"id": HOSTILE, "messages": [question, answer]});
+    let file = store.file("hostile.jsonl", &format!("{line}\n"));
+    play_well(&[&file, "--store", &at]);
+    let again = ["play", &file, "--store", &at];
+    assert!(assert_harmless(&run(&again), &again).contains(r"id\u{1b}[2J"));
+    assert_eq!(replace_stored(&store.path(), "played question", "\u{9b}31m other"), 1);
+    let resumed = ["play", &file, "--store", &at, "--resume"];
+    let output = run(&resumed);
+    assert_ne!(output.status.code(), Some(0));
+    assert!(assert_harmless(&output, &resumed).contains(r"id\u{1b}[2J"));
+}
+
+#[test]
+fn json_says_exactly_what_is_stored() {
+    let store = hostile_store();
+    let at = store.argument();
+    assert!(export(&at, &[]).contains_key(HOSTILE));
+    let output = run(&["tools", "--list", "--json", "--store", &at]);
+    let listed: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let call = &listed["calls"][0];
+    assert_eq!((&call["conversation"], &call["scope"]), (&json!(HOSTILE), &json!(SCOPE)));
+    assert_eq!((&call["name"], &call["call_id"]), (&json!(TOOL), &json!("call\u{1b}[1m")));
+    open_a_run(&store);
+    let output = run(&["runs", "--json", "--store", &at]);
+    let listed: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    assert_eq!(listed["conversation"], json!(format!("{HOSTILE} open")));
+}
