@@ -1,6 +1,6 @@
 //! `POST /v1/chat/completions`.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use axum::{
     body::Bytes,
@@ -8,7 +8,8 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
-use serde_json::{Map, Value};
+use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
+use serde_json::{Map, Value, map::Entry};
 use tower::ServiceExt;
 use tower_chat::{
     RepeatedTranscript,
@@ -19,7 +20,7 @@ use tower_chat_wire::{body::BodyWire, codec::Completion};
 
 use crate::{
     ChatEndpoint, Refusal,
-    conversation::{Asked, CONVERSATION_HEADER, id_in_body},
+    conversation::{Asked, CONVERSATION_HEADER, id_in_body, single_header},
     models::{self, as_json},
     new_messages::new_messages,
     streamed,
@@ -42,6 +43,7 @@ pub(crate) async fn complete(
         conversation: id_in_body(conversation.as_ref())?,
     };
     let key = (endpoint.key)(&asked)?;
+    let tries_again = tries_again(&parts.headers)?;
     let include_usage = takes_usage(&mut body);
     refuse_choices(&body)?;
     let mut request = BodyWire::OpenAiChat
@@ -50,7 +52,6 @@ pub(crate) async fn complete(
     models::check(&endpoint.models, request.options.model.as_deref())?;
 
     let history = endpoint.store.load(&key).await.map_err(|error| Refusal::of_store(&error))?;
-    let tries_again = tries_again(&parts.headers);
     let recognised = new_messages(&history.messages, &request.messages, tries_again)?;
     let is_streamed = request.options.stream;
     let upstream = endpoint.upstream;
@@ -83,9 +84,13 @@ pub(crate) async fn complete(
 }
 
 /// Whether the client says that it has sent the request before, as OpenAI's SDKs do.
-fn tries_again(headers: &HeaderMap) -> bool {
-    let count = headers.get("x-stainless-retry-count").and_then(|count| count.to_str().ok());
-    count.and_then(|count| count.parse::<u32>().ok()).is_some_and(|count| count > 0)
+fn tries_again(headers: &HeaderMap) -> Result<bool, Refusal> {
+    const RETRIES: &str = "x-stainless-retry-count";
+    let Some(count) = single_header(headers, RETRIES)? else { return Ok(false) };
+    count.parse::<u32>().map(|count| count > 0).map_err(|_| {
+        let message = format!("the header {RETRIES} is no count: send a number, or leave it out");
+        Refusal::bad_request(message).with_code("invalid_header")
+    })
 }
 
 /// What the last run of a conversation has answered, as it is stored.
@@ -99,8 +104,44 @@ fn last_answer(stored: &Messages, run: Option<RunId>) -> ChatResponse {
 }
 
 fn as_object(bytes: &[u8]) -> Result<Map<String, Value>, Refusal> {
-    serde_json::from_slice(bytes)
-        .map_err(|error| Refusal::bad_request(format!("the body is no JSON object: {error}")))
+    let body: BodyFields = serde_json::from_slice(bytes)
+        .map_err(|error| Refusal::bad_request(format!("the body is no JSON object: {error}")))?;
+    Ok(body.0)
+}
+
+/// The fields of a body, each of which is there once. A map would silently take the last of two.
+struct BodyFields(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for BodyFields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(BodyFieldsVisitor).map(Self)
+    }
+}
+
+struct BodyFieldsVisitor;
+
+impl<'de> Visitor<'de> for BodyFieldsVisitor {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some((name, value)) = access.next_entry::<String, Value>()? {
+            match fields.entry(name) {
+                Entry::Vacant(entry) => entry.insert(value),
+                Entry::Occupied(entry) => {
+                    let name = entry.key();
+                    return Err(A::Error::custom(format_args!(
+                        "the field {name:?} is there twice"
+                    )));
+                }
+            };
+        }
+        Ok(fields)
+    }
 }
 
 /// Takes out whether a stream is to end with the usage; the leaf asks for its own.

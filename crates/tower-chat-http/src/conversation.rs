@@ -35,21 +35,39 @@ impl<'a> Asked<'a> {
     ///
     /// # Errors
     ///
-    /// A refusal, if both are there and differ, or the header is no text.
+    /// A refusal, if both are there and differ, or the header is no text or was sent twice.
     pub fn conversation_id(&self) -> Result<Option<&'a str>, Refusal> {
-        let bad = |message| Refusal::new(StatusCode::BAD_REQUEST, message);
-        let header = self.headers.get(CONVERSATION_HEADER).map(|value| value.to_str());
-        let header = header
-            .transpose()
-            .map_err(|_| bad(format!("the header {CONVERSATION_HEADER} is not plain text")))?;
+        let header = single_header(self.headers, CONVERSATION_HEADER)?;
         match (header.filter(|id| !id.is_empty()), self.conversation) {
-            (Some(header), Some(field)) if header != field => Err(bad(format!(
+            (Some(header), Some(field)) if header != field => Err(Refusal::bad_request(format!(
                 "the header {CONVERSATION_HEADER} and the field conversation name different \
                  conversations: send one of them"
             ))),
             (header, field) => Ok(header.or(field)),
         }
     }
+}
+
+/// The value of a header that means something only once.
+///
+/// # Errors
+///
+/// A refusal, if the request has the header twice, also with equal values: proxies disagree on
+/// which of them counts, and one that checks the first must not let the second through.
+pub(crate) fn single_header<'a>(
+    headers: &'a HeaderMap,
+    name: &'static str,
+) -> Result<Option<&'a str>, Refusal> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next();
+    if values.next().is_some() {
+        let message = format!("the header {name} is there twice: send it once");
+        return Err(Refusal::bad_request(message).with_code("repeated_header"));
+    }
+    value.map(|value| value.to_str()).transpose().map_err(|_| {
+        let message = format!("the header {name} is not plain text");
+        Refusal::bad_request(message).with_code("invalid_header")
+    })
 }
 
 /// The conversation that the client names, or a new one.

@@ -21,7 +21,8 @@
 //!
 //! The id is the header `x-conversation-id`, or the field `conversation` of the body, a text or an
 //! object with an `id`. A request with neither begins a conversation of its own. The answer names
-//! the conversation in the header `x-conversation-id`.
+//! the conversation in the header `x-conversation-id`. A header that the endpoint reads, or a field of
+//! the body, is refused with 400 if the request has it twice.
 //!
 //! The scope is never the client's to choose: by default it is the [`Scope`] that a layer of the
 //! host, one that knows who is asking, puts into the extensions of the request; without it the

@@ -391,6 +391,72 @@ async fn a_served_endpoint_says_which_conversation_it_is() {
     assert_eq!(served.leaf.remaining(), 0);
 }
 
+/// Posts with headers, and gives the response.
+async fn post_with(endpoint: &ChatEndpoint, headers: &[(&str, &str)], body: &Value) -> Response {
+    let mut request = Request::post("/v1/chat/completions");
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    let request = request.body(Body::from(body.to_string())).unwrap();
+    endpoint.clone().into_router().oneshot(request).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_header_that_is_sent_twice_is_refused_and_nothing_is_stored() {
+    const RETRIES: &str = "x-stainless-retry-count";
+    let name = CONVERSATION_HEADER;
+    for (headers, refused) in [
+        (vec![(name, "first"), (name, "second")], name),
+        (vec![(name, "same"), (name, "same")], name),
+        (vec![(name, ""), (name, "behind an empty one")], name),
+        (vec![(name, "c"), (RETRIES, "0"), (RETRIES, "1")], RETRIES),
+    ] {
+        for is_streamed in [false, true] {
+            let fixture = Fixture::new([Step::text("never asked for")]);
+            let mut body = ask("Which one?");
+            body.as_object_mut().unwrap().remove("conversation");
+            let body = if is_streamed { streamed(body) } else { body };
+            let response = post_with(&fixture.endpoint, &headers, &body).await;
+            assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{headers:?}");
+            let error = json_of(response).await;
+            assert_eq!(error["error"]["code"], "repeated_header", "{error}");
+            assert!(error["error"]["message"].as_str().unwrap().contains(refused), "{error}");
+            assert_eq!(fixture.leaf.requests().len(), 0);
+            let page = fixture.store.list("alice", None, 10).await.unwrap();
+            assert!(page.is_empty(), "{page:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_count_of_retries_that_is_no_number_is_refused() {
+    for count in ["", "one", "-1", "0, 1", "4294967296"] {
+        let fixture = Fixture::new([Step::text("never asked for")]);
+        let headers = [("x-stainless-retry-count", count)];
+        let response = post_with(&fixture.endpoint, &headers, &ask("Again?")).await;
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{count:?}");
+        assert_eq!(json_of(response).await["error"]["code"], "invalid_header", "{count:?}");
+        assert_eq!(fixture.leaf.requests().len(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_field_that_is_sent_twice_is_refused() {
+    let fixture = Fixture::new([Step::text("never asked for")]);
+    let messages = r#""messages": [{"role": "user", "content": "Which field?"}]"#;
+    for fields in [
+        r#""conversation": "first", "conversation": "second""#,
+        r#""model": "m", "conversation": "first", "model": "n""#,
+    ] {
+        let body = format!("{{{fields}, {messages}}}");
+        let request = Request::post("/v1/chat/completions").body(Body::from(body)).unwrap();
+        let response = fixture.endpoint.clone().into_router().oneshot(request).await.unwrap();
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{fields}");
+        assert!(text_of(response).await.contains("twice"), "{fields}");
+    }
+    assert_eq!(fixture.leaf.requests().len(), 0);
+}
+
 #[tokio::test]
 async fn an_sdk_that_tries_again_gets_the_answer_that_is_stored() {
     let order = Message::tool_calls([ToolCall::new("s1", "order_status", "{}")]);
