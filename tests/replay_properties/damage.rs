@@ -10,7 +10,7 @@ use crate::numbers::Numbers;
 
 type Damage = fn(&mut Numbers, &mut Vec<Message>);
 
-const ALL: [Damage; 20] = [
+const ALL: [Damage; 22] = [
     drop_result,
     drop_call,
     duplicate_result,
@@ -31,6 +31,8 @@ const ALL: [Damage; 20] = [
     merge_results,
     queue_words,
     run_by_provider,
+    misplace_call,
+    change_speaker,
 ];
 
 /// Does any number of things to a history.
@@ -87,6 +89,32 @@ fn take_result(numbers: &mut Numbers, messages: &mut Vec<Message>) -> Option<(us
         messages.remove(place);
     }
     Some((place, part))
+}
+
+/// A call in a message that is not the assistant's, or that is some other's answer.
+fn misplace_call(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let Some(from) = any_asking(numbers, messages) else { return };
+    let Some(call) = messages.get(from).and_then(|message| message.calls().next().cloned()) else {
+        return;
+    };
+    let to = numbers.below(messages.len());
+    let Some(message) = messages.get_mut(to) else { return };
+    let part = match numbers.one_in(3) {
+        true => Part::ApprovalRequest(ApprovalRequest::new(format!("a{to}"), call, true)),
+        false => call.into(),
+    };
+    message.parts.push(part);
+}
+
+/// What the model has asked for, as if somebody else had.
+fn change_speaker(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+    let Some(place) = any_asking(numbers, messages) else { return };
+    let Some(message) = messages.get_mut(place) else { return };
+    if let Some(role) = numbers.one_of(&[Role::User, Role::System, Role::Developer]) {
+        message.role = *role;
+        // A provider's own items are of the model alone.
+        message.parts.retain(|part| !matches!(part, Part::Native(_) | Part::Reasoning(_)));
+    }
 }
 
 fn drop_result(numbers: &mut Numbers, messages: &mut Vec<Message>) {

@@ -51,6 +51,8 @@ fn assert_exists(name: &str) {
         ["replay" | "transcript", ..] => "tower-chat/src",
         ["replay_properties" | "faults" | "contract_model", ..] => "../tests",
         ["wire", ..] => "tower-chat-wire/tests",
+        ["cli", ..] => "tower-chat-cli/tests/cli",
+        ["encrypted", ..] => "tower-chat-encrypted/tests/encryption",
         ["http", ..] => "tower-chat-http/tests",
         ["openai", ..] => "tower-chat-openai/tests/leaves",
         ["genai", ..] => "tower-chat-genai/tests/genai",
@@ -60,9 +62,10 @@ fn assert_exists(name: &str) {
     };
     let (test, modules) = path.split_last().expect("a name");
     let modules = match path.first() {
-        Some(&("core" | "genai" | "http" | "openai" | "store_contract" | "wire")) => {
-            modules.get(1..).unwrap_or_default()
-        }
+        Some(
+            &("cli" | "core" | "encrypted" | "genai" | "http" | "openai" | "store_contract"
+            | "wire"),
+        ) => modules.get(1..).unwrap_or_default(),
         _ => modules,
     };
     let source = modules.iter().fold(crates.join(files), |path, module| path.join(module));

@@ -142,6 +142,8 @@ impl Extraction {
     /// A message of the model, or an input. Either ends the open round, unless it belongs to the
     /// answer that opened it.
     fn push_asking(&mut self, sequence: u64, message: &Message, parts: &[Part], first: usize) {
+        // Calls of anybody but the model are not replayed, so nothing can answer them.
+        let parts = if message.role == Role::Assistant { parts } else { &[] };
         let asked = parts.iter().filter_map(|part| Some((part, owed_call(part)?)));
         let position = usize::try_from(sequence).unwrap_or(usize::MAX);
         let place = Place::of(message, position);

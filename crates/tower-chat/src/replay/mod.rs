@@ -2,7 +2,8 @@
 //!
 //! The record is complete and append-only; the replay is a pure projection of it, and always valid:
 //!
-//! 1. **order**: a row that holds calls and their results is split into one message per kind;
+//! 1. **order**: a row that holds calls and their results is split into one message per kind, and
+//!    calls in messages that are not the assistant's are left out;
 //! 2. **pairing**: every call stands in front of its result; dangling calls, orphan results and
 //!    duplicates are repaired; calls that wait for approval are left out until they are answered;
 //! 3. **freshness**: results that are too old leave, with their calls ([`Freshness`]);
@@ -51,7 +52,7 @@ use tower_chat_core::{
 use self::{
     call_ids::Place,
     order::{Ordered, in_order},
-    pairing::{Answers, answers},
+    pairing::{Answers, answers, owed_call},
     policy::Strictness,
     round::{Round, Unanswered},
 };
@@ -236,7 +237,7 @@ impl Replay {
         match in_order(message) {
             Ordered::Unchanged => self.push_ordered(message),
             Ordered::Split(messages) => {
-                messages.iter().for_each(|message| self.push_ordered(message));
+                messages.iter().for_each(|message| self.push_piece(message));
             }
         }
     }
@@ -558,6 +559,15 @@ impl Replay {
         }
     }
 
+    fn push_piece(&mut self, message: &Arc<Message>) {
+        if message.parts.is_empty() && message.role != Role::Tool {
+            // It held calls alone, and they are left out; it ends a round as any input does.
+            self.position += 1;
+            return self.close_round();
+        }
+        self.push_ordered(message);
+    }
+
     fn push_ordered(&mut self, message: &Arc<Message>) {
         let position = self.position;
         self.position += 1;
@@ -621,7 +631,7 @@ impl Replay {
     }
 
     /// Answers to approval requests leave the replay; what stands beside them is shown after the
-    /// results of the round they belong to.
+    /// results of the round they belong to. A call beside them opens no round, so it leaves too.
     fn push_approvals(&mut self, message: &Arc<Message>) {
         let mut rest = (**message).clone();
         rest.parts.retain(|part| match part {
@@ -629,12 +639,13 @@ impl Replay {
                 self.decided.push(response.request_id.clone());
                 false
             }
-            _ => true,
+            part => owed_call(part).is_none(),
         });
         if let Some(round) = &mut self.open {
             round.end_answer();
         }
-        let rest = (!rest.parts.is_empty()).then(|| Arc::new(rest));
+        let is_shown = !rest.parts.is_empty() && !is_empty_answer(&rest);
+        let rest = is_shown.then(|| Arc::new(rest));
         match &mut self.open {
             Some(round) => rest.into_iter().for_each(|rest| round.follow_with(rest)),
             None => self.closed.extend(rest),

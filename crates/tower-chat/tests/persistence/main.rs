@@ -16,6 +16,7 @@ mod conflicts_mid_run;
 mod full_queue;
 mod logs;
 mod matrix;
+mod misplaced_calls;
 mod partial_text;
 mod per_run;
 mod per_service_call;
