@@ -240,4 +240,12 @@ pub async fn messages_keep_their_order_when_clocks_are_set_back(store: Store) {
     assert_eq!(texts(&store, &key).await, expected);
     let calls: Vec<u64> = recorded(&store, &key).await.iter().map(|call| call.sequence).collect();
     assert_eq!(calls, [2, 4, 6, 8, 10, 12, 14]);
+    // A run that is sent again is looked for in what a load gives.
+    let history = store.load(&key).await.expect("a history");
+    let runs: Vec<_> =
+        history.messages.iter().filter_map(|message| Some(message.id?.run)).collect();
+    for (place, run) in runs.iter().enumerate().skip(1).step_by(2) {
+        assert_eq!(history.end_of_run(*run), Some(place + 1), "run {place} is found");
+    }
+    assert_eq!(history.end_of_run(RunId::new()), None);
 }

@@ -128,14 +128,26 @@ impl Run {
         let requested = request.conversation_id.as_ref().and_then(ConversationId::service_id);
         let service_id = agreed_service_id(key, head.service_id.clone(), requested)?;
 
-        let is_kept_here = service_id.is_none() && !request.options.is_background();
-        let needs_history = is_kept_here || answers_approvals(&own) || resumed.is_some();
-        let (mut history, mut replay) = if needs_history && head.revision != Revision::ABSENT {
-            load_history(settings, &conversation, request).await.map_err(not_loaded)?
-        } else {
-            let head = head.clone();
-            (History::new(head, Messages::new()), Replay::new(policy.replay.dangling_calls))
+        // An answer in the background is made without the history, but where the history is kept
+        // here, a run that is sent again is looked for in it.
+        let is_kept_here = service_id.is_none();
+        let mut needs_history = (is_kept_here && !request.options.is_background())
+            || answers_approvals(&own)
+            || resumed.is_some();
+        let empty = || {
+            let history = History::new(head.clone(), Messages::new());
+            (history, Replay::new(policy.replay.dangling_calls))
         };
+        let is_stored = head.revision != Revision::ABSENT;
+        let (mut history, mut replay) = match is_stored && (needs_history || is_kept_here) {
+            true => load_history(settings, &conversation, request).await.map_err(not_loaded)?,
+            false => empty(),
+        };
+        if !needs_history && history.end_of_run(conversation.run).is_none() {
+            (history, replay) = empty();
+        } else {
+            needs_history = true;
+        }
         let loaded = Loaded::of(&history);
         let mut answered_earlier = Vec::new();
         if let Some(content) = &resumed {
