@@ -39,7 +39,11 @@ pub(crate) async fn prune(arguments: PruneArguments) -> Result<ExitCode, CliErro
         };
         let pruned = match done {
             Ok(pruned) => pruned,
-            Err(error @ StoreError::UnderWay { .. }) => {
+            Err(
+                error @ (StoreError::UnderWay { .. }
+                | StoreError::Corrupt { .. }
+                | StoreError::Undecodable { .. }),
+            ) => {
                 left_alone += 1;
                 lines.write(&line(&key, &format!("left alone: {error}")));
                 continue;
@@ -81,9 +85,9 @@ async fn planned(
     if let Some(open) = rows.open_run {
         return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
     }
-    let mut pruning = Pruning::new(keep);
     // Of a message that cannot be read the run is not known; loading says so.
     let history = store.load(key).await?;
+    let mut pruning = Pruning::new(key, &history.head, keep);
     for (sequence, message) in history.numbered() {
         if let Some(id) = message.id {
             pruning.see_message(sequence, id.run);
@@ -92,7 +96,7 @@ async fn planned(
     for record in rows.tools.iter().filter_map(|(_, record)| record.as_ref().ok()) {
         pruning.see_record(record);
     }
-    Ok(pruning.cut().pruned)
+    Ok(pruning.cut()?.pruned)
 }
 
 fn time_before(now: SystemTime, age: Duration) -> SystemTime {

@@ -142,6 +142,12 @@ pub struct MessageId {
     pub index: u32,
 }
 
+impl MessageId {
+    /// The largest [`index`](Self::index) that a store keeps. It is one less than the type allows, so
+    /// that the index after that of any stored message is a number, too.
+    pub const LAST_INDEX: u32 = u32::MAX - 1;
+}
+
 impl fmt::Debug for MessageId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "MessageId({self})")

@@ -4,13 +4,14 @@ use tokio_postgres::{Row, types::ToSql};
 use tower_chat_core::{
     RunId, format,
     store::{
-        CallPlace, Close, Conflict, Lease, Revision, ServiceIdChange, Staged, StoreError, Write,
-        milliseconds,
+        CallPlace, Close, Conflict, LAST_SEQUENCE, Lease, Revision, ServiceIdChange, Staged,
+        StoreError, Write, milliseconds,
     },
 };
 
 use crate::{
     connections::{Connections, Question},
+    conversation::corrupt,
     plain_append::{Place, PlainAppend},
     stored_key::StoredKey,
     tool_row::{self, ToolRows, number},
@@ -27,7 +28,9 @@ pub(crate) async fn append(
     write: &Write,
 ) -> Result<Revision, StoreError> {
     let is_repeatable = !write.messages().is_empty() || write.claims().is_empty();
+    write.check_range(LAST_SEQUENCE)?;
     let key = StoredKey::new(write.key());
+    check_discard(connections, write, &key).await?;
     let (expected, result) = (write.expected(), write.result());
     let bodies: Vec<String> =
         write.messages().iter().map(|message| format::encode(message)).collect();
@@ -95,6 +98,29 @@ pub(crate) async fn append(
     let row = connections.change(ACTION, is_repeatable, question).await?;
     let damaged = |error: tokio_postgres::Error| StoreError::backend(ACTION, false, error);
     outcome(write, &row).map_err(damaged)?
+}
+
+/// Makes sure that a discard takes away nothing but the run's own messages: where another's come after
+/// those that readers are said to see, that number is damaged. While the run is open nobody else adds
+/// any.
+async fn check_discard(
+    connections: &Connections,
+    write: &Write,
+    key: &StoredKey,
+) -> Result<(), StoreError> {
+    let Some(Close::Discard { visible }) = write.close() else { return Ok(()) };
+    let (run, after) = (write.run().to_bytes(), number(visible));
+    let values: [&(dyn ToSql + Sync); 4] = [&key.scope, &key.conversation, &after, &run.as_slice()];
+    let question = Question { sql: &connections.statements.others_after, values: &values };
+    let [found] = connections.read(ACTION, &key.scope, [question]).await?;
+    if found.is_empty() {
+        return Ok(());
+    }
+    let (conversation, run) = (write.key(), write.run());
+    Err(corrupt(&format!(
+        "conversation {conversation}: after message {visible}, where open run {run} is said to begin, \
+         are messages of another: nothing is discarded"
+    )))
 }
 
 /// The lists of a write's claims.
@@ -170,13 +196,13 @@ fn outcome(
         "claimed" => {
             let (sequence, index): (i64, i64) = (row.try_get(4)?, row.try_get(5)?);
             let index = u32::try_from(index).unwrap_or(u32::MAX);
-            let call = CallPlace { sequence: sequence.cast_unsigned(), index };
+            let call = CallPlace { sequence: u64::try_from(sequence).unwrap_or(u64::MAX), index };
             Err(StoreError::Claimed { key, call })
         }
         _ => {
             let found = Revision {
                 incarnation: row.try_get::<_, i64>(1)?.cast_unsigned(),
-                sequence: row.try_get::<_, i64>(2)?.cast_unsigned(),
+                sequence: u64::try_from(row.try_get::<_, i64>(2)?).unwrap_or(u64::MAX),
             };
             let run: Option<&[u8]> = row.try_get(3)?;
             let run = run.and_then(|run| run.try_into().ok()).map(RunId::from_bytes);

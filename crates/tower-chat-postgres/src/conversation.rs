@@ -5,22 +5,27 @@ use std::{sync::Arc, time::SystemTime};
 use tokio_postgres::Row;
 use tower_chat_core::{
     ConversationKey, RunId,
-    store::{Head, Lease, OpenRun, Revision, ServiceIdChange, StoreError, milliseconds},
+    store::{
+        Head, LAST_SEQUENCE, Lease, OpenRun, Revision, ServiceIdChange, StoreError, milliseconds,
+    },
 };
 
 /// The head that the rows of the statement `conversation` tell; that of a conversation that was
 /// never written, if there is none.
 pub(crate) fn head(key: &ConversationKey, rows: &[Row]) -> Result<Head, StoreError> {
     let Some(row) = rows.first() else { return Ok(Head::new(Revision::ABSENT)) };
-    read_head(row).map_err(|reason| corrupt(&format!("conversation {key}: {reason}")))
+    let head =
+        read_head(row).map_err(|reason| corrupt(&format!("conversation {key}: {reason}")))?;
+    head.check_range(key, LAST_SEQUENCE)?;
+    Ok(head)
 }
 
 fn read_head(row: &Row) -> Result<Head, String> {
     let revision = Revision {
         incarnation: column::<i64>(row, 0)?.cast_unsigned(),
-        sequence: column::<i64>(row, 1)?.cast_unsigned(),
+        sequence: unsigned(row, 1)?,
     };
-    let pruned = column::<i64>(row, 3)?.cast_unsigned();
+    let pruned = unsigned(row, 3)?;
     let is_open = column::<Option<&[u8]>>(row, 4)?.is_some();
     let open = if is_open { Some(open_run(row, 4)?) } else { None };
     let head = Head::new(revision).with_pruned(pruned);
@@ -38,8 +43,7 @@ pub(crate) fn open_run(row: &Row, first: usize) -> Result<OpenRun, String> {
         renewed_at: time(column(row, first + 4)?)?,
         until: column::<Option<i64>>(row, first + 5)?.map(time).transpose()?,
     };
-    let visible: i64 = column(row, first + 6)?;
-    let mut open = OpenRun::new(RunId::from_bytes(run), lease, visible.cast_unsigned());
+    let mut open = OpenRun::new(RunId::from_bytes(run), lease, unsigned(row, first + 6)?);
     open.opened_at = time(column(row, first + 3)?)?;
     if column(row, first + 7)? {
         let id = text(row, first + 8)?;
@@ -66,6 +70,15 @@ pub(crate) fn column<'a, T: tokio_postgres::types::FromSql<'a>>(
     index: usize,
 ) -> Result<T, String> {
     row.try_get(index).map_err(|error| error.to_string())
+}
+
+/// A number that is not negative.
+pub(crate) fn unsigned(row: &Row, index: usize) -> Result<u64, String> {
+    let stored: i64 = column(row, index)?;
+    u64::try_from(stored).map_err(|_| {
+        let name = row.columns().get(index).map_or("number", |column| column.name());
+        format!("its {name} cannot be {stored}")
+    })
 }
 
 fn time(stored: i64) -> Result<SystemTime, String> {

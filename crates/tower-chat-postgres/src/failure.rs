@@ -136,7 +136,12 @@ fn meaning(code: &SqlState) -> Meaning {
         | SqlState::TRANSACTION_RESOLUTION_UNKNOWN => Meaning::Open,
         SqlState::QUERY_CANCELED | SqlState::LOCK_NOT_AVAILABLE => Meaning::TooSlow,
         SqlState::READ_ONLY_SQL_TRANSACTION => Meaning::ReadOnly,
-        SqlState::DATA_CORRUPTED | SqlState::INDEX_CORRUPTED => Meaning::Damaged,
+        // No store sends numbers out of range, or adds a message where one can be: a row that is
+        // stored is out of its place.
+        SqlState::DATA_CORRUPTED
+        | SqlState::INDEX_CORRUPTED
+        | SqlState::NUMERIC_VALUE_OUT_OF_RANGE
+        | SqlState::UNIQUE_VIOLATION => Meaning::Damaged,
         _ => match code.code().get(..2) {
             Some("08") => Meaning::Open,
             Some("53" | "58") => Meaning::Short,
@@ -212,7 +217,9 @@ mod tests {
             ("25006", Meaning::ReadOnly),
             ("XX001", Meaning::Damaged),
             ("42P01", Meaning::Lasting),
-            ("23505", Meaning::Lasting),
+            ("23505", Meaning::Damaged),
+            ("22003", Meaning::Damaged),
+            ("23502", Meaning::Lasting),
         ] {
             assert_eq!(meaning(&SqlState::from_code(code)), expected, "{code}");
         }

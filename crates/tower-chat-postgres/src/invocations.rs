@@ -13,7 +13,7 @@ use tower_chat_core::{
 
 use crate::{
     connections::{Connections, Question},
-    conversation::{column, corrupt},
+    conversation::{column, corrupt, unsigned},
     list, message,
     statements::Reach,
     stored_key, tool_row,
@@ -154,7 +154,7 @@ const CALL_INDEX: usize = 7;
 
 impl AskedRow {
     fn read(row: &Row, scope: &str) -> Result<Self, String> {
-        let sequence = column::<i64>(row, 3)?.cast_unsigned();
+        let sequence = unsigned(row, 3)?;
         let index = column::<i64>(row, CALL_INDEX)?;
         Ok(Self {
             key: ConversationKey::new(scope, list::id(row, 1, 2)?),

@@ -9,7 +9,7 @@ use tower_chat_core::{
 
 use crate::{
     connections::{Connections, Values},
-    conversation::{self, column, corrupt},
+    conversation::{self, column, corrupt, unsigned},
     failure::Failure,
     stored_key::StoredKey,
     tool_row::number,
@@ -110,29 +110,29 @@ impl Work<'_> {
         if let Some(open) = head.open_run {
             return Err(StoreError::UnderWay { key: self.key.clone(), run: open.run });
         }
-        let mut pruning = Pruning::new(self.keep);
+        let mut pruning = Pruning::new(self.key, &head, self.keep);
         let read = || {
             for row in runs {
                 let run: &[u8] = column(row, 1)?;
                 let run = run.try_into().map_err(|_| "a run id is not 16 bytes".to_owned())?;
-                let sequence = column::<i64>(row, 0)?.cast_unsigned();
+                let sequence = unsigned(row, 0)?;
                 pruning.see_message(sequence, RunId::from_bytes(run));
             }
             for row in calls {
-                let index = column::<i64>(row, 1)?;
-                let call = CallPlace {
-                    sequence: column::<i64>(row, 0)?.cast_unsigned(),
-                    index: u32::try_from(index).unwrap_or(u32::MAX),
-                };
+                let index = unsigned(row, 1)?;
+                let index =
+                    u32::try_from(index).map_err(|_| format!("there is no call {index}"))?;
+                let call = CallPlace { sequence: unsigned(row, 0)?, index };
                 let status: &str = column(row, 2)?;
                 // A status that nobody knows may be that of a call that waits.
                 let status = status.parse().unwrap_or(ToolStatus::Pending);
-                let result = column::<Option<i64>>(row, 3)?.map(i64::cast_unsigned);
+                let result = column::<Option<i64>>(row, 3)?;
+                let result = result.map(|_| unsigned(row, 3)).transpose()?;
                 pruning.see_call(call, status, result);
             }
             Ok(pruning.cut())
         };
-        let cut = read().map_err(|reason: String| corrupt(&reason))?;
+        let cut = read().map_err(|reason: String| corrupt(&reason))??;
         Ok((head.revision, cut))
     }
 }

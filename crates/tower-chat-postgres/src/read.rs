@@ -46,11 +46,22 @@ pub(crate) async fn history(
     let visible = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
     let before = head.pruned;
     let history = History::collect(head, messages(key, &rows, before))?;
-    let last = before + history.messages.len() as u64;
-    if last != visible {
-        return Err(missing(key, last + 1));
-    }
+    check_whole(key, before, history.messages.len(), visible)?;
     Ok(history)
+}
+
+/// Makes sure that so many messages after the first `before` are all that readers see.
+pub(crate) fn check_whole(
+    key: &ConversationKey,
+    before: u64,
+    messages: usize,
+    visible: u64,
+) -> Result<(), StoreError> {
+    let last = before.saturating_add(messages as u64);
+    if last != visible {
+        return Err(missing(key, last.saturating_add(1)));
+    }
+    Ok(())
 }
 
 /// A conversation's open run with everything staged of it, as it is at one moment.
@@ -79,7 +90,7 @@ pub(crate) fn messages(
     rows: &[Row],
     before: u64,
 ) -> impl Iterator<Item = Result<Arc<Message>, StoreError>> {
-    rows.iter().zip(before + 1..).map(move |(row, expected)| {
+    rows.iter().zip(before.saturating_add(1)..).map(move |(row, expected)| {
         if sequence(row, 0)? != expected {
             return Err(missing(key, expected));
         }
@@ -103,8 +114,7 @@ pub(crate) fn tool(key: &ConversationKey, row: &Row) -> Result<ToolRecord, Store
 }
 
 pub(crate) fn sequence(row: &Row, index: usize) -> Result<u64, StoreError> {
-    let sequence: i64 = column(row, index).map_err(|reason| corrupt(&reason))?;
-    Ok(sequence.cast_unsigned())
+    conversation::unsigned(row, index).map_err(|reason| corrupt(&reason))
 }
 
 /// The requests of the calls that wait in messages that readers see, those of one message together.

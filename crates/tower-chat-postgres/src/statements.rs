@@ -44,6 +44,8 @@ pub(crate) struct Statements {
     pub(crate) copy_tools: String,
     /// The conversation's row, for whoever is about to change more than one table.
     pub(crate) lock_conversation: String,
+    /// The first message after one that is not of a run, while that run is open.
+    pub(crate) others_after: String,
     /// Which run each message is of.
     pub(crate) runs: String,
     /// How the calls of the record went, and where their results are.
@@ -147,6 +149,15 @@ impl Statements {
                  WHERE c.scope = $1 AND c.conversation = $2 FOR UPDATE"
                     .to_owned(),
             ),
+            others_after: placed(
+                "SELECT m.sequence FROM {schema}.messages AS m
+                 WHERE m.scope = $1 AND m.conversation = $2 AND m.sequence > $3 AND m.run <> $4
+                     AND EXISTS (SELECT 1 FROM {schema}.open_runs AS o
+                         WHERE o.scope = $1 AND o.conversation = $2 AND o.run = $4
+                             AND o.visible = $3)
+                 ORDER BY m.sequence LIMIT 1"
+                    .to_owned(),
+            ),
             runs: placed(
                 "SELECT m.sequence, m.run FROM {schema}.messages AS m
                  WHERE m.scope = $1 AND m.conversation = $2 ORDER BY m.sequence"
@@ -246,6 +257,7 @@ impl Statements {
             ("copy_messages", Scope::Conversation, self.copy_messages.clone()),
             ("copy_tools", Scope::Conversation, self.copy_tools.clone()),
             ("lock_conversation", Scope::Conversation, self.lock_conversation.clone()),
+            ("others_after", Scope::Conversation, self.others_after.clone()),
             ("runs", Scope::Conversation, self.runs.clone()),
             ("calls", Scope::Conversation, self.calls.clone()),
             ("prune_messages", Scope::Conversation, self.prune_messages.clone()),

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "in helpers of tests too")]
 
 mod common;
+#[path = "plain_appends/damaged.rs"]
+mod damaged;
 
 use std::time::{Duration, SystemTime};
 

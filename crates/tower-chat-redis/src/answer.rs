@@ -1,7 +1,7 @@
 //! What the server answered, taken apart.
 
 use redis::Value;
-use tower_chat_core::store::StoreError;
+use tower_chat_core::{ConversationKey, store::StoreError};
 
 /// The items of an answer that is a list, one after the other.
 #[derive(Debug)]
@@ -78,6 +78,13 @@ pub(crate) fn text(value: Value) -> Result<String, StoreError> {
 
 pub(crate) fn number(text: &str) -> Result<u64, StoreError> {
     text.parse().map_err(|_| unexpected("no number"))
+}
+
+/// A script has found that a conversation's numbers cannot be, and changed nothing.
+pub(crate) fn damaged(key: &ConversationKey) -> StoreError {
+    corrupt(&format!(
+        "conversation {key}: its numbers are out of range, or it has not as many messages as they say"
+    ))
 }
 
 fn unexpected(what: &str) -> StoreError {

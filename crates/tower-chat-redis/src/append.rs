@@ -1,12 +1,15 @@
 //! One write, as the script takes it and answers.
 
 use tower_chat_core::{
-    MessageId, RunId,
-    store::{Close, Conflict, Revision, ServiceIdChange, Staged, StoreError, Write, milliseconds},
+    RunId,
+    store::{
+        Close, Conflict, LAST_SEQUENCE, Revision, ServiceIdChange, Staged, StoreError, Write,
+        milliseconds,
+    },
 };
 
 use crate::{
-    answer::{Answer, number},
+    answer::{Answer, damaged, number},
     conversation::newer,
     failure::foreign,
     list::{self, Listing},
@@ -27,6 +30,7 @@ const ACTION: &str = "append to a conversation";
 pub(crate) async fn append(settings: &Settings, write: &Write) -> Result<Revision, StoreError> {
     let is_repeatable = !write.messages().is_empty() || write.claims().is_empty();
     let may_make = write.expected().incarnation == 0;
+    write.check_range(LAST_SEQUENCE)?;
     for _ in 0..list::ATTEMPTS {
         let listing = match may_make {
             true => Some(list::enlist(settings, write.key()).await?),
@@ -82,9 +86,9 @@ fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
     }
     let rows = tool_row::last_of_each(write.tools());
     call = call.with(write.messages().len()).with(write.claims().len()).with(rows.len());
-    let ids = (write.id().index..).map(|index| MessageId { run: write.run(), index });
-    for (appended, id) in write.messages().iter().zip(ids) {
-        call.push(message::write(id, appended));
+    for appended in write.messages() {
+        // A write gives each of its messages its id.
+        call.push(message::write(appended.id.unwrap_or(write.id()), appended));
     }
     for claim in write.claims() {
         call.push(tool_row::member(claim.call));
@@ -143,6 +147,7 @@ fn outcome(
             let conflict = Conflict::new(key, write.expected(), found).with_open_run(run);
             Err(Box::new(conflict).into())
         }
+        "damaged" => Err(damaged(&key)),
         "newer" => Err(newer(&key, &answer.text()?)),
         other => Err(foreign(other)),
     }))
@@ -151,7 +156,7 @@ fn outcome(
 #[cfg(test)]
 mod tests {
     use redis::{Client, Value, cmd};
-    use tower_chat_core::{ConversationKey, Message};
+    use tower_chat_core::{ConversationKey, Message, MessageId};
     use tower_chat_testkit::server::{RedisServer, required};
 
     use super::*;

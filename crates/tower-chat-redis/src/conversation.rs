@@ -4,7 +4,9 @@ use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
     ConversationKey, RunId,
-    store::{Head, Lease, OpenRun, Revision, ServiceIdChange, StoreError, milliseconds},
+    store::{
+        Head, LAST_SEQUENCE, Lease, OpenRun, Revision, ServiceIdChange, StoreError, milliseconds,
+    },
 };
 
 use crate::{
@@ -31,7 +33,10 @@ impl Fields {
             Some(format) => return Err(newer(key, format)),
             None => return Err(foreign("there is no format")),
         }
-        self.read().map_err(|reason| corrupt(&format!("conversation {key}: {reason}")))
+        let head =
+            self.read().map_err(|reason| corrupt(&format!("conversation {key}: {reason}")))?;
+        head.check_range(key, LAST_SEQUENCE)?;
+        Ok(head)
     }
 
     /// Random, and different for another conversation under the same key.

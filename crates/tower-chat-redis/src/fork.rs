@@ -49,7 +49,7 @@ pub(crate) async fn fork(
         name: random(),
         revision: Revision {
             incarnation: RunId::new().random_half().max(1),
-            sequence: original.pruned + original.messages.len() as u64,
+            sequence: original.pruned.saturating_add(original.messages.len() as u64),
         },
     };
     let made = copy.make(&original).await;
@@ -82,7 +82,7 @@ async fn original(
             continue;
         }
         // Nothing is copied that a reader could not read.
-        for (stored, sequence) in stored.messages.iter().zip(head.pruned + 1..) {
+        for (stored, sequence) in stored.messages.iter().zip(head.pruned.saturating_add(1)..) {
             message::read(stored).map_err(|error| message::undecodable(from, sequence, error))?;
         }
         let tools = rows.records().map(|(place, record)| {
@@ -117,7 +117,7 @@ impl Copy<'_> {
 
     /// Puts everything aside where the copy will be.
     async fn put_aside(&self, original: &Original) -> Result<(), StoreError> {
-        let messages = (original.pruned + 1..)
+        let messages = (original.pruned.saturating_add(1)..)
             .zip(&original.messages)
             .map(|(sequence, stored)| (stored.len(), Item::Message { sequence, stored }));
         let tools = original.tools.iter().map(|record| {

@@ -15,7 +15,7 @@ use tower_chat_core::{
 };
 
 use crate::{
-    answer::{Answer, corrupt, number},
+    answer::{Answer, corrupt, damaged, number},
     failure::foreign,
     list::Listed,
     message,
@@ -137,6 +137,7 @@ async fn pages(
         match answer.text()?.as_str() {
             "page" => {}
             "gone" => return Ok(None),
+            "damaged" => return Err(damaged(key)),
             other => return Err(foreign(other)),
         }
         found.life = answer.optional_text()?.unwrap_or_default();

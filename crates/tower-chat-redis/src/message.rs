@@ -33,6 +33,9 @@ pub(crate) fn read(stored: &[u8]) -> Result<Message, FormatError> {
         rest.split_first_chunk::<4>().ok_or_else(|| malformed("it is too short"))?;
     let json = std::str::from_utf8(json).map_err(|_| malformed("it is not text"))?;
     let id = MessageId { run: RunId::from_bytes(*run), index: u32::from_be_bytes(*index) };
+    if id.index > MessageId::LAST_INDEX {
+        return Err(malformed("its place in its run is no small number"));
+    }
     format::decode(json).map(|mut message| {
         message.id = Some(id);
         message

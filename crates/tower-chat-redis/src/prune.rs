@@ -10,7 +10,7 @@ use tower_chat_core::{
 };
 
 use crate::{
-    answer::{Answer, corrupt},
+    answer::{Answer, corrupt, damaged},
     conversation::Fields,
     failure::foreign,
     read::PAGE_BYTES,
@@ -46,6 +46,7 @@ pub(crate) async fn prune(
         match Answer::new(answer)?.text()?.as_str() {
             "pruned" => return Ok(seen.cut.pruned),
             "changed" => {}
+            "damaged" => return Err(damaged(key)),
             other => return Err(foreign(other)),
         }
     }
@@ -72,7 +73,7 @@ async fn look(
         return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
     }
     let (life, writes) = (first.fields.life().to_owned(), first.writes.clone());
-    let mut pruning = Pruning::new(keep);
+    let mut pruning = Pruning::new(key, &head, keep);
     for (member, row) in &first.rows {
         let call = tool_row::place(member).map_err(|reason| corrupt(&reason))?;
         let mut words = row.split(' ');
@@ -98,7 +99,7 @@ async fn look(
         }
     }
     let writes = writes.unwrap_or_default();
-    Ok(Some(Seen { cut: pruning.cut(), revision: head.revision, life, writes }))
+    Ok(Some(Seen { cut: pruning.cut()?, revision: head.revision, life, writes }))
 }
 
 struct Page {
@@ -125,6 +126,7 @@ async fn page(
     match answer.text()?.as_str() {
         "page" => {}
         "gone" => return Ok(None),
+        "damaged" => return Err(damaged(key)),
         other => return Err(foreign(other)),
     }
     let fields = Fields::new(answer.pairs()?);

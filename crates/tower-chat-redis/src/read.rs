@@ -8,7 +8,7 @@ use tower_chat_core::{
 };
 
 use crate::{
-    answer::{Answer, corrupt},
+    answer::{Answer, corrupt, damaged},
     conversation::{Fields, visible},
     failure::foreign,
     message,
@@ -31,6 +31,11 @@ pub(crate) async fn head(settings: &Settings, key: &ConversationKey) -> Result<H
     let call = HEAD.on([names.head(), names.messages(), names.pending()]);
     let answer = settings.connections.read("read the head of a conversation", &call).await?;
     let mut answer = Answer::new(answer)?;
+    match answer.text()?.as_str() {
+        "head" => {}
+        "damaged" => return Err(damaged(key)),
+        other => return Err(foreign(other)),
+    }
     let head = Fields::new(answer.pairs()?).head(key)?;
     let waiting = answer.pairs()?;
     if waiting.is_empty() {
@@ -65,7 +70,7 @@ pub(crate) async fn history(
 ) -> Result<History, StoreError> {
     let stored = stored_messages(settings, key, "load a conversation").await?;
     let head = stored.fields.head(key)?;
-    let messages = stored.messages.iter().zip(head.pruned + 1..);
+    let messages = stored.messages.iter().zip(head.pruned.saturating_add(1)..);
     History::collect(head, messages.map(|(stored, sequence)| read(key, sequence, stored)))
 }
 
@@ -92,8 +97,8 @@ pub(crate) async fn stored_messages(
         };
         let head = fields.head(key)?;
         let seen = visible(&head);
-        while head.pruned + (messages.len() as u64) < seen {
-            let from = head.pruned + messages.len() as u64 + 1;
+        while head.pruned.saturating_add(messages.len() as u64) < seen {
+            let from = head.pruned.saturating_add(messages.len() as u64).saturating_add(1);
             match page(settings, key, action, fields.life(), from, seen).await? {
                 Page::Gone => continue 'reading,
                 Page::Of { messages: more, .. } if more.is_empty() => {
@@ -140,6 +145,7 @@ async fn page(
             writes: answer.optional_text()?,
         }),
         "gone" => Ok(Page::Gone),
+        "damaged" => Err(damaged(key)),
         other => Err(foreign(other)),
     }
 }
@@ -152,10 +158,15 @@ pub(crate) async fn open_run(
     let names = settings.names.conversation(key);
     let call = OPEN_RUN.on([names.head(), names.messages(), names.tools(), names.calls()]);
     let mut answer = Answer::new(settings.connections.read("load an open run", &call).await?)?;
+    match answer.text()?.as_str() {
+        "open run" => {}
+        "damaged" => return Err(damaged(key)),
+        other => return Err(foreign(other)),
+    }
     let head = Fields::new(answer.pairs()?).head(key)?;
     let Some(open) = head.open_run.clone() else { return Ok(None) };
     let mut messages = Vec::new();
-    for (stored, sequence) in answer.bytes()?.into_iter().zip(open.visible + 1..) {
+    for (stored, sequence) in answer.bytes()?.into_iter().zip(open.visible.saturating_add(1)..) {
         let stored = stored.ok_or_else(|| missing(key, sequence))?;
         messages.push(read(key, sequence, &stored)?);
     }

@@ -78,17 +78,28 @@ pub(crate) fn is_refusal(answer: &Value) -> bool {
     !DONE.iter().any(|done| done.as_bytes() == word)
 }
 
-pub(crate) static APPEND: Script =
-    Script::new(concat!("#!lua\n", include_str!("scripts/append.lua")));
+/// A script with these flags that looks at stored numbers.
+macro_rules! counting {
+    ($flags:literal, $file:literal) => {
+        Script::new(concat!(
+            "#!lua",
+            $flags,
+            "\n",
+            include_str!("scripts/numbers.lua"),
+            include_str!($file)
+        ))
+    };
+}
+
+pub(crate) static APPEND: Script = counting!("", "scripts/append.lua");
 /// The same for a write that ends a run and leaves nothing of it, so that it needs no memory.
-pub(crate) static DISCARD: Script =
-    Script::new(concat!("#!lua flags=allow-oom\n", include_str!("scripts/append.lua")));
-pub(crate) static HEAD: Script = Script::new(include_str!("scripts/head.lua"));
-pub(crate) static MESSAGES: Script = Script::new(include_str!("scripts/messages.lua"));
-pub(crate) static OPEN_RUN: Script = Script::new(include_str!("scripts/open_run.lua"));
-pub(crate) static INVOCATIONS: Script = Script::new(include_str!("scripts/invocations.lua"));
-pub(crate) static RUNS: Script = Script::new(include_str!("scripts/runs.lua"));
-pub(crate) static PRUNE: Script = Script::new(include_str!("scripts/prune.lua"));
+pub(crate) static DISCARD: Script = counting!(" flags=allow-oom", "scripts/append.lua");
+pub(crate) static HEAD: Script = counting!(" flags=no-writes", "scripts/head.lua");
+pub(crate) static MESSAGES: Script = counting!(" flags=no-writes", "scripts/messages.lua");
+pub(crate) static OPEN_RUN: Script = counting!(" flags=no-writes", "scripts/open_run.lua");
+pub(crate) static INVOCATIONS: Script = counting!(" flags=no-writes", "scripts/invocations.lua");
+pub(crate) static RUNS: Script = counting!(" flags=no-writes", "scripts/runs.lua");
+pub(crate) static PRUNE: Script = counting!(" flags=allow-oom", "scripts/prune.lua");
 pub(crate) static DELETE: Script = Script::new(include_str!("scripts/delete.lua"));
 pub(crate) static COPY_PART: Script = Script::new(include_str!("scripts/copy_part.lua"));
 pub(crate) static COPY_END: Script = Script::new(include_str!("scripts/copy_end.lua"));

@@ -12,7 +12,9 @@ use tower_chat_core::{
 use crate::{
     conversation::{self, Conversation},
     heads::Heads,
-    open_run, place, tool_row,
+    open_run, place,
+    read::NotRead,
+    tool_row,
 };
 
 /// A write with its messages, and the results that are in none, in their stored form.
@@ -36,6 +38,16 @@ pub(crate) enum NotStored {
 impl From<rusqlite::Error> for NotStored {
     fn from(error: rusqlite::Error) -> Self {
         Self::Failed(error)
+    }
+}
+
+/// Damage is found before anything is written.
+impl From<NotRead> for NotStored {
+    fn from(error: NotRead) -> Self {
+        match error {
+            NotRead::Damaged(error) => Self::Refused(error),
+            NotRead::Failed(error) => Self::Failed(error),
+        }
     }
 }
 
@@ -81,14 +93,15 @@ impl EncodedWrite {
             return Err(self.conflict(found.as_ref()));
         }
         self.check_claims(connection, found.as_ref())?;
-        let places = self.places_left(revision)?;
+        self.write.check_range(place::LAST_SEQUENCE).map_err(NotStored::Refused)?;
+        self.check_discard(connection, found.as_ref())?;
         let result = self.write.result();
         let number = match &found {
             Some(found) => found.number,
             None => insert_conversation(connection, self.key(), result.incarnation)?,
         };
         if !matches!(self.write.close(), Some(Close::Discard { .. })) {
-            self.insert_messages(connection, number, places)?;
+            self.insert_messages(connection, number)?;
         }
         if let Some(found) = &found
             && found.revision.incarnation != result.incarnation
@@ -134,6 +147,28 @@ impl EncodedWrite {
             }
         }
         Ok(())
+    }
+
+    /// Makes sure that a discard takes away nothing but the run's own messages.
+    fn check_discard(
+        &self,
+        connection: &Connection,
+        found: Option<&Conversation>,
+    ) -> Result<(), NotStored> {
+        let (Some(Close::Discard { visible }), Some(found)) = (self.write.close(), found) else {
+            return Ok(());
+        };
+        let Some(open) = &found.open else { return Ok(()) };
+        if open_run::owns_the_rest(connection, found.number, open)? {
+            return Ok(());
+        }
+        let reason = format!(
+            "conversation {}: after message {visible}, where open run {} is said to begin, are \
+             messages of another: nothing is discarded; restore it from a backup",
+            self.key(),
+            open.run
+        );
+        Err(NotStored::Refused(StoreError::Corrupt { reason }))
     }
 
     /// Brings the row of the open run up to date, or ends the run. Returns the run that is open
@@ -198,29 +233,15 @@ impl EncodedWrite {
         NotStored::Refused(Box::new(conflict.with_open_run(open)).into())
     }
 
-    /// The sequences of the write's messages.
-    fn places_left(&self, revision: Revision) -> Result<std::ops::Range<u64>, NotStored> {
-        let first = revision.sequence + 1;
-        let end = first.saturating_add(self.bodies.len() as u64);
-        if end - 1 > place::LAST_SEQUENCE {
-            let full = place::ConversationFull { key: self.key().clone() };
-            let refused = StoreError::backend("append to a conversation", false, full);
-            return Err(NotStored::Refused(refused));
-        }
-        Ok(first..end)
-    }
-
-    fn insert_messages(
-        &self,
-        connection: &Connection,
-        number: i64,
-        sequences: std::ops::Range<u64>,
-    ) -> rusqlite::Result<()> {
+    /// Their numbers are in range.
+    fn insert_messages(&self, connection: &Connection, number: i64) -> rusqlite::Result<()> {
         let mut statement = connection.prepare_cached(
             "INSERT INTO messages (place, run, run_index, body) VALUES (?1, ?2, ?3, ?4)",
         )?;
         let run = self.write.run().to_bytes();
-        for ((sequence, body), index) in sequences.zip(&self.bodies).zip(self.write.id().index..) {
+        let sequences = self.write.expected().sequence.saturating_add(1)..;
+        let indexes = i64::from(self.write.id().index)..;
+        for ((sequence, body), index) in sequences.zip(&self.bodies).zip(indexes) {
             let place = place::of_message(number, sequence);
             statement.execute(params![place, run, index, body])?;
         }
@@ -233,7 +254,7 @@ impl EncodedWrite {
         number: i64,
         pruned: u64,
     ) -> rusqlite::Result<()> {
-        let held = pruned + 1..=self.write.result().sequence;
+        let held = pruned.saturating_add(1)..=self.write.result().sequence;
         let mut results = self.results.iter();
         let rows = self.write.tools().iter().map(|record| {
             let is_apart = matches!(record.result, RecordedResult::Apart(_));
@@ -290,15 +311,15 @@ fn change_service_id(
 
 /// Deletes a conversation with all its messages, and its tool rows and open run by the schema's
 /// triggers; says whether there was one.
-pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> rusqlite::Result<bool> {
-    let Some(found) = conversation::find(connection, key)? else { return Ok(false) };
-    let (first, last) = place::range(found.number);
+///
+/// It looks at nothing but the number, so that a damaged conversation can be deleted.
+pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> Result<bool, NotStored> {
+    let Some(number) = conversation::number(connection, key)? else { return Ok(false) };
+    let (first, last) = place::range(number);
     connection
         .prepare_cached("DELETE FROM messages WHERE place BETWEEN ?1 AND ?2")?
         .execute([first, last])?;
-    connection
-        .prepare_cached("DELETE FROM conversations WHERE id = ?1")?
-        .execute([found.number])?;
+    connection.prepare_cached("DELETE FROM conversations WHERE id = ?1")?.execute([number])?;
     Ok(true)
 }
 

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Row};
 use tower_chat_core::{
     ConversationKey,
-    store::{Head, OpenRun, Revision},
+    store::{Head, OpenRun, Revision, StoreError},
 };
 
-use crate::{open_run, place};
+use crate::{open_run, place, read::NotRead};
 
 /// A conversation that is there.
 #[derive(Debug, Clone)]
@@ -34,11 +34,36 @@ impl Conversation {
     }
 }
 
-/// Looks for a conversation, inside a transaction that somebody else began.
+/// The number of a conversation, if there is one.
+pub(crate) fn number(
+    connection: &Connection,
+    key: &ConversationKey,
+) -> Result<Option<i64>, NotRead> {
+    let number = connection
+        .prepare_cached("SELECT id FROM conversations WHERE scope = ?1 AND conversation = ?2")?
+        .query_row([key.scope(), key.id()], |row| row.get(0))
+        .optional()?;
+    number.map(|number| checked(number, key)).transpose()
+}
+
+/// The number of a conversation, if its rows have keys of their own: those of another number would be
+/// the keys of another conversation's rows.
+fn checked(number: i64, key: &ConversationKey) -> Result<i64, NotRead> {
+    if (1..=place::LAST_CONVERSATION).contains(&number) {
+        return Ok(number);
+    }
+    let reason = format!(
+        "conversation {key} cannot have number {number} in the file: restore it from a backup"
+    );
+    Err(NotRead::Damaged(StoreError::Corrupt { reason }))
+}
+
+/// Looks for a conversation, inside a transaction that somebody else began. Its numbers are in
+/// range, or it is damaged.
 pub(crate) fn find(
     connection: &Connection,
     key: &ConversationKey,
-) -> rusqlite::Result<Option<Conversation>> {
+) -> Result<Option<Conversation>, NotRead> {
     let found = connection
         .prepare_cached(
             "SELECT id, incarnation, service_id, (
@@ -58,7 +83,7 @@ pub(crate) fn find(
             Ok(Conversation {
                 number: row.get(0)?,
                 revision,
-                pruned: row.get::<_, i64>(4)?.cast_unsigned(),
+                pruned: unsigned(row, 4)?,
                 service_id: row.get(2)?,
                 open: None,
             })
@@ -66,8 +91,16 @@ pub(crate) fn find(
         .optional()?;
     let Some(mut found) = found else { return Ok(None) };
     // Not joined: SQLite would prepare the statement again at every use.
+    checked(found.number, key)?;
     found.open = open_run::find(connection, found.number)?;
+    found.head().check_range(key, place::LAST_SEQUENCE).map_err(NotRead::Damaged)?;
     Ok(Some(found))
+}
+
+/// A number that is not negative.
+pub(crate) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
+    let stored: i64 = row.get(index)?;
+    u64::try_from(stored).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(index, stored))
 }
 
 /// Puts a conversation into another incarnation: what expects an earlier one is refused.

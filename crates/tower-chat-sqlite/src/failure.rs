@@ -5,13 +5,20 @@ use std::{fmt, path::Path, sync::Arc};
 use rusqlite::{ErrorCode, ffi};
 use tower_chat_core::{SharedError, store::StoreError};
 
-use crate::{FileMoved, OpenError};
+use crate::{FileMoved, OpenError, WritePanicked};
 
-/// An error of SQLite, with the file it happened to. Cloned for every write of a failed group.
+/// What stopped a transaction, with the file it happened to. Cloned for every write of a failed
+/// group.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     path: Arc<Path>,
-    source: Arc<rusqlite::Error>,
+    cause: Arc<Cause>,
+}
+
+#[derive(Debug)]
+enum Cause {
+    Sqlite(rusqlite::Error),
+    Panicked(WritePanicked),
 }
 
 /// What an error means for whoever asked.
@@ -26,12 +33,18 @@ enum Meaning {
     Moved,
     /// It may pass; what the reader can do.
     Passing(&'static str),
+    /// A panic.
+    Panicked(WritePanicked),
     Lasting,
 }
 
 impl Failure {
     pub(crate) fn new(path: &Arc<Path>, source: rusqlite::Error) -> Self {
-        Self { path: path.clone(), source: Arc::new(source) }
+        Self { path: path.clone(), cause: Arc::new(Cause::Sqlite(source)) }
+    }
+
+    pub(crate) fn panicked(path: &Arc<Path>, panic: WritePanicked) -> Self {
+        Self { path: path.clone(), cause: Arc::new(Cause::Panicked(panic)) }
     }
 
     pub(crate) fn is_busy(&self) -> bool {
@@ -46,9 +59,9 @@ impl Failure {
     pub(crate) fn store_error(&self, action: &'static str) -> StoreError {
         match self.meaning() {
             Meaning::ReadOnly => StoreError::ReadOnly,
-            Meaning::Damaged | Meaning::NotADatabase => StoreError::Corrupt {
-                reason: format!("`{}`: {}", self.path.display(), self.source),
-            },
+            Meaning::Damaged | Meaning::NotADatabase => {
+                StoreError::Corrupt { reason: format!("`{}`: {}", self.path.display(), self.cause) }
+            }
             Meaning::Full => {
                 StoreError::StorageFull { action, source: SharedError::new(self.clone()) }
             }
@@ -56,6 +69,7 @@ impl Failure {
             Meaning::Locked | Meaning::Passing(_) => {
                 StoreError::backend(action, true, self.clone())
             }
+            Meaning::Panicked(panic) => StoreError::backend(action, false, panic),
             Meaning::Lasting => StoreError::backend(action, false, self.clone()),
         }
     }
@@ -70,7 +84,7 @@ impl Failure {
             Meaning::Locked => OpenError::Locked { path, source: self.clone().into() },
             Meaning::Full => OpenError::StorageFull { path, source: self.clone().into() },
             Meaning::Moved => OpenError::Io { path, source: self.moved().into() },
-            Meaning::Passing(_) | Meaning::Lasting => {
+            Meaning::Passing(_) | Meaning::Panicked(_) | Meaning::Lasting => {
                 OpenError::Io { path, source: self.clone().into() }
             }
         }
@@ -81,13 +95,20 @@ impl Failure {
     }
 
     fn meaning(&self) -> Meaning {
-        match self.source.sqlite_error().map(|error| error.extended_code) {
+        let source = match &*self.cause {
+            Cause::Sqlite(source) => source,
+            Cause::Panicked(panic) => return Meaning::Panicked(panic.clone()),
+        };
+        match source.sqlite_error().map(|error| error.extended_code) {
             Some(ffi::SQLITE_READONLY_DBMOVED) => return Meaning::Moved,
             // The index of the write-ahead log could not be made larger.
             Some(ffi::SQLITE_IOERR_SHMSIZE) => return Meaning::Full,
             Some(_) | None => {}
         }
-        match self.source.sqlite_error_code() {
+        if is_no_value_of_ours(source) {
+            return Meaning::Damaged;
+        }
+        match source.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Meaning::Locked,
             Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => Meaning::ReadOnly,
             Some(ErrorCode::DatabaseCorrupt) => Meaning::Damaged,
@@ -107,6 +128,17 @@ impl Failure {
     }
 }
 
+/// Whether a column holds what no release has written there, such as a number out of its range.
+fn is_no_value_of_ours(error: &rusqlite::Error) -> bool {
+    matches!(
+        error,
+        rusqlite::Error::IntegralValueOutOfRange(..)
+            | rusqlite::Error::FromSqlConversionFailure(..)
+            | rusqlite::Error::InvalidColumnType(..)
+            | rusqlite::Error::Utf8Error(..)
+    )
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SQLite failed on `{}`", self.path.display())?;
@@ -118,6 +150,7 @@ impl fmt::Display for Failure {
             | Meaning::ReadOnly
             | Meaning::Damaged
             | Meaning::NotADatabase
+            | Meaning::Panicked(_)
             | Meaning::Lasting => Ok(()),
         }
     }
@@ -125,6 +158,18 @@ impl fmt::Display for Failure {
 
 impl std::error::Error for Failure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&*self.source)
+        Some(match &*self.cause {
+            Cause::Sqlite(source) => source,
+            Cause::Panicked(panic) => panic,
+        })
+    }
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sqlite(source) => source.fmt(f),
+            Self::Panicked(panic) => panic.fmt(f),
+        }
     }
 }

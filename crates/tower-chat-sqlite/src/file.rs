@@ -12,7 +12,7 @@ use std::{
 use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 
 use crate::{
-    Durability, OpenError, SqliteOptions,
+    Durability, OpenError, SqliteOptions, WritePanicked,
     failure::Failure,
     identity::Identity,
     schema::{self, Content},
@@ -125,6 +125,10 @@ impl StoreFile {
 
     pub(crate) fn failure(&self, error: rusqlite::Error) -> Failure {
         Failure::new(&self.path, error)
+    }
+
+    pub(crate) fn panicked(&self, panic: WritePanicked) -> Failure {
+        Failure::panicked(&self.path, panic)
     }
 
     /// A connection for reading.

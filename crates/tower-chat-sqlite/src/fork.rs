@@ -6,24 +6,27 @@ use tower_chat_core::{
     store::{Revision, StoreError},
 };
 
-use crate::{append, conversation, place};
+use crate::{
+    append::{self, NotStored},
+    conversation::{self, Conversation},
+    place,
+};
 
 /// Copies what readers see of a conversation; [`Revision::ABSENT`] if they see nothing.
 pub(crate) fn fork(
     connection: &Connection,
     from: &ConversationKey,
     to: &ConversationKey,
-) -> rusqlite::Result<Result<Revision, StoreError>> {
-    if conversation::find(connection, to)?.is_some() {
-        return Ok(Err(StoreError::Exists { key: to.clone() }));
+) -> Result<Revision, NotStored> {
+    if conversation::number(connection, to)?.is_some() {
+        return Err(NotStored::Refused(StoreError::Exists { key: to.clone() }));
     }
-    let Some(found) = conversation::find(connection, from)? else {
-        return Ok(Ok(Revision::ABSENT));
-    };
+    let Some(found) = conversation::find(connection, from)? else { return Ok(Revision::ABSENT) };
     let sequence = found.visible();
     if sequence == 0 && found.service_id.is_none() {
-        return Ok(Ok(Revision::ABSENT));
+        return Ok(Revision::ABSENT);
     }
+    check_whole(connection, from, &found)?;
     let revision = Revision { incarnation: RunId::new().random_half().max(1), sequence };
     let number = append::insert_conversation(connection, to, revision.incarnation)?;
     if found.pruned > 0 {
@@ -32,8 +35,9 @@ pub(crate) fn fork(
             .execute([number, found.pruned.cast_signed()])?;
     }
     let (first, last) = place::range_to(found.number, sequence);
+    // Both numbers are in range, and so are the keys of their rows.
     let (first_of_copy, _) = place::range(number);
-    let distance = first_of_copy - first;
+    let distance = first_of_copy.saturating_sub(first);
     connection
         .prepare_cached(
             "INSERT INTO messages SELECT place + ?3, run, run_index, body FROM messages
@@ -48,5 +52,30 @@ pub(crate) fn fork(
              FROM tool_invocations WHERE place BETWEEN ?1 AND ?2",
         )?
         .execute(params![first, last, distance])?;
-    Ok(Ok(revision))
+    Ok(revision)
+}
+
+/// Makes sure that no message is missing of what readers see, before anything is copied.
+fn check_whole(
+    connection: &Connection,
+    key: &ConversationKey,
+    found: &Conversation,
+) -> Result<(), NotStored> {
+    let (first, last) = place::range_to(found.number, found.visible());
+    let count: i64 = connection
+        .prepare_cached("SELECT count(*) FROM messages WHERE place BETWEEN ?1 AND ?2")?
+        .query_row([first, last], |row| row.get(0))?;
+    let (_, pruned) = place::range_to(found.number, found.pruned);
+    let out_of_place: bool = connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM messages WHERE place BETWEEN ?1 AND ?2)")?
+        .query_row([first, pruned], |row| row.get(0))?;
+    let expected = found.visible().saturating_sub(found.pruned);
+    if count.cast_unsigned() == expected && !out_of_place {
+        return Ok(());
+    }
+    let reason = format!(
+        "conversation {key} has {count} of its {expected} messages: nothing is copied; restore the \
+         file from a backup"
+    );
+    Err(NotStored::Refused(StoreError::Corrupt { reason }))
 }

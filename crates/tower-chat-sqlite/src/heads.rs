@@ -6,7 +6,10 @@ use foldhash::fast::RandomState;
 use rusqlite::{Connection, FileControl};
 use tower_chat_core::ConversationKey;
 
-use crate::conversation::{self, Conversation};
+use crate::{
+    conversation::{self, Conversation},
+    read::NotRead,
+};
 
 /// How many conversations are known at most.
 const LIMIT: usize = 512;
@@ -19,6 +22,9 @@ pub(crate) struct Heads {
     version: Option<u32>,
     /// Few, so a hash that is merely seeded at random is enough against keys chosen to collide.
     known: HashMap<ConversationKey, Conversation, RandomState>,
+    /// The writer is to panic where it looks for this conversation.
+    #[cfg(test)]
+    pub(crate) panics_at: Option<ConversationKey>,
 }
 
 impl Heads {
@@ -43,11 +49,18 @@ impl Heads {
         &self,
         connection: &Connection,
         key: &ConversationKey,
-    ) -> rusqlite::Result<Option<Conversation>> {
+    ) -> Result<Option<Conversation>, NotRead> {
+        #[cfg(test)]
+        self.panic_at(key);
         match self.known.get(key) {
             Some(known) => Ok(Some(known.clone())),
             None => conversation::find(connection, key),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn panic_at(&self, key: &ConversationKey) {
+        assert!(self.panics_at.as_ref() != Some(key), "made to panic");
     }
 
     /// Keeps what a conversation is from here on in the transaction.

@@ -53,7 +53,8 @@
 //! | no room | [`StoreError::StorageFull`](tower_chat_core::store::StoreError::StorageFull) | [`OpenError::StorageFull`] |
 //! | it may not be written | [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly) | [`OpenError::ReadOnly`] |
 //! | the file was moved, deleted or replaced | [`FileMoved`], as the source | |
-//! | the file is damaged | [`StoreError::Corrupt`](tower_chat_core::store::StoreError::Corrupt) | [`OpenError::Corrupt`] |
+//! | the file is damaged, or a row holds a number out of its range | [`StoreError::Corrupt`](tower_chat_core::store::StoreError::Corrupt) or [`StoreError::Undecodable`](tower_chat_core::store::StoreError::Undecodable), of that conversation | [`OpenError::Corrupt`] |
+//! | a panic while it writes | [`WritePanicked`], as the source, of that one write | |
 //! | a quota or a limit on the size of files, of which SQLite says only that it could not write | [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend), retryable | [`OpenError::Io`] |
 //! | another process holds it, or writing fails | [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend), retryable | [`OpenError::Locked`], [`OpenError::Io`] |
 //!
@@ -128,6 +129,7 @@ mod store;
 mod submission;
 mod tool_row;
 mod tool_totals;
+mod write_panicked;
 mod writer;
 
 pub use self::{
@@ -138,6 +140,7 @@ pub use self::{
     open_error::OpenError,
     options::{Durability, SqliteOptions},
     store::{SqliteStore, Statistics},
+    write_panicked::WritePanicked,
 };
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use rusqlite::{Connection, OptionalExtension, Row, named_params};
+use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{Lease, OpenRun, OpenRunContent, ServiceIdChange, StoreError, milliseconds},
@@ -33,9 +33,9 @@ fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<OpenRun> {
         renewed_at: time(row, first + 5)?,
         until: row.get::<_, Option<i64>>(first + 6)?.map(|_| time(row, first + 6)).transpose()?,
     };
-    let visible: i64 = row.get(first + 7)?;
+    let visible = conversation::unsigned(row, first + 7)?;
     let run = RunId::from_bytes(row.get(first + 1)?);
-    let mut open = OpenRun::new(run, lease, visible.cast_unsigned());
+    let mut open = OpenRun::new(run, lease, visible);
     open.opened_at = time(row, first + 4)?;
     if row.get(first + 8)? {
         let id: Option<Arc<str>> = row.get(first + 9)?;
@@ -102,6 +102,23 @@ pub(crate) fn close(connection: &Connection, conversation: i64) -> rusqlite::Res
         .prepare_cached("DELETE FROM open_runs WHERE number = ?1")?
         .execute([conversation])?;
     Ok(())
+}
+
+/// Whether all messages after those that readers see are the run's own, as is so wherever a run was
+/// staged: otherwise the row that says how many readers see is damaged.
+pub(crate) fn owns_the_rest(
+    connection: &Connection,
+    conversation: i64,
+    open: &OpenRun,
+) -> rusqlite::Result<bool> {
+    let (first, last) = place::range_after(conversation, open.visible);
+    connection
+        .prepare_cached(
+            "SELECT NOT EXISTS (
+                 SELECT 1 FROM messages WHERE place BETWEEN ?1 AND ?2 AND run <> ?3
+             )",
+        )?
+        .query_row(params![first, last, open.run.to_bytes()], |row| row.get(0))
 }
 
 /// Removes everything after the messages that readers see, and the row of the open run.

@@ -6,26 +6,25 @@ use tower_chat_core::{
     store::{CallPlace, Keep, Pruned, Pruning, StoreError},
 };
 
-use crate::{conversation, place};
+use crate::{append::NotStored, conversation, place};
 
 /// Takes away what need not be kept, inside a transaction that somebody else began.
 pub(crate) fn prune(
     connection: &Connection,
     key: &ConversationKey,
     keep: Keep,
-) -> rusqlite::Result<Result<Pruned, StoreError>> {
-    let Some(found) = conversation::find(connection, key)? else {
-        return Ok(Ok(Pruned::default()));
-    };
+) -> Result<Pruned, NotStored> {
+    let Some(found) = conversation::find(connection, key)? else { return Ok(Pruned::default()) };
     if let Some(open) = &found.open {
-        return Ok(Err(StoreError::UnderWay { key: key.clone(), run: open.run }));
+        let (key, run) = (key.clone(), open.run);
+        return Err(NotStored::Refused(StoreError::UnderWay { key, run }));
     }
-    let mut pruning = Pruning::new(keep);
+    let mut pruning = Pruning::new(key, &found.head(), keep);
     see_messages(connection, found.number, &mut pruning)?;
     see_calls(connection, found.number, &mut pruning)?;
-    let cut = pruning.cut();
+    let cut = pruning.cut().map_err(NotStored::Refused)?;
     if cut.last_sequence == 0 {
-        return Ok(Ok(cut.pruned));
+        return Ok(cut.pruned);
     }
     let (first, last) = place::range_to(found.number, cut.last_sequence);
     for sql in [
@@ -38,7 +37,7 @@ pub(crate) fn prune(
     connection
         .prepare_cached("UPDATE conversations SET pruned = ?2 WHERE id = ?1")?
         .execute([found.number, cut.last_sequence.cast_signed()])?;
-    Ok(Ok(cut.pruned))
+    Ok(cut.pruned)
 }
 
 /// Reads the key and the run of every message, and nothing of its body.
@@ -75,7 +74,8 @@ fn see_calls(
         // A status that nobody knows may be that of a call that waits.
         let status = status.parse().unwrap_or(ToolStatus::Pending);
         let result: Option<i64> = row.get(3)?;
-        pruning.see_call(call, status, result.map(i64::cast_unsigned));
+        let result = result.map(|_| conversation::unsigned(row, 3)).transpose()?;
+        pruning.see_call(call, status, result);
     }
     Ok(())
 }

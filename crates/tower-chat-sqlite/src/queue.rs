@@ -20,6 +20,7 @@ use crate::{
     caller,
     file::{NotSynced, PATIENCE},
     submission::{Append, Keys, Submission, Work},
+    write_panicked::catch,
     writer::{Busy, Writer},
 };
 
@@ -192,7 +193,8 @@ impl WriteQueue {
                 },
                 Due::Turn(Turn(work)) => {
                     let _writer = self.writer();
-                    work();
+                    // Who waits for the outcome of a turn that panicked is told when it is dropped.
+                    drop(catch(work));
                     drop(lead);
                 }
             }
@@ -267,7 +269,10 @@ impl WriteQueue {
 
     fn write<W: Work>(&self, group: &mut [W], patience: Duration) -> Result<(), Busy> {
         let mut writer = self.writer();
-        let outcome = writer.write(group, patience);
+        let outcome = catch(|| writer.write(group, patience)).unwrap_or_else(|panic| {
+            writer.panicked(group, panic);
+            Ok(())
+        });
         let stored: usize = group.iter().map(Work::stored).sum();
         self.commits.store(writer.commits(), Ordering::Relaxed);
         self.writes.fetch_add(stored as u64, Ordering::Relaxed);

@@ -51,9 +51,9 @@ pub(crate) fn history(connection: &Connection, key: &ConversationKey) -> Result<
     let mut statement = snapshot.prepare_cached(MESSAGES)?;
     let messages = messages(&mut statement, key, range, found.pruned)?;
     let history = History::collect(found.head(), messages)?;
-    let last = found.pruned + history.messages.len() as u64;
+    let last = found.pruned.saturating_add(history.messages.len() as u64);
     if last != found.visible() {
-        return Err(missing(key, last + 1));
+        return Err(missing(key, last.saturating_add(1)));
     }
     Ok(history)
 }
@@ -73,7 +73,7 @@ pub(crate) fn messages(
     let mut expected = before;
     Ok(std::iter::from_fn(move || {
         let row = rows.next().transpose()?;
-        expected += 1;
+        expected = expected.saturating_add(1);
         Some(row.map_err(NotRead::from).and_then(|row| message_at(row, key, expected)))
     }))
 }
@@ -147,7 +147,7 @@ pub(crate) fn message(row: &Row<'_>) -> rusqlite::Result<Result<Message, FormatE
     let Ok(run) = <[u8; 16]>::try_from(run) else {
         return not_ours("its run id is not 16 bytes");
     };
-    let Ok(index) = row.get(2) else {
+    let Some(index) = row.get(2).ok().filter(|index| *index <= MessageId::LAST_INDEX) else {
         return not_ours("its place in its run is no small number");
     };
     let ValueRef::Text(body) = row.get_ref(3)? else {

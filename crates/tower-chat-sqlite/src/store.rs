@@ -30,6 +30,7 @@ use crate::{
     room::Room,
     submission::Submission,
     tool_totals,
+    write_panicked::catch,
     writer::Writer,
 };
 
@@ -273,7 +274,7 @@ impl SqliteStore {
 
     /// Changes the file on a connection of its own, after everything submitted so far and before
     /// everything submitted later.
-    async fn in_turn<T: Send + 'static>(
+    pub(crate) async fn in_turn<T: Send + 'static>(
         &self,
         action: &'static str,
         work: impl FnOnce(&mut Connection) -> Result<T, NotRead> + Send + 'static,
@@ -282,7 +283,9 @@ impl SqliteStore {
         let file = self.file().clone();
         let turn = move || {
             file.check_place()?;
-            work(&mut file.writer()?)
+            catch(|| work(&mut file.writer()?)).unwrap_or_else(|panic| {
+                Err(NotRead::Damaged(StoreError::backend(action, false, panic)))
+            })
         };
         match queue.in_turn(turn).await.map_err(|_| StoreError::Closed)? {
             Ok(done) => Ok(done),

@@ -169,12 +169,7 @@ impl Submission {
 
     /// The conversations it changes.
     pub(crate) fn keys(&self) -> Keys {
-        match &self.work {
-            Queued::Append(append, _) => append.keys(),
-            Queued::Delete(delete) => [delete.key.clone()].into_iter().collect(),
-            Queued::Fork(fork) => [fork.from.clone(), fork.to.clone()].into_iter().collect(),
-            Queued::Prune(prune) => [prune.key.clone()].into_iter().collect(),
-        }
+        self.work.keys()
     }
 
     /// Ends it because the store takes no more writes.
@@ -224,8 +219,21 @@ impl<W: Work> Work for Submission<W> {
     }
 }
 
+impl Queued {
+    fn keys(&self) -> Keys {
+        match self {
+            Self::Append(append, _) => append.keys(),
+            Self::Delete(delete) => [delete.key.clone()].into_iter().collect(),
+            Self::Fork(fork) => [fork.from.clone(), fork.to.clone()].into_iter().collect(),
+            Self::Prune(prune) => [prune.key.clone()].into_iter().collect(),
+        }
+    }
+}
+
 impl Work for Queued {
     fn step(&mut self, connection: &Connection, heads: &mut Heads) -> rusqlite::Result<Next> {
+        #[cfg(test)]
+        self.keys().iter().for_each(|key| heads.panic_at(key));
         match self {
             Self::Append(append, _) => append.step(connection, heads),
             // Nobody is told, so nothing need be done: the caller gave up.
@@ -234,17 +242,17 @@ impl Work for Queued {
             Self::Prune(prune) if prune.reply.is_closed() => Ok(Next::Done),
             Self::Delete(delete) => {
                 heads.forget();
-                delete.outcome = Ok(append::delete(connection, &delete.key)?);
+                delete.outcome = refused(append::delete(connection, &delete.key))?;
                 Ok(Next::Done)
             }
             Self::Fork(fork) => {
                 heads.forget();
-                fork.outcome = fork::fork(connection, &fork.from, &fork.to)?;
+                fork.outcome = refused(fork::fork(connection, &fork.from, &fork.to))?;
                 Ok(Next::Done)
             }
             Self::Prune(prune) => {
                 heads.forget();
-                prune.outcome = prune::prune(connection, &prune.key, prune.keep)?;
+                prune.outcome = refused(prune::prune(connection, &prune.key, prune.keep))?;
                 Ok(Next::Done)
             }
         }
@@ -284,6 +292,15 @@ impl Work for Queued {
             Self::Append(append, _) => append.is_single(),
             Self::Delete(_) | Self::Fork(_) | Self::Prune(_) => true,
         }
+    }
+}
+
+/// A refusal is an outcome, after which the transaction goes on.
+fn refused<T>(outcome: Result<T, NotStored>) -> rusqlite::Result<Result<T, StoreError>> {
+    match outcome {
+        Ok(done) => Ok(Ok(done)),
+        Err(NotStored::Refused(error)) => Ok(Err(error)),
+        Err(NotStored::Failed(error)) => Err(error),
     }
 }
 

@@ -13,6 +13,7 @@ use crate::{
     file::{NotSynced, StoreFile},
     heads::Heads,
     submission::{Next, Work},
+    write_panicked::{WritePanicked, catch},
 };
 
 /// How long a file that was found in its place is taken to be there still. To look costs a
@@ -85,6 +86,23 @@ impl Writer {
     pub(crate) fn release(&mut self) {
         self.connection = None;
         self.heads.forget();
+    }
+
+    /// Fails a group in which something panicked outside of its statements. Whether it was committed
+    /// before is open, as where a connection is lost: a repetition finds out.
+    pub(crate) fn panicked<W: Work>(&mut self, group: &mut [W], panic: WritePanicked) {
+        self.release();
+        let failure = self.file.panicked(panic);
+        for submission in group {
+            submission.fail(0, &failure);
+        }
+    }
+
+    /// Has the writer panic where it looks for a conversation.
+    #[cfg(test)]
+    pub(crate) fn panics_at(&mut self, key: tower_chat_core::ConversationKey) {
+        self.heads.forget();
+        self.heads.panics_at = Some(key);
     }
 
     /// The connection, to change what is in the file.
@@ -206,9 +224,10 @@ impl Writer {
         let outcome = begin(connection, patience)
             .map_err(|error| Stopped::BeforeBegin(failure(error)))
             .and_then(|()| {
-                let done =
-                    self.heads.begin(connection).and_then(|()| body(connection, &mut self.heads));
-                done.map_err(|error| Stopped::AtStatement(failure(error)))
+                let heads = &mut self.heads;
+                catch(|| heads.begin(connection).and_then(|()| body(connection, heads)))
+                    .map_err(|panic| Stopped::AtStatement(self.file.panicked(panic)))?
+                    .map_err(|error| Stopped::AtStatement(failure(error)))
             })
             .and_then(|()| {
                 run(connection, "COMMIT").map_err(|error| Stopped::AtCommit(failure(error)))

@@ -57,14 +57,17 @@ fn assert_exists(name: &str) {
         ["openai", ..] => "tower-chat-openai/tests/leaves",
         ["genai", ..] => "tower-chat-genai/tests/genai",
         ["core", ..] => "tower-chat-core/tests",
+        ["sqlite", ..] => "tower-chat-sqlite",
+        ["redis", ..] => "tower-chat-redis",
+        ["postgres", ..] => "tower-chat-postgres",
         ["store_contract", _] => "tower-chat-testkit/src/store_contract",
         other => panic!("{name}: no folder for {other:?}"),
     };
     let (test, modules) = path.split_last().expect("a name");
     let modules = match path.first() {
         Some(
-            &("cli" | "core" | "encrypted" | "genai" | "http" | "openai" | "store_contract"
-            | "wire"),
+            &("cli" | "core" | "encrypted" | "genai" | "http" | "openai" | "postgres" | "redis"
+            | "sqlite" | "store_contract" | "wire"),
         ) => modules.get(1..).unwrap_or_default(),
         _ => modules,
     };

@@ -25,7 +25,7 @@ impl Plan {
     pub(super) fn new(key: &ConversationKey, rows: &ConversationRows) -> Self {
         let mut rewrite = Rewrite::new(key.clone(), rows.revision);
         let Some(stored) = whole(rows) else { return Self { rewrite, repairs: Vec::new() } };
-        let first = rows.pruned + 1;
+        let first = rows.pruned.saturating_add(1);
         let found = mismatches(&stored, first);
         let recorded = recorded_results(rows, &found);
         let after = repaired(&stored, first, |call| match recorded.get(&call) {

@@ -40,23 +40,25 @@ impl Problem {
 pub(crate) fn problems(rows: &ConversationRows) -> Vec<Problem> {
     let mut found = Vec::new();
     let mut messages: Vec<(u64, Option<&Arc<Message>>)> = Vec::new();
-    let mut expected = rows.pruned + 1;
+    let mut expected = rows.pruned.saturating_add(1);
     for (sequence, message) in &rows.messages {
         if *sequence > expected {
-            found.push(match sequence - 1 {
+            found.push(match sequence.saturating_sub(1) {
                 last if last == expected => Problem::new(expected, "is missing"),
                 last => Problem::new(expected, format!("is missing, as are all up to {last}")),
             });
             messages.push((expected, None));
         } else if *sequence < expected {
-            found
-                .push(Problem::new(*sequence, format!("the first message is {}", rows.pruned + 1)));
+            found.push(Problem::new(
+                *sequence,
+                format!("the first message is {}", rows.pruned.saturating_add(1)),
+            ));
         }
         if let Err(error) = message {
             found.push(Problem::new(*sequence, format!("cannot be read: {}", chain(error))));
         }
         messages.push((*sequence, message.as_ref().ok()));
-        expected = sequence + 1;
+        expected = sequence.saturating_add(1);
     }
     for mismatch in mismatches_of_readable(messages) {
         match &mismatch {
@@ -66,7 +68,7 @@ pub(crate) fn problems(rows: &ConversationRows) -> Vec<Problem> {
     }
     found.extend(problems_of_records(rows));
     if let Some(messages) = whole(rows) {
-        found.extend(problems_of_replay(rows.pruned + 1, &messages));
+        found.extend(problems_of_replay(rows.pruned.saturating_add(1), &messages));
     }
     found.sort_by_key(|problem| problem.message);
     found
@@ -74,7 +76,7 @@ pub(crate) fn problems(rows: &ConversationRows) -> Vec<Problem> {
 
 /// The messages, if all are there and can be read.
 pub(crate) fn whole(rows: &ConversationRows) -> Option<Messages> {
-    let numbered = (rows.pruned + 1..).zip(&rows.messages);
+    let numbered = (rows.pruned.saturating_add(1)..).zip(&rows.messages);
     let messages: Option<Vec<Arc<Message>>> = numbered
         .map(|(expected, (sequence, message))| {
             message.as_ref().ok().filter(|_| expected == *sequence).cloned()

@@ -56,3 +56,37 @@ fn it_has_to_be_said_what_is_to_be_kept() {
     let output = run(&["prune", "--store", &store.argument(), "--keep-messages", "1"]);
     assert_eq!(output.status.code(), Some(2), "there is no such store");
 }
+
+#[test]
+fn a_damaged_conversation_is_left_alone_and_said() {
+    let store = Store::new();
+    let file = store.file("many.jsonl", &many_shapes(2));
+    play_well(&[&file, "--store", &store.argument()]);
+    let keys = export_text(&store.argument(), &[]).lines().count();
+    let connection = rusqlite::Connection::open(store.path()).unwrap();
+    let id: String = connection
+        .query_row("SELECT conversation FROM conversations ORDER BY id LIMIT 1", [], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    let rows = |number: i64| -> i64 {
+        let sql = "SELECT count(*) FROM messages WHERE place >> 32 = ?1";
+        connection.query_row(sql, [number], |row| row.get(0)).unwrap()
+    };
+    let first = rows(1);
+    connection.execute("UPDATE conversations SET pruned = -1 WHERE id = 1", []).unwrap();
+    for options in [&["--dry-run"][..], &[]] {
+        let all = [&["prune", "--store", &store.argument(), "--keep-messages", "1"], options];
+        let output = run(&all.concat());
+        assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
+        let said = stdout(&output);
+        let line = said.lines().find(|line| line.contains(&id)).unwrap();
+        assert!(line.contains("left alone") && line.contains("damaged"), "{said}");
+        assert!(!said.contains(": 0 messages"), "the others are pruned: {said}");
+    }
+    assert_eq!(rows(1), first);
+    let output = run(&["verify", "--store", &store.argument()]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stdout(&output).contains(&id), "{}", stdout(&output));
+    assert!(keys > 1);
+}

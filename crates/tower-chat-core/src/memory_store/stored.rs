@@ -9,8 +9,9 @@ use std::{
 use crate::{
     ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
     store::{
-        CallPlace, Claim, Close, Conflict, History, InvocationQuery, Keep, OpenRun, OpenRunContent,
-        Pruned, Pruning, Revision, ServiceIdChange, Staged, StoreError, ToolRecord, Write,
+        CallPlace, Claim, Close, Conflict, History, InvocationQuery, Keep, LAST_SEQUENCE, OpenRun,
+        OpenRunContent, Pruned, Pruning, Revision, ServiceIdChange, Staged, StoreError, ToolRecord,
+        Write,
     },
 };
 
@@ -84,14 +85,14 @@ impl Stored {
         if let Some(open) = &self.open {
             return Err(StoreError::UnderWay { key: key.clone(), run: open.run.run });
         }
-        let mut pruning = Pruning::new(keep);
+        let mut pruning = Pruning::new(key, &self.history.head, keep);
         for (sequence, message) in self.history.numbered() {
             if let Some(id) = message.id {
                 pruning.see_message(sequence, id.run);
             }
         }
         self.tools.values().filter_map(Row::record).for_each(|row| pruning.see_record(row));
-        let cut = pruning.cut();
+        let cut = pruning.cut()?;
         if cut.last_sequence == 0 {
             return Ok(cut.pruned);
         }
@@ -102,7 +103,7 @@ impl Stored {
         left.head = self.history.head.clone().with_pruned(cut.last_sequence);
         left.head.revision = left.head.revision.pruned();
         self.history = left;
-        let first = CallPlace { sequence: cut.last_sequence + 1, index: 0 };
+        let first = CallPlace { sequence: cut.last_sequence.saturating_add(1), index: 0 };
         self.tools = self.tools.split_off(&first);
         self.pending_approvals = self.pending_approvals.split_off(&first);
         Ok(cut.pruned)
@@ -110,12 +111,12 @@ impl Stored {
 
     /// The number of the last message that readers see.
     fn last_visible(&self) -> u64 {
-        self.history.head.pruned + self.history.messages.len() as u64
+        self.history.head.pruned.saturating_add(self.history.messages.len() as u64)
     }
 
     /// The numbers of the messages up to one.
     fn numbers_to(&self, last: u64) -> RangeInclusive<u64> {
-        self.history.head.pruned + 1..=last
+        self.history.head.pruned.saturating_add(1)..=last
     }
 
     /// Stores a write, or acknowledges one that is stored already.
@@ -134,6 +135,7 @@ impl Stored {
         if !self.lets_write(write) {
             return Err(self.conflict(write));
         }
+        write.check_range(LAST_SEQUENCE)?;
         if let Some(claim) = write.claims().iter().find(|claim| !self.admits(claim)) {
             return Err(StoreError::Claimed { key: write.key().clone(), call: claim.call });
         }
@@ -284,7 +286,7 @@ impl Stored {
 
     /// A message by its number, staged ones included.
     pub(super) fn message(&self, sequence: u64) -> Option<Arc<Message>> {
-        match sequence.checked_sub(self.last_visible() + 1) {
+        match sequence.checked_sub(self.last_visible().saturating_add(1)) {
             None => self.history.message(sequence).cloned(),
             Some(staged) => {
                 self.open.as_ref()?.messages.get(usize::try_from(staged).ok()?).cloned()

@@ -171,7 +171,9 @@ impl History {
     /// The messages with their numbers in the conversation, which begin after those that were
     /// pruned.
     pub fn numbered(&self) -> impl Iterator<Item = (u64, &Arc<Message>)> {
-        (self.head.pruned + 1..).zip(self.messages.iter())
+        let first = self.head.pruned.saturating_add(1);
+        let messages = self.messages.iter().enumerate();
+        messages.map(move |(position, message)| (first.saturating_add(position as u64), message))
     }
 
     /// The message with a number; `None` if it was pruned, or is not there yet.

@@ -8,6 +8,7 @@ mod journal;
 pub mod milliseconds;
 pub mod order;
 mod prune;
+mod range;
 mod revision;
 mod slot;
 mod ticket;
@@ -26,6 +27,7 @@ pub use self::{
     invocations::{InvocationQuery, Invocations, ToolTotals, UnreadableInvocation},
     journal::{Claim, Close, Lease, OpenRun, OpenRunContent, Staged},
     prune::{Cut, Keep, Pruned, Pruning},
+    range::{LAST_SEQUENCE, NumbersUsedUp},
     revision::Revision,
     slot::Slot,
     ticket::Ticket,
@@ -52,6 +54,11 @@ use crate::ConversationKey;
 ///   as in `Drop` on a thread outside of the runtime;
 /// - a load that begins after a submission to the same conversation sees it;
 /// - messages come back in the order in which they were appended, whatever the clock said;
+/// - what is stored in a conversation and cannot be, such as a number out of its range, is
+///   [`StoreError::Corrupt`] or [`StoreError::Undecodable`]: nothing is deleted because of it, other
+///   conversations are not affected, and [`delete`](Self::delete) still deletes the conversation. A
+///   store checks what it reads with [`Head::check_range`], and what it writes with
+///   [`Write::check_range`];
 /// - what a write says of tool calls is stored with it, and goes with the conversation. There is
 ///   one row of a call, the last that was written; a write that is acknowledged again changes none.
 ///   Times are kept at least to the millisecond;
@@ -159,7 +166,9 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// # Errors
     ///
     /// [`StoreError::UnderWay`], with nothing done, if the conversation has an open run, or is not
-    /// [at rest](StoreHandle::at_rest) in this process; otherwise, if the store cannot be written.
+    /// [at rest](StoreHandle::at_rest) in this process; [`StoreError::Corrupt`], with nothing done, if
+    /// a message is missing or a number is out of its range; otherwise, if the store cannot be
+    /// written.
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError>;
 
     /// Deletes the conversation with everything that belongs to it; says whether there was one.

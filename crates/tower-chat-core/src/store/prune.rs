@@ -2,8 +2,8 @@
 
 use std::{collections::HashMap, time::SystemTime};
 
-use super::{CallPlace, RecordedResult, ToolRecord};
-use crate::{RunId, ToolStatus};
+use super::{CallPlace, Head, RecordedResult, StoreError, ToolRecord};
+use crate::{ConversationKey, RunId, ToolStatus};
 
 /// What a [`prune`](super::HistoryStore::prune) leaves of a conversation.
 ///
@@ -37,20 +37,35 @@ pub struct Pruned {
 /// A cut goes between two messages so that no run has messages on both sides of it, and no call
 /// before it that has its result behind it, or waits for one.
 ///
+/// Nothing is cut where a message is missing, or a number is out of range: what is damaged may be what
+/// says that the rest is to be kept.
+///
 /// ```
-/// use tower_chat_core::{RunId, store::{Keep, Pruning}};
-/// let mut pruning = Pruning::new(Keep::Messages(3));
+/// use tower_chat_core::{ConversationKey, RunId, store::{Head, Keep, Pruning, Revision}};
+/// let key = ConversationKey::new("alice", "support");
+/// let head = Head::new(Revision { incarnation: 7, sequence: 5 });
+/// let mut pruning = Pruning::new(&key, &head, Keep::Messages(3));
 /// let [first, second, third] = [(); 3].map(|()| RunId::new());
 /// for (sequence, run) in (1..).zip([first, first, second, second, third]) {
 ///     pruning.see_message(sequence, run);
 /// }
-/// let cut = pruning.cut();
+/// let cut = pruning.cut()?;
 /// assert_eq!(cut.last_sequence, 2); // the second run stays whole
 /// assert_eq!((cut.pruned.runs, cut.pruned.messages), (1, 2));
+/// # Ok::<(), tower_chat_core::store::StoreError>(())
 /// ```
 #[derive(Debug)]
 pub struct Pruning {
+    key: ConversationKey,
     keep: Keep,
+    /// The number of the last message that an earlier cut took away.
+    pruned: u64,
+    /// The number of the last message that was seen.
+    seen: u64,
+    /// The number of the conversation's last message.
+    last: u64,
+    /// What was found first that cannot be.
+    damage: Option<StoreError>,
     runs: Vec<Extent>,
     places: HashMap<RunId, usize>,
     /// Calls and their results, by the numbers of their messages.
@@ -77,19 +92,36 @@ struct Extent {
 }
 
 impl Pruning {
-    /// Of a conversation of which nothing is known yet.
-    pub fn new(keep: Keep) -> Self {
-        Self { keep, runs: Vec::new(), places: HashMap::new(), answered: Vec::new(), waiting: None }
+    /// Of a conversation with this head, of which no message was seen yet.
+    pub fn new(key: &ConversationKey, head: &Head, keep: Keep) -> Self {
+        Self {
+            key: key.clone(),
+            keep,
+            pruned: head.pruned,
+            seen: head.pruned,
+            last: head.revision.sequence,
+            damage: head.check_range(key, super::LAST_SEQUENCE).err(),
+            runs: Vec::new(),
+            places: HashMap::new(),
+            answered: Vec::new(),
+            waiting: None,
+        }
     }
 
     /// Takes the next message: each once, in their order.
     pub fn see_message(&mut self, sequence: u64, run: RunId) {
+        let expected = self.seen.saturating_add(1);
+        if sequence != expected || sequence > self.last {
+            let missing = expected.min(self.last.saturating_add(1));
+            return self.damaged(format!("message {sequence} stands where {missing} should be"));
+        }
+        self.seen = sequence;
         if let Some(last) = self.runs.last_mut().filter(|last| last.run == run) {
             last.last = sequence;
             return;
         }
-        let place = *self.places.entry(run).or_insert(self.runs.len());
-        match self.runs.get_mut(place) {
+        let position = *self.places.entry(run).or_insert(self.runs.len());
+        match self.runs.get_mut(position) {
             Some(extent) => extent.last = sequence,
             None => self.runs.push(Extent { run, first: sequence, last: sequence }),
         }
@@ -107,6 +139,12 @@ impl Pruning {
     /// Takes what a row of the record says of a call: how it went, and the number of the message
     /// that has its result.
     pub fn see_call(&mut self, call: CallPlace, status: ToolStatus, result: Option<u64>) {
+        if call.sequence <= self.pruned || call.sequence > self.last {
+            let CallPlace { sequence, index } = call;
+            return self.damaged(format!(
+                "the record has call {index} of message {sequence}, which there is not"
+            ));
+        }
         if matches!(
             status,
             ToolStatus::Pending | ToolStatus::PendingApproval | ToolStatus::Returned
@@ -118,8 +156,33 @@ impl Pruning {
         }
     }
 
+    fn damaged(&mut self, what: String) {
+        let key = &self.key;
+        self.damage.get_or_insert_with(|| StoreError::Corrupt {
+            reason: format!(
+                "conversation {key}: {what}: nothing is pruned; restore it from a backup"
+            ),
+        });
+    }
+
     /// Where the conversation is to be cut.
-    pub fn cut(mut self) -> Cut {
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Corrupt`], if a message is missing or a number is out of range: then nothing may
+    /// be taken away.
+    pub fn cut(mut self) -> Result<Cut, StoreError> {
+        if self.damage.is_none() && self.seen != self.last {
+            self.damaged(format!("message {} is missing", self.seen.saturating_add(1)));
+        }
+        match self.damage.take() {
+            Some(damage) => Err(damage),
+            None => Ok(self.cut_of_whole()),
+        }
+    }
+
+    /// Where a conversation is cut of which every message was seen: all numbers are at least 1.
+    fn cut_of_whole(mut self) -> Cut {
         let last = self.runs.iter().max_by_key(|run| run.last);
         let Some((end, last_run)) = last.map(|run| (run.last, run.first)) else {
             return Cut { last_sequence: 0, pruned: Pruned::default() };
@@ -129,17 +192,17 @@ impl Pruning {
             Keep::Since(time) => {
                 let is_kept = |run: &&Extent| run.run.made_at().is_none_or(|made| made >= time);
                 let kept = self.runs.iter().filter(is_kept).map(|run| run.first).min();
-                kept.map_or(end, |first| first - 1)
+                kept.map_or(end, |first| first.saturating_sub(1))
             }
         };
-        let wanted = wanted.min(last_run - 1);
+        let wanted = wanted.min(last_run.saturating_sub(1));
         let mut whole = std::mem::take(&mut self.answered);
         whole.extend(self.runs.iter().map(|run| (run.first, run.last)));
         whole.sort_unstable_by_key(|(_, last)| std::cmp::Reverse(*last));
         let without_waiting = between(&whole, wanted);
         let waiting = self.waiting.filter(|call| call.sequence <= without_waiting);
         let last_sequence = match waiting {
-            Some(call) => between(&whole, call.sequence - 1),
+            Some(call) => between(&whole, call.sequence.saturating_sub(1)),
             None => without_waiting,
         };
         let mut pruned = Pruned { held_back_by: waiting, ..Pruned::default() };
@@ -148,7 +211,7 @@ impl Pruning {
         if pruned.runs == 0 {
             return Cut { last_sequence: 0, pruned };
         }
-        pruned.messages = last_sequence + 1 - first;
+        pruned.messages = last_sequence.saturating_sub(first).saturating_add(1);
         Cut { last_sequence, pruned }
     }
 }
@@ -162,7 +225,7 @@ fn between(whole: &[(u64, u64)], wanted: u64) -> u64 {
             break;
         }
         if *first <= cut {
-            cut = first - 1;
+            cut = first.saturating_sub(1);
         }
     }
     cut
@@ -173,6 +236,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::store::Revision;
 
     /// Cuts a conversation of runs with these numbers, each message's in its place.
     fn cut(keep: Keep, runs: &[usize], calls: &[(u64, ToolStatus, Option<u64>)]) -> Cut {
@@ -186,14 +250,20 @@ mod tests {
         calls: &[(u64, ToolStatus, Option<u64>)],
     ) -> Cut {
         let ids: Vec<RunId> = (0..10).map(run_made_at).collect();
-        let mut pruning = Pruning::new(keep);
+        let last = first - 1 + runs.len() as u64;
+        let mut pruning = pruning(first - 1, last, keep);
         for (sequence, run) in (first..).zip(runs) {
             pruning.see_message(sequence, ids[*run]);
         }
         for (sequence, status, result) in calls {
             pruning.see_call(CallPlace { sequence: *sequence, index: 0 }, *status, *result);
         }
-        pruning.cut()
+        pruning.cut().unwrap()
+    }
+
+    fn pruning(pruned: u64, last: u64, keep: Keep) -> Pruning {
+        let head = Head::new(Revision { incarnation: 1, sequence: last }).with_pruned(pruned);
+        Pruning::new(&ConversationKey::new("tests", "c"), &head, keep)
     }
 
     /// The run of a second since 1970.
@@ -235,11 +305,15 @@ mod tests {
         for (second, last) in [(0, 0), (1, 0), (2, 2), (3, 2), (4, 2), (5, 4), (6, 5), (9, 5)] {
             assert_eq!(cut(since(second), &runs, &[]).last_sequence, last, "{second}");
         }
-        let mut pruning = Pruning::new(since(9));
+        let mut pruning = pruning(0, 3, since(9));
         pruning.see_message(1, run_made_at(1));
         pruning.see_message(2, RunId::from_bytes([0; 16]));
         pruning.see_message(3, run_made_at(1));
-        assert_eq!(pruning.cut().last_sequence, 1, "nobody knows when the second was made");
+        assert_eq!(
+            pruning.cut().unwrap().last_sequence,
+            1,
+            "nobody knows when the second was made"
+        );
     }
 
     #[test]
@@ -274,5 +348,43 @@ mod tests {
         let cut = cut_from(11, Keep::Messages(2), &[0, 0, 1, 1], &[]);
         assert_eq!((cut.last_sequence, cut.pruned.messages), (12, 2));
         assert_eq!(cut_from(11, Keep::Messages(2), &[1, 1], &[]).last_sequence, 0);
+    }
+
+    #[test]
+    fn nothing_is_cut_where_a_number_is_out_of_range_or_a_message_is_missing() {
+        let runs: Vec<RunId> = (0..4).map(run_made_at).collect();
+        // How many are pruned, the last message, and the messages that are there.
+        let damaged: [(u64, u64, &[u64]); 10] = [
+            (0, 3, &[0, 1, 2]),
+            (0, 3, &[0, 1, 2, 3]),
+            (0, 3, &[1, 3]),
+            (0, 3, &[1, 2]),
+            (0, 3, &[]),
+            (0, 3, &[1, 2, 3, 4]),
+            (0, 3, &[1, 2, 3, u64::MAX]),
+            (u64::MAX, u64::MAX, &[]),
+            (u64::MAX - 1, u64::MAX, &[u64::MAX]),
+            (5, 3, &[1, 2, 3]),
+        ];
+        for (pruned, last, messages) in damaged {
+            for keep in [Keep::Messages(0), Keep::Messages(u64::MAX), since(9)] {
+                let mut pruning = pruning(pruned, last, keep);
+                for (sequence, run) in messages.iter().zip(&runs) {
+                    pruning.see_message(*sequence, *run);
+                }
+                let error = pruning.cut().unwrap_err();
+                assert!(matches!(error, StoreError::Corrupt { .. }), "{messages:?}: {error:?}");
+            }
+        }
+        for sequence in [0, 2, 6, u64::MAX] {
+            let mut pruning = pruning(2, 5, Keep::Messages(1));
+            for (sequence, run) in (3..).zip(&runs[..3]) {
+                pruning.see_message(sequence, *run);
+            }
+            let call = CallPlace { sequence, index: u32::MAX };
+            pruning.see_call(call, ToolStatus::Pending, Some(u64::MAX));
+            let error = pruning.cut().unwrap_err();
+            assert!(matches!(error, StoreError::Corrupt { .. }), "{sequence}: {error:?}");
+        }
     }
 }

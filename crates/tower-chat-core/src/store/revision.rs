@@ -20,14 +20,15 @@ impl Revision {
     pub const ABSENT: Self = Self { incarnation: 0, sequence: 0 };
 
     /// The revision after `messages` more were appended by a run. The run that creates a
-    /// conversation names its incarnation.
+    /// conversation names its incarnation. A sequence stops at the largest number, which no store
+    /// takes.
     #[must_use]
     pub fn after(self, run: RunId, messages: usize) -> Self {
         let incarnation = match self.incarnation {
             0 => run.random_half().max(1),
             incarnation => incarnation,
         };
-        Self { incarnation, sequence: self.sequence + messages as u64 }
+        Self { incarnation, sequence: self.sequence.saturating_add(messages as u64) }
     }
 
     /// The revision once a run has ended that leaves `visible` messages. The

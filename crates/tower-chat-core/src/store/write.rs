@@ -59,9 +59,13 @@ impl Write {
         expected: Revision,
         messages: impl IntoIterator<Item = Arc<Message>>,
     ) -> Self {
-        let ids = (id.index..).map(|index| MessageId { run: id.run, index });
-        let messages =
-            messages.into_iter().zip(ids).map(|(message, id)| with_id(message, id)).collect();
+        // What comes after the largest index is refused by `check_range`, and not left out here.
+        let messages = messages.into_iter().enumerate().map(|(position, message)| {
+            let position = u32::try_from(position).unwrap_or(u32::MAX);
+            let index = id.index.saturating_add(position);
+            with_id(message, MessageId { run: id.run, index })
+        });
+        let messages = messages.collect();
         Self(Arc::new(Content {
             key,
             id,

@@ -40,6 +40,11 @@ if not is_there and redis.call('EXISTS', head, messages, tools, calls, pending) 
     return { 'foreign' }
 end
 local found_incarnation, found_sequence = found[2] or '0', found[3] or '0'
+local pruned, seen, found_last =
+    range(messages, { sequence = found[3], visible = found[4], pruned = found[11] })
+if not found_last then
+    return { 'damaged' }
+end
 
 local function conflict()
     return { 'conflict', found_incarnation, found_sequence, is_open and found[5] or '' }
@@ -76,7 +81,11 @@ if not is_open and kind == 'commit' and found_incarnation == incarnation
 end
 
 if is_open then
-    local is_holder = tonumber(attempt) and (tonumber(attempt) > tonumber(found[6])
+    local found_attempt = whole(found[6])
+    if not found_attempt then
+        return { 'damaged' }
+    end
+    local is_holder = tonumber(attempt) and (tonumber(attempt) > found_attempt
         or (attempt == found[6] and holder == found[7]))
     if kind == 'visible' or run ~= found[5] or not is_holder
         or (kind == 'discard' and cut ~= found[4]) then
@@ -86,7 +95,6 @@ elseif kind == 'discard' then
     return conflict()
 end
 
-local seen = tonumber(found[4] or found_sequence)
 for claim = first_claim + 1, first_row, 3 do
     local member, of_message, started = ARGV[claim], tonumber(ARGV[claim + 1]), ARGV[claim + 2]
     local row = of_message <= seen and redis.call('HGET', tools, member)
@@ -100,7 +108,7 @@ for claim = first_claim + 1, first_row, 3 do
     end
 end
 
-local pruned, last = tonumber(found[11] or '0'), tonumber(sequence)
+local last = tonumber(sequence)
 local rows, scores, waiting, answered = {}, {}, {}, {}
 for row = first_row + 1, first_row + 4 * row_count, 4 do
     local member, of_message = ARGV[row], ARGV[row + 1]
@@ -124,8 +132,14 @@ if is_there and (#rows > 0 or kind == 'discard') then
     redis.call('ZCARD', calls)
     redis.call('ZCARD', pending)
 end
-if is_there and (message_count > 0 or kind == 'discard') then
-    redis.call('HLEN', messages)
+-- A discard takes away what its run has staged, and no message of another.
+if kind == 'discard' then
+    for staged = last + 1, found_last do
+        local message = redis.call('HGET', messages, number(staged))
+        if not message or string.sub(message, 1, 16) ~= run then
+            return { 'damaged' }
+        end
+    end
 end
 
 local now = redis.call('TIME')
@@ -143,7 +157,7 @@ end
 
 if kind == 'discard' then
     local gone = {}
-    for staged = last + 1, tonumber(found_sequence) do
+    for staged = last + 1, found_last do
         gone[#gone + 1] = number(staged)
     end
     all('HDEL', messages, gone)
@@ -165,7 +179,7 @@ all('ZADD', pending, waiting)
 all('ZREM', pending, answered)
 
 local set = { 'incarnation', incarnation, 'sequence', sequence,
-    'writes', number(tonumber(found[10] or '0') + 1) }
+    'writes', number((whole(found[10]) or 0) + 1) }
 local unset = {}
 local function field(key, value)
     set[#set + 1] = key

@@ -1,9 +1,12 @@
-#!lua flags=no-writes
 -- A conversation without its messages, and the calls in it that wait for consent.
 local head, messages, pending = KEYS[1], KEYS[2], KEYS[3]
 local fields = redis.call('HGETALL', head)
-local seen = redis.call('HMGET', head, 'visible', 'sequence')
-local waiting = redis.call('ZRANGEBYSCORE', pending, 1, seen[1] or seen[2] or 0, 'WITHSCORES')
+local found = redis.call('HMGET', head, 'visible', 'sequence', 'pruned')
+local _, seen, _ = range(messages, { visible = found[1], sequence = found[2], pruned = found[3] })
+if not seen then
+    return { 'damaged' }
+end
+local waiting = redis.call('ZRANGEBYSCORE', pending, 1, seen, 'WITHSCORES')
 local requests, asked = {}, {}
 for place = 2, #waiting, 2 do
     local sequence = waiting[place]
@@ -13,4 +16,4 @@ for place = 2, #waiting, 2 do
         requests[#requests + 1] = redis.call('HGET', messages, sequence)
     end
 end
-return { fields, waiting, requests }
+return { 'head', fields, waiting, requests }

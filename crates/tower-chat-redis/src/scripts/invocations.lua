@@ -1,4 +1,3 @@
-#!lua flags=no-writes
 -- A page of the rows of the record that fit a query, with the messages they refer to. A page ends
 -- between two messages; it says from which the next one begins.
 local head, messages, tools, calls = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -15,11 +14,14 @@ local tool, status = take(), take()
 local started_from, started_to = tonumber(take()), tonumber(take())
 local limit, most_bytes, with_messages = tonumber(take()), tonumber(take()), take() == '1'
 
-local seen = redis.call('HMGET', head, 'visible', 'sequence', 'life', 'writes')
+local seen = redis.call('HMGET', head, 'visible', 'sequence', 'life', 'writes', 'pruned')
 if life ~= '' and seen[3] ~= life then
     return { 'gone' }
 end
-local last = tonumber(seen[1] or seen[2] or '0')
+local _, last, _ = range(messages, { visible = seen[1], sequence = seen[2], pruned = seen[5] })
+if not last then
+    return { 'damaged' }
+end
 local rows, referred, has, bytes, following = {}, {}, {}, 0, ''
 
 local function refer(sequence)
@@ -45,15 +47,16 @@ local function look(sequence, member)
     local of_status, started, in_message, length, rest = string.match(row,
         '^(%S+) (%S+) (%S+) (%d+):()')
     if of_status then
-        started = tonumber(started)
+        started, length = tonumber(started), math.min(tonumber(length), #row)
         if (status ~= '' and status ~= '=' .. of_status)
-            or (tool ~= '' and tool ~= '=' .. string.sub(row, rest, rest + tonumber(length) - 1))
+            or (tool ~= '' and tool ~= '=' .. string.sub(row, rest, rest + length - 1))
             or (started_from and not (started and started >= started_from
                 and started < started_to)) then
             return
         end
         refer(sequence)
-        if in_message ~= '-' and tonumber(in_message) <= last then
+        local referred_to = whole(in_message)
+        if referred_to and referred_to <= last then
             refer(in_message)
         end
     end

@@ -1,4 +1,3 @@
-#!lua flags=no-writes
 -- A page of the messages that readers see. The first page says of the conversation what there is
 -- to say; the others are of that same conversation, or say that it is gone.
 local head, messages = KEYS[1], KEYS[2]
@@ -6,8 +5,13 @@ local life, from, last, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3
 local fields, page = {}, {}
 if life == '' then
     fields = redis.call('HGETALL', head)
-    local seen = redis.call('HMGET', head, 'visible', 'sequence', 'pruned')
-    from, last = tonumber(seen[3] or '0') + 1, tonumber(seen[1] or seen[2] or '0')
+    local found = redis.call('HMGET', head, 'visible', 'sequence', 'pruned')
+    local pruned, seen, _ =
+        numbers({ visible = found[1], sequence = found[2], pruned = found[3] })
+    if not seen then
+        return { 'damaged' }
+    end
+    from, last = pruned + 1, seen
 elseif redis.call('HGET', head, 'life') ~= life then
     return { 'gone' }
 end

@@ -1,16 +1,19 @@
-#!lua flags=allow-oom
 -- Takes messages away, up to one, with the rows of their calls, unless the conversation has been
 -- written since it was looked at.
 local head, messages, tools, calls, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local life, writes, cut, incarnation, next_life = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local found = redis.call('HMGET', head, 'format', 'life', 'writes', 'pruned', 'run')
+local found = redis.call('HMGET', head, 'format', 'life', 'writes', 'pruned', 'run', 'sequence')
 if found[2] == next_life then
     return { 'pruned' }
 end
 if found[2] ~= life or found[3] ~= writes or found[5] then
     return { 'changed' }
 end
-redis.call('HLEN', messages)
+local pruned, _, last = range(messages, { sequence = found[6], pruned = found[4] })
+local to = whole(cut)
+if not last or not to or to > last then
+    return { 'damaged' }
+end
 redis.call('HLEN', tools)
 redis.call('ZCARD', pending)
 local members = redis.call('ZRANGEBYSCORE', calls, '-inf', cut)
@@ -22,7 +25,7 @@ local function remove(key, fields)
     end
 end
 local gone = {}
-for sequence = tonumber(found[4] or '0') + 1, tonumber(cut) do
+for sequence = pruned + 1, to do
     gone[#gone + 1] = string.format('%.0f', sequence)
 end
 remove(messages, gone)
@@ -30,5 +33,5 @@ remove(tools, members)
 redis.call('ZREMRANGEBYSCORE', calls, '-inf', cut)
 redis.call('ZREMRANGEBYSCORE', pending, '-inf', cut)
 redis.call('HSET', head, 'pruned', cut, 'incarnation', incarnation, 'life', next_life,
-    'writes', string.format('%.0f', tonumber(writes) + 1))
+    'writes', string.format('%.0f', (whole(writes) or 0) + 1))
 return { 'pruned' }

@@ -1,13 +1,15 @@
-#!lua flags=no-writes
 -- A page of what pruning looks at: which run each message is of, and how each call went.
 local head, messages, tools, calls = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local life, from, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local fields, rows, runs, bytes = {}, {}, {}, 0
 local seen = redis.call('HMGET', head, 'sequence', 'pruned', 'life', 'writes')
-local last = tonumber(seen[1] or '0')
+local pruned, _, last = range(messages, { sequence = seen[1], pruned = seen[2] })
+if not last then
+    return { 'damaged' }
+end
 if life == '' then
     fields = redis.call('HGETALL', head)
-    from = tonumber(seen[2] or '0') + 1
+    from = pruned + 1
     for _, member in ipairs(redis.call('ZRANGEBYSCORE', calls, 1, last)) do
         local row = redis.call('HGET', tools, member) or ''
         rows[#rows + 1] = member

@@ -2,6 +2,7 @@
 
 mod checkpoints;
 mod crash;
+mod damaged;
 mod economy;
 mod failures;
 mod head_on_caller;
@@ -9,6 +10,7 @@ mod heads;
 mod lead;
 mod maintenance;
 mod open_runs;
+mod panics;
 mod pressure;
 mod record;
 mod waiting;

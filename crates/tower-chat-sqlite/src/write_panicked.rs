@@ -1,0 +1,30 @@
+//! A panic that stopped a write.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+/// A panic stopped one write, and nothing of it is stored. The other writes of the store go on.
+///
+/// It is the source of a [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend) that is
+/// not retryable. Under `panic = "abort"` there is no such error: the process ends.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a panic stopped the write, which was undone: {message}: report it as a bug")]
+pub struct WritePanicked {
+    /// What the panic said.
+    pub message: String,
+}
+
+/// Does something that may panic.
+pub(crate) fn catch<T>(body: impl FnOnce() -> T) -> Result<T, WritePanicked> {
+    catch_unwind(AssertUnwindSafe(body)).map_err(|panic| WritePanicked::new(&*panic))
+}
+
+impl WritePanicked {
+    fn new(panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        Self { message: text.unwrap_or("it said nothing").to_owned() }
+    }
+}
