@@ -10,7 +10,7 @@ use tower_chat_core::{
 
 use crate::{
     connections::{Connections, Question},
-    conversation::{self, column, corrupt},
+    conversation::{self, corrupt},
     message,
     stored_key::StoredKey,
     tool_row,

@@ -121,7 +121,8 @@ fn copy(
     is_given_up: &AtomicBool,
 ) -> Result<(), BackupError> {
     const PAGES: i32 = 256;
-    let unreadable = |error| BackupError::Store(file.failure(error).store_error("copy the store"));
+    const COPY: &str = "copy the store";
+    let unreadable = |error| BackupError::Store(file.failure(error).store_error(COPY));
     let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
         // Nothing is written but the copy.
         Some(ErrorCode::DiskFull) => target.full(error.into()),
@@ -130,7 +131,7 @@ fn copy(
         }
         Some(_) | None => BackupError::Io { path: target.path.clone(), source: error.into() },
     };
-    file.check_place().map_err(unreadable)?;
+    file.check_place().map_err(|failure| BackupError::Store(failure.store_error(COPY)))?;
     let source = file.reader().map_err(unreadable)?;
     // All steps see the same moment, so that none has to begin again when something is written.
     let snapshot = source.unchecked_transaction().map_err(unreadable)?;

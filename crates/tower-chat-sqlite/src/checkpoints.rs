@@ -61,6 +61,8 @@ pub(crate) struct Checkpoints {
     first_due: u32,
     /// How many pages the log has since the last commit.
     log: AtomicU32,
+    /// The same, until it is taken.
+    written: AtomicU32,
     /// At how many something is to be done.
     due: AtomicU32,
     state: Mutex<State>,
@@ -95,7 +97,8 @@ impl Checkpoints {
             Durability::Normal => LIMIT,
         };
         let (log, due) = (AtomicU32::new(0), AtomicU32::new(first_due));
-        Self { file, first_due, log, due, state: Mutex::default(), changed: Condvar::new() }
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        Self { file, first_due, log, written: AtomicU32::new(0), due, state, changed }
     }
 
     /// Follows the commits of a connection, in place of SQLite's own checkpoints in them.
@@ -184,12 +187,24 @@ impl Checkpoints {
 
     /// Says whether the log is empty. SQLite takes the lock to write first, and keeps it while it
     /// waits for readers.
-    fn try_to_empty(&self) -> rusqlite::Result<bool> {
+    fn try_to_empty(&self) -> Result<bool, NotRead> {
         let _under_way = self.begin(self.state());
+        self.check_place()?;
         let connection = self.file.writer()?;
         connection.busy_timeout(ATTEMPT)?;
         let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
-        connection.query_row(sql, [], |row| row.get(0)).map(|is_busy: bool| !is_busy)
+        let is_busy: bool = connection.query_row(sql, [], |row| row.get(0))?;
+        Ok(!is_busy)
+    }
+
+    fn check_place(&self) -> Result<(), NotRead> {
+        let checked = self.file.check_place();
+        checked.map_err(|failure| NotRead::Damaged(failure.store_error(CHECKPOINT)))
+    }
+
+    /// How many pages the log has since the last commit, if that wrote any since this was last asked.
+    pub(crate) fn take_written(&self) -> Option<u32> {
+        Some(self.written.swap(0, Ordering::Relaxed)).filter(|pages| *pages > 0)
     }
 
     /// Asks the thread to carry over.
@@ -233,6 +248,7 @@ impl Checkpoints {
     }
 
     fn grew_to(&self, pages: u32) {
+        self.written.store(pages, Ordering::Relaxed);
         if pages < self.log.swap(pages, Ordering::Relaxed) {
             // It was begun anew.
             self.state().carried = 0;
@@ -241,11 +257,11 @@ impl Checkpoints {
     }
 
     /// Carries over until as little is left as the writer may do.
-    fn catch_up(&self, connection: &mut Option<Connection>) -> rusqlite::Result<()> {
+    fn catch_up(&self, connection: &mut Option<Connection>) -> Result<(), NotRead> {
         let connection = match connection {
             Some(connection) => connection,
             none => {
-                self.file.check_place()?;
+                self.check_place()?;
                 none.insert(self.file.writer()?)
             }
         };

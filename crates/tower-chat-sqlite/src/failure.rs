@@ -5,7 +5,7 @@ use std::{fmt, path::Path, sync::Arc};
 use rusqlite::{ErrorCode, ffi};
 use tower_chat_core::{SharedError, store::StoreError};
 
-use crate::{FileMoved, OpenError, WritePanicked};
+use crate::{FileChange, FileMoved, OpenError, WritePanicked};
 
 /// What stopped a transaction, with the file it happened to. Cloned for every write of a failed
 /// group.
@@ -18,6 +18,7 @@ pub(crate) struct Failure {
 #[derive(Debug)]
 enum Cause {
     Sqlite(rusqlite::Error),
+    Changed(FileMoved),
     Panicked(WritePanicked),
 }
 
@@ -29,8 +30,8 @@ enum Meaning {
     NotADatabase,
     /// There is no room on the disk.
     Full,
-    /// The file is not where it was.
-    Moved,
+    /// The file is not where it was, or not as it was.
+    Moved(FileMoved),
     /// It may pass; what the reader can do.
     Passing(&'static str),
     /// A panic.
@@ -41,6 +42,11 @@ enum Meaning {
 impl Failure {
     pub(crate) fn new(path: &Arc<Path>, source: rusqlite::Error) -> Self {
         Self { path: path.clone(), cause: Arc::new(Cause::Sqlite(source)) }
+    }
+
+    pub(crate) fn changed(path: &Arc<Path>, change: FileChange) -> Self {
+        let moved = FileMoved::new(&**path, change);
+        Self { path: path.clone(), cause: Arc::new(Cause::Changed(moved)) }
     }
 
     pub(crate) fn panicked(path: &Arc<Path>, panic: WritePanicked) -> Self {
@@ -65,7 +71,7 @@ impl Failure {
             Meaning::Full => {
                 StoreError::StorageFull { action, source: SharedError::new(self.clone()) }
             }
-            Meaning::Moved => StoreError::backend(action, true, self.moved()),
+            Meaning::Moved(moved) => StoreError::backend(action, true, moved),
             Meaning::Locked | Meaning::Passing(_) => {
                 StoreError::backend(action, true, self.clone())
             }
@@ -83,24 +89,23 @@ impl Failure {
             Meaning::NotADatabase => OpenError::NotADatabase { path },
             Meaning::Locked => OpenError::Locked { path, source: self.clone().into() },
             Meaning::Full => OpenError::StorageFull { path, source: self.clone().into() },
-            Meaning::Moved => OpenError::Io { path, source: self.moved().into() },
+            Meaning::Moved(moved) => OpenError::Io { path, source: moved.into() },
             Meaning::Passing(_) | Meaning::Panicked(_) | Meaning::Lasting => {
                 OpenError::Io { path, source: self.clone().into() }
             }
         }
     }
 
-    fn moved(&self) -> FileMoved {
-        FileMoved { path: self.path.to_path_buf() }
-    }
-
     fn meaning(&self) -> Meaning {
         let source = match &*self.cause {
             Cause::Sqlite(source) => source,
+            Cause::Changed(moved) => return Meaning::Moved(moved.clone()),
             Cause::Panicked(panic) => return Meaning::Panicked(panic.clone()),
         };
         match source.sqlite_error().map(|error| error.extended_code) {
-            Some(ffi::SQLITE_READONLY_DBMOVED) => return Meaning::Moved,
+            Some(ffi::SQLITE_READONLY_DBMOVED) => {
+                return Meaning::Moved(FileMoved::new(&*self.path, FileChange::Moved));
+            }
             // The index of the write-ahead log could not be made larger.
             Some(ffi::SQLITE_IOERR_SHMSIZE) => return Meaning::Full,
             Some(_) | None => {}
@@ -146,7 +151,7 @@ impl fmt::Display for Failure {
             Meaning::Locked => f.write_str(", which another process holds: try again"),
             Meaning::Full => f.write_str(": make room on its disk"),
             Meaning::Passing(advice) => write!(f, ": {advice}"),
-            Meaning::Moved
+            Meaning::Moved(_)
             | Meaning::ReadOnly
             | Meaning::Damaged
             | Meaning::NotADatabase
@@ -160,6 +165,7 @@ impl std::error::Error for Failure {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         Some(match &*self.cause {
             Cause::Sqlite(source) => source,
+            Cause::Changed(moved) => moved,
             Cause::Panicked(panic) => panic,
         })
     }
@@ -169,6 +175,7 @@ impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sqlite(source) => source.fmt(f),
+            Self::Changed(moved) => moved.fmt(f),
             Self::Panicked(panic) => panic.fmt(f),
         }
     }

@@ -4,15 +4,15 @@ use std::{
     fs::{self, OpenOptions},
     io::{self, ErrorKind},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::{Duration, Instant},
 };
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
+use rusqlite::{Connection, ErrorCode, OpenFlags};
 
 use crate::{
-    Durability, OpenError, SqliteOptions, WritePanicked,
+    Durability, FileChange, OpenError, SqliteOptions, WritePanicked,
     failure::Failure,
     identity::Identity,
     schema::{self, Content},
@@ -34,9 +34,28 @@ const STATEMENTS: usize = 64;
 #[derive(Debug, Clone)]
 pub(crate) struct StoreFile {
     path: Arc<Path>,
+    /// The write-ahead log and its index, beside the file that the path refers to.
+    log: Arc<Path>,
+    index: Arc<Path>,
     durability: Durability,
     /// Which file it is, once it is known to be ours.
     identity: Option<Identity>,
+    /// Which log and index the writer has open; nothing while it has none.
+    in_use: Arc<Mutex<Option<LogInUse>>>,
+}
+
+/// The write-ahead log that a connection has open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct LogInUse {
+    log: Identity,
+    index: Identity,
+}
+
+/// How large the files are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Sizes {
+    pub(crate) file: u64,
+    pub(crate) log: u64,
 }
 
 impl StoreFile {
@@ -51,7 +70,7 @@ impl StoreFile {
         // An absolute path: SQLite gives some relative names a meaning of their own, and readers
         // are opened later, when the working folder may be another.
         let path: Arc<Path> = std::path::absolute(path).map_err(io)?.into();
-        let mut file = Self { path, durability: options.durability, identity: None };
+        let mut file = Self::at(path, options.durability);
         match file.size_on_disk()? {
             // SQLite takes a file of one byte for an empty one.
             Some(1..SMALLEST) => return Err(OpenError::NotADatabase { path: file.path_buf() }),
@@ -67,8 +86,28 @@ impl StoreFile {
         } else {
             file.open_current_writer(options.create)?
         };
-        file.identity = Identity::at(&file.path).map_err(io)?;
+        file.identity = Identity::at(&file.path).map_err(io)?.map(|found| found.identity);
+        file.name_log();
         Ok((file, connection))
+    }
+
+    fn at(path: Arc<Path>, durability: Durability) -> Self {
+        let [log, index] = [&path, &path].map(Arc::clone);
+        let mut file =
+            Self { path, log, index, durability, identity: None, in_use: Arc::default() };
+        file.name_log();
+        file
+    }
+
+    /// They are beside the file that a link refers to.
+    fn name_log(&mut self) {
+        let file = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path_buf());
+        let beside = |ending| {
+            let mut name = file.as_os_str().to_owned();
+            name.push(ending);
+            Arc::from(Path::new(&name))
+        };
+        (self.log, self.index) = (beside("-wal"), beside("-shm"));
     }
 
     /// A store of this or an older version at a path, to be read as it is.
@@ -76,23 +115,62 @@ impl StoreFile {
         let options = SqliteOptions::new().read_only(true);
         match Self::open(path, &options) {
             Ok((file, _)) => Ok(file),
-            Err(OpenError::Older { path, .. }) => {
-                let (durability, path) = (options.durability, path.into());
-                Ok(Self { path, durability, identity: None })
-            }
+            Err(OpenError::Older { path, .. }) => Ok(Self::at(path.into(), options.durability)),
             Err(error) => Err(error),
         }
     }
 
-    /// Refuses to go on with a file that is no longer in its place.
-    pub(crate) fn check_place(&self) -> rusqlite::Result<()> {
-        match Identity::at(&self.path) {
-            Ok(found) if self.identity.is_some() && found != self.identity => {
-                let moved = ffi::Error::new(ffi::SQLITE_READONLY_DBMOVED);
-                Err(rusqlite::Error::SqliteFailure(moved, None))
+    /// Refuses to go on with a file, a log or an index that is no longer in its place: whoever opens it
+    /// next would have another.
+    pub(crate) fn check_place(&self) -> Result<(), Failure> {
+        self.check_sizes()?;
+        let Some(in_use) = *self.in_use() else { return Ok(()) };
+        match Identity::at(&self.index) {
+            Ok(found) if found.map(|found| found.identity) != Some(in_use.index) => {
+                Err(self.changed(FileChange::LogMoved))
             }
             Ok(_) | Err(_) => Ok(()),
         }
+    }
+
+    /// The same for the file and the log alone, which every write asks for. Says how large they are,
+    /// if that can be told: files that are open can be used without their folder.
+    pub(crate) fn check_sizes(&self) -> Result<Option<Sizes>, Failure> {
+        let Ok(file) = Identity::at(&self.path) else { return Ok(None) };
+        if self.identity.is_some() && file.map(|found| found.identity) != self.identity {
+            return Err(self.changed(FileChange::Moved));
+        }
+        let Some(in_use) = *self.in_use() else { return Ok(None) };
+        let Ok(log) = Identity::at(&self.log) else { return Ok(None) };
+        match (file, log) {
+            (Some(file), Some(log)) if log.identity == in_use.log => {
+                Ok(Some(Sizes { file: file.size, log: log.size }))
+            }
+            _ => Err(self.changed(FileChange::LogMoved)),
+        }
+    }
+
+    /// To be called when the writer has opened the log.
+    pub(crate) fn log_is_open(&self) {
+        *self.in_use() = self.find_log();
+    }
+
+    fn find_log(&self) -> Option<LogInUse> {
+        let (log, index) = (Identity::at(&self.log).ok()??, Identity::at(&self.index).ok()??);
+        Some(LogInUse { log: log.identity, index: index.identity })
+    }
+
+    /// To be called when the writer closes its connection: SQLite may delete the log, and make another.
+    pub(crate) fn log_is_closed(&self) {
+        *self.in_use() = None;
+    }
+
+    fn in_use(&self) -> MutexGuard<'_, Option<LogInUse>> {
+        self.in_use.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn changed(&self, change: FileChange) -> Failure {
+        Failure::changed(&self.path, change)
     }
 
     pub(crate) fn durability(&self) -> Durability {
@@ -105,13 +183,8 @@ impl StoreFile {
             Durability::Full => return Ok(()),
             Durability::Normal => {}
         }
-        // It is beside the file that a link refers to. Unlike on the file itself, SQLite has no
-        // locks on it that would be lost when it is closed.
-        let synced = fs::canonicalize(&self.path).and_then(|path| {
-            let mut log = path.into_os_string();
-            log.push("-wal");
-            OpenOptions::new().write(true).open(log)?.sync_all()
-        });
+        // Unlike on the file itself, SQLite has no locks on it that would be lost when it is closed.
+        let synced = OpenOptions::new().write(true).open(&self.log).and_then(|log| log.sync_all());
         match synced {
             // Whoever closed the last connection has synced it and folded it into the file.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),

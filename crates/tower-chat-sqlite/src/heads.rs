@@ -28,19 +28,19 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    /// To be called when a transaction begins: forgets everything if it may not be right.
-    pub(crate) fn begin(&mut self, connection: &Connection) -> rusqlite::Result<()> {
-        if self.version != Some(version(connection)?) {
+    /// To be called when a transaction begins, with SQLite's count of commits: forgets everything if
+    /// it may not be right.
+    pub(crate) fn begin(&mut self, version: u32) {
+        if self.version != Some(version) {
             self.known.clear();
         }
-        Ok(())
     }
 
-    /// To be called when the transaction was committed.
-    pub(crate) fn committed(&mut self, connection: &Connection) {
-        match version(connection) {
-            Ok(version) => self.version = Some(version),
-            Err(_) => self.forget(),
+    /// To be called when the transaction was committed, with the count after it, if it is known.
+    pub(crate) fn committed(&mut self, version: Option<u32>) {
+        self.version = version;
+        if version.is_none() {
+            self.forget();
         }
     }
 
@@ -87,7 +87,7 @@ impl Heads {
 
 /// The count of commits, one's own and those of others that the connection has seen. Unlike
 /// `PRAGMA data_version` it takes no statement.
-fn version(connection: &Connection) -> rusqlite::Result<u32> {
+pub(crate) fn version(connection: &Connection) -> rusqlite::Result<u32> {
     let mut version = 0;
     // Without a name it is that of the main database, which need not be looked for.
     connection.file_control(None::<&str>, FileControl::DataVersion(&mut version))?;

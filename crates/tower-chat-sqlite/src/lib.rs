@@ -44,15 +44,16 @@
 //!
 //! # When something is wrong with the disk
 //!
-//! What was acknowledged stays, nothing is half-stored, and the store can be used again as soon as
-//! the cause is gone; it need not be opened again. On a full disk what is in the log is
+//! What was acknowledged stays, as long as nobody takes the file or its log away, nothing is
+//! half-stored, and the store can be used again as soon as the cause is gone; it need not be opened
+//! again, but where its log is lost. On a full disk what is in the log is
 //! carried over at once, so that its room can be used again.
 //!
 //! | cause | error of a store that is open | error of opening |
 //! |---|---|---|
 //! | no room | [`StoreError::StorageFull`](tower_chat_core::store::StoreError::StorageFull) | [`OpenError::StorageFull`] |
 //! | it may not be written | [`StoreError::ReadOnly`](tower_chat_core::store::StoreError::ReadOnly) | [`OpenError::ReadOnly`] |
-//! | the file was moved, deleted or replaced | [`FileMoved`], as the source | |
+//! | the file or its log was moved, deleted, replaced or truncated | [`FileMoved`], as the source, of the next write | |
 //! | the file is damaged, or a row holds a number out of its range | [`StoreError::Corrupt`](tower_chat_core::store::StoreError::Corrupt) or [`StoreError::Undecodable`](tower_chat_core::store::StoreError::Undecodable), of that conversation | [`OpenError::Corrupt`] |
 //! | a panic while it writes | [`WritePanicked`], as the source, of that one write | |
 //! | a quota or a limit on the size of files, of which SQLite says only that it could not write | [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend), retryable | [`OpenError::Io`] |
@@ -129,13 +130,14 @@ mod store;
 mod submission;
 mod tool_row;
 mod tool_totals;
+mod watched;
 mod write_panicked;
 mod writer;
 
 pub use self::{
     backup::Backup,
     backup_error::BackupError,
-    identity::FileMoved,
+    identity::{FileChange, FileMoved},
     maintenance::{ConversationRows, Rewrite, StrayRows},
     open_error::OpenError,
     options::{Durability, SqliteOptions},

@@ -73,7 +73,7 @@ impl Readers {
         read: impl FnOnce(&Connection) -> Result<T, NotRead>,
     ) -> Result<T, StoreError> {
         let failed = |error| self.file.failure(error).store_error(action);
-        self.file.check_place().map_err(failed)?;
+        self.file.check_place().map_err(|failure| failure.store_error(action))?;
         let idle = self.idle().pop();
         let connection = match idle {
             Some(connection) => connection,

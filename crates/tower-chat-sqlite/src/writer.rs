@@ -1,9 +1,6 @@
 //! The connection that writes, and the transactions on it.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
 use rusqlite::Connection;
 
@@ -11,14 +8,11 @@ use crate::{
     checkpoints::Checkpoints,
     failure::Failure,
     file::{NotSynced, StoreFile},
-    heads::Heads,
+    heads::{self, Heads},
     submission::{Next, Work},
+    watched::Watched,
     write_panicked::{WritePanicked, catch},
 };
-
-/// How long a file that was found in its place is taken to be there still. To look costs a
-/// fiftieth of a durable commit.
-const PLACE_KNOWN: Duration = Duration::from_millis(10);
 
 /// Owns the connection that writes.
 #[derive(Debug)]
@@ -29,8 +23,8 @@ pub(crate) struct Writer {
     connection: Option<Connection>,
     /// What the connection knows.
     heads: Heads,
-    /// When the file was last found in its place.
-    found: Option<Instant>,
+    /// What the files were when it had the lock.
+    watched: Watched,
     /// How many transactions were committed.
     commits: u64,
 }
@@ -59,16 +53,11 @@ impl Writer {
         file: StoreFile,
         mut connection: Connection,
         checkpoints: Arc<Checkpoints>,
-    ) -> rusqlite::Result<Self> {
-        checkpoints.follow(&mut connection)?;
-        Ok(Self {
-            file,
-            checkpoints,
-            connection: Some(connection),
-            heads: Heads::default(),
-            found: None,
-            commits: 0,
-        })
+    ) -> Result<Self, Failure> {
+        let version = prepare(&file, &checkpoints, &mut connection)?;
+        let watched = Watched::begin(&file, &connection, version)?;
+        let (connection, heads) = (Some(connection), Heads::default());
+        Ok(Self { file, checkpoints, connection, heads, watched, commits: 0 })
     }
 
     pub(crate) fn commits(&self) -> u64 {
@@ -84,6 +73,7 @@ impl Writer {
 
     /// Closes the connection; the next write opens another.
     pub(crate) fn release(&mut self) {
+        self.file.log_is_closed();
         self.connection = None;
         self.heads.forget();
     }
@@ -204,28 +194,28 @@ impl Writer {
         body: impl FnOnce(&Connection, &mut Heads) -> rusqlite::Result<()>,
     ) -> Result<(), Stopped> {
         let failure = |error| self.file.failure(error);
-        // A connection that is opened anew opens whatever is in that place.
-        let is_in_place = self.connection.is_some()
-            && self.found.is_some_and(|found| found.elapsed() < PLACE_KNOWN);
-        if !is_in_place {
-            self.file.check_place().map_err(|error| Stopped::BeforeBegin(failure(error)))?;
-            self.found = Some(Instant::now());
-        }
         let connection = match &mut self.connection {
             Some(connection) => connection,
             gone => {
-                let opened = self.file.writer().and_then(|mut connection| {
-                    self.checkpoints.follow(&mut connection)?;
+                // It opens whatever is in that place.
+                self.file.check_place().map_err(Stopped::BeforeBegin)?;
+                let opened = self.file.writer().map_err(failure).and_then(|mut connection| {
+                    let version = prepare(&self.file, &self.checkpoints, &mut connection)?;
+                    self.watched = Watched::begin(&self.file, &connection, version)?;
                     Ok(connection)
                 });
-                gone.insert(opened.map_err(|error| Stopped::BeforeBegin(failure(error)))?)
+                gone.insert(opened.map_err(Stopped::BeforeBegin)?)
             }
         };
         let outcome = begin(connection, patience)
+            .and_then(|()| heads::version(connection))
             .map_err(|error| Stopped::BeforeBegin(failure(error)))
-            .and_then(|()| {
+            .and_then(|version| {
+                let watched = &mut self.watched;
+                watched.check(&self.file, connection, version).map_err(Stopped::BeforeBegin)?;
+                self.heads.begin(version);
                 let heads = &mut self.heads;
-                catch(|| heads.begin(connection).and_then(|()| body(connection, heads)))
+                catch(|| body(connection, heads))
                     .map_err(|panic| Stopped::AtStatement(self.file.panicked(panic)))?
                     .map_err(|error| Stopped::AtStatement(failure(error)))
             })
@@ -234,12 +224,15 @@ impl Writer {
             });
         if outcome.is_ok() {
             self.commits += 1;
-            self.heads.committed(connection);
+            let version = heads::version(connection).ok();
+            self.heads.committed(version);
+            self.watched.committed(version, self.checkpoints.take_written());
             self.checkpoints.committed(connection);
             return outcome;
         }
         self.heads.forget();
         if !connection.is_autocommit() && run(connection, "ROLLBACK").is_err() {
+            self.file.log_is_closed();
             self.connection = None;
         }
         if outcome.as_ref().is_err_and(Stopped::is_full) {
@@ -248,6 +241,20 @@ impl Writer {
         }
         outcome
     }
+}
+
+/// Follows the commits of a connection; SQLite's count of them so far.
+fn prepare(
+    file: &StoreFile,
+    checkpoints: &Arc<Checkpoints>,
+    connection: &mut Connection,
+) -> Result<u32, Failure> {
+    let prepared = checkpoints.follow(connection).and_then(|()| {
+        // A read opens the log, and has the count begin.
+        connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
+        heads::version(connection)
+    });
+    prepared.map_err(|error| file.failure(error))
 }
 
 fn is_single(group: &[impl Work]) -> bool {
