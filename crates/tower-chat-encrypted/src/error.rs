@@ -65,6 +65,12 @@ pub enum EncryptionError {
         /// The conversation.
         key: ConversationKey,
     },
+    /// Two keys would have one name.
+    #[error("another key is named {id:?} already: what it sealed would not open any more")]
+    KeyExists {
+        /// The name.
+        id: String,
+    },
     /// The name of a key cannot be written down with values.
     #[error("a key cannot be named {id:?}: the name must be 1 to 64 bytes long")]
     KeyName {
@@ -82,6 +88,7 @@ impl EncryptionError {
             Self::NotOpened { .. }
             | Self::Moved { .. }
             | Self::NotSealed { .. }
+            | Self::KeyExists { .. }
             | Self::KeyName { .. } => false,
         }
     }

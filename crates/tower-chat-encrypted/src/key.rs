@@ -2,18 +2,25 @@
 
 use std::fmt;
 
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 use crate::EncryptionError;
 
 /// 32 secret bytes. They are overwritten when it is dropped, and never shown.
+///
+/// The bytes stay at one address for as long as the key lives, so that no copy of them is left
+/// behind where a map or a vector moves its entries. Each clone has bytes of its own, which are
+/// overwritten when that clone is dropped. Not covered are the bytes that a caller passes in or
+/// takes out, and registers and pages that the operating system has saved.
 #[derive(Clone)]
-pub struct SecretKey(Zeroizing<[u8; 32]>);
+pub struct SecretKey(Box<Zeroizing<[u8; 32]>>);
 
 impl SecretKey {
     /// A key of these bytes, which must not be guessable: no passwords.
-    pub fn from_bytes(bytes: [u8; 32]) -> Self {
-        Self(Zeroizing::new(bytes))
+    pub fn from_bytes(mut bytes: [u8; 32]) -> Self {
+        let key = Self::filled_by(|secret| secret.copy_from_slice(&bytes));
+        bytes.zeroize();
+        key
     }
 
     /// A new random key.
@@ -22,9 +29,16 @@ impl SecretKey {
     ///
     /// [`EncryptionError::NoRandomNumbers`].
     pub fn random() -> Result<Self, EncryptionError> {
-        let mut bytes = Zeroizing::new([0; 32]);
-        getrandom::fill(&mut *bytes).map_err(|_| EncryptionError::NoRandomNumbers)?;
-        Ok(Self(bytes))
+        let mut key = Self::filled_by(|_| ());
+        getrandom::fill(&mut **key.0).map_err(|_| EncryptionError::NoRandomNumbers)?;
+        Ok(key)
+    }
+
+    /// A key whose bytes are written where they stay.
+    pub(crate) fn filled_by(fill: impl FnOnce(&mut [u8; 32])) -> Self {
+        let mut bytes = Box::new(Zeroizing::new([0; 32]));
+        fill(&mut bytes);
+        Self(bytes)
     }
 
     /// The bytes, to keep them somewhere safe.
@@ -36,5 +50,37 @@ impl SecretKey {
 impl fmt::Debug for SecretKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("SecretKey(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    #[test]
+    fn the_bytes_of_a_key_stay_where_they_are_when_it_is_moved() {
+        let mut keys = HashMap::new();
+        let mut addresses = Vec::new();
+        for number in 0..1_000_u16 {
+            let key = SecretKey::from_bytes([7; 32]);
+            addresses.push(key.as_bytes().as_ptr());
+            keys.insert(number, (number.to_string(), key));
+        }
+        for (number, address) in (0..1_000).zip(addresses) {
+            let (_, key) = keys.remove(&number).unwrap();
+            assert_eq!(key.as_bytes().as_ptr(), address, "key {number} was copied");
+            assert_eq!(key.as_bytes(), &[7; 32]);
+        }
+    }
+
+    #[test]
+    fn a_clone_has_bytes_of_its_own() {
+        let key = SecretKey::from_bytes([9; 32]);
+        let clone = key.clone();
+        assert_ne!(key.as_bytes().as_ptr(), clone.as_bytes().as_ptr());
+        drop(key);
+        assert_eq!(clone.as_bytes(), &[9; 32]);
     }
 }

@@ -46,12 +46,13 @@ impl MasterKeys {
         Ok(Self(Arc::new(RwLock::new(keys))))
     }
 
-    /// Adds a key that opens values and seals none, in place of one of the same name. Every process
-    /// has to know a key before the first seals with it.
+    /// Adds a key that opens values and seals none. Every process has to know a key before the first
+    /// seals with it. To add a key again changes nothing.
     ///
     /// # Errors
     ///
-    /// [`EncryptionError::KeyName`].
+    /// [`EncryptionError::KeyName`]; [`EncryptionError::KeyExists`], with nothing changed, if another
+    /// key has this name: what that one sealed would not open any more.
     pub fn add(&self, id: impl Into<Arc<str>>, key: SecretKey) -> Result<(), EncryptionError> {
         self.put(id.into(), key, false)
     }
@@ -60,7 +61,7 @@ impl MasterKeys {
     ///
     /// # Errors
     ///
-    /// [`EncryptionError::KeyName`].
+    /// As for [`add`](Self::add).
     pub fn rotate(&self, id: impl Into<Arc<str>>, key: SecretKey) -> Result<(), EncryptionError> {
         self.put(id.into(), key, true)
     }
@@ -68,8 +69,13 @@ impl MasterKeys {
     fn put(&self, id: Arc<str>, key: SecretKey, seals: bool) -> Result<(), EncryptionError> {
         check_name(&id)?;
         let mut keys = self.0.write().unwrap_or_else(PoisonError::into_inner);
-        keys.all.retain(|(known, _)| *known != id);
-        keys.all.push((id.clone(), key));
+        match keys.all.iter().find(|(known, _)| *known == id) {
+            Some((_, known)) if known.as_bytes() != key.as_bytes() => {
+                return Err(EncryptionError::KeyExists { id: id.to_string() });
+            }
+            Some(_) => {}
+            None => keys.all.push((id.clone(), key)),
+        }
         if seals {
             keys.writing = id;
         }
@@ -92,10 +98,11 @@ fn derive(master: &SecretKey, conversation: &ConversationKey) -> Option<SecretKe
     let length = (scope.len() as u64).to_le_bytes();
     let info: [&[u8]; 4] =
         [b"tower-chat conversation key 1", &length, scope, conversation.id().as_bytes()];
-    let mut bytes = [0; 32];
     let derived = Hkdf::<Sha256>::new(None, master.as_bytes());
-    derived.expand_multi_info(&info, &mut bytes).ok()?;
-    Some(SecretKey::from_bytes(bytes))
+    let mut expanded = Ok(());
+    let key = SecretKey::filled_by(|bytes| expanded = derived.expand_multi_info(&info, bytes));
+    expanded.ok()?;
+    Some(key)
 }
 
 #[async_trait]

@@ -90,7 +90,7 @@ impl Sealer {
 pub(crate) struct Opener<'a> {
     conversation: &'a ConversationKey,
     provider: &'a dyn KeyProvider,
-    keys: HashMap<String, XChaCha20Poly1305>,
+    keys: HashMap<String, SecretKey>,
 }
 
 impl<'a> Opener<'a> {
@@ -121,11 +121,12 @@ impl<'a> Opener<'a> {
         }
         if !self.keys.contains_key(parsed.id) {
             let key = self.provider.key(self.conversation, parsed.id).await?;
-            let cipher = XChaCha20Poly1305::new(key.as_bytes().into());
-            self.keys.insert(parsed.id.to_owned(), cipher);
+            self.keys.insert(parsed.id.to_owned(), key);
         }
         let place = authenticated(self.conversation, parsed.id, parsed.place, column);
-        let opened = self.keys.get(parsed.id).and_then(|cipher| {
+        let opened = self.keys.get(parsed.id).and_then(|key| {
+            // Made where it is used: a cipher that is moved leaves a copy of its key behind.
+            let cipher = XChaCha20Poly1305::new(key.as_bytes().into());
             let (nonce, sealed) = parsed.bytes.split_at_checked(NONCE)?;
             let payload = Payload { msg: sealed, aad: &place };
             cipher.decrypt(XNonce::from_slice(nonce), payload).ok()

@@ -162,3 +162,22 @@ async fn without_a_key_a_run_cannot_begin() {
     assert!(error.is_retryable());
     assert!(matches!(encryption_error(&error), EncryptionError::Key(KeyError::NotFetched { .. })));
 }
+
+#[tokio::test]
+async fn a_name_that_another_key_has_is_refused_and_what_that_sealed_opens() {
+    let keys = keys();
+    let store = EncryptedStore::new(MemoryStore::new(), keys.clone());
+    append(&store, write(&key(), Revision::ABSENT, [Message::user("sealed before")])).await;
+    let other = || SecretKey::from_bytes([9; 32]);
+    for result in [keys.add("first", other()), keys.rotate("first", other())] {
+        let error = result.unwrap_err();
+        assert!(matches!(&error, EncryptionError::KeyExists { id } if id == "first"), "{error:?}");
+    }
+    assert_eq!(texts(&store).await, ["sealed before"]);
+    // The same key again is no other, and a key that was added can be rotated to.
+    keys.add("first", SecretKey::from_bytes([7; 32])).unwrap();
+    keys.add("second", other()).unwrap();
+    keys.rotate("second", other()).unwrap();
+    assert!(keys.add("second", SecretKey::from_bytes([1; 32])).is_err());
+    assert_eq!(texts(&store).await, ["sealed before"]);
+}
