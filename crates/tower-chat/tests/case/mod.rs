@@ -16,7 +16,7 @@ use tower_chat::{
 
 mod shown;
 
-pub(crate) use shown::{label, labelled, shorts};
+pub(crate) use shown::{label, labelled, shorts, shorts_after};
 
 pub(crate) const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
@@ -152,6 +152,12 @@ impl Cases {
     #[must_use]
     pub(crate) fn with_a_stopped_clock(self) -> Self {
         self.only("tokio's clock is stopped", |case| case.backend == Backend::Memory)
+    }
+
+    /// In memory alone.
+    #[must_use]
+    pub(crate) fn in_memory(self, reason: &'static str) -> Self {
+        self.only(reason, |case| case.backend == Backend::Memory)
     }
 
     /// Streamed alone: what a scenario does between the updates of an answer.

@@ -22,7 +22,16 @@ pub(crate) fn label(arguments: &str) -> Option<String> {
 
 /// Messages in short: `user hi`, `assistant look#c1`, `tool c1=looked c1`.
 pub(crate) fn shorts<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> Vec<String> {
+    shorts_after([], messages)
+}
+
+/// The same of messages that come after others, whose calls they may answer.
+pub(crate) fn shorts_after<'a, 'b>(
+    before: impl IntoIterator<Item = &'b Arc<Message>>,
+    messages: impl IntoIterator<Item = &'a Arc<Message>>,
+) -> Vec<String> {
     let mut unanswered = Unanswered::default();
+    before.into_iter().for_each(|message| drop(unanswered.show(message)));
     messages.into_iter().map(|message| unanswered.show(message)).collect()
 }
 
@@ -42,8 +51,8 @@ struct Open {
 }
 
 impl Open {
-    /// Whether this is the id that a call gets which has none, or that of another call: it ends with the positions of
-    /// the message in its run and of the call in its message.
+    /// Whether this is the id that replay gives a call that has none, or that of another call: it
+    /// ends with the positions of the message in its run and of the call in its message.
     fn is_named(&self, id: Option<&str>) -> bool {
         let (Some(id), Some(position)) = (id, self.position) else { return false };
         let suffix = format!("_{}_{}", position.message.index, position.index);

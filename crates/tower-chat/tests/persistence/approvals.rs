@@ -4,7 +4,7 @@ use tower_chat::{
     ConflictPolicy, PersistenceMode, ToolLoopError,
     core::{Answer, ApprovalRequest, ApprovalResponse, ChatRequest, Finish, Message, Part, Role},
 };
-use tower_chat_testkit::{FaultyStore, ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedLeaf, Step};
 
 use crate::common::*;
 
@@ -23,25 +23,25 @@ fn agent_with(leaf: &ScriptedLeaf, store: &Store, mode: PersistenceMode, ran: &R
 
 #[tokio::test]
 async fn a_request_is_stored_survives_a_restart_and_is_approved_by_a_later_run() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let (disk, ran) = (memory(), Ran::default());
-            let leaf = ScriptedLeaf::new([calls([("pay", "c1"), ("look", "c2")])]);
-            let before = FaultyStore::new(disk.clone());
-            let client = agent_with(&leaf, &before, mode, &ran);
-            let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
+    Cases::all()
+        .with_all_ids()
+        .check(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
+            let leaf = ScriptedLeaf::new([case.calls([("pay", "c1"), ("look", "c2")])]);
+            let client = agent_with(&leaf, &store, case.mode, &ran);
+            let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
             assert_eq!(asked.iter().map(|r| r.required).collect::<Vec<_>>(), [true, false]);
-            assert_eq!(stored(&before).await, ["user buy", "assistant pay#c1? look#c2?"]);
+            assert_eq!(stored(&store).await, ["user buy", "assistant pay#c1? look#c2?"]);
             drop(client);
 
-            let after = FaultyStore::new(disk);
+            let after = store.in_another_process();
             let leaf = ScriptedLeaf::new([Step::text("done"), Step::text("bye")]);
-            let client = agent_with(&leaf, &after, mode, &ran);
-            let yes = replying(asked.iter().map(ApprovalRequest::approve), streamed);
+            let client = agent_with(&leaf, &after, case.mode, &ran);
+            let yes = replying(asked.iter().map(ApprovalRequest::approve), case.streamed);
             let answer = send(&client, yes).await.unwrap();
             assert_eq!(ran.names(), ["pay", "look"]);
             let shown = ["user buy", "assistant pay#c1 look#c2", "tool c1=payed c1 c2=looked c2"];
-            assert_eq!(seen(&leaf, 0), shown, "{mode:?}");
+            assert_eq!(seen(&leaf, 0), shown);
             let all = [
                 "user buy",
                 "assistant pay#c1? look#c2?",
@@ -49,49 +49,52 @@ async fn a_request_is_stored_survives_a_restart_and_is_approved_by_a_later_run()
                 "tool c1=payed c1 c2=looked c2",
                 "assistant done",
             ];
-            assert_eq!(stored(&after).await, all, "{mode:?}");
-            assert_eq!(shorts(&answer.messages), all[3..]);
-            send(&client, ask("ok", streamed)).await.unwrap();
+            assert_eq!(stored(&after).await, all);
+            let history = after.inner().load(&key()).await.unwrap().messages;
+            assert_eq!(shorts_after(history.iter().take(3), &answer.messages), all[3..]);
+            send(&client, case.ask("ok")).await.unwrap();
             assert_eq!(seen(&leaf, 1)[..3], shown);
             assert_eq!(seen(&leaf, 1)[3..], ["assistant done", "user ok"]);
-        }
-    }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_rejected_call_is_not_run_and_the_model_and_the_store_hear_why() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let (store, ran) = (store(), Ran::default());
-            let leaf = ScriptedLeaf::new([calls([("pay", "c1")]), Step::text("fine")]);
-            let client = agent_with(&leaf, &store, mode, &ran);
-            let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
-            send(&client, replying([asked[0].reject("too dear")], streamed)).await.unwrap();
+    Cases::all()
+        .with_all_ids()
+        .check(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
+            let leaf = ScriptedLeaf::new([case.calls([("pay", "c1")]), Step::text("fine")]);
+            let client = agent_with(&leaf, &store, case.mode, &ran);
+            let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
+            send(&client, replying([asked[0].reject("too dear")], case.streamed)).await.unwrap();
             assert_eq!(ran.names(), [""; 0]);
             let messages = stored(&store).await;
             assert_eq!(messages[..3], ["user buy", "assistant pay#c1?", "user no"]);
             assert!(messages[3].starts_with("tool c1") && messages[3].contains("too dear"));
             assert_eq!(seen(&leaf, 1), ["user buy", "assistant pay#c1", messages[3].as_str()]);
-        }
-    }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn pending_calls_leave_the_replay_and_stay_answerable_across_other_runs() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let (store, ran) = (store(), Ran::default());
+    Cases::all()
+        .with_all_ids()
+        .check(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
             let leaf = ScriptedLeaf::new([
-                calls([("pay", "c1")]),
+                case.calls([("pay", "c1")]),
                 Step::text("as you like"),
                 Step::text("done"),
             ]);
-            let client = agent_with(&leaf, &store, mode, &ran);
-            let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
-            send(&client, ask("wait", streamed)).await.unwrap();
-            assert_eq!(seen(&leaf, 1), ["user buy", "user wait"], "{mode:?}");
-            send(&client, replying([asked[0].approve()], streamed)).await.unwrap();
-            assert_eq!(ran.names(), ["pay"], "{mode:?}");
+            let client = agent_with(&leaf, &store, case.mode, &ran);
+            let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
+            send(&client, case.ask("wait")).await.unwrap();
+            assert_eq!(seen(&leaf, 1), ["user buy", "user wait"]);
+            send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap();
+            assert_eq!(ran.names(), ["pay"]);
             let shown = [
                 "user buy",
                 "user wait",
@@ -99,74 +102,81 @@ async fn pending_calls_leave_the_replay_and_stay_answerable_across_other_runs() 
                 "assistant pay#c1",
                 "tool c1=payed c1",
             ];
-            assert_eq!(seen(&leaf, 2), shown, "{mode:?}");
-        }
-    }
+            assert_eq!(seen(&leaf, 2), shown);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn forged_and_repeated_answers_are_refused() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let (store, ran) = (store(), Ran::default());
-            let leaf = ScriptedLeaf::new([calls([("pay", "c1")]), Step::text("done")]);
-            let client = agent_with(&leaf, &store, mode, &ran);
-            let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
+    Cases::all()
+        .with_all_ids()
+        .check(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
+            let leaf = ScriptedLeaf::new([case.calls([("pay", "c1")]), Step::text("done")]);
+            let client = agent_with(&leaf, &store, case.mode, &ran);
+            let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
             let mut forged = asked[0].approve();
             forged.request_id = "approval_0_0_0".into();
-            let error = send(&client, replying([forged], streamed)).await.unwrap_err();
+            let error = send(&client, replying([forged], case.streamed)).await.unwrap_err();
             let error = error.downcast_ref::<ToolLoopError>();
             assert!(matches!(error, Some(ToolLoopError::ApprovalUnknown { .. })), "{error:?}");
-            assert_eq!(ran.names(), [""; 0], "{mode:?}");
+            assert_eq!(ran.names(), [""; 0]);
             let twice = [asked[0].approve(), asked[0].approve()];
-            send(&client, replying(twice, streamed)).await.unwrap();
+            send(&client, replying(twice, case.streamed)).await.unwrap();
             assert_eq!(ran.names(), ["pay"], "one answer counts");
-            let error = send(&client, replying([asked[0].approve()], streamed)).await.unwrap_err();
+            let error =
+                send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap_err();
             let error = error.downcast_ref::<ToolLoopError>();
             assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{error:?}");
             assert_eq!((ran.names(), leaf.requests().len()), (vec!["pay".to_owned()], 2));
             let results = stored(&store).await;
             assert_eq!(results.iter().filter(|m| m.starts_with("tool")).count(), 1);
-        }
-    }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_batch_answered_in_part_fails_before_anything_runs_and_consumes_nothing() {
-    for streamed in BOTH_WAYS {
-        for mode in [PerRun, PerServiceCall, PersistenceMode::Journaled] {
-            let (store, ran) = (store(), Ran::default());
+    Cases::all()
+        .with_all_ids()
+        .check(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
             let leaf =
-                ScriptedLeaf::new([calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
-            let client = agent_with(&leaf, &store, mode, &ran);
-            let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
-            let error = send(&client, replying([asked[0].approve()], streamed)).await.unwrap_err();
+                ScriptedLeaf::new([case.calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
+            let client = agent_with(&leaf, &store, case.mode, &ran);
+            let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
+            let one = replying([asked[0].approve()], case.streamed);
+            let error = send(&client, one).await.unwrap_err();
             let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
             assert!(matches!(error, ToolLoopError::ApprovalMissing { .. }), "{error:?}");
-            assert_eq!(stored(&store).await.len(), 2);
-            let all = replying(asked.iter().map(ApprovalRequest::approve), streamed);
+            assert_eq!(stored(&store).await, ["user buy", "assistant pay#c1? pay#c2?"]);
+            let all = replying(asked.iter().map(ApprovalRequest::approve), case.streamed);
             send(&client, all).await.unwrap();
             assert_eq!(ran.names(), ["pay", "pay"]);
-        }
-    }
+            let shown = ["user buy", "assistant pay#c1 pay#c2", "tool c1=payed c1 c2=payed c2"];
+            assert_eq!(seen(&leaf, 1), shown);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn approvals_are_not_used_up_by_a_run_that_then_fails() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let (store, ran) = (store(), Ran::default());
+    Cases::all()
+        .with_all_ids()
+        .check(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
             let leaf = ScriptedLeaf::new([
-                calls([("pay", "c1")]),
+                case.calls([("pay", "c1")]),
                 Step::error("overloaded"),
                 Step::text("done"),
             ]);
-            let client = agent_with(&leaf, &store, mode, &ran);
-            let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
-            let mut request = replying([asked[0].approve()], streamed);
+            let client = agent_with(&leaf, &store, case.mode, &ran);
+            let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
+            let mut request = replying([asked[0].approve()], case.streamed);
             request.messages.push(Message::user("quick"));
             send(&client, request.clone()).await.unwrap_err();
-            if mode == PerRun {
+            if case.mode == PerRun {
                 assert_eq!(stored(&store).await.len(), 2, "a failed run leaves no trace");
             }
             send(&client, request).await.unwrap();
@@ -179,62 +189,65 @@ async fn approvals_are_not_used_up_by_a_run_that_then_fails() {
                 "tool c1=payed c1",
                 "assistant done",
             ];
-            assert_eq!(stored(&store).await, all, "{mode:?}");
+            assert_eq!(stored(&store).await, all);
             let shown = ["user buy", "user quick", "assistant pay#c1", "tool c1=payed c1"];
-            assert_eq!(seen(&leaf, 2), shown, "{mode:?}");
-        }
-    }
+            assert_eq!(seen(&leaf, 2), shown);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn what_stands_beside_an_answer_is_shown_after_the_results() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let store = store();
-            let leaf = ScriptedLeaf::new([calls([("pay", "c1")]), Step::text("done")]);
-            let client = agent(&leaf, &store, mode);
-            let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
+    Cases::all()
+        .with_all_ids()
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([case.calls([("pay", "c1")]), Step::text("done")]);
+            let client = case.agent(&leaf, &store);
+            let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
             let parts = vec![asked[0].approve().into(), Part::text("gladly")];
-            send(&client, ask_with([Message::new(Role::User, parts)], streamed)).await.unwrap();
+            send(&client, case.ask_with([Message::new(Role::User, parts)])).await.unwrap();
             let shown = ["user buy", "assistant pay#c1", "tool c1=payed c1", "user gladly"];
-            assert_eq!(seen(&leaf, 1), shown, "{mode:?}");
+            assert_eq!(seen(&leaf, 1), shown);
             let history = stored(&store).await;
             assert_eq!(history[2], "user yes gladly");
-        }
-    }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
+    Cases::all()
+        .with_all_ids()
+        .check(async |case| {
             for clear in [true, false] {
-                let (store, ran) = (store(), Ran::default());
-                let asking = call_message([("pay", "c1")]);
+                let (store, ran) = (case.store().await, Ran::default());
+                let asking = case.call_message([("pay", "c1")]);
                 let leaf = ScriptedLeaf::new([
                     Step::answer([asking], Finish::stop().with_service_id("s1")),
                     kept("done", "s1"),
                 ]);
                 let conflict = ConflictPolicy { warn: false, throw: false, clear };
                 let policy = policy().on_conflict(conflict);
-                let client = stack(leaf.clone(), &store, mode, policy, tools(&ran));
-                let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
+                let client = case.stack(leaf.clone(), &store, policy, tools(&ran));
+                let asking = send(&client, case.ask("buy")).await.unwrap();
+                let asked = requests(&asking);
                 assert_eq!(asked.len(), 1);
-                send(&client, replying([asked[0].approve()], streamed)).await.unwrap();
+                send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap();
                 assert_eq!(ran.names(), ["pay"]);
-                let place = (mode, clear, streamed);
+                let place = format!("clear: {clear}");
                 assert_eq!(
-                    seen(&leaf, 1),
+                    shorts_after(&asking.messages, leaf.requests()[1].messages.iter()),
                     ["tool c1=payed c1"],
-                    "the call is there already {place:?}"
+                    "the call is there already {place}"
                 );
                 assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
-                let again = replying([asked[0].approve()], streamed);
+                let again = replying([asked[0].approve()], case.streamed);
                 let error = send(&client, again).await.unwrap_err();
                 let error = error.downcast_ref::<ToolLoopError>();
-                assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{place:?}");
+                assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{place}");
                 assert_eq!((ran.names(), leaf.requests().len()), (vec!["pay".to_owned()], 2));
             }
-        }
-    }
+        })
+        .await;
 }

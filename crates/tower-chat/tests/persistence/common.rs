@@ -20,7 +20,9 @@ use tower_chat::{
 use tower_chat_sqlite::{Durability, SqliteStore};
 use tower_chat_testkit::{FaultyStore, Gate, ScriptedLeaf, Step};
 
-pub(crate) use crate::case::{Backend, Case, Cases, Ids, every_case, label, labelled, shorts};
+pub(crate) use crate::case::{
+    Backend, Case, Cases, Ids, every_case, label, labelled, shorts, shorts_after,
+};
 pub(crate) use tower_chat::PersistenceMode::{Journaled, PerRun, PerServiceCall};
 
 pub(crate) const BOTH_MODES: [PersistenceMode; 2] = [PerRun, PerServiceCall];

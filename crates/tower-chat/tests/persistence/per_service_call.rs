@@ -24,104 +24,108 @@ use crate::common::*;
 
 #[tokio::test]
 async fn every_service_call_is_stored_before_the_next_one_is_made() {
-    for streamed in BOTH_WAYS {
-        let (store, counts) = (store(), Arc::new(Mutex::new(Vec::new())));
-        let leaf = ScriptedLeaf::new([
-            noting(&store, &counts, calls([("look", "c1")])),
-            noting(&store, &counts, calls([("look", "c2")])),
-            noting(&store, &counts, Step::text("there")),
-        ]);
-        send(&agent(&leaf, &store, PerServiceCall), ask("where?", streamed)).await.unwrap();
-        assert_eq!(*counts.lock().unwrap(), [0, 2, 4]);
-        assert_eq!(store.appends(), 3);
-        let all = [
-            "user where?",
-            "assistant look#c1",
-            "tool c1=looked c1",
-            "assistant look#c2",
-            "tool c2=looked c2",
-            "assistant there",
-        ];
-        assert_eq!(stored(&store).await, all, "nothing is stored twice");
-        for (call, shown) in [1, 3, 5].into_iter().enumerate() {
-            assert_eq!(seen(&leaf, call), all[..shown]);
-        }
-    }
+    Cases::all()
+        .with_all_ids()
+        .modes(
+            [PerServiceCall],
+            "the other modes write, or show, nothing before the end of the run",
+        )
+        .check(async |case| {
+            let (store, counts) = (case.store().await, Arc::new(Mutex::new(Vec::new())));
+            let leaf = ScriptedLeaf::new([
+                noting(&store, &counts, case.calls([("look", "c1")])),
+                noting(&store, &counts, case.calls([("look", "c2")])),
+                noting(&store, &counts, Step::text("there")),
+            ]);
+            send(&case.agent(&leaf, &store), case.ask("where?")).await.unwrap();
+            assert_eq!(*counts.lock().unwrap(), [0, 2, 4]);
+            assert_eq!(store.appends(), 3);
+            let all = [
+                "user where?",
+                "assistant look#c1",
+                "tool c1=looked c1",
+                "assistant look#c2",
+                "tool c2=looked c2",
+                "assistant there",
+            ];
+            assert_eq!(stored(&store).await, all, "nothing is stored twice");
+            for (call, shown) in [1, 3, 5].into_iter().enumerate() {
+                assert_eq!(seen(&leaf, call), all[..shown]);
+            }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn each_append_holds_the_new_inputs_and_the_response_of_one_call() {
-    for streamed in BOTH_WAYS {
-        let store = store();
-        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
-        let request = ask("where?", streamed);
-        let run = request.conversation().unwrap().run;
-        send(&agent(&leaf, &store, PerServiceCall), request).await.unwrap();
-        let writes = store.writes();
-        let of_write = |write: usize| shorts(writes[write].messages());
-        assert_eq!(of_write(0), ["user where?", "assistant look#c1"]);
-        assert_eq!(of_write(1), ["tool c1=looked c1", "assistant there"]);
-        let ids: Vec<_> = writes.iter().map(|write| write.id()).collect();
-        assert_eq!(ids, [0, 2].map(|index| MessageId { run, index }));
-    }
+    Cases::all()
+        .with_all_ids()
+        .modes(
+            [PerServiceCall],
+            "per run there is one append, and a journaled run stages its input first",
+        )
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+            let request = case.ask("where?");
+            let run = request.conversation().unwrap().run;
+            send(&case.agent(&leaf, &store), request).await.unwrap();
+            let writes = store.writes();
+            assert_eq!(shorts(writes[0].messages()), ["user where?", "assistant look#c1"]);
+            let history = store.inner().load(&key()).await.unwrap().messages;
+            assert_eq!(
+                shorts_after(history.iter().take(2), writes[1].messages()),
+                ["tool c1=looked c1", "assistant there"]
+            );
+            let ids: Vec<_> = writes.iter().map(|write| write.id()).collect();
+            assert_eq!(ids, [0, 2].map(|index| MessageId { run, index }));
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn the_history_is_loaded_once_a_run_and_extended_in_memory() {
-    for streamed in BOTH_WAYS {
-        let store = store();
-        let leaf = ScriptedLeaf::new([
-            Step::text("hello"),
-            calls([("look", "c1")]),
-            calls([("look", "c2")]),
-            Step::text("there"),
-        ]);
-        let client = agent(&leaf, &store, PerServiceCall);
-        send(&client, ask("hi", streamed)).await.unwrap();
-        let (heads, loads) = (store.heads(), store.loads());
-        send(&client, ask("where?", streamed)).await.unwrap();
-        assert_eq!((store.heads() - heads, store.loads() - loads), (1, 1));
-        assert_eq!(seen(&leaf, 3).len(), 7);
-        assert_eq!(seen(&leaf, 3)[..3], ["user hi", "assistant hello", "user where?"]);
-    }
-}
-
-#[tokio::test]
-async fn the_answer_carries_every_message_with_its_stored_id_and_what_was_saved() {
-    for streamed in BOTH_WAYS {
-        let store = store();
-        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
-        let answer =
-            send(&agent(&leaf, &store, PerServiceCall), ask("where?", streamed)).await.unwrap();
-        let history = store.inner().load(&key()).await.unwrap();
-        assert_eq!(answer.messages.len(), 3);
-        assert!(history.messages.iter_from(1).eq(&answer.messages));
-        let saved = answer.finish.saved.unwrap();
-        assert_eq!((saved.messages, saved.unsaved), (4, 0));
-    }
+    Cases::all()
+        .with_all_ids()
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([
+                Step::text("hello"),
+                case.calls([("look", "c1")]),
+                case.calls([("look", "c2")]),
+                Step::text("there"),
+            ]);
+            let client = case.agent(&leaf, &store);
+            send(&client, case.ask("hi")).await.unwrap();
+            let (heads, loads) = (store.heads(), store.loads());
+            send(&client, case.ask("where?")).await.unwrap();
+            assert_eq!((store.heads() - heads, store.loads() - loads), (1, 1));
+            assert_eq!(seen(&leaf, 3).len(), 7);
+            assert_eq!(seen(&leaf, 3)[..3], ["user hi", "assistant hello", "user where?"]);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn messages_queued_during_the_run_are_stored_with_the_call_that_carries_them() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let store = store();
-            let mut request = ask("hi", streamed);
-            let handle = request.run_handle();
-            let leaf = ScriptedLeaf::new([
-                Step::respond(move |_| {
-                    handle.queue(Message::user("and in French"));
-                    Step::text("hello")
-                }),
-                Step::text("bonjour"),
-            ]);
-            let answer = send(&agent(&leaf, &store, mode), request).await.unwrap();
-            let all = ["user hi", "assistant hello", "user and in French", "assistant bonjour"];
-            assert_eq!(stored(&store).await, all);
-            assert_eq!(seen(&leaf, 1), all[..3]);
-            assert_eq!(shorts(&answer.messages), all[1..]);
-        }
-    }
+    every_case(async |case| {
+        let store = case.store().await;
+        let mut request = case.ask("hi");
+        let handle = request.run_handle();
+        let leaf = ScriptedLeaf::new([
+            Step::respond(move |_| {
+                handle.queue(Message::user("and in French"));
+                Step::text("hello")
+            }),
+            Step::text("bonjour"),
+        ]);
+        let answer = send(&case.agent(&leaf, &store), request).await.unwrap();
+        let all = ["user hi", "assistant hello", "user and in French", "assistant bonjour"];
+        assert_eq!(stored(&store).await, all);
+        assert_eq!(seen(&leaf, 1), all[..3]);
+        assert_eq!(shorts(&answer.messages), all[1..]);
+    })
+    .await;
 }
 
 /// A layer that keeps what passes it: conversation ids of requests going down, of answers coming up.
@@ -157,291 +161,351 @@ impl Ids {
 
 #[tokio::test]
 async fn the_sentinel_is_between_persister_and_loop_and_nowhere_else() {
-    for streamed in BOTH_WAYS {
-        let store = store();
-        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
-        let ids = Ids::default();
-        let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
-        let tool_loop = ToolLoop::new(tools(&Ran::default())).assume_persister_below(true);
-        let looped = tool_loop.layer(ids.around(boxed(below)));
-        let client =
-            boxed(PerRunPersistence::new(store.clone()).mode(PerServiceCall).layer(looped));
-        let answer = send(&client, ask("where?", streamed)).await.unwrap();
+    Cases::all()
+        .modes([PerServiceCall, Journaled], "there is none per run, as the next test shows")
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+            let ids = Ids::default();
+            let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+            let tool_loop = ToolLoop::new(tools(&Ran::default())).assume_persister_below(true);
+            let looped = tool_loop.layer(ids.around(boxed(below)));
+            let client = boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(looped));
+            let answer = send(&client, case.ask("where?")).await.unwrap();
 
-        let sentinel = Some(ConversationId::LocalHistory);
-        assert_eq!(ids.seen(), [sentinel.clone(), sentinel], "it is set on every response");
-        assert!(leaf.requests().iter().all(|request| request.conversation_id.is_none()));
-        assert_eq!(answer.finish.conversation_id, None, "the caller never sees it");
-        assert_eq!(service_id(&store).await, None, "it is never stored");
-    }
+            let sentinel = Some(ConversationId::LocalHistory);
+            assert_eq!(ids.seen(), [sentinel.clone(), sentinel], "it is set on every response");
+            assert!(leaf.requests().iter().all(|request| request.conversation_id.is_none()));
+            assert_eq!(answer.finish.conversation_id, None, "the caller never sees it");
+            assert_eq!(service_id(&store).await, None, "it is never stored");
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn per_run_mode_has_no_sentinel_at_all() {
-    for streamed in BOTH_WAYS {
-        let store = store();
-        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
-        let ids = Ids::default();
-        let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
-        let looped = ToolLoop::new(tools(&Ran::default())).layer(ids.around(boxed(below)));
-        let client = boxed(PerRunPersistence::new(store.clone()).layer(looped));
-        let answer = send(&client, ask("where?", streamed)).await.unwrap();
-        assert_eq!(ids.seen(), [None, None]);
-        assert_eq!(answer.finish.conversation_id, None);
-    }
+    Cases::all()
+        .modes([PerRun], "the other modes have one, as the test above shows")
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+            let ids = Ids::default();
+            let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+            let looped = ToolLoop::new(tools(&Ran::default())).layer(ids.around(boxed(below)));
+            let client = boxed(PerRunPersistence::new(store.clone()).layer(looped));
+            let answer = send(&client, case.ask("where?")).await.unwrap();
+            assert_eq!(ids.seen(), [None, None]);
+            assert_eq!(answer.finish.conversation_id, None);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_caller_who_puts_the_sentinel_on_its_request_gets_an_ordinary_run() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let store = store();
-            let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
-            let client = agent(&leaf, &store, mode);
-            send(&client, ask("hi", streamed)).await.unwrap();
-            let mut request = ask("where?", streamed);
-            request.conversation_id = Some(ConversationId::LocalHistory);
-            send(&client, request).await.unwrap();
-            assert_eq!(seen(&leaf, 1), ["user hi", "assistant hello", "user where?"], "{mode:?}");
-        }
-    }
+    every_case(async |case| {
+        let store = case.store().await;
+        let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
+        let client = case.agent(&leaf, &store);
+        send(&client, case.ask("hi")).await.unwrap();
+        let mut request = case.ask("where?");
+        request.conversation_id = Some(ConversationId::LocalHistory);
+        send(&client, request).await.unwrap();
+        assert_eq!(seen(&leaf, 1), ["user hi", "assistant hello", "user where?"]);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn the_append_is_done_before_the_caller_sees_the_last_update() {
-    for mode in BOTH_MODES {
-        let store = store();
-        let leaf = ScriptedLeaf::new([Step::text("hello")]);
-        store.hold_appends();
-        let mut response = head(&agent(&leaf, &store, mode), ask("hi", true)).await.unwrap();
-        let mut deltas = 0;
-        loop {
-            tokio::select! {
-                biased;
-                update = response.next() => match update {
-                    Some(Ok(ChatUpdate::TextDelta(_))) => deltas += 1,
-                    other => panic!("shown before it is durable: {other:?}"),
-                },
-                () = store.holding(1) => break,
+    Cases::all()
+        .modes([PerRun, PerServiceCall], "a journaled run stages its input first")
+        .streamed("what is shown before the end")
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([Step::text("hello")]);
+            store.hold_appends();
+            let mut response = head(&case.agent(&leaf, &store), case.ask("hi")).await.unwrap();
+            let mut deltas = 0;
+            loop {
+                tokio::select! {
+                    biased;
+                    update = response.next() => match update {
+                        Some(Ok(ChatUpdate::TextDelta(_))) => deltas += 1,
+                        other => panic!("shown before it is durable: {other:?}"),
+                    },
+                    () = store.holding(1) => break,
+                }
             }
-        }
-        assert!(deltas > 0, "deltas pass through live");
-        store.release_appends();
-        let rest: Vec<_> = response.map(Result::unwrap).collect().await;
-        assert!(matches!(rest[..], [ChatUpdate::Message(_), ChatUpdate::Finish(_)]), "{rest:?}");
-        assert_eq!(count_now(&store), 2);
-    }
+            assert!(deltas > 0, "deltas pass through live");
+            store.release_appends();
+            let rest: Vec<_> = response.map(Result::unwrap).collect().await;
+            assert!(
+                matches!(rest[..], [ChatUpdate::Message(_), ChatUpdate::Finish(_)]),
+                "{rest:?}"
+            );
+            assert_eq!(count_now(&store), 2);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn no_message_of_a_call_is_shown_before_the_call_is_durable() {
-    for alone in [false, true] {
-        let store = store();
-        let several = [Message::assistant("let me look"), call_message([("look", "c1")])];
-        let leaf = ScriptedLeaf::new([
-            Step::answer(several, tower_chat::core::Finish::stop()),
-            Step::text("there"),
-        ]);
-        let client = match alone {
-            true => boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf)),
-            false => agent(&leaf, &store, PerServiceCall),
-        };
-        store.hold_appends();
-        let mut response = head(&client, ask("where?", true)).await.unwrap();
-        loop {
-            tokio::select! {
-                biased;
-                update = response.next() => {
-                    let update = update.unwrap().unwrap();
-                    assert!(!matches!(update, ChatUpdate::Message(_)), "{update:?}");
+    Cases::all()
+        .modes(
+            [PerServiceCall],
+            "per run the messages are durable at the end; a journaled run stages its input first",
+        )
+        .streamed("what is shown before the end")
+        .check(async |case| {
+            for alone in [false, true] {
+                let store = case.store().await;
+                let several =
+                    [Message::assistant("let me look"), case.call_message([("look", "c1")])];
+                let leaf = ScriptedLeaf::new([
+                    Step::answer(several, tower_chat::core::Finish::stop()),
+                    Step::text("there"),
+                ]);
+                let client = match alone {
+                    true => boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf)),
+                    false => case.agent(&leaf, &store),
+                };
+                store.hold_appends();
+                let mut response = head(&client, case.ask("where?")).await.unwrap();
+                loop {
+                    tokio::select! {
+                        biased;
+                        update = response.next() => {
+                            let update = update.unwrap().unwrap();
+                            assert!(!matches!(update, ChatUpdate::Message(_)), "{update:?}");
+                        }
+                        () = store.holding(1) => break,
+                    }
                 }
-                () = store.holding(1) => break,
+                assert!(futures_util::FutureExt::now_or_never(response.next()).is_none());
+                store.release_appends();
+                let messages = response.collect().await.unwrap().messages;
+                assert_eq!(shorts(&messages)[..2], ["assistant let me look", "assistant look#c1"]);
             }
-        }
-        assert!(futures_util::FutureExt::now_or_never(response.next()).is_none());
-        store.release_appends();
-        let messages = response.collect().await.unwrap().messages;
-        assert_eq!(shorts(&messages)[..2], ["assistant let me look", "assistant look#c1"]);
-    }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_whole_answer_waits_until_it_is_durable() {
-    for mode in BOTH_MODES {
-        let store = store();
-        let leaf = ScriptedLeaf::new([Step::text("hello")]);
-        store.hold_appends();
-        let client = agent(&leaf, &store, mode);
-        let call = tokio::spawn(async move { send(&client, ask("hi", false)).await });
-        store.holding(1).await;
-        assert!(!call.is_finished());
-        store.release_appends();
-        assert_eq!(call.await.unwrap().unwrap().text(), "hello");
-    }
+    Cases::all()
+        .modes([PerRun, PerServiceCall], "a journaled run stages its input first")
+        .whole("a streamed one is shown in pieces, above")
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([Step::text("hello")]);
+            store.hold_appends();
+            let client = case.agent(&leaf, &store);
+            let call = tokio::spawn(async move { send(&client, case.ask("hi")).await });
+            store.holding(1).await;
+            assert!(!call.is_finished());
+            store.release_appends();
+            assert_eq!(call.await.unwrap().unwrap().text(), "hello");
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn deltas_pass_through_while_the_answer_is_coming() {
-    for mode in BOTH_MODES {
-        let gate = Gate::closed();
-        let leaf = ScriptedLeaf::new([Step::text("hello").waits_after(1, &gate)]);
-        let mut response = head(&agent(&leaf, &store(), mode), ask("hi", true)).await.unwrap();
-        let first = response.next().await.unwrap().unwrap();
-        assert_eq!(first, ChatUpdate::TextDelta("he".into()));
-        gate.open();
-        assert_eq!(response.collect().await.unwrap().text(), "hello");
-    }
+    Cases::all()
+        .streamed("pieces of an answer")
+        .check(async |case| {
+            let gate = Gate::closed();
+            let leaf = ScriptedLeaf::new([Step::text("hello").waits_after(1, &gate)]);
+            let mut response =
+                head(&case.agent(&leaf, &case.store().await), case.ask("hi")).await.unwrap();
+            let first = response.next().await.unwrap().unwrap();
+            assert_eq!(first, ChatUpdate::TextDelta("he".into()));
+            gate.open();
+            assert_eq!(response.collect().await.unwrap().text(), "hello");
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_call_that_fails_stores_no_inputs_and_keeps_the_calls_before_it() {
-    for streamed in BOTH_WAYS {
-        let store = store();
-        let leaf = ScriptedLeaf::new([Step::error("overloaded"), Step::text("hello")]);
-        let client = agent(&leaf, &store, PerServiceCall);
-        send(&client, ask("hi", streamed)).await.unwrap_err();
-        assert_eq!(stored(&store).await, [""; 0]);
-        send(&client, ask("hi again", streamed)).await.unwrap();
-        assert_eq!(stored(&store).await, ["user hi again", "assistant hello"]);
-    }
+    Cases::all()
+        .modes([PerRun, PerServiceCall], "a journaled run stays open with its input")
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([Step::error("overloaded"), Step::text("hello")]);
+            let client = case.agent(&leaf, &store);
+            send(&client, case.ask("hi")).await.unwrap_err();
+            assert_eq!(stored(&store).await, [""; 0]);
+            send(&client, case.ask("hi again")).await.unwrap();
+            assert_eq!(stored(&store).await, ["user hi again", "assistant hello"]);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn results_of_tools_that_ran_survive_a_failing_call_by_policy() {
-    for streamed in BOTH_WAYS {
-        for failing in [
-            || Step::error("overloaded"),
-            || Step::text("half").fails_after(1, "reset"),
-            || Step::text("half").cut_off_after(1),
-        ] {
-            for keep in [true, false] {
-                let (store, ran) = (store(), Ran::default());
-                let leaf =
-                    ScriptedLeaf::new([calls([("look", "c1")]), failing(), Step::text("there")]);
-                let policy = policy().inputs_of_failed_call(results_if(keep));
-                let client = stack(leaf.clone(), &store, PerServiceCall, policy, tools(&ran));
-                let mut request = ask("where?", streamed);
-                let handle = request.run_handle();
-                handle.queue(Message::user("quick"));
-                send(&client, request).await.unwrap_err();
-                let start = ["user where?", "user quick", "assistant look#c1", "tool c1=looked c1"];
-                let kept = if keep { 4 } else { 3 };
-                assert_eq!(stored(&store).await, start[..kept]);
+    Cases::all()
+        .with_all_ids()
+        .modes([PerServiceCall], "per run nothing is stored, and a journaled run stays open")
+        .check(async |case| {
+            for failing in [
+                || Step::error("overloaded"),
+                || Step::text("half").fails_after(1, "reset"),
+                || Step::text("half").cut_off_after(1),
+            ] {
+                for keep in [true, false] {
+                    let (store, ran) = (case.store().await, Ran::default());
+                    let leaf = ScriptedLeaf::new([
+                        case.calls([("look", "c1")]),
+                        failing(),
+                        Step::text("there"),
+                    ]);
+                    let policy = policy().inputs_of_failed_call(results_if(keep));
+                    let client = case.stack(leaf.clone(), &store, policy, tools(&ran));
+                    let mut request = case.ask("where?");
+                    let handle = request.run_handle();
+                    handle.queue(Message::user("quick"));
+                    send(&client, request).await.unwrap_err();
+                    let start =
+                        ["user where?", "user quick", "assistant look#c1", "tool c1=looked c1"];
+                    let kept = if keep { 4 } else { 3 };
+                    assert_eq!(stored(&store).await, start[..kept]);
 
-                send(&client, ask("well?", streamed)).await.unwrap();
-                let mut expected: Vec<_> = start.to_vec();
-                let interrupted = format!("tool c1!{INTERRUPTED}");
-                if !keep {
-                    // Without its result nobody knows what has become of the call.
-                    expected[3] = &interrupted;
+                    send(&client, case.ask("well?")).await.unwrap();
+                    let mut expected: Vec<_> = start.to_vec();
+                    let interrupted = format!("tool c1!{INTERRUPTED}");
+                    if !keep {
+                        // Without its result nobody knows what has become of the call.
+                        expected[3] = &interrupted;
+                    }
+                    expected.push("user well?");
+                    assert_eq!(seen(&leaf, 2), expected);
                 }
-                expected.push("user well?");
-                assert_eq!(seen(&leaf, 2), expected);
             }
-        }
-    }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn results_of_tools_that_ran_survive_a_layer_that_keeps_them_from_the_persister() {
-    for streamed in BOTH_WAYS {
-        for (hangs, keep) in [(false, true), (true, true), (false, false)] {
-            let (store, ran) = (store(), Ran::default());
-            let mut request = ask("where?", streamed);
-            let handle = request.run_handle();
-            let queue = move |_: &_| {
-                handle.queue(Message::user("quick"));
-                calls([("look", "c1")])
-            };
-            let leaf = ScriptedLeaf::new([Step::respond(queue), Step::text("there")]);
-            let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
-            let made = Arc::new(AtomicUsize::new(0));
-            let between = service_fn(move |request: ChatRequest| {
-                let (below, number) = (below.clone(), made.fetch_add(1, Ordering::Relaxed));
-                async move {
-                    match number {
-                        1 if hangs => pending().await,
-                        1 => Err("overloaded".into()),
-                        _ => below.oneshot(request).await,
+    Cases::all()
+        .with_all_ids()
+        .modes([PerServiceCall], "per run nothing is stored, and a journaled run stays open")
+        .in_memory("the run is polled once")
+        .check(async |case| {
+            for (hangs, keep) in [(false, true), (true, true), (false, false)] {
+                let (store, ran) = (case.store().await, Ran::default());
+                let mut request = case.ask("where?");
+                let handle = request.run_handle();
+                let queue = move |_: &_| {
+                    handle.queue(Message::user("quick"));
+                    case.calls([("look", "c1")])
+                };
+                let leaf = ScriptedLeaf::new([Step::respond(queue), Step::text("there")]);
+                let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+                let made = Arc::new(AtomicUsize::new(0));
+                let between = service_fn(move |request: ChatRequest| {
+                    let (below, number) = (below.clone(), made.fetch_add(1, Ordering::Relaxed));
+                    async move {
+                        match number {
+                            1 if hangs => pending().await,
+                            1 => Err("overloaded".into()),
+                            _ => below.oneshot(request).await,
+                        }
                     }
+                });
+                let policy = policy().inputs_of_failed_call(results_if(keep));
+                let above = PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy);
+                let client =
+                    boxed(above.layer(
+                        ToolLoop::new(tools(&ran)).assume_persister_below(true).layer(between),
+                    ));
+                let answer = poll_immediate(pin!(send(&client, request.clone()))).await;
+                assert_eq!(answer.is_none(), hangs);
+                let start = ["user where?", "assistant look#c1", "tool c1=looked c1", "user quick"];
+                assert_eq!(stored(&store).await, start[..if keep { 3 } else { 2 }]);
+                if keep {
+                    send(&client, request).await.unwrap();
+                    assert_eq!(seen(&leaf, 1), start);
+                    assert_eq!(ran.names(), ["look"], "it is not run again");
                 }
-            });
-            let policy = policy().inputs_of_failed_call(results_if(keep));
-            let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(policy);
-            let client = boxed(
-                above.layer(ToolLoop::new(tools(&ran)).assume_persister_below(true).layer(between)),
-            );
-            let answer = poll_immediate(pin!(send(&client, request.clone()))).await;
-            assert_eq!(answer.is_none(), hangs);
-            let start = ["user where?", "assistant look#c1", "tool c1=looked c1", "user quick"];
-            assert_eq!(stored(&store).await, start[..if keep { 3 } else { 2 }]);
-            if keep {
-                send(&client, request).await.unwrap();
-                assert_eq!(seen(&leaf, 1), start);
-                assert_eq!(ran.names(), ["look"], "it is not run again");
             }
-        }
-    }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn other_inputs_of_a_failing_call_are_not_stored_beside_the_results() {
-    for streamed in BOTH_WAYS {
-        let store = store();
-        let mut request = ask("where?", streamed);
-        let handle = request.run_handle();
-        let queueing = handle.clone();
-        let leaf = ScriptedLeaf::new([
-            Step::respond(move |_| {
-                queueing.queue(Message::user("quick"));
-                calls([("look", "c1")])
-            }),
-            Step::error("overloaded"),
-        ]);
-        send(&agent(&leaf, &store, PerServiceCall), request).await.unwrap_err();
-        let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
-        assert_eq!(stored(&store).await, all);
-        assert_eq!(handle.take_queued().len(), 1, "what was queued can be sent again");
-    }
+    Cases::all()
+        .with_all_ids()
+        .modes([PerServiceCall], "per run nothing is stored, and a journaled run stays open")
+        .check(async |case| {
+            let store = case.store().await;
+            let mut request = case.ask("where?");
+            let handle = request.run_handle();
+            let queueing = handle.clone();
+            let leaf = ScriptedLeaf::new([
+                Step::respond(move |_| {
+                    queueing.queue(Message::user("quick"));
+                    case.calls([("look", "c1")])
+                }),
+                Step::error("overloaded"),
+            ]);
+            send(&case.agent(&leaf, &store), request).await.unwrap_err();
+            let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
+            assert_eq!(stored(&store).await, all);
+            assert_eq!(handle.take_queued().len(), 1, "what was queued can be sent again");
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_crash_between_calls_leaves_a_history_that_replays() {
-    let store = store();
-    let gate = Gate::closed();
-    let leaf = ScriptedLeaf::new([calls([("look", "c1"), ("wait", "c2")]), Step::text("there")]);
-    let tools = tools_with_gate(&Ran::default(), &gate);
-    let client = stack(leaf.clone(), &store, PerServiceCall, policy(), tools);
-    let call = tokio::spawn({
-        let client = client.clone();
-        async move { send(&client, ask("where?", false)).await }
-    });
-    gate.reached(1).await;
-    // A copy of what a killed process would leave behind.
-    let left = stored(&store).await;
-    assert_eq!(left, ["user where?", "assistant look#c1 wait#c2"]);
-    call.abort();
-    let _ = call.await;
-    send(&client, ask("well?", false)).await.unwrap();
-    let shown = seen(&leaf, 1);
-    assert_eq!(shown.first().unwrap(), "user where?");
-    assert_eq!(shown.last().unwrap(), "user well?");
-    assert_eq!(shown[1], "assistant look#c1 wait#c2");
-    let results = format!("tool c1=looked c1 c2!{INTERRUPTED}");
-    assert_eq!(shown[2], results, "nobody knows what has become of the second call");
+    Cases::all()
+        .with_all_ids()
+        .modes([PerServiceCall], "per run nothing is stored; `faults` kills journaled runs")
+        .check(async |case| {
+            let store = case.store().await;
+            let gate = Gate::closed();
+            let leaf = ScriptedLeaf::new([
+                case.calls([("look", "c1"), ("wait", "c2")]),
+                Step::text("there"),
+            ]);
+            let tools = tools_with_gate(&Ran::default(), &gate);
+            let client = case.stack(leaf.clone(), &store, policy(), tools);
+            let call = tokio::spawn({
+                let client = client.clone();
+                async move { send(&client, case.ask("where?")).await }
+            });
+            gate.reached(1).await;
+            // A copy of what a killed process would leave behind.
+            let left = stored(&store).await;
+            assert_eq!(left, ["user where?", "assistant look#c1 wait#c2"]);
+            call.abort();
+            let _ = call.await;
+            send(&client, case.ask("well?")).await.unwrap();
+            let shown = seen(&leaf, 1);
+            assert_eq!(shown.first().unwrap(), "user where?");
+            assert_eq!(shown.last().unwrap(), "user well?");
+            assert_eq!(shown[1], "assistant look#c1 wait#c2");
+            let results = format!("tool c1=looked c1 c2!{INTERRUPTED}");
+            assert_eq!(shown[2], results, "nobody knows what has become of the second call");
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn an_answer_of_several_messages_is_stored_whole() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let store = store();
+    Cases::all()
+        .with_all_ids()
+        .check(async |case| {
+            let store = case.store().await;
             let several = Step::answer(
-                [Message::assistant("let me look"), call_message([("look", "c1")])],
+                [Message::assistant("let me look"), case.call_message([("look", "c1")])],
                 tower_chat::core::Finish::stop(),
             );
             let leaf = ScriptedLeaf::new([several, Step::text("there")]);
-            send(&agent(&leaf, &store, mode), ask("where?", streamed)).await.unwrap();
+            send(&case.agent(&leaf, &store), case.ask("where?")).await.unwrap();
             let all = [
                 "user where?",
                 "assistant let me look",
@@ -451,20 +515,19 @@ async fn an_answer_of_several_messages_is_stored_whole() {
             ];
             assert_eq!(stored(&store).await, all);
             assert_eq!(seen(&leaf, 1), all[..4]);
-        }
-    }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn an_answer_without_messages_stores_its_input() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let store = store();
-            let leaf = ScriptedLeaf::new([Step::answer([], tower_chat::core::Finish::stop())]);
-            send(&agent(&leaf, &store, mode), ask("hi", streamed)).await.unwrap();
-            assert_eq!(stored(&store).await, ["user hi"]);
-        }
-    }
+    every_case(async |case| {
+        let store = case.store().await;
+        let leaf = ScriptedLeaf::new([Step::answer([], tower_chat::core::Finish::stop())]);
+        send(&case.agent(&leaf, &store), case.ask("hi")).await.unwrap();
+        assert_eq!(stored(&store).await, ["user hi"]);
+    })
+    .await;
 }
 
 #[tokio::test]
