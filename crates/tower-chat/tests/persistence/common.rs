@@ -46,10 +46,19 @@ pub(crate) fn store() -> Store {
 
 /// A store in a file of its own, which goes with the last clone of the store.
 async fn sqlite_store() -> Store {
-    let folder = tempfile::tempdir().unwrap();
+    /// A file without conversations. To make its tables costs as much as a whole scenario.
+    static EMPTY: tokio::sync::OnceCell<Vec<u8>> = tokio::sync::OnceCell::const_new();
     let options = SqliteStore::options().durability(Durability::Normal);
-    let store = options.open(folder.path().join("chat.db")).await.unwrap();
-    let store: Arc<dyn HistoryStore> = Arc::new(store);
+    let make_empty = async || {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("chat.db");
+        options.clone().open(&file).await.unwrap().close().await.unwrap();
+        std::fs::read(file).unwrap()
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("chat.db");
+    std::fs::write(&file, EMPTY.get_or_init(make_empty).await).unwrap();
+    let store: Arc<dyn HistoryStore> = Arc::new(options.open(file).await.unwrap());
     FaultyStore::new(store).keeping(folder).shared_by_processes()
 }
 
