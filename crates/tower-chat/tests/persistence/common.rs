@@ -13,7 +13,7 @@ use tower_chat::{
     core::{
         Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore, Message,
         ToolCall, ToolDefinition, Usage,
-        store::{HistoryStore, StoreError},
+        store::{HistoryStore, RecordedResult, StoreError},
     },
     tool::{ToolContext, ToolOutput, tool_fn},
 };
@@ -21,7 +21,7 @@ use tower_chat_sqlite::{Durability, SqliteStore};
 use tower_chat_testkit::{FaultyStore, Gate, ScriptedLeaf, Step};
 
 pub(crate) use crate::case::{
-    Backend, Case, Cases, Ids, every_case, label, labelled, shorts, shorts_after,
+    Backend, Case, Cases, Ids, MODES, every_case, label, labelled, shorts, shorts_after,
 };
 pub(crate) use tower_chat::PersistenceMode::{Journaled, PerRun, PerServiceCall};
 
@@ -382,4 +382,22 @@ impl Case {
     pub(crate) fn way(self, request: ChatRequest) -> ChatRequest {
         if self.streamed { request.streamed() } else { request }
     }
+}
+
+/// What is durable of the conversation: what readers see, and what an open run has staged behind it,
+/// with the results that stand in its record alone.
+pub(crate) async fn durable(store: &Store) -> Vec<String> {
+    store.inner().flush().await.unwrap();
+    let history = store.inner().load(&key()).await.unwrap().messages;
+    let open = store.inner().open_run(&key()).await.unwrap();
+    let (mut staged, tools) = open.map(|open| (open.messages, open.tools)).unwrap_or_default();
+    let apart = tools.into_iter().filter_map(|call| match call.result {
+        RecordedResult::Apart(result) => Some(*result),
+        _ => None,
+    });
+    let results = Message::tool_results(apart);
+    if results.results().next().is_some() {
+        staged.push(results.into());
+    }
+    shorts(history.iter().chain(&staged))
 }

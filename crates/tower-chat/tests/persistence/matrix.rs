@@ -50,178 +50,210 @@ fn own_stack_without_persister(leaf: &ScriptedLeaf, ran: &Ran) -> Client {
 
 #[tokio::test]
 async fn row_1_own_layers_per_run_appends_once_at_the_end() {
-    for streamed in BOTH_WAYS {
-        let (store, leaf) = (store(), one_round());
-        let builder = ChatPipeline::builder(leaf.clone()).tools(tools(&Ran::default()));
-        let client = pipeline(builder.history(store.clone()));
-        send(&client, ask("where?", streamed)).await.unwrap();
-        assert_eq!(stored(&store).await, WHOLE_RUN);
-        assert_eq!(store.appends(), 1, "per run is the default");
-    }
+    Cases::all()
+        .modes([PerRun], "a row of the table of modes")
+        .check(async |case| {
+            let (store, leaf) = (case.store().await, one_round());
+            let builder = ChatPipeline::builder(leaf.clone()).tools(tools(&Ran::default()));
+            let client = pipeline(builder.history(store.clone()));
+            send(&client, case.ask("where?")).await.unwrap();
+            assert_eq!(stored(&store).await, WHOLE_RUN);
+            assert_eq!(store.appends(), 1, "per run is the default");
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn row_2_own_layers_per_service_call_appends_each_call() {
-    for streamed in BOTH_WAYS {
-        let (store, leaf) = (store(), one_round());
-        let builder = ChatPipeline::builder(leaf.clone()).tools(tools(&Ran::default()));
-        let client = pipeline(builder.history(store.clone()).persistence(PerServiceCall));
-        send(&client, ask("where?", streamed)).await.unwrap();
-        assert_eq!(stored(&store).await, WHOLE_RUN);
-        assert_eq!(store.appends(), 2);
-    }
+    Cases::all()
+        .modes([PerServiceCall], "a row of the table of modes")
+        .check(async |case| {
+            let (store, leaf) = (case.store().await, one_round());
+            let builder = ChatPipeline::builder(leaf.clone()).tools(tools(&Ran::default()));
+            let client = pipeline(builder.history(store.clone()).persistence(case.mode));
+            send(&client, case.ask("where?")).await.unwrap();
+            assert_eq!(stored(&store).await, WHOLE_RUN);
+            assert_eq!(store.appends(), 2);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn row_3_client_as_is_per_run_appends_once_at_the_end() {
-    for streamed in BOTH_WAYS {
-        for holds_persister in [false, true] {
-            let (store, leaf, ran) = (store(), one_round(), Ran::default());
-            let own = match holds_persister {
-                true => own_stack(&leaf, &store, &ran),
-                false => own_stack_without_persister(&leaf, &ran),
-            };
-            let builder = ChatPipeline::builder(own).use_client_as_is(true);
-            let client = pipeline(builder.history(store.clone()).persistence(PerRun));
-            send(&client, ask("where?", streamed)).await.unwrap();
-            assert_eq!(stored(&store).await, WHOLE_RUN);
-            assert_eq!(store.appends(), 1);
-            assert_eq!(leaf.requests()[0].options.tools.len(), tools(&ran).len(), "one loop only");
-        }
-    }
+    Cases::all()
+        .modes([PerRun], "a row of the table of modes")
+        .check(async |case| {
+            for holds_persister in [false, true] {
+                let (store, leaf, ran) = (case.store().await, one_round(), Ran::default());
+                let own = match holds_persister {
+                    true => own_stack(&leaf, &store, &ran),
+                    false => own_stack_without_persister(&leaf, &ran),
+                };
+                let builder = ChatPipeline::builder(own).use_client_as_is(true);
+                let client = pipeline(builder.history(store.clone()).persistence(case.mode));
+                send(&client, case.ask("where?")).await.unwrap();
+                assert_eq!(stored(&store).await, WHOLE_RUN);
+                assert_eq!(store.appends(), 1);
+                assert_eq!(
+                    leaf.requests()[0].options.tools.len(),
+                    tools(&ran).len(),
+                    "one loop only"
+                );
+            }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn row_4_client_as_is_per_service_call_leaves_writing_to_the_clients_own_layer() {
-    for streamed in BOTH_WAYS {
-        let (store, leaf) = (store(), one_round());
-        let own = own_stack(&leaf, &store, &Ran::default());
-        let policy = policy().on_missing_persister(MissingPersister::Fail);
-        let builder = ChatPipeline::builder(own).use_client_as_is(true).policy(policy);
-        let client = pipeline(builder.history(store.clone()).persistence(PerServiceCall));
-        let logged = logged();
-        send(&client, ask("where?", streamed)).await.unwrap();
-        assert_eq!(stored(&store).await, WHOLE_RUN);
-        assert_eq!(store.appends(), 2, "the end of the run is not appended again");
-        assert_eq!(logged.lines("WARN"), 0);
-    }
+    Cases::all()
+        .modes([PerServiceCall], "a row of the table of modes")
+        .check(async |case| {
+            let (store, leaf) = (case.store().await, one_round());
+            let own = own_stack(&leaf, &store, &Ran::default());
+            let policy = policy().on_missing_persister(MissingPersister::Fail);
+            let builder = ChatPipeline::builder(own).use_client_as_is(true).policy(policy);
+            let client = pipeline(builder.history(store.clone()).persistence(case.mode));
+            let logged = logged();
+            send(&client, case.ask("where?")).await.unwrap();
+            assert_eq!(stored(&store).await, WHOLE_RUN);
+            assert_eq!(store.appends(), 2, "the end of the run is not appended again");
+            assert_eq!(logged.lines("WARN"), 0);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn row_4_without_the_layer_warns_once_and_stores_nothing() {
-    for streamed in BOTH_WAYS {
-        let (store, leaf, ran) = (store(), one_round(), Ran::default());
-        let own = own_stack_without_persister(&leaf, &ran);
-        let builder = ChatPipeline::builder(own).use_client_as_is(true);
-        let client = pipeline(builder.history(store.clone()).persistence(PerServiceCall));
-        let logged = logged();
-        let answer = send(&client, ask("where?", streamed)).await.unwrap();
-        assert_eq!(answer.text(), "there");
-        assert_eq!(stored(&store).await, [""; 0]);
-        assert_eq!(logged.lines("put PerServiceCallPersistence between"), 1);
-        assert_eq!(answer.finish.saved.unwrap().messages, 0, "and the answer says so");
-    }
+    Cases::all()
+        .modes([PerServiceCall], "a row of the table of modes")
+        .check(async |case| {
+            let (store, leaf, ran) = (case.store().await, one_round(), Ran::default());
+            let own = own_stack_without_persister(&leaf, &ran);
+            let builder = ChatPipeline::builder(own).use_client_as_is(true);
+            let client = pipeline(builder.history(store.clone()).persistence(case.mode));
+            let logged = logged();
+            let answer = send(&client, case.ask("where?")).await.unwrap();
+            assert_eq!(answer.text(), "there");
+            assert_eq!(stored(&store).await, [""; 0]);
+            assert_eq!(logged.lines("put PerServiceCallPersistence between"), 1);
+            assert_eq!(answer.finish.saved.unwrap().messages, 0, "and the answer says so");
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn row_4_strict_without_the_layer_fails_before_any_tool_runs() {
-    for streamed in BOTH_WAYS {
-        let (store, leaf, ran) = (store(), one_round(), Ran::default());
-        let own = own_stack_without_persister(&leaf, &ran);
-        let policy = policy().on_missing_persister(MissingPersister::Fail);
-        let builder = ChatPipeline::builder(own).use_client_as_is(true).policy(policy);
-        let client = pipeline(builder.history(store.clone()).persistence(PerServiceCall));
-        let error = refused(send(&client, ask("where?", streamed)).await);
-        assert!(matches!(error, PersistenceError::PersisterMissing { .. }), "{error:?}");
-        assert_eq!(stored(&store).await, [""; 0]);
-        assert_eq!(leaf.requests().len(), 0);
-        assert_eq!(ran.names(), [""; 0]);
-    }
+    Cases::all()
+        .modes([PerServiceCall, Journaled], "per run no layer is needed below")
+        .check(async |case| {
+            let (store, leaf, ran) = (case.store().await, one_round(), Ran::default());
+            let own = own_stack_without_persister(&leaf, &ran);
+            let policy = policy().on_missing_persister(MissingPersister::Fail);
+            let builder = ChatPipeline::builder(own).use_client_as_is(true).policy(policy);
+            let client = pipeline(builder.history(store.clone()).persistence(case.mode));
+            let error = refused(send(&client, case.ask("where?")).await);
+            assert!(matches!(error, PersistenceError::PersisterMissing { .. }), "{error:?}");
+            assert_eq!(stored(&store).await, [""; 0]);
+            assert_eq!(leaf.requests().len(), 0);
+            assert_eq!(ran.names(), [""; 0]);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn row_4_with_a_bare_leaf_warns_or_fails() {
-    for streamed in BOTH_WAYS {
-        for missing in [MissingPersister::Warn, MissingPersister::Fail] {
-            let (store, leaf) = (store(), ScriptedLeaf::new([Step::text("hello")]));
-            let policy = policy().on_missing_persister(missing);
-            let builder = ChatPipeline::builder(leaf).use_client_as_is(true).policy(policy);
-            let client = pipeline(builder.history(store.clone()).persistence(PerServiceCall));
-            let logged = logged();
-            let result = send(&client, ask("hi", streamed)).await;
-            assert_eq!(stored(&store).await, [""; 0]);
-            match missing {
-                MissingPersister::Warn => {
-                    assert_eq!(result.unwrap().text(), "hello");
-                    assert_eq!(logged.lines("put PerServiceCallPersistence between"), 1);
-                }
-                _ => {
-                    let error = refused(result);
-                    assert!(matches!(error, PersistenceError::PersisterMissing { .. }));
+    Cases::all()
+        .modes([PerServiceCall], "a row of the table of modes")
+        .check(async |case| {
+            for missing in [MissingPersister::Warn, MissingPersister::Fail] {
+                let (store, leaf) = (case.store().await, ScriptedLeaf::new([Step::text("hello")]));
+                let policy = policy().on_missing_persister(missing);
+                let builder = ChatPipeline::builder(leaf).use_client_as_is(true).policy(policy);
+                let client = pipeline(builder.history(store.clone()).persistence(case.mode));
+                let logged = logged();
+                let result = send(&client, case.ask("hi")).await;
+                assert_eq!(stored(&store).await, [""; 0]);
+                match missing {
+                    MissingPersister::Warn => {
+                        assert_eq!(result.unwrap().text(), "hello");
+                        assert_eq!(logged.lines("put PerServiceCallPersistence between"), 1);
+                    }
+                    _ => {
+                        let error = refused(result);
+                        assert!(matches!(error, PersistenceError::PersisterMissing { .. }));
+                    }
                 }
             }
-        }
-    }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn the_mode_of_one_request_is_chosen_by_an_extension() {
-    for streamed in BOTH_WAYS {
-        for built in BOTH_MODES {
-            for asked in BOTH_MODES {
-                let (store, leaf) = (store(), one_round());
-                let client = agent(&leaf, &store, built);
-                send(&client, ask("where?", streamed).with_extension(asked)).await.unwrap();
-                let appends = if asked == PerRun { 1 } else { 2 };
-                assert_eq!(store.appends(), appends, "built {built:?}, asked {asked:?}");
-                assert_eq!(stored(&store).await, WHOLE_RUN);
-            }
+    every_case(async |case| {
+        for built in MODES {
+            let (store, leaf) = (case.store().await, one_round());
+            let client = agent(&leaf, &store, built);
+            send(&client, case.ask("where?").with_extension(case.mode)).await.unwrap();
+            let appends = match case.mode {
+                PerRun => 1,
+                PerServiceCall => 2,
+                // The input, the answer with its calls, the outcome, and the answer that commits.
+                _ => 4,
+            };
+            assert_eq!(store.appends(), appends, "built {built:?}");
+            assert_eq!(stored(&store).await, WHOLE_RUN);
         }
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn modes_may_change_from_run_to_run() {
-    for streamed in BOTH_WAYS {
-        let store = store();
-        let leaf =
-            ScriptedLeaf::new((0..3).flat_map(|_| [calls([("look", "c1")]), Step::text("there")]));
-        let client = agent(&leaf, &store, PerRun);
-        for mode in [PerServiceCall, PerRun, PerServiceCall] {
-            send(&client, ask("where?", streamed).with_extension(mode)).await.unwrap();
+    every_case(async |case| {
+        let store = case.store().await;
+        let round = || [case.calls([("look", "c1")]), Step::text("there")];
+        let leaf = ScriptedLeaf::new((0..6).flat_map(|_| round()));
+        let client = case.agent(&leaf, &store);
+        for mode in MODES.into_iter().chain(MODES.into_iter().rev()) {
+            send(&client, case.ask("where?").with_extension(mode)).await.unwrap();
         }
-        assert_eq!(stored(&store).await, WHOLE_RUN.repeat(3));
-        let last = seen(&leaf, 5);
-        assert_eq!(last, stored(&store).await[..11]);
-    }
+        assert_eq!(stored(&store).await, WHOLE_RUN.repeat(6));
+        assert_eq!(seen(&leaf, 11), stored(&store).await[..23]);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn without_a_store_nothing_is_kept_and_no_conversation_is_needed() {
-    for streamed in BOTH_WAYS {
-        let leaf = one_round();
-        let client = pipeline(ChatPipeline::builder(leaf.clone()).tools(tools(&Ran::default())));
-        let request = ChatRequest::user("where?");
-        let request = if streamed { request.streamed() } else { request };
-        let answer = send(&client, request).await.unwrap();
-        assert_eq!(answer.text(), "there");
-        assert_eq!(answer.finish.saved, None);
-    }
+    Cases::all()
+        .only("without a store there are no modes", |case| case.mode == PerRun)
+        .check(async |case| {
+            let leaf = one_round();
+            let client =
+                pipeline(ChatPipeline::builder(leaf.clone()).tools(tools(&Ran::default())));
+            let request = ChatRequest::user("where?");
+            let request = case.way(request);
+            let answer = send(&client, request).await.unwrap();
+            assert_eq!(answer.text(), "there");
+            assert_eq!(answer.finish.saved, None);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn without_a_tool_loop_calls_go_back_to_the_caller_and_are_stored() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let (store, leaf) = (store(), one_round());
-            let builder = ChatPipeline::builder(leaf.clone()).without_tool_loop();
-            let client = pipeline(builder.history(store.clone()).persistence(mode));
-            let answer = send(&client, ask("where?", streamed)).await.unwrap();
-            assert_eq!(answer.tool_calls().count(), 1);
-            assert_eq!(answer.finish.conversation_id, None);
-            assert_eq!(stored(&store).await, WHOLE_RUN[..2]);
-        }
-    }
+    every_case(async |case| {
+        let (store, leaf) = (case.store().await, one_round());
+        let builder = ChatPipeline::builder(leaf.clone()).without_tool_loop();
+        let client = pipeline(builder.history(store.clone()).persistence(case.mode));
+        let answer = send(&client, case.ask("where?")).await.unwrap();
+        assert_eq!(answer.tool_calls().count(), 1);
+        assert_eq!(answer.finish.conversation_id, None);
+        assert_eq!(stored(&store).await, WHOLE_RUN[..2]);
+    })
+    .await;
 }
 
 #[test]
@@ -276,19 +308,18 @@ fn two_persisters_do_not_build() {
 
 #[tokio::test]
 async fn a_persister_hidden_in_a_boxed_client_is_found_by_its_first_call() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let (store, leaf) = (store(), one_round());
-            let hidden: BoxCloneSyncService<_, _, BoxError> =
-                boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
-            let builder = ChatPipeline::builder(hidden).history(store.clone());
-            let client = pipeline(builder.persistence(mode));
-            let error = refused(send(&client, ask("hi", streamed)).await);
-            assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{mode:?}: {error:?}");
-            assert_eq!(leaf.requests().len(), 0);
-            assert_eq!(stored(&store).await, [""; 0]);
-        }
-    }
+    every_case(async |case| {
+        let (store, leaf) = (case.store().await, one_round());
+        let hidden: BoxCloneSyncService<_, _, BoxError> =
+            boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
+        let builder = ChatPipeline::builder(hidden).history(store.clone());
+        let client = pipeline(builder.persistence(case.mode));
+        let error = refused(send(&client, case.ask("hi")).await);
+        assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{case}: {error:?}");
+        assert_eq!(leaf.requests().len(), 0);
+        assert_eq!(stored(&store).await, [""; 0]);
+    })
+    .await;
 }
 
 #[test]

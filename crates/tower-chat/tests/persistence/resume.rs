@@ -16,14 +16,14 @@ use tower::{
 };
 use tower_chat::{
     ConflictPolicy, PerRunPersistence, PerServiceCallPersistence, PersistenceError,
-    PersistenceMode, PersistencePolicy, StoreFailure, ToolLoop, Tools,
+    PersistencePolicy, StoreFailure, ToolLoop, Tools,
     core::{
         Answer, BoxError, ChatRequest, ChatResponse, Conversation, Finish, Message, RunId,
         ToolResult,
     },
     run::ServiceCall,
 };
-use tower_chat_testkit::{FaultyStore, Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
 
 use crate::common::*;
 
@@ -32,69 +32,66 @@ const WHOLE_RUN: [&str; 4] =
 
 #[tokio::test]
 async fn a_completed_run_gives_its_stored_answer_without_paying_the_model() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let (store, ran) = (store(), Ran::default());
-            let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
-            let client = stack(leaf.clone(), &store, mode, policy(), tools(&ran));
-            let request = ask("where?", streamed);
-            let first = send(&client, request.clone()).await.unwrap();
-            let again = send(&client, request).await.unwrap();
-            assert_eq!(again.messages, first.messages);
-            assert_eq!(again.finish.saved, first.finish.saved);
-            assert_eq!(leaf.requests().len(), 2);
-            assert_eq!(ran.names(), ["look"]);
-            assert_eq!(stored(&store).await, WHOLE_RUN);
-        }
-    }
+    every_case(async |case| {
+        let (store, ran) = (case.store().await, Ran::default());
+        let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+        let client = case.stack(leaf.clone(), &store, policy(), tools(&ran));
+        let request = case.ask("where?");
+        let first = send(&client, request.clone()).await.unwrap();
+        let again = send(&client, request).await.unwrap();
+        assert_eq!(again.messages, first.messages);
+        assert_eq!(again.finish.saved, first.finish.saved);
+        assert_eq!(leaf.requests().len(), 2);
+        assert_eq!(ran.names(), ["look"]);
+        assert_eq!(stored(&store).await, WHOLE_RUN);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_completed_run_is_recognised_after_other_runs() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let store = store();
-            let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
-            let client = agent(&leaf, &store, mode);
-            let first = ask("hi", streamed);
-            send(&client, first.clone()).await.unwrap();
-            send(&client, ask("where?", streamed)).await.unwrap();
-            let again = send(&client, first).await.unwrap();
-            assert_eq!(shorts(&again.messages), ["assistant hello"], "{mode:?}");
-            assert_eq!(leaf.requests().len(), 2);
-            assert_eq!(stored(&store).await.len(), 4, "nothing is stored twice");
-        }
-    }
+    every_case(async |case| {
+        let store = case.store().await;
+        let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
+        let client = case.agent(&leaf, &store);
+        let first = case.ask("hi");
+        send(&client, first.clone()).await.unwrap();
+        send(&client, case.ask("where?")).await.unwrap();
+        let again = send(&client, first).await.unwrap();
+        assert_eq!(shorts(&again.messages), ["assistant hello"]);
+        assert_eq!(leaf.requests().len(), 2);
+        assert_eq!(stored(&store).await.len(), 4, "nothing is stored twice");
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_stored_run_is_found_after_runs_of_a_clock_that_went_back() {
-    for streamed in BOTH_WAYS {
-        for mode in [PerRun, PerServiceCall, PersistenceMode::Journaled] {
-            let store = store();
-            let texts = ["one", "two", "three", "four"];
-            let leaf = ScriptedLeaf::new(texts.map(Step::text));
-            let client = agent(&leaf, &store, mode);
-            // Hours at which the runs were made, as the clock of their process said.
-            let requests: Vec<_> = [9_u8, 3, 6, 1]
-                .into_iter()
-                .map(|hour| {
-                    let conversation = Conversation { key: key(), run: made_at_hour(hour) };
-                    ask(&format!("asked at {hour}"), streamed).with_extension(conversation)
-                })
-                .collect();
-            for (request, text) in requests.iter().zip(texts) {
-                assert_eq!(send(&client, request.clone()).await.unwrap().text(), text);
-            }
-            let before = stored(&store).await;
-            for (request, text) in requests.iter().zip(texts) {
-                let again = send(&client, request.clone()).await.unwrap();
-                assert_eq!(again.text(), text, "{mode:?}");
-            }
-            assert_eq!(leaf.requests().len(), 4, "the model is not paid twice");
-            assert_eq!(stored(&store).await, before, "nothing is stored twice");
+    every_case(async |case| {
+        let store = case.store().await;
+        let texts = ["one", "two", "three", "four"];
+        let leaf = ScriptedLeaf::new(texts.map(Step::text));
+        let client = case.agent(&leaf, &store);
+        // Hours at which the runs were made, as the clock of their process said.
+        let requests: Vec<_> = [9_u8, 3, 6, 1]
+            .into_iter()
+            .map(|hour| {
+                let conversation = Conversation { key: key(), run: made_at_hour(hour) };
+                case.ask(&format!("asked at {hour}")).with_extension(conversation)
+            })
+            .collect();
+        for (request, text) in requests.iter().zip(texts) {
+            assert_eq!(send(&client, request.clone()).await.unwrap().text(), text);
         }
-    }
+        let before = stored(&store).await;
+        for (request, text) in requests.iter().zip(texts) {
+            let again = send(&client, request.clone()).await.unwrap();
+            assert_eq!(again.text(), text);
+        }
+        assert_eq!(leaf.requests().len(), 4, "the model is not paid twice");
+        assert_eq!(stored(&store).await, before, "nothing is stored twice");
+    })
+    .await;
 }
 
 /// Requests of runs that were made at these hours, as the clock of their process said, and that
@@ -188,165 +185,190 @@ fn made_at_hour(hour: u8) -> RunId {
 
 #[tokio::test]
 async fn an_interrupted_run_is_not_resumed_behind_the_back_of_a_later_one() {
-    for streamed in BOTH_WAYS {
-        let store = store();
-        let leaf = ScriptedLeaf::new([
-            calls([("look", "c1")]),
-            Step::error("overloaded"),
-            Step::text("there"),
-        ]);
-        let client = agent(&leaf, &store, PerServiceCall);
-        let interrupted = ask("where?", streamed);
-        send(&client, interrupted.clone()).await.unwrap_err();
-        send(&client, ask("well?", streamed)).await.unwrap();
-        let error = refused(send(&client, interrupted).await);
-        assert!(matches!(error, PersistenceError::RunOvertaken { .. }), "{error:?}");
-        assert_eq!(leaf.requests().len(), 3, "the model is not paid");
-        assert_eq!(stored(&store).await.len(), 5);
-    }
+    Cases::all()
+        .modes(
+            [PerServiceCall],
+            "per run it starts anew, and a journaled run is open until it is recovered or ended",
+        )
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([
+                case.calls([("look", "c1")]),
+                Step::error("overloaded"),
+                Step::text("there"),
+            ]);
+            let client = case.agent(&leaf, &store);
+            let interrupted = case.ask("where?");
+            send(&client, interrupted.clone()).await.unwrap_err();
+            send(&client, case.ask("well?")).await.unwrap();
+            let error = refused(send(&client, interrupted).await);
+            assert!(matches!(error, PersistenceError::RunOvertaken { .. }), "{error:?}");
+            assert_eq!(leaf.requests().len(), 3, "the model is not paid");
+            assert_eq!(stored(&store).await.len(), 5);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn an_interrupted_run_resumes_without_storing_its_input_again() {
-    for streamed in BOTH_WAYS {
-        let (store, ran) = (store(), Ran::default());
-        let leaf = ScriptedLeaf::new([
-            calls([("look", "c1")]),
-            Step::error("overloaded"),
-            Step::text("there"),
-        ]);
-        let client = stack(leaf.clone(), &store, PerServiceCall, policy(), tools(&ran));
-        let request = ask("where?", streamed);
-        send(&client, request.clone()).await.unwrap_err();
-        let answer = send(&client, request).await.unwrap();
-        assert_eq!(stored(&store).await, WHOLE_RUN);
-        assert_eq!(seen(&leaf, 2), WHOLE_RUN[..3]);
-        assert_eq!(ran.names(), ["look"], "a finished tool does not run again");
-        assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..], "the answer is that of the whole run");
-        assert_eq!(answer.finish.saved.unwrap().messages, 4);
-    }
+    Cases::all()
+        .modes([PerServiceCall, Journaled], "per run nothing is left to resume")
+        .check(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
+            let leaf = ScriptedLeaf::new([
+                case.calls([("look", "c1")]),
+                Step::error("overloaded"),
+                Step::text("there"),
+            ]);
+            let client = case.stack(leaf.clone(), &store, policy(), tools(&ran));
+            let request = case.ask("where?");
+            send(&client, request.clone()).await.unwrap_err();
+            let answer = send(&client, request).await.unwrap();
+            assert_eq!(stored(&store).await, WHOLE_RUN);
+            assert_eq!(seen(&leaf, 2), WHOLE_RUN[..3]);
+            assert_eq!(ran.names(), ["look"], "a finished tool does not run again");
+            assert_eq!(
+                shorts(&answer.messages),
+                WHOLE_RUN[1..],
+                "the answer is that of the whole run"
+            );
+            assert_eq!(answer.finish.saved.unwrap().messages, 4);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_run_that_failed_in_per_run_mode_starts_anew() {
-    for streamed in BOTH_WAYS {
-        let store = store();
-        let leaf = ScriptedLeaf::new([Step::error("overloaded"), Step::text("hello")]);
-        let client = agent(&leaf, &store, PerRun);
-        let request = ask("hi", streamed);
-        send(&client, request.clone()).await.unwrap_err();
-        send(&client, request).await.unwrap();
-        assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
-    }
+    Cases::all()
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([Step::error("overloaded"), Step::text("hello")]);
+            let client = case.agent(&leaf, &store);
+            let request = case.ask("hi");
+            send(&client, request.clone()).await.unwrap_err();
+            send(&client, request).await.unwrap();
+            assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_run_resumes_in_a_new_process() {
-    for streamed in BOTH_WAYS {
-        let disk = memory();
-        let request = ask("where?", streamed);
-        let killed = ScriptedLeaf::new([calls([("look", "c1")]), Step::hang()]);
-        let before = FaultyStore::new(disk.clone());
-        let client = agent(&killed, &before, PerServiceCall);
-        tokio::select! {
-            biased;
-            answer = send(&client, request.clone()) => panic!("{answer:?}"),
-            () = killed.called(2) => {}
-        }
-        drop(client);
+    Cases::all()
+        .modes([PerServiceCall, Journaled], "per run nothing is left to resume")
+        .check(async |case| {
+            let store = case.store().await;
+            let request = case.ask("where?");
+            let killed = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::hang()]);
+            let client = agent(&killed, &store, case.mode);
+            tokio::select! {
+                biased;
+                answer = send(&client, request.clone()) => panic!("{answer:?}"),
+                () = killed.called(2) => {}
+            }
+            drop(client);
 
-        let after = FaultyStore::new(disk);
-        let leaf = ScriptedLeaf::new([Step::text("there")]);
-        send(&agent(&leaf, &after, PerServiceCall), request).await.unwrap();
-        assert_eq!(stored(&after).await, WHOLE_RUN);
-        assert_eq!(seen(&leaf, 0), WHOLE_RUN[..3]);
-    }
+            let after = store.in_another_process();
+            let leaf = ScriptedLeaf::new([Step::text("there")]);
+            send(&agent(&leaf, &after, case.mode), request).await.unwrap();
+            assert_eq!(stored(&after).await, WHOLE_RUN);
+            assert_eq!(seen(&leaf, 0), WHOLE_RUN[..3]);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_run_of_which_only_the_input_is_stored_is_no_answer_in_any_mode() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let store = store();
-            let leaf = ScriptedLeaf::new([Step::hang(), Step::text("there")]);
-            let client = agent(&leaf, &store, PerServiceCall);
-            let request = ask("where?", streamed);
-            tokio::select! {
-                biased;
-                answer = send(&client, request.clone()) => panic!("{answer:?}"),
-                () = leaf.called(1) => {}
-            }
-            assert_eq!(stored(&store).await, ["user where?"]);
-            let request = request.with_extension(mode);
-            assert_eq!(send(&client, request.clone()).await.unwrap().text(), "there");
-            assert_eq!(stored(&store).await, ["user where?", "assistant there"], "{mode:?}");
-            assert_eq!(seen(&leaf, 1), ["user where?"]);
-            assert_eq!(send(&client, request).await.unwrap().text(), "there");
-            assert_eq!(leaf.requests().len(), 2, "{mode:?}");
+    every_case(async |case| {
+        let store = case.store().await;
+        let leaf = ScriptedLeaf::new([Step::hang(), Step::text("there")]);
+        let client = agent(&leaf, &store, PerServiceCall);
+        let request = case.ask("where?");
+        tokio::select! {
+            biased;
+            answer = send(&client, request.clone()) => panic!("{answer:?}"),
+            () = leaf.called(1) => {}
         }
-    }
+        assert_eq!(stored(&store).await, ["user where?"]);
+        let request = request.with_extension(case.mode);
+        assert_eq!(send(&client, request.clone()).await.unwrap().text(), "there");
+        assert_eq!(stored(&store).await, ["user where?", "assistant there"]);
+        assert_eq!(seen(&leaf, 1), ["user where?"]);
+        assert_eq!(send(&client, request).await.unwrap().text(), "there");
+        assert_eq!(leaf.requests().len(), 2);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn what_of_the_input_is_not_stored_yet_is_sent_when_the_run_resumes() {
-    for streamed in BOTH_WAYS {
-        let store = store();
-        let leaf = ScriptedLeaf::new([
-            calls([("ask", "c1")]),
-            Step::error("overloaded"),
-            Step::text("thanks"),
-        ]);
-        let client = agent(&leaf, &store, PerServiceCall);
-        send(&client, ask("go", streamed)).await.unwrap();
-        let input =
-            [Message::tool_results([ToolResult::new("c1", "blue")]), Message::user("and be quick")];
-        let request = ask_with(input, streamed);
-        send(&client, request.clone()).await.unwrap_err();
-        send(&client, request).await.unwrap();
-        let all = [
-            "user go",
-            "assistant ask#c1",
-            "tool c1=blue",
-            "user and be quick",
-            "assistant thanks",
-        ];
-        assert_eq!(stored(&store).await, all);
-        assert_eq!(seen(&leaf, 2), all[..4]);
-    }
+    Cases::all()
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([
+                case.calls([("ask", "c1")]),
+                Step::error("overloaded"),
+                Step::text("thanks"),
+            ]);
+            let client = case.agent(&leaf, &store);
+            send(&client, case.ask("go")).await.unwrap();
+            let input = [
+                Message::tool_results([ToolResult::new("c1", "blue")]),
+                Message::user("and be quick"),
+            ];
+            let request = case.ask_with(input);
+            send(&client, request.clone()).await.unwrap_err();
+            send(&client, request).await.unwrap();
+            let all = [
+                "user go",
+                "assistant ask#c1",
+                "tool c1=blue",
+                "user and be quick",
+                "assistant thanks",
+            ];
+            assert_eq!(stored(&store).await, all);
+            assert_eq!(seen(&leaf, 2), all[..4]);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn an_answer_with_calls_before_its_last_message_is_not_taken_for_the_end() {
-    for streamed in BOTH_WAYS {
-        let (store, gate) = (store(), Gate::closed());
-        let asking = [call_message([("wait", "c1")]), Message::assistant("one moment")];
-        let leaf = ScriptedLeaf::new([Step::answer(asking, Finish::stop()), Step::text("there")]);
-        let tools = tools_with_gate(&Ran::default(), &gate);
-        let client = stack(leaf.clone(), &store, PerServiceCall, policy(), tools);
-        let request = ask("where?", streamed);
-        tokio::select! {
-            biased;
-            answer = send(&client, request.clone()) => panic!("{answer:?}"),
-            () = gate.reached(1) => {}
-        }
-        assert_eq!(send(&client, request).await.unwrap().text(), "there");
-    }
+    Cases::all()
+        .check(async |case| {
+            let (store, gate) = (case.store().await, Gate::closed());
+            let asking = [case.call_message([("wait", "c1")]), Message::assistant("one moment")];
+            let leaf =
+                ScriptedLeaf::new([Step::answer(asking, Finish::stop()), Step::text("there")]);
+            let tools = tools_with_gate(&Ran::default(), &gate);
+            let client = case.stack(leaf.clone(), &store, policy(), tools);
+            let request = case.ask("where?");
+            tokio::select! {
+                biased;
+                answer = send(&client, request.clone()) => panic!("{answer:?}"),
+                () = gate.reached(1) => {}
+            }
+            assert_eq!(send(&client, request).await.unwrap().text(), "there");
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_lone_persister_under_a_loop_gives_the_stored_answer() {
-    for streamed in BOTH_WAYS {
-        let store = store();
-        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
-        let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
-        let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(below));
-        let request = ask("where?", streamed);
-        send(&client, request.clone()).await.unwrap();
-        let again = send(&client, request).await.unwrap();
-        assert_eq!(again.text(), "there");
-        assert_eq!(leaf.requests().len(), 2);
-        assert_eq!(stored(&store).await, WHOLE_RUN);
-    }
+    Cases::all()
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+            let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+            let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(below));
+            let request = case.ask("where?");
+            send(&client, request.clone()).await.unwrap();
+            let again = send(&client, request).await.unwrap();
+            assert_eq!(again.text(), "there");
+            assert_eq!(leaf.requests().len(), 2);
+            assert_eq!(stored(&store).await, WHOLE_RUN);
+        })
+        .await;
 }
 
 #[derive(Clone)]
@@ -371,77 +393,110 @@ impl Policy<ChatRequest, ChatResponse, BoxError> for Again {
 }
 
 /// A stack with a retry between the tool loop and the persister, and a timeout below the retry.
-fn retrying(leaf: &ScriptedLeaf, store: &Store, policy: PersistencePolicy, tools: Tools) -> Client {
+fn retrying(
+    case: Case,
+    leaf: &ScriptedLeaf,
+    store: &Store,
+    policy: PersistencePolicy,
+    tools: Tools,
+) -> Client {
     let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
     let below = boxed(TimeoutLayer::new(Duration::from_secs(5)).layer(below));
     let retried = boxed(RetryLayer::new(Again(2)).layer(below));
-    let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(policy);
+    let above = PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy);
     boxed(above.layer(ToolLoop::new(tools).layer(retried)))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_retried_above_the_persister_stores_its_inputs_once() {
-    for hanging_call in [0, 1] {
-        let (store, ran) = (store(), Ran::default());
-        let mut steps = vec![calls([("look", "c1")]), Step::text("there")];
-        steps.insert(hanging_call, Step::hang());
-        let leaf = ScriptedLeaf::new(steps);
-        let client = retrying(&leaf, &store, policy(), tools(&ran));
-        let answer = send(&client, ask("where?", false)).await.unwrap();
-        assert_eq!(stored(&store).await, WHOLE_RUN);
-        assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..]);
-        assert_eq!(seen(&leaf, 2), WHOLE_RUN[..3]);
-        assert_eq!(ran.names(), ["look"]);
-    }
+    Cases::all()
+        .with_a_stopped_clock()
+        .check(async |case| {
+            for hanging_call in [0, 1] {
+                let (store, ran) = (case.store().await, Ran::default());
+                let mut steps = vec![case.calls([("look", "c1")]), Step::text("there")];
+                steps.insert(hanging_call, Step::hang());
+                let leaf = ScriptedLeaf::new(steps);
+                let client = retrying(case, &leaf, &store, policy(), tools(&ran));
+                let answer = send(&client, case.ask("where?")).await.unwrap();
+                assert_eq!(stored(&store).await, WHOLE_RUN);
+                assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..]);
+                assert_eq!(seen(&leaf, 2), WHOLE_RUN[..3]);
+                assert_eq!(ran.names(), ["look"]);
+            }
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_call_that_is_retried_sees_the_results_and_stores_them_once() {
-    for keep in [true, false] {
-        let (store, ran) = (store(), Ran::default());
-        let leaf = ScriptedLeaf::new([
-            Step::error("overloaded"),
-            calls([("look", "c1")]),
-            Step::error("overloaded"),
-            Step::error("overloaded"),
-            Step::text("there"),
-        ]);
-        let policy = policy().inputs_of_failed_call(results_if(keep));
-        let client = retrying(&leaf, &store, policy, tools(&ran));
-        send(&client, ask("where?", false)).await.unwrap();
-        assert_eq!(stored(&store).await, WHOLE_RUN, "keep: {keep}");
-        for call in [2, 3, 4] {
-            assert_eq!(seen(&leaf, call), WHOLE_RUN[..3], "keep: {keep}");
-        }
-    }
+    Cases::all()
+        .with_a_stopped_clock()
+        .check(async |case| {
+            for keep in [true, false] {
+                let (store, ran) = (case.store().await, Ran::default());
+                let leaf = ScriptedLeaf::new([
+                    Step::error("overloaded"),
+                    case.calls([("look", "c1")]),
+                    Step::error("overloaded"),
+                    Step::error("overloaded"),
+                    Step::text("there"),
+                ]);
+                let policy = policy().inputs_of_failed_call(results_if(keep));
+                let client = retrying(case, &leaf, &store, policy, tools(&ran));
+                send(&client, case.ask("where?")).await.unwrap();
+                assert_eq!(stored(&store).await, WHOLE_RUN, "keep: {keep}");
+                for call in [2, 3, 4] {
+                    assert_eq!(seen(&leaf, call), WHOLE_RUN[..3], "keep: {keep}");
+                }
+            }
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answered_call_is_not_paid_for_again() {
-    let (store, ran) = (store(), Ran::default());
-    let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
-    let policy = policy().on_store_failure(StoreFailure::FailCall);
-    let client = retrying(&leaf, &store, policy, tools(&ran));
-    store.fail_next_append(disk_full());
-    store.fail_next_append(disk_full());
-    send(&client, ask("where?", false)).await.unwrap();
-    assert_eq!(leaf.requests().len(), 2);
-    assert_eq!(stored(&store).await, WHOLE_RUN);
-    assert_eq!(ran.names(), ["look"]);
+    Cases::all()
+        .modes(
+            [PerServiceCall],
+            "the persister below the retry stores each call in this mode alone",
+        )
+        .whole("a retry does not see errors inside a stream")
+        .with_a_stopped_clock()
+        .check(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
+            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+            let policy = policy().on_store_failure(StoreFailure::FailCall);
+            let client = retrying(case, &leaf, &store, policy, tools(&ran));
+            store.fail_next_append(disk_full());
+            store.fail_next_append(disk_full());
+            send(&client, case.ask("where?")).await.unwrap();
+            assert_eq!(leaf.requests().len(), 2);
+            assert_eq!(stored(&store).await, WHOLE_RUN);
+            assert_eq!(ran.names(), ["look"]);
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_whose_write_is_slow_is_not_paid_for_again() {
-    let store = store();
-    let leaf = ScriptedLeaf::new([Step::text("hello")]);
-    let client = retrying(&leaf, &store, policy(), tools(&Ran::default()));
-    store.hold_appends();
-    let call = tokio::spawn(async move { send(&client, ask("hi", false)).await });
-    store.holding(2).await;
-    store.release_appends();
-    assert_eq!(call.await.unwrap().unwrap().text(), "hello");
-    assert_eq!(leaf.requests().len(), 1);
-    assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+    Cases::all()
+        .modes([PerServiceCall], "the persister below the retry writes in this mode alone")
+        .whole("a timeout bounds a streamed answer up to its head alone")
+        .with_a_stopped_clock()
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([Step::text("hello")]);
+            let client = retrying(case, &leaf, &store, policy(), tools(&Ran::default()));
+            store.hold_appends();
+            let call = tokio::spawn(async move { send(&client, case.ask("hi")).await });
+            store.holding(2).await;
+            store.release_appends();
+            assert_eq!(call.await.unwrap().unwrap().text(), "hello");
+            assert_eq!(leaf.requests().len(), 1);
+            assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+        })
+        .await;
 }
 
 /// Loses the first answer on its way up.
@@ -461,74 +516,101 @@ fn losing_first(below: Client) -> Client {
 
 #[tokio::test]
 async fn a_durable_answer_that_was_lost_is_given_again_and_not_written_again() {
-    for is_slow in [false, true] {
-        let (store, ran) = (store(), Ran::default());
-        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
-        let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
-        let retried = boxed(RetryLayer::new(Again(1)).layer(losing_first(below)));
-        let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall).policy(policy());
-        let tool_loop = ToolLoop::new(tools(&ran)).assume_persister_below(true);
-        let client = boxed(above.layer(tool_loop.layer(retried)));
-        if is_slow {
-            store.hold_appends();
-        }
-        let call = tokio::spawn(async move { send(&client, ask("where?", false)).await });
-        if is_slow {
-            store.holding(1).await;
-            store.release_appends();
-        }
-        let saved = call.await.unwrap().unwrap().finish.saved.unwrap();
-        assert_eq!((saved.messages, saved.unsaved), (4, 0));
-        assert_eq!((leaf.requests().len(), store.appends()), (2, 2), "slow: {is_slow}");
-        assert_eq!(stored(&store).await, WHOLE_RUN);
-        assert_eq!(ran.names(), ["look"]);
-    }
+    Cases::all()
+        .modes(
+            [PerServiceCall],
+            "the persister below the retry stores each call in this mode alone",
+        )
+        .check(async |case| {
+            for is_slow in [false, true] {
+                let (store, ran) = (case.store().await, Ran::default());
+                let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+                let below =
+                    boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
+                let retried = boxed(RetryLayer::new(Again(1)).layer(losing_first(below)));
+                let above = PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy());
+                let tool_loop = ToolLoop::new(tools(&ran)).assume_persister_below(true);
+                let client = boxed(above.layer(tool_loop.layer(retried)));
+                if is_slow {
+                    store.hold_appends();
+                }
+                let call = tokio::spawn(async move { send(&client, case.ask("where?")).await });
+                if is_slow {
+                    store.holding(1).await;
+                    store.release_appends();
+                }
+                let saved = call.await.unwrap().unwrap().finish.saved.unwrap();
+                assert_eq!((saved.messages, saved.unsaved), (4, 0));
+                assert_eq!((leaf.requests().len(), store.appends()), (2, 2), "slow: {is_slow}");
+                assert_eq!(stored(&store).await, WHOLE_RUN);
+                assert_eq!(ran.names(), ["look"]);
+            }
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn inputs_of_a_dropped_call_that_the_store_refused_are_submitted_with_its_retry() {
-    for failure in [StoreFailure::Continue, StoreFailure::FailCall] {
-        let store = store();
-        let leaf = ScriptedLeaf::new([Step::hang(), Step::text("hello")]);
-        let policy = policy().on_store_failure(failure);
-        let client = retrying(&leaf, &store, policy, tools(&Ran::default()));
-        store.fail_next_append(disk_full());
-        let answer = send(&client, ask("hi", false)).await.unwrap();
-        assert_eq!(answer.text(), "hello");
-        assert_eq!(stored(&store).await, ["user hi", "assistant hello"], "{failure:?}");
-        let saved = answer.finish.saved.unwrap();
-        assert_eq!((saved.messages, saved.unsaved), (2, 0));
-    }
+    Cases::all()
+        .modes(
+            [PerServiceCall],
+            "the persister below the retry stores each call in this mode alone",
+        )
+        .with_a_stopped_clock()
+        .check(async |case| {
+            for failure in [StoreFailure::Continue, StoreFailure::FailCall] {
+                let store = case.store().await;
+                let leaf = ScriptedLeaf::new([Step::hang(), Step::text("hello")]);
+                let policy = policy().on_store_failure(failure);
+                let client = retrying(case, &leaf, &store, policy, tools(&Ran::default()));
+                store.fail_next_append(disk_full());
+                let answer = send(&client, case.ask("hi")).await.unwrap();
+                assert_eq!(answer.text(), "hello");
+                assert_eq!(stored(&store).await, ["user hi", "assistant hello"], "{failure:?}");
+                let saved = answer.finish.saved.unwrap();
+                assert_eq!((saved.messages, saved.unsaved), (2, 0));
+            }
+        })
+        .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_service_that_keeps_the_history_is_sent_the_inputs_again_by_a_retry() {
-    for clear in [true, false] {
-        for failing in [Step::hang as fn() -> Step, || Step::error("overloaded")] {
-            let store = store();
-            let leaf = ScriptedLeaf::new([
-                kept("hello", "s1"),
-                failing(),
-                kept_call("s1"),
-                failing(),
-                kept("there", "s1"),
-            ]);
-            let conflict = ConflictPolicy { warn: false, throw: false, clear };
-            let policy = policy().on_conflict(conflict);
-            let client = retrying(&leaf, &store, policy, tools(&Ran::default()));
-            send(&client, ask("hi", false)).await.unwrap();
-            send(&client, ask("where?", false)).await.unwrap();
-            for (call, shown) in
-                ["user where?", "user where?", "tool c1=looked c1", "tool c1=looked c1"]
-                    .iter()
-                    .enumerate()
-            {
-                assert_eq!(seen(&leaf, call + 1), [*shown]);
+    Cases::all()
+        .modes(
+            [PerRun, PerServiceCall],
+            "known fault: a journaled run commits its input under ConflictPolicy::clear",
+        )
+        .with_a_stopped_clock()
+        .check(async |case| {
+            for clear in [true, false] {
+                for failing in [Step::hang as fn() -> Step, || Step::error("overloaded")] {
+                    let store = case.store().await;
+                    let leaf = ScriptedLeaf::new([
+                        kept("hello", "s1"),
+                        failing(),
+                        kept_call("s1"),
+                        failing(),
+                        kept("there", "s1"),
+                    ]);
+                    let conflict = ConflictPolicy { warn: false, throw: false, clear };
+                    let policy = policy().on_conflict(conflict);
+                    let client = retrying(case, &leaf, &store, policy, tools(&Ran::default()));
+                    send(&client, case.ask("hi")).await.unwrap();
+                    send(&client, case.ask("where?")).await.unwrap();
+                    for (call, shown) in
+                        ["user where?", "user where?", "tool c1=looked c1", "tool c1=looked c1"]
+                            .iter()
+                            .enumerate()
+                    {
+                        assert_eq!(seen(&leaf, call + 1), [*shown]);
+                    }
+                    let recorded = if clear { 0 } else { 6 };
+                    assert_eq!(stored(&store).await.len(), recorded);
+                }
             }
-            let recorded = if clear { 0 } else { 6 };
-            assert_eq!(stored(&store).await.len(), recorded);
-        }
-    }
+        })
+        .await;
 }
 
 /// Makes every service call twice at once, as a hedge does, and drops the slower one.
@@ -551,59 +633,70 @@ async fn send_owned(client: Client, request: ChatRequest) -> Result<Answer, BoxE
 
 #[tokio::test]
 async fn a_call_made_twice_at_once_is_stored_once() {
-    let closed = Gate::closed();
-    let slow = || Step::text("slow").waits(&Gate::closed());
-    for steps in [
-        [slow(), Step::text("hello")],
-        [Step::text("hello"), slow()],
-        [Step::text("hello"), Step::text("hello")],
-        [Step::error("overloaded").waits(&closed), Step::text("hello")],
-    ] {
-        let store = store();
-        let leaf = ScriptedLeaf::new(steps);
-        let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
-        let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall);
-        let client = boxed(above.layer(hedged(below)));
-        let answer = send(&client, ask("hi", false)).await.unwrap();
-        assert_eq!(answer.text(), "hello");
-        assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
-    }
+    Cases::all()
+        .check(async |case| {
+            let closed = Gate::closed();
+            let slow = || Step::text("slow").waits(&Gate::closed());
+            for steps in [
+                [slow(), Step::text("hello")],
+                [Step::text("hello"), slow()],
+                [Step::text("hello"), Step::text("hello")],
+                [Step::error("overloaded").waits(&closed), Step::text("hello")],
+            ] {
+                let store = case.store().await;
+                let leaf = ScriptedLeaf::new(steps);
+                let below =
+                    boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
+                let above = PerRunPersistence::new(store.clone()).mode(case.mode);
+                let client = boxed(above.layer(hedged(below)));
+                let answer = send(&client, case.ask("hi")).await.unwrap();
+                assert_eq!(answer.text(), "hello");
+                assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+            }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_retry_above_the_run_is_the_same_run() {
-    for mode in BOTH_MODES {
-        let (store, ran) = (store(), Ran::default());
-        let leaf = ScriptedLeaf::new([
-            calls([("look", "c1")]),
-            Step::error("overloaded"),
-            // Per run nothing is kept, so the model is asked anew.
-            Step::respond(|request| match request.messages.len() {
-                1 => calls([("look", "c1")]),
-                _ => Step::text("there"),
-            }),
-            Step::text("there"),
-        ]);
-        let client = stack(leaf.clone(), &store, mode, policy(), tools(&ran));
-        let client = boxed(RetryLayer::new(Again(2)).layer(client));
-        send(&client, ask("where?", false)).await.unwrap();
-        assert_eq!(stored(&store).await, WHOLE_RUN, "{mode:?}");
-        assert_eq!(ran.names().len(), if mode == PerRun { 2 } else { 1 });
-    }
+    Cases::all()
+        .whole("a retry does not see errors inside a stream")
+        .check(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
+            let leaf = ScriptedLeaf::new([
+                case.calls([("look", "c1")]),
+                Step::error("overloaded"),
+                // Per run nothing is kept, so the model is asked anew.
+                Step::respond(move |request| match request.messages.len() {
+                    1 => case.calls([("look", "c1")]),
+                    _ => Step::text("there"),
+                }),
+                Step::text("there"),
+            ]);
+            let client = case.stack(leaf.clone(), &store, policy(), tools(&ran));
+            let client = boxed(RetryLayer::new(Again(2)).layer(client));
+            send(&client, case.ask("where?")).await.unwrap();
+            assert_eq!(stored(&store).await, WHOLE_RUN);
+            assert_eq!(ran.names().len(), if case.mode == PerRun { 2 } else { 1 });
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_write_that_failed_after_it_was_stored_is_recognised_by_the_retry() {
-    for mode in BOTH_MODES {
-        let store = store();
-        let leaf = ScriptedLeaf::new([Step::text("hello")]);
-        let policy = policy().on_store_failure(StoreFailure::FailCall);
-        let client = stack(leaf.clone(), &store, mode, policy, tools(&Ran::default()));
-        let client = boxed(RetryLayer::new(Again(2)).layer(client));
-        store.fail_next_append_after_storing(disk_full());
-        let answer = send(&client, ask("hi", false)).await.unwrap();
-        assert_eq!(answer.text(), "hello");
-        assert_eq!(leaf.requests().len(), 1, "{mode:?}");
-        assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
-    }
+    Cases::all()
+        .whole("a retry does not see errors inside a stream")
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([Step::text("hello")]);
+            let policy = policy().on_store_failure(StoreFailure::FailCall);
+            let client = case.stack(leaf.clone(), &store, policy, tools(&Ran::default()));
+            let client = boxed(RetryLayer::new(Again(2)).layer(client));
+            store.fail_next_append_after_storing(disk_full());
+            let answer = send(&client, case.ask("hi")).await.unwrap();
+            assert_eq!(answer.text(), "hello");
+            assert_eq!(leaf.requests().len(), 1);
+            assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
+        })
+        .await;
 }

@@ -18,83 +18,99 @@ fn failing_call(leaf: &ScriptedLeaf, store: &Store, mode: PersistenceMode) -> Cl
 
 #[tokio::test]
 async fn continue_keeps_the_batch_and_submits_it_in_order_with_the_next_write() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let store = store();
+    Cases::all()
+        .modes(
+            [PerRun, PerServiceCall],
+            "a journaled write that fails fails the call, and the run stays open",
+        )
+        .check(async |case| {
+            let store = case.store().await;
             let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
-            let client = agent(&leaf, &store, mode);
+            let client = case.agent(&leaf, &store);
             store.fail_next_append(disk_full());
             let logged = logged();
-            let answer = send(&client, ask("hi", streamed)).await.unwrap();
+            let answer = send(&client, case.ask("hi")).await.unwrap();
             assert_eq!(answer.text(), "hello");
             let saved = answer.finish.saved.unwrap();
             assert_eq!((saved.messages, saved.unsaved), (0, 2), "reported at the end");
             assert_eq!(logged.lines("2 messages wait in its outbox"), 1);
             assert_eq!(stored(&store).await, [""; 0]);
 
-            let answer = send(&client, ask("where?", streamed)).await.unwrap();
+            let answer = send(&client, case.ask("where?")).await.unwrap();
             let all = ["user hi", "assistant hello", "user where?", "assistant there"];
             assert_eq!(seen(&leaf, 1), all[..3], "loads see what waits");
             assert_eq!(stored(&store).await, all);
             let saved = answer.finish.saved.unwrap();
             assert_eq!((saved.messages, saved.unsaved), (2, 0));
             assert!(store.handle().unsaved(&key()).is_empty());
-        }
-    }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_failure_in_the_middle_of_a_run_is_made_good_by_its_next_call() {
-    for streamed in BOTH_WAYS {
-        let store = store();
-        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
-        store.fail_next_append(disk_full());
-        let answer =
-            send(&agent(&leaf, &store, PerServiceCall), ask("where?", streamed)).await.unwrap();
-        let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
-        assert_eq!(stored(&store).await, all);
-        let saved = answer.finish.saved.unwrap();
-        assert_eq!((saved.messages, saved.unsaved), (4, 0));
-    }
+    Cases::all()
+        .modes([PerServiceCall], "per run nothing is written before the end, and a journaled write that fails fails the call")
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+            store.fail_next_append(disk_full());
+            let answer = send(&case.agent(&leaf, &store), case.ask("where?")).await.unwrap();
+            let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
+            assert_eq!(stored(&store).await, all);
+            let saved = answer.finish.saved.unwrap();
+            assert_eq!((saved.messages, saved.unsaved), (4, 0));
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_store_that_stays_away_keeps_everything_waiting_in_order() {
-    for mode in BOTH_MODES {
-        let store = store();
-        let leaf = ScriptedLeaf::new(["a", "b", "c"].map(Step::text));
-        let client = agent(&leaf, &store, mode);
-        store.fail_every_append(disk_full);
-        for text in ["1", "2"] {
-            send(&client, ask(text, false)).await.unwrap();
-        }
-        assert_eq!(store.handle().unsaved(&key()).len(), 2);
-        store.heal();
-        send(&client, ask("3", false)).await.unwrap();
-        let all = ["user 1", "assistant a", "user 2", "assistant b", "user 3", "assistant c"];
-        assert_eq!(stored(&store).await, all);
-    }
+    Cases::all()
+        .modes(
+            [PerRun, PerServiceCall],
+            "a journaled write that fails fails the call, and the run stays open",
+        )
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new(["a", "b", "c"].map(Step::text));
+            let client = case.agent(&leaf, &store);
+            store.fail_every_append(disk_full);
+            for text in ["1", "2"] {
+                send(&client, case.ask(text)).await.unwrap();
+            }
+            assert_eq!(store.handle().unsaved(&key()).len(), 2);
+            store.heal();
+            send(&client, case.ask("3")).await.unwrap();
+            let all = ["user 1", "assistant a", "user 2", "assistant b", "user 3", "assistant c"];
+            assert_eq!(stored(&store).await, all);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_full_outbox_fails_the_call_with_the_answer_and_keeps_what_it_holds() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let store = store();
+    Cases::all()
+        .modes(
+            [PerRun, PerServiceCall],
+            "a journaled write that fails fails the call, and the run stays open",
+        )
+        .check(async |case| {
+            let store = case.store().await;
             fill_outbox(&store, 3);
             let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
-            let client = agent(&leaf, &store, mode);
+            let client = case.agent(&leaf, &store);
             store.fail_every_append(disk_full);
-            send(&client, ask("hi", streamed)).await.unwrap();
-            let error = refused(send(&client, ask("where?", streamed)).await);
+            send(&client, case.ask("hi")).await.unwrap();
+            let error = refused(send(&client, case.ask("where?")).await);
             assert_eq!(error.answer().unwrap().text(), "there");
             let PersistenceError::NotStored(not_stored) = error else { panic!("{error:?}") };
             assert_eq!(shorts(&not_stored.unsaved), ["user where?", "assistant there"]);
             let waiting = store.handle().unsaved(&key());
             assert_eq!(waiting.len(), 1, "what was accepted stays");
             assert_eq!(shorts(waiting[0].messages()), ["user hi", "assistant hello"]);
-        }
-    }
+        })
+        .await;
 }
 
 /// Leaves room for a few messages; the rest is taken up by another conversation.
@@ -108,13 +124,17 @@ fn fill_outbox(store: &Store, room: usize) {
 
 #[tokio::test]
 async fn fail_call_fails_with_the_answer_and_what_was_not_stored() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let store = store();
+    Cases::all()
+        .modes(
+            [PerRun, PerServiceCall],
+            "a journaled write that fails fails the call, and the run stays open",
+        )
+        .check(async |case| {
+            let store = case.store().await;
             let leaf = ScriptedLeaf::new([costly("hello", 7, 3)]);
             store.fail_next_append(disk_full());
             let error =
-                refused(send(&failing_call(&leaf, &store, mode), ask("hi", streamed)).await);
+                refused(send(&failing_call(&leaf, &store, case.mode), case.ask("hi")).await);
             assert!(error.is_retryable());
             let answer = error.answer().expect("the model was paid").clone();
             assert_eq!(answer.text(), "hello");
@@ -126,101 +146,115 @@ async fn fail_call_fails_with_the_answer_and_what_was_not_stored() {
             assert!(matches!(not_stored.source, StoreError::Backend { .. }));
             assert_eq!(stored(&store).await, [""; 0]);
             assert!(store.handle().unsaved_conversations().is_empty());
-        }
-    }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn queued_messages_of_a_call_that_the_store_refused_are_queued_again() {
-    for streamed in BOTH_WAYS {
-        let store = store();
-        let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
-        let client = failing_call(&leaf, &store, PerServiceCall);
-        let mut request = ask("hi", streamed);
-        request.run_handle().queue(Message::user("quick"));
-        store.fail_next_append(disk_full());
-        refused(send(&client, request.clone()).await);
-        send(&client, request).await.unwrap();
-        assert_eq!(stored(&store).await, ["user hi", "user quick", "assistant there"]);
-    }
+    Cases::all()
+        .modes([PerServiceCall], "per run nothing is written before the end, and a journaled write that fails fails the call")
+        .check(async |case| {
+            let store = case.store().await;
+            let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
+            let client = failing_call(&leaf, &store, case.mode);
+            let mut request = case.ask("hi");
+            request.run_handle().queue(Message::user("quick"));
+            store.fail_next_append(disk_full());
+            refused(send(&client, request.clone()).await);
+            send(&client, request).await.unwrap();
+            assert_eq!(stored(&store).await, ["user hi", "user quick", "assistant there"]);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn loads_that_fail_fail_the_call_before_the_model_is_paid() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let store = store();
-            let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
-            let client = agent(&leaf, &store, mode);
-            send(&client, ask("hi", streamed)).await.unwrap();
-            for fail in [Store::fail_next_head as fn(&Store, StoreError), Store::fail_next_load] {
-                fail(&store, disk_full());
-                let error = refused(send(&client, ask("where?", streamed)).await);
-                assert!(matches!(error, PersistenceError::NotLoaded { .. }), "{error:?}");
-                assert!(error.is_retryable());
-                assert_eq!(leaf.requests().len(), 1);
-            }
-            send(&client, ask("where?", streamed)).await.unwrap();
-            assert_eq!(stored(&store).await.len(), 4);
+    every_case(async |case| {
+        let store = case.store().await;
+        let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
+        let client = case.agent(&leaf, &store);
+        send(&client, case.ask("hi")).await.unwrap();
+        for fail in [Store::fail_next_head as fn(&Store, StoreError), Store::fail_next_load] {
+            fail(&store, disk_full());
+            let error = refused(send(&client, case.ask("where?")).await);
+            assert!(matches!(error, PersistenceError::NotLoaded { .. }), "{error:?}");
+            assert!(error.is_retryable());
+            assert_eq!(leaf.requests().len(), 1);
         }
-    }
+        send(&client, case.ask("where?")).await.unwrap();
+        assert_eq!(stored(&store).await.len(), 4);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn no_room_in_the_store_is_a_write_failure_by_policy() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let store = store();
+    Cases::all()
+        .modes(
+            [PerRun, PerServiceCall],
+            "a journaled write that fails fails the call, and the run stays open",
+        )
+        .check(async |case| {
+            let store = case.store().await;
             let leaf = ScriptedLeaf::new([Step::text("hello")]);
             store.fail_next_reserve(disk_full());
             let error =
-                refused(send(&failing_call(&leaf, &store, mode), ask("hi", streamed)).await);
+                refused(send(&failing_call(&leaf, &store, case.mode), case.ask("hi")).await);
             assert!(matches!(error, PersistenceError::NotStored(_)), "{error:?}");
             assert_eq!(leaf.requests().len(), 0, "it is known before the model is paid");
             assert_eq!(stored(&store).await, [""; 0]);
 
             store.fail_next_reserve(disk_full());
-            let answer = send(&agent(&leaf, &store, mode), ask("hi", streamed)).await.unwrap();
+            let answer = send(&case.agent(&leaf, &store), case.ask("hi")).await.unwrap();
             assert_eq!(
                 (answer.text().as_str(), answer.finish.saved.unwrap().unsaved),
                 ("hello", 2)
             );
             assert_eq!(store.handle().unsaved(&key()).len(), 1);
-        }
-    }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_closed_store_keeps_no_answer_from_its_caller() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let store = store();
+    Cases::all()
+        .modes(
+            [PerRun, PerServiceCall],
+            "a journaled write that fails fails the call, and the run stays open",
+        )
+        .check(async |case| {
+            let store = case.store().await;
             let leaf = ScriptedLeaf::new([Step::text("hello")]);
             store.inner().close().await.unwrap();
-            let answer = send(&agent(&leaf, &store, mode), ask("hi", streamed)).await.unwrap();
+            let answer = send(&case.agent(&leaf, &store), case.ask("hi")).await.unwrap();
             assert_eq!(
                 (answer.text().as_str(), answer.finish.saved.unwrap().unsaved),
                 ("hello", 2)
             );
-        }
-    }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn what_was_stored_but_reported_as_failed_is_stored_once() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let store = store();
+    Cases::all()
+        .modes(
+            [PerRun, PerServiceCall],
+            "a journaled write that fails fails the call, and the run stays open",
+        )
+        .check(async |case| {
+            let store = case.store().await;
             let leaf = ScriptedLeaf::new([
-                calls([("look", "c1")]),
+                case.calls([("look", "c1")]),
                 Step::text("there"),
                 Step::text("bye"),
             ]);
-            let client = agent(&leaf, &store, mode);
+            let client = case.agent(&leaf, &store);
             store.fail_next_append_after_storing(disk_full());
             store.fail_next_append_after_storing(disk_full());
-            send(&client, ask("where?", streamed)).await.unwrap();
-            send(&client, ask("ok", streamed)).await.unwrap();
+            send(&client, case.ask("where?")).await.unwrap();
+            send(&client, case.ask("ok")).await.unwrap();
             let all = [
                 "user where?",
                 "assistant look#c1",
@@ -230,55 +264,57 @@ async fn what_was_stored_but_reported_as_failed_is_stored_once() {
                 "assistant bye",
             ];
             assert_eq!(seen(&leaf, 2), all[..5], "a load does not show it twice either");
-            assert_eq!(stored(&store).await, all, "{mode:?}");
-        }
-    }
+            assert_eq!(stored(&store).await, all);
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn a_failure_is_noticed_although_the_caller_has_gone() {
-    for streamed in BOTH_WAYS {
-        for (failure, leaf_hangs) in [
-            (StoreFailure::Continue, true),
-            (StoreFailure::Continue, false),
-            (StoreFailure::FailCall, true),
-            (StoreFailure::FailCall, false),
-        ] {
-            let store = store();
-            let step = if leaf_hangs { Step::hang() } else { Step::text("hello") };
-            let leaf = ScriptedLeaf::new([step]);
-            let policy = policy().on_store_failure(failure);
-            let client =
-                stack(leaf.clone(), &store, PerServiceCall, policy, tools(&Ran::default()));
-            store.fail_next_append(disk_full());
-            let logged = logged();
-            if !leaf_hangs {
-                store.hold_appends();
-            }
-            tokio::select! {
-                biased;
-                answer = send(&client, ask("hi", streamed)) => panic!("{answer:?}"),
-                () = async {
-                    if leaf_hangs { leaf.called(1).await } else { store.holding(1).await }
-                } => {}
-            }
-            store.release_appends();
-            settle().await;
-            let messages = if leaf_hangs { 1 } else { 2 };
-            let waiting: usize =
-                store.handle().unsaved(&key()).iter().map(|write| write.messages().len()).sum();
-            match failure {
-                StoreFailure::Continue => {
-                    assert_eq!(waiting, messages, "kept for the next write");
-                    assert_eq!(logged.lines("wait in its outbox"), 1);
+    Cases::all()
+        .modes([PerServiceCall], "per run nothing is written before the end, and a journaled write that fails fails the call")
+        .check(async |case| {
+            for (failure, leaf_hangs) in [
+                (StoreFailure::Continue, true),
+                (StoreFailure::Continue, false),
+                (StoreFailure::FailCall, true),
+                (StoreFailure::FailCall, false),
+            ] {
+                let store = case.store().await;
+                let step = if leaf_hangs { Step::hang() } else { Step::text("hello") };
+                let leaf = ScriptedLeaf::new([step]);
+                let policy = policy().on_store_failure(failure);
+                let client = case.stack(leaf.clone(), &store, policy, tools(&Ran::default()));
+                store.fail_next_append(disk_full());
+                let logged = logged();
+                if !leaf_hangs {
+                    store.hold_appends();
                 }
-                _ => {
-                    assert_eq!(waiting, 0);
-                    assert_eq!(logged.lines("ERROR"), 1, "nobody else will hear of it");
+                tokio::select! {
+                    biased;
+                    answer = send(&client, case.ask("hi")) => panic!("{answer:?}"),
+                    () = async {
+                        if leaf_hangs { leaf.called(1).await } else { store.holding(1).await }
+                    } => {}
+                }
+                store.release_appends();
+                settle().await;
+                let messages = if leaf_hangs { 1 } else { 2 };
+                let waiting: usize =
+                    store.handle().unsaved(&key()).iter().map(|write| write.messages().len()).sum();
+                match failure {
+                    StoreFailure::Continue => {
+                        assert_eq!(waiting, messages, "kept for the next write");
+                        assert_eq!(logged.lines("wait in its outbox"), 1);
+                    }
+                    _ => {
+                        assert_eq!(waiting, 0);
+                        assert_eq!(logged.lines("ERROR"), 1, "nobody else will hear of it");
+                    }
                 }
             }
-        }
-    }
+        })
+        .await;
 }
 
 #[test]
@@ -319,46 +355,54 @@ async fn settle() {
 
 #[tokio::test]
 async fn results_of_a_failed_call_that_cannot_be_stored_wait_or_are_logged() {
-    for streamed in BOTH_WAYS {
-        for failure in [StoreFailure::Continue, StoreFailure::FailCall] {
-            let store = store();
-            let leaf = ScriptedLeaf::new([
-                calls([("look", "c1")]),
-                Step::respond({
-                    let store = store.clone();
-                    move |_| {
-                        store.fail_next_append(disk_full());
-                        Step::error("overloaded")
-                    }
-                }),
-            ]);
-            let policy = policy().on_store_failure(failure);
-            let client = stack(leaf, &store, PerServiceCall, policy, tools(&Ran::default()));
-            let logged = logged();
-            let error = send(&client, ask("where?", streamed)).await.unwrap_err();
-            assert_eq!(error.to_string(), "overloaded", "the service's own error is the one");
-            match failure {
-                StoreFailure::Continue => assert_eq!(store.handle().unsaved(&key()).len(), 1),
-                _ => assert_eq!(logged.lines("the inputs of a failed service call"), 1),
+    Cases::all()
+        .modes([PerServiceCall], "per run nothing is written before the end, and a journaled write that fails fails the call")
+        .check(async |case| {
+            for failure in [StoreFailure::Continue, StoreFailure::FailCall] {
+                let store = case.store().await;
+                let leaf = ScriptedLeaf::new([
+                    case.calls([("look", "c1")]),
+                    Step::respond({
+                        let store = store.clone();
+                        move |_| {
+                            store.fail_next_append(disk_full());
+                            Step::error("overloaded")
+                        }
+                    }),
+                ]);
+                let policy = policy().on_store_failure(failure);
+                let client = case.stack(leaf, &store, policy, tools(&Ran::default()));
+                let logged = logged();
+                let error = send(&client, case.ask("where?")).await.unwrap_err();
+                assert_eq!(error.to_string(), "overloaded", "the service's own error is the one");
+                match failure {
+                    StoreFailure::Continue => assert_eq!(store.handle().unsaved(&key()).len(), 1),
+                    _ => assert_eq!(logged.lines("tool results of a failed service call"), 1),
+                }
             }
-        }
-    }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn errors_name_the_conversation_and_have_their_cause() {
-    let store = store();
+    Cases::all()
+        .modes([PerRun, PerServiceCall], "a journaled write that fails fails the call, and the run stays open")
+        .check(async |case| {
+    let store = case.store().await;
     let leaf = ScriptedLeaf::new([Step::text("hello")]);
     store.fail_next_append(disk_full());
-    let error = refused(send(&failing_call(&leaf, &store, PerRun), ask("hi", false)).await);
+    let error = refused(send(&failing_call(&leaf, &store, case.mode), case.ask("hi")).await);
     let expected =
         "the store refused a write to conversation alice/support; 2 messages were not stored";
     assert_eq!(error.to_string(), expected);
     let source = std::error::Error::source(&error).expect("a cause");
     assert!(source.downcast_ref::<StoreError>().is_some(), "{source:?}");
     store.fail_next_head(disk_full());
-    let request = ask_with([Message::user("hi")], false);
-    let error = refused(send(&failing_call(&leaf, &store, PerRun), request).await);
+    let request = case.ask_with([Message::user("hi")]);
+    let error = refused(send(&failing_call(&leaf, &store, case.mode), request).await);
     assert!(error.to_string().contains("alice/support"));
     assert!(std::error::Error::source(&error).is_some());
+    })
+    .await;
 }
