@@ -291,7 +291,8 @@ async fn background_answers_are_stored_once_at_the_end_of_the_run_in_every_mode(
         send(&client, background("where?", case.streamed)).await.unwrap();
         assert_eq!(seen(&leaf, 1), ["user where?"], "no history goes before it");
         assert!(leaf.requests().iter().all(|request| request.conversation_id.is_none()));
-        assert_eq!((store.loads() - loads, store.appends() - appends), (0, 1));
+        // It is read once, since the run may be there already.
+        assert_eq!((store.loads() - loads, store.appends() - appends), (1, 1));
         let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
         assert_eq!(stored(&store).await[2..], all);
     })

@@ -107,69 +107,71 @@ fn in_the_background(hours: [u8; 3], streamed: bool) -> [ChatRequest; 3] {
 
 #[tokio::test]
 async fn a_run_in_the_background_that_is_sent_again_is_stored_once_whatever_the_clock_said() {
-    for streamed in BOTH_WAYS {
-        for mode in [PerRun, PerServiceCall, PersistenceMode::Journaled] {
-            for hours in [[1, 2, 3], [9, 3, 6]] {
-                let store = store();
-                let texts = ["one", "two", "three"];
-                let steps = [
-                    Step::text("one"),
-                    calls([("look", "c1")]),
-                    Step::text("two"),
-                    Step::text("three"),
-                ];
-                let leaf = ScriptedLeaf::new(steps);
-                let client = agent(&leaf, &store, mode);
-                let requests = in_the_background(hours, streamed);
-                for (request, text) in requests.iter().zip(texts) {
-                    assert_eq!(send(&client, request.clone()).await.unwrap().text(), text);
-                }
-                let before = stored(&store).await;
-                for (request, text) in requests.iter().zip(texts) {
-                    let again = send(&client, request.clone()).await.unwrap();
-                    assert_eq!(again.text(), text, "{mode:?} {hours:?}");
-                }
-                assert_eq!(leaf.requests().len(), 4, "{mode:?}: the model is not paid twice");
-                assert_eq!(stored(&store).await, before, "{mode:?}: nothing is stored twice");
-                let shown: Vec<_> = [0, 1, 3].map(|call| seen(&leaf, call)).into();
-                let asked = hours.map(|hour| vec![format!("user background at {hour}")]);
-                assert_eq!(shown, asked, "the history does not go before it");
+    every_case(async |case| {
+        for hours in [[1, 2, 3], [9, 3, 6]] {
+            let store = case.store().await;
+            let texts = ["one", "two", "three"];
+            let steps = [
+                Step::text("one"),
+                case.calls([("look", "c1")]),
+                Step::text("two"),
+                Step::text("three"),
+            ];
+            let leaf = ScriptedLeaf::new(steps);
+            let client = case.agent(&leaf, &store);
+            let requests = in_the_background(hours, case.streamed);
+            for (request, text) in requests.iter().zip(texts) {
+                assert_eq!(send(&client, request.clone()).await.unwrap().text(), text);
             }
+            let before = stored(&store).await;
+            for (request, text) in requests.iter().zip(texts) {
+                let again = send(&client, request.clone()).await.unwrap();
+                assert_eq!(again.text(), text, "{case} {hours:?}");
+            }
+            assert_eq!(leaf.requests().len(), 4, "{case}: the model is not paid twice");
+            assert_eq!(stored(&store).await, before, "{case}: nothing is stored twice");
+            let shown: Vec<_> = [0, 1, 3].map(|call| seen(&leaf, call)).into();
+            let asked = hours.map(|hour| vec![format!("user background at {hour}")]);
+            assert_eq!(shown, asked, "the history does not go before it");
         }
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_run_that_was_stored_in_part_goes_on_in_the_background_or_is_refused() {
-    for streamed in BOTH_WAYS {
-        for is_overtaken in [false, true] {
-            let store = store();
-            let leaf = ScriptedLeaf::new([
-                calls([("look", "c1")]),
-                Step::error("overloaded"),
-                Step::text("there"),
-            ]);
-            let client = agent(&leaf, &store, PerServiceCall);
-            let interrupted = ask("where?", streamed);
-            send(&client, interrupted.clone()).await.unwrap_err();
-            if is_overtaken {
-                send(&client, ask("well?", streamed)).await.unwrap();
+    Cases::all()
+        .modes([PerServiceCall], "it is stored in part in this mode alone")
+        .check(async |case| {
+            for is_overtaken in [false, true] {
+                let store = case.store().await;
+                let leaf = ScriptedLeaf::new([
+                    case.calls([("look", "c1")]),
+                    Step::error("overloaded"),
+                    Step::text("there"),
+                ]);
+                let client = case.agent(&leaf, &store);
+                let interrupted = case.ask("where?");
+                send(&client, interrupted.clone()).await.unwrap_err();
+                if is_overtaken {
+                    send(&client, case.ask("well?")).await.unwrap();
+                }
+                let before = stored(&store).await;
+                let mut again = interrupted;
+                Arc::make_mut(&mut again.options).background = true;
+                let result = send(&client, again).await;
+                if is_overtaken {
+                    let error = refused(result);
+                    assert!(matches!(error, PersistenceError::RunOvertaken { .. }), "{error:?}");
+                    assert_eq!(stored(&store).await, before);
+                } else {
+                    assert_eq!(result.unwrap().text(), "there");
+                    assert_eq!(seen(&leaf, 2), WHOLE_RUN[..3]);
+                    assert_eq!(stored(&store).await, WHOLE_RUN);
+                }
             }
-            let before = stored(&store).await;
-            let mut again = interrupted;
-            Arc::make_mut(&mut again.options).background = true;
-            let result = send(&client, again).await;
-            if is_overtaken {
-                let error = refused(result);
-                assert!(matches!(error, PersistenceError::RunOvertaken { .. }), "{error:?}");
-                assert_eq!(stored(&store).await, before);
-            } else {
-                assert_eq!(result.unwrap().text(), "there");
-                assert_eq!(seen(&leaf, 2), WHOLE_RUN[..3]);
-                assert_eq!(stored(&store).await, WHOLE_RUN);
-            }
-        }
-    }
+        })
+        .await;
 }
 
 /// The id of a run that was made at an hour of the first day of 1970.

@@ -377,7 +377,7 @@ async fn results_of_a_failed_call_that_cannot_be_stored_wait_or_are_logged() {
                 assert_eq!(error.to_string(), "overloaded", "the service's own error is the one");
                 match failure {
                     StoreFailure::Continue => assert_eq!(store.handle().unsaved(&key()).len(), 1),
-                    _ => assert_eq!(logged.lines("tool results of a failed service call"), 1),
+                    _ => assert_eq!(logged.lines("the inputs of a failed service call"), 1),
                 }
             }
         })
