@@ -11,11 +11,11 @@ use super::*;
 
 type Hook = fn(&mut StoredCall<'_>) -> Result<Retention, BoxError>;
 
-fn agent(mode: PersistenceMode, hook: Hook) -> Agent {
+async fn agent(case: Case, hook: Hook) -> Agent {
     let pay = tool_fn(definition("pay"), |_| async { Ok("card xqz") });
     let tools = Tools::new().with(persist_with(pay, hook));
     let script = vec![calls([("pay", "c1")]), Step::text("paid"), Step::text("again")];
-    Agent::new(mode, ToolLoop::new(tools), script)
+    Agent::of(case, ToolLoop::new(tools), script).await
 }
 
 /// Everything the store holds of the conversation.
@@ -28,15 +28,16 @@ async fn everything(agent: &Agent) -> String {
 
 #[tokio::test]
 async fn what_is_redacted_is_nowhere_in_the_store_and_the_run_goes_on_with_the_raw_values() {
-    for mode in BOTH_MODES {
-        let agent = agent(mode, |call| {
+    every_case(async |case| {
+        let agent = agent(case, |call| {
             call.redact_arguments("{}");
             call.redact_result("redacted");
             Ok(Retention::Keep)
-        });
+        })
+        .await;
         agent.ask("hi").await.unwrap();
         let all = everything(&agent).await;
-        assert!(!all.contains("xqz") && !all.contains("secret"), "{mode:?} {all}");
+        assert!(!all.contains("xqz") && !all.contains("secret"), "{case} {all}");
         let live = agent.leaf.requests()[1].messages.last().unwrap().clone();
         assert_eq!(live.results().next().unwrap().text(), "card xqz");
         let call = agent.leaf.requests()[1].messages.get(1).unwrap().clone();
@@ -46,43 +47,46 @@ async fn what_is_redacted_is_nowhere_in_the_store_and_the_run_goes_on_with_the_r
         let replayed = &agent.leaf.requests()[2].messages;
         assert_eq!(replayed.get(2).unwrap().results().next().unwrap().text(), "redacted");
         assert_eq!(replayed.get(1).unwrap().calls().next().unwrap().arguments, "{}");
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn what_is_to_be_forgotten_leaves_neither_call_nor_result_nor_row() {
-    for mode in BOTH_MODES {
-        let agent = agent(mode, |_| Ok(Retention::Forget));
+    every_case(async |case| {
+        let agent = agent(case, |_| Ok(Retention::Forget)).await;
         let answer = agent.ask("hi").await.unwrap();
         assert_eq!(answer.text(), "paid");
-        assert_eq!(agent.record().await, [], "{mode:?}");
+        assert_eq!(agent.record().await, []);
         let all = everything(&agent).await;
-        assert!(!all.contains("xqz") && !all.contains("pay\""), "{mode:?} {all}");
+        assert!(!all.contains("xqz") && !all.contains("pay\""), "{case} {all}");
         agent.ask("and now?").await.unwrap();
         let replayed = &agent.leaf.requests()[2].messages;
         let texts: Vec<String> = replayed.iter().map(|message| message.text()).collect();
-        assert_eq!(texts, ["hi", "paid", "and now?"], "{mode:?}");
-    }
+        assert_eq!(texts, ["hi", "paid", "and now?"]);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_hook_that_fails_or_panics_stores_nothing_raw_and_fails_nothing() {
-    let failing: Hook = |_| Err("no policy".into());
-    let panicking: Hook = |_| panic!("no policy");
-    for hook in [failing, panicking] {
-        for mode in BOTH_MODES {
-            let agent = agent(mode, hook);
+    every_case(async |case| {
+        let failing: Hook = |_| Err("no policy".into());
+        let panicking: Hook = |_| panic!("no policy");
+        for hook in [failing, panicking] {
+            let agent = agent(case, hook).await;
             assert_eq!(agent.ask("hi").await.unwrap().text(), "paid");
             let live = agent.leaf.requests()[1].messages.last().unwrap().clone();
             assert_eq!(live.results().next().unwrap().text(), "card xqz");
-            assert!(!everything(&agent).await.contains("xqz"), "{mode:?}");
+            assert!(!everything(&agent).await.contains("xqz"));
         }
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn errors_can_be_redacted_too() {
-    for mode in BOTH_MODES {
+    every_case(async |case| {
         let fail = tool_fn(definition("pay"), |_| async {
             Err::<tower_chat::ToolOutput, _>("card xqz refused".into())
         });
@@ -91,23 +95,26 @@ async fn errors_can_be_redacted_too() {
             Ok(Retention::Keep)
         });
         let script = vec![calls([("pay", "c1")]), Step::text("sorry")];
-        let agent = Agent::new(mode, ToolLoop::new(Tools::new().with(fail)), script);
+        let agent = Agent::of(case, ToolLoop::new(Tools::new().with(fail)), script).await;
         agent.ask("hi").await.unwrap();
-        assert!(!everything(&agent).await.contains("xqz"), "{mode:?}");
+        assert!(!everything(&agent).await.contains("xqz"));
         assert_eq!(agent.record().await[0].status, tower_chat::core::ToolStatus::Error);
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_hook_that_forgets_the_outcome_alone_leaves_a_call_that_replay_drops() {
-    for mode in BOTH_MODES {
-        let agent = agent(mode, |call| {
+    every_case(async |case| {
+        let agent = agent(case, |call| {
             Ok(if call.result().is_some() { Retention::Forget } else { Retention::Keep })
-        });
+        })
+        .await;
         agent.ask("hi").await.unwrap();
-        assert!(!everything(&agent).await.contains("xqz"), "{mode:?}");
+        assert!(!everything(&agent).await.contains("xqz"));
         agent.ask("and now?").await.unwrap();
         let replayed = &agent.leaf.requests()[2].messages;
-        assert!(replayed.iter().all(|message| message.calls().next().is_none()), "{mode:?}");
-    }
+        assert!(replayed.iter().all(|message| message.calls().next().is_none()));
+    })
+    .await;
 }

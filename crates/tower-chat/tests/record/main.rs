@@ -3,7 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 #![allow(unreachable_pub, reason = "nothing outside uses these tests")]
 
+#[allow(dead_code, unused_imports, reason = "shared with other tests")]
+#[path = "../case/mod.rs"]
+mod case;
 mod changing_tools;
+#[allow(dead_code, unused_imports, reason = "shared with other tests")]
+#[path = "../persistence/common.rs"]
+mod common;
 mod ended_rounds;
 mod hooks;
 mod late_results;
@@ -29,9 +35,10 @@ use tower_chat::{
         store::{HistoryStore, InvocationQuery},
     },
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{FaultyStore, ScriptedLeaf, Step};
 
-const BOTH_MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
+use case::{Case, Cases, every_case};
+
 const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 /// Whole and streamed.
@@ -78,38 +85,59 @@ impl<Res, E> tower::retry::Policy<ChatRequest, Res, E> for Again {
     }
 }
 
+/// A store that one process uses.
+fn memory() -> common::Store {
+    FaultyStore::new(common::memory())
+}
+
 struct Agent {
-    store: MemoryStore,
+    store: common::Store,
+    streamed: bool,
     leaf: ScriptedLeaf,
     client: tower::util::BoxCloneSyncService<ChatRequest, tower_chat::core::ChatResponse, BoxError>,
 }
 
 impl Agent {
+    /// In a case of the matrix.
+    async fn of(case: Case, tool_loop: ToolLoop, script: Vec<Step>) -> Self {
+        let agent = Self::in_store(case.store().await, case.mode, tool_loop, script);
+        Self { streamed: case.streamed, ..agent }
+    }
+
+    /// In memory; requests are whole unless they say otherwise.
     fn new(mode: PersistenceMode, tool_loop: ToolLoop, script: Vec<Step>) -> Self {
-        let store = MemoryStore::new();
+        Self::in_store(memory(), mode, tool_loop, script)
+    }
+
+    fn in_store(
+        store: common::Store,
+        mode: PersistenceMode,
+        tool_loop: ToolLoop,
+        script: Vec<Step>,
+    ) -> Self {
         let leaf = ScriptedLeaf::new(script);
         let client = tower::ServiceBuilder::new()
             .layer(PerRunPersistence::new(store.clone()).mode(mode).clock(ticking()))
             .layer(tool_loop)
             .layer(PerServiceCallPersistence::new(store.clone()))
             .service(leaf.clone());
-        Self { store, leaf, client: tower::util::BoxCloneSyncService::new(client) }
+        Self { store, streamed: false, leaf, client: tower::util::BoxCloneSyncService::new(client) }
     }
 
     /// With no layer above the tool loop.
     fn without_per_run(tool_loop: ToolLoop, script: Vec<Step>) -> Self {
-        let store = MemoryStore::new();
+        let store = memory();
         let leaf = ScriptedLeaf::new(script);
         let client = tower::ServiceBuilder::new()
             .layer(tool_loop)
             .layer(PerServiceCallPersistence::new(store.clone()).clock(ticking()))
             .service(leaf.clone());
-        Self { store, leaf, client: tower::util::BoxCloneSyncService::new(client) }
+        Self { store, streamed: false, leaf, client: tower::util::BoxCloneSyncService::new(client) }
     }
 
     /// With a retry between the loop and the persister, and a layer above or not.
     fn retrying(above: bool, tool_loop: ToolLoop, script: Vec<Step>) -> Self {
-        let store = MemoryStore::new();
+        let store = memory();
         let leaf = ScriptedLeaf::new(script);
         let mode = PersistenceMode::PerServiceCall;
         let above = above.then(|| PerRunPersistence::new(store.clone()).mode(mode));
@@ -120,7 +148,7 @@ impl Agent {
             .layer(tower::retry::RetryLayer::new(Again))
             .layer(PerServiceCallPersistence::new(store.clone()))
             .service(leaf.clone());
-        Self { store, leaf, client: tower::util::BoxCloneSyncService::new(client) }
+        Self { store, streamed: false, leaf, client: tower::util::BoxCloneSyncService::new(client) }
     }
 
     async fn send(&self, request: ChatRequest) -> Result<Answer, BoxError> {
@@ -129,7 +157,7 @@ impl Agent {
     }
 
     async fn ask(&self, text: &str) -> Result<Answer, BoxError> {
-        self.send(ChatRequest::user(text)).await
+        self.send_as(self.streamed, ChatRequest::user(text)).await
     }
 
     /// The same, whole or streamed.
@@ -153,7 +181,7 @@ impl Agent {
     }
 }
 
-async fn record(store: &MemoryStore) -> Vec<ToolInvocation> {
+async fn record(store: &impl HistoryStore) -> Vec<ToolInvocation> {
     let invocations = store.invocations(&InvocationQuery::of(&key())).await.unwrap();
     assert_eq!(invocations.unreadable, []);
     invocations.found.into_iter().map(|(_, invocation)| invocation).collect()

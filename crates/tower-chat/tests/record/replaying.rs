@@ -12,26 +12,22 @@ use tower_chat::{
     },
     tool::{SharedTools, tool_fn},
 };
-use tower_chat_testkit::{FaultyStore, Step};
+use tower_chat_testkit::Step;
 
 use super::*;
 
-type Store = FaultyStore<MemoryStore>;
-
-const ALL_MODES: [PersistenceMode; 3] =
-    [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
-
 /// A pipeline whose clock stands still until it is moved.
 struct Shop {
-    store: Store,
+    case: Case,
+    store: crate::common::Store,
     leaf: ScriptedLeaf,
     client: ChatPipeline,
     seconds: Arc<AtomicU64>,
     tools: SharedTools,
 }
 
-fn shop(mode: PersistenceMode, policy: PersistencePolicy, script: Vec<Step>, answer: &str) -> Shop {
-    let store = FaultyStore::new(MemoryStore::new());
+async fn shop(case: Case, policy: PersistencePolicy, script: Vec<Step>, answer: &str) -> Shop {
+    let store = case.store().await;
     let leaf = ScriptedLeaf::new(script);
     let seconds = Arc::new(AtomicU64::new(1_000));
     let now = seconds.clone();
@@ -43,22 +39,22 @@ fn shop(mode: PersistenceMode, policy: PersistencePolicy, script: Vec<Step>, ans
     let client = ChatPipeline::builder(leaf.clone())
         .tools(tools.clone())
         .history(store.clone())
-        .persistence(mode)
+        .persistence(case.mode)
         .policy(policy)
         .clock(Clock::new(move || at(now.load(Ordering::Relaxed))))
         .build()
         .unwrap();
-    Shop { store, leaf, client, seconds, tools }
+    Shop { case, store, leaf, client, seconds, tools }
 }
 
 impl Shop {
     async fn send(&self, request: ChatRequest) -> ChatResponse {
-        let request = request.in_conversation(key());
+        let request = self.case.way(request.in_conversation(key()));
         self.client.clone().ready().await.unwrap().call(request).await.unwrap()
     }
 
     async fn ask(&self, text: &str) {
-        self.send(ChatRequest::user(text)).await;
+        self.send(ChatRequest::user(text)).await.collect().await.unwrap();
     }
 
     fn pass(&self, seconds: u64) {
@@ -87,75 +83,79 @@ fn replaying(policy: ReplayPolicy) -> PersistencePolicy {
 
 #[tokio::test]
 async fn a_result_as_old_as_the_window_is_shown_and_an_older_one_is_not_and_stays_in_the_record() {
-    for mode in BOTH_MODES {
+    every_case(async |case| {
         let policy = replaying(ReplayPolicy::default().freshness(Freshness::default()));
-        let shop = shop(mode, policy, two_turns(), "looked");
+        let shop = shop(case, policy, two_turns(), "looked").await;
         shop.ask("hi").await;
         shop.pass(300);
         shop.ask("and now?").await;
-        assert_eq!(shop.shown(), ["looked"], "{mode:?}");
+        assert_eq!(shop.shown(), ["looked"]);
         shop.pass(1);
         shop.ask("and now?").await;
-        assert_eq!(shop.shown(), [] as [String; 0], "{mode:?}");
+        assert_eq!(shop.shown(), [] as [String; 0]);
         assert_eq!(shop.stored().await, ["looked"]);
         let record = shop.store.invocations(&InvocationQuery::of(&key())).await.unwrap();
         assert_eq!(record.found.len(), 1);
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_channel_has_a_window_of_its_own() {
-    for mode in BOTH_MODES {
+    every_case(async |case| {
         let freshness = Freshness::default().channel("voice", Duration::from_secs(10));
         let policy = replaying(ReplayPolicy::default().freshness(freshness));
-        let shop = shop(mode, policy, two_turns(), "looked");
+        let shop = shop(case, policy, two_turns(), "looked").await;
         shop.ask("hi").await;
         shop.pass(11);
-        shop.send(ChatRequest::user("x").with_extension(Channel::new("voice"))).await;
-        assert_eq!(shop.shown(), [] as [String; 0], "{mode:?}");
+        shop.send(ChatRequest::user("x").with_extension(Channel::new("voice")))
+            .await
+            .collect()
+            .await
+            .unwrap();
+        assert_eq!(shop.shown(), [] as [String; 0]);
         shop.ask("x").await;
-        assert_eq!(shop.shown(), ["looked"], "{mode:?}");
-    }
+        assert_eq!(shop.shown(), ["looked"]);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_result_that_the_caller_brought_grows_stale_from_when_it_was_added() {
-    for mode in ALL_MODES {
-        for streamed in [false, true] {
-            let policy = replaying(ReplayPolicy::default().freshness(Freshness::default()));
-            let script = vec![
-                calls([("ask", "c1")]),
-                Step::text("thanks"),
-                Step::text("still"),
-                Step::text("gone"),
-            ];
-            let shop = shop(mode, policy, script, "looked");
-            shop.tools.update(|tools| tools.declare(definition("ask")));
-            let send = async |request: ChatRequest| {
-                let request = if streamed { request.streamed() } else { request };
-                shop.send(request).await.collect().await.unwrap();
-            };
-            send(ChatRequest::user("hi")).await;
-            shop.pass(10_000);
-            let brought = Message::tool_results([ToolResult::new("c1", "brought")]);
-            send(ChatRequest::new([brought])).await;
-            shop.pass(300);
-            send(ChatRequest::user("and now?")).await;
-            assert_eq!(shop.shown(), ["brought"], "{mode:?}");
-            shop.pass(1);
-            send(ChatRequest::user("and then?")).await;
-            assert_eq!(shop.shown(), [] as [String; 0], "{mode:?}");
-            assert_eq!(shop.stored().await, ["brought"]);
-        }
-    }
+    every_case(async |case| {
+        let policy = replaying(ReplayPolicy::default().freshness(Freshness::default()));
+        let script = vec![
+            calls([("ask", "c1")]),
+            Step::text("thanks"),
+            Step::text("still"),
+            Step::text("gone"),
+        ];
+        let shop = shop(case, policy, script, "looked").await;
+        shop.tools.update(|tools| tools.declare(definition("ask")));
+        let send = async |request: ChatRequest| {
+            shop.send(request).await.collect().await.unwrap();
+        };
+        send(ChatRequest::user("hi")).await;
+        shop.pass(10_000);
+        let brought = Message::tool_results([ToolResult::new("c1", "brought")]);
+        send(ChatRequest::new([brought])).await;
+        shop.pass(300);
+        send(ChatRequest::user("and now?")).await;
+        assert_eq!(shop.shown(), ["brought"]);
+        shop.pass(1);
+        send(ChatRequest::user("and then?")).await;
+        assert_eq!(shop.shown(), [] as [String; 0]);
+        assert_eq!(shop.stored().await, ["brought"]);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn an_imported_result_is_as_old_as_it_says_or_as_its_run() {
-    for mode in ALL_MODES {
+    every_case(async |case| {
         for (added_at, expected) in [(None, 0), (Some(at(900)), 1), (Some(at(600)), 0)] {
             let policy = replaying(ReplayPolicy::default().freshness(Freshness::default()));
-            let shop = shop(mode, policy, vec![Step::text("hello")], "looked");
+            let shop = shop(case, policy, vec![Step::text("hello")], "looked").await;
             // Made at the first millisecond of 1970.
             let mut run = [0; 16];
             (run[6], run[8]) = (0x70, 0x80);
@@ -174,67 +174,71 @@ async fn an_imported_result_is_as_old_as_it_says_or_as_its_run() {
             let write = Write::new(key(), id, Revision::ABSENT, imported);
             shop.store.append(shop.store.reserve().await.unwrap(), vec![write]).await.unwrap();
             shop.ask("and now?").await;
-            assert_eq!(shop.shown().len(), expected, "{mode:?} {added_at:?}");
+            assert_eq!(shop.shown().len(), expected, "{case} {added_at:?}");
         }
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn without_a_readable_record_results_are_as_old_as_their_messages() {
-    for mode in ALL_MODES {
+    every_case(async |case| {
         let policy = replaying(ReplayPolicy::default().freshness(Freshness::default()));
-        let shop = shop(mode, policy, two_turns(), "looked");
+        let shop = shop(case, policy, two_turns(), "looked").await;
         let unreadable = || tower_chat::core::store::StoreError::backend("read", true, "no");
         shop.ask("hi").await;
         shop.pass(300);
         shop.store.fail_next_query(unreadable());
         shop.ask("and now?").await;
-        assert_eq!(shop.shown(), ["looked"], "{mode:?}");
+        assert_eq!(shop.shown(), ["looked"]);
         shop.pass(1);
         shop.store.fail_next_query(unreadable());
         shop.ask("and then?").await;
-        assert_eq!(shop.shown(), [] as [String; 0], "{mode:?}");
-    }
+        assert_eq!(shop.shown(), [] as [String; 0]);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn what_is_off_reads_no_record() {
-    for mode in BOTH_MODES {
-        let shop = shop(mode, replaying(ReplayPolicy::default()), two_turns(), "looked");
+    every_case(async |case| {
+        let shop = shop(case, replaying(ReplayPolicy::default()), two_turns(), "looked").await;
         shop.ask("hi").await;
         shop.ask("and now?").await;
         assert_eq!(shop.store.queries(), 0);
         let omit = replaying(
             ReplayPolicy::default().tool_history(ToolHistory::Omit).freshness(Freshness::default()),
         );
-        let shop = super::replaying::shop(mode, omit, two_turns(), "looked");
+        let shop = super::replaying::shop(case, omit, two_turns(), "looked").await;
         shop.ask("hi").await;
         shop.ask("and now?").await;
-        assert_eq!((shop.shown().len(), shop.store.queries()), (0, 0), "{mode:?}");
-    }
+        assert_eq!((shop.shown().len(), shop.store.queries()), (0, 0));
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn calls_of_a_tool_that_is_gone_leave_the_replay() {
-    for mode in BOTH_MODES {
+    every_case(async |case| {
         let policy = OutdatedCalls::keep().drop_unregistered();
         let policy = replaying(ReplayPolicy::default().outdated_calls(policy));
-        let shop = shop(mode, policy, two_turns(), "looked");
+        let shop = shop(case, policy, two_turns(), "looked").await;
         shop.ask("hi").await;
         shop.ask("still there?").await;
-        assert_eq!(shop.shown(), ["looked"], "{mode:?}");
+        assert_eq!(shop.shown(), ["looked"]);
         shop.tools.set(Tools::new());
         shop.ask("and now?").await;
-        assert_eq!(shop.shown(), [] as [String; 0], "{mode:?}");
+        assert_eq!(shop.shown(), [] as [String; 0]);
         assert_eq!(shop.stored().await, ["looked"]);
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_window_shows_the_newest_turns_alone_and_all_of_the_run() {
-    for mode in BOTH_MODES {
+    every_case(async |case| {
         let policy = replaying(ReplayPolicy::default().window(Window::turns(1).low_water(1)));
-        let shop = shop(mode, policy, two_turns(), "looked");
+        let shop = shop(case, policy, two_turns(), "looked").await;
         shop.ask("one").await;
         shop.ask("two").await;
         shop.ask("three").await;
@@ -245,23 +249,25 @@ async fn a_window_shows_the_newest_turns_alone_and_all_of_the_run() {
             .filter(|message| message.role == Role::User)
             .map(|message| message.text())
             .collect();
-        assert_eq!(texts, ["two", "three"], "{mode:?}");
-    }
+        assert_eq!(texts, ["two", "three"]);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_long_result_is_stored_cut_and_seen_whole_by_its_own_run() {
-    for mode in BOTH_MODES {
+    every_case(async |case| {
         let policy = PersistencePolicy::default().truncate_results(Truncation::to(20));
         let long = "é".repeat(100);
-        let shop = shop(mode, policy, two_turns(), &long);
+        let shop = shop(case, policy, two_turns(), &long).await;
         shop.ask("hi").await;
         assert_eq!(shop.shown(), std::slice::from_ref(&long));
         let stored = shop.stored().await.remove(0);
-        assert!(stored.len() <= 20 && stored.ends_with("[truncated]"), "{mode:?} {stored}");
+        assert!(stored.len() <= 20 && stored.ends_with("[truncated]"), "{case} {stored}");
         shop.ask("and now?").await;
         assert_eq!(shop.shown(), [stored]);
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -269,44 +275,44 @@ async fn citations_can_be_compacted_when_a_whole_run_is_saved() {
     let found = r#"[{"source_number":0,"content":"a"},{"source_number":1,"content":"b"}]"#;
     let script =
         || vec![calls([("look", "c1")]), Step::text("It is b [source1]."), Step::text("x")];
-    for (mode, when, stored) in [
-        (PersistenceMode::PerRun, CompactionTime::AtSave, 1),
-        (PersistenceMode::PerRun, CompactionTime::AtReplay, 2),
-        (PersistenceMode::PerServiceCall, CompactionTime::AtReplay, 2),
-    ] {
-        let policy = replaying(ReplayPolicy::default().citations(Citations::when(when)));
-        let shop = shop(mode, policy, script(), found);
-        shop.ask("hi").await;
-        let items = shop.stored().await.remove(0).matches("source_number").count();
-        assert_eq!(items, stored, "{mode:?} {when:?}");
-        shop.ask("and?").await;
-        assert_eq!(shop.shown(), [r#"[{"source_number":1,"content":"b"}]"#], "{mode:?} {when:?}");
-    }
+    every_case(async |case| {
+        for (when, stored) in [(CompactionTime::AtSave, 1), (CompactionTime::AtReplay, 2)] {
+            if when == CompactionTime::AtSave && !case.is(PersistenceMode::PerRun) {
+                continue; // refused, as the next test shows
+            }
+            let policy = replaying(ReplayPolicy::default().citations(Citations::when(when)));
+            let shop = shop(case, policy, script(), found).await;
+            shop.ask("hi").await;
+            let items = shop.stored().await.remove(0).matches("source_number").count();
+            assert_eq!(items, stored, "{when:?}");
+            shop.ask("and?").await;
+            assert_eq!(shop.shown(), [r#"[{"source_number":1,"content":"b"}]"#], "{when:?}");
+        }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn citations_at_save_are_refused_where_results_are_stored_before_the_answer() {
-    for mode in [PersistenceMode::PerServiceCall, PersistenceMode::Journaled] {
-        for streamed in [false, true] {
+    Cases::all().modes([PersistenceMode::PerServiceCall, PersistenceMode::Journaled], "per run they are compacted, as the test above shows").check(async |case| {
             let compacting = || {
                 let citations = Citations::when(CompactionTime::AtSave);
                 replaying(ReplayPolicy::default().citations(citations))
             };
             let builder = ChatPipeline::builder(ScriptedLeaf::new([]));
             let built =
-                builder.history(MemoryStore::new()).persistence(mode).policy(compacting()).build();
-            assert!(matches!(built, Err(BuildError::CitationsAtSave { mode: it }) if it == mode));
+                builder.history(MemoryStore::new()).persistence(case.mode).policy(compacting()).build();
+            assert!(matches!(built, Err(BuildError::CitationsAtSave { mode: it }) if it == case.mode));
 
-            // The mode of one request is known when it comes.
-            let shop = shop(PersistenceMode::PerRun, compacting(), vec![Step::text("hello")], "");
-            let request = ChatRequest::user("hi").in_conversation(key()).with_extension(mode);
-            let request = if streamed { request.streamed() } else { request };
+            // The case.mode of one request is known when it comes.
+            let shop = shop(Case { mode: PersistenceMode::PerRun, ..case }, compacting(), vec![Step::text("hello")], "").await;
+            let request = ChatRequest::user("hi").in_conversation(key()).with_extension(case.mode);
+            let request = case.way(request);
             let error = shop.client.clone().oneshot(request).await.unwrap_err();
             let error = error.downcast::<PersistenceError>().unwrap();
             assert!(
-                matches!(*error, PersistenceError::CitationsAtSave { mode: it, .. } if it == mode)
+                matches!(*error, PersistenceError::CitationsAtSave { mode: it, .. } if it == case.mode)
             );
             assert_eq!(shop.leaf.requests().len(), 0, "the model is not paid");
-        }
-    }
+    }).await;
 }

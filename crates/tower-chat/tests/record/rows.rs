@@ -15,13 +15,13 @@ fn look() -> Tools {
 
 #[tokio::test]
 async fn a_call_that_was_answered_has_its_result_its_place_and_its_times() {
-    for mode in BOTH_MODES {
+    every_case(async |case| {
         let script = vec![
             calls([("look", "c1"), ("look", "c2")]),
             calls([("look", "c3")]),
             Step::text("done"),
         ];
-        let agent = Agent::new(mode, ToolLoop::new(look()), script);
+        let agent = Agent::of(case, ToolLoop::new(look()), script).await;
         agent.ask("hi").await.unwrap();
         let record = agent.record().await;
         let places: Vec<_> = record
@@ -30,19 +30,20 @@ async fn a_call_that_was_answered_has_its_result_its_place_and_its_times() {
                 (call.sequence, call.round_index, call.sequence_index, call.call_id.as_str())
             })
             .collect();
-        assert_eq!(places, [(2, 0, 0, "c1"), (2, 0, 1, "c2"), (4, 1, 0, "c3")], "{mode:?}");
+        assert_eq!(places, [(2, 0, 0, "c1"), (2, 0, 1, "c2"), (4, 1, 0, "c3")]);
         assert!(record.iter().all(|call| call.status == ToolStatus::Ok));
         assert!(record.iter().all(|call| call.result.as_ref().unwrap().text() == "looked"));
         assert!(record.iter().all(|call| call.arguments == r#"{"secret": 7}"#));
         let times: Vec<_> = record.iter().map(|call| (call.started_at, call.finished_at)).collect();
         assert!(times.iter().all(|(started, finished)| started.unwrap() < finished.unwrap()));
         assert!(times[0].1 < times[1].0 && times[1].1 < times[2].0, "{times:?}");
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn rounds_are_counted_anew_in_every_turn() {
-    for mode in BOTH_MODES {
+    every_case(async |case| {
         let script = vec![
             calls([("look", "c1")]),
             Step::text("done"),
@@ -50,22 +51,23 @@ async fn rounds_are_counted_anew_in_every_turn() {
             calls([("look", "c1")]),
             Step::text("done"),
         ];
-        let agent = Agent::new(mode, ToolLoop::new(look()), script);
+        let agent = Agent::of(case, ToolLoop::new(look()), script).await;
         agent.ask("one").await.unwrap();
         agent.ask("two").await.unwrap();
         let rounds: Vec<_> = agent.record().await.iter().map(|call| call.round_index).collect();
-        assert_eq!(rounds, [0, 0, 1], "{mode:?}");
-    }
+        assert_eq!(rounds, [0, 0, 1]);
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn calls_that_were_not_run_have_rows_that_say_why() {
-    #[derive(serde::Deserialize)]
-    #[allow(dead_code, reason = "only its shape matters")]
-    struct City {
-        city: String,
-    }
-    for mode in BOTH_MODES {
+    every_case(async |case| {
+        #[derive(serde::Deserialize)]
+        #[allow(dead_code, reason = "only its shape matters")]
+        struct City {
+            city: String,
+        }
         let tools = look()
             .with(tool_fn(definition("fail"), |_| async {
                 Err::<ToolOutput, _>("disk on fire".into())
@@ -75,7 +77,7 @@ async fn calls_that_were_not_run_have_rows_that_say_why() {
             calls([("fail", "1"), ("nobody", "2"), ("weather", "3"), ("look", "4")]),
             Step::text("done"),
         ];
-        let agent = Agent::new(mode, ToolLoop::new(tools).call_budget(Some(2)), script);
+        let agent = Agent::of(case, ToolLoop::new(tools).call_budget(Some(2)), script).await;
         agent.ask("hi").await.unwrap();
         let record = agent.record().await;
         let statuses: Vec<_> = record.iter().map(|call| call.status).collect();
@@ -86,66 +88,71 @@ async fn calls_that_were_not_run_have_rows_that_say_why() {
                 ToolStatus::UnknownTool,
                 ToolStatus::RejectedArguments,
                 ToolStatus::SkippedBudget,
-            ],
-            "{mode:?}"
+            ]
         );
         assert!(record[0].error.as_ref().unwrap().contains("disk on fire"));
         assert!(!record[0].result.as_ref().unwrap().text().contains("disk on fire"));
         assert!(record[1].started_at.is_none() && record[3].started_at.is_none());
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn results_that_end_the_run_are_in_the_record_alone() {
-    for mode in BOTH_MODES {
+    every_case(async |case| {
         let tools = look().with(tool_fn(definition("stop"), |_| async {
             Ok(ToolOutput::from("stopped").terminate())
         }));
         let script = vec![calls([("look", "c1"), ("stop", "c2"), ("look", "c3")])];
-        let agent = Agent::new(mode, ToolLoop::new(tools), script);
+        let agent = Agent::of(case, ToolLoop::new(tools), script).await;
         agent.ask("hi").await.unwrap();
         let roles: Vec<Role> = agent.stored().await.iter().map(|message| message.role).collect();
-        assert_eq!(roles, [Role::User, Role::Assistant], "{mode:?}");
+        assert_eq!(roles, [Role::User, Role::Assistant]);
         assert_eq!(
             short(&agent.record().await),
-            ["look ok looked", "stop ok stopped", "look pending -"],
-            "{mode:?}"
+            ["look ok looked", "stop ok stopped", "look pending -"]
         );
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_call_that_waits_for_approval_is_recorded_as_that_and_then_as_what_it_came_to() {
-    for (approve, after) in [(true, "pay ok paid"), (false, "pay rejected_by_approval")] {
-        for mode in BOTH_MODES {
+    every_case(async |case| {
+        for (approve, after) in [(true, "pay ok paid"), (false, "pay rejected_by_approval")] {
             let pay = tool_fn(definition("pay").needs_approval(), |_| async { Ok("paid") });
             let script = vec![calls([("pay", "c1")]), Step::text("done")];
-            let agent = Agent::new(mode, ToolLoop::new(Tools::new().with(pay)), script);
+            let agent = Agent::of(case, ToolLoop::new(Tools::new().with(pay)), script).await;
             let answer = agent.ask("hi").await.unwrap();
-            assert_eq!(short(&agent.record().await), ["pay pending_approval -"], "{mode:?}");
+            assert_eq!(short(&agent.record().await), ["pay pending_approval -"]);
             let request = answer.approval_requests().next().unwrap();
             let response = if approve { request.approve() } else { request.reject("no") };
             let message = Message::new(Role::User, vec![Part::ApprovalResponse(response)]);
-            agent.send(ChatRequest::new(message)).await.unwrap();
+            agent.send_as(agent.streamed, ChatRequest::new(message)).await.unwrap();
             let record = short(&agent.record().await);
             assert_eq!(record.len(), 1, "{record:?}");
-            assert!(record[0].starts_with(after), "{mode:?} {record:?}");
+            assert!(record[0].starts_with(after), "{case} {record:?}");
         }
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn a_result_that_the_caller_brings_updates_the_row_of_its_call() {
-    for mode in BOTH_MODES {
+    every_case(async |case| {
         let tools = Tools::new().declare(definition("ask"));
         let script = vec![calls([("ask", "c1")]), Step::text("done")];
-        let agent = Agent::new(mode, ToolLoop::new(tools), script);
+        let agent = Agent::of(case, ToolLoop::new(tools), script).await;
         agent.ask("hi").await.unwrap();
         assert_eq!(short(&agent.record().await), ["ask returned -"]);
         let result = tower_chat::core::ToolResult::new("c1", "forty-two");
-        agent.send(ChatRequest::new(Message::tool_results([result]))).await.unwrap();
-        assert_eq!(short(&agent.record().await), ["ask ok forty-two"], "{mode:?}");
-    }
+        agent
+            .send_as(agent.streamed, ChatRequest::new(Message::tool_results([result])))
+            .await
+            .unwrap();
+        assert_eq!(short(&agent.record().await), ["ask ok forty-two"]);
+    })
+    .await;
 }
 
 fn stopping() -> Tools {
@@ -156,26 +163,27 @@ fn stopping() -> Tools {
 
 #[tokio::test]
 async fn results_left_out_can_be_fetched_and_given_to_the_next_run() {
-    for mode in BOTH_MODES {
+    every_case(async |case| {
         let script =
             vec![calls([("look", "c1"), ("stop", "c2"), ("look", "c3")]), Step::text("done")];
-        let agent = Agent::new(mode, ToolLoop::new(stopping()), script);
+        let agent = Agent::of(case, ToolLoop::new(stopping()), script).await;
         agent.ask("hi").await.unwrap();
         let pending = tower_chat::pending_results(&agent.store, &key()).await.unwrap().unwrap();
         assert_eq!(pending.results().count(), 2);
         let input = [pending, Message::user("go on")];
-        agent.send(ChatRequest::new(input)).await.unwrap();
+        agent.send_as(agent.streamed, ChatRequest::new(input)).await.unwrap();
         let seen = agent.leaf.requests()[1].messages.clone();
         let results: Vec<String> =
             seen.iter().flat_map(|message| message.results()).map(|result| result.text()).collect();
-        assert_eq!(results, ["looked", "stopped"], "{mode:?}");
+        assert_eq!(results, ["looked", "stopped"]);
         assert_eq!(tower_chat::pending_results(&agent.store, &key()).await.unwrap(), None);
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
 async fn replay_can_complete_dangling_calls_from_the_record() {
-    for mode in BOTH_MODES {
+    every_case(async |case| {
         let store = MemoryStore::new();
         let leaf = ScriptedLeaf::new([
             calls([("look", "c1"), ("stop", "c2"), ("look", "c3")]),
@@ -187,7 +195,7 @@ async fn replay_can_complete_dangling_calls_from_the_record() {
         let mut client = ChatPipeline::builder(leaf.clone())
             .tools(stopping())
             .history(store.clone())
-            .persistence(mode)
+            .persistence(case.mode)
             .policy(policy)
             .build()
             .unwrap();
@@ -197,11 +205,12 @@ async fn replay_can_complete_dangling_calls_from_the_record() {
         }
         for request in &leaf.requests()[1..] {
             let seen: Vec<Role> = request.messages.iter().take(4).map(|m| m.role).collect();
-            assert_eq!(seen, [Role::User, Role::Assistant, Role::Tool, Role::User], "{mode:?}");
+            assert_eq!(seen, [Role::User, Role::Assistant, Role::Tool, Role::User]);
             let results = request.messages.get(2).unwrap().results().count();
             assert_eq!(results, 2);
         }
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
