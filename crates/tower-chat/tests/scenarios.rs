@@ -1,12 +1,14 @@
 //! The list of scenarios, and the table of the contract, name tests that exist.
 
-use std::{fs, path::Path};
+use std::{collections::BTreeSet, fs, path::Path};
 
 #[test]
 fn every_test_that_the_list_of_scenarios_names_exists() {
-    let list = document("scenarios.md");
+    let document = document("scenarios.md");
+    // The table at the end names whole modules too; the last test here checks it.
+    let list = document.split("## Outside of the matrix").next().expect("a text");
     let mut checked = 0;
-    for name in names(&list) {
+    for name in names(list) {
         assert_exists(name);
         checked += 1;
     }
@@ -30,6 +32,53 @@ fn every_cell_of_the_contract_names_tests_that_exist() {
             assert!(names(cell).next().is_some(), "no test shows: {cell}");
         }
     }
+}
+
+/// Whether the text of a test runs it in the cases of `case/mod.rs`.
+fn uses_the_matrix(text: &str) -> bool {
+    text.contains("every_case(") || text.contains("Cases::all()")
+}
+
+#[test]
+fn tests_run_over_the_matrix_or_are_listed_with_what_they_run_over() {
+    let document = document("scenarios.md");
+    let (list, outside) = document.split_once("## Outside of the matrix").expect("the table");
+    let rows: Vec<&str> = outside
+        .lines()
+        .filter(|line| line.starts_with("| `"))
+        .flat_map(|row| row.split('|').nth(1).expect("a cell").split('`').skip(1).step_by(2))
+        .collect();
+    let is_of = |name: &str, row: &str| {
+        name.strip_prefix(row).is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+    };
+    let folders = ["persistence", "journal", "record", "tool_loop"];
+    let named: BTreeSet<&str> =
+        names(list).filter(|name| folders.iter().any(|folder| is_of(name, folder))).collect();
+    assert!(named.len() > 200, "only {} names were found", named.len());
+    let (inside, outside): (Vec<&str>, Vec<&str>) =
+        named.into_iter().partition(|name| uses_the_matrix(&text_of(name)));
+    assert!(inside.len() > 80, "only {} tests run over the matrix", inside.len());
+    for name in &outside {
+        assert!(
+            rows.iter().any(|row| is_of(name, row)),
+            "{name} does not run in every case (`every_case` of tests/case), and has no row under \
+             \"Outside of the matrix\" in docs/scenarios.md"
+        );
+    }
+    for row in rows {
+        assert!(outside.iter().any(|name| is_of(name, row)), "the row of {row} can go");
+    }
+}
+
+/// The text of a test in this folder.
+fn text_of(name: &str) -> String {
+    let (modules, test) = name.rsplit_once("::").expect("a name");
+    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+    let file = tests.join(modules.replace("::", "/")).with_extension("rs");
+    let text = fs::read_to_string(&file).expect(name);
+    let from = text.find(&format!("fn {test}(")).expect(name);
+    let text = text.get(from..).expect("the test");
+    text.get(..text.find("\n}\n").expect("its end")).expect("the test").to_owned()
 }
 
 fn document(name: &str) -> String {

@@ -214,23 +214,24 @@ async fn a_request_that_is_answered_or_unknown_is_refused_before_anything_happen
 
 #[tokio::test]
 async fn a_batch_decided_in_part_leaves_no_run_open() {
-    for mode in ALL_MODES {
-        let (store, executed) = (store(), Executed::default());
-        let setup = Setup::new(&store).mode(mode);
+    every_case(async |case| {
+        let (store, executed) = (case.store().await, Executed::default());
+        let setup = Setup::new(&store).mode(case.mode);
         // Two messages of one answer are one batch.
         let answer = [call("pay", Some("c"), 1), call("pay", Some("c"), 2)];
         let answer = answer.map(|call| Message::tool_calls([call]));
         let leaf = ScriptedLeaf::new([Step::answer(answer, Finish::stop()), Step::text("done")]);
         let client = setup.stack(&leaf, executed.tools());
-        let asked = requests(&send(&client, ask("buy", false)).await.unwrap());
+        let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
         let error = loop_error(send(&client, approving([&asked[1]], false)).await);
         let ToolLoopError::ApprovalMissing { ids, .. } = error else { panic!("{error:?}") };
         assert_eq!(ids, [asked[0].id.clone()]);
-        assert!(open(&store).await.is_none(), "{mode:?}");
+        assert!(open(&store).await.is_none());
         send(&client, approving(asked.iter().rev(), false)).await.unwrap();
-        assert_eq!(executed.take(), ["1", "2"], "{mode:?}");
-        assert_eq!(shown(&leaf, 1), [pair(1, "pay 1"), pair(2, "pay 2")], "{mode:?}");
-    }
+        assert_eq!(executed.take(), ["1", "2"]);
+        assert_eq!(shown(&leaf, 1), [pair(1, "pay 1"), pair(2, "pay 2")]);
+    })
+    .await;
 }
 
 /// Answers of several messages: how many calls each has; a message without any is a text.

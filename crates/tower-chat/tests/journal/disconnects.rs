@@ -143,20 +143,25 @@ async fn a_run_whose_recovery_is_dropped_is_paid_for_by_nobody_else() {
 
 #[tokio::test]
 async fn the_policy_for_open_runs_holds_for_dropped_ones_where_it_pays_nothing() {
-    for (on_open_run, kept) in [(OnOpenRun::Commit, 3), (OnOpenRun::Discard, 0)] {
-        let store = store();
-        let journal = JournalPolicy::default().on_open_run(on_open_run);
-        let setup = Setup::new(&store).policy(policy().journal(journal));
-        dropped(&setup, 3, false).await;
-        let client = setup.stack(&model(), Desk::default().tools());
-        send(&client, ask("and then?", false)).await.unwrap();
-        assert_eq!(stored(&store).await.len(), kept + 2);
-    }
-    let store = store();
-    let journal = JournalPolicy::default().on_open_run(OnOpenRun::Reject);
-    let setup = Setup::new(&store).policy(policy().journal(journal));
-    dropped(&setup, 3, false).await;
-    let client = setup.stack(&model(), Desk::default().tools());
-    refused(send(&client, ask("and then?", false)).await);
-    assert!(open(&store).await.is_some());
+    Cases::all()
+        .modes([Journaled], "what becomes of an open run")
+        .check(async |case| {
+            for (on_open_run, kept) in [(OnOpenRun::Commit, 3), (OnOpenRun::Discard, 0)] {
+                let store = case.store().await;
+                let journal = JournalPolicy::default().on_open_run(on_open_run);
+                let setup = Setup::new(&store).policy(policy().journal(journal));
+                dropped(&setup, 3, case.streamed).await;
+                let client = setup.stack(&model(), Desk::default().tools());
+                send(&client, case.ask("and then?")).await.unwrap();
+                assert_eq!(stored(&store).await.len(), kept + 2);
+            }
+            let store = case.store().await;
+            let journal = JournalPolicy::default().on_open_run(OnOpenRun::Reject);
+            let setup = Setup::new(&store).policy(policy().journal(journal));
+            dropped(&setup, 3, case.streamed).await;
+            let client = setup.stack(&model(), Desk::default().tools());
+            refused(send(&client, case.ask("and then?")).await);
+            assert!(open(&store).await.is_some());
+        })
+        .await;
 }

@@ -98,14 +98,19 @@ async fn a_recovery_that_is_refused_ends_the_run_and_the_new_message_is_answered
 
 #[tokio::test]
 async fn a_run_that_is_refused_stays_open_where_that_is_the_policy() {
-    let store = store();
-    let setup = Setup::new(&store).policy(on_refusal(OnRefusal::LeaveOpen));
-    let leaf = model_with(0, [status(400), status(400), status(400)]);
-    let client = setup.stack(&leaf, Desk::default().tools());
-    for text in ["one", "two", "three"] {
-        send(&client, ask(text, false)).await.unwrap_err();
-        assert_eq!(staged(&store).await, ["user one"]);
-    }
+    Cases::all()
+        .modes([Journaled], "what becomes of an open run")
+        .check(async |case| {
+            let store = case.store().await;
+            let setup = Setup::new(&store).policy(on_refusal(OnRefusal::LeaveOpen));
+            let leaf = model_with(0, [status(400), status(400), status(400)]);
+            let client = setup.stack(&leaf, Desk::default().tools());
+            for text in ["one", "two", "three"] {
+                send(&client, case.ask(text)).await.unwrap_err();
+                assert_eq!(staged(&store).await, ["user one"]);
+            }
+        })
+        .await;
 }
 
 #[tokio::test]
@@ -141,14 +146,20 @@ fn seen_last(request: &tower_chat::core::ChatRequest) -> String {
 
 #[tokio::test]
 async fn an_explicit_recovery_that_is_refused_says_so_and_leaves_the_run_to_its_caller() {
-    let store = store();
-    let setup = Setup::new(&store);
-    let leaf = model_with(1, [status(400), status(400)]);
-    let mut client = setup.stack(&leaf, Desk::default().tools());
-    send(&client, ask("trip", false)).await.unwrap_err();
-    let error = recover(&mut client, &store, &key(), RecoveryPolicy::resume()).await.unwrap_err();
-    assert!(error.is::<Wrapped>(), "{error:?}");
-    assert_eq!(staged(&store).await, WHOLE_RUN[..2]);
+    Cases::all()
+        .modes([Journaled], "what becomes of an open run")
+        .check(async |case| {
+            let store = case.store().await;
+            let setup = Setup::new(&store);
+            let leaf = model_with(1, [status(400), status(400)]);
+            let mut client = setup.stack(&leaf, Desk::default().tools());
+            send(&client, case.ask("trip")).await.unwrap_err();
+            let error =
+                recover(&mut client, &store, &key(), RecoveryPolicy::resume()).await.unwrap_err();
+            assert!(error.is::<Wrapped>(), "{error:?}");
+            assert_eq!(staged(&store).await, WHOLE_RUN[..2]);
+        })
+        .await;
 }
 
 #[tokio::test]

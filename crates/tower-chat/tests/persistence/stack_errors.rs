@@ -15,6 +15,11 @@ use tower_chat_testkit::{ScriptedLeaf, Step};
 
 use crate::common::*;
 
+/// A known fault: a stack with two persisters stages the input of a journaled run before it is
+/// refused, so that the run stays open and holds the conversation.
+const KNOWN_JOURNALED_LAYER_TWICE: &str =
+    "known fault: a journaled run in a stack with two persisters is refused and stays open";
+
 fn persister(leaf: &ScriptedLeaf, store: &Store) -> Client {
     boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()))
 }
@@ -41,37 +46,39 @@ async fn a_request_without_a_conversation_is_an_error_that_names_the_layer() {
 
 #[tokio::test]
 async fn two_layers_of_a_kind_are_refused_before_the_model_is_paid() {
-    for streamed in BOTH_WAYS {
-        for mode in BOTH_MODES {
-            let (store, leaf) = (store(), one_round());
+    Cases::all()
+        .only(KNOWN_JOURNALED_LAYER_TWICE, |case| !case.is(Journaled))
+        .check(async |case| {
+            let (store, leaf) = (case.store().await, one_round());
             let below = persister(&leaf, &store);
             let twice = boxed(PerServiceCallPersistence::new(store.clone()).layer(below.clone()));
             let client =
-                boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(twice.clone()));
-            let error = refused(send(&client, ask("hi", streamed)).await);
+                boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(twice.clone()));
+            let error = refused(send(&client, case.ask("hi")).await);
             assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{error:?}");
-            let error = refused(send(&twice, ask("hi", streamed)).await);
+            let error = refused(send(&twice, case.ask("hi")).await);
             assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{error:?}");
-            let above = PerRunPersistence::new(store.clone()).mode(mode);
+            let above = PerRunPersistence::new(store.clone()).mode(case.mode);
             let client = boxed(above.layer(above.layer(below)));
-            let error = refused(send(&client, ask("hi", streamed)).await);
+            let error = refused(send(&client, case.ask("hi")).await);
             assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{error:?}");
             assert_eq!(leaf.requests().len(), 0);
             assert_eq!(stored(&store).await, [""; 0]);
-        }
-    }
+        })
+        .await;
 }
 
 #[tokio::test]
 async fn two_stores_in_one_stack_are_refused() {
-    for mode in BOTH_MODES {
-        let (above, below, leaf) = (store(), store(), one_round());
+    every_case(async |case| {
+        let (above, below, leaf) = (case.store().await, case.store().await, one_round());
         let below = persister(&leaf, &below);
-        let client = boxed(PerRunPersistence::new(above.clone()).mode(mode).layer(below));
-        let error = refused(send(&client, ask("hi", false)).await);
+        let client = boxed(PerRunPersistence::new(above.clone()).mode(case.mode).layer(below));
+        let error = refused(send(&client, case.ask("hi")).await);
         assert!(matches!(error, PersistenceError::DifferentStores { .. }), "{error:?}");
         assert_eq!(leaf.requests().len(), 0);
-    }
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -246,20 +253,20 @@ async fn few_shot_examples_in_the_input_are_not_mistaken_for_history_sent_again(
 
 #[tokio::test]
 async fn a_nested_run_on_an_ancestors_conversation_is_refused() {
-    for mode in BOTH_MODES {
-        let store = store();
+    every_case(async |case| {
+        let store = case.store().await;
         let leaf = ScriptedLeaf::new([
-            calls([("delegate", "c1")]),
+            case.calls([("delegate", "c1")]),
             Step::text("nested"),
             Step::text("done"),
         ]);
-        let own = agent(&leaf, &store, mode);
+        let own = case.agent(&leaf, &store);
         let lone = persister(&leaf, &store);
         let delegate = tool_fn(definition("delegate"), move |context| {
             let (own, lone) = (own.clone(), lone.clone());
             async move {
                 for client in [&own, &lone] {
-                    let error = send(client, context.nest(ask("sub", false))).await.unwrap_err();
+                    let error = send(client, context.nest(case.ask("sub"))).await.unwrap_err();
                     assert!(error.downcast_ref::<NestedInAncestor>().is_some(), "{error:?}");
                 }
                 let other = ConversationKey::new("alice", "support/sub");
@@ -269,11 +276,12 @@ async fn a_nested_run_on_an_ancestors_conversation_is_refused() {
             }
         });
         let tools = Tools::new().with(delegate);
-        let client = stack(leaf.clone(), &store, mode, policy(), tools);
-        send(&client, ask("go", false)).await.unwrap();
+        let client = case.stack(leaf.clone(), &store, policy(), tools);
+        send(&client, case.ask("go")).await.unwrap();
         let all = ["user go", "assistant delegate#c1", "tool c1=nested", "assistant done"];
         assert_eq!(stored(&store).await, all);
         let nested = stored_of(&store, &ConversationKey::new("alice", "support/sub")).await;
         assert_eq!(nested, ["user sub", "assistant nested"]);
-    }
+    })
+    .await;
 }
