@@ -23,8 +23,9 @@ use crate::{BackupError, SqliteStore, file::StoreFile};
 /// copies made later as little as in the [file](crate#deleting); earlier ones still hold it.
 ///
 /// The file appears under its name when it is complete and on the disk. Until then it is one beside
-/// it whose name begins with a dot and ends with `.part`; a process that is killed leaves that. It
-/// has the permissions of the store's file.
+/// it whose name begins with a dot and ends with `.part`; a process that is killed leaves that. On
+/// Unix its owner alone may read and write it (mode 0600); where it replaces a file, it has the
+/// permissions of that.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -104,7 +105,7 @@ impl Backup {
         let target = Target::new(to, self.replacing)?;
         let part = Part::create(&target)?;
         copy(&file, &target, &part, is_given_up)?;
-        let bytes = part.sync(&file).map_err(|error| target.failed(error))?;
+        let bytes = part.sync(&target).map_err(|error| target.failed(error))?;
         if is_given_up.load(Ordering::Relaxed) {
             return Err(target.failed(io::ErrorKind::Interrupted.into()));
         }
@@ -251,7 +252,7 @@ impl Part {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let mut options = fs::OpenOptions::new();
         options.write(true).create_new(true);
-        // Until it has the permissions of the store.
+        // It holds conversations: nobody else reads it.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         loop {
@@ -270,9 +271,12 @@ impl Part {
     }
 
     /// Waits until all of it is on the disk; says how large it is.
-    fn sync(&self, of: &StoreFile) -> io::Result<u64> {
+    fn sync(&self, target: &Target) -> io::Result<u64> {
         let file = fs::OpenOptions::new().write(true).open(&self.path)?;
-        file.set_permissions(fs::metadata(of.path())?.permissions())?;
+        // What is replaced keeps its permissions.
+        if let Ok(replaced) = fs::metadata(&target.path) {
+            file.set_permissions(replaced.permissions())?;
+        }
         file.sync_all()?;
         Ok(file.metadata()?.len())
     }

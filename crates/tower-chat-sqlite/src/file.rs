@@ -1,10 +1,14 @@
 //! The file of a store: what it is, and connections to it.
 
 use std::{
+    ffi::OsString,
     fs::{self, OpenOptions},
     io::{self, ErrorKind},
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -192,10 +196,6 @@ impl StoreFile {
         }
     }
 
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     pub(crate) fn failure(&self, error: rusqlite::Error) -> Failure {
         Failure::new(&self.path, error)
     }
@@ -221,8 +221,29 @@ impl StoreFile {
         Connection::open_with_flags(&self.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
     }
 
+    /// A connection that makes the file, if there is none, with the permissions of another.
+    fn connect_as(&self, model: &PrivateFile, flags: OpenFlags) -> rusqlite::Result<Connection> {
+        let mut address = address_of(&self.path);
+        address.push_str("?modeof=");
+        push_escaped(&mut address, &model.0);
+        let flags = flags | OpenFlags::SQLITE_OPEN_URI | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        Connection::open_with_flags(address, flags)
+    }
+
+    /// A file beside the store's that its owner alone may read, where there is none of the store's yet.
+    /// `None` too, where it cannot be made: then SQLite says why it cannot make its own.
+    fn model(&self) -> Option<PrivateFile> {
+        if !cfg!(unix) || fs::symlink_metadata(&self.path).is_ok() {
+            return None;
+        }
+        PrivateFile::beside(&self.path)
+    }
+
     fn writer_with(&self, flags: OpenFlags) -> rusqlite::Result<Connection> {
-        let connection = self.connect(flags)?;
+        self.prepare_writer(self.connect(flags)?)
+    }
+
+    fn prepare_writer(&self, connection: Connection) -> rusqlite::Result<Connection> {
         connection.busy_timeout(PATIENCE)?;
         let synchronous = match self.durability {
             Durability::Full => "FULL",
@@ -285,19 +306,7 @@ impl StoreFile {
     /// lock and makes no files. To open the file without SQLite is no way to look at it: closing
     /// it would free all locks that this process has on it.
     fn glance(&self) -> rusqlite::Result<Connection> {
-        let mut address = "file:".to_owned();
-        if !self.path.starts_with("/") {
-            address.push_str("///");
-        }
-        for byte in self.path.as_os_str().as_encoded_bytes() {
-            match byte {
-                b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b':' => {
-                    address.push(char::from(*byte));
-                }
-                b'\\' if cfg!(windows) => address.push('/'),
-                _ => address.push_str(&format!("%{byte:02x}")),
-            }
-        }
+        let mut address = address_of(&self.path);
         address.push_str("?immutable=1");
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY
             | OpenFlags::SQLITE_OPEN_URI
@@ -327,7 +336,14 @@ impl StoreFile {
             Some(ErrorCode::CannotOpen) => OpenError::ReadOnly { path: self.path_buf() },
             _ => failed(error),
         };
-        let mut connection = self.writer_with(flags).map_err(failed_to_write)?;
+        // SQLite makes the file, its log and the log's index with the permissions of this one.
+        let model = if flags.contains(OpenFlags::SQLITE_OPEN_CREATE) { self.model() } else { None };
+        let opened = match &model {
+            Some(model) => self.connect_as(model, flags),
+            None => self.connect(flags),
+        };
+        let opened = opened.and_then(|connection| self.prepare_writer(connection));
+        let mut connection = opened.map_err(failed_to_write)?;
         if connection.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
             return Err(OpenError::ReadOnly { path: self.path_buf() });
         }
@@ -383,6 +399,54 @@ impl StoreFile {
                 failure.open_error()
             }
         })
+    }
+}
+
+/// A file as SQLite's addresses name it.
+fn address_of(path: &Path) -> String {
+    let mut address = "file:".to_owned();
+    if !path.starts_with("/") {
+        address.push_str("///");
+    }
+    push_escaped(&mut address, path);
+    address
+}
+
+fn push_escaped(address: &mut String, path: &Path) {
+    for byte in path.as_os_str().as_encoded_bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' | b':' => {
+                address.push(char::from(*byte));
+            }
+            b'\\' if cfg!(windows) => address.push('/'),
+            _ => address.push_str(&format!("%{byte:02x}")),
+        }
+    }
+}
+
+/// An empty file that its owner alone may read and write, until this is dropped.
+#[derive(Debug)]
+struct PrivateFile(PathBuf);
+
+impl PrivateFile {
+    fn beside(path: &Path) -> Option<Self> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let mut name = OsString::from(".");
+        name.push(path.file_name()?);
+        name.push(format!(".{}-{number}.mode", std::process::id()));
+        let path = path.with_file_name(name);
+        options.open(&path).ok().map(|_| Self(path))
+    }
+}
+
+impl Drop for PrivateFile {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
     }
 }
 

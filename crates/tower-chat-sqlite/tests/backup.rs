@@ -256,14 +256,21 @@ async fn a_damaged_store_is_said_to_be_damaged() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_copy_is_as_private_as_its_store() {
+async fn a_copy_is_its_owner_s_alone_and_what_is_replaced_keeps_its_permissions() {
     use std::os::unix::fs::PermissionsExt;
 
     let fixture = Fixture::new().await;
-    for mode in [0o600, 0o640] {
-        fs::set_permissions(fixture.path("chat.db"), fs::Permissions::from_mode(mode)).unwrap();
-        let path = fixture.path("copy.db");
+    let allow = |path: &Path, mode| {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    allow(&fixture.path("chat.db"), 0o644);
+    let path = fixture.path("copy.db");
+    Backup::of(&fixture.store).replacing(true).write(&path).await.unwrap();
+    assert_eq!(mode(&path), 0o600);
+    for kept in [0o640, 0o604] {
+        allow(&path, kept);
         Backup::of(&fixture.store).replacing(true).write(&path).await.unwrap();
-        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, mode);
+        assert_eq!(mode(&path), kept);
     }
 }

@@ -138,3 +138,34 @@ async fn child_loses_permissions() {
     assert_eq!(texts(&store, &key("c")).await, ["one", "two", "three"]);
     assert_eq!(store.check_integrity().await.unwrap(), Vec::<String>::new());
 }
+
+#[tokio::test]
+async fn a_new_file_is_its_owner_s_alone_and_one_that_is_there_keeps_its_permissions() {
+    let folder = tempfile::tempdir().unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let others =
+        |name: &str| ["", "-wal", "-shm"].map(|end| folder.path().join(format!("{name}{end}")));
+    for name in ["chat.db", "a b%?#.db"] {
+        let path = folder.path().join(name);
+        let (store, _) = make(&path).await;
+        assert_eq!(others(name).map(|path| mode(&path)), [0o600; 3], "{name}");
+        store.close().await.unwrap();
+    }
+    let path = folder.path().join("chat.db");
+    allow(&path, 0o640);
+    let store = SqliteStore::open(&path).await.unwrap();
+    let one = write(&key("d"), RunId::new(), Revision::ABSENT, &["one"]);
+    append(&store, vec![one]).await.unwrap();
+    assert_eq!(others("chat.db").map(|path| mode(&path)), [0o640; 3]);
+    store.close().await.unwrap();
+    // An empty file was made by somebody who has said who may read it.
+    let empty = folder.path().join("empty.db");
+    fs::File::create(&empty).unwrap();
+    allow(&empty, 0o604);
+    make(&empty).await.0.close().await.unwrap();
+    assert_eq!(mode(&empty), 0o604);
+    let mut left: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().file_name()).collect();
+    left.sort();
+    assert_eq!(left, ["a b%?#.db", "chat.db", "empty.db"]);
+}
