@@ -14,7 +14,7 @@ use crate::{
     heads::Heads,
     open_run, place,
     read::NotRead,
-    tool_row,
+    removal, tool_row,
 };
 
 /// A write with its messages, and the results that are in none, in their stored form.
@@ -310,16 +310,16 @@ fn change_service_id(
 }
 
 /// Deletes a conversation with all its messages, and its tool rows and open run by the schema's
-/// triggers; says whether there was one.
+/// triggers; says whether there was one. Of a large one it only begins to: see [`removal`].
 ///
 /// It looks at nothing but the number, so that a damaged conversation can be deleted.
 pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> Result<bool, NotStored> {
     let Some(number) = conversation::number(connection, key)? else { return Ok(false) };
-    let (first, last) = place::range(number);
-    connection
-        .prepare_cached("DELETE FROM messages WHERE place BETWEEN ?1 AND ?2")?
-        .execute([first, last])?;
-    connection.prepare_cached("DELETE FROM conversations WHERE id = ?1")?.execute([number])?;
+    if !removal::is_one_step(connection, number)? {
+        removal::begin(connection, number)?;
+        return Ok(true);
+    }
+    while !removal::step(connection, number, removal::STEP)? {}
     Ok(true)
 }
 

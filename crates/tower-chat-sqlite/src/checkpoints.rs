@@ -141,6 +141,17 @@ impl Checkpoints {
         }
     }
 
+    /// Carries everything over, so that the next commit begins the log anew. Where a reader is in the
+    /// way, it grows.
+    pub(crate) fn begin_log_anew(&self, connection: &Connection) {
+        let _under_way = self.begin(self.state());
+        let waits = connection.busy_timeout(PATIENCE_WITH_READERS);
+        let begun = waits.and_then(|()| carry_over(connection, "PRAGMA wal_checkpoint(RESTART)"));
+        if let Ok(reached) = begun {
+            self.state().carried = reached.carried;
+        }
+    }
+
     /// The thread that carries over.
     pub(crate) fn serve(&self) {
         let mut connection = None;

@@ -14,6 +14,7 @@ use tower_chat_core::{
 use crate::{
     place,
     read::{self, NotRead, VISIBLE},
+    removal::NOT_DELETED,
     tool_row,
 };
 
@@ -53,6 +54,10 @@ impl Filter {
             ),
         }
         filter.add(" WHERE c.scope = ?", [query.scope.clone().into()]);
+        // What is being deleted is in that scope alone; elsewhere the index says all that is asked for.
+        if query.scope.is_empty() {
+            filter.add(&format!(" AND {NOT_DELETED}"), []);
+        }
         if let Some(conversation) = &query.conversation {
             filter.add(" AND c.conversation = ?", [conversation.clone().into()]);
         }

@@ -89,7 +89,20 @@
 //! [`SqliteStore::rewrite`] leaves a conversation alone while a run is open. A process of a release
 //! without open runs must not have the file open while it is migrated: it would show what is staged.
 //!
+//! # Who may read it
+//!
+//! On Unix a file that a store makes may be read and written by its owner alone (mode 0600), whatever the
+//! umask, and so may its log (`-wal`), the log's index (`-shm`) and [backups](Backup). A file that is there
+//! keeps its permissions, and its log has the same.
+//!
 //! # Deleting
+//!
+//! A conversation of more than 1 MiB is deleted in steps: first no reader finds it any more, then its rows
+//! go, at most about 1 MiB of them in one transaction, and the log is begun anew after each. So it takes
+//! little room on a disk that is full, and less where it has to: 16 KiB at a time, or one message, if
+//! that is larger. Where even that fails, the error says so, and the conversation is gone for readers;
+//! what is left of it goes with the next deletion, or when the file is opened for writing the next time,
+//! which is also so after a crash. A pruning is one transaction, however much it takes away.
 //!
 //! What is deleted or pruned is overwritten where it stands in the file. The write-ahead log (`-wal`)
 //! still holds it until it is reused; [`SqliteStore::checkpoint`] empties it at once.
@@ -124,6 +137,7 @@ mod prune;
 mod queue;
 mod read;
 mod readers;
+mod removal;
 mod room;
 mod schema;
 mod store;

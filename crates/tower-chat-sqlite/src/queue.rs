@@ -41,6 +41,8 @@ pub(crate) struct WriteQueue {
     wake: Condvar,
     writer: Mutex<Writer>,
     work_on_caller: bool,
+    /// Rows of deleted conversations are left in the file that was opened.
+    has_remains: bool,
     commits: AtomicU64,
     writes: AtomicU64,
 }
@@ -85,11 +87,13 @@ struct Barrier {
 
 impl WriteQueue {
     pub(crate) fn new(writer: Writer, work_on_caller: bool) -> Self {
+        let has_remains = writer.has_remains();
         Self {
             state: Mutex::default(),
             wake: Condvar::new(),
             writer: Mutex::new(writer),
             work_on_caller,
+            has_remains,
             commits: AtomicU64::new(0),
             writes: AtomicU64::new(0),
         }
@@ -185,6 +189,9 @@ impl WriteQueue {
     /// The writer thread.
     pub(crate) fn serve(&self) -> Result<(), NotSynced> {
         let _gone = Gone(self);
+        if self.has_remains {
+            self.writer().remove_remains();
+        }
         while let Some((lead, due)) = self.next() {
             match due {
                 Due::Group(mut group) => match self.write(&mut group, PATIENCE) {

@@ -9,7 +9,7 @@ use tower_chat_core::{
     store::{Head, History, Revision, StoreError},
 };
 
-use crate::{conversation, pending_approvals::pending_approvals, place};
+use crate::{conversation, pending_approvals::pending_approvals, place, removal::NOT_DELETED};
 
 /// How many messages of a conversation, as `c`, readers see, or may see, in a statement.
 pub(crate) const VISIBLE: &str =
@@ -116,7 +116,7 @@ pub(crate) fn list(
     let sql = format!(
         "SELECT conversation
          FROM conversations c
-         WHERE scope = ?1 AND conversation {start} ?2
+         WHERE scope = ?1 AND conversation {start} ?2 AND {NOT_DELETED}
              AND (service_id IS NOT NULL OR EXISTS (
                  SELECT 1 FROM messages
                  WHERE place BETWEEN id << 32 AND (id << 32) + {VISIBLE}
@@ -132,8 +132,11 @@ pub(crate) fn list(
 
 /// All scopes in byte order, those too where all is staged.
 pub(crate) fn scopes(connection: &Connection) -> Result<Vec<String>, NotRead> {
-    let mut statement =
-        connection.prepare_cached("SELECT DISTINCT scope FROM conversations ORDER BY scope")?;
+    // Of the scopes that have a name the index says all; what is being deleted is in the other.
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT '' WHERE EXISTS (SELECT 1 FROM conversations c WHERE scope = '' AND {NOT_DELETED})
+         UNION ALL SELECT DISTINCT scope FROM conversations WHERE scope > '' ORDER BY 1"
+    ))?;
     let scopes = statement.query_map([], |row| row.get(0))?;
     Ok(scopes.collect::<rusqlite::Result<_>>()?)
 }

@@ -46,6 +46,9 @@ pub(crate) trait Work {
 
     /// Whether all it does is one write.
     fn is_single(&self) -> bool;
+
+    /// Whether it has deleted a conversation, of which rows may be left to be removed in steps.
+    fn has_deleted(&self) -> bool;
 }
 
 /// An append, a deletion, a copy or a pruning that waits in the queue, and who is told.
@@ -217,6 +220,10 @@ impl<W: Work> Work for Submission<W> {
     fn is_single(&self) -> bool {
         self.work.is_single()
     }
+
+    fn has_deleted(&self) -> bool {
+        self.work.has_deleted()
+    }
 }
 
 impl Queued {
@@ -293,6 +300,13 @@ impl Work for Queued {
             Self::Delete(_) | Self::Fork(_) | Self::Prune(_) => true,
         }
     }
+
+    fn has_deleted(&self) -> bool {
+        match self {
+            Self::Delete(delete) => delete.outcome.is_ok(),
+            Self::Append(..) | Self::Fork(_) | Self::Prune(_) => false,
+        }
+    }
 }
 
 /// A refusal is an outcome, after which the transaction goes on.
@@ -344,5 +358,9 @@ impl Work for Append {
 
     fn is_single(&self) -> bool {
         self.writes.len() <= 1
+    }
+
+    fn has_deleted(&self) -> bool {
+        false
     }
 }

@@ -7,8 +7,9 @@ use rusqlite::Connection;
 use crate::{
     checkpoints::Checkpoints,
     failure::Failure,
-    file::{NotSynced, StoreFile},
+    file::{NotSynced, PATIENCE, StoreFile},
     heads::{self, Heads},
+    removal,
     submission::{Next, Work},
     watched::Watched,
     write_panicked::{WritePanicked, catch},
@@ -25,6 +26,8 @@ pub(crate) struct Writer {
     heads: Heads,
     /// What the files were when it had the lock.
     watched: Watched,
+    /// Whether rows of deleted conversations were left when it was made.
+    has_remains: bool,
     /// How many transactions were committed.
     commits: u64,
 }
@@ -33,14 +36,24 @@ pub(crate) struct Writer {
 #[derive(Debug)]
 pub(crate) struct Busy;
 
+/// How few bytes a step of a removal has at least where the disk is full.
+const SMALLEST_STEP: u64 = 16 << 10;
+
 /// Where a transaction stopped; it is rolled back.
-enum Stopped {
+#[derive(Debug)]
+pub(crate) enum Stopped {
     BeforeBegin(Failure),
     AtStatement(Failure),
     AtCommit(Failure),
 }
 
 impl Stopped {
+    fn failure(self) -> Failure {
+        let (Self::BeforeBegin(failure) | Self::AtStatement(failure) | Self::AtCommit(failure)) =
+            self;
+        failure
+    }
+
     fn is_full(&self) -> bool {
         let (Self::BeforeBegin(failure) | Self::AtStatement(failure) | Self::AtCommit(failure)) =
             self;
@@ -56,8 +69,22 @@ impl Writer {
     ) -> Result<Self, Failure> {
         let version = prepare(&file, &checkpoints, &mut connection)?;
         let watched = Watched::begin(&file, &connection, version)?;
+        let found = removal::find(&connection).map_err(|error| file.failure(error))?;
         let (connection, heads) = (Some(connection), Heads::default());
-        Ok(Self { file, checkpoints, connection, heads, watched, commits: 0 })
+        let has_remains = found.is_some();
+        Ok(Self { file, checkpoints, connection, heads, watched, has_remains, commits: 0 })
+    }
+
+    /// Goes on with deletions that a process before has left, once. Where that fails, the next deletion
+    /// does.
+    pub(crate) fn remove_remains(&mut self) {
+        if std::mem::take(&mut self.has_remains) {
+            drop(catch(|| self.remove_deleted()));
+        }
+    }
+
+    pub(crate) fn has_remains(&self) -> bool {
+        self.has_remains
     }
 
     pub(crate) fn commits(&self) -> u64 {
@@ -144,12 +171,44 @@ impl Writer {
                 | Stopped::AtStatement(failure)
                 | Stopped::AtCommit(failure),
             ) => {
-                for submission in group {
+                for submission in &mut *group {
                     submission.fail(0, &failure);
                 }
             }
         }
+        if group.iter().any(Work::has_deleted)
+            && let Err(stopped) = self.remove_deleted()
+        {
+            let failure = stopped.failure();
+            group.iter_mut().filter(|it| it.has_deleted()).for_each(|it| it.fail(0, &failure));
+        }
         Ok(())
+    }
+
+    /// Removes what is left of deleted conversations, in steps.
+    pub(crate) fn remove_deleted(&mut self) -> Result<(), Stopped> {
+        let mut size = removal::STEP;
+        loop {
+            // Nothing is begun where nothing is left, as is so nearly always.
+            let left = self.connection.as_ref().map(removal::find).transpose();
+            let left = left.map_err(|error| Stopped::BeforeBegin(self.file.failure(error)))?;
+            let Some(number) = left.flatten() else { return Ok(()) };
+            match self.transaction(PATIENCE, |connection, _| {
+                // Another process may have been faster.
+                if removal::find(connection)? == Some(number) {
+                    removal::step(connection, number, size)?;
+                }
+                Ok(())
+            }) {
+                Ok(()) => {}
+                Err(stopped) if stopped.is_full() && size > SMALLEST_STEP => size /= 2,
+                Err(stopped) => return Err(stopped),
+            }
+            // The next step writes over what this one has put into the log.
+            if let Some(connection) = &self.connection {
+                self.checkpoints.begin_log_anew(connection);
+            }
+        }
     }
 
     fn write_one_by_one<W: Work>(&mut self, group: &mut [W], patience: Duration) {

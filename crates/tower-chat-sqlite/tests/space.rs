@@ -7,6 +7,7 @@ mod common;
 
 use std::{
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
     process::{Command, Output},
 };
@@ -224,4 +225,52 @@ async fn child_opens_the_file() {
     disk.make_room(&folder);
     let store = SqliteStore::open(&path).await.unwrap();
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
+}
+
+/// What is deleted is overwritten by way of the log, for which there is not as much room as for a large
+/// conversation.
+#[test]
+fn a_large_conversation_is_deleted_on_a_full_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let mount = "mount -t tmpfs -o size=3m tmpfs \"$TOWER_CHAT_SQLITE_SPACE_FOLDER\" || exit 77;
+        exec \"$0\" \"$@\"";
+    let output = run_child("child_deletes_on_a_full_disk", Disk::Small, folder.path(), mount);
+    // Where nothing may be mounted, the limit above has to do.
+    let may_mount = !matches!(output.status.code(), Some(1 | 77) if output.stdout.is_empty());
+    if may_mount {
+        assert_well(&output);
+    } else {
+        run_limited("child_deletes_on_a_full_disk", folder.path(), LIMIT / 512);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "the child of another test"]
+async fn child_deletes_on_a_full_disk() {
+    let Some((folder, _)) = child() else { return };
+    let store = SqliteStore::open(folder.join("chat.db")).await.unwrap();
+    let other = write(&key("other"), RunId::new(), Revision::ABSENT, &["kept"]);
+    append(&store, vec![other]).await.unwrap();
+    let mut at = Revision::ABSENT;
+    for number in 0..70 {
+        let text = format!("{number} {}", "y".repeat(20_000));
+        let next = write(&key("c"), RunId::new(), at, &[&text]);
+        at = append(&store, vec![next]).await.unwrap();
+        if number % 20 == 0 {
+            store.checkpoint().await.unwrap();
+        }
+    }
+    store.checkpoint().await.unwrap();
+    // Somebody else takes what is left, but for a tenth of what the conversation has.
+    let room = 160 << 10;
+    let mut ballast = fs::File::create(folder.join("ballast")).unwrap();
+    while ballast.write_all(&[0; 4096]).is_ok() {}
+    ballast.set_len(ballast.metadata().unwrap().len() - room).unwrap();
+    assert!(store.delete(&key("c")).await.unwrap());
+    assert_eq!(store.head(&key("c")).await.unwrap().revision, Revision::ABSENT);
+    assert_eq!(texts(&store, &key("other")).await, ["kept"]);
+    let anew = write(&key("c"), RunId::new(), Revision::ABSENT, &["anew"]);
+    append(&store, vec![anew]).await.unwrap();
+    assert_eq!(texts(&store, &key("c")).await, ["anew"]);
+    assert_eq!(store.check_integrity().await.unwrap(), Vec::<String>::new());
 }

@@ -13,6 +13,7 @@ mod open_runs;
 mod panics;
 mod pressure;
 mod record;
+mod removal;
 mod waiting;
 
 use std::{

@@ -1,0 +1,116 @@
+//! Deleting a conversation in steps of a bounded size.
+//!
+//! What is deleted is overwritten, and each page of it goes through the write-ahead log. A large
+//! conversation at once would need as much room for its log as it is large, which a full disk has not.
+//! So it is first renamed, and no reader finds it any more; then its rows go in steps, between which the
+//! log is carried over and begun anew; its own row goes last, so that no other conversation has its
+//! number before. What a crash leaves is gone on with when the file is opened, and at the next deletion.
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use crate::place;
+
+/// How much of rows is deleted in one step, in bytes, and how many rows.
+pub(crate) const STEP: u64 = 1 << 20;
+const ROWS: usize = 1000;
+
+/// Tells a conversation that is being deleted from all others, in a statement that reads it as `c`: no
+/// store ever writes this incarnation.
+pub(crate) const NOT_DELETED: &str = "c.incarnation <> 0";
+
+/// Whether all rows of a conversation can go in one step.
+pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Result<bool> {
+    let (_, last) = place::range(number);
+    let first_of = |table| end_of_step(connection, table, number, STEP);
+    Ok(first_of(Table::Messages)?.is_none_or(|end| end == last)
+        && first_of(Table::Tools)?.is_none_or(|end| end == last))
+}
+
+/// Takes a conversation away from its readers. Nobody can guess the name that it has then.
+pub(crate) fn begin(connection: &Connection, number: i64) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached(
+            "UPDATE conversations SET scope = '', incarnation = 0, service_id = NULL,
+                 conversation = 'deleted ' || hex(randomblob(16))
+             WHERE id = ?1",
+        )?
+        .execute([number])?;
+    connection.prepare_cached("DELETE FROM open_runs WHERE number = ?1")?.execute([number])?;
+    Ok(())
+}
+
+/// The number of a conversation whose deletion has begun, if there is one.
+pub(crate) fn find(connection: &Connection) -> rusqlite::Result<Option<i64>> {
+    connection
+        .prepare_cached(
+            "SELECT id FROM conversations WHERE scope = '' AND incarnation = 0
+                 AND conversation >= 'deleted ' AND conversation < 'deleted!' LIMIT 1",
+        )?
+        .query_row([], |row| row.get(0))
+        .optional()
+}
+
+/// Deletes some rows of a conversation, at most about so many bytes of them; says whether that was all.
+pub(crate) fn step(connection: &Connection, number: i64, bytes: u64) -> rusqlite::Result<bool> {
+    let (first, _) = place::range(number);
+    for table in [Table::Messages, Table::Tools] {
+        if let Some(end) = end_of_step(connection, table, number, bytes)? {
+            connection.prepare_cached(table.delete())?.execute([first, end])?;
+            return Ok(false);
+        }
+    }
+    connection.prepare_cached("DELETE FROM conversations WHERE id = ?1")?.execute([number])?;
+    Ok(true)
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Table {
+    Messages,
+    Tools,
+}
+
+impl Table {
+    fn sizes(self) -> &'static str {
+        match self {
+            Self::Messages => {
+                "SELECT place, length(body) FROM messages
+                 WHERE place BETWEEN ?1 AND ?2 ORDER BY place"
+            }
+            Self::Tools => {
+                "SELECT place, ifnull(length(result), 0) + ifnull(length(error), 0)
+                 FROM tool_invocations WHERE place BETWEEN ?1 AND ?2 ORDER BY place"
+            }
+        }
+    }
+
+    fn delete(self) -> &'static str {
+        match self {
+            Self::Messages => "DELETE FROM messages WHERE place BETWEEN ?1 AND ?2",
+            Self::Tools => "DELETE FROM tool_invocations WHERE place BETWEEN ?1 AND ?2",
+        }
+    }
+}
+
+/// Up to which key the rows go in the next step: the last that a conversation can have, if those are
+/// all. `None`, if there are none.
+fn end_of_step(
+    connection: &Connection,
+    table: Table,
+    number: i64,
+    bytes: u64,
+) -> rusqlite::Result<Option<i64>> {
+    let (first, last) = place::range(number);
+    let mut statement = connection.prepare_cached(table.sizes())?;
+    let mut rows = statement.query(params![first, last])?;
+    let (mut end, mut sum, mut count) = (None, 0_u64, 0_usize);
+    while let Some(row) = rows.next()? {
+        let size: i64 = row.get(1)?;
+        sum = sum.saturating_add(size.unsigned_abs());
+        count = count.saturating_add(1);
+        if end.is_some() && (sum > bytes || count > ROWS) {
+            return Ok(end);
+        }
+        end = Some(row.get(0)?);
+    }
+    Ok(end.map(|_| last))
+}
