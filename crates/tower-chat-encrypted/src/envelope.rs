@@ -5,12 +5,12 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 use tower_chat_core::{
-    ApprovalRequest, Message, Native, Part, RawJson, ToolCall, ToolResult, format,
+    ApprovalRequest, Message, MessageId, Native, Part, RawJson, ToolCall, ToolResult, format,
 };
 
 use crate::{
     EncryptionError,
-    seal::{Found, Opener, Place, Sealer},
+    seal::{Found, Opened, Opener, Place, Sealer},
 };
 
 /// The wire of sealed items. No leaf knows it.
@@ -18,6 +18,8 @@ const WIRE: &str = "tower-chat-encrypted";
 
 const BODY: &str = "body";
 const CALL: &str = "call";
+/// The position of the first call that the provider ran itself, which the record does not count.
+const PROVIDER_CALLS: u64 = 1 << 32;
 pub(crate) const RESULT: &str = "result";
 
 /// What was sealed of a call: the call, or the whole request for consent to it. Neither has the
@@ -36,29 +38,43 @@ impl Sealer {
     ) -> Result<Message, EncryptionError> {
         let mut shells = Vec::new();
         let mut rest = Vec::new();
+        // Calls and results are counted by themselves, as the record of tool calls counts them.
+        let (mut calls, mut results, mut provider_calls) = (0.., 0.., PROVIDER_CALLS..);
+        let mut next = |part: &Part| {
+            let index = match part {
+                Part::ToolCall(call) if call.provider_executed => provider_calls.next(),
+                Part::ToolCall(_) | Part::ApprovalRequest(_) => calls.next(),
+                Part::ToolResult(_) => results.next(),
+                _ => None,
+            };
+            Place { sequence, index: index.unwrap_or_default() }
+        };
         for part in &message.parts {
-            let at = Place { sequence, index: shells.len() as u64 };
+            let at = next(part);
             match part {
                 Part::ToolCall(call) => {
-                    shells.push(Part::from(self.call(at, call, &json(call))?));
-                    rest.push(no_call().into());
+                    shells.push(Part::from(self.call(at, message.id, call, &json(call))?));
+                    let mut marker = no_call();
+                    marker.provider_executed = call.provider_executed;
+                    rest.push(marker.into());
                 }
                 Part::ApprovalRequest(request) => {
                     // All of it is sealed: consent is given by its id.
-                    let call = self.call(at, &request.call, &json(request))?;
+                    let call = self.call(at, message.id, &request.call, &json(request))?;
                     let shell = ApprovalRequest::new(request.id.clone(), call, request.required);
                     shells.push(shell.into());
                     rest.push(ApprovalRequest::new("", no_call(), false).into());
                 }
                 Part::ToolResult(result) => {
-                    shells.push(self.result(at, RESULT, result)?.into());
+                    shells.push(self.result(at, message.id, RESULT, result)?.into());
                     rest.push(ToolResult::new("", "").with_content(Vec::new()).into());
                 }
                 other => rest.push(other.clone()),
             }
         }
         let body = format::encode(&message.with_parts(rest));
-        let mut parts = vec![self.native(Place { sequence, index: 0 }, BODY, &body)?];
+        let place = Place { sequence, index: 0 };
+        let mut parts = vec![self.native(place, message.id, BODY, &body)?];
         parts.append(&mut shells);
         let mut envelope = Message::new(message.role, parts);
         envelope.id = message.id;
@@ -66,30 +82,43 @@ impl Sealer {
     }
 
     /// What is shown of a call, with something sealed in the place of its arguments.
-    fn call(&self, at: Place, call: &ToolCall, sealed: &str) -> Result<ToolCall, EncryptionError> {
+    fn call(
+        &self,
+        at: Place,
+        message: Option<MessageId>,
+        call: &ToolCall,
+        sealed: &str,
+    ) -> Result<ToolCall, EncryptionError> {
         let mut shell = no_call();
         shell.id.clone_from(&call.id);
         shell.name.clone_from(&call.name);
         shell.provider_executed = call.provider_executed;
-        shell.arguments = self.seal(at, CALL, sealed)?;
+        shell.arguments = self.seal(at, message, CALL, sealed)?;
         Ok(shell)
     }
 
     pub(crate) fn result(
         &self,
         at: Place,
+        message: Option<MessageId>,
         column: &str,
         result: &ToolResult,
     ) -> Result<ToolResult, EncryptionError> {
-        let sealed = self.native(at, column, &json(result))?;
+        let sealed = self.native(at, message, column, &json(result))?;
         let mut shell = ToolResult::new("", "").with_content(vec![sealed]);
         shell.call_id.clone_from(&result.call_id);
         shell.name.clone_from(&result.name);
         Ok(shell)
     }
 
-    fn native(&self, at: Place, column: &str, value: &str) -> Result<Part, EncryptionError> {
-        let sealed = self.seal(at, column, value)?;
+    fn native(
+        &self,
+        at: Place,
+        message: Option<MessageId>,
+        column: &str,
+        value: &str,
+    ) -> Result<Part, EncryptionError> {
+        let sealed = self.seal(at, message, column, value)?;
         #[allow(clippy::expect_used, reason = "text has a JSON form")]
         let item = RawJson::from_value(&sealed).expect("text is JSON");
         Ok(Native::new(WIRE, item).into())
@@ -105,36 +134,64 @@ impl Opener<'_> {
     ) -> Result<Message, EncryptionError> {
         let mut parts = envelope.parts.iter();
         let body = match parts.next() {
-            Some(part) => self.native(Place { sequence, index: 0 }.into(), BODY, part).await?,
+            Some(part) => {
+                let place = Place { sequence, index: 0 };
+                self.native(place.into(), envelope.id, BODY, part).await?
+            }
             None => return Err(self.not_whole(Found::in_message(sequence))),
         };
+        let is_former = body.is_former;
         let message =
-            format::decode(&body).map_err(|_| self.not_whole(Found::in_message(sequence)))?;
+            format::decode(&body.text).map_err(|_| self.not_whole(Found::in_message(sequence)))?;
         let mut opened = Vec::with_capacity(message.parts.len());
-        let mut index = 0;
+        let (mut calls, mut results, mut provider_calls) = (0, 0, 0);
         for part in &message.parts {
+            let index = match part {
+                // The former format counted calls and results together.
+                _ if is_former => calls + results + provider_calls,
+                Part::ToolResult(_) => results,
+                Part::ToolCall(call) if call.provider_executed => PROVIDER_CALLS + provider_calls,
+                _ => calls,
+            };
             let found = Found::from(Place { sequence, index });
             let is_shell = match part {
-                Part::ToolCall(_) | Part::ApprovalRequest(_) | Part::ToolResult(_) => true,
+                Part::ToolCall(call) if call.provider_executed => {
+                    provider_calls += 1;
+                    true
+                }
+                Part::ToolCall(_) | Part::ApprovalRequest(_) => {
+                    calls += 1;
+                    true
+                }
+                Part::ToolResult(_) => {
+                    results += 1;
+                    true
+                }
                 other => {
                     opened.push(other.clone());
                     false
                 }
             };
             if is_shell {
-                index += 1;
                 opened.push(match (part, parts.next()) {
                     (Part::ToolCall(_), Some(Part::ToolCall(shell))) => {
-                        match self.asked(found, &shell.arguments).await? {
-                            Asked::Call(call) => call.into(),
-                            Asked::Request(_) => return Err(self.not_whole(found)),
+                        match self.asked(found, envelope.id, &shell.arguments).await? {
+                            (Asked::Call(call), sealed) if sealed.is_former == is_former => {
+                                call.into()
+                            }
+                            _ => return Err(self.not_whole(found)),
                         }
                     }
                     (Part::ApprovalRequest(_), Some(Part::ApprovalRequest(shell))) => {
-                        self.approval_request(found, shell).await?.into()
+                        self.approval_request(found, envelope.id, shell).await?.into()
                     }
                     (Part::ToolResult(_), Some(Part::ToolResult(shell))) => {
-                        self.result(found, RESULT, shell).await?.into()
+                        let (result, sealed) =
+                            self.result(found, envelope.id, RESULT, shell).await?;
+                        if sealed.is_former != is_former {
+                            return Err(self.not_whole(found));
+                        }
+                        result.into()
                     }
                     _ => return Err(self.not_whole(Found::in_message(sequence))),
                 });
@@ -151,9 +208,10 @@ impl Opener<'_> {
     pub(crate) async fn approval_request(
         &mut self,
         found: Found,
+        message: Option<MessageId>,
         shell: &ApprovalRequest,
     ) -> Result<ApprovalRequest, EncryptionError> {
-        match self.asked(found, &shell.call.arguments).await? {
+        match self.asked(found, message, &shell.call.arguments).await?.0 {
             Asked::Request(request)
                 if (&request.id, request.required) == (&shell.id, shell.required) =>
             {
@@ -167,52 +225,61 @@ impl Opener<'_> {
     pub(crate) async fn call(
         &mut self,
         found: Found,
+        message: MessageId,
         sealed: &str,
-    ) -> Result<ToolCall, EncryptionError> {
-        Ok(match self.asked(found, sealed).await? {
-            Asked::Call(call) => call,
-            Asked::Request(request) => request.call,
+    ) -> Result<(ToolCall, Opened), EncryptionError> {
+        Ok(match self.asked(found, Some(message), sealed).await? {
+            (Asked::Call(call), opened) => (call, opened),
+            (Asked::Request(request), opened) => (request.call, opened),
         })
     }
 
-    async fn asked(&mut self, found: Found, sealed: &str) -> Result<Asked, EncryptionError> {
-        let json = self.open(found, CALL, sealed).await?;
-        match serde_json::from_str(&json) {
-            Ok(call) => Ok(Asked::Call(call)),
-            Err(_) => self.parsed(found, CALL, &json).map(Asked::Request),
-        }
+    async fn asked(
+        &mut self,
+        found: Found,
+        message: Option<MessageId>,
+        sealed: &str,
+    ) -> Result<(Asked, Opened), EncryptionError> {
+        let opened = self.open(found, message, CALL, sealed).await?;
+        let asked = match serde_json::from_str(&opened.text) {
+            Ok(call) => Asked::Call(call),
+            Err(_) => Asked::Request(self.parsed(found, CALL, &opened.text)?),
+        };
+        Ok((asked, opened))
     }
 
     pub(crate) async fn result(
         &mut self,
         found: Found,
+        message: Option<MessageId>,
         column: &str,
         shell: &ToolResult,
-    ) -> Result<ToolResult, EncryptionError> {
+    ) -> Result<(ToolResult, Opened), EncryptionError> {
         let [part] = shell.content.as_slice() else {
             return Err(self.not_sealed(found, column, "it is in clear"));
         };
-        let result = self.native(found, column, part).await?;
-        self.parsed(found, column, &result)
+        let opened = self.native(found, message, column, part).await?;
+        Ok((self.parsed(found, column, &opened.text)?, opened))
     }
 
     async fn native(
         &mut self,
         found: Found,
+        message: Option<MessageId>,
         column: &str,
         part: &Part,
-    ) -> Result<String, EncryptionError> {
+    ) -> Result<Opened, EncryptionError> {
         let sealed: Option<String> = match part {
             Part::Native(native) if &*native.wire == WIRE => native.item.parse().ok(),
             _ => None,
         };
         match sealed {
-            Some(sealed) => self.open(found, column, &sealed).await,
+            Some(sealed) => self.open(found, message, column, &sealed).await,
             None => Err(self.not_sealed(found, column, "it is in clear")),
         }
     }
 
-    fn parsed<T: DeserializeOwned>(
+    pub(crate) fn parsed<T: DeserializeOwned>(
         &self,
         found: Found,
         column: &str,
@@ -232,6 +299,6 @@ fn no_call() -> ToolCall {
 }
 
 #[allow(clippy::expect_used, reason = "all map keys are strings and nothing else can fail")]
-fn json(value: &impl Serialize) -> String {
+pub(crate) fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("calls and results have a JSON form")
 }

@@ -65,6 +65,41 @@ pub enum EncryptionError {
         /// The conversation.
         key: ConversationKey,
     },
+    /// A conversation was written before its head was read.
+    #[error(
+        "the head of conversation {key} is not known: read it before writing, so that what is \
+         written is sealed for the same life of the conversation"
+    )]
+    HeadNotRead {
+        /// The conversation.
+        key: ConversationKey,
+    },
+    /// Messages are missing at the beginning that nobody has pruned through this store.
+    #[error(
+        "the first {missing} messages of conversation {key} are missing, and {pruned} were pruned"
+    )]
+    CutOff {
+        /// The conversation.
+        key: ConversationKey,
+        /// How many are missing.
+        missing: u64,
+        /// How many were pruned.
+        pruned: u64,
+    },
+    /// The open run is not the one that has staged its messages.
+    #[error("the open run of conversation {key} was changed: its messages are another run's")]
+    RunChanged {
+        /// The conversation.
+        key: ConversationKey,
+    },
+    /// There is something of a former format, which this store does not take.
+    #[error(
+        "conversation {key} has values of the former format, or its sealed head was taken away"
+    )]
+    FormerValues {
+        /// The conversation.
+        key: ConversationKey,
+    },
     /// Two keys would have one name.
     #[error("another key is named {id:?} already: what it sealed would not open any more")]
     KeyExists {
@@ -84,10 +119,13 @@ impl EncryptionError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Key(error) => error.is_retryable(),
-            Self::NoRandomNumbers | Self::KeyNotAtHand { .. } => true,
+            Self::NoRandomNumbers | Self::KeyNotAtHand { .. } | Self::HeadNotRead { .. } => true,
             Self::NotOpened { .. }
             | Self::Moved { .. }
             | Self::NotSealed { .. }
+            | Self::CutOff { .. }
+            | Self::RunChanged { .. }
+            | Self::FormerValues { .. }
             | Self::KeyExists { .. }
             | Self::KeyName { .. } => false,
         }

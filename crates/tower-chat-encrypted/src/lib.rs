@@ -26,20 +26,53 @@
 //! # What is encrypted
 //!
 //! The content of every message (texts, reasoning, media, provider items, authors, metadata), the
-//! arguments of tool calls, their results, in messages and in the record, their errors, and the text
-//! of an answer that was cut off. Each value is sealed by itself with XChaCha20-Poly1305 under a
-//! random nonce, and names the key it was sealed with. Scope, conversation, number of the message and
-//! column are authenticated with it, so that a value that was moved to another place does not open.
+//! arguments of tool calls, their results, in messages and in the record, their errors, the ids under
+//! which services keep conversations, and the text of an answer that was cut off. Each value is sealed
+//! by itself with XChaCha20-Poly1305 under a random nonce, and names the key it was sealed with.
+//!
+//! Authenticated with each value are scope, conversation, number of the message, id of the message
+//! (its run and place there), position of the call or result, column, and the *life* of the
+//! conversation: one that is deleted and begun again is in another life. A row of the record is
+//! authenticated as a whole: call, tool, status, times, error, and where its result is. A sealed head,
+//! which the store inside keeps in the place of the service id, has the life, how many messages were
+//! pruned, and the service id. So a value that was moved, or is of another life, does not open.
 //!
 //! # What stays in clear
 //!
 //! Scopes and ids of conversations; ids, roles, order and number of messages; names and ids of tool
 //! calls, how many there are, their statuses and times; ids of approval requests, and whether their tools
-//! need consent; the ids under which services keep conversations; and the size of everything, a third
-//! larger than it was.
+//! need consent; and the size of everything, a third larger than it was.
 //!
-//! An attacker who can write to the store inside can remove messages from the end of a conversation,
-//! or bring an older state of it back; this is not noticed.
+//! # What somebody can do who writes to the store inside and has no key
+//!
+//! Read what stays in clear, and:
+//!
+//! - delete a conversation, hide it from lists, or remove messages from its end; remove rows of the
+//!   record;
+//! - bring back an older state of a conversation, of its head (an older service id), of a row (a call
+//!   that waits for approval again, with the result that was recorded apart then), or a life that
+//!   was deleted, if all of it is brought back;
+//! - show, in answers to questions to the record, a call with its row from another life, if the
+//!   messages are replaced too: the conversation does not load then;
+//! - while a prune is under way, or if it was cut short by a crash, remove as many messages from the
+//!   beginning as there were when it began;
+//! - end an open run (commit what is staged, or discard it), change its lease, when it was opened, and
+//!   after which message it begins to be staged; name another run as the open one while no message of
+//!   it is staged;
+//! - count wrongly: totals of tools are counted inside;
+//! - with values of the former format, what the next section says.
+//!
+//! # The former format
+//!
+//! Values that begin with `tower-chat-1:` still open. They are bound to no life and to no message id,
+//! rows of that format are authenticated in their results and errors alone, and a conversation all of
+//! which is of that format has no sealed head: its beginning can be cut off, its service id, run ids,
+//! statuses and results in the record changed, and two lives be mixed. A conversation gets its sealed
+//! head with the next write; messages that are sealed after it are taken in the new format alone.
+//! Who can write to the store inside can take the head away together with all messages and rows of
+//! the new format, or, while nothing is loaded, put a service id in clear in its place.
+//! [`EncryptedStore::without_former_values`] refuses all of this. Releases before the new format
+//! cannot read what this one writes.
 //!
 //! # Keys
 //!
@@ -56,6 +89,9 @@
 //!
 //! # What is different from the store inside
 //!
+//! A conversation's head has to be read before it is written, as every run does: a write of a process
+//! that does not know the life is refused, and can be tried again.
+//! A [`prune`](tower_chat_core::store::HistoryStore::prune) is three writes.
 //! A [`fork`](tower_chat_core::store::HistoryStore::fork) is sealed for its new place, so it is read,
 //! opened and written again: as one submission of several writes, which a crash can cut short.
 //! Results that its record finds in messages are copied into the record.
@@ -66,6 +102,7 @@ mod erasable_keys;
 mod error;
 mod fork;
 mod key;
+mod lives;
 mod master_keys;
 mod provider;
 mod record;

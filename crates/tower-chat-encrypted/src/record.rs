@@ -2,23 +2,85 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tower_chat_core::{
     Message, RunId, ToolInvocation,
-    store::{CallPlace, OpenRun, RecordedResult, Staged, ToolRecord, Write},
+    store::{
+        CallPlace, OpenRun, RecordedResult, ServiceIdChange, Staged, ToolRecord, Write,
+        milliseconds,
+    },
 };
 
 use crate::{
     EncryptionError,
-    envelope::RESULT,
-    seal::{Found, Opener, Place, Sealer},
+    envelope::{RESULT, json},
+    lives::SealedHead,
+    seal::{Found, Opener, Place, Sealer, is_sealed},
 };
 
 const RECORDED_RESULT: &str = "recorded result";
+/// What the former format sealed of a row, besides its result.
 const RECORDED_ERROR: &str = "recorded error";
+/// All that a row says. It is kept in the place of the row's error.
+const ROW: &str = "row of the record";
+const HEAD: &str = "head";
+
+/// What is authenticated of a row: everything, so that a row says what it said when it was written.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct SealedRow {
+    round: u32,
+    call_id: String,
+    name: String,
+    status: String,
+    result: SealedResult,
+    error: Option<String>,
+    started: Option<i64>,
+    finished: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum SealedResult {
+    None,
+    Apart,
+    /// The number of the message, and the position among its results.
+    InMessage(u64, u32),
+}
+
+impl SealedRow {
+    fn of(row: &ToolRecord, error: Option<String>) -> Self {
+        Self {
+            round: row.round_index,
+            call_id: row.call_id.clone(),
+            name: row.name.clone(),
+            status: row.status.as_str().to_owned(),
+            result: match &row.result {
+                RecordedResult::None => SealedResult::None,
+                RecordedResult::Apart(_) => SealedResult::Apart,
+                RecordedResult::InMessage(at) => SealedResult::InMessage(at.sequence, at.index),
+            },
+            error,
+            started: row.started_at.map(milliseconds::of),
+            finished: row.finished_at.map(milliseconds::of),
+        }
+    }
+
+    /// Whether a call of the record is what the row says of it, apart from its result.
+    fn describes(&self, call: &ToolInvocation) -> bool {
+        let Self { round, call_id, name, status, started, finished, .. } = self;
+        (*round, call_id, name) == (call.round_index, &call.call_id, &call.name)
+            && status == call.status.as_str()
+            && *started == call.started_at.map(milliseconds::of)
+            && *finished == call.finished_at.map(milliseconds::of)
+    }
+}
 
 impl Sealer {
-    /// The write as the store inside gets it.
-    pub(crate) fn write(&self, write: &Write) -> Result<Write, EncryptionError> {
+    /// The write as the store inside gets it. A head goes in the place of the service id.
+    pub(crate) fn write(
+        &self,
+        write: &Write,
+        head: Option<&SealedHead>,
+    ) -> Result<Write, EncryptionError> {
         let first = write.expected().sequence + 1;
         let messages = (first..).zip(write.messages());
         let messages = messages
@@ -28,16 +90,26 @@ impl Sealer {
         let mut sealed = Write::new(write.key().clone(), write.id(), write.expected(), messages)
             .with_tools(tools)
             .with_claims(write.claims().to_vec());
-        if let Some(change) = write.service_id() {
-            sealed = sealed.with_service_id(change.clone());
-        }
-        if let Some(staged) = write.as_staged() {
-            sealed = sealed.staged(self.staged(write.run(), staged)?);
-            if write.begins_attempt() {
-                sealed = sealed.beginning_attempt();
+        let head = head.map(|head| self.head(head)).transpose()?;
+        match (write.as_staged(), head) {
+            (Some(staged), head) => {
+                let mut staged = self.staged(write.run(), staged)?;
+                staged.service_id = head;
+                sealed = sealed.staged(staged);
+                if write.begins_attempt() {
+                    sealed = sealed.beginning_attempt();
+                }
             }
+            (None, Some(head)) => sealed = sealed.with_service_id(head),
+            (None, None) => {}
         }
         Ok(sealed)
+    }
+
+    /// The head as a change of the service id.
+    pub(crate) fn head(&self, head: &SealedHead) -> Result<ServiceIdChange, EncryptionError> {
+        let sealed = self.seal(NOWHERE, None, HEAD, &json(&head.content))?;
+        Ok(ServiceIdChange::Set(sealed.into()))
     }
 
     fn staged(&self, run: RunId, staged: &Staged) -> Result<Staged, EncryptionError> {
@@ -45,7 +117,7 @@ impl Sealer {
         // An empty text forgets what was kept, which the store inside has to see.
         if let Some(text) = staged.partial_text.as_ref().filter(|text| !text.is_empty()) {
             let column = partial_text(run);
-            sealed.partial_text = Some(self.seal(NOWHERE, &column, text)?.into());
+            sealed.partial_text = Some(self.seal(NOWHERE, None, &column, text)?.into());
         }
         Ok(sealed)
     }
@@ -53,12 +125,11 @@ impl Sealer {
     fn row(&self, row: &ToolRecord) -> Result<ToolRecord, EncryptionError> {
         let (at, mut sealed) = (at(row.call), row.clone());
         if let RecordedResult::Apart(result) = &row.result {
-            let shell = self.result(at, RECORDED_RESULT, result)?;
+            let shell = self.result(at, None, RECORDED_RESULT, result)?;
             sealed.result = RecordedResult::Apart(Box::new(shell));
         }
-        if let Some(error) = &row.error {
-            sealed.error = Some(self.seal(at, RECORDED_ERROR, error)?);
-        }
+        let content = json(&SealedRow::of(row, row.error.clone()));
+        sealed.error = Some(self.seal(at, None, ROW, &content)?);
         Ok(sealed)
     }
 }
@@ -79,49 +150,143 @@ impl Opener<'_> {
 
     pub(crate) async fn row(&mut self, mut row: ToolRecord) -> Result<ToolRecord, EncryptionError> {
         let found = Found::from(at(row.call));
-        if let RecordedResult::Apart(shell) = &mut row.result {
-            **shell = self.result(found, RECORDED_RESULT, shell).await?;
+        let sealed = self.sealed_row(found, row.error.as_deref()).await?;
+        match sealed {
+            Some(sealed) => {
+                if SealedRow::of(&row, sealed.error.clone()) != sealed {
+                    return Err(self.not_sealed(found, ROW, CHANGED));
+                }
+                row.error = sealed.error;
+            }
+            None => row.error = self.former_error(found, row.error.as_deref()).await?,
         }
-        if let Some(error) = &mut row.error {
-            *error = self.open(found, RECORDED_ERROR, error).await?;
+        if let RecordedResult::Apart(shell) = &mut row.result {
+            **shell = self.result(found, None, RECORDED_RESULT, shell).await?.0;
         }
         Ok(row)
     }
 
-    pub(crate) async fn open_run(&mut self, mut open: OpenRun) -> Result<OpenRun, EncryptionError> {
+    /// What is sealed of a row; `None` in the former format, where that may be.
+    async fn sealed_row(
+        &mut self,
+        found: Found,
+        error: Option<&str>,
+    ) -> Result<Option<SealedRow>, EncryptionError> {
+        match error {
+            Some(sealed) if is_sealed(sealed) => {
+                let opened = self.open(found, None, ROW, sealed).await?;
+                self.parsed(found, ROW, &opened.text).map(Some)
+            }
+            _ if self.takes_former(found.sequence.unwrap_or_default()) => Ok(None),
+            _ => Err(self.not_sealed(found, ROW, "it is in clear, or of the former format")),
+        }
+    }
+
+    async fn former_error(
+        &mut self,
+        found: Found,
+        error: Option<&str>,
+    ) -> Result<Option<String>, EncryptionError> {
+        match error {
+            Some(error) => Ok(Some(self.open(found, None, RECORDED_ERROR, error).await?.text)),
+            None => Ok(None),
+        }
+    }
+
+    /// The head that is kept in the place of a service id; `None` for what is kept in clear.
+    pub(crate) async fn head(
+        &mut self,
+        service_id: Option<&str>,
+    ) -> Result<Option<SealedHead>, EncryptionError> {
+        let Some(sealed) = service_id.filter(|id| is_sealed(id)) else { return Ok(None) };
+        let opened = self.open(NOWHERE.into(), None, HEAD, sealed).await?;
+        let content = self.parsed(NOWHERE.into(), HEAD, &opened.text)?;
+        Ok(opened.life.map(|life| SealedHead { life, content }))
+    }
+
+    /// The open run, with the service id that its sealed head has.
+    pub(crate) async fn open_run(
+        &mut self,
+        mut open: OpenRun,
+        head: Option<&SealedHead>,
+    ) -> Result<OpenRun, EncryptionError> {
         if let Some(text) = &open.partial_text {
-            let opened = self.open(NOWHERE.into(), &partial_text(open.run), text).await?;
-            open.partial_text = Some(opened.into());
+            let column = partial_text(open.run);
+            let opened = self.open(NOWHERE.into(), None, &column, text).await?;
+            open.partial_text = Some(opened.text.into());
+        }
+        if let Some(head) = head {
+            open.service_id = head.service_id_change();
         }
         Ok(open)
     }
 
-    /// A call of the record with what its messages hold. Where a result stands is not told by the
-    /// record's answer, so of its place only the conversation is checked here.
+    /// A call of the record with what its messages hold.
     pub(crate) async fn invocation(
         &mut self,
         mut invocation: ToolInvocation,
     ) -> Result<ToolInvocation, EncryptionError> {
         let call = CallPlace { sequence: invocation.sequence, index: invocation.sequence_index };
         let found = Found::from(at(call));
+        // The former format counted calls and results together, so the position is checked below.
         let in_message = Found::in_message(call.sequence);
-        invocation.arguments = self.call(in_message, &invocation.arguments).await?.arguments;
+        let (asked, opened) =
+            self.call(in_message, invocation.message, &invocation.arguments).await?;
+        invocation.arguments = asked.arguments;
+        if !opened.is_former {
+            if opened.place != at(call) {
+                return Err(self.not_sealed(found, ROW, "it is of another call"));
+            }
+            self.refuse_former();
+        }
+        let Some(row) = self.sealed_row(found, invocation.error.as_deref()).await? else {
+            return self.former_invocation(found, invocation).await;
+        };
+        if !row.describes(&invocation) {
+            return Err(self.not_sealed(found, ROW, CHANGED));
+        }
+        invocation.error = row.error;
+        invocation.result = match (row.result, invocation.result) {
+            (SealedResult::None, None) => None,
+            (SealedResult::Apart, Some(shell)) => {
+                Some(self.result(found, None, RECORDED_RESULT, &shell).await?.0)
+            }
+            (SealedResult::InMessage(sequence, index), Some(shell)) => {
+                let in_message = Found::in_message(sequence);
+                let (result, opened) = self.result(in_message, None, RESULT, &shell).await?;
+                if !opened.is_former && opened.place.index != u64::from(index) {
+                    return Err(self.not_sealed(found, ROW, "its result is another call's"));
+                }
+                Some(result)
+            }
+            _ => return Err(self.not_sealed(found, ROW, CHANGED)),
+        };
+        Ok(invocation)
+    }
+
+    /// Where a result stands is not told by the record's answer, so in the former format only the
+    /// conversation of a result in a message is checked.
+    async fn former_invocation(
+        &mut self,
+        found: Found,
+        mut invocation: ToolInvocation,
+    ) -> Result<ToolInvocation, EncryptionError> {
         if let Some(shell) = &mut invocation.result {
-            let apart = self.result(found, RECORDED_RESULT, shell).await;
+            let apart = self.result(found, None, RECORDED_RESULT, shell).await;
             *shell = match apart {
-                Ok(result) => result,
+                Ok((result, _)) => result,
                 Err(EncryptionError::Moved { .. } | EncryptionError::NotOpened { .. }) => {
-                    self.result(Found::somewhere(), RESULT, shell).await?
+                    self.result(Found::somewhere(), None, RESULT, shell).await?.0
                 }
                 Err(error) => return Err(error),
             };
         }
-        if let Some(error) = &mut invocation.error {
-            *error = self.open(found, RECORDED_ERROR, error).await?;
-        }
+        invocation.error = self.former_error(found, invocation.error.as_deref()).await?;
         Ok(invocation)
     }
 }
+
+const CHANGED: &str = "the row was changed";
 
 /// The place of what belongs to no message.
 const NOWHERE: Place = Place { sequence: 0, index: 0 };

@@ -7,13 +7,16 @@ use chacha20poly1305::{
     KeyInit, XChaCha20Poly1305, XNonce,
     aead::{Aead, Payload},
 };
-use tower_chat_core::ConversationKey;
+use tower_chat_core::{ConversationKey, MessageId, RunId};
 
 use crate::{EncryptionError, KeyProvider, SecretKey};
 
-/// How a sealed value begins. The name of its key, the number of its message, its place there, and
-/// nonce and ciphertext in base64 follow, with colons between.
-const PREFIX: &str = "tower-chat-1:";
+/// How a sealed value begins. The name of its key, the life of its conversation, the id of its
+/// message, the number of that, its place there, and nonce and ciphertext in base64 follow, with
+/// colons between, and `-` for a message id where it belongs to none.
+const PREFIX: &str = "tower-chat-2:";
+/// How values of the former format begin, which have neither life nor message id.
+const FORMER_PREFIX: &str = "tower-chat-1:";
 const NONCE: usize = 24;
 
 /// Where a value belongs: the number of its message, from 1, and its place among those of its column.
@@ -48,29 +51,58 @@ impl From<Place> for Found {
     }
 }
 
+/// The run whose write began the life of a conversation: it tells the conversation from another of
+/// the same key that was deleted before it. It is the same for a write that is repeated.
+pub(crate) type Life = RunId;
+
 /// Seals values of one conversation.
 pub(crate) struct Sealer {
     pub(crate) conversation: ConversationKey,
     pub(crate) id: Arc<str>,
     pub(crate) key: SecretKey,
+    pub(crate) life: Life,
+}
+
+/// What a value was before it was sealed, and what it was sealed for.
+pub(crate) struct Opened {
+    pub(crate) text: String,
+    pub(crate) place: Place,
+    pub(crate) life: Option<Life>,
+    /// It was sealed by a release that bound it to no life and no message.
+    pub(crate) is_former: bool,
+}
+
+/// Which life the values that are opened must be of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Expected {
+    /// Nothing is known of it: that of the first value.
+    Any,
+    /// This life; messages up to this number may be of the former format.
+    Life(Life, u64),
+    /// None has begun: every value is of the former format.
+    Former,
 }
 
 impl Sealer {
     pub(crate) fn seal(
         &self,
         at: Place,
+        message: Option<MessageId>,
         column: &str,
         value: &str,
     ) -> Result<String, EncryptionError> {
         check_name(&self.id)?;
         let mut nonce = [0; NONCE];
         getrandom::fill(&mut nonce).map_err(|_| EncryptionError::NoRandomNumbers)?;
-        let place = authenticated(&self.conversation, &self.id, at, column);
+        let bound = Some((self.life, message));
+        let place = authenticated(&self.conversation, &self.id, at, bound, column);
         let payload = Payload { msg: value.as_bytes(), aad: &place };
         let cipher = XChaCha20Poly1305::new(self.key.as_bytes().into());
         let sealed = cipher.encrypt(XNonce::from_slice(&nonce), payload);
         let Ok(sealed) = sealed else { return Err(self.not_sealed(at, column)) };
-        let mut text = format!("{PREFIX}{}:{}:{}:", self.id, at.sequence, at.index);
+        let message = message.map_or_else(|| NO_MESSAGE.to_owned(), |message| message.to_string());
+        let (id, life, Place { sequence, index }) = (&self.id, self.life, at);
+        let mut text = format!("{PREFIX}{id}:{life}:{message}:{sequence}:{index}:");
         STANDARD_NO_PAD.encode_string([&nonce[..], &sealed].concat(), &mut text);
         Ok(text)
     }
@@ -91,11 +123,53 @@ pub(crate) struct Opener<'a> {
     conversation: &'a ConversationKey,
     provider: &'a dyn KeyProvider,
     keys: HashMap<String, SecretKey>,
+    expected: Expected,
 }
 
 impl<'a> Opener<'a> {
-    pub(crate) fn new(conversation: &'a ConversationKey, provider: &'a dyn KeyProvider) -> Self {
-        Self { conversation, provider, keys: HashMap::new() }
+    pub(crate) fn new(
+        conversation: &'a ConversationKey,
+        provider: &'a dyn KeyProvider,
+        expected: Expected,
+    ) -> Self {
+        Self { conversation, provider, keys: HashMap::new(), expected }
+    }
+
+    /// Expects this of what is opened from now on.
+    pub(crate) fn expect(&mut self, expected: Expected) {
+        self.expected = expected;
+    }
+
+    /// Whether something in a message of this number may be of the former format.
+    pub(crate) fn takes_former(&self, sequence: u64) -> bool {
+        match self.expected {
+            Expected::Any | Expected::Former => true,
+            Expected::Life(_, former) => sequence <= former,
+        }
+    }
+
+    /// Takes nothing of the former format from now on.
+    pub(crate) fn refuse_former(&mut self) {
+        if let Expected::Life(life, _) = self.expected {
+            self.expected = Expected::Life(life, 0);
+        }
+    }
+
+    /// Checks that a value is of the life that is expected.
+    fn check_life(&mut self, parsed: &Sealed<'_>) -> Result<(), &'static str> {
+        let life = parsed.bound.map(|(life, _)| life);
+        match (self.expected, life) {
+            (Expected::Any, Some(life)) => self.expected = Expected::Life(life, u64::MAX),
+            (Expected::Any, None) | (Expected::Former, None) => {}
+            (Expected::Former, Some(_)) => return Err("the sealed head was taken away"),
+            (Expected::Life(expected, _), Some(life)) if life == expected => {}
+            (Expected::Life(..), Some(_)) => {
+                return Err("it is of another life of the conversation");
+            }
+            (Expected::Life(_, former), None) if parsed.place.sequence <= former => {}
+            (Expected::Life(..), None) => return Err("it is of the former format"),
+        }
+        Ok(())
     }
 
     /// Opens what was sealed for this column of the place where it was found, as far as that is
@@ -103,9 +177,10 @@ impl<'a> Opener<'a> {
     pub(crate) async fn open(
         &mut self,
         found: Found,
+        message: Option<MessageId>,
         column: &str,
         sealed: &str,
-    ) -> Result<String, EncryptionError> {
+    ) -> Result<Opened, EncryptionError> {
         let parsed = Sealed::parse(sealed)
             .ok_or_else(|| self.not_sealed(found, column, "it is in clear, or damaged"))?;
         let Place { sequence, index } = parsed.place;
@@ -119,11 +194,16 @@ impl<'a> Opener<'a> {
                 column: column.to_owned(),
             });
         }
+        self.check_life(&parsed).map_err(|reason| self.not_sealed(found, column, reason))?;
+        let is_of_message = |own: Option<MessageId>| message.is_none() || own == message;
+        if parsed.bound.is_some_and(|(_, own)| !is_of_message(own)) {
+            return Err(self.not_sealed(found, column, "it is of a message with another id"));
+        }
         if !self.keys.contains_key(parsed.id) {
             let key = self.provider.key(self.conversation, parsed.id).await?;
             self.keys.insert(parsed.id.to_owned(), key);
         }
-        let place = authenticated(self.conversation, parsed.id, parsed.place, column);
+        let place = authenticated(self.conversation, parsed.id, parsed.place, parsed.bound, column);
         let opened = self.keys.get(parsed.id).and_then(|key| {
             // Made where it is used: a cipher that is moved leaves a copy of its key behind.
             let cipher = XChaCha20Poly1305::new(key.as_bytes().into());
@@ -132,11 +212,13 @@ impl<'a> Opener<'a> {
             cipher.decrypt(XNonce::from_slice(nonce), payload).ok()
         });
         let text = opened.and_then(|bytes| String::from_utf8(bytes).ok());
-        text.ok_or_else(|| EncryptionError::NotOpened {
+        let text = text.ok_or_else(|| EncryptionError::NotOpened {
             key: self.conversation.clone(),
             sequence,
             column: column.to_owned(),
-        })
+        })?;
+        let life = parsed.bound.map(|(life, _)| life);
+        Ok(Opened { text, place: parsed.place, life, is_former: life.is_none() })
     }
 
     pub(crate) fn not_sealed(
@@ -157,24 +239,69 @@ impl<'a> Opener<'a> {
 struct Sealed<'a> {
     id: &'a str,
     place: Place,
+    /// The life of the conversation, and the message that the value belongs to; `None` in the former
+    /// format.
+    bound: Option<Bound>,
     bytes: Vec<u8>,
+}
+
+type Bound = (Life, Option<MessageId>);
+
+/// In place of the id of a message.
+const NO_MESSAGE: &str = "-";
+
+/// Whether a text is one of the values that are sealed here.
+pub(crate) fn is_sealed(text: &str) -> bool {
+    text.starts_with(PREFIX)
 }
 
 impl<'a> Sealed<'a> {
     fn parse(text: &'a str) -> Option<Self> {
-        let (rest, bytes) = text.strip_prefix(PREFIX)?.rsplit_once(':')?;
+        let (is_former, rest) = match text.strip_prefix(PREFIX) {
+            Some(rest) => (false, rest),
+            None => (true, text.strip_prefix(FORMER_PREFIX)?),
+        };
+        let (rest, bytes) = rest.rsplit_once(':')?;
         let (rest, index) = rest.rsplit_once(':')?;
-        let (id, sequence) = rest.rsplit_once(':')?;
+        let (rest, sequence) = rest.rsplit_once(':')?;
         let place = Place { sequence: sequence.parse().ok()?, index: index.parse().ok()? };
-        Some(Self { id, place, bytes: STANDARD_NO_PAD.decode(bytes).ok()? })
+        let bytes = STANDARD_NO_PAD.decode(bytes).ok()?;
+        if is_former {
+            return Some(Self { id: rest, place, bound: None, bytes });
+        }
+        let (rest, message) = rest.rsplit_once(':')?;
+        let (id, life) = rest.rsplit_once(':')?;
+        let message = match message {
+            NO_MESSAGE => None,
+            message => Some(message.parse().ok()?),
+        };
+        Some(Self { id, place, bound: Some((life.parse().ok()?, message)), bytes })
     }
 }
 
 /// What is authenticated with a value: where it belongs, without ambiguity.
-fn authenticated(conversation: &ConversationKey, id: &str, at: Place, column: &str) -> Vec<u8> {
-    let mut place = b"tower-chat value 1".to_vec();
+fn authenticated(
+    conversation: &ConversationKey,
+    id: &str,
+    at: Place,
+    bound: Option<Bound>,
+    column: &str,
+) -> Vec<u8> {
+    let version: &[u8; 18] = match bound {
+        Some(_) => b"tower-chat value 2",
+        None => b"tower-chat value 1",
+    };
+    let mut place = version.to_vec();
     place.extend(at.sequence.to_le_bytes());
     place.extend(at.index.to_le_bytes());
+    if let Some((life, message)) = bound {
+        place.extend(life.to_bytes());
+        place.push(u8::from(message.is_some()));
+        if let Some(message) = message {
+            place.extend(message.run.to_bytes());
+            place.extend(message.index.to_le_bytes());
+        }
+    }
     for text in [conversation.scope(), conversation.id(), id, column] {
         place.extend((text.len() as u64).to_le_bytes());
         place.extend(text.as_bytes());

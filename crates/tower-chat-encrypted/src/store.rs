@@ -5,11 +5,11 @@ use std::{fmt, sync::Arc};
 use async_trait::async_trait;
 use futures_util::FutureExt;
 use tower_chat_core::{
-    ConversationKey,
+    ConversationKey, Message, MessageId, RunId,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
-        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals,
-        UnreadableInvocation, Write,
+        AppendError, Conflict, Head, History, HistoryStore, InvocationQuery, Invocations, Keep,
+        OpenRun, OpenRunContent, Pruned, Revision, ServiceIdChange, Slot, StoreError, StoreHandle,
+        Ticket, ToolTotals, UnreadableInvocation, Write,
     },
 };
 
@@ -17,7 +17,8 @@ use crate::{
     EncryptionError, KeyError, KeyProvider,
     error::reported,
     fork,
-    seal::{Found, Opener, Sealer},
+    lives::{HeadContent, Lives, SealedHead, Step},
+    seal::{Expected, Found, Life, Opener, Sealer},
 };
 
 /// Encrypts what another store keeps; see [the crate](crate).
@@ -26,15 +27,30 @@ use crate::{
 /// be sealed or opened is a [`StoreError::Backend`] whose source is an [`EncryptionError`].
 #[derive(Clone)]
 pub struct EncryptedStore<S> {
-    inner: S,
+    inner: Arc<S>,
     keys: Arc<dyn KeyProvider>,
+    lives: Arc<Lives>,
+    takes_former: bool,
 }
 
 impl<S: HistoryStore> EncryptedStore<S> {
     /// Encrypts what a store keeps, with these keys. The store must be empty, or have been written
     /// through this: what is in clear is refused.
     pub fn new(inner: S, keys: impl KeyProvider) -> Self {
-        Self { inner, keys: Arc::new(keys) }
+        Self {
+            inner: Arc::new(inner),
+            keys: Arc::new(keys),
+            lives: Arc::default(),
+            takes_former: true,
+        }
+    }
+
+    /// Refuses everything that releases before the format `tower-chat-2` have sealed, and what they
+    /// kept in clear: see [the crate](crate#the-former-format).
+    #[must_use]
+    pub fn without_former_values(mut self) -> Self {
+        self.takes_former = false;
+        self
     }
 
     /// The store inside, which sees what is sealed.
@@ -42,23 +58,66 @@ impl<S: HistoryStore> EncryptedStore<S> {
         &self.inner
     }
 
-    fn opener<'a>(&'a self, key: &'a ConversationKey) -> Opener<'a> {
-        Opener::new(key, &*self.keys)
+    fn opener<'a>(&'a self, key: &'a ConversationKey, expected: Expected) -> Opener<'a> {
+        Opener::new(key, &*self.keys, expected)
     }
 
+    /// The head, and what the values that readers see, and those of the open run, must be.
     async fn opened_head(
         &self,
         key: &ConversationKey,
         mut head: Head,
-    ) -> Result<Head, EncryptionError> {
-        let mut opener = self.opener(key);
-        if let Some(open) = head.open_run.take() {
-            head.open_run = Some(opener.open_run(open).await?);
+    ) -> Result<(Head, [Expected; 2]), EncryptionError> {
+        let mut opener = self.opener(key, Expected::Any);
+        let sealed = opener.head(head.service_id.as_deref()).await?;
+        self.check_head(key, &head, sealed.as_ref())?;
+        if let Some(sealed) = &sealed {
+            head.service_id.clone_from(&sealed.content.service_id);
         }
+        let open = match &head.open_run {
+            Some(open) => opener.head(staged_service_id(open)).await?,
+            None => None,
+        };
+        let visible = SealedHead::expected(sealed.as_ref());
+        let staged = SealedHead::expected(open.as_ref().or(sealed.as_ref()));
+        if let Some(run) = head.open_run.take() {
+            opener.expect(staged);
+            head.open_run = Some(opener.open_run(run, open.as_ref()).await?);
+        }
+        opener.expect(visible);
         for request in head.pending_approvals.iter_mut().flatten() {
-            *request = opener.approval_request(Found::somewhere(), request).await?;
+            *request = opener.approval_request(Found::somewhere(), None, request).await?;
         }
-        Ok(head)
+        let at = (head.revision, head.pruned);
+        self.lives.learn(key, at, sealed.as_ref(), open.as_ref());
+        Ok((head, [visible, staged]))
+    }
+
+    /// Checks that no more messages are missing at the beginning than were pruned, and that there is
+    /// a sealed head where one is demanded.
+    fn check_head(
+        &self,
+        key: &ConversationKey,
+        head: &Head,
+        sealed: Option<&SealedHead>,
+    ) -> Result<(), EncryptionError> {
+        let visible = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
+        let Some(sealed) = sealed else {
+            let is_empty = visible == 0 && head.service_id.is_none();
+            return match self.takes_former || is_empty {
+                true => Ok(()),
+                false => Err(EncryptionError::FormerValues { key: key.clone() }),
+            };
+        };
+        let HeadContent { former, pruned: (least, most), .. } = sealed.content;
+        if former > head.pruned && !self.takes_former {
+            return Err(EncryptionError::FormerValues { key: key.clone() });
+        }
+        if (least..=most).contains(&head.pruned) {
+            return Ok(());
+        }
+        let (missing, pruned) = (head.pruned, most);
+        Err(EncryptionError::CutOff { key: key.clone(), missing, pruned })
     }
 
     async fn opened_history(
@@ -66,11 +125,12 @@ impl<S: HistoryStore> EncryptedStore<S> {
         key: &ConversationKey,
         sealed: History,
     ) -> Result<History, EncryptionError> {
-        let messages =
-            self.opener(key).messages(sealed.head.pruned, sealed.messages.iter()).await?;
+        let pruned = sealed.head.pruned;
+        let (head, [visible, _]) = self.opened_head(key, sealed.head).await?;
+        let messages = self.opener(key, visible).messages(pruned, sealed.messages.iter()).await?;
         let mut history = History::empty();
         history.extend(messages);
-        history.head = self.opened_head(key, sealed.head).await?;
+        history.head = head;
         Ok(history)
     }
 
@@ -79,43 +139,119 @@ impl<S: HistoryStore> EncryptedStore<S> {
         key: &ConversationKey,
         sealed: OpenRunContent,
     ) -> Result<OpenRunContent, EncryptionError> {
-        let head = self.opened_head(key, sealed.head).await?;
-        let mut opener = self.opener(key);
-        let open = opener.open_run(sealed.open).await?;
-        let messages = opener.messages(open.visible, sealed.messages.iter()).await?;
-        let mut tools = Vec::with_capacity(sealed.tools.len());
-        for row in sealed.tools {
-            tools.push(opener.row(row).await?);
+        let OpenRunContent { head, open, messages, tools, .. } = sealed;
+        // The head of an answer need not have the run.
+        let head = head.with_open_run(Some(open));
+        let (mut head, [_, staged]) = self.opened_head(key, head).await?;
+        let Some(open) = head.open_run.clone() else {
+            return Err(EncryptionError::RunChanged { key: key.clone() });
+        };
+        let is_of_run = |message: &Arc<Message>| message.id.is_some_and(|id| id.run == open.run);
+        if !messages.iter().all(is_of_run) {
+            return Err(EncryptionError::RunChanged { key: key.clone() });
         }
-        Ok(OpenRunContent::new(head, open, messages, tools))
+        head.open_run = Some(open.clone());
+        let mut opener = self.opener(key, staged);
+        let messages = opener.messages(open.visible, messages.iter()).await?;
+        let mut rows = Vec::with_capacity(tools.len());
+        for row in tools {
+            rows.push(opener.row(row).await?);
+        }
+        Ok(OpenRunContent::new(head, open, messages, rows))
     }
 
     /// Seals writes up to the first that cannot be sealed. Nothing can be awaited here.
     fn sealed(&self, writes: &[Write]) -> (Vec<Write>, Option<EncryptionError>) {
         let mut sealed = Vec::with_capacity(writes.len());
-        let mut last: Option<Sealer> = None;
         for write in writes {
-            let sealer = match last.take().filter(|sealer| sealer.conversation == *write.key()) {
-                Some(sealer) => Ok(sealer),
-                None => self.sealer(write.key()),
-            };
-            let outcome = sealer.and_then(|sealer| Ok((sealer.write(write)?, sealer)));
-            match outcome {
-                Ok((write, sealer)) => {
-                    sealed.push(write);
-                    last = Some(sealer);
-                }
+            match self.sealed_write(write) {
+                Ok(write) => sealed.push(write),
                 Err(error) => return (sealed, Some(error)),
             }
         }
         (sealed, None)
     }
 
-    fn sealer(&self, key: &ConversationKey) -> Result<Sealer, EncryptionError> {
+    fn sealed_write(&self, write: &Write) -> Result<Write, EncryptionError> {
+        let key = write.key();
+        let known = self.lives.before(write);
+        let known = known.ok_or_else(|| EncryptionError::HeadNotRead { key: key.clone() })?;
+        let Step { life, head, after } = known.step(write);
+        let sealed = self.sealer(key, life)?.write(write, head.as_ref())?;
+        self.lives.after(write, after);
+        Ok(sealed)
+    }
+
+    fn sealer(&self, key: &ConversationKey, life: Life) -> Result<Sealer, EncryptionError> {
         let ready = self.keys.writing_key(key).now_or_never();
         let (id, secret) =
             ready.ok_or_else(|| EncryptionError::KeyNotAtHand { key: key.clone() })??;
-        Ok(Sealer { conversation: key.clone(), id, key: secret })
+        Ok(Sealer { conversation: key.clone(), id, key: secret, life })
+    }
+
+    /// Says in the sealed head how many messages may be missing at the beginning; `None` stands for
+    /// as many as are missing now. A conversation without a sealed head stays without.
+    async fn seal_pruned(
+        &self,
+        key: &ConversationKey,
+        most: Option<u64>,
+    ) -> Result<(), StoreError> {
+        const ATTEMPTS: usize = 5;
+        let mut conflict = None;
+        for _attempt in 0..ATTEMPTS {
+            let head = self.inner.head(key).await?;
+            let mut opener = self.opener(key, Expected::Any);
+            let sealed = opener.head(head.service_id.as_deref()).await.map_err(reported(OPEN))?;
+            let Some(mut sealed) = sealed else { return Ok(()) };
+            self.check_head(key, &head, Some(&sealed)).map_err(reported(OPEN))?;
+            let pruned = (head.pruned, most.unwrap_or(head.pruned));
+            if sealed.content.pruned == pruned {
+                return Ok(());
+            }
+            sealed.content.pruned = pruned;
+            let change = self.sealer(key, sealed.life).and_then(|sealer| sealer.head(&sealed));
+            let change = change.map_err(reported(SEAL))?;
+            let id = MessageId { run: RunId::new(), index: 0 };
+            let write = Write::new(key.clone(), id, head.revision, []).with_service_id(change);
+            let slot = self.inner.reserve().await?;
+            match self.inner.append(slot, vec![write]).await.map_err(|error| error.source) {
+                Ok(_) => {
+                    let at = (head.revision, head.pruned);
+                    self.lives.learn(key, at, Some(&sealed), None);
+                    return Ok(());
+                }
+                Err(StoreError::Conflict(found)) => conflict = Some(StoreError::Conflict(found)),
+                Err(error) => return Err(error),
+            }
+        }
+        conflict.map_or(Ok(()), Err)
+    }
+}
+
+/// Why a write to a conversation of which nothing is known here is not stored: as a rule there is
+/// another revision by now.
+async fn not_sealed(
+    store: &(impl HistoryStore + ?Sized),
+    write: &Write,
+    error: EncryptionError,
+) -> AppendError {
+    let source = match store.head(write.key()).await {
+        Ok(head) if head.revision != write.expected() => {
+            let run = head.open_run.map(|open| open.run);
+            let conflict = Conflict::new(write.key().clone(), write.expected(), head.revision);
+            Box::new(conflict.with_open_run(run)).into()
+        }
+        Ok(_) => reported(SEAL)(error),
+        Err(error) => error,
+    };
+    AppendError { completed: 0, source }
+}
+
+/// The service id that the commit of an open run sets.
+fn staged_service_id(open: &OpenRun) -> Option<&str> {
+    match open.service_id.as_ref()? {
+        ServiceIdChange::Set(id) => Some(id),
+        ServiceIdChange::Clear => None,
     }
 }
 
@@ -134,7 +270,8 @@ impl<S: HistoryStore> HistoryStore for EncryptedStore<S> {
         let fetched: Result<_, KeyError> = self.keys.writing_key(key).await;
         fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
         let head = self.inner.head(key).await?;
-        self.opened_head(key, head).await.map_err(reported(OPEN))
+        let (head, _) = self.opened_head(key, head).await.map_err(reported(OPEN))?;
+        Ok(head)
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
@@ -160,8 +297,12 @@ impl<S: HistoryStore> HistoryStore for EncryptedStore<S> {
     ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
         let mut runs = self.inner.open_runs(scope, after, limit).await?;
         for (key, open) in &mut runs {
-            let opened = self.opener(key).open_run(open.clone()).await;
-            *open = opened.map_err(reported("open the list of open runs"))?;
+            let mut opener = self.opener(key, Expected::Any);
+            let opened = async {
+                let head = opener.head(staged_service_id(open)).await?;
+                opener.open_run(open.clone(), head.as_ref()).await
+            };
+            *open = opened.await.map_err(reported("open the list of open runs"))?;
         }
         Ok(runs)
     }
@@ -178,6 +319,13 @@ impl<S: HistoryStore> HistoryStore for EncryptedStore<S> {
         let (sealed, error) = self.sealed(&writes);
         let Some(error) = error else { return self.inner.append(slot, sealed) };
         let completed = sealed.len();
+        let refused = writes.get(completed).cloned();
+        if let (true, EncryptionError::HeadNotRead { .. }, Some(write)) =
+            (sealed.is_empty(), &error, refused)
+        {
+            let store = self.inner.clone();
+            return Ticket::watching(async move { Err(not_sealed(&*store, &write, error).await) });
+        }
         let failed = AppendError { completed, source: reported(SEAL)(error) };
         if sealed.is_empty() {
             return Ticket::done(Err(failed));
@@ -215,8 +363,19 @@ impl<S: HistoryStore> HistoryStore for EncryptedStore<S> {
         self.inner.delete(key).await
     }
 
+    /// Says in the sealed head that messages are about to go, prunes, and says how many went: three
+    /// writes, of which a crash can leave the first alone, or the first two. Until the next prune up
+    /// to as many messages may then be missing as there were.
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
-        self.inner.prune(key, keep).await
+        let head = self.inner.head(key).await?;
+        if let Some(open) = head.open_run {
+            return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
+        }
+        self.handle().at_rest(key)?;
+        self.seal_pruned(key, Some(head.revision.sequence)).await?;
+        let pruned = self.inner.prune(key, keep).await;
+        self.seal_pruned(key, None).await?;
+        pruned
     }
 
     async fn list(
@@ -233,7 +392,7 @@ impl<S: HistoryStore> HistoryStore for EncryptedStore<S> {
         let mut invocations = self.inner.invocations(query).await?;
         for (key, sealed) in std::mem::take(&mut invocations.found) {
             let (sequence, index) = (sealed.sequence, sealed.sequence_index);
-            match self.opener(&key).invocation(sealed).await {
+            match self.opener(&key, Expected::Any).invocation(sealed).await {
                 Ok(opened) => invocations.found.push((key, opened)),
                 Err(error) => invocations.unreadable.push(UnreadableInvocation::new(
                     key,

@@ -9,8 +9,8 @@ use tower_chat_core::{
     ApprovalRequest, ConversationKey, MemoryStore, Message, MessageId, Part, Role, RunId, ToolCall,
     ToolResult, ToolStatus,
     store::{
-        CallPlace, HistoryStore, Lease, RecordedResult, Revision, Staged, StoreError, ToolRecord,
-        Write,
+        CallPlace, HistoryStore, Lease, RecordedResult, Revision, ServiceIdChange, Staged,
+        StoreError, ToolRecord, Write,
     },
 };
 use tower_chat_encrypted::{EncryptedStore, EncryptionError, MasterKeys, SecretKey};
@@ -78,6 +78,41 @@ pub(crate) fn staged(text: &str) -> Staged {
     let renewed_at = SystemTime::UNIX_EPOCH + Duration::from_secs(1);
     let lease = Lease { attempt: 1, holder: 1, renewed_at, until: None };
     Staged { lease, close: None, service_id: None, partial_text: Some(text.into()) }
+}
+
+/// What somebody without the key writes into the store inside: the messages of a conversation, with
+/// their ids, and its head.
+pub(crate) async fn forge(
+    key: &ConversationKey,
+    messages: Vec<Message>,
+    head: Option<Arc<str>>,
+    tools: Vec<ToolRecord>,
+) -> Store {
+    let store = EncryptedStore::new(MemoryStore::new(), keys());
+    let mut at = Revision::ABSENT;
+    let last = messages.len().saturating_sub(1);
+    for (place, message) in messages.into_iter().enumerate() {
+        let id = message.id.unwrap();
+        let mut write = Write::new(key.clone(), id, at, [Arc::new(message)]);
+        if let Some(head) = head.clone().filter(|_| place == 0) {
+            write = write.with_service_id(ServiceIdChange::Set(head));
+        }
+        if place == last {
+            write = write.with_tools(tools.clone());
+        }
+        at = append(store.inner(), write).await;
+    }
+    store
+}
+
+/// The messages of a conversation as the store inside has them, and its head.
+pub(crate) async fn sealed(
+    store: &Store,
+    key: &ConversationKey,
+) -> (Vec<Message>, Option<Arc<str>>) {
+    let history = store.inner().load(key).await.unwrap();
+    let messages = history.messages.iter().map(|message| (**message).clone()).collect();
+    (messages, history.head.service_id)
 }
 
 pub(crate) fn encryption_error(error: &StoreError) -> &EncryptionError {

@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 mod around;
+mod attacks;
 mod common;
+mod former;
 mod keys;
 mod places;
 mod plaintext;

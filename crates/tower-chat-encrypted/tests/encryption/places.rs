@@ -4,24 +4,21 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use tower_chat_core::{
-    ConversationKey, MemoryStore, Message, MessageId, Part, RunId,
-    store::{HistoryStore, InvocationQuery, RecordedResult, Revision, StoreError, Write},
+    ConversationKey, MemoryStore, Message, Part,
+    store::{HistoryStore, InvocationQuery, RecordedResult, Revision, ServiceIdChange, StoreError},
 };
 use tower_chat_encrypted::{EncryptedStore, EncryptionError, KeyError, KeyProvider, SecretKey};
 
-use crate::common::{Store, append, encryption_error, key, keys, messages, row, rows, write};
+use crate::common::{
+    Store, append, encryption_error, forge, key, keys, messages, row, rows, sealed, write,
+};
 
-async fn sealed(store: &Store, key: &ConversationKey) -> Vec<Message> {
-    let history = store.inner().load(key).await.unwrap();
-    history.messages.iter().map(|message| (**message).clone()).collect()
-}
-
-/// A store in which these sealed messages stand at another place.
-async fn load_as(key: &ConversationKey, messages: Vec<Message>) -> Result<usize, StoreError> {
-    let store = EncryptedStore::new(MemoryStore::new(), keys());
-    let id = MessageId { run: RunId::new(), index: 0 };
-    let messages = messages.into_iter().map(Arc::new);
-    append(store.inner(), Write::new(key.clone(), id, Revision::ABSENT, messages)).await;
+/// The messages of a store, of which some stand at another place, in another store.
+async fn load_as(
+    key: &ConversationKey,
+    (messages, head): (Vec<Message>, Option<Arc<str>>),
+) -> Result<usize, StoreError> {
+    let store = forge(key, messages, head, Vec::new()).await;
     store.load(key).await.map(|history| history.messages.len())
 }
 
@@ -38,7 +35,7 @@ async fn into_another_conversation_or_scope() {
     for (scope, id) in [("bob", "support"), ("alice", "sales"), ("alices", "upport")] {
         let error = load_as(&ConversationKey::new(scope, id), messages.clone()).await.unwrap_err();
         let error = encryption_error(&error);
-        assert!(matches!(error, EncryptionError::NotOpened { sequence: 1, .. }), "{error:?}");
+        assert!(matches!(error, EncryptionError::NotOpened { .. }), "{error:?}");
     }
 }
 
@@ -68,39 +65,41 @@ async fn into_another_conversation_with_the_same_key() {
     for (scope, id) in [("bob", "support"), ("alice", "sales"), ("alices", "upport")] {
         let other = ConversationKey::new(scope, id);
         let messages = history.messages.iter().map(|message| (**message).clone());
-        append(store.inner(), write(&other, Revision::ABSENT, messages)).await;
+        let head = history.head.service_id.clone().unwrap();
+        let write = write(&other, Revision::ABSENT, messages);
+        append(store.inner(), write.with_service_id(ServiceIdChange::Set(head))).await;
         let error = store.load(&other).await.unwrap_err();
         let error = encryption_error(&error);
-        assert!(matches!(error, EncryptionError::NotOpened { sequence: 1, .. }), "{error:?}");
+        assert!(matches!(error, EncryptionError::NotOpened { .. }), "{error:?}");
     }
     assert_eq!(store.load(&key()).await.unwrap().messages.len(), 1);
 }
 
 #[tokio::test]
 async fn to_another_place_in_its_conversation() {
-    let mut messages = sealed(&store().await, &key()).await;
+    let (mut messages, head) = sealed(&store().await, &key()).await;
     messages.remove(0);
-    let error = load_as(&key(), messages).await.unwrap_err();
+    let error = load_as(&key(), (messages, head)).await.unwrap_err();
     let error = encryption_error(&error);
     assert!(matches!(error, EncryptionError::Moved { sequence: 1, found: 2, .. }), "{error:?}");
 }
 
 #[tokio::test]
 async fn to_another_call_of_its_message() {
-    let mut messages = sealed(&store().await, &key()).await;
+    let (mut messages, head) = sealed(&store().await, &key()).await;
     messages[1].parts.swap(1, 2);
-    let error = load_as(&key(), messages).await.unwrap_err();
+    let error = load_as(&key(), (messages, head)).await.unwrap_err();
     let error = encryption_error(&error);
     assert!(matches!(error, EncryptionError::Moved { sequence: 2, .. }), "{error:?}");
 }
 
 #[tokio::test]
 async fn into_another_column() {
-    let mut messages = sealed(&store().await, &key()).await;
+    let (mut messages, head) = sealed(&store().await, &key()).await;
     let body = messages[2].parts[0].clone();
     let Part::ToolResult(result) = &mut messages[2].parts[1] else { panic!("no result") };
     result.content = vec![body];
-    let error = load_as(&key(), messages).await.unwrap_err();
+    let error = load_as(&key(), (messages, head)).await.unwrap_err();
     let error = encryption_error(&error);
     let EncryptionError::NotOpened { column, .. } = error else { panic!("{error:?}") };
     assert_eq!(column, "result");
@@ -109,18 +108,18 @@ async fn into_another_column() {
 /// A place that is claimed in the value itself is authenticated.
 #[tokio::test]
 async fn with_its_place_written_over() {
-    let mut messages = sealed(&store().await, &key()).await;
+    let (mut messages, head) = sealed(&store().await, &key()).await;
     messages.remove(0);
     for part in &mut messages[0].parts {
         if let Part::Native(native) = part {
-            let moved = native.item.get().replacen("first:2:0:", "first:1:0:", 1);
+            let moved = native.item.get().replacen(".1:2:0:", ".1:1:0:", 1);
             assert_ne!(moved, native.item.get());
             native.item = moved.parse().unwrap();
         }
     }
-    let error = load_as(&key(), messages).await.unwrap_err();
+    let error = load_as(&key(), (messages, head)).await.unwrap_err();
     let error = encryption_error(&error);
-    assert!(matches!(error, EncryptionError::NotOpened { sequence: 1, .. }), "{error:?}");
+    assert!(matches!(error, EncryptionError::NotOpened { .. }), "{error:?}");
 }
 
 /// Rows that do not open are reported, and the others are there.

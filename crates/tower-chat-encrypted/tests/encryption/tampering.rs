@@ -1,36 +1,22 @@
 //! A value that was changed does not open.
 
-use std::sync::Arc;
-
 use tower_chat_core::{
-    ApprovalRequest, MemoryStore, Message, MessageId, Part, RunId, ToolStatus, format,
-    store::{HistoryStore, Revision, Write},
+    ApprovalRequest, MemoryStore, Message, Part, ToolStatus, format,
+    store::{HistoryStore, Revision},
 };
 use tower_chat_encrypted::{EncryptedStore, EncryptionError};
 
-use crate::common::{Store, append, encryption_error, key, keys, messages, row, rows, write};
+use crate::common::{
+    Store, append, encryption_error, forge, key, keys, messages, row, rows, sealed, write,
+};
 
 /// A store whose message was changed by somebody who can write to the store inside.
 async fn changed(number: usize, change: impl FnOnce(&mut Message)) -> Store {
     let store = EncryptedStore::new(MemoryStore::new(), keys());
     append(&store, write(&key(), Revision::ABSENT, messages()).with_tools(rows())).await;
-    let mut sealed: Vec<Message> = store
-        .inner()
-        .load(&key())
-        .await
-        .unwrap()
-        .messages
-        .iter()
-        .map(|it| (**it).clone())
-        .collect();
-    change(&mut sealed[number]);
-    let forged = EncryptedStore::new(MemoryStore::new(), keys());
-    let id = MessageId { run: RunId::new(), index: 0 };
-    let messages = sealed.into_iter().map(Arc::new);
-    let waits = vec![row(2, 2, ToolStatus::PendingApproval)];
-    let write = Write::new(key(), id, Revision::ABSENT, messages).with_tools(waits);
-    append(forged.inner(), write).await;
-    forged
+    let (mut messages, head) = sealed(&store, &key()).await;
+    change(&mut messages[number]);
+    forge(&key(), messages, head, vec![row(2, 2, ToolStatus::PendingApproval)]).await
 }
 
 async fn refused(store: &Store) -> EncryptionError {
@@ -132,7 +118,7 @@ async fn a_key_of_the_same_name_that_is_another_opens_nothing() {
     let other = tower_chat_encrypted::SecretKey::from_bytes([8; 32]);
     let other = tower_chat_encrypted::MasterKeys::new("first", other).unwrap();
     let store = EncryptedStore::new(store.inner().clone(), other);
-    assert!(matches!(refused(&store).await, EncryptionError::NotOpened { sequence: 1, .. }));
+    assert!(matches!(refused(&store).await, EncryptionError::NotOpened { .. }));
 }
 
 /// The same text twice is not the same value, so nobody can tell that it is.

@@ -1,0 +1,83 @@
+//! What the format `tower-chat-1` has sealed still opens.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    MemoryStore, Message, MessageId, RunId, format,
+    store::{HistoryStore, InvocationQuery, RecordedResult, Revision, Write},
+};
+use tower_chat_encrypted::{EncryptedStore, EncryptionError};
+
+use crate::common::{Store, append, encryption_error, key, keys, messages, rows, write};
+
+/// A conversation with rows as a release before this format has written it: messages, then the
+/// result that is apart, then the error of its row.
+async fn former() -> Store {
+    let stored = include_str!("../fixtures/former_values.txt");
+    let lines: Vec<&str> = stored.lines().collect();
+    let messages = lines[..3].iter().map(|line| Arc::new(format::decode(line).unwrap()));
+    let mut rows = rows();
+    let result = serde_json::from_str(lines[3]).unwrap();
+    rows[1].result = RecordedResult::Apart(Box::new(result));
+    rows[1].error = Some(lines[4].to_owned());
+    let store = EncryptedStore::new(MemoryStore::new(), keys());
+    let first = MessageId { run: RunId::from_bytes([3; 16]), index: 0 };
+    let write = Write::new(key(), first, Revision::ABSENT, messages).with_tools(rows);
+    append(store.inner(), write).await;
+    store
+}
+
+async fn parts(store: &Store) -> Vec<Message> {
+    let loaded = store.load(&key()).await.unwrap().messages;
+    let without_id = |message: &Arc<Message>| {
+        let mut message = (**message).clone();
+        message.id = None;
+        message
+    };
+    loaded.iter().map(without_id).collect()
+}
+
+#[tokio::test]
+async fn values_of_the_former_format_open_and_the_conversation_goes_on_in_the_new_one() {
+    let store = former().await;
+    let known = messages();
+    assert_eq!(parts(&store).await, known);
+    let recorded = store.invocations(&InvocationQuery::of(&key())).await.unwrap();
+    assert_eq!((recorded.found.len(), recorded.unreadable.len()), (3, 0), "{recorded:?}");
+    assert_eq!(recorded.found[1].1.error.as_deref(), Some("secret error"));
+    assert_eq!(recorded.found[0].1.result.as_ref().unwrap().text(), "secret call_1");
+
+    let at = store.head(&key()).await.unwrap().revision;
+    append(&store, write(&key(), at, [Message::user("sealed anew")])).await;
+    let other = EncryptedStore::new(store.inner().clone(), keys());
+    assert_eq!(parts(&other).await, [&known[..], &[Message::user("sealed anew")]].concat());
+    let recorded = other.invocations(&InvocationQuery::of(&key())).await.unwrap();
+    assert_eq!((recorded.found.len(), recorded.unreadable.len()), (3, 0), "{recorded:?}");
+}
+
+#[tokio::test]
+async fn values_of_the_former_format_are_refused_where_that_is_chosen() {
+    let store = former().await;
+    let strict = || EncryptedStore::new(store.inner().clone(), keys()).without_former_values();
+    let at = store.head(&key()).await.unwrap().revision;
+    for goes_on in [false, true] {
+        if goes_on {
+            append(&store, write(&key(), at, [Message::user("sealed anew")])).await;
+        }
+        let error = strict().load(&key()).await.unwrap_err();
+        let error = encryption_error(&error);
+        assert!(matches!(error, EncryptionError::FormerValues { .. }), "{error:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_message_of_the_new_format_cannot_be_one_of_the_former() {
+    let store = EncryptedStore::new(MemoryStore::new(), keys());
+    append(&store, write(&key(), Revision::ABSENT, messages())).await;
+    let (mut sealed, head) = crate::common::sealed(&store, &key()).await;
+    let (former, _) = crate::common::sealed(&former().await, &key()).await;
+    sealed[0].parts = former[0].parts.clone();
+    let forged = crate::common::forge(&key(), sealed, head, Vec::new()).await;
+    let error = forged.load(&key()).await.unwrap_err();
+    assert!(encryption_error(&error).to_string().contains("former format"), "{error:?}");
+}
