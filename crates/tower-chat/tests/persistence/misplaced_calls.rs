@@ -1,7 +1,6 @@
 //! Calls in messages of users and systems, which no provider takes.
 
 use tower_chat::{
-    PersistenceMode,
     core::{
         Conversation, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
         store::{HistoryStore, Revision, Write},
@@ -34,43 +33,41 @@ async fn store_of_another_writer() -> Store {
 
 #[tokio::test]
 async fn calls_of_users_and_systems_are_stored_and_shown_to_no_model() {
-    for streamed in BOTH_WAYS {
-        for mode in [PerRun, PerServiceCall, PersistenceMode::Journaled] {
-            let store = store_of_another_writer().await;
-            let leaf = ScriptedLeaf::new([
-                calls([("look", "c1")]),
-                Step::text("second answer"),
-                Step::text("third answer"),
-            ]);
-            let ran = Ran::default();
-            let client = stack(leaf.clone(), &store, mode, policy(), tools(&ran));
-            let words = with_call(Role::User, "second words", "c1");
-            let second = ask_with([words], streamed);
-            send(&client, second.clone()).await.unwrap();
-            let third = ask_with([with_call(Role::Developer, "third words", "c3")], streamed);
-            send(&client, third).await.unwrap();
+    every_case(async |case| {
+        let store = store_of_another_writer().await;
+        let leaf = ScriptedLeaf::new([
+            case.calls([("look", "c1")]),
+            Step::text("second answer"),
+            Step::text("third answer"),
+        ]);
+        let ran = Ran::default();
+        let client = case.stack(leaf.clone(), &store, policy(), tools(&ran));
+        let words = with_call(Role::User, "second words", "c1");
+        let second = case.ask_with([words]);
+        send(&client, second.clone()).await.unwrap();
+        let third = case.ask_with([with_call(Role::Developer, "third words", "c3")]);
+        send(&client, third).await.unwrap();
 
-            for (call, request) in leaf.requests().iter().enumerate() {
-                let messages = request.messages.iter().map(|message| &**message);
-                let checked = validate_messages(messages);
-                assert!(checked.is_ok(), "{mode:?} {streamed} call {call}: {checked:?}");
-            }
-            let conversation =
-                ["system system words", "user first words", "assistant first answer"];
-            let round = ["user second words", "assistant look#c1", "tool c1=looked c1"];
-            let shown = [&conversation[..], &round, &["assistant second answer"]].concat();
-            assert_eq!(seen(&leaf, 2), [&shown[..], &["developer third words"]].concat());
-            assert_eq!(ran.names(), ["look"], "the calls of users run no tool");
-
-            // The record is complete, and recognises the request that is sent again.
-            assert!(stored(&store).await.contains(&"user second words look#c1".to_owned()));
-            let run = second.extensions.get::<Conversation>().unwrap().run;
-            let rows = store.inner().load(&key()).await.unwrap().messages;
-            let of_run = rows.iter().filter(|message| message.id.is_some_and(|id| id.run == run));
-            assert_eq!(of_run.count(), 4, "{mode:?}");
-            let again = send(&client, second).await.unwrap();
-            assert_eq!(again.text(), "second answer");
-            assert_eq!(leaf.requests().len(), 3);
+        for (call, request) in leaf.requests().iter().enumerate() {
+            let messages = request.messages.iter().map(|message| &**message);
+            let checked = validate_messages(messages);
+            assert!(checked.is_ok(), "{case} call {call}: {checked:?}");
         }
-    }
+        let conversation = ["system system words", "user first words", "assistant first answer"];
+        let round = ["user second words", "assistant look#c1", "tool c1=looked c1"];
+        let shown = [&conversation[..], &round, &["assistant second answer"]].concat();
+        assert_eq!(seen(&leaf, 2), [&shown[..], &["developer third words"]].concat());
+        assert_eq!(ran.names(), ["look"], "the calls of users run no tool");
+
+        // The record is complete, and recognises the request that is sent again.
+        assert!(stored(&store).await.contains(&"user second words look#c1".to_owned()));
+        let run = second.extensions.get::<Conversation>().unwrap().run;
+        let rows = store.inner().load(&key()).await.unwrap().messages;
+        let of_run = rows.iter().filter(|message| message.id.is_some_and(|id| id.run == run));
+        assert_eq!(of_run.count(), 4);
+        let again = send(&client, second).await.unwrap();
+        assert_eq!(again.text(), "second answer");
+        assert_eq!(leaf.requests().len(), 3);
+    })
+    .await;
 }
