@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use tower_chat_core::{
     Message, Messages, ToolStatus,
-    store::{Close, Head, History, OpenRun, ServiceIdChange, Staged, Write},
+    store::{Close, Head, History, OpenRun, ServiceIdChange, Staged, Write, replace_staged},
 };
 
 use crate::weight;
@@ -166,6 +166,9 @@ impl Cached {
         };
         open.apply(staged);
         if let Some(known) = &mut self.staged {
+            for (sequence, message) in write.replaced() {
+                replace_staged(&mut known.messages, open.visible, *sequence, message);
+            }
             known.messages.extend(write.messages().iter().cloned());
             known.has_approvals |= has_approvals(write);
         }

@@ -95,7 +95,12 @@ impl Sealer {
             (Some(staged), head) => {
                 let mut staged = self.staged(write.run(), staged)?;
                 staged.service_id = head;
-                sealed = sealed.staged(staged);
+                let replaced = write.replaced().iter();
+                let replaced = replaced.map(|(sequence, message)| {
+                    Ok((*sequence, Arc::new(self.message(*sequence, message)?)))
+                });
+                let replaced = replaced.collect::<Result<_, EncryptionError>>()?;
+                sealed = sealed.staged(staged).replacing(replaced);
                 if write.begins_attempt() {
                     sealed = sealed.beginning_attempt();
                 }

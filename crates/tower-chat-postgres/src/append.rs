@@ -56,7 +56,12 @@ pub(crate) async fn append(
     let (changes_service_id, service_id) = service_id(change);
     let run = write.run().to_bytes();
     let open = OpenRunValues::new(staged);
-    let values: [&(dyn ToSql + Sync); 36] = [
+    let (replaced, replacements): (Vec<i64>, Vec<String>) = write
+        .replaced()
+        .iter()
+        .map(|(sequence, message)| (number(*sequence), format::encode(message)))
+        .unzip();
+    let values: [&(dyn ToSql + Sync); 38] = [
         &key.scope,
         &key.conversation,
         &key.long_scope,
@@ -93,8 +98,14 @@ pub(crate) async fn append(
         &open.close,
         &open.visible,
         &open.partial_text,
+        &replaced,
+        &replacements,
     ];
-    let question = Question { sql: &connections.statements.append, values: &values };
+    let statements = &connections.statements;
+    let question = match values.split_last_chunk::<2>() {
+        Some((values, _)) if replaced.is_empty() => Question { sql: &statements.append, values },
+        _ => Question { sql: &statements.append_replacing, values: &values },
+    };
     let row = connections.change(ACTION, is_repeatable, question).await?;
     let damaged = |error: tokio_postgres::Error| StoreError::backend(ACTION, false, error);
     outcome(write, &row).map_err(damaged)?

@@ -7,7 +7,7 @@ use crate::{connections::Connections, failure::Failure, functions};
 
 /// One step each, from the version of its place in the list to the next. A step that was released
 /// is never changed.
-const MIGRATIONS: &[fn(&Layout) -> String] = &[first, pruned, partition_policies];
+const MIGRATIONS: &[fn(&Layout) -> String] = &[first, pruned, partition_policies, replacing];
 
 /// The version of the schema that this release writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
@@ -133,6 +133,12 @@ fn pruned(layout: &Layout) -> String {
         "ALTER TABLE {schema}.conversations ADD COLUMN pruned bigint NOT NULL DEFAULT 0;\n";
     let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
     layout.place(&format!("{column}{}", functions::APPEND).replace("{name_scope}", name_scope))
+}
+
+/// A write that commits a run may put messages in place of staged ones.
+fn replacing(layout: &Layout) -> String {
+    let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
+    layout.place(&functions::REPLACE_STAGED.replace("{name_scope}", name_scope))
 }
 
 /// A partition that is named itself is not held to the policy of its table: it gets one of its own.

@@ -26,6 +26,7 @@ const WHOLE_ID: &str = "coalesce(c.long_conversation, c.conversation)";
 pub(crate) struct Statements {
     /// Any write.
     pub(crate) append: String,
+    pub(crate) append_replacing: String,
     /// The writes that most are.
     pub(crate) plain_appends: PlainAppends,
     pub(crate) delete: String,
@@ -101,6 +102,7 @@ impl Statements {
         let placed = |sql: String| layout.place(&sql);
         Self {
             append: placed(append()),
+            append_replacing: placed(append_replacing()),
             plain_appends: PlainAppends::new(layout),
             delete: placed("SELECT {schema}.delete($1, $2)".to_owned()),
             conversation: placed(format!(
@@ -339,4 +341,15 @@ fn prune(table: &str, alias: &str) -> String {
 fn append() -> String {
     let parameters: Vec<_> = (1..=36).map(|number| format!("${number}")).collect();
     format!("SELECT * FROM {{schema}}.append({})", parameters.join(", "))
+}
+
+/// The same of a write that also puts messages in place of staged ones.
+fn append_replacing() -> String {
+    let parameters: Vec<_> = (1..=36).map(|number| format!("${number}")).collect();
+    format!(
+        "SELECT a.*, CASE WHEN a.o_outcome = 'stored'
+             THEN {{schema}}.replace_staged($1, $2, $9, $37, $38) END
+         FROM {{schema}}.append({}) AS a",
+        parameters.join(", ")
+    )
 }

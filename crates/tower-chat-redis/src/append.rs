@@ -1,7 +1,7 @@
 //! One write, as the script takes it and answers.
 
 use tower_chat_core::{
-    RunId,
+    RunId, format,
     store::{
         Close, Conflict, LAST_SEQUENCE, Revision, ServiceIdChange, Staged, StoreError, Write,
         milliseconds,
@@ -86,6 +86,7 @@ fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
     }
     let rows = tool_row::last_of_each(write.tools());
     call = call.with(write.messages().len()).with(write.claims().len()).with(rows.len());
+    call = call.with(write.replaced().len());
     for appended in write.messages() {
         // A write gives each of its messages its id.
         call.push(message::write(appended.id.unwrap_or(write.id()), appended));
@@ -97,6 +98,10 @@ fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
         call.push(started.unwrap_or_default());
     }
     tool_row::push(&mut call, &rows);
+    for (sequence, replaced) in write.replaced() {
+        call.push(sequence);
+        call.push(format::encode(replaced));
+    }
     call
 }
 

@@ -192,6 +192,7 @@ impl EncodedWrite {
                 Ok((Some(stored), None))
             }
             Some(Close::Commit) => {
+                self.replace_messages(connection, number, open.visible)?;
                 open_run::close(connection, number)?;
                 Ok((None, open.service_id))
             }
@@ -244,6 +245,24 @@ impl EncodedWrite {
         for ((sequence, body), index) in sequences.zip(&self.bodies).zip(indexes) {
             let place = place::of_message(number, sequence);
             statement.execute(params![place, run, index, body])?;
+        }
+        Ok(())
+    }
+
+    /// Only messages that the run has staged before.
+    fn replace_messages(
+        &self,
+        connection: &Connection,
+        number: i64,
+        visible: u64,
+    ) -> rusqlite::Result<()> {
+        let staged = visible + 1..=self.write.expected().sequence;
+        let replaced = self.write.replaced().iter();
+        for (sequence, message) in replaced.filter(|(sequence, _)| staged.contains(sequence)) {
+            let place = place::of_message(number, *sequence);
+            connection
+                .prepare_cached("UPDATE messages SET body = ?2 WHERE place = ?1")?
+                .execute(params![place, format::encode(message)])?;
         }
         Ok(())
     }

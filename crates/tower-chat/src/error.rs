@@ -135,7 +135,7 @@ pub enum PersistenceError {
     #[error(
         "uncited sources of conversation {key} cannot be left out when its run is saved, because \
          {mode:?} mode stores results before the answer cites them: choose \
-         CompactionTime::AtReplay, or per-run mode"
+         CompactionTime::AtReplay, or another mode"
     )]
     CitationsAtSave {
         /// The conversation.

@@ -11,7 +11,7 @@ use crate::{
     store::{
         CallPlace, Claim, Close, Conflict, History, InvocationQuery, Keep, LAST_SEQUENCE, OpenRun,
         OpenRunContent, Pruned, Pruning, Revision, ServiceIdChange, Staged, StoreError, ToolRecord,
-        Write,
+        Write, replace_staged,
     },
 };
 
@@ -197,6 +197,9 @@ impl Stored {
             tools: BTreeMap::new(),
         });
         open.run.apply(staged);
+        for (sequence, message) in write.replaced() {
+            replace_staged(&mut open.messages, open.run.visible, *sequence, message);
+        }
         open.messages.extend(write.messages().iter().cloned());
         let mut seen = Vec::new();
         for row in Row::all_of(write) {

@@ -161,3 +161,21 @@ pub struct Claim {
     /// When it was begun before, as its record says; `None` if it never was.
     pub started_at: Option<SystemTime>,
 }
+
+/// Puts a message in place of one that a run has staged, which keeps its id. `staged` are the run's
+/// messages, that follow `visible` others. Nothing changes where the run has no such message.
+pub fn replace_staged(
+    staged: &mut [Arc<Message>],
+    visible: u64,
+    sequence: u64,
+    message: &Arc<Message>,
+) {
+    let index = sequence.checked_sub(visible).and_then(|number| number.checked_sub(1));
+    let index = index.and_then(|index| usize::try_from(index).ok());
+    let Some(found) = index.and_then(|index| staged.get_mut(index)) else { return };
+    let mut message = message.clone();
+    if message.id != found.id {
+        Arc::make_mut(&mut message).id = found.id;
+    }
+    *found = message;
+}

@@ -25,7 +25,7 @@ pub use self::{
     handle::{OutboxFull, StoreHandle},
     history::{Head, History, HistoryMemo},
     invocations::{InvocationQuery, Invocations, ToolTotals, UnreadableInvocation},
-    journal::{Claim, Close, Lease, OpenRun, OpenRunContent, Staged},
+    journal::{Claim, Close, Lease, OpenRun, OpenRunContent, Staged, replace_staged},
     prune::{Cut, Keep, Pruned, Pruning},
     range::{LAST_SEQUENCE, NumbersUsedUp},
     revision::Revision,

@@ -39,6 +39,7 @@ struct Content {
     service_id: Option<ServiceIdChange>,
     staged: Option<Staged>,
     begins_attempt: bool,
+    replaced: Vec<(u64, Arc<Message>)>,
 }
 
 /// What a write does to the conversation's service id.
@@ -76,6 +77,7 @@ impl Write {
             service_id: None,
             staged: None,
             begins_attempt: false,
+            replaced: Vec::new(),
         }))
     }
 
@@ -114,6 +116,34 @@ impl Write {
     #[must_use]
     pub fn beginning_attempt(mut self) -> Self {
         Arc::make_mut(&mut self.0).begins_attempt = true;
+        self
+    }
+
+    /// A write that commits a run also puts these messages in place of ones that the run has staged
+    /// before, by their sequences, as the final answer decides what of them is kept. Each has the id
+    /// of the message in whose place it is put. The sequences are those of messages that the run has staged; a message of
+    /// another run is never changed.
+    ///
+    /// ```
+    /// use std::time::SystemTime;
+    /// use tower_chat_core::{
+    ///     ConversationKey, Message, MessageId, RunId,
+    ///     store::{Close, Lease, Revision, Staged, Write},
+    /// };
+    /// let id = MessageId { run: RunId::new(), index: 1 };
+    /// let lease = Lease { attempt: 1, holder: 1, renewed_at: SystemTime::now(), until: None };
+    /// let staged =
+    ///     Staged { lease, close: Some(Close::Commit), service_id: None, partial_text: None };
+    /// let at = Revision::ABSENT.after(id.run, 1);
+    /// let key = ConversationKey::new("alice", "support");
+    /// let write = Write::new(key, id, at, [Message::assistant("done").into()])
+    ///     .staged(staged)
+    ///     .replacing(vec![(1, Message::user("a shorter text").into())]);
+    /// assert_eq!(write.replaced().len(), 1);
+    /// ```
+    #[must_use]
+    pub fn replacing(mut self, replaced: Vec<(u64, Arc<Message>)>) -> Self {
+        Arc::make_mut(&mut self.0).replaced = replaced;
         self
     }
 
@@ -174,6 +204,15 @@ impl Write {
     /// How the run ends with it, if it is the last of an open run.
     pub fn close(&self) -> Option<Close> {
         self.0.staged.as_ref()?.close
+    }
+
+    /// What stands in place of messages that the run has staged before, by sequence; of a write that
+    /// [commits](Close::Commit) alone.
+    pub fn replaced(&self) -> &[(u64, Arc<Message>)] {
+        match self.close() {
+            Some(Close::Commit) => &self.0.replaced,
+            Some(Close::Discard { .. }) | None => &[],
+        }
     }
 
     /// What must hold of tool calls for the write to be stored.

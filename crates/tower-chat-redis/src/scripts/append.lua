@@ -24,11 +24,12 @@ local lifetime = take()
 local is_synced = take()
 -- Of a write that may make the conversation: until when, and what is noted of it.
 local deadline, token, life, scope, id = take(), take(), take(), take(), take()
-local message_count, claim_count, row_count =
-    tonumber(take()), tonumber(take()), tonumber(take())
+local message_count, claim_count, row_count, replaced_count =
+    tonumber(take()), tonumber(take()), tonumber(take()), tonumber(take())
 local first_message = at
 local first_claim = first_message + message_count
 local first_row = first_claim + 3 * claim_count
+local first_replaced = first_row + 4 * row_count
 
 local found = redis.call('HMGET', head, 'format', 'incarnation', 'sequence', 'visible', 'run',
     'attempt', 'holder', 'staged_service_id', 'expires', 'writes', 'pruned')
@@ -172,6 +173,13 @@ elseif message_count > 0 then
         appended[#appended + 1] = ARGV[first_message + place]
     end
     all('HSET', messages, appended)
+end
+-- Messages of the run that was staged, under the names that they have.
+for place = first_replaced + 1, first_replaced + 2 * replaced_count, 2 do
+    local there = redis.call('HGET', messages, ARGV[place])
+    if is_open and there and string.sub(there, 1, 16) == run then
+        redis.call('HSET', messages, ARGV[place], string.sub(there, 1, 20) .. ARGV[place + 1])
+    end
 end
 all('HSET', tools, rows)
 all('ZADD', calls, scores)

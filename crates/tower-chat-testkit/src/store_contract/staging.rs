@@ -1,7 +1,7 @@
 //! What a run stages, until it is committed or discarded.
 
 use tower_chat_core::{
-    Message, ToolCall, ToolResult, ToolStatus,
+    Message, MessageId, ToolCall, ToolResult, ToolStatus,
     store::{CallPlace, HistoryStore, InvocationQuery, RecordedResult, Revision, ServiceIdChange},
 };
 
@@ -57,6 +57,42 @@ pub async fn what_is_staged_is_seen_by_no_reader(store: Store) {
     assert_eq!(content.messages, messages);
     assert_eq!(content.tools, [pending(4, 0, "b"), pending(4, 1, "c")]);
     assert_eq!((content.open.run, content.open.visible), (run.run, 2));
+}
+
+/// A commit puts messages in place of staged ones, which keep their ids; nothing else changes.
+pub async fn a_commit_replaces_what_was_staged(store: Store) {
+    for (name, with_messages) in [("replaced", true), ("replaced alone", false)] {
+        let key = key(name);
+        let seen = stored(&store, write(&key, Revision::ABSENT, &["0"])).await;
+        let mut run = Journal::new(&key, seen);
+        let staged =
+            [run.text(staging(1), "1"), run.write(staging(1), ["2", "3"].map(Message::user))];
+        for write in &staged {
+            stored(&store, write.clone()).await;
+        }
+        let last = with_messages.then(|| Message::assistant("4"));
+        let shorter = |index: u32, text: &str| {
+            let mut message = Message::user(text);
+            message.id = Some(MessageId { run: run.run, index });
+            (u64::from(index) + 2, message.into())
+        };
+        let mut replaced = vec![shorter(0, "one"), shorter(2, "three")];
+        // The message before the run is another run's.
+        replaced.push((1, Message::user("not 0").into()));
+        let commit = run.write(commit(1), last).replacing(replaced);
+        for attempt in ["once", "again"] {
+            stored(&store, commit.clone()).await;
+            let texts = texts(&store, &key).await;
+            assert_eq!(texts[..4], ["0", "one", "2", "three"], "{attempt}");
+            assert_eq!(texts.len(), if with_messages { 5 } else { 4 }, "{attempt}");
+        }
+        let history = store.load(&key).await.expect("a history");
+        let ids: Vec<_> =
+            history.messages.iter().skip(1).take(3).map(|message| message.id).collect();
+        let written = staged.iter().flat_map(|write| write.messages());
+        assert_eq!(ids, written.map(|message| message.id).collect::<Vec<_>>());
+        stored(&store, write(&key, run.at, &["next"])).await;
+    }
 }
 
 /// A commit shows everything that was staged, with its own messages or without, and a reader at

@@ -61,6 +61,7 @@ enum Fault {
     ForgetsStagedServiceIds,
     ForgetsPartialText,
     ForgetsStagedRows,
+    KeepsWhatIsReplaced,
     ForgetsUntilWhen,
     IgnoresAttempts,
     TakesAttemptsForOneAnother,
@@ -203,7 +204,10 @@ impl Broken {
             }
             _ => {}
         }
-        let made = made.staged(staged);
+        let made = match self.fault {
+            Fault::KeepsWhatIsReplaced => made.staged(staged),
+            _ => made.staged(staged).replacing(write.replaced().to_vec()),
+        };
         match begins_attempt(write) && self.fault != Fault::TakesAttemptsForOneAnother {
             true => made.beginning_attempt(),
             false => made,
@@ -544,6 +548,7 @@ noticed! {
     listed_staging: ListsOpenRuns breaks what_is_staged_is_seen_by_no_reader;
     hidden_runs: HidesOpenRuns breaks an_open_run_knows_its_lease;
     early_commits: CommitsEveryStagedWrite breaks a_commit_shows_the_whole_run_at_once;
+    lost_replacements: KeepsWhatIsReplaced breaks a_commit_replaces_what_was_staged;
     lost_staged_rows: ForgetsStagedRows breaks a_commit_shows_the_whole_run_at_once;
     kept_discards: CommitsWhatIsDiscarded breaks a_discarded_run_leaves_nothing;
     listed_discards: CommitsWhatIsDiscarded

@@ -190,8 +190,8 @@ where
         let compacts_at_save =
             self.policy.as_ref().is_some_and(|policy| policy.replay.citations_at_save().is_some());
         match self.mode.unwrap_or_default() {
-            PersistenceMode::PerRun => {}
-            mode @ (PersistenceMode::PerServiceCall | PersistenceMode::Journaled) => {
+            PersistenceMode::PerRun | PersistenceMode::Journaled => {}
+            mode @ PersistenceMode::PerServiceCall => {
                 if compacts_at_save {
                     return Err(BuildError::CitationsAtSave { mode });
                 }

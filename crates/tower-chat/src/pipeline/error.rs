@@ -19,7 +19,7 @@ pub enum BuildError {
     /// bit by bit.
     #[error(
         "uncited sources cannot be left out when a run is saved, because {mode:?} mode stores \
-         results before the answer cites them: choose CompactionTime::AtReplay, or per-run mode"
+         results before the answer cites them: choose CompactionTime::AtReplay, or another mode"
     )]
     CitationsAtSave {
         /// The mode.

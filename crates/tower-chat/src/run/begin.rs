@@ -105,7 +105,8 @@ impl Run {
         }
         let key = &conversation.key;
         let is_written_at_end = mode == PersistenceMode::PerRun || request.options.is_background();
-        if !is_written_at_end && policy.replay.citations_at_save().is_some() {
+        let knows_answer = is_written_at_end || mode == PersistenceMode::Journaled;
+        if !knows_answer && policy.replay.citations_at_save().is_some() {
             return Err(PersistenceError::CitationsAtSave { key: key.clone(), mode });
         }
         let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };

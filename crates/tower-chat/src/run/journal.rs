@@ -41,7 +41,7 @@ pub(super) struct Journal {
     /// Somebody renews the lease.
     is_kept: bool,
     /// How many messages of the conversation readers see.
-    visible: u64,
+    pub(super) visible: u64,
     stage: Stage,
     /// How many messages at the beginning of what an earlier attempt has staged are its input.
     input: usize,
@@ -53,6 +53,8 @@ pub(super) struct Journal {
     /// place, since nobody could resolve them before.
     deferred: Vec<ToolRecord>,
     partial_text: PartialText,
+    /// What is staged, as it is stored, where the commit leaves uncited sources out of it.
+    pub(super) staged: Vec<Arc<Message>>,
     /// The calls of this run whose results are in no message yet, by their positions, as their
     /// rows say: what a commit in the middle of a round has to answer.
     unanswered: BTreeMap<(u64, u32), ToolRecord>,
@@ -110,6 +112,7 @@ impl Journal {
             started: HashSet::new(),
             deferred: Vec::new(),
             partial_text: PartialText::default(),
+            staged: Vec::new(),
             unanswered: BTreeMap::new(),
             interrupted: None,
         }
@@ -129,6 +132,7 @@ impl Journal {
         journal.lease.attempt = content.open.lease.attempt.saturating_add(1);
         journal.stage = Stage::Open;
         journal.partial_text = PartialText::left(content.open.partial_text.as_ref());
+        journal.staged.clone_from(&content.messages);
         journal.input = match visible {
             0 => input_of(&content.messages, own),
             _ => own.len().saturating_sub(visible).min(content.messages.len()),

@@ -9,6 +9,7 @@ mod added_before;
 mod answered_earlier;
 mod answered_in_order;
 mod begin;
+mod compaction;
 mod finish;
 mod history;
 mod hooks;

@@ -310,10 +310,10 @@ impl Run {
             MessageId { run: self.id(), index: u32::try_from(state.taken).unwrap_or(u32::MAX) };
         state.taken += messages.len();
         let mut messages = state.recording.select(messages, &state.replay);
-        let citations = self.policy().replay.citations_at_save().filter(|_| is_whole_run);
+        let citations = self.policy().replay.citations_at_save();
         let truncation = self.policy().truncation;
         let Composed { messages: mut stored, mut records } =
-            state.compose(&messages, &left_out, citations, truncation);
+            state.compose(&messages, &left_out, citations.filter(|_| is_whole_run), truncation);
         state.outcome_rows(&outcomes, truncation, &mut records);
         state.note_end(&records);
         if ends_run
@@ -325,6 +325,12 @@ impl Run {
             stored.extend(marker.iter().cloned());
             messages.extend(marker);
         }
+        let replaced = match (&mut state.journal, citations) {
+            (Some(journal), Some(citations)) => {
+                journal.leave_out_uncited(citations, close, &mut stored)
+            }
+            _ => Vec::new(),
+        };
         let claims = match starts.as_slice() {
             [] => Vec::new(),
             starts => {
@@ -343,6 +349,9 @@ impl Run {
         let mut write = Write::new(self.key().clone(), id, state.revision, stored);
         if !claims.is_empty() {
             write = write.with_claims(claims);
+        }
+        if !replaced.is_empty() {
+            write = write.replacing(replaced);
         }
         let write = match (&mut state.journal, change) {
             (Some(journal), change) => {

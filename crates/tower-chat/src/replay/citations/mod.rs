@@ -58,8 +58,11 @@ pub enum CompactionTime {
     /// At every replay; the record keeps them.
     #[default]
     AtReplay,
-    /// Before a run is stored, in per-run mode alone: the others store results before the final text
-    /// is known, and refuse it
+    /// When a run becomes part of the history: with the append of a run in per-run mode, with the
+    /// commit of a journaled one, which is staged whole until then. A result that the truncation of
+    /// [`PersistencePolicy::truncate_results`](crate::PersistencePolicy::truncate_results) has cut
+    /// when it was staged is not looked into. Per-service-call mode stores results before the final
+    /// text is known, and refuses it
     /// ([`PersistenceError::CitationsAtSave`](crate::PersistenceError::CitationsAtSave)).
     AtSave,
 }
