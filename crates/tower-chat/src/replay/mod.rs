@@ -455,9 +455,17 @@ impl Replay {
 
     /// The places of the calls that nothing has answered and that wait for nobody's approval.
     pub(crate) fn dangling_calls(&self) -> Vec<(MessageId, usize)> {
-        let open = self.open.iter().flat_map(Round::unanswered).map(Arc::new);
-        let calls = self.unanswered().into_iter().chain(open);
-        calls.filter(|call| call.approval.is_none()).filter_map(|call| call.place).collect()
+        // The open round may hold results that answer calls before it.
+        let mut ended = self.clone();
+        ended.close_round();
+        let mut calls = ended.unanswered();
+        for open in self.open.iter().flat_map(Round::unanswered) {
+            if calls.iter().all(|call| call.named_by != open.named_by) {
+                calls.push_back(Arc::new(open));
+            }
+        }
+        let dangling = calls.iter().filter(|call| call.approval.is_none());
+        dangling.filter_map(|call| call.place).collect()
     }
 
     /// Those of the calls that nothing has answered yet which further messages answer.
@@ -510,6 +518,16 @@ impl Replay {
             if let Some(left_out) = &mut self.left_out {
                 Arc::make_mut(left_out).calls.set(index, hidden);
             }
+        }
+    }
+
+    /// Hides the calls that results in the open round answer, as
+    /// [`retract_answered_by`](Self::retract_answered_by) does, before the round is
+    /// [split off](Self::split_open_round).
+    pub(crate) fn retract_answered_by_open_round(&mut self) {
+        let leftover = self.open.as_ref().map(Round::leftover).unwrap_or_default();
+        if !leftover.is_empty() {
+            self.retract_answered_by(&[Arc::new(Message::tool_results(leftover))]);
         }
     }
 
@@ -641,8 +659,11 @@ impl Replay {
             }
             part => owed_call(part).is_none(),
         });
-        if let Some(round) = &mut self.open {
-            round.end_answer();
+        match &mut self.open {
+            // They belong to a round before it.
+            Some(round) if round.unanswered().is_empty() => self.close_round(),
+            Some(round) => round.end_answer(),
+            None => {}
         }
         let is_shown = !rest.parts.is_empty() && !is_empty_answer(&rest);
         let rest = is_shown.then(|| Arc::new(rest));
