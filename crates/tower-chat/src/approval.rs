@@ -1,6 +1,6 @@
 //! Tool calls that wait for somebody's consent.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use tower_chat_core::{
     ApprovalRequest, CallPosition, Message, Part, Role, ToolCall, ToolDefinition, ToolResult,
@@ -24,7 +24,7 @@ use tower_chat_core::{
 pub fn request_approvals(message: Arc<Message>, tools: &[ToolDefinition]) -> Arc<Message> {
     let needs_approval = needs_approval(tools);
     if message.calls().any(|call| needs_approval(&call.name)) {
-        ask_for_all(message, &mut Vec::new(), needs_approval, |_| false)
+        ask_for_all(message, &mut HashMap::new(), needs_approval, |_| false)
     } else {
         message
     }
@@ -48,11 +48,12 @@ pub(crate) fn request_pending(
     needs_approval: impl Fn(&str) -> bool,
     is_callers: impl Fn(&str) -> bool,
 ) -> Vec<Arc<Message>> {
-    let mut answered: Vec<String> = messages
-        .iter()
-        .flat_map(|message| message.results())
-        .filter_map(|result| result.call_id.clone())
-        .collect();
+    let mut answered: HashMap<String, usize> = HashMap::new();
+    for result in messages.iter().flat_map(|message| message.results()) {
+        if let Some(id) = &result.call_id {
+            *answered.entry(id.clone()).or_default() += 1;
+        }
+    }
     let mut others = answered.clone();
     let must_ask = messages
         .iter()
@@ -77,9 +78,12 @@ pub(crate) fn find_request<'m>(
     message: &'m Message,
     id: &str,
 ) -> Option<(u32, &'m ApprovalRequest)> {
-    let asked = u32::try_from(message.asked_calls().count()).ok()?;
-    let mut requests =
-        (0..asked).filter_map(|index| Some((index, message.approval_request(index)?)));
+    let asked = message.parts.iter().filter_map(|part| match part {
+        Part::ToolCall(call) if !call.provider_executed => Some(None),
+        Part::ApprovalRequest(request) => Some(Some(request)),
+        _ => None,
+    });
+    let mut requests = (0..).zip(asked).filter_map(|(index, request)| Some((index, request?)));
     requests.find(|(_, request)| request.id == id)
 }
 
@@ -107,14 +111,16 @@ fn needs_approval(tools: &[ToolDefinition]) -> impl Fn(&str) -> bool {
 
 /// Whether a result in the answer itself answers a call. Each answers one: calls of an answer may
 /// have the same id.
-fn take_answer(call: &ToolCall, answered: &mut Vec<String>) -> bool {
-    let place = answered.iter().position(|id| call.id.as_ref() == Some(id));
-    place.map(|place| answered.remove(place)).is_some()
+fn take_answer(call: &ToolCall, answered: &mut HashMap<String, usize>) -> bool {
+    let results = call.id.as_ref().and_then(|id| answered.get_mut(id));
+    let Some(results) = results.filter(|results| **results > 0) else { return false };
+    *results -= 1;
+    true
 }
 
 fn ask_for_all(
     message: Arc<Message>,
-    answered: &mut Vec<String>,
+    answered: &mut HashMap<String, usize>,
     needs_approval: impl Fn(&str) -> bool,
     is_callers: impl Fn(&str) -> bool,
 ) -> Arc<Message> {

@@ -5,7 +5,7 @@
 //! before it and the calls after it lose their ids: the service takes reasoning by its encrypted
 //! content, and calls by their `call_id`.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::Range};
 
 use tower_chat_core::{Native, Part, RawJson};
 
@@ -15,17 +15,23 @@ const WIRE: &str = "openai-responses";
 /// the parts that stay, at which the calls stood.
 pub(super) fn unlink(parts: &mut Vec<Part>, gaps: &[usize]) {
     let mut broken = Vec::new();
+    let mut last_gap = 0;
     for gap in gaps {
-        let before = parts.iter().take(*gap).rposition(|part| !is_reasoning(part));
-        let first = before.map_or(0, |last| last + 1);
+        // What stands before the last gap was looked at with it.
+        let since = parts.get(last_gap..*gap).unwrap_or_default();
+        let before = since.iter().rposition(|part| !is_reasoning(part));
+        let first = before.map_or(last_gap, |last| last_gap + last + 1);
+        last_gap = *gap;
         if first < *gap {
             let end = parts.iter().skip(*gap).position(is_reasoning);
             broken.push(first..end.map_or(parts.len(), |end| gap + end));
         }
     }
     let mut index = 0;
+    let mut broken = broken.into_iter().peekable();
     parts.retain_mut(|part| {
-        let is_broken = broken.iter().any(|range| range.contains(&index));
+        while broken.next_if(|range: &Range<usize>| range.end <= index).is_some() {}
+        let is_broken = broken.peek().is_some_and(|range| range.contains(&index));
         index += 1;
         !is_broken || unlink_part(part)
     });

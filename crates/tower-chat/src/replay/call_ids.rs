@@ -22,7 +22,8 @@ pub fn effective_call_ids(message: &Message) -> Vec<String> {
 
 /// The [`effective_call_ids`] without copies of those that calls came with.
 pub(crate) fn ids_of_calls(message: &Message) -> impl Iterator<Item = Cow<'_, str>> {
-    call_ids(message.parts.iter().filter_map(owed_call), Place::of(message, 0), 0, &[])
+    let calls = message.parts.iter().filter_map(owed_call);
+    call_ids(calls, Place::of(message, 0), 0, &HashSet::new())
 }
 
 /// Where a message stands: by its id, or by its position where it has none yet.
@@ -45,7 +46,7 @@ pub(crate) struct AnswerIds {
     /// The run whose answer it is, once a message was taken.
     run: Option<Option<RunId>>,
     /// The ids of the calls of the messages before.
-    taken: Vec<String>,
+    taken: HashSet<String>,
 }
 
 impl AnswerIds {
@@ -83,47 +84,31 @@ impl AnswerIds {
     }
 }
 
-/// The ids of the calls of a message, behind the messages before it, the nearest first.
-pub(crate) fn ids_of_calls_after<'m, 'b>(
-    before: impl Iterator<Item = &'b Message>,
-    message: &'m Message,
-) -> Vec<Cow<'m, str>> {
-    let run = message.id.map(|id| id.run);
-    let is_same_answer =
-        |earlier: &&Message| earlier.role == Role::Assistant && earlier.id.map(|id| id.run) == run;
-    let mut answer: Vec<&Message> = before.take_while(is_same_answer).collect();
-    answer.reverse();
-    let mut ids = AnswerIds::default();
-    for earlier in answer {
-        ids.next(earlier);
-    }
-    ids.next(message)
-}
-
 /// The ids by which calls of one message are answered, all different, and none of those that are
 /// taken; `first` calls of the message stand before them.
-pub(super) fn call_ids<'a>(
-    calls: impl Iterator<Item = &'a ToolCall> + Clone,
+pub(super) fn call_ids<'a, I: Iterator<Item = &'a ToolCall> + Clone>(
+    calls: I,
     place: Place,
     first: usize,
-    taken_before: &[String],
-) -> impl Iterator<Item = Cow<'a, str>> {
-    let is_free = |id: &str| !taken_before.iter().any(|taken| taken == id);
+    taken_before: &HashSet<String>,
+) -> impl Iterator<Item = Cow<'a, str>> + use<'a, I> {
+    let is_free = |id: &str| !taken_before.contains(id);
     if have_distinct_ids(calls.clone())
         && (taken_before.is_empty() || calls.clone().filter_map(given_id).all(is_free))
     {
         return CallIds::Given(calls);
     }
     let given: HashSet<&str> = calls.clone().filter_map(given_id).collect();
-    let mut taken: HashSet<String> = taken_before.iter().cloned().collect();
+    let mut taken: HashSet<String> = HashSet::new();
+    let mut take = |id: &str| !taken_before.contains(id) && taken.insert(id.to_owned());
     let id = |(index, call): (usize, &'a ToolCall)| {
-        if let Some(id) = given_id(call).filter(|id| taken.insert((*id).to_owned())) {
+        if let Some(id) = given_id(call).filter(|id| take(id)) {
             return id.to_owned();
         }
         let generated = generated_id(place, index);
         let mut id = generated.clone();
         let mut more = 0_usize;
-        while given.contains(id.as_str()) || !taken.insert(id.clone()) {
+        while given.contains(id.as_str()) || !take(&id) {
             more += 1;
             id = format!("{generated}_{more}");
         }

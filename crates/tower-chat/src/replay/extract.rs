@@ -1,6 +1,6 @@
 //! The record of tool calls, as messages tell it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use tower_chat_core::{
     CallPosition, Message, Messages, Part, Role, ToolCall, ToolResult, ToolStatus,
@@ -9,8 +9,9 @@ use tower_chat_core::{
 
 use super::{
     call_ids::{AnswerIds, Place},
+    left_out::NamedCalls,
     order::{Piece, pieces},
-    pairing::{Answers, Asked, answers, is_named, owed_call, pair_round},
+    pairing::{Answers, Asked, Pairing, RoundPairing, owed_call},
     round::named_by,
     turns::Turns,
 };
@@ -54,6 +55,10 @@ pub struct Extraction {
     is_continued: bool,
     next_round: u32,
     calls: Vec<Seen>,
+    /// The calls before the open round that have no result.
+    unanswered: NamedCalls,
+    /// The calls by the requests for approval that they wait for, or waited for.
+    by_request: HashMap<String, Vec<usize>>,
     open: Option<OpenRound>,
     /// The requests for approval that were answered since the model spoke last.
     decided: Vec<String>,
@@ -71,6 +76,8 @@ struct OpenRound {
     round_index: u32,
     /// Its results so far.
     results: Vec<(CallPlace, ToolResult)>,
+    /// Which calls they answer; `None` before the first, when more calls may come.
+    pairing: Option<RoundPairing<String>>,
     /// No more messages belong to the answer.
     is_answered: bool,
 }
@@ -82,8 +89,6 @@ struct Seen {
     named_by: CallPosition,
     /// The first call of the same answer.
     round: usize,
-    /// The approval request that the call waits for, or waited for.
-    request: Option<String>,
     is_rejected: bool,
     record: ToolRecord,
 }
@@ -152,10 +157,12 @@ impl Extraction {
         if message.role == Role::Assistant {
             self.decided.clear();
         }
-        let mut open = self
-            .open
-            .take()
-            .filter(|open| !open.is_answered && open.ids.is_continued_by(message.role, run));
+        let mut open = self.open.take();
+        if let Some(ended) =
+            open.take_if(|open| open.is_answered || !open.ids.is_continued_by(message.role, run))
+        {
+            self.leave_out(ended.first);
+        }
         let mut ids = open.as_ref().map(|open| open.ids.clone()).unwrap_or_default();
         let owed = parts.iter().filter_map(owed_call);
         let call_ids = ids.next_calls(message.role, run, owed, place, first);
@@ -177,14 +184,15 @@ impl Extraction {
                 Part::ApprovalRequest(request) => Some(request.id.clone()),
                 _ => None,
             };
-            if request.is_some() {
+            if let Some(request) = &request {
                 record.status = ToolStatus::PendingApproval;
+                self.by_request.entry(request.clone()).or_default().push(new);
             }
             let named_by = named_by(message, position, index);
             let call = call.clone();
             let round = self.open.as_ref().map_or(new, |open| open.first);
             let is_rejected = false;
-            self.calls.push(Seen { call, named_by, round, request, is_rejected, record });
+            self.calls.push(Seen { call, named_by, round, is_rejected, record });
             self.changed.insert(new);
         }
     }
@@ -197,10 +205,10 @@ impl Extraction {
         for part in parts {
             let Part::ApprovalResponse(response) = part else { continue };
             self.decided.push(response.request_id.clone());
-            let waiting = self.calls.iter().rposition(|seen| {
-                seen.record.status == ToolStatus::PendingApproval
-                    && seen.request.as_ref() == Some(&response.request_id)
-            });
+            let calls = self.by_request.get(&response.request_id).into_iter().flatten().rev();
+            let is_pending = |seen: &Seen| seen.record.status == ToolStatus::PendingApproval;
+            let mut calls = calls.copied();
+            let waiting = calls.find(|call| self.calls.get(*call).is_some_and(is_pending));
             let Some(index) = waiting else { continue };
             if let Some(seen) = self.calls.get_mut(index) {
                 seen.is_rejected = !response.approved;
@@ -216,56 +224,66 @@ impl Extraction {
     fn push_results(&mut self, sequence: u64, parts: &[Part], first: usize) {
         let results = parts.iter().filter_map(Part::as_tool_result);
         let places = (first..).map(|index| CallPlace { sequence, index: small(index) });
-        let results: Vec<_> = places
+        if let Some(open) = &mut self.open {
+            let calls = self.calls.get(open.first..).unwrap_or_default();
+            open.pair(calls);
+        }
+        let named = places
             .zip(results)
-            .map(|(place, result)| (place, self.naming_earlier(self.naming_decided(result))))
-            .collect();
+            .map(|(place, result)| (place, self.naming_earlier(self.naming_decided(result))));
+        let results: Vec<(CallPlace, ToolResult)> = named.collect();
         let Some(mut open) = self.open.take() else {
-            let all = self.calls.len();
-            results.iter().for_each(|(place, result)| self.push_late(all, *place, result));
+            results.iter().for_each(|(place, result)| self.push_late(*place, result));
             return;
         };
         open.is_answered = true;
         let before = open.results.len();
         open.results.extend(results);
-        // With more results others may turn out to be the answers of other calls.
-        let calls = self.calls.get(open.first..).unwrap_or_default();
-        let mut asked: Vec<_> = calls.iter().map(|seen| seen.asked(false)).collect();
-        let all: Vec<_> = open.results.iter().map(|(_, result)| result).collect();
-        let found = pair_round(&mut asked, open.last - open.first, &all);
-        let mut answered = vec![None; asked.len()];
-        for ((place, result), found) in open.results.iter().zip(&found) {
-            if let Answers::Call(index) = found
-                && let Some(answered) = answered.get_mut(*index)
-            {
-                *answered = Some((*place, result.is_error));
+        let found = open.paired(before);
+        let found = found.unwrap_or_else(|| {
+            // With more results others turned out to be the answers of other calls.
+            let calls = self.calls.get(open.first..).unwrap_or_default();
+            let found = open.pair_anew(calls);
+            let mut answered = vec![None; calls.len()];
+            for ((place, result), found) in open.results.iter().zip(&found) {
+                if let Answers::Call(index) = found
+                    && let Some(answered) = answered.get_mut(*index)
+                {
+                    *answered = Some((*place, result.is_error));
+                }
+            }
+            for (index, answer) in (open.first..).zip(answered) {
+                self.answer(index, answer);
+            }
+            found.into_iter().skip(before).collect()
+        });
+        let new = open.results.get(before..).unwrap_or_default();
+        for ((place, result), found) in new.iter().zip(&found) {
+            if let Answers::Call(index) = found {
+                self.answer(open.first + index, Some((*place, result.is_error)));
             }
         }
-        for (index, answer) in (open.first..).zip(answered) {
-            self.answer(index, answer);
-        }
-        for ((place, result), found) in open.results.iter().zip(&found).skip(before) {
+        for ((place, result), found) in new.iter().zip(&found) {
             if *found == Answers::Nothing {
-                self.push_late(open.first, *place, result);
+                self.push_late(*place, result);
             }
         }
         self.open = Some(open);
     }
 
-    /// The result, naming its call by position if that was approved or rejected right before.
+    /// The result, naming its call by position if that was approved or rejected right before it.
     fn naming_decided(&self, result: &ToolResult) -> ToolResult {
         let mut result = result.clone();
-        let is_decided = |seen: &&Seen| {
-            let request = seen.request.as_ref();
-            !seen.is_answered() && request.is_some_and(|request| self.decided.contains(request))
-        };
-        let decided = self.calls.iter().filter(is_decided).map(|seen| seen.asked(false));
-        if result.call.is_none()
-            && !self.decided.is_empty()
-            && let decided = decided.collect::<Vec<_>>()
-            && let Answers::Call(index) = answers(&result, decided.iter().copied())
-        {
-            result.call = decided.get(index).and_then(|call| call.position);
+        if result.call.is_some() || self.decided.is_empty() {
+            return result;
+        }
+        let of_requests = self.decided.iter().filter_map(|request| self.by_request.get(request));
+        let decided: BTreeSet<usize> = of_requests.flatten().copied().collect();
+        let decided = decided.iter().filter_map(|call| self.calls.get(*call));
+        let decided: Vec<_> = decided.filter(|seen| !seen.is_answered()).collect();
+        let mut pairing = Pairing::new(decided.iter().map(|seen| seen.asked(false)).collect());
+        if let Answers::Call(index) = pairing.answer(&result) {
+            result.call = decided.get(index).map(|seen| seen.named_by);
         }
         result
     }
@@ -273,33 +291,34 @@ impl Extraction {
     /// The result, naming its call by position if its id is that of an earlier call without a
     /// result, and of none of the open round.
     fn naming_earlier(&self, mut result: ToolResult) -> ToolResult {
-        let Some(open) = self.open.as_ref().filter(|_| result.call.is_none()) else {
-            return result;
-        };
-        let mut of_round = self.calls.get(open.first..).unwrap_or_default().iter();
-        if !of_round.any(|seen| seen.is_named_by(&result))
-            && let Some(earlier) = self.earlier_call(open.first, &result)
+        let round = self.open.as_ref().and_then(|open| open.pairing.as_ref());
+        let Some(round) = round.filter(|_| result.call.is_none()) else { return result };
+        if !round.has_named(&result)
+            && let Some((_, earlier)) = self.unanswered.find(&result)
         {
             result.call = self.calls.get(earlier).map(|seen| seen.named_by);
         }
         result
     }
 
-    /// A result that answers no call of the round which begins at `open`.
-    fn push_late(&mut self, open: usize, place: CallPlace, result: &ToolResult) {
-        if let Some(earlier) = self.earlier_call(open, result) {
-            self.answer(earlier, Some((place, result.is_error)));
+    /// A result that answers no call of the open round, but may answer one before it: of the last
+    /// answer with such calls, the first.
+    fn push_late(&mut self, place: CallPlace, result: &ToolResult) {
+        let Some((round, earlier)) = self.unanswered.find(result) else { return };
+        if let Some(seen) = self.calls.get(earlier) {
+            self.unanswered.remove((round, earlier), seen.named_by, seen.asked(false).into_ids());
         }
+        self.answer(earlier, Some((place, result.is_error)));
     }
 
-    /// The call before the round which begins at `open` that has no result, and that this one
-    /// names: of the last answer with such calls, the first.
-    fn earlier_call(&self, open: usize, result: &ToolResult) -> Option<usize> {
-        let is_it = |seen: &Seen| !seen.is_answered() && seen.is_named_by(result);
-        let earlier = self.calls.get(..open)?;
-        let last = earlier.iter().rposition(is_it)?;
-        let round = earlier.get(last)?.round;
-        Some(earlier.iter().position(|seen| seen.round == round && is_it(seen)).unwrap_or(last))
+    /// Those calls of an ended round, which begin at `first`, that have no result.
+    fn leave_out(&mut self, first: usize) {
+        for (index, seen) in self.calls.iter().enumerate().skip(first) {
+            if !seen.is_answered() {
+                let ids = seen.asked(false).into_ids();
+                self.unanswered.insert((seen.round, index), seen.named_by, ids);
+            }
+        }
     }
 
     /// Notes which result a call has, if it has one: where it stands, and whether it is an error.
@@ -335,22 +354,44 @@ impl OpenRound {
             round_index,
             ids: AnswerIds::default(),
             results: Vec::new(),
+            pairing: None,
             is_answered: false,
         }
     }
 }
 
-impl Seen {
-    fn asked(&self, is_answered: bool) -> Asked<'_> {
-        let position = Some(self.named_by);
-        Asked { call: &self.call, position, id: &self.record.call_id, is_answered }
+impl OpenRound {
+    /// No more calls belong to the round, which has these.
+    fn pair(&mut self, calls: &[Seen]) {
+        if self.pairing.is_none() {
+            self.pairing = Some(RoundPairing::of(owned(calls), self.last - self.first, &[]).0);
+        }
     }
 
-    fn is_named_by(&self, result: &ToolResult) -> bool {
-        match result.call {
-            Some(named) => named == self.named_by,
-            None => is_named(result, &self.call, &self.record.call_id),
-        }
+    /// What the results from a position on are to the calls; `None` if with them others are the
+    /// answers of other calls.
+    fn paired(&mut self, from: usize) -> Option<Vec<Answers>> {
+        let new = self.results.get(from..).unwrap_or_default();
+        let pairing = self.pairing.as_mut()?;
+        new.iter().map(|(_, result)| pairing.push(result)).collect()
+    }
+
+    /// What all results are to the calls.
+    fn pair_anew(&mut self, calls: &[Seen]) -> Vec<Answers> {
+        let results: Vec<_> = self.results.iter().map(|(_, result)| result).collect();
+        let (pairing, found) = RoundPairing::of(owned(calls), self.last - self.first, &results);
+        self.pairing = Some(pairing);
+        found
+    }
+}
+
+fn owned(calls: &[Seen]) -> Vec<Asked<String>> {
+    calls.iter().map(|seen| seen.asked(false).into_owned()).collect()
+}
+
+impl Seen {
+    fn asked(&self, is_answered: bool) -> Asked<&str> {
+        Asked::new(&self.call, Some(self.named_by), &self.record.call_id, is_answered)
     }
 
     fn is_answered(&self) -> bool {

@@ -26,6 +26,8 @@ mod extract;
 mod freshness;
 pub mod import;
 mod json;
+mod left_out;
+mod naming;
 mod order;
 mod pairing;
 mod policy;
@@ -42,17 +44,23 @@ mod turns;
 mod window;
 mod without_calls;
 
-use std::{borrow::Cow, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
-use imbl::Vector;
 use tower_chat_core::{
-    ApprovalRequest, Message, MessageId, Messages, Part, Role, ToolCall, ToolResult, store::History,
+    ApprovalRequest, CallPosition, Message, MessageId, Messages, Part, Role, ToolCall, ToolResult,
+    store::History,
 };
 
 use self::{
     call_ids::Place,
+    left_out::LeftOut,
+    naming::Naming,
     order::{Ordered, in_order},
-    pairing::{Answers, answers, owed_call},
+    pairing::{Answers, owed_call},
     policy::Strictness,
     round::{Round, Unanswered},
 };
@@ -70,7 +78,7 @@ pub use self::{
     window::{Boundary, EstimatedTokens, TokenCounter, Window},
 };
 pub(crate) use self::{
-    call_ids::{AnswerIds, has_distinct_ids, ids_of_calls, ids_of_calls_after},
+    call_ids::{AnswerIds, has_distinct_ids, ids_of_calls},
     round::INTERRUPTED,
     run_end::{
         end_marker, is_end_marker, is_marked_ended, is_of_same_answer, mark_ended, mark_not_kept,
@@ -99,19 +107,13 @@ pub struct Replay {
     open: Option<Round>,
     pushed: usize,
     position: usize,
-    /// `None` where every call was answered.
-    left_out: Option<Arc<LeftOut>>,
+    /// The calls that nothing answered.
+    left_out: LeftOut,
+    /// What the policy [`DanglingCalls::Fail`] objects to.
+    first_dangling: Option<Arc<DanglingCallError>>,
     /// The requests for approval that were answered since the model spoke last: the results that
     /// come next are those of their calls.
     decided: Vec<String>,
-}
-
-/// The calls that nothing answered: they are not shown, or with a result that says so.
-#[derive(Debug, Clone, Default)]
-struct LeftOut {
-    calls: Vector<Arc<Unanswered>>,
-    /// What the policy [`DanglingCalls::Fail`] objects to.
-    dangling: Option<DanglingCallError>,
 }
 
 /// A call that was asked for, with the id by which its result names it.
@@ -226,7 +228,8 @@ impl Replay {
             open: None,
             pushed: 0,
             position: 0,
-            left_out: None,
+            left_out: LeftOut::default(),
+            first_dangling: None,
             decided: Vec::new(),
         }
     }
@@ -303,7 +306,7 @@ impl Replay {
         }
         let mut ended = self.clone();
         ended.close_round();
-        ended.left_out.and_then(|left_out| left_out.dangling.clone()).map_or(Ok(()), Err)
+        ended.first_dangling.map_or(Ok(()), |dangling| Err(Arc::unwrap_or_clone(dangling)))
     }
 
     /// The approval requests that nobody has answered yet, oldest first; those of one answer are
@@ -324,21 +327,19 @@ impl Replay {
         // The open round may hold results that answer calls before it.
         let mut ended = self.clone();
         ended.close_round();
-        let mut calls: Vec<_> = ended.unanswered().into_iter().collect();
+        let mut calls: Vec<Arc<Unanswered>> = ended.left_out.iter().cloned().collect();
         // Dangling calls of the open round are left out, or shown, by policy.
-        let is_left_out =
-            |call: &Unanswered| calls.iter().any(|known| known.named_by == call.named_by);
-        let open = self.open.iter().flat_map(Round::unanswered);
-        let shown: Vec<_> = open.filter(|call| !is_left_out(call)).map(Arc::new).collect();
-        calls.extend(shown);
-        let mut batches: Vec<(usize, PendingBatch)> = Vec::new();
+        let left_out: HashSet<CallPosition> = calls.iter().map(|call| call.named_by).collect();
+        let open = self.unanswered_of_open().into_iter();
+        calls.extend(open.filter(|call| !left_out.contains(&call.named_by)));
+        let mut batches: Vec<PendingBatch> = Vec::new();
+        let mut places: HashMap<usize, usize> = HashMap::new();
         for call in calls {
-            let found = batches.iter().position(|(position, _)| *position == call.position);
-            let place = found.unwrap_or_else(|| {
-                batches.push((call.position, PendingBatch::default()));
+            let place = *places.entry(call.position).or_insert_with(|| {
+                batches.push(PendingBatch::default());
                 batches.len() - 1
             });
-            let Some((_, batch)) = batches.get_mut(place) else { continue };
+            let Some(batch) = batches.get_mut(place) else { continue };
             batch.has_returned |= call.is_beside_calls;
             let call_id = call.id().to_owned();
             match call.approval.clone() {
@@ -348,124 +349,134 @@ impl Replay {
                 None => batch.returned.push((call.call.name.clone(), call_id)),
             }
         }
-        let batches = batches.into_iter().map(|(_, batch)| batch);
-        batches.filter(|batch| !batch.waiting.is_empty()).collect()
+        batches.retain(|batch| !batch.waiting.is_empty());
+        batches
     }
 
-    /// The open calls that the results of a message answer, result by result.
+    /// Takes messages, and gives for each of them the open calls that its results answer, result by
+    /// result.
     ///
-    /// `next` are messages of results that follow the message directly: whether results without
+    /// Messages of results that follow each other are looked at together: whether results without
     /// ids fit the calls of a round is seen from all of them.
-    pub(crate) fn calls_answered_by<'m>(
+    pub(crate) fn push_answering(
+        &mut self,
+        messages: &[Arc<Message>],
+    ) -> Vec<Vec<Option<AskedCall>>> {
+        let mut answered = Vec::with_capacity(messages.len());
+        while let Some(message) = messages.get(answered.len()) {
+            let rest = messages.get(answered.len()..).unwrap_or_default();
+            let next = rest.iter().skip(1).take_while(|message| message.role == Role::Tool).count();
+            let together = rest.get(..=next).unwrap_or_default();
+            let found = self.calls_answered_by(together);
+            if message.role != Role::Tool {
+                answered.extend(found.into_iter().take(1));
+                self.push(message);
+                continue;
+            }
+            let had_open_round = self.open.is_some();
+            for (message, found) in together.iter().zip(found) {
+                answered.push(found);
+                self.push(message);
+                if !had_open_round || self.open.is_none() {
+                    // What comes next answers calls from before the round.
+                    break;
+                }
+            }
+        }
+        answered
+    }
+
+    /// The open calls that messages of results answer, which follow each other directly; without an
+    /// open round, those that the first of them answers.
+    fn calls_answered_by(&self, messages: &[Arc<Message>]) -> Vec<Vec<Option<AskedCall>>> {
+        let settled = self.settled();
+        let Some(open) = &settled.open else {
+            let first = messages.first().map(|first| settled.named(std::slice::from_ref(first)));
+            let asked = |message: &Arc<Message>| {
+                let found = std::iter::repeat(Answers::Nothing);
+                settled.asked_calls(message, found, &mut Vec::new(), true)
+            };
+            return first.iter().flatten().map(asked).collect();
+        };
+        let messages = settled.named(messages);
+        let (calls, found) = open.answered_by(&messages);
+        let mut calls: Vec<_> = calls.into_iter().map(Some).collect();
+        let mut found = found.into_iter();
+        let is_one_message = open.is_one_message();
+        let asked = |message: &Arc<Message>| {
+            settled.asked_calls(message, found.by_ref(), &mut calls, is_one_message)
+        };
+        messages.iter().map(asked).collect()
+    }
+
+    /// The calls that the results of a message answer, by what they are to those of the open round.
+    fn asked_calls(
         &self,
         message: &Message,
-        next: impl IntoIterator<Item = &'m Message>,
+        found: impl Iterator<Item = Answers>,
+        round: &mut [Option<Unanswered>],
+        is_one_message: bool,
     ) -> Vec<Option<AskedCall>> {
-        let own = self.naming_calls(message);
-        let next: Vec<_> = next.into_iter().map(|next| self.naming_calls(next)).collect();
-        let mut results: Vec<&ToolResult> = own.results().collect();
-        let own = results.len();
-        results.extend(next.iter().flat_map(|next| next.results()));
-        let (mut round, found, is_one_message) = match &self.open {
-            Some(open) => {
-                let (calls, found) = open.answered_by(&results);
-                (calls.into_iter().map(Some).collect(), found, open.is_one_message())
-            }
-            None => (Vec::new(), vec![Answers::Nothing; own], true),
-        };
-        let mut earlier = self.unanswered();
-        let asked = |(result, found): (&&ToolResult, Answers)| -> Option<AskedCall> {
+        let mut earlier = self.left_out.clone();
+        let asked = |(result, found): (&ToolResult, Answers)| -> Option<AskedCall> {
             let (call, must_be_named) = match found {
                 Answers::Again => return None,
                 Answers::Call(index) => (round.get_mut(index)?.take()?, !is_one_message),
                 Answers::Nothing => {
-                    let index = last_answered(&earlier, result)?;
-                    (Arc::unwrap_or_clone(earlier.remove(index)), true)
+                    let number = earlier.find(result)?;
+                    (Arc::unwrap_or_clone(earlier.remove(number)?), true)
                 }
             };
             let place = call.place?;
             let needed_approval = call.approval.is_some();
             Some(AskedCall { place, call: call.into_call(), needed_approval, must_be_named })
         };
-        results.iter().take(own).zip(found).map(asked).collect()
+        message.results().zip(found).map(asked).collect()
     }
 
-    /// A message whose results name the calls that they answer, where the open round would take
-    /// them for those of its own calls.
-    fn naming_calls<'m>(&self, message: &'m Message) -> Cow<'m, Message> {
-        match self.naming_decided(message) {
-            Cow::Borrowed(message) => self.naming_earlier(message),
-            Cow::Owned(message) => Cow::Owned(self.naming_earlier(&message).into_owned()),
+    /// The messages, of which the results name the calls that they answer where the open round would
+    /// take them for those of its own calls.
+    fn named(&self, messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
+        if messages.is_empty() || (self.decided.is_empty() && self.left_out.is_empty()) {
+            return messages.to_vec();
+        }
+        let calls = self.open.as_ref().map(Round::asked).unwrap_or_default();
+        let round = self.open.as_ref();
+        let round = round.map(|round| (&*calls, round.last_asking(), round.results()));
+        let mut naming = Naming::new(&self.left_out, round, &self.decided);
+        messages.iter().map(|message| naming.name(message)).collect()
+    }
+
+    /// Names the calls in the results that came since this was last done.
+    fn settle(&mut self) {
+        let Some(round) = self.open.as_mut().filter(|round| round.has_unnamed()) else { return };
+        let unnamed = round.take_unnamed();
+        let named = self.named(&unnamed);
+        if let Some(round) = &mut self.open {
+            round.push_named(named);
         }
     }
 
-    /// A message whose results name earlier calls that were left out: those whose ids say so,
-    /// where the open round could take them for calls of its own that have no ids.
-    fn naming_earlier<'m>(&self, message: &'m Message) -> Cow<'m, Message> {
-        let mut earlier = self.unanswered();
-        let Some(round) = self.open.as_ref().filter(|_| !earlier.is_empty()) else {
-            return Cow::Borrowed(message);
-        };
-        let is_late = |result: &ToolResult| {
-            result.call.is_none()
-                && last_answered(&earlier, result).is_some()
-                && !round.has_call_named_by(result)
-        };
-        if !message.results().any(is_late) {
-            return Cow::Borrowed(message);
+    /// This replay, with all results of the open round named.
+    fn settled(&self) -> Cow<'_, Self> {
+        if !self.open.as_ref().is_some_and(Round::has_unnamed) {
+            return Cow::Borrowed(self);
         }
-        let mut message = message.clone();
-        for part in &mut message.parts {
-            let Part::ToolResult(result) = part else { continue };
-            if result.call.is_none()
-                && !round.has_call_named_by(result)
-                && let Some(index) = last_answered(&earlier, result)
-            {
-                result.call = earlier.remove(index).asked(true).position;
-            }
-        }
-        Cow::Owned(message)
+        let mut settled = self.clone();
+        settled.settle();
+        Cow::Owned(settled)
     }
 
-    /// A message whose results name the calls that were approved or rejected right before it,
-    /// where they would be taken for those of other calls with the same ids.
-    fn naming_decided<'m>(&self, message: &'m Message) -> Cow<'m, Message> {
-        if self.decided.is_empty() || message.results().all(|result| result.call.is_some()) {
-            return Cow::Borrowed(message);
-        }
-        let open = self.open.iter().flat_map(Round::unanswered).map(Arc::new);
-        let is_decided = |call: &Arc<Unanswered>| {
-            call.approval.as_ref().is_some_and(|request| self.decided.contains(&request.id))
-        };
-        let decided: Vec<_> =
-            self.unanswered().into_iter().chain(open).filter(is_decided).collect();
-        let mut asked: Vec<_> = decided.iter().map(|call| call.asked(false)).collect();
-        let mut message = message.clone();
-        for part in &mut message.parts {
-            let Part::ToolResult(result) = part else { continue };
-            if let Answers::Call(index) = answers(result, asked.iter().copied())
-                && let Some(call) = asked.get_mut(index)
-            {
-                call.is_answered = true;
-                result.call = call.position;
-            }
-        }
-        Cow::Owned(message)
+    fn unanswered_of_open(&self) -> Vec<Arc<Unanswered>> {
+        let settled = self.settled();
+        settled.open.iter().flat_map(Round::unanswered).map(Arc::new).collect()
     }
 
     /// The places of the calls that nothing has answered and that wait for nobody's approval.
     pub(crate) fn dangling_calls(&self) -> Vec<(MessageId, usize)> {
-        // The open round may hold results that answer calls before it.
-        let mut ended = self.clone();
-        ended.close_round();
-        let mut calls = ended.unanswered();
-        for open in self.open.iter().flat_map(Round::unanswered) {
-            if calls.iter().all(|call| call.named_by != open.named_by) {
-                calls.push_back(Arc::new(open));
-            }
-        }
-        let dangling = calls.iter().filter(|call| call.approval.is_none());
-        dangling.filter_map(|call| call.place).collect()
+        let open = self.unanswered_of_open();
+        let calls = self.left_out.iter().chain(&open);
+        calls.filter(|call| call.approval.is_none()).filter_map(|call| call.place).collect()
     }
 
     /// Those of the calls that nothing has answered yet which further messages answer.
@@ -473,22 +484,11 @@ impl Replay {
         &self,
         further: &[Arc<Message>],
     ) -> Vec<(MessageId, usize)> {
-        let mut answered = Vec::new();
         if further.iter().all(|message| message.results().next().is_none()) {
-            return answered;
+            return Vec::new();
         }
-        let mut replay = self.clone();
-        for (place, message) in further.iter().enumerate() {
-            answered.extend(
-                replay
-                    .calls_answered_by(message, results_after(further, place))
-                    .into_iter()
-                    .flatten()
-                    .map(|it| it.place),
-            );
-            replay.push(message);
-        }
-        answered
+        let answered = self.clone().push_answering(further);
+        answered.into_iter().flatten().flatten().map(|call| call.place).collect()
     }
 
     /// What becomes of the calls that nothing has answered and that wait for nobody's approval, if
@@ -496,11 +496,11 @@ impl Replay {
     pub(crate) fn dangling(&self) -> Vec<DanglingCall> {
         let mut ended = self.clone();
         ended.close_round();
-        let of_call = |call: Arc<Unanswered>| {
+        let of_call = |call: &Arc<Unanswered>| {
             let (tool, call_id) = call.dangling()?;
             Some(DanglingCall { tool, call_id, is_shown: call.is_shown })
         };
-        ended.unanswered().into_iter().filter_map(of_call).collect()
+        ended.left_out.iter().filter_map(of_call).collect()
     }
 
     /// Does not show the calls any more that were said to be interrupted and that these messages
@@ -508,26 +508,13 @@ impl Replay {
     /// [split](Self::split_open) too.
     pub(crate) fn retract_answered_by(&mut self, messages: &[Arc<Message>]) {
         for result in messages.iter().flat_map(|message| message.results()) {
-            let calls = self.unanswered();
-            let Some(index) = last_answered(&calls, result) else { continue };
-            let Some(call) = calls.get(index).filter(|call| call.is_shown) else { continue };
+            let Some(number) = self.left_out.find(result) else { continue };
+            let shown = self.left_out.get(number).filter(|call| call.is_shown);
+            let Some(call) = shown.cloned() else { continue };
             if let Some(shown) = call.retracted_from(&self.closed) {
                 self.closed = shown;
             }
-            let hidden = Arc::new(call.hidden());
-            if let Some(left_out) = &mut self.left_out {
-                Arc::make_mut(left_out).calls.set(index, hidden);
-            }
-        }
-    }
-
-    /// Hides the calls that results in the open round answer, as
-    /// [`retract_answered_by`](Self::retract_answered_by) does, before the round is
-    /// [split off](Self::split_open_round).
-    pub(crate) fn retract_answered_by_open_round(&mut self) {
-        let leftover = self.open.as_ref().map(Round::leftover).unwrap_or_default();
-        if !leftover.is_empty() {
-            self.retract_answered_by(&[Arc::new(Message::tool_results(leftover))]);
+            self.left_out.set(number, Arc::new(call.hidden()));
         }
     }
 
@@ -538,6 +525,7 @@ impl Replay {
 
     /// Changes what is shown of the round that is still open, if there is one.
     fn edit_open(&mut self, edit: impl FnOnce(&mut Round)) {
+        self.settle();
         if let Some(round) = &mut self.open {
             edit(round);
         }
@@ -551,7 +539,7 @@ impl Replay {
     /// pushed to the second.
     #[must_use]
     pub fn split_open(&mut self) -> Self {
-        let interrupted = self.unanswered().into_iter().filter(|call| call.is_shown);
+        let interrupted = self.left_out.iter().filter(|call| call.is_shown);
         let first = interrupted.filter_map(|call| call.shown_at(&self.closed)).min();
         let mut open = self.split_open_round();
         if let Some(first) = first {
@@ -572,7 +560,8 @@ impl Replay {
             open: self.open.take(),
             pushed: self.pushed,
             position: self.position,
-            left_out: self.left_out.take(),
+            left_out: std::mem::take(&mut self.left_out),
+            first_dangling: self.first_dangling.take(),
             decided: self.decided.clone(),
         }
     }
@@ -606,23 +595,7 @@ impl Replay {
             return;
         }
         if message.role == Role::Tool {
-            let named = match self.naming_calls(message) {
-                Cow::Borrowed(_) => None,
-                Cow::Owned(named) => Some(Arc::new(named)),
-            };
-            let message = named.as_ref().unwrap_or(message);
-            match self.open.take() {
-                Some(round) if round.is_answered_in_order_with(Some(message)) => {
-                    round.show_in(&mut self.closed);
-                    self.closed.push(message.clone());
-                }
-                Some(mut round) => {
-                    round.push_results(message);
-                    self.open = Some(round);
-                }
-                None if message.parts.is_empty() => {}
-                None => self.push_late_results(message.results().cloned().collect(), message),
-            }
+            self.push_results(message);
             return;
         }
         if message.parts.iter().any(|part| matches!(part, Part::ApprovalResponse(_))) {
@@ -630,6 +603,8 @@ impl Replay {
             return;
         }
         if message.role == Role::Assistant {
+            // The results so far may answer what was decided.
+            self.settle();
             self.decided.clear();
         }
         match &mut self.open {
@@ -648,9 +623,38 @@ impl Replay {
         }
     }
 
+    fn push_results(&mut self, message: &Arc<Message>) {
+        let may_be_named = !self.decided.is_empty() || !self.left_out.is_empty();
+        let is_whole =
+            |round: &mut Round| !may_be_named && round.is_answered_in_order_at_once(message);
+        if let Some(round) = self.open.take_if(is_whole) {
+            round.show_in(&mut self.closed);
+            self.closed.push(message.clone());
+            return;
+        }
+        let Some(round) = &mut self.open else {
+            if !message.parts.is_empty() {
+                for message in self.named(std::slice::from_ref(message)) {
+                    self.push_late_results(message.results().cloned().collect(), &message);
+                }
+            }
+            return;
+        };
+        round.push_results(message);
+        if !round.may_be_answered_in_order() {
+            return;
+        }
+        self.settle();
+        match self.open.take_if(|round| round.is_answered_in_order()) {
+            Some(round) => round.show_in(&mut self.closed),
+            None => self.open.iter_mut().for_each(Round::set_out_of_order),
+        }
+    }
+
     /// Answers to approval requests leave the replay; what stands beside them is shown after the
     /// results of the round they belong to. A call beside them opens no round, so it leaves too.
     fn push_approvals(&mut self, message: &Arc<Message>) {
+        self.settle();
         let mut rest = (**message).clone();
         rest.parts.retain(|part| match part {
             Part::ApprovalResponse(response) => {
@@ -659,11 +663,8 @@ impl Replay {
             }
             part => owed_call(part).is_none(),
         });
-        match &mut self.open {
-            // They belong to a round before it.
-            Some(round) if round.unanswered().is_empty() => self.close_round(),
-            Some(round) => round.end_answer(),
-            None => {}
+        if let Some(round) = &mut self.open {
+            round.end_answer();
         }
         let is_shown = !rest.parts.is_empty() && !is_empty_answer(&rest);
         let rest = is_shown.then(|| Arc::new(rest));
@@ -674,6 +675,7 @@ impl Replay {
     }
 
     fn close_round(&mut self) {
+        self.settle();
         let Some(round) = self.open.take() else { return };
         if round.is_answered_in_order() {
             return round.show_in(&mut self.closed);
@@ -690,28 +692,20 @@ impl Replay {
     }
 
     fn leave_out(&mut self, calls: Vec<Unanswered>) {
-        let left_out = Arc::make_mut(self.left_out.get_or_insert_default());
         if let (Strictness::Repair(DanglingCalls::Fail), None) =
-            (self.strictness, &left_out.dangling)
+            (self.strictness, &self.first_dangling)
         {
-            left_out.dangling = calls
-                .iter()
-                .find_map(Unanswered::dangling)
-                .map(|(tool, call_id)| DanglingCallError { tool, call_id });
+            let dangling = calls.iter().find_map(Unanswered::dangling);
+            self.first_dangling =
+                dangling.map(|(tool, call_id)| Arc::new(DanglingCallError { tool, call_id }));
         }
-        left_out.calls.extend(calls.into_iter().map(Arc::new));
-    }
-
-    /// The calls that nothing answered.
-    fn unanswered(&self) -> Vector<Arc<Unanswered>> {
-        self.left_out.as_ref().map(|left_out| left_out.calls.clone()).unwrap_or_default()
+        calls.into_iter().for_each(|call| self.left_out.push(call));
     }
 
     /// Takes the call that a late result answers from those that are not shown.
     fn take_answered_by(&mut self, result: &ToolResult) -> Option<Arc<Unanswered>> {
-        let calls = &mut Arc::make_mut(self.left_out.as_mut()?).calls;
-        let index = last_answered(calls, result)?;
-        let call = calls.remove(index);
+        let number = self.left_out.find(result)?;
+        let call = self.left_out.remove(number)?;
         if call.is_shown
             && let Some(shown) = call.retracted_from(&self.closed)
         {
@@ -724,14 +718,16 @@ impl Replay {
     /// before, which then stands again right in front of its result.
     fn push_late_results(&mut self, results: Vec<ToolResult>, message: &Arc<Message>) {
         let mut calls: Vec<ToolCall> = Vec::new();
+        let mut ids: HashSet<Option<String>> = HashSet::new();
         let mut answers = Vec::new();
         let mut orphans = Vec::new();
         for result in results {
             match self.take_answered_by(&result).map(Arc::unwrap_or_clone) {
                 Some(unanswered) => {
                     let result = unanswered.answer(result);
-                    if calls.iter().any(|call| call.id == result.call_id) {
+                    if !ids.insert(result.call_id.clone()) {
                         // Calls of different messages, which may share an id as those of one may not.
+                        ids = HashSet::from([result.call_id.clone()]);
                         self.push_round(std::mem::take(&mut calls), std::mem::take(&mut answers));
                     }
                     answers.push(result);
@@ -756,25 +752,9 @@ impl Replay {
     }
 }
 
-/// The messages of results that directly follow the message at a place.
-pub(crate) fn results_after(
-    messages: &[Arc<Message>],
-    place: usize,
-) -> impl Iterator<Item = &Message> {
-    let next = messages.get(place + 1..).unwrap_or_default().iter();
-    next.take_while(|message| message.role == Role::Tool).map(|message| &**message)
-}
-
 /// Whether a message of the model says nothing at all: no provider takes such a message.
 fn is_empty_answer(message: &Message) -> bool {
     message.role == Role::Assistant && message.parts.iter().all(|part| part.as_text() == Some(""))
-}
-
-/// The call that a late result answers: of the last message that it names a call of, the first.
-fn last_answered(calls: &Vector<Arc<Unanswered>>, result: &ToolResult) -> Option<usize> {
-    let last = calls.iter().rposition(|call| call.is_answered_by(result))?;
-    let position = calls.get(last)?.position;
-    calls.iter().position(|call| call.position == position && call.is_answered_by(result))
 }
 
 #[cfg(test)]

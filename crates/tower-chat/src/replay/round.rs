@@ -1,6 +1,6 @@
 //! Step 2: one assistant message with calls, and the results that answer them.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{
     ApprovalRequest, CallPosition, Message, MessageId, Messages, Part, Role, RunId, ToolCall,
@@ -10,9 +10,9 @@ use tower_chat_core::{
 use super::{
     DanglingCalls, Place, broken_links,
     call_ids::{AnswerIds, have_distinct_ids},
-    pairing::{Answers, Asked, is_named, names, owed_call, pair_round},
+    pairing::{Answers, Asked, RoundPairing, names, owed_call},
     policy::Strictness,
-    run_end::{ends_with_open_calls, has_forgotten, is_of_same_answer},
+    run_end::{ends_with_open_calls, forgotten_ids, is_of_same_answer},
 };
 
 /// A round that may still get results.
@@ -33,12 +33,25 @@ struct After {
     /// The answer is complete: what the model says next is another one.
     is_answered: bool,
     results: Vec<Arc<Message>>,
+    /// Messages after those of `results` of which it was not looked at yet which calls their results
+    /// name. That is done for many messages at once, since it takes a look at all calls.
+    unnamed: Vec<Arc<Message>>,
+    in_order: InOrder,
     following: Vec<Arc<Message>>,
     /// The calls that are not shown any more, although they are answered, by their places among
     /// all calls of the answer.
     hidden: Vec<usize>,
     /// A message after the round says that its run ended on purpose.
     run_ended: bool,
+}
+
+/// How far the results answer the calls of the round's message in their order.
+#[derive(Debug, Clone, Copy, Default)]
+struct InOrder {
+    /// The first part of the message that is not known to be a call with its result, or no call.
+    part: usize,
+    /// A result has answered another call than the next, or none.
+    is_broken: bool,
 }
 
 /// A call that was left out because nothing answered it.
@@ -98,9 +111,43 @@ impl Round {
         self.after.get_or_insert_default().is_answered = true;
     }
 
+    /// Takes a message of results. Those that it holds are [to be named](Self::take_unnamed) before
+    /// anything is asked of the round.
     pub(super) fn push_results(&mut self, message: &Arc<Message>) {
-        self.end_answer();
-        self.after.get_or_insert_default().results.push(message.clone());
+        let after = self.after.get_or_insert_default();
+        after.is_answered = true;
+        after.in_order.follow(&self.message, message);
+        after.unnamed.push(message.clone());
+    }
+
+    /// The messages of results that came since this was last called; they are to be given
+    /// [back](Self::push_named).
+    pub(super) fn take_unnamed(&mut self) -> Vec<Arc<Message>> {
+        self.after.as_mut().map(|after| std::mem::take(&mut after.unnamed)).unwrap_or_default()
+    }
+
+    /// Whether there are messages of results that were not named yet.
+    pub(super) fn has_unnamed(&self) -> bool {
+        self.after.as_ref().is_some_and(|after| !after.unnamed.is_empty())
+    }
+
+    pub(super) fn push_named(&mut self, messages: Vec<Arc<Message>>) {
+        self.after.get_or_insert_default().results.extend(messages);
+    }
+
+    /// Whether the results, as they came, have answered all calls of the only message in order.
+    pub(super) fn may_be_answered_in_order(&self) -> bool {
+        self.after.as_ref().is_some_and(|after| {
+            !after.in_order.is_broken
+                && after.in_order.part >= self.message.parts.len()
+                && after.answer.is_empty()
+                && after.following.is_empty()
+        })
+    }
+
+    /// Does not look any more whether the calls are answered in order: they are not.
+    pub(super) fn set_out_of_order(&mut self) {
+        self.after.get_or_insert_default().in_order.is_broken = true;
     }
 
     /// Shows a message after the round's results.
@@ -122,9 +169,9 @@ impl Round {
             || self.results().iter().any(|message| ends_with_open_calls(message))
     }
 
-    /// Whether a call was answered by a result that was not to be stored.
-    fn has_forgotten(&self, call: &Unanswered) -> bool {
-        self.results().iter().any(|message| has_forgotten(message, &call.id))
+    /// The ids of the calls that were answered by results that were not to be stored.
+    fn forgotten(&self) -> HashSet<&str> {
+        self.results().iter().flat_map(|message| forgotten_ids(message)).collect()
     }
 
     /// Leaves out those of the answered calls that go, with their results. The others stay: what
@@ -159,6 +206,12 @@ impl Round {
                 Arc::make_mut(message).parts.retain(&stays);
             }
         }
+        if let Some(after) = &mut self.after {
+            after.in_order = InOrder { part: 0, is_broken: after.in_order.is_broken };
+            for results in after.results.iter().chain(&after.unnamed) {
+                after.in_order.follow(&self.message, results);
+            }
+        }
     }
 
     /// The messages of the answer from the first on that asks for something, with their positions.
@@ -174,7 +227,7 @@ impl Round {
     }
 
     /// Where the calls of the last message that asks for something begin among all calls.
-    fn last_asking(&self) -> usize {
+    pub(super) fn last_asking(&self) -> usize {
         let mut before = 0;
         let mut last = 0;
         for (message, _) in self.answer() {
@@ -187,30 +240,24 @@ impl Round {
         last
     }
 
-    fn results(&self) -> &[Arc<Message>] {
+    pub(super) fn results(&self) -> &[Arc<Message>] {
         self.after.as_ref().map_or(&[], |after| &after.results)
     }
 
     /// Whether the round stands as a provider wants it already: each call with an id of its own
     /// and answered once, in order. Nothing has to be copied then.
     pub(super) fn is_answered_in_order(&self) -> bool {
-        self.is_answered_in_order_with(None)
-    }
-
-    /// The same, with one more message of results.
-    pub(super) fn is_answered_in_order_with(&self, last: Option<&Arc<Message>>) -> bool {
         let has_more = |after: &After| {
             !after.answer.is_empty() || !after.following.is_empty() || !after.hidden.is_empty()
         };
-        if self.after.as_deref().is_some_and(has_more) {
-            return false;
-        }
-        match (self.results(), last) {
-            ([], Some(only)) => self.is_answered_in_order_by(only.parts.iter()),
-            (results, last) => self.is_answered_in_order_by(
-                results.iter().chain(last).flat_map(|message| &message.parts),
-            ),
-        }
+        !self.after.as_deref().is_some_and(has_more)
+            && self
+                .is_answered_in_order_by(self.results().iter().flat_map(|message| &message.parts))
+    }
+
+    /// The same with one message of results, for a round that has nothing else yet.
+    pub(super) fn is_answered_in_order_at_once(&self, results: &Message) -> bool {
+        self.after.is_none() && self.is_answered_in_order_by(results.parts.iter())
     }
 
     fn is_answered_in_order_by<'a>(&self, mut results: impl Iterator<Item = &'a Part>) -> bool {
@@ -225,11 +272,6 @@ impl Round {
             _ => true,
         });
         all_answered && results.next().is_none() && have_distinct_ids(self.calls())
-    }
-
-    /// The results that answer none of its calls.
-    pub(super) fn leftover(&self) -> Vec<ToolResult> {
-        if self.results().is_empty() { Vec::new() } else { self.pair().1 }
     }
 
     /// The calls that nothing answers so far.
@@ -260,10 +302,12 @@ impl Round {
             }
             Strictness::Repair(_) | Strictness::Lenient => false,
         };
-        let hidden = self.after.as_ref().map_or(&[][..], |after| &after.hidden);
+        let hidden = self.after.iter().flat_map(|after| &after.hidden).copied();
+        let hidden: HashSet<usize> = hidden.collect();
+        let forgotten = if shows_interrupted { self.forgotten() } else { HashSet::new() };
         let mut calls = calls.into_iter().enumerate().map(|(place, (call, result))| PairedCall {
             is_hidden: hidden.contains(&place),
-            is_interrupted: shows_interrupted && !self.has_forgotten(&call),
+            is_interrupted: shows_interrupted && !forgotten.contains(&*call.id),
             call,
             result,
         });
@@ -301,13 +345,8 @@ impl Round {
         self.message.parts.iter().filter_map(owed_call)
     }
 
-    /// Whether a result names one of the calls by its id.
-    pub(super) fn has_call_named_by(&self, result: &ToolResult) -> bool {
-        self.asked().iter().any(|call| is_named(result, &call.call, &call.id))
-    }
-
     /// All calls of the answer.
-    fn asked(&self) -> Vec<Unanswered> {
+    pub(super) fn asked(&self) -> Vec<Unanswered> {
         let is_call = |part: &Part| matches!(part, Part::ToolCall(call) if !call.provider_executed);
         let is_beside_calls = self.answer().any(|(message, _)| message.parts.iter().any(is_call));
         let mut ids = AnswerIds::default();
@@ -337,17 +376,20 @@ impl Round {
         calls
     }
 
-    /// The calls of the round that results, after those it has, answer: for each of these results
-    /// the place of its call, if it has one.
-    pub(super) fn answered_by(&self, results: &[&ToolResult]) -> (Vec<Unanswered>, Vec<Answers>) {
+    /// The calls of the round that messages of results, after those it has, answer: for each of
+    /// their results what it is to the calls.
+    pub(super) fn answered_by(&self, further: &[Arc<Message>]) -> (Vec<Unanswered>, Vec<Answers>) {
         let calls = self.asked();
-        let mut all: Vec<&ToolResult> =
-            self.results().iter().flat_map(|message| message.results()).collect();
-        let before = all.len();
-        all.extend(results);
-        let mut asked: Vec<_> = calls.iter().map(|call| call.asked(false)).collect();
-        let found = pair_round(&mut asked, self.last_asking(), &all).split_off(before);
+        let before = self.results().iter().map(|message| message.results().count()).sum();
+        let all = self.results().iter().chain(further).flat_map(|message| message.results());
+        let all: Vec<&ToolResult> = all.collect();
+        let found = self.paired(&calls, &all).split_off(before);
         (calls, found)
+    }
+
+    fn paired(&self, calls: &[Unanswered], results: &[&ToolResult]) -> Vec<Answers> {
+        let asked = calls.iter().map(|call| call.asked(false)).collect();
+        RoundPairing::of(asked, self.last_asking(), results).1
     }
 
     /// Each call of the round with its result, in call order, and the results of no call.
@@ -355,8 +397,7 @@ impl Round {
         let calls = self.asked();
         let results: Vec<&ToolResult> =
             self.results().iter().flat_map(|message| message.results()).collect();
-        let mut asked: Vec<_> = calls.iter().map(|call| call.asked(false)).collect();
-        let found = pair_round(&mut asked, self.last_asking(), &results);
+        let found = self.paired(&calls, &results);
         let mut calls: Vec<(Unanswered, Option<ToolResult>)> =
             calls.into_iter().map(|call| (call, None)).collect();
         let mut leftover = Vec::new();
@@ -467,17 +508,46 @@ pub(super) fn named_by(message: &Message, position: usize, index: usize) -> Call
     CallPosition { message: message.id.unwrap_or_else(of_position), index: small(index) }
 }
 
-impl Unanswered {
-    /// Whether a result names this call.
-    pub(super) fn is_answered_by(&self, result: &ToolResult) -> bool {
-        match result.call {
-            Some(named) => named == self.named_by,
-            None => is_named(result, &self.call, &self.id),
+impl InOrder {
+    /// Goes on with the next message of results.
+    fn follow(&mut self, asking: &Message, results: &Message) {
+        for part in &results.parts {
+            let result = part.as_tool_result().filter(|result| result.call.is_none());
+            match (result, self.next_call(asking)) {
+                (Some(result), Some(call)) if result.call_id == call.id => self.part += 1,
+                _ => self.is_broken = true,
+            }
+            if self.is_broken {
+                return;
+            }
         }
+        self.next_call(asking);
     }
 
-    pub(super) fn asked(&self, is_answered: bool) -> Asked<'_> {
-        Asked { call: &self.call, position: Some(self.named_by), id: &self.id, is_answered }
+    /// The next call that a result has to answer. A request for approval is none.
+    fn next_call<'m>(&mut self, asking: &'m Message) -> Option<&'m ToolCall> {
+        while let Some(part) = asking.parts.get(self.part) {
+            match part {
+                Part::ToolCall(call) if !call.provider_executed => return Some(call),
+                Part::ApprovalRequest(_) => {
+                    self.is_broken = true;
+                    return None;
+                }
+                _ => self.part += 1,
+            }
+        }
+        None
+    }
+}
+
+impl Unanswered {
+    pub(super) fn asked(&self, is_answered: bool) -> Asked<&str> {
+        Asked::new(&self.call, Some(self.named_by), &self.id, is_answered)
+    }
+
+    /// The ids by which results may name it.
+    pub(super) fn ids(&self) -> impl Iterator<Item = &str> {
+        self.asked(false).into_ids()
     }
 
     /// The id by which results name it, as replays show it.

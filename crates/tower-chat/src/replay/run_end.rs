@@ -25,10 +25,10 @@ pub(crate) fn mark_not_kept(message: &mut Arc<Message>, call_ids: Vec<Value>) {
     }
 }
 
-/// Whether a message of results held one of this call, which was not to be stored.
-pub(super) fn has_forgotten(message: &Message, call_id: &str) -> bool {
+/// The ids of the calls of which a message of results held one that was not to be stored.
+pub(super) fn forgotten_ids(message: &Message) -> impl Iterator<Item = &str> {
     let ids = message.metadata.get(RESULTS_NOT_KEPT).and_then(Value::as_array);
-    ids.is_some_and(|ids| ids.iter().any(|id| id.as_str() == Some(call_id)))
+    ids.into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// Whether something of a message of results was not to be stored.

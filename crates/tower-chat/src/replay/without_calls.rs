@@ -1,12 +1,12 @@
 //! Leaving calls out of a replay together with their results.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
 use tower_chat_core::{Message, Messages, Part, Role, ToolCall};
 
 use super::{
     call_ids::{Place, call_ids},
-    pairing::{Answers, Asked, answers, owed_call},
+    pairing::{Answers, Asked, Pairing, owed_call},
     round::{drop_trailing_reasoning, has_content},
     shown::{Passing, after_step, changed},
 };
@@ -22,16 +22,16 @@ pub(super) fn without_calls(
 
 /// A step that leaves some calls out, and the results of those. A round that loses all its calls
 /// disappears; its text stays.
-pub(super) struct WithoutCalls<'a, G> {
+pub(super) struct WithoutCalls<G> {
     goes: G,
     /// What becomes of the results that come next.
-    open: Round<'a>,
+    open: Round,
     position: usize,
     /// Which calls of a message go, in its order.
     going: Vec<bool>,
 }
 
-impl<'a, G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<'a, G> {
+impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
     /// `goes` is asked about each call that is owed a result, with its message and its place among
     /// the calls of that message.
     pub(super) fn new(goes: G) -> Self {
@@ -39,7 +39,7 @@ impl<'a, G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<'a, G> {
     }
 
     /// What becomes of the next message.
-    pub(super) fn pass(&mut self, message: &'a Arc<Message>) -> Option<Passing<'a>> {
+    pub(super) fn pass<'a>(&mut self, message: &'a Arc<Message>) -> Option<Passing<'a>> {
         let position = self.position;
         self.position += 1;
         if message.role == Role::Tool {
@@ -61,7 +61,7 @@ impl<'a, G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<'a, G> {
             return Some(Cow::Borrowed(message));
         }
         self.open = match self.going.contains(&false) {
-            true => Round::Parted(asked_calls(message, position, &self.going)),
+            true => Round::Parted(PartedRound::of(message, position, &self.going)),
             false => Round::Gone,
         };
         without_going(message, &self.going).map(changed)
@@ -69,27 +69,30 @@ impl<'a, G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<'a, G> {
 }
 
 /// What becomes of the results of a round.
-enum Round<'a> {
+enum Round {
     /// They stay.
     Whole,
     /// Those of some of its calls go.
-    Parted(Vec<AskedCall<'a>>),
+    Parted(PartedRound),
     /// They all go.
     Gone,
 }
 
-struct AskedCall<'a> {
-    call: &'a ToolCall,
-    id: Cow<'a, str>,
-    goes: bool,
-    is_answered: bool,
+struct PartedRound {
+    calls: Pairing<String>,
+    /// Which of them go.
+    going: Vec<bool>,
 }
 
-fn asked_calls<'a>(message: &'a Message, position: usize, going: &[bool]) -> Vec<AskedCall<'a>> {
-    let calls = || message.parts.iter().filter_map(owed_call);
-    let ids = call_ids(calls(), Place::of(message, position), 0, &[]);
-    let calls = calls().zip(ids).zip(going);
-    calls.map(|((call, id), &goes)| AskedCall { call, id, goes, is_answered: false }).collect()
+impl PartedRound {
+    fn of(message: &Message, position: usize, going: &[bool]) -> Self {
+        let calls = || message.parts.iter().filter_map(owed_call);
+        let ids = call_ids(calls(), Place::of(message, position), 0, &HashSet::new());
+        // What is shown of a result names no call by position.
+        let asked =
+            calls().zip(ids).map(|(call, id)| Asked::new(call, None, &id, false).into_owned());
+        Self { calls: Pairing::new(asked.collect()), going: going.to_vec() }
+    }
 }
 
 fn without_going(message: &Message, going: &[bool]) -> Option<Message> {
@@ -104,24 +107,11 @@ fn without_going(message: &Message, going: &[bool]) -> Option<Message> {
     has_content(&rest).then_some(rest)
 }
 
-fn staying_results<'a>(
-    message: &'a Arc<Message>,
-    calls: &mut [AskedCall<'_>],
-) -> Option<Passing<'a>> {
+fn staying_results<'a>(message: &'a Arc<Message>, round: &mut PartedRound) -> Option<Passing<'a>> {
     let stays = |part: &Part| {
         let Part::ToolResult(result) = part else { return true };
-        let asked = calls.iter().map(|asked| Asked {
-            call: asked.call,
-            // What is shown of a result names no call by position.
-            position: None,
-            id: &asked.id,
-            is_answered: asked.is_answered,
-        });
-        match answers(result, asked) {
-            Answers::Call(index) => calls.get_mut(index).is_some_and(|asked| {
-                asked.is_answered = true;
-                !asked.goes
-            }),
+        match round.calls.answer(result) {
+            Answers::Call(call) => round.going.get(call) == Some(&false),
             Answers::Again => false,
             Answers::Nothing => true,
         }

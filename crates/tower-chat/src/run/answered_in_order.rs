@@ -97,9 +97,12 @@ mod tests {
                 let Some((id, before)) = answered_in_order([&asking].into_iter(), &results) else {
                     continue;
                 };
-                let found = replay.calls_answered_by(&results, []);
-                let found: Vec<_> =
-                    found.into_iter().map(|it| it.map(|it| (it.place, it.call))).collect();
+                let found = replay.clone().push_answering(&[Arc::new(results)]);
+                let found: Vec<_> = found
+                    .into_iter()
+                    .flatten()
+                    .map(|it| it.map(|it| (it.place, it.call)))
+                    .collect();
                 let expected: Vec<_> = (0..)
                     .zip(before.calls().take(answers.len()))
                     .map(|(index, call)| Some(((id, index), call.clone())))

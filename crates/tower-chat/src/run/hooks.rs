@@ -1,13 +1,14 @@
 //! Whose `persist` hook decides what is stored of a call.
 
 use std::{
+    cell::RefCell,
     collections::{HashMap, HashSet},
     fmt,
     sync::Arc,
 };
 
 use serde_json::Value;
-use tower_chat_core::{Message, Part, ToolCall, ToolResult};
+use tower_chat_core::{Message, MessageId, Messages, Part, ToolCall, ToolResult};
 
 use super::{
     State,
@@ -24,9 +25,6 @@ const HOOKED_CALLS: &str = "hooked_calls";
 const WITHHELD: &str =
     "The result was not stored: the tool that decides what is stored of it is not registered.";
 
-/// What is stored of the result of a stored call of which its hook keeps nothing.
-const NOT_KEPT: &str = "The result was not stored: the tool of the call does not let it be stored.";
-
 /// The tools of a run, for their hooks.
 ///
 /// The set of a run may change while it is under way. A call keeps the tool that it was planned
@@ -40,9 +38,18 @@ pub(super) struct Hooks {
     /// The last tool of each name that the run has had.
     known: HashMap<String, Arc<dyn Tool>>,
     pinned: HashMap<CallOfRun, Arc<dyn Tool>>,
-    /// The calls of names that had no tool yet when they were planned or stored. Words of the tool
-    /// loop about such a call are stored as they are, whatever is registered by then.
-    without_tool: HashSet<CallOfRun>,
+    /// The message whose calls were asked about last, and which of them had tools with hooks.
+    hooked: RefCell<Option<(MessageId, HashSet<usize>)>>,
+    forgotten: RefCell<MayBeForgotten>,
+}
+
+/// Whether stored messages were asked about their hooks, so far as it was looked.
+#[derive(Debug, Default)]
+struct MayBeForgotten {
+    /// Of the loaded history, which does not change.
+    of_history: Option<bool>,
+    of_added: bool,
+    added: usize,
 }
 
 impl Hooks {
@@ -79,31 +86,35 @@ impl Hooks {
     pub(super) fn pin_calls(&mut self, message: &Message) {
         let Some(id) = message.id else { return };
         for (index, call) in message.asked_calls().enumerate() {
-            match self.known.get(&call.name) {
-                Some(_) if self.without_tool.contains(&(id, index)) => {}
-                Some(tool) => _ = self.pinned.entry((id, index)).or_insert_with(|| tool.clone()),
-                None => _ = self.without_tool.insert((id, index)),
+            if let Some(tool) = self.known.get(&call.name) {
+                self.pinned.entry((id, index)).or_insert_with(|| tool.clone());
             }
         }
     }
 
-    /// Keeps the tool that a call is about to run with, or that there was none.
-    pub(super) fn pin(&mut self, call: CallOfRun, tool: Option<Arc<dyn Tool>>) {
-        match tool {
-            Some(tool) => _ = self.pinned.insert(call, tool),
-            None => _ = self.without_tool.insert(call),
-        }
-    }
-
-    /// Whether no tool of a call's name was known when the call was planned or stored.
-    pub(super) fn had_no_tool(&self, call: CallOfRun) -> bool {
-        self.without_tool.contains(&call)
+    /// Keeps the tool that a call is about to run with.
+    pub(super) fn pin(&mut self, call: CallOfRun, tool: Arc<dyn Tool>) {
+        self.pinned.insert(call, tool);
     }
 
     /// The tool whose hook decides about a call.
     pub(super) fn tool(&self, of_run: CallOfRun, call: &ToolCall) -> Option<&dyn Tool> {
         let tool = self.pinned.get(&of_run).or_else(|| self.known.get(&call.name));
         tool.map(|tool| &**tool)
+    }
+}
+
+impl Hooks {
+    /// Whether a result that answers no stored call may be that of one which a hook has kept out.
+    fn may_be_forgotten(&self, added: &[Arc<Message>], history: &Messages) -> bool {
+        let mut known = self.forgotten.borrow_mut();
+        let new = added.get(known.added..).unwrap_or_default();
+        known.of_added |= new.iter().any(|message| has_asked_hooks(message));
+        known.added = added.len();
+        known.of_added
+            || *known
+                .of_history
+                .get_or_insert_with(|| history.iter().any(|message| has_asked_hooks(message)))
     }
 }
 
@@ -117,29 +128,19 @@ impl State {
         report: Option<&ToolReport>,
     ) -> Kept {
         let source = report.map_or(ResultSource::Tool, |report| report.source);
-        let had_no_tool = self.recorder.hooks.had_no_tool(of_run);
-        if source == ResultSource::Record || (source == ResultSource::ToolLoop && had_no_tool) {
+        if source == ResultSource::Record {
             return Kept::Whole;
         }
         if let Some(tool) = self.recorder.hooks.tool(of_run, call) {
             let error = report.and_then(|report| report.error.as_deref());
-            let kept = kept(tool, call, Some(result), error);
-            if let (Kept::Nothing(_), false) = (&kept, self.is_of_this_run(of_run)) {
-                // The call is in the history of an earlier run, and waits for its result there.
-                return Kept::Redacted(Box::new(Redaction {
-                    arguments: None,
-                    result: Some(withheld(result, NOT_KEPT)),
-                    error: Some(None),
-                }));
-            }
-            return kept;
+            return kept(tool, call, Some(result), error);
         }
         if source == ResultSource::ToolLoop || !self.is_hooked(of_run) {
             return Kept::Whole;
         }
         Kept::Redacted(Box::new(Redaction {
             arguments: None,
-            result: Some(withheld(result, WITHHELD)),
+            result: Some(withheld(result)),
             error: Some(None),
         }))
     }
@@ -147,30 +148,32 @@ impl State {
     /// What is stored in place of a result that answers no stored call: it may be that of a call
     /// which a hook has kept out. `None` if the result is stored as it is.
     pub(super) fn kept_orphan(&self, result: &ToolResult) -> Option<Box<ToolResult>> {
-        let stored = self.added.iter().chain(self.history.iter());
-        let may_be_forgotten = stored.into_iter().any(|message| has_asked_hooks(message));
-        may_be_forgotten.then(|| withheld(result, WITHHELD))
-    }
-
-    fn is_of_this_run(&self, (message, _): CallOfRun) -> bool {
-        self.recorder.has_stored_calls_of(message)
-            || self.added.iter().any(|added| added.id == Some(message))
+        let may_be_forgotten = self.recorder.hooks.may_be_forgotten(&self.added, &self.history);
+        may_be_forgotten.then(|| withheld(result))
     }
 
     /// Whether a stored call had a tool with a hook when it was stored.
     fn is_hooked(&self, (id, index): CallOfRun) -> bool {
-        let is_it = |message: &&Arc<Message>| message.id == Some(id);
-        let stored = self.added.iter().rev().find(is_it);
-        let stored = stored.or_else(|| self.history.iter().rev().find(is_it));
-        let positions = stored.and_then(|message| message.metadata.get(HOOKED_CALLS)?.as_array());
-        positions.is_some_and(|positions| positions.iter().any(|it| it == &Value::from(index)))
+        let is_marked = |hooked: &HashSet<usize>| hooked.contains(&index);
+        let mut known = self.recorder.hooks.hooked.borrow_mut();
+        match &*known {
+            Some((message, hooked)) if *message == id => is_marked(hooked),
+            _ => {
+                let stored = self.stored_message(id);
+                let hooked: HashSet<usize> = stored.into_iter().flat_map(hooked_calls).collect();
+                let is_hooked = is_marked(&hooked);
+                // Of a message that is not stored yet nothing is known.
+                *known = stored.map(|_| (id, hooked));
+                is_hooked
+            }
+        }
     }
 }
 
 /// A result without anything that its tool has said.
-fn withheld(result: &ToolResult, text: &str) -> Box<ToolResult> {
+fn withheld(result: &ToolResult) -> Box<ToolResult> {
     let mut withheld = Box::new(result.clone());
-    withheld.content = vec![Part::text(text)];
+    withheld.content = vec![Part::text(WITHHELD)];
     withheld.native = None;
     withheld
 }
@@ -181,6 +184,13 @@ pub(super) fn mark_hooked(message: &mut Arc<Message>, positions: Vec<u32>) {
     let positions = positions.into_iter().map(Value::from).collect();
     let metadata = &mut Arc::make_mut(message).metadata;
     metadata.insert(HOOKED_CALLS.to_owned(), Value::Array(positions));
+}
+
+/// The positions of the calls in a stored message whose tools had hooks.
+fn hooked_calls(stored: &Arc<Message>) -> impl Iterator<Item = usize> {
+    let positions = stored.metadata.get(HOOKED_CALLS).and_then(Value::as_array);
+    let positions = positions.into_iter().flatten();
+    positions.filter_map(|position| usize::try_from(position.as_u64()?).ok())
 }
 
 /// Whether hooks were asked about the calls of a stored message, which so may differ from the one

@@ -6,11 +6,13 @@
 //! again.
 
 mod added_before;
+mod answered_calls;
 mod answered_earlier;
 mod answered_in_order;
 mod begin;
 mod compaction;
 mod finish;
+mod held_calls;
 mod history;
 mod hooks;
 mod journal;
@@ -19,11 +21,13 @@ mod loaded;
 mod of_loop;
 mod partial_text;
 mod record;
+mod records;
 mod repeated;
 mod run_end;
 mod service_call;
 mod service_id;
 mod stop;
+mod stored_messages;
 mod submission;
 mod tool_events;
 mod unsent;
@@ -44,7 +48,7 @@ use tower_chat_core::{
 
 use self::submission::Submission;
 pub(crate) use self::{
-    answered_earlier::{mark_statuses, rows_of_calls_answered_earlier},
+    answered_earlier::rows_of_calls_answered_earlier,
     begin::{Settings, head_of, shared},
     partial_text::cut_off_message,
     record::{ResultSource, ToolReport, ToolReports, is_without_calls},
@@ -140,8 +144,6 @@ struct State {
     /// The results in the record of the calls with which the run, sent again, had ended, if a tool
     /// has ended it.
     recorded_end: Option<Vec<ToolResult>>,
-    /// How many tool calls of the run had been started, of those that readers saw when it began.
-    tool_calls_before: usize,
     /// What is submitted of the run says that it is complete.
     is_end_stored: bool,
     /// Another run has written after what this run, sent again, had stored.
@@ -222,7 +224,8 @@ impl Run {
     /// Whether a hook has changed the stored arguments of a call in the loaded history.
     pub(crate) fn has_changed_arguments(&self, (message, index): CallOfRun) -> bool {
         let state = self.state();
-        let stored = state.history.iter().rev().find(|stored| stored.id == Some(message));
+        let position = state.position_in_history(message);
+        let stored = position.and_then(|position| state.history.get(position));
         stored.is_some_and(|stored| calls_without_arguments(stored).any(|place| place == index))
     }
 
@@ -398,8 +401,8 @@ impl Run {
         answer.iter().for_each(|message| state.recorder.hooks.pin_calls(message));
     }
 
-    /// Keeps the tool of a call that an earlier run has asked for, or that there was none.
-    pub(crate) fn pin_tool(&self, call: CallOfRun, tool: Option<Arc<dyn Tool>>) {
+    /// Keeps the tool of a call that an earlier run has asked for.
+    pub(crate) fn pin_tool(&self, call: CallOfRun, tool: Arc<dyn Tool>) {
         self.state().recorder.hooks.pin(call, tool);
     }
 

@@ -16,15 +16,16 @@ use tower_chat_core::{
 
 use super::{
     State,
-    answered_earlier::{mark_statuses, must_be_marked},
+    answered_calls::AnsweredCalls,
     answered_in_order::{answered_in_order, continues_round},
+    held_calls::HeldCalls,
     hooks::{Hooks, mark_hooked},
     journal::CallOfRun,
+    records::Records,
+    stored_messages::{Rounds, StoredMessages},
 };
 use crate::{
-    replay::{
-        AnswerIds, AskedCall, Citations, Replay, Truncation, ids_of_calls_after, mark_not_kept,
-    },
+    replay::{AnswerIds, AskedCall, Citations, Truncation, mark_not_kept},
     tool::{Kept, NotKept, kept},
 };
 
@@ -88,19 +89,24 @@ pub(super) struct Recorder {
     reports: VecDeque<(MessageId, ToolReports)>,
     /// The messages of this run that ask for tools, as they were stored.
     asking: Vec<Asking>,
+    /// Where each of them stands among them.
+    asked: HashMap<MessageId, usize>,
+    pub(super) stored: StoredMessages,
+    pub(super) held: HeldCalls,
     /// How many rounds of the run were stored before it was sent again.
-    pub(super) rounds_before: usize,
+    rounds_before: usize,
     /// What the hooks keep of calls that wait for approval, asked before approval is.
     pending: HashMap<CallOfRun, Kept>,
 }
 
 #[derive(Debug)]
 struct Asking {
-    message: MessageId,
     sequence: u64,
     round_index: u32,
     /// For each call of the message its place in what is stored of it; `None` if it is not stored.
     stored: SmallVec<[Option<u32>; 1]>,
+    /// Hooks have left out some of its calls.
+    lacks_calls: bool,
 }
 
 /// A call that a result answers.
@@ -114,7 +120,7 @@ struct AnsweredCall<'c> {
 /// A write's messages in the form in which they are stored, and its rows of the record.
 pub(super) struct Composed {
     pub(super) messages: Vec<Arc<Message>>,
-    pub(super) records: Vec<ToolRecord>,
+    pub(super) records: Records,
 }
 
 /// Where a call was stored, and what is known of it.
@@ -143,14 +149,15 @@ impl State {
         };
         let all: Vec<&Arc<Message>> = messages.iter().chain(left_out).collect();
         if !all.iter().copied().any(has_tools) {
-            return Composed { messages: messages.to_vec(), records: Vec::new() };
+            return Composed { messages: messages.to_vec(), records: Records::default() };
         }
         self.recorder.hooks.ask_source();
         // Most messages have one call, or one result.
-        let mut records = Vec::with_capacity(all.len());
+        let mut records = Records::with_capacity(all.len());
         let added = last_answer(&self.added);
-        // What stands before a message, made where it is not the message that its results answer.
-        let mut replay: Option<(Replay, usize)> = None;
+        let mut ids = AnswerIds::default();
+        added.iter().rev().for_each(|message| drop(ids.next(message)));
+        let mut answered = AnsweredCalls::default();
         let mut stored = Vec::with_capacity(messages.len());
         let mut last_forgotten = None;
         for (place, &message) in all.iter().enumerate() {
@@ -161,10 +168,10 @@ impl State {
                 of_write.chain(&added).map(|message| &**message)
             };
             let mut kept = message.clone();
+            let ids = ids.next(message);
             if let (Some(sequence), Some(id)) = (sequence, message.id)
                 && message.asked_calls().next().is_some()
             {
-                let ids = ids_of_calls_after(before(), message);
                 let begins_round = !continues_round(before(), message);
                 let keeps_all =
                     self.store_calls(&mut kept, (id, sequence), (ids, begins_round), &mut records);
@@ -180,15 +187,7 @@ impl State {
                         self.store_results(&mut kept, asked, sequence, &mut records);
                     }
                     None => {
-                        let (replay, pushed) =
-                            replay.get_or_insert_with(|| (self.replay.clone(), 0));
-                        let since = all.get(*pushed..place).unwrap_or_default();
-                        since.iter().for_each(|earlier| replay.push(earlier));
-                        *pushed = place;
-                        let next = all.get(place + 1..).unwrap_or_default().iter();
-                        let next = next.take_while(|message| message.role == Role::Tool);
-                        let next = next.map(|message| &***message);
-                        let asked = replay.calls_answered_by(message, next);
+                        let asked = answered.by_message_at(place, &all, &self.replay);
                         let asked = asked.iter().map(|asked| {
                             let AskedCall { place, call, must_be_named, .. } = asked.as_ref()?;
                             let must_be_named = *must_be_named;
@@ -210,7 +209,7 @@ impl State {
             stored = compacted.iter().cloned().collect();
         }
         stored.iter_mut().for_each(|message| truncation.apply_within(message));
-        for record in &mut records {
+        for record in records.rows_mut() {
             if let RecordedResult::Apart(result) = &mut record.result {
                 truncation.apply(result);
             }
@@ -224,7 +223,7 @@ impl State {
         message: &mut Arc<Message>,
         (id, sequence): (MessageId, u64),
         (ids, begins_round): (Vec<Cow<'_, str>>, bool),
-        records: &mut Vec<ToolRecord>,
+        records: &mut Records,
     ) -> bool {
         let round_index = self.recorder.round_index(begins_round);
         let mut places = SmallVec::new();
@@ -254,13 +253,16 @@ impl State {
             if is_waiting {
                 row.status = ToolStatus::PendingApproval;
             }
-            records.push(row);
+            records.put(row);
             next += 1;
             let arguments = redaction.and_then(|redaction| redaction.arguments);
             changes.extend(arguments.map(|arguments| (index, Some(arguments))));
         }
         let keeps_all = places.iter().all(Option::is_some);
-        self.recorder.asking.push(Asking { message: id, sequence, round_index, stored: places });
+        self.recorder.asked.insert(id, self.recorder.asking.len());
+        let lacks_calls = !keeps_all;
+        let stored = places;
+        self.recorder.asking.push(Asking { sequence, round_index, stored, lacks_calls });
         redact_calls(message, changes);
         if !hooked.is_empty() || !keeps_all {
             mark_hooked(message, hooked);
@@ -274,13 +276,12 @@ impl State {
         message: &mut Arc<Message>,
         asked: impl Iterator<Item = Option<AnsweredCall<'c>>>,
         sequence: Option<u64>,
-        records: &mut Vec<ToolRecord>,
+        records: &mut Records,
     ) {
         let reports = message.id.and_then(|id| self.recorder.take_reports(id));
         let mut reports = reports.unwrap_or_default().into_iter();
         let mut changes = Vec::new();
         let mut not_kept = Vec::new();
-        let mut statuses = Vec::new();
         let mut next = 0;
         for (index, (result, asked)) in message.results().zip(asked).enumerate() {
             let report = reports.next();
@@ -329,37 +330,28 @@ impl State {
             row.status = report.status;
             row.started_at = report.started_at;
             row.finished_at = report.finished_at;
-            if message.id.is_some_and(|id| id.run != of_run.0.run) && must_be_marked(row.status) {
-                statuses.push((next, row.status));
-            }
-            put(records, row);
+            records.put(row);
             changes.extend(changed.map(|changed| (index, Some(changed))));
             next += 1;
         }
         redact_results(message, changes);
         mark_not_kept(message, not_kept);
-        mark_statuses(message, statuses);
     }
 
     /// Where a call stands in the store: a call of this run, or of the loaded history.
     pub(super) fn stored_place(&self, (message, index): (MessageId, usize)) -> Option<StoredPlace> {
-        let asking = self.recorder.asking.iter().rev().find(|asking| asking.message == message);
-        if let Some(asking) = asking {
+        if let Some(asking) = self.recorder.asking(message) {
             let index = (*asking.stored.get(index)?)?;
             let call = CallPlace { sequence: asking.sequence, index };
             return Some(StoredPlace { call, round_index: asking.round_index });
         }
-        let position = self.history.iter().rposition(|stored| stored.id == Some(message))?;
-        let up_to = self.history.take(position + 1);
-        let of_run = |stored: &&Arc<Message>| stored.id.is_some_and(|id| id.run == message.run);
-        let mut of_run: Vec<_> = up_to.iter().rev().take_while(of_run).collect();
-        of_run.reverse();
-        let rounds = rounds_in(of_run).saturating_sub(1);
+        let position = self.position_in_history(message)?;
+        let round_index = self.round_in_history(position);
         let call = CallPlace {
             sequence: self.pruned + position as u64 + 1,
             index: u32::try_from(index).ok()?,
         };
-        Some(StoredPlace { call, round_index: u32::try_from(rounds).unwrap_or(u32::MAX) })
+        Some(StoredPlace { call, round_index })
     }
 }
 
@@ -408,7 +400,7 @@ impl Recorder {
 
     /// What the hook of a call's tool keeps of the call itself.
     fn kept_call(&self, of_run: CallOfRun, call: &ToolCall) -> Kept {
-        let tool = self.hooks.tool(of_run, call).filter(|_| !self.hooks.had_no_tool(of_run));
+        let tool = self.hooks.tool(of_run, call);
         tool.map_or(Kept::Whole, |tool| kept(tool, call, None, None))
     }
 
@@ -417,15 +409,14 @@ impl Recorder {
         Self { hooks, rounds_before: rounds_in(added), ..Self::default() }
     }
 
-    /// Whether a message is one of this run whose calls were stored by this attempt.
-    pub(super) fn has_stored_calls_of(&self, message: MessageId) -> bool {
-        self.asking.iter().any(|asking| asking.message == message)
-    }
-
     /// Whether hooks have left out calls of a message of this run.
     fn lacks_calls_of(&self, message: MessageId) -> bool {
-        let asking = self.asking.iter().rev().find(|asking| asking.message == message);
-        asking.is_some_and(|asking| asking.stored.contains(&None))
+        self.asking(message).is_some_and(|asking| asking.lacks_calls)
+    }
+
+    /// The message of this run that asks for tools, if it is stored.
+    fn asking(&self, message: MessageId) -> Option<&Asking> {
+        self.asking.get(*self.asked.get(&message)?)
     }
 
     /// The round of the next message that asks for tools.
@@ -476,24 +467,11 @@ fn last_answer(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     messages.iter().rev().take(of_answer.max(1)).cloned().collect()
 }
 
-/// How many rounds are in messages of one run, the oldest first: the messages of one answer ask for
-/// one round.
+/// How many rounds are in messages of one run, the oldest first.
 fn rounds_in<'m>(messages: impl IntoIterator<Item = &'m Arc<Message>>) -> usize {
-    let (mut rounds, mut is_open) = (0, false);
-    for message in messages {
-        let asks = message.asked_calls().next().is_some();
-        rounds += usize::from(asks && !is_open);
-        is_open = message.role == Role::Assistant && (is_open || asks);
-    }
-    rounds
-}
-
-/// Adds a row, in place of the one of the same call if the write has one.
-pub(super) fn put(records: &mut Vec<ToolRecord>, row: ToolRecord) {
-    match records.iter_mut().rev().find(|known| known.call == row.call) {
-        Some(known) => *known = row,
-        None => records.push(row),
-    }
+    let mut rounds = Rounds::default();
+    messages.into_iter().for_each(|message| rounds.push(message));
+    rounds.count
 }
 
 /// A call that owes or will owe a result, and whether it waits for approval.

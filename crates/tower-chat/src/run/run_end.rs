@@ -7,7 +7,7 @@ use tower_chat_core::{
     store::{History, HistoryStore, RecordedResult, StoreError, ToolRecord},
 };
 
-use super::{CallOfRun, State, history::is_remains, partial_text::is_cut_off, record::put};
+use super::{CallOfRun, State, history::is_remains, partial_text::is_cut_off, records::Records};
 use crate::{
     pending_results::results_of_ended_run,
     replay::{end_marker, is_end_marker, is_marked_ended, mark_ended, without_mark},
@@ -103,7 +103,7 @@ impl State {
         messages: &[Arc<Message>],
         response: &[Arc<Message>],
         stored: &mut [Arc<Message>],
-        records: &mut Vec<ToolRecord>,
+        records: &mut Records,
     ) -> Option<Message> {
         let was_stored = std::mem::replace(&mut self.is_end_stored, true);
         let written = response_at_end(messages);
@@ -121,7 +121,7 @@ impl State {
                 let first = messages.len() - written.len();
                 let stored = stored.get_mut(first..).unwrap_or_default();
                 stored.iter_mut().for_each(mark_ended);
-                if !ends_in_record(records) {
+                if !ends_in_record(records.rows()) {
                     self.return_calls(written, records);
                 }
             }
@@ -140,21 +140,21 @@ impl State {
 
     /// Says in the record that the open calls of an answer are returned to the caller; returns
     /// whether the record holds one of them.
-    fn return_calls(&self, response: &[Arc<Message>], records: &mut Vec<ToolRecord>) -> bool {
+    fn return_calls(&self, response: &[Arc<Message>], records: &mut Records) -> bool {
         let mut is_returned = false;
         for owed in owed_calls(response) {
             let Some(stored) = owed.place().and_then(|place| self.stored_place(place)) else {
                 continue;
             };
             is_returned = true;
-            let known = records.iter().find(|row| row.call == stored.call);
+            let known = records.get(stored.call);
             if known.is_some_and(|row| row.result != RecordedResult::None) {
                 continue;
             }
             let mut row =
                 ToolRecord::pending(stored.call, stored.round_index, owed.id(), owed.name());
             row.status = ToolStatus::Returned;
-            put(records, row);
+            records.put(row);
         }
         is_returned
     }

@@ -315,7 +315,7 @@ impl Run {
         let Composed { messages: mut stored, mut records } =
             state.compose(&messages, &left_out, citations.filter(|_| is_whole_run), truncation);
         state.outcome_rows(&outcomes, truncation, &mut records);
-        state.note_end(&records);
+        state.note_end(records.rows());
         if ends_run
             && let Some(marker) =
                 state.mark_end(&messages, &last_response, &mut stored, &mut records)
@@ -340,6 +340,7 @@ impl Run {
             }
         };
         let closes = close.is_some() && state.journal.as_ref().is_some_and(Journal::is_open);
+        let records = records.into_rows();
         if stored.is_empty() && records.is_empty() && change.is_none() && !closes {
             return (Submission::nothing(), None);
         }
@@ -698,5 +699,5 @@ fn is_stored(state: &State, run: &Run, message: &Arc<Message>) -> bool {
             Arc::ptr_eq(added, message) || added == message || is_stored_form()
         });
     }
-    state.history.iter().rev().any(|stored| stored.id == Some(id))
+    state.position_in_history(id).is_some()
 }

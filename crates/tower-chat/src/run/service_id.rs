@@ -7,10 +7,7 @@ use tower_chat_core::{
 };
 
 use super::Run;
-use crate::{
-    ConflictPolicy, PersistenceError,
-    replay::{Replay, results_after},
-};
+use crate::{ConflictPolicy, PersistenceError, replay::Replay};
 
 /// What of a run's messages goes into the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,16 +31,16 @@ impl Recording {
         match self {
             Self::History | Self::RecordOnly => messages,
             Self::Approvals => {
-                let mut replay = before.clone();
+                let answered = before.clone().push_answering(&messages);
                 let mut needed = Vec::new();
-                for (place, message) in messages.iter().enumerate() {
-                    let next = results_after(&messages, place);
-                    if message.parts.iter().any(is_request)
-                        || (message.role == Role::Tool && answers_approval(&replay, message, next))
-                    {
-                        needed.push(message.clone());
+                for (message, answered) in messages.into_iter().zip(answered) {
+                    // Results of other calls may name the same ids.
+                    let mut answered = answered.iter().flatten();
+                    let answers_approval =
+                        message.role == Role::Tool && answered.any(|call| call.needed_approval);
+                    if message.parts.iter().any(is_request) || answers_approval {
+                        needed.push(message);
                     }
-                    replay.push(message);
                 }
                 needed
             }
@@ -53,17 +50,6 @@ impl Recording {
 
 fn is_request(part: &Part) -> bool {
     matches!(part, Part::ApprovalRequest(_))
-}
-
-/// Whether a result in a message answers a call that waited for approval. Results of other calls
-/// may name the same ids.
-fn answers_approval<'m>(
-    before: &Replay,
-    message: &Message,
-    next: impl Iterator<Item = &'m Message>,
-) -> bool {
-    let answered = before.calls_answered_by(message, next);
-    answered.iter().flatten().any(|call| call.needed_approval)
 }
 
 /// The id in play when a run begins: the remembered one and the request's must not differ.

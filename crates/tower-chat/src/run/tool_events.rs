@@ -7,19 +7,18 @@ use std::{
 };
 
 use tower_chat_core::{
-    Message, Part, ToolCall, ToolInvocation, ToolResult, ToolStatus,
+    Message, ToolInvocation, ToolResult, ToolStatus,
     store::{CallPlace, Claim, RecordedResult, ToolRecord},
 };
 
 use super::{
     State,
+    held_calls::HeldCall,
     journal::{CallOfRun, KnownCall},
-    record::{ToolReport, put},
+    record::{StoredPlace, ToolReport},
+    records::Records,
 };
-use crate::{
-    replay::{Truncation, ids_of_calls_after},
-    tool::Kept,
-};
+use crate::{replay::Truncation, tool::Kept};
 
 /// What came out of a call.
 pub(crate) type Outcome = (CallOfRun, ToolResult, ToolReport);
@@ -65,20 +64,17 @@ impl FromIterator<ToolInvocation> for BegunBefore {
     }
 }
 
-/// A call that the conversation holds, as far as the record needs to know it.
-struct HeldCall {
-    place: CallPlace,
-    call: ToolCall,
-    call_id: String,
-    round_index: u32,
-    waits_for_approval: bool,
+/// A stored call.
+struct StoredCall {
+    stored: StoredPlace,
+    held: HeldCall,
 }
 
-impl HeldCall {
+impl StoredCall {
     fn row(&self) -> ToolRecord {
-        let mut row =
-            ToolRecord::pending(self.place, self.round_index, &*self.call_id, &self.call.name);
-        if self.waits_for_approval {
+        let (call, name) = (self.stored.call, &self.held.call.name);
+        let mut row = ToolRecord::pending(call, self.stored.round_index, &*self.held.call_id, name);
+        if self.held.waits_for_approval {
             row.status = ToolStatus::PendingApproval;
         }
         row
@@ -93,20 +89,21 @@ impl State {
         calls: &[CallOfRun],
         messages: &[Arc<Message>],
         now: SystemTime,
-        records: &mut Vec<ToolRecord>,
+        records: &mut Records,
     ) -> Vec<Claim> {
         let mut claims = Vec::new();
-        for held in calls.iter().filter_map(|call| self.held(*call, messages)) {
-            if held.waits_for_approval {
-                let started_at = self.begun_before.starts.get(&held.place).copied();
-                claims.push(Claim { call: held.place, started_at });
+        for stored in calls.iter().filter_map(|call| self.stored_call(*call, messages)) {
+            let call = stored.stored.call;
+            if stored.held.waits_for_approval {
+                let started_at = self.begun_before.starts.get(&call).copied();
+                claims.push(Claim { call, started_at });
             }
-            match records.iter_mut().find(|row| row.call == held.place) {
+            match records.get_mut(call) {
                 Some(row) => row.started_at = Some(now),
                 None => {
-                    let mut row = held.row();
+                    let mut row = stored.row();
                     row.started_at = Some(now);
-                    records.push(row);
+                    records.put(row);
                 }
             }
         }
@@ -120,11 +117,11 @@ impl State {
         &self,
         outcomes: &[Outcome],
         truncation: Truncation,
-        records: &mut Vec<ToolRecord>,
+        records: &mut Records,
     ) {
         for (call, result, report) in outcomes {
-            let Some(held) = self.held(*call, &[]) else { continue };
-            let kept = self.kept_outcome(*call, &held.call, result, Some(report));
+            let Some(stored) = self.stored_call(*call, &[]) else { continue };
+            let kept = self.kept_outcome(*call, &stored.held.call, result, Some(report));
             let (changed, changed_error) = match kept {
                 Kept::Whole => (None, None),
                 Kept::Redacted(redaction) => (redaction.result, redaction.error),
@@ -132,47 +129,22 @@ impl State {
             };
             let mut result = changed.unwrap_or_else(|| Box::new(result.clone()));
             truncation.apply(&mut result);
-            let mut row = held.row();
-            if !held.waits_for_approval {
+            let mut row = stored.row();
+            if !stored.held.waits_for_approval {
                 row.status = report.status;
             }
             row.result = RecordedResult::Apart(result);
             row.error = changed_error.unwrap_or_else(|| report.error.clone());
             row.started_at = report.started_at;
             row.finished_at = report.finished_at;
-            put(records, row);
+            records.put(row);
         }
     }
 
-    /// A call as the conversation holds it: in messages about to be stored, in one that this run
-    /// has stored, or in the loaded history.
-    fn held(&self, call: CallOfRun, messages: &[Arc<Message>]) -> Option<HeldCall> {
-        let (id, index) = call;
+    /// A call of messages about to be stored, or one that is stored.
+    fn stored_call(&self, call: CallOfRun, messages: &[Arc<Message>]) -> Option<StoredCall> {
         let stored = self.stored_place(call)?;
-        let is_it = |message: &Arc<Message>| message.id == Some(id);
-        let of_run = || messages.iter().rev().chain(self.added.iter().rev());
-        let mut before: Box<dyn Iterator<Item = &Arc<Message>> + '_> = match of_run().any(is_it) {
-            true => Box::new(of_run()),
-            false => Box::new(self.history.iter().rev()),
-        };
-        let message = before.find(|message| is_it(message))?;
-        let (found, waits_for_approval) = message
-            .parts
-            .iter()
-            .filter_map(|part| match part {
-                Part::ToolCall(call) if !call.provider_executed => Some((call, false)),
-                Part::ApprovalRequest(request) => Some((&request.call, true)),
-                _ => None,
-            })
-            .nth(index)?;
-        let ids = ids_of_calls_after(before.map(|message| &**message), message);
-        let call_id = ids.into_iter().nth(index)?.into_owned();
-        Some(HeldCall {
-            place: stored.call,
-            call: found.clone(),
-            call_id,
-            round_index: stored.round_index,
-            waits_for_approval,
-        })
+        let held = self.held_call(call, messages)?;
+        Some(StoredCall { stored, held })
     }
 }

@@ -8,7 +8,7 @@ use tower_chat_core::{
 };
 
 use super::{Run, State, Submission, ToolReport, service_call::ToStore, tool_events::Outcome};
-use crate::{UnansweredInputs, replay::results_after};
+use crate::UnansweredInputs;
 
 impl Run {
     /// How many messages at the end of a service call have not become part of the run; `None` if
@@ -77,19 +77,17 @@ impl State {
         if inputs.iter().all(|message| message.results().next().is_none()) {
             return Vec::new();
         }
-        let mut replay = self.replay.clone();
+        let answered = self.replay.clone().push_answering(inputs);
         let mut outcomes = Vec::new();
-        for (place, message) in inputs.iter().enumerate() {
+        for (message, asked) in inputs.iter().zip(answered) {
             let mut reports =
                 message.id.and_then(|id| self.recorder.reports(id)).into_iter().flatten();
-            let asked = replay.calls_answered_by(message, results_after(inputs, place));
             for (result, asked) in message.results().zip(asked) {
                 let report = reports.next().cloned();
                 let Some(asked) = asked.filter(|asked| !asked.needed_approval) else { continue };
                 let report = report.unwrap_or_else(|| ToolReport::of(result));
                 outcomes.push((asked.place, result.clone(), report));
             }
-            replay.push(message);
         }
         outcomes
     }

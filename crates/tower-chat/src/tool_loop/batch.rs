@@ -1,6 +1,6 @@
 //! Which calls of a response are run, and how.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use smallvec::SmallVec;
 use tower_chat_core::{Message, Part, Role, ToolDefinition, ToolResult};
@@ -88,13 +88,8 @@ impl CallRules<'_> {
     }
 }
 
-/// Decides what becomes of the calls of all messages of a response. Those that are `settled` have
-/// their results already, and need neither approval nor the caller, whatever tools there are now.
-pub(super) fn plan(
-    messages: &[Arc<Message>],
-    rules: CallRules<'_>,
-    settled: impl Fn(&OwedCall) -> bool,
-) -> Plan {
+/// Decides what becomes of the calls of all messages of a response.
+pub(super) fn plan(messages: &[Arc<Message>], rules: CallRules<'_>) -> Plan {
     let calls = owed_calls(messages);
     if calls.is_empty() {
         // A persister below has turned the calls into requests for consent already.
@@ -104,10 +99,8 @@ pub(super) fn plan(
     let mut planned = Vec::with_capacity(calls.len());
     let (mut is_returned, mut needs_approval) = (false, false);
     for owed in calls {
-        if !settled(&owed) {
-            is_returned |= rules.is_callers(owed.name());
-            needs_approval |= rules.needs_approval(owed.name());
-        }
+        is_returned |= rules.is_callers(owed.name());
+        needs_approval |= rules.needs_approval(owed.name());
         planned.push(PlannedCall::run(owed, rules.tools));
     }
     match (needs_approval, is_returned) {
@@ -158,26 +151,71 @@ fn asks_for_consent(message: &Message) -> bool {
 
 /// The calls that nothing in the response itself answers.
 pub(crate) fn owed_calls(messages: &[Arc<Message>]) -> SmallVec<[OwedCall; 2]> {
-    let mut calls = OwedCall::of_answer(messages);
-    if calls.is_empty() {
+    let calls = OwedCall::of_answer(messages);
+    if calls.is_empty() || messages.iter().all(|message| message.results().next().is_none()) {
         return calls;
     }
+    let mut open = OpenCalls::of(&calls);
     for message in messages {
         for result in message.results() {
-            let place = match result.call_id.as_deref() {
-                Some(id) if !id.is_empty() => calls.iter().position(|owed| owed.id() == id),
+            match result.call_id.as_deref() {
+                Some(id) if !id.is_empty() => open.answer_id(id),
                 // Beside calls a result without an id may be of a tool the provider ran itself.
-                _ if message.role == Role::Tool => calls
-                    .iter()
-                    .position(|owed| result.name.as_ref().is_none_or(|name| name == owed.name())),
-                _ => None,
-            };
-            if let Some(place) = place {
-                calls.remove(place);
+                _ if message.role == Role::Tool => open.answer_next(result.name.as_deref()),
+                _ => {}
             }
         }
     }
-    calls
+    let open = open.all;
+    let calls = calls.iter().enumerate().filter(|(index, _)| open.contains(index));
+    calls.map(|(_, owed)| owed.clone()).collect()
+}
+
+/// The calls of a response that nothing in it has answered so far, by everything that a result may
+/// name them by.
+struct OpenCalls<'c> {
+    calls: &'c [OwedCall],
+    all: BTreeSet<usize>,
+    by_id: BTreeSet<(&'c str, usize)>,
+    by_name: BTreeSet<(&'c str, usize)>,
+}
+
+impl<'c> OpenCalls<'c> {
+    fn of(calls: &'c [OwedCall]) -> Self {
+        Self {
+            calls,
+            all: (0..calls.len()).collect(),
+            by_id: calls.iter().map(OwedCall::id).zip(0..).collect(),
+            by_name: calls.iter().map(OwedCall::name).zip(0..).collect(),
+        }
+    }
+
+    fn answer_id(&mut self, id: &str) {
+        let found = first_named(&self.by_id, id);
+        self.remove(found);
+    }
+
+    fn answer_next(&mut self, name: Option<&str>) {
+        let found = match name {
+            Some(name) => first_named(&self.by_name, name),
+            None => self.all.first().copied(),
+        };
+        self.remove(found);
+    }
+
+    fn remove(&mut self, found: Option<usize>) {
+        let Some((index, owed)) = found.and_then(|index| Some((index, self.calls.get(index)?)))
+        else {
+            return;
+        };
+        self.all.remove(&index);
+        self.by_id.remove(&(owed.id(), index));
+        self.by_name.remove(&(owed.name(), index));
+    }
+}
+
+fn first_named(calls: &BTreeSet<(&str, usize)>, name: &str) -> Option<usize> {
+    calls.range((name, 0)..=(name, usize::MAX)).next().map(|(_, index)| *index)
 }
 
 #[cfg(test)]

@@ -27,11 +27,9 @@ impl Tally {
     /// with it.
     pub(super) fn resumed(interrupted: &InterruptedRun, approved: &[PlannedCall]) -> Self {
         let has_run = |call: &&PlannedCall| matches!(call.action, Action::Reuse(_));
-        let rounds = interrupted.rounds;
         Self {
-            rounds,
-            // That of the response is run again.
-            batches: rounds.saturating_sub(usize::from(!interrupted.response.is_empty())),
+            rounds: interrupted.rounds,
+            batches: interrupted.rounds.saturating_sub(1),
             tool_calls: interrupted.tool_calls + approved.iter().filter(has_run).count(),
             ..Self::default()
         }

@@ -23,7 +23,6 @@ mod pending;
 mod recording;
 mod refusals;
 mod resuming;
-mod sent_again;
 mod staging;
 mod turns;
 mod visibility;

@@ -11,7 +11,9 @@ mod row;
 
 use std::sync::Arc;
 
-use tower_chat_core::{Message, Messages, Part, Reasoning, Role, ToolCall, ToolResult};
+use tower_chat_core::{
+    CallPosition, Message, MessageId, Messages, Part, Reasoning, Role, RunId, ToolCall, ToolResult,
+};
 
 pub use self::{
     read::{UnreadableRow, UnreadableRows, read_rows},
@@ -19,7 +21,8 @@ pub use self::{
 };
 use super::{
     DanglingCallError, DanglingCalls, Replay,
-    pairing::{Answers, Asked, answers, names},
+    left_out::NamedCalls,
+    pairing::{Answers, Asked, Pairing},
 };
 
 /// A row that cannot be taken over.
@@ -94,6 +97,8 @@ pub fn valid_messages_of_rows(
 #[derive(Default)]
 struct Import {
     entries: Vec<Entry>,
+    /// The calls of the entries that have no answer.
+    unanswered: NamedCalls,
 }
 
 /// A message and the results that stand right after it; results of no call stand alone.
@@ -101,6 +106,7 @@ struct Import {
 struct Entry {
     message: Option<Message>,
     calls: Vec<AskedCall>,
+    pairing: Pairing<String>,
     results: Vec<ToolResult>,
 }
 
@@ -156,7 +162,12 @@ impl Import {
             return;
         }
         let message = Some(Message::new(role, parts));
-        self.entries.push(Entry { message, calls, results });
+        for (index, asked) in calls.iter().enumerate().filter(|(_, asked)| !asked.is_answered) {
+            let place = (self.entries.len(), index);
+            self.unanswered.insert(place, position(place), asked.call.id.as_deref().into_iter());
+        }
+        let asked = calls.iter().map(AskedCall::asked).collect();
+        self.entries.push(Entry { message, calls, pairing: Pairing::new(asked), results });
     }
 
     /// Puts results next to the calls they answer: first those of the row or step itself, which
@@ -172,10 +183,10 @@ impl Import {
 
     /// The message whose call a result answers, from the entry `own` on, and the call; `None` in
     /// place of the call if that has an answer.
-    fn near_call(&self, result: &ToolResult, own: usize) -> Option<(usize, Option<usize>)> {
+    fn near_call(&mut self, result: &ToolResult, own: usize) -> Option<(usize, Option<usize>)> {
         let mut answered = None;
-        for (index, entry) in self.entries.iter().enumerate().skip(own) {
-            match entry.answers(result) {
+        for (index, entry) in self.entries.iter_mut().enumerate().skip(own) {
+            match entry.pairing.find(result) {
                 Answers::Call(call) => return Some((index, Some(call))),
                 Answers::Again if entry.results.contains(result) => return Some((index, None)),
                 Answers::Again => answered = answered.or(Some((index, None))),
@@ -185,20 +196,19 @@ impl Import {
         answered
     }
 
-    /// The newest call that a result names and that has none yet.
+    /// The call that a result names and that has none yet: in the newest message with such a call,
+    /// the first.
     fn left_unanswered(&self, result: &ToolResult) -> Option<(usize, Option<usize>)> {
-        self.entries.iter().enumerate().rev().find_map(|(index, entry)| {
-            let call = entry.calls.iter().position(|asked| {
-                !asked.is_answered && names(result, asked.call.id.as_deref().unwrap_or_default())
-            })?;
-            Some((index, Some(call)))
-        })
+        let (entry, call) = self.unanswered.find(result)?;
+        Some((entry, Some(call)))
     }
 
     fn answer(&mut self, index: usize, call: Option<usize>, result: ToolResult) {
         let Some(entry) = self.entries.get_mut(index) else { return };
-        if let Some(asked) = call.and_then(|call| entry.calls.get_mut(call)) {
-            asked.is_answered = true;
+        if let Some((call, asked)) = call.and_then(|call| Some((call, entry.calls.get(call)?))) {
+            entry.pairing.set_answered(call, true);
+            let ids = asked.call.id.as_deref().into_iter();
+            self.unanswered.remove((index, call), position((index, call)), ids);
         }
         // A row may hold in a list of its own what its steps hold already.
         if call.is_some() || !entry.results.contains(&result) {
@@ -222,17 +232,21 @@ impl Import {
     }
 }
 
-impl Entry {
-    fn answers(&self, result: &ToolResult) -> Answers {
-        let asked = self.calls.iter().map(|AskedCall { call, is_answered }| Asked {
-            position: None,
-            call,
-            id: call.id.as_deref().unwrap_or_default(),
-            is_answered: *is_answered,
-        });
-        answers(result, asked)
+impl AskedCall {
+    fn asked(&self) -> Asked<String> {
+        let id = self.call.id.as_deref().unwrap_or_default();
+        Asked::new(&self.call, None, id, self.is_answered).into_owned()
     }
+}
 
+/// A position for a call that no result names by position.
+fn position((entry, call): (usize, usize)) -> CallPosition {
+    let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let message = MessageId { run: RunId::from_bytes([0; 16]), index: small(entry) };
+    CallPosition { message, index: small(call) }
+}
+
+impl Entry {
     fn into_messages(self) -> impl Iterator<Item = Message> {
         let results = (!self.results.is_empty()).then(|| Message::tool_results(self.results));
         self.message.into_iter().chain(results)

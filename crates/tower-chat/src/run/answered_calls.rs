@@ -1,0 +1,49 @@
+//! Which calls the results of a write answer.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use tower_chat_core::{Message, Role};
+
+use crate::replay::{AskedCall, Replay};
+
+/// The calls that results answer, message by message of a write. Results that follow each other are
+/// paired together, so that a write costs the same per result however many it has.
+#[derive(Default)]
+pub(super) struct AnsweredCalls {
+    /// What stands before the messages that are to be paired next.
+    replay: Option<Replay>,
+    /// How many messages of the write it has taken.
+    pushed: usize,
+    /// The calls that the results answer in the last messages it has taken.
+    found: VecDeque<Vec<Option<AskedCall>>>,
+}
+
+impl AnsweredCalls {
+    /// The calls that the results of a message of the write answer, result by result. Messages are
+    /// asked about in their order; `before` is the replay of what stands before the write.
+    pub(super) fn by_message_at(
+        &mut self,
+        position: usize,
+        write: &[&Arc<Message>],
+        before: &Replay,
+    ) -> Vec<Option<AskedCall>> {
+        if position >= self.pushed {
+            self.pair_from(position, write, before);
+        }
+        let skipped = self.found.len().saturating_sub(self.pushed - position);
+        self.found.drain(..skipped);
+        self.found.pop_front().unwrap_or_default()
+    }
+
+    fn pair_from(&mut self, position: usize, write: &[&Arc<Message>], before: &Replay) {
+        let replay = self.replay.get_or_insert_with(|| before.clone());
+        let since = write.get(self.pushed..position).unwrap_or_default();
+        since.iter().for_each(|message| replay.push(message));
+        let rest = write.get(position..).unwrap_or_default();
+        let next = rest.iter().skip(1).take_while(|message| message.role == Role::Tool).count();
+        let together: Vec<Arc<Message>> =
+            rest.iter().take(1 + next).map(|message| Arc::clone(message)).collect();
+        self.found = replay.push_answering(&together).into();
+        self.pushed = position + together.len();
+    }
+}

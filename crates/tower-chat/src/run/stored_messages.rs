@@ -1,0 +1,103 @@
+//! Where stored messages stand, for many calls and results that name them.
+
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
+
+use tower_chat_core::{Message, MessageId, Messages};
+
+use super::State;
+
+/// What was found out of the messages of the loaded history, which does not change while a run is
+/// under way. It is looked at from its end, and only as far as something is looked for in it.
+#[derive(Debug, Default)]
+pub(super) struct StoredMessages(RefCell<Index>);
+
+#[derive(Debug, Default)]
+struct Index {
+    positions: HashMap<MessageId, usize>,
+    /// How many messages from the end were looked at.
+    seen: usize,
+    /// The rounds of the runs that were asked about, by position.
+    rounds: HashMap<usize, u32>,
+}
+
+impl State {
+    /// The position of a message in the loaded history; of two with the same id, of the last.
+    pub(super) fn position_in_history(&self, id: MessageId) -> Option<usize> {
+        self.recorder.stored.0.borrow_mut().position(&self.history, id)
+    }
+
+    /// The round of its run that a message of the loaded history is part of.
+    pub(super) fn round_in_history(&self, position: usize) -> u32 {
+        self.recorder.stored.0.borrow_mut().round(&self.history, position)
+    }
+
+    /// A message that this run has stored, or one of the loaded history.
+    pub(super) fn stored_message(&self, id: MessageId) -> Option<&Arc<Message>> {
+        let added = find(&self.added, id).map(|(_, message)| message);
+        added.or_else(|| self.history.get(self.position_in_history(id)?))
+    }
+}
+
+/// A message among numbered ones of a run, which stand in their order, and its position.
+pub(super) fn find(messages: &[Arc<Message>], id: MessageId) -> Option<(usize, &Arc<Message>)> {
+    let position = messages.partition_point(|message| message.id < Some(id));
+    let message = messages.get(position).filter(|message| message.id == Some(id))?;
+    Some((position, message))
+}
+
+impl Index {
+    fn position(&mut self, history: &Messages, id: MessageId) -> Option<usize> {
+        if let Some(known) = self.positions.get(&id) {
+            return Some(*known);
+        }
+        let mut position = history.len().saturating_sub(self.seen);
+        let unseen = history.take(position);
+        for message in unseen.iter().rev() {
+            position -= 1;
+            self.seen += 1;
+            let Some(found) = message.id else { continue };
+            self.positions.entry(found).or_insert(position);
+            if found == id {
+                return Some(position);
+            }
+        }
+        None
+    }
+
+    fn round(&mut self, history: &Messages, position: usize) -> u32 {
+        if let Some(known) = self.rounds.get(&position) {
+            return *known;
+        }
+        let run_of = |message: &Arc<Message>| message.id.map(|id| id.run);
+        let run = history.get(position).and_then(run_of);
+        let of_run = |message: &&Arc<Message>| run_of(message) == run;
+        let before = history.take(position).iter().rev().take_while(of_run).count();
+        let mut rounds = Rounds::default();
+        let of_run = history.iter_from(position - before).take_while(of_run);
+        for (position, message) in (position - before..).zip(of_run) {
+            rounds.push(message);
+            self.rounds.insert(position, rounds.last());
+        }
+        self.rounds.get(&position).copied().unwrap_or_default()
+    }
+}
+
+/// Counts the rounds in messages of one run: the messages of one answer ask for one round.
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    pub(super) count: usize,
+    is_open: bool,
+}
+
+impl Rounds {
+    pub(super) fn push(&mut self, message: &Message) {
+        let asks = message.asked_calls().next().is_some();
+        self.count += usize::from(asks && !self.is_open);
+        self.is_open = message.role == tower_chat_core::Role::Assistant && (self.is_open || asks);
+    }
+
+    /// The number of the last, from 0.
+    fn last(&self) -> u32 {
+        u32::try_from(self.count.saturating_sub(1)).unwrap_or(u32::MAX)
+    }
+}
