@@ -49,6 +49,7 @@ pub(crate) async fn complete(
     let mut request = BodyWire::OpenAiChat
         .parse_request(Value::Object(body))
         .map_err(|error| Refusal::of_body(&error))?;
+    endpoint.limits.check(&request.messages)?;
     models::check(&endpoint.models, request.options.model.as_deref())?;
 
     let history = endpoint.store.load(&key).await.map_err(|error| Refusal::of_store(&error))?;

@@ -12,6 +12,7 @@ use tower_chat::core::{BoxError, ChatRequest, ChatResponse, ConversationKey, sto
 use crate::{
     chat,
     conversation::{Asked, Scope, key_in_scope},
+    limits::RequestLimits,
     models,
     refusal::Refusal,
 };
@@ -24,6 +25,7 @@ pub struct ChatEndpoint {
     pub(crate) key: Arc<KeyRule>,
     pub(crate) upstream: Arc<UpstreamRule>,
     pub(crate) models: Arc<[String]>,
+    pub(crate) limits: RequestLimits,
 }
 
 type KeyRule = dyn Fn(&Asked<'_>) -> Result<ConversationKey, Refusal> + Send + Sync;
@@ -49,6 +51,7 @@ impl ChatEndpoint {
             }),
             upstream: Arc::new(|_| None),
             models: Arc::default(),
+            limits: RequestLimits::default(),
         }
     }
 
@@ -102,6 +105,13 @@ impl ChatEndpoint {
     #[must_use]
     pub fn with_models<M: Into<String>>(mut self, models: impl IntoIterator<Item = M>) -> Self {
         self.models = models.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets how many messages, calls and results a request may hold.
+    #[must_use]
+    pub fn with_limits(mut self, limits: RequestLimits) -> Self {
+        self.limits = limits;
         self
     }
 

@@ -67,7 +67,8 @@
 //!
 //! # Errors
 //!
-//! Bodies are OpenAI's `{"error": {…}}`. The request is at fault: 400, 404 for an unknown model;
+//! Bodies are OpenAI's `{"error": {…}}`. The request is at fault: 400, 404 for an unknown model,
+//! 413 for more messages, calls or results than [`RequestLimits`] allow;
 //! another run changed the conversation meanwhile: 409; a deadline: 504; the store: 500, or 503
 //! where trying again may help; the model's service: 502, or what [`ChatEndpoint::upstream`] makes
 //! of it, such as 429 with `retry-after`. Details of faults inside are logged and not sent.
@@ -86,6 +87,7 @@
 mod chat;
 mod conversation;
 mod endpoint;
+mod limits;
 mod models;
 mod new_messages;
 mod refusal;
@@ -94,5 +96,6 @@ mod streamed;
 pub use self::{
     conversation::{Asked, CONVERSATION_HEADER, Scope},
     endpoint::ChatEndpoint,
+    limits::{RequestLimits, RequestOverLimit},
     refusal::Refusal,
 };

@@ -20,7 +20,7 @@ use tower_chat::{
     },
     tool_fn,
 };
-use tower_chat_http::{CONVERSATION_HEADER, ChatEndpoint, Refusal};
+use tower_chat_http::{CONVERSATION_HEADER, ChatEndpoint, Refusal, RequestLimits};
 use tower_chat_openai::{OpenAiChat, OpenAiError};
 use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
 
@@ -455,6 +455,38 @@ async fn a_field_that_is_sent_twice_is_refused() {
         assert!(text_of(response).await.contains("twice"), "{fields}");
     }
     assert_eq!(fixture.leaf.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_request_beyond_a_limit_is_refused_and_nothing_is_stored() {
+    let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "look", "arguments": "{}"}});
+    let messages = json!([
+        {"role": "user", "content": "Look twice."},
+        {"role": "assistant", "tool_calls": [call("first"), call("second")]},
+        {"role": "tool", "tool_call_id": "second", "content": "two"},
+        {"role": "tool", "tool_call_id": "first", "content": "one"},
+    ]);
+    let body = json!({"conversation": "limited", "messages": messages});
+    let limits = RequestLimits::default;
+    for (limits, setting) in [
+        (limits().with_max_messages(3), "max_messages"),
+        (limits().with_max_calls(1), "max_calls"),
+        (limits().with_max_results(1), "max_results"),
+    ] {
+        let fixture = Fixture::new([Step::text("never asked for")]);
+        let endpoint = fixture.endpoint.clone().with_limits(limits);
+        let response = post(&endpoint, body.clone()).await;
+        assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE, "{setting}");
+        let error = json_of(response).await["error"].clone();
+        assert_eq!(error["code"], "limit_exceeded");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains(&format!("RequestLimits::{setting}")), "{message}");
+        assert_eq!((fixture.leaf.requests().len(), fixture.stored("limited").await.len()), (0, 0));
+    }
+    let fixture = Fixture::new([Step::text("Both are here.")]);
+    let exact = limits().with_max_messages(4).with_max_calls(2).with_max_results(2);
+    let response = post(&fixture.endpoint.clone().with_limits(exact), body).await;
+    assert_eq!(response.status(), StatusCode::OK);
 }
 
 #[tokio::test]
