@@ -31,10 +31,15 @@ use self::{
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    // Tools that fail and calls without results are what is played.
+    let level = match arguments.command {
+        Command::Play(_) => tracing::Level::ERROR,
+        _ => tracing::Level::WARN,
+    };
     tracing_subscriber::fmt()
         .with_writer(|| output::EscapedStderr)
         .with_ansi(false)
-        .with_max_level(tracing::Level::WARN)
+        .with_max_level(level)
         .log_internal_errors(false)
         .without_time()
         .init();

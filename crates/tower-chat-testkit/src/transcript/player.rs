@@ -8,13 +8,15 @@ use std::{
     time::Duration,
 };
 
-use tower::{Service, ServiceExt};
+use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
-    BuildError, ChatPipeline, PersistenceMode, PersistencePolicy, StoreFailure, ToolLoop,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, PersistencePolicy, StoreFailure,
+    ToolLoop,
     recovery::{JournalPolicy, open_run},
+    replay::DanglingCalls,
 };
 use tower_chat_core::{
-    BoxError, ChatRequest, Conversation, Message, MessageId, Messages, RunId,
+    BoxError, ChatRequest, ChatResponse, Conversation, Message, MessageId, Messages, RunId,
     store::{AppendError, HistoryStore, Revision, StoreError, Write},
 };
 
@@ -107,10 +109,10 @@ pub enum PlayError {
         /// Why.
         source: BoxError,
     },
-    /// The stack could not be built.
-    #[error("the stack could not be built")]
-    Build(#[from] BuildError),
 }
+
+/// What a recording is played through.
+type Pipeline = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
 impl Player {
     /// A player that stores per run, asks for whole answers, and verifies.
@@ -198,7 +200,7 @@ impl Player {
         self.import(recording, &plan, covered.revision).await?;
         let mut resume = covered.resume;
         let script = Script::new(recording, &plan, self.verifies, &self.counters);
-        let mut pipeline = self.pipeline(&script)?;
+        let mut pipeline = self.pipeline(&script);
         for (number, run) in plan.runs.iter().enumerate() {
             script.begin_run(run.answers.len());
             let request = match resume.take() {
@@ -289,28 +291,27 @@ impl Player {
         appended.map(drop).map_err(|error| failed(error.source.into()))
     }
 
-    fn pipeline(&self, script: &Script) -> Result<ChatPipeline, BuildError> {
+    /// The layers one by one: the tools of a recording change with each answer, and a pipeline would
+    /// ask for them for their hooks too.
+    fn pipeline(&self, script: &Script) -> Pipeline {
         let tool_loop = ToolLoop::new(RecordedTools(script.clone()))
             .unlimited_rounds()
             .unlimited_failing_rounds()
             .call_budget(None);
         // Whoever plays has the store to himself.
         let journal = JournalPolicy::default().lease(Duration::ZERO);
-        let policy =
-            PersistencePolicy::default().on_store_failure(StoreFailure::FailCall).journal(journal);
-        ChatPipeline::builder(RecordedLeaf(script.clone()))
-            .tool_loop(tool_loop)
-            .history(self.store.clone())
-            .persistence(self.mode)
-            .policy(policy)
-            .build()
+        // What is compared with the recording has no results that the recording has not.
+        let policy = PersistencePolicy::default()
+            .on_store_failure(StoreFailure::FailCall)
+            .journal(journal)
+            .dangling_calls(DanglingCalls::Drop);
+        let below = PerServiceCallPersistence::new(self.store.clone());
+        let client = tool_loop.layer(below.layer(RecordedLeaf(script.clone())));
+        let above = PerRunPersistence::new(self.store.clone()).mode(self.mode).policy(policy);
+        BoxCloneSyncService::new(above.layer(client))
     }
 
-    async fn run(
-        &self,
-        pipeline: &mut ChatPipeline,
-        mut request: ChatRequest,
-    ) -> Result<(), BoxError> {
+    async fn run(&self, pipeline: &mut Pipeline, mut request: ChatRequest) -> Result<(), BoxError> {
         if self.streams {
             request = request.streamed();
         }
