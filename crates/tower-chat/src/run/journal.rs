@@ -601,10 +601,14 @@ impl Run {
             journal.filter(|_| !has_answers).map(|journal| journal.lease.attempt)
         };
         let Some(attempt) = attempt else { return };
-        let Some(end) = policy.on_refusal.end(false) else { return };
-        if !policy.is_refusal(&**error, attempt) {
-            return;
-        }
+        let is_wrong_stack =
+            matches!(error.downcast_ref(), Some(PersistenceError::LayerTwice { .. }));
+        let end = match policy.on_refusal.end(false) {
+            // No attempt has been made with a stack that can run it.
+            _ if is_wrong_stack && attempt == 1 => RunEnd::Discard,
+            Some(end) if policy.is_refusal(&**error, attempt) => end,
+            Some(_) | None => return,
+        };
         let mut submission = self.submit_end(end);
         if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
             tracing::error!(

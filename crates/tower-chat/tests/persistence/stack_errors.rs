@@ -15,11 +15,6 @@ use tower_chat_testkit::{ScriptedLeaf, Step};
 
 use crate::common::*;
 
-/// A known fault: a stack with two persisters stages the input of a journaled run before it is
-/// refused, so that the run stays open and holds the conversation.
-const KNOWN_JOURNALED_LAYER_TWICE: &str =
-    "known fault: a journaled run in a stack with two persisters is refused and stays open";
-
 fn persister(leaf: &ScriptedLeaf, store: &Store) -> Client {
     boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()))
 }
@@ -46,26 +41,24 @@ async fn a_request_without_a_conversation_is_an_error_that_names_the_layer() {
 
 #[tokio::test]
 async fn two_layers_of_a_kind_are_refused_before_the_model_is_paid() {
-    Cases::all()
-        .only(KNOWN_JOURNALED_LAYER_TWICE, |case| !case.is(Journaled))
-        .check(async |case| {
-            let (store, leaf) = (case.store().await, one_round());
-            let below = persister(&leaf, &store);
-            let twice = boxed(PerServiceCallPersistence::new(store.clone()).layer(below.clone()));
-            let client =
-                boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(twice.clone()));
-            let error = refused(send(&client, case.ask("hi")).await);
-            assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{error:?}");
-            let error = refused(send(&twice, case.ask("hi")).await);
-            assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{error:?}");
-            let above = PerRunPersistence::new(store.clone()).mode(case.mode);
-            let client = boxed(above.layer(above.layer(below)));
-            let error = refused(send(&client, case.ask("hi")).await);
-            assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{error:?}");
-            assert_eq!(leaf.requests().len(), 0);
-            assert_eq!(stored(&store).await, [""; 0]);
-        })
-        .await;
+    every_case(async |case| {
+        let (store, leaf) = (case.store().await, one_round());
+        let below = persister(&leaf, &store);
+        let twice = boxed(PerServiceCallPersistence::new(store.clone()).layer(below.clone()));
+        let client =
+            boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(twice.clone()));
+        let error = refused(send(&client, case.ask("hi")).await);
+        assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{error:?}");
+        let error = refused(send(&twice, case.ask("hi")).await);
+        assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{error:?}");
+        let above = PerRunPersistence::new(store.clone()).mode(case.mode);
+        let client = boxed(above.layer(above.layer(below)));
+        let error = refused(send(&client, case.ask("hi")).await);
+        assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{error:?}");
+        assert_eq!(leaf.requests().len(), 0);
+        assert_eq!(stored(&store).await, [""; 0]);
+    })
+    .await;
 }
 
 #[tokio::test]
