@@ -55,12 +55,20 @@ pub(crate) async fn completed_from_record(
     policy: DanglingCalls,
     answered: &[(MessageId, usize)],
 ) -> Result<Option<Messages>, StoreError> {
-    let mut found = recorded_calls(store, key, history, &replay.dangling_calls()).await?;
-    found.retain(|_, call| call.result.is_some() || call.status == ToolStatus::Returned);
-    if found.is_empty() {
+    let dangling = replay.dangling_calls();
+    if dangling.is_empty() {
         return Ok(None);
     }
+    // A call beside a dangling one may have ended the run, and have its result by now.
+    let asking = messages_of_answers_with(history, &dangling);
+    let mut found = recorded_rows(store, key, history, &asking).await?;
     let ended = answers_that_ended(history, &found);
+    found.retain(|place, call| {
+        dangling.contains(place) && (call.result.is_some() || call.status == ToolStatus::Returned)
+    });
+    if found.is_empty() && ended.is_empty() {
+        return Ok(None);
+    }
     found.retain(|place, _| !answered.contains(place));
     let completes_all = policy == DanglingCalls::FromRecord;
     let mut completed = Messages::new();
@@ -100,11 +108,17 @@ fn answers_that_ended(
         call.status == ToolStatus::Returned || call.result.as_ref().is_some_and(|it| it.ends_run)
     };
     let ended = found.values().filter(ends);
-    let ending: HashSet<MessageId> = ended.map(|call| call.message).collect();
-    if ending.is_empty() {
-        return ending;
+    let ending: Vec<_> = ended.map(|call| (call.message, call.sequence_index as usize)).collect();
+    messages_of_answers_with(history, &ending)
+}
+
+/// All messages of the answers that hold these calls.
+fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> HashSet<MessageId> {
+    let asking: HashSet<MessageId> = calls.iter().map(|(message, _)| *message).collect();
+    if asking.is_empty() {
+        return asking;
     }
-    let mut ended = HashSet::new();
+    let mut found = HashSet::new();
     let mut answer: Vec<&Arc<Message>> = Vec::new();
     for message in history.messages.iter() {
         if !answer.last().is_some_and(|last| is_of_same_answer(last, message)) {
@@ -112,11 +126,11 @@ fn answers_that_ended(
         }
         answer.push(message);
         let ids = || answer.iter().filter_map(|message| message.id);
-        if ids().any(|id| ending.contains(&id)) {
-            ended.extend(ids());
+        if ids().any(|id| asking.contains(&id)) {
+            found.extend(ids());
         }
     }
-    ended
+    found
 }
 
 /// The results of calls that the record holds, in the order of the calls, if one of them has ended
@@ -145,9 +159,20 @@ async fn recorded_calls(
     history: &History,
     calls: &[(MessageId, usize)],
 ) -> Result<HashMap<(MessageId, usize), ToolInvocation>, StoreError> {
-    let is_asked = |message: &Arc<Message>| {
-        message.id.is_some_and(|id| calls.iter().any(|(message, _)| *message == id))
-    };
+    let asking = calls.iter().map(|(message, _)| *message).collect();
+    let mut found = recorded_rows(store, key, history, &asking).await?;
+    found.retain(|place, _| calls.contains(place));
+    Ok(found)
+}
+
+/// The rows of all calls in these messages, those of unsaved writes included, by their places.
+async fn recorded_rows(
+    store: &(impl HistoryStore + ?Sized),
+    key: &ConversationKey,
+    history: &History,
+    asking: &HashSet<MessageId>,
+) -> Result<HashMap<(MessageId, usize), ToolInvocation>, StoreError> {
+    let is_asked = |message: &Arc<Message>| message.id.is_some_and(|id| asking.contains(&id));
     let sequences = history.numbered().filter(|(_, message)| is_asked(message));
     let query = InvocationQuery::of(key).in_messages(sequences.map(|(sequence, _)| sequence));
     let invocations = store.invocations(&query).await?;
@@ -162,16 +187,14 @@ async fn recorded_calls(
     Ok(stored
         .chain(unsaved)
         .map(|call| ((call.message, call.sequence_index as usize), call))
-        .filter(|(place, _)| calls.contains(place))
         .collect())
 }
 
 /// The result under the id by which the model knows the call, naming the call by position: a later
-/// run may have left a call with the same id without a result. It is for another run than the one
-/// it may have ended.
+/// run may have left a call with the same id without a result. It says that it has ended its run, so
+/// that later replays know why calls beside its own have no results.
 fn named(invocation: &ToolInvocation) -> Option<ToolResult> {
     let mut result = named_as_stored(invocation)?;
-    result.ends_run = false;
     let (message, index) = (invocation.message, invocation.sequence_index);
     result.call = Some(CallPosition { message, index });
     Some(result)

@@ -1,23 +1,28 @@
 //! Ending open runs without going on with them.
 
 use std::{
+    collections::{HashMap, HashSet},
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use tower_chat_core::{
-    ConversationKey, Message, MessageId, ToolResult, ToolStatus,
+    ApprovalResponse, CallPosition, ConversationKey, Message, MessageId, Part, ToolInvocation,
+    ToolResult, ToolStatus,
     store::{
-        CallPlace, Close, HistoryStore, Lease, OpenRun, OpenRunContent, RecordedResult, Staged,
-        StoreError, ToolRecord, Write,
+        CallPlace, Close, History, HistoryStore, InvocationQuery, Lease, OpenRun, OpenRunContent,
+        RecordedResult, Staged, StoreError, ToolRecord, Write,
     },
 };
 
 use super::CallState;
 use crate::{
     PersistenceError,
-    replay::INTERRUPTED,
-    run::{Settings, cut_off_message, rows_of_calls_answered_earlier},
+    replay::{DanglingCalls, INTERRUPTED, Replay},
+    run::{
+        Settings, answers_approvals, cut_off_message, mark_statuses, rows_of_calls_answered_earlier,
+    },
+    tool_loop::rejection,
 };
 
 /// How an open run ends if it is not resumed.
@@ -113,17 +118,87 @@ async fn committing(
 ) -> Result<Write, StoreError> {
     let sequence = content.head.revision.sequence + 1;
     let (message, mut rows) = missing_results(&content.tools, sequence);
-    if content.messages.iter().any(|message| message.results().next().is_some()) {
-        let visible = store.load(key).await?;
-        let staged = &content.messages;
-        rows.extend(rows_of_calls_answered_earlier(store, key, &visible, staged).await?);
-    }
     let mut messages: Vec<Arc<Message>> = message.into_iter().map(Arc::new).collect();
+    let has_results = |message: &Arc<Message>| message.results().next().is_some();
+    if content.messages.iter().any(has_results) || answers_approvals(&content.messages) {
+        let visible = store.load(key).await?;
+        let mut staged = content.messages.clone();
+        let decided = results_of_decided_calls(store, key, &visible, &staged).await?;
+        // With decisions whose calls have no results, nothing else of the run is unanswered.
+        if let (Some(decided), true) = (decided, messages.is_empty()) {
+            staged.push(decided.clone());
+            messages.push(decided);
+        }
+        rows.extend(rows_of_calls_answered_earlier(store, key, &visible, &staged).await?);
+    }
     if let Some(text) = &content.open.partial_text {
         messages.push(Arc::new(cut_off_message(text)));
     }
     let write = last_write(store, key, content, messages, Close::Commit);
     Ok(write.with_tools(rows))
+}
+
+/// The results of calls of earlier runs that a run's staged messages decide about and do not answer,
+/// in the order of the calls: what the record knows of them, or that they were rejected, or not run.
+async fn results_of_decided_calls(
+    store: &(impl HistoryStore + ?Sized),
+    key: &ConversationKey,
+    visible: &History,
+    staged: &[Arc<Message>],
+) -> Result<Option<Arc<Message>>, StoreError> {
+    let decisions: HashMap<&str, &ApprovalResponse> = staged
+        .iter()
+        .flat_map(|message| &message.parts)
+        .filter_map(|part| match part {
+            Part::ApprovalResponse(decision) => Some((&*decision.request_id, decision)),
+            _ => None,
+        })
+        .collect();
+    if decisions.is_empty() {
+        return Ok(None);
+    }
+    let mut replay = Replay::of_history(visible, DanglingCalls::default());
+    staged.iter().for_each(|message| replay.push(message));
+    let waiting = replay.waiting_calls().into_iter().flatten();
+    let decided: Vec<_> = waiting
+        .filter_map(|call| Some((*decisions.get(&*call.request.id)?, call.place?, call)))
+        .collect();
+    let asking: HashSet<MessageId> = decided.iter().map(|(_, (message, _), _)| *message).collect();
+    let is_it = |message: &Arc<Message>| message.id.is_some_and(|id| asking.contains(&id));
+    let sequences = visible.numbered().filter(|(_, message)| is_it(message));
+    let query = InvocationQuery::of(key).in_messages(sequences.map(|(sequence, _)| sequence));
+    let known = store.invocations(&query).await?.found;
+    let mut results = Vec::new();
+    let mut statuses = Vec::new();
+    for (decision, (message, index), waiting) in decided {
+        let is_it = |call: &&ToolInvocation| {
+            call.message == message && call.sequence_index as usize == index
+        };
+        let row = known.iter().map(|(_, call)| call).find(is_it);
+        let mut result = match row.map(|row| (&row.result, row.started_at)) {
+            Some((Some(result), started_at)) => {
+                if started_at.is_none() {
+                    // Its stored arguments are not those that were approved.
+                    let place = u32::try_from(results.len()).unwrap_or(u32::MAX);
+                    statuses.push((place, ToolStatus::RejectedArguments));
+                }
+                result.clone()
+            }
+            Some((None, Some(_))) => ToolResult::error("", INTERRUPTED),
+            _ if decision.approved => ToolResult::error("", NEVER_RUN),
+            _ => ToolResult::new("", rejection(decision.reason.as_deref())),
+        };
+        result.call_id = Some(waiting.call_id);
+        result.name.get_or_insert(waiting.request.call.name);
+        result.call = u32::try_from(index).ok().map(|index| CallPosition { message, index });
+        results.push(result);
+    }
+    if results.is_empty() {
+        return Ok(None);
+    }
+    let mut message = Arc::new(Message::tool_results(results));
+    mark_statuses(&mut message, statuses);
+    Ok(Some(message))
 }
 
 fn discarding(

@@ -474,9 +474,17 @@ impl Replay {
 
     /// The places of the calls that nothing has answered and that wait for nobody's approval.
     pub(crate) fn dangling_calls(&self) -> Vec<(MessageId, usize)> {
+        // The open round may hold results that answer calls before it.
+        let mut ended = self.clone();
+        ended.close_round();
+        let is_dangling = |call: &&Arc<Unanswered>| call.approval.is_none();
+        let places = ended.left_out.iter().filter(is_dangling).filter_map(|call| call.place);
+        let mut places: Vec<_> = places.collect();
+        let left_out: HashSet<_> = ended.left_out.iter().filter_map(|call| call.place).collect();
         let open = self.unanswered_of_open();
-        let calls = self.left_out.iter().chain(&open);
-        calls.filter(|call| call.approval.is_none()).filter_map(|call| call.place).collect()
+        let open = open.iter().filter(is_dangling).filter_map(|call| call.place);
+        places.extend(open.filter(|place| !left_out.contains(place)));
+        places
     }
 
     /// Those of the calls that nothing has answered yet which further messages answer.
@@ -515,6 +523,16 @@ impl Replay {
                 self.closed = shown;
             }
             self.left_out.set(number, Arc::new(call.hidden()));
+        }
+    }
+
+    /// Hides the calls that results in the open round answer, as
+    /// [`retract_answered_by`](Self::retract_answered_by) does, before the round is
+    /// [split off](Self::split_open_round).
+    pub(crate) fn retract_answered_by_open_round(&mut self) {
+        let leftover = self.open.as_ref().map(Round::leftover).unwrap_or_default();
+        if !leftover.is_empty() {
+            self.retract_answered_by(&[Arc::new(Message::tool_results(leftover))]);
         }
     }
 
@@ -663,8 +681,11 @@ impl Replay {
             }
             part => owed_call(part).is_none(),
         });
-        if let Some(round) = &mut self.open {
-            round.end_answer();
+        match &mut self.open {
+            // They belong to a round before it.
+            Some(round) if round.unanswered().is_empty() => self.close_round(),
+            Some(round) => round.end_answer(),
+            None => {}
         }
         let is_shown = !rest.parts.is_empty() && !is_empty_answer(&rest);
         let rest = is_shown.then(|| Arc::new(rest));

@@ -274,6 +274,11 @@ impl Round {
         all_answered && results.next().is_none() && have_distinct_ids(self.calls())
     }
 
+    /// The results that answer none of its calls.
+    pub(super) fn leftover(&self) -> Vec<ToolResult> {
+        if self.results().is_empty() { Vec::new() } else { self.pair().1 }
+    }
+
     /// The calls that nothing answers so far.
     pub(super) fn unanswered(&self) -> Vec<Unanswered> {
         self.pair()

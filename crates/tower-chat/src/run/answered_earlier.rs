@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
+use serde_json::{Map, Value};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, ToolInvocation, ToolResult, ToolStatus,
     store::{
@@ -9,8 +10,42 @@ use tower_chat_core::{
     },
 };
 
-use super::CallOfRun;
-use crate::replay::Replay;
+use super::{
+    CallOfRun,
+    record::{ResultSource, ToolReport, ToolReports},
+};
+use crate::replay::{DanglingCalls, Replay};
+
+/// The key of the metadata of a stored message of results under which the statuses of those stand
+/// that answer calls of earlier runs, where neither result nor record says them.
+const RESULT_STATUSES: &str = "result_statuses";
+
+/// Says in a message of results how the calls of earlier runs have ended that some of them answer,
+/// by the places of the results.
+pub(crate) fn mark_statuses(message: &mut Arc<Message>, statuses: Vec<(u32, ToolStatus)>) {
+    if statuses.is_empty() {
+        return;
+    }
+    let statuses: Map<_, _> = statuses
+        .into_iter()
+        .map(|(index, status)| (index.to_string(), Value::from(status.as_str())))
+        .collect();
+    let metadata = &mut Arc::make_mut(message).metadata;
+    metadata.insert(RESULT_STATUSES.to_owned(), Value::Object(statuses));
+}
+
+/// Whether a status has to be said where the row of the call is made anew.
+pub(super) fn must_be_marked(status: ToolStatus) -> bool {
+    matches!(
+        status,
+        ToolStatus::UnknownTool | ToolStatus::SkippedBudget | ToolStatus::RejectedArguments
+    )
+}
+
+fn marked_status(message: &Message, index: u32) -> Option<ToolStatus> {
+    let statuses = message.metadata.get(RESULT_STATUSES)?;
+    statuses.get(index.to_string())?.as_str()?.parse().ok()
+}
 
 /// The rows that put the staged results of calls in the visible history in place. They belong to
 /// the commit, since nobody could resolve them before; whoever takes a run up, or ends it, has to
@@ -40,6 +75,61 @@ pub(crate) async fn rows_of_calls_answered_earlier(
     Ok(answered.into_iter().filter_map(row).collect())
 }
 
+/// What the record says of the results in a run's input that were taken from the record, message by
+/// message, with the place of the message in the input. They are in the form in which they may be
+/// stored, and their calls have run when the record says.
+///
+/// # Errors
+///
+/// If the record of the calls cannot be read.
+pub(super) async fn reports_of_recorded_results(
+    store: &(impl HistoryStore + ?Sized),
+    key: &ConversationKey,
+    history: &History,
+    input: &[Arc<Message>],
+) -> Result<Vec<(usize, ToolReports)>, StoreError> {
+    let answered = answered(history, input);
+    if answered.is_empty() {
+        return Ok(Vec::new());
+    }
+    let sequences = answered.iter().map(|answered| answered.sequence);
+    let query = InvocationQuery::of(key).in_messages(sequences);
+    let known = store.invocations(&query).await?.found;
+    let first = history.head.pruned + history.messages.len() as u64 + 1;
+    let mut reports = Vec::new();
+    for (place, message) in input.iter().enumerate() {
+        let sequence = first + place as u64;
+        let of_result = |(index, result): (u32, &ToolResult)| {
+            let place = CallPlace { sequence, index };
+            let answered = answered.iter().find(|answered| answered.place == place)?;
+            let (message, index) = answered.call;
+            let is_it = |call: &&ToolInvocation| {
+                call.message == message && call.sequence_index as usize == index
+            };
+            let call = known.iter().map(|(_, call)| call).find(is_it)?;
+            let recorded = call.result.as_ref()?;
+            let is_same =
+                recorded.content == result.content && recorded.is_error == result.is_error;
+            is_same.then(|| ToolReport {
+                status: call.status,
+                error: call.error.clone(),
+                started_at: call.started_at,
+                finished_at: call.finished_at,
+                source: ResultSource::Record,
+            })
+        };
+        let of_message: Vec<_> =
+            (0..).zip(message.results()).map(|it| (it, of_result(it))).collect();
+        if of_message.iter().any(|(_, report)| report.is_some()) {
+            let or_result = of_message
+                .into_iter()
+                .map(|((_, result), report)| report.unwrap_or_else(|| ToolReport::of(result)));
+            reports.push((place, or_result.collect()));
+        }
+    }
+    Ok(reports)
+}
+
 /// A visible call with the staged result that answers it.
 struct Answered {
     call: CallOfRun,
@@ -47,13 +137,15 @@ struct Answered {
     sequence: u64,
     place: CallPlace,
     result: ToolResult,
+    /// As the message of the result says it.
+    status: Option<ToolStatus>,
 }
 
 impl Answered {
     fn row(self, call: &ToolInvocation) -> ToolRecord {
         let place = CallPlace { sequence: self.sequence, index: call.sequence_index };
         let mut row = ToolRecord::pending(place, call.round_index, &*call.call_id, &call.name);
-        row.status = status(call, &self.result);
+        row.status = self.status.unwrap_or_else(|| status(call, &self.result));
         row.result = RecordedResult::InMessage(self.place);
         row.error.clone_from(&call.error);
         row.started_at = call.started_at;
@@ -78,8 +170,8 @@ fn answered(visible: &History, staged: &[Arc<Message>]) -> Vec<Answered> {
     if staged.iter().all(|message| message.results().next().is_none()) {
         return Vec::new();
     }
-    let mut replay = Replay::lenient();
-    replay.push_from(&visible.messages, 0);
+    // A lenient replay forgets calls that are answered after other messages.
+    let mut replay = Replay::of_history(visible, DanglingCalls::default());
     let asked = replay.push_answering(staged);
     // The messages of the calls: the last of each id.
     let messages: HashMap<MessageId, u64> = visible
@@ -93,7 +185,8 @@ fn answered(visible: &History, staged: &[Arc<Message>]) -> Vec<Answered> {
             let Some(call) = asked.map(|asked| asked.place) else { continue };
             let Some(&sequence) = messages.get(&call.0) else { continue };
             let place = CallPlace { sequence: result_in, index };
-            answered.push(Answered { call, sequence, place, result: result.clone() });
+            let (result, status) = (result.clone(), marked_status(message, index));
+            answered.push(Answered { call, sequence, place, result, status });
         }
     }
     answered

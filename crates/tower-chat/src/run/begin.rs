@@ -9,7 +9,7 @@ use std::{
 
 use tower_chat_core::{
     Answer, ChatRequest, Conversation, ConversationId, ConversationKey, Finish, Message, MessageId,
-    Messages, Role, RunId, ToolStatus,
+    Messages, Role, RunId, ToolInvocation, ToolStatus,
     store::{
         Conflict, Head, History, HistoryStore, InvocationQuery, Lease, OpenRun, OpenRunContent,
         Revision, ServiceIdChange, StoreError,
@@ -19,6 +19,7 @@ use tower_chat_core::{
 use super::{
     Run, ServiceCall, Shared, State,
     added_before::added_before,
+    answered_earlier::reports_of_recorded_results,
     answers_approvals,
     history::{is_remains, load_head, load_history},
     hooks::Hooks,
@@ -198,18 +199,28 @@ impl Run {
                 end.await.map_err(not_loaded)?
             }
         };
+        let calls_before = tool_calls_before(store, key, &history, added.get(..visible));
+        let tool_calls_before = calls_before.await.map_err(not_loaded)?;
         if needs_history {
             warn_of_dangling(key, &replay, &own);
         }
         let places = added.iter().filter_map(|message| message.id);
         let taken = places.map(|id| id.index as usize + 1).max().unwrap_or(0);
         let hooks = Hooks::of_source(settings.tools.clone());
-        let recorder = Recorder::after(&added, hooks);
+        let mut recorder = Recorder::after(&added, hooks);
+        if added.is_empty() {
+            let reports = reports_of_recorded_results(store.as_ref(), key, &history, &own);
+            for (place, reports) in reports.await.map_err(not_loaded)? {
+                let index = u32::try_from(place).unwrap_or(u32::MAX);
+                recorder.report(MessageId { run: conversation.run, index }, reports);
+            }
+        }
         let state = State {
             added,
             taken,
             answer_from: taken,
             recorded_end,
+            tool_calls_before,
             is_end_stored: false,
             is_overtaken,
             unsettled: Vec::new(),
@@ -418,6 +429,7 @@ impl Run {
         } else {
             self.replay_with(&state, &own)?;
             let mut closed = state.replay.clone();
+            closed.retract_answered_by_open_round();
             closed.retract_answered_by(&own);
             let mut open = closed.split_open_round();
             let history = closed.view();
@@ -524,6 +536,33 @@ fn service_id_within(content: &OpenRunContent) -> Option<Arc<str>> {
         Some(ServiceIdChange::Clear) => None,
         None => content.head.service_id.clone(),
     }
+}
+
+/// How many tool calls of these messages, which a run has stored before it was sent again, were
+/// started.
+async fn tool_calls_before(
+    store: &Arc<dyn HistoryStore>,
+    key: &ConversationKey,
+    history: &History,
+    added: Option<&[Arc<Message>]>,
+) -> Result<usize, StoreError> {
+    let asking: HashSet<MessageId> = added
+        .unwrap_or_default()
+        .iter()
+        .filter(|message| message.calls().next().is_some())
+        .filter_map(|message| message.id)
+        .collect();
+    if asking.is_empty() {
+        return Ok(0);
+    }
+    let is_it = |message: &Arc<Message>| message.id.is_some_and(|id| asking.contains(&id));
+    let sequences = history.numbered().filter(|(_, message)| is_it(message));
+    let query = InvocationQuery::of(key).in_messages(sequences.map(|(sequence, _)| sequence));
+    let rows = store.invocations(&query).await?.found;
+    let has_run = |call: &ToolInvocation| {
+        call.started_at.is_some() || call.status == ToolStatus::RejectedArguments
+    };
+    Ok(rows.iter().filter(|(_, call)| has_run(call)).count())
 }
 
 /// What the record knows of the calls that wait for approval: those that somebody has begun, and

@@ -25,6 +25,9 @@ const HOOKED_CALLS: &str = "hooked_calls";
 const WITHHELD: &str =
     "The result was not stored: the tool that decides what is stored of it is not registered.";
 
+/// What is stored of the result of a stored call of which its hook keeps nothing.
+const NOT_KEPT: &str = "The result was not stored: the tool of the call does not let it be stored.";
+
 /// The tools of a run, for their hooks.
 ///
 /// The set of a run may change while it is under way. A call keeps the tool that it was planned
@@ -38,6 +41,9 @@ pub(super) struct Hooks {
     /// The last tool of each name that the run has had.
     known: HashMap<String, Arc<dyn Tool>>,
     pinned: HashMap<CallOfRun, Arc<dyn Tool>>,
+    /// The calls of names that had no tool yet when they were planned or stored. Words of the tool
+    /// loop about such a call are stored as they are, whatever is registered by then.
+    without_tool: HashSet<CallOfRun>,
     /// The message whose calls were asked about last, and which of them had tools with hooks.
     hooked: RefCell<Option<(MessageId, HashSet<usize>)>>,
     forgotten: RefCell<MayBeForgotten>,
@@ -86,15 +92,25 @@ impl Hooks {
     pub(super) fn pin_calls(&mut self, message: &Message) {
         let Some(id) = message.id else { return };
         for (index, call) in message.asked_calls().enumerate() {
-            if let Some(tool) = self.known.get(&call.name) {
-                self.pinned.entry((id, index)).or_insert_with(|| tool.clone());
+            match self.known.get(&call.name) {
+                Some(_) if self.without_tool.contains(&(id, index)) => {}
+                Some(tool) => _ = self.pinned.entry((id, index)).or_insert_with(|| tool.clone()),
+                None => _ = self.without_tool.insert((id, index)),
             }
         }
     }
 
-    /// Keeps the tool that a call is about to run with.
-    pub(super) fn pin(&mut self, call: CallOfRun, tool: Arc<dyn Tool>) {
-        self.pinned.insert(call, tool);
+    /// Keeps the tool that a call is about to run with, or that there was none.
+    pub(super) fn pin(&mut self, call: CallOfRun, tool: Option<Arc<dyn Tool>>) {
+        match tool {
+            Some(tool) => _ = self.pinned.insert(call, tool),
+            None => _ = self.without_tool.insert(call),
+        }
+    }
+
+    /// Whether no tool of a call's name was known when the call was planned or stored.
+    pub(super) fn had_no_tool(&self, call: CallOfRun) -> bool {
+        self.without_tool.contains(&call)
     }
 
     /// The tool whose hook decides about a call.
@@ -128,19 +144,29 @@ impl State {
         report: Option<&ToolReport>,
     ) -> Kept {
         let source = report.map_or(ResultSource::Tool, |report| report.source);
-        if source == ResultSource::Record {
+        let had_no_tool = self.recorder.hooks.had_no_tool(of_run);
+        if source == ResultSource::Record || (source == ResultSource::ToolLoop && had_no_tool) {
             return Kept::Whole;
         }
         if let Some(tool) = self.recorder.hooks.tool(of_run, call) {
             let error = report.and_then(|report| report.error.as_deref());
-            return kept(tool, call, Some(result), error);
+            let kept = kept(tool, call, Some(result), error);
+            if let (Kept::Nothing(_), false) = (&kept, self.is_of_this_run(of_run)) {
+                // The call is in the history of an earlier run, and waits for its result there.
+                return Kept::Redacted(Box::new(Redaction {
+                    arguments: None,
+                    result: Some(withheld(result, NOT_KEPT)),
+                    error: Some(None),
+                }));
+            }
+            return kept;
         }
         if source == ResultSource::ToolLoop || !self.is_hooked(of_run) {
             return Kept::Whole;
         }
         Kept::Redacted(Box::new(Redaction {
             arguments: None,
-            result: Some(withheld(result)),
+            result: Some(withheld(result, WITHHELD)),
             error: Some(None),
         }))
     }
@@ -149,7 +175,12 @@ impl State {
     /// which a hook has kept out. `None` if the result is stored as it is.
     pub(super) fn kept_orphan(&self, result: &ToolResult) -> Option<Box<ToolResult>> {
         let may_be_forgotten = self.recorder.hooks.may_be_forgotten(&self.added, &self.history);
-        may_be_forgotten.then(|| withheld(result))
+        may_be_forgotten.then(|| withheld(result, WITHHELD))
+    }
+
+    fn is_of_this_run(&self, (message, _): CallOfRun) -> bool {
+        let of_run = self.added.first().and_then(|added| added.id);
+        self.recorder.has_stored_calls_of(message) || of_run.is_some_and(|id| id.run == message.run)
     }
 
     /// Whether a stored call had a tool with a hook when it was stored.
@@ -171,9 +202,9 @@ impl State {
 }
 
 /// A result without anything that its tool has said.
-fn withheld(result: &ToolResult) -> Box<ToolResult> {
+fn withheld(result: &ToolResult, text: &str) -> Box<ToolResult> {
     let mut withheld = Box::new(result.clone());
-    withheld.content = vec![Part::text(WITHHELD)];
+    withheld.content = vec![Part::text(text)];
     withheld.native = None;
     withheld
 }

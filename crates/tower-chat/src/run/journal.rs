@@ -15,7 +15,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, Shared, State, Submission, ToolReport,
+    Run, Shared, State, Submission, ToolReport, answers_approvals,
     finish::{last_response, mark_results, take_trailing_results},
     partial_text::{PartialText, cut_off_message},
     record::{ResultSource, calls_without_arguments},
@@ -79,7 +79,7 @@ pub(crate) struct InterruptedRun {
     pub(crate) response: Vec<Arc<Message>>,
     /// What is known of the calls in it.
     pub(crate) calls: HashMap<CallOfRun, KnownCall>,
-    /// How many rounds the run has had, that of the response included.
+    /// How many rounds the run has had, that of the response included, in whatever mode.
     pub(crate) rounds: usize,
     /// How many tool calls the run has started before this round.
     pub(crate) tool_calls: usize,
@@ -286,12 +286,7 @@ impl InterruptedRun {
                 }
             }
         }
-        // The messages of one response are one round.
-        let responses = added.chunk_by(|one, next| one.role == next.role);
-        let has_calls = |messages: &&[Arc<Message>]| {
-            messages.iter().any(|message| message.asked_calls().next().is_some())
-        };
-        Self { response, calls, rounds: responses.filter(has_calls).count(), tool_calls }
+        Self { response, calls, rounds: 0, tool_calls }
     }
 }
 
@@ -381,14 +376,24 @@ impl Run {
         if self.is_journaled() { StoreFailure::FailCall } else { self.policy().store_failure }
     }
 
-    /// What an earlier attempt at the run has left, once.
+    /// What an earlier attempt at the run has left, once, and what it has used of the run's limits.
     pub(crate) fn take_interrupted(&self) -> Option<InterruptedRun> {
         let mut state = self.state();
-        let journal = state.journal.as_mut()?;
-        let mut interrupted = journal.interrupted.take()?;
-        // Approved calls whose results are staged.
-        let started = journal.deferred.iter().filter(|row| row.started_at.is_some());
-        interrupted.tool_calls += started.count();
+        let rounds = state.recorder.rounds_before;
+        let tool_calls = state.tool_calls_before;
+        let staged = state.journal.as_mut().and_then(|journal| {
+            let mut interrupted = journal.interrupted.take()?;
+            // Approved calls whose results are staged.
+            let started = journal.deferred.iter().filter(|row| row.started_at.is_some());
+            interrupted.tool_calls += started.count();
+            Some(interrupted)
+        });
+        let mut interrupted = match staged {
+            None if rounds == 0 => return None,
+            staged => staged.unwrap_or_default(),
+        };
+        interrupted.rounds = rounds;
+        interrupted.tool_calls += tool_calls;
         Some(interrupted)
     }
 
@@ -448,12 +453,37 @@ impl Run {
         self.settled(submission).await
     }
 
+    /// Makes durable what the model is told of the calls of a round of which none runs: an attempt
+    /// with other tools must not run them after all.
+    ///
+    /// # Errors
+    ///
+    /// If it could not be stored.
+    pub(crate) async fn note_refused(&self, refused: Vec<Outcome>) -> Result<(), PersistenceError> {
+        let mut outcomes = self.of_this_journal(refused);
+        outcomes.retain(|(.., report)| report.source != ResultSource::Record);
+        if outcomes.is_empty() {
+            return Ok(());
+        }
+        let slot = self.reserve_beside().await?;
+        let to_store = ToStore { outcomes, ..ToStore::default() };
+        let submission = self.submit(&mut self.state(), slot, to_store).0;
+        self.settled(submission).await
+    }
+
+    /// Those of the outcomes that a journal holds: an approved call of an earlier run that was not
+    /// run goes on waiting, as in the other modes.
+    fn of_this_journal(&self, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
+        outcomes.retain(|(call, ..)| self.is_journaled() && call.0.run == self.id());
+        outcomes
+    }
+
     /// Makes durable what came out of a call, and that another is about to run. A caller who goes
     /// away before the store has room for it loses nothing.
     ///
     /// Where the tool has ended the run, the commit rides on the same write, since nothing else
     /// would tell a later attempt that it was the end; `beside` are the outcomes of calls of the
-    /// round that were not run.
+    /// round that were not run, which a journal holds with the first outcome.
     ///
     /// # Errors
     ///
@@ -472,7 +502,7 @@ impl Run {
         // Results that are kept come with their message, and those of approved calls always.
         let is_left_out = call.0.run == self.id() && !self.policy().keep_trailing_results;
         let closes = ends_run && is_left_out && self.is_journaled();
-        let outcomes = beside.into_iter().filter(|_| closes).chain([outcome]).collect();
+        let outcomes = self.of_this_journal(beside).into_iter().chain([outcome]).collect();
         let close = closes.then_some(Close::Commit);
         let to_store = ToStore { outcomes, close, ends_run: closes, ..ToStore::default() };
         let mut owed = Owed(self, Some(to_store));
@@ -577,6 +607,11 @@ impl Run {
         let until = match (cause, self.policy().journal.on_disconnect) {
             (LeaveCause::Failed, _) => None,
             (LeaveCause::Disconnected, OnDisconnect::LeaveOpen) => Some(Lease::ABANDONED),
+            // The results of approved calls are in the record, which cannot be read here: the next
+            // run commits it.
+            (LeaveCause::Disconnected, OnDisconnect::Commit) if self.has_open_decisions() => {
+                Some(Lease::ABANDONED)
+            }
             (LeaveCause::Disconnected, OnDisconnect::Commit) => {
                 return drop(self.submit_end(RunEnd::Commit));
             }
@@ -588,6 +623,14 @@ impl Run {
             journal.lease.until = until;
             journal.stage = Stage::Left;
         }));
+    }
+
+    /// Whether the run has staged decisions about approvals, and nothing that they have led to.
+    fn has_open_decisions(&self) -> bool {
+        let state = self.state();
+        let is_input = |message: &&Arc<Message>| message.role == Role::User;
+        let last = state.added.iter().rev().take_while(is_input);
+        answers_approvals(last)
     }
 
     /// Ends the run, if it is open, where the service has refused it before the model had answered

@@ -48,7 +48,7 @@ use tower_chat_core::{
 
 use self::submission::Submission;
 pub(crate) use self::{
-    answered_earlier::rows_of_calls_answered_earlier,
+    answered_earlier::{mark_statuses, rows_of_calls_answered_earlier},
     begin::{Settings, head_of, shared},
     partial_text::cut_off_message,
     record::{ResultSource, ToolReport, ToolReports, is_without_calls},
@@ -144,6 +144,8 @@ struct State {
     /// The results in the record of the calls with which the run, sent again, had ended, if a tool
     /// has ended it.
     recorded_end: Option<Vec<ToolResult>>,
+    /// How many tool calls of the run had been started, of those that readers saw when it began.
+    tool_calls_before: usize,
     /// What is submitted of the run says that it is complete.
     is_end_stored: bool,
     /// Another run has written after what this run, sent again, had stored.
@@ -401,8 +403,8 @@ impl Run {
         answer.iter().for_each(|message| state.recorder.hooks.pin_calls(message));
     }
 
-    /// Keeps the tool of a call that an earlier run has asked for.
-    pub(crate) fn pin_tool(&self, call: CallOfRun, tool: Arc<dyn Tool>) {
+    /// Keeps the tool of a call that an earlier run has asked for, or that there was none.
+    pub(crate) fn pin_tool(&self, call: CallOfRun, tool: Option<Arc<dyn Tool>>) {
         self.state().recorder.hooks.pin(call, tool);
     }
 

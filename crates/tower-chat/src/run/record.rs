@@ -17,6 +17,7 @@ use tower_chat_core::{
 use super::{
     State,
     answered_calls::AnsweredCalls,
+    answered_earlier::{mark_statuses, must_be_marked},
     answered_in_order::{answered_in_order, continues_round},
     held_calls::HeldCalls,
     hooks::{Hooks, mark_hooked},
@@ -94,7 +95,7 @@ pub(super) struct Recorder {
     pub(super) stored: StoredMessages,
     pub(super) held: HeldCalls,
     /// How many rounds of the run were stored before it was sent again.
-    rounds_before: usize,
+    pub(super) rounds_before: usize,
     /// What the hooks keep of calls that wait for approval, asked before approval is.
     pending: HashMap<CallOfRun, Kept>,
 }
@@ -282,6 +283,7 @@ impl State {
         let mut reports = reports.unwrap_or_default().into_iter();
         let mut changes = Vec::new();
         let mut not_kept = Vec::new();
+        let mut statuses = Vec::new();
         let mut next = 0;
         for (index, (result, asked)) in message.results().zip(asked).enumerate() {
             let report = reports.next();
@@ -330,12 +332,16 @@ impl State {
             row.status = report.status;
             row.started_at = report.started_at;
             row.finished_at = report.finished_at;
+            if message.id.is_some_and(|id| id.run != of_run.0.run) && must_be_marked(row.status) {
+                statuses.push((next, row.status));
+            }
             records.put(row);
             changes.extend(changed.map(|changed| (index, Some(changed))));
             next += 1;
         }
         redact_results(message, changes);
         mark_not_kept(message, not_kept);
+        mark_statuses(message, statuses);
     }
 
     /// Where a call stands in the store: a call of this run, or of the loaded history.
@@ -400,13 +406,18 @@ impl Recorder {
 
     /// What the hook of a call's tool keeps of the call itself.
     fn kept_call(&self, of_run: CallOfRun, call: &ToolCall) -> Kept {
-        let tool = self.hooks.tool(of_run, call);
+        let tool = self.hooks.tool(of_run, call).filter(|_| !self.hooks.had_no_tool(of_run));
         tool.map_or(Kept::Whole, |tool| kept(tool, call, None, None))
     }
 
     /// The recorder of a run of which these messages are stored already.
     pub(super) fn after(added: &[Arc<Message>], hooks: Hooks) -> Self {
         Self { hooks, rounds_before: rounds_in(added), ..Self::default() }
+    }
+
+    /// Whether a message is one of this run whose calls were stored by this attempt.
+    pub(super) fn has_stored_calls_of(&self, message: MessageId) -> bool {
+        self.asked.contains_key(&message)
     }
 
     /// Whether hooks have left out calls of a message of this run.

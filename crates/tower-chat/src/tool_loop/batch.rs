@@ -88,8 +88,13 @@ impl CallRules<'_> {
     }
 }
 
-/// Decides what becomes of the calls of all messages of a response.
-pub(super) fn plan(messages: &[Arc<Message>], rules: CallRules<'_>) -> Plan {
+/// Decides what becomes of the calls of all messages of a response. Those that are `settled` have
+/// their results already, and need neither approval nor the caller, whatever tools there are now.
+pub(super) fn plan(
+    messages: &[Arc<Message>],
+    rules: CallRules<'_>,
+    settled: impl Fn(&OwedCall) -> bool,
+) -> Plan {
     let calls = owed_calls(messages);
     if calls.is_empty() {
         // A persister below has turned the calls into requests for consent already.
@@ -99,8 +104,10 @@ pub(super) fn plan(messages: &[Arc<Message>], rules: CallRules<'_>) -> Plan {
     let mut planned = Vec::with_capacity(calls.len());
     let (mut is_returned, mut needs_approval) = (false, false);
     for owed in calls {
-        is_returned |= rules.is_callers(owed.name());
-        needs_approval |= rules.needs_approval(owed.name());
+        if !settled(&owed) {
+            is_returned |= rules.is_callers(owed.name());
+            needs_approval |= rules.needs_approval(owed.name());
+        }
         planned.push(PlannedCall::run(owed, rules.tools));
     }
     match (needs_approval, is_returned) {

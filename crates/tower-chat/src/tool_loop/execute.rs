@@ -69,6 +69,9 @@ impl Executor<'_> {
     ) -> Result<(), PersistenceError> {
         outcomes.results.reserve_exact(calls.len());
         let (calls, mut not_run) = self.answer_without_tools(calls, outcomes);
+        if let (Some(run), true) = (self.run, calls.is_empty()) {
+            run.note_refused(std::mem::take(&mut not_run)).await?;
+        }
         if outcomes.terminate && !self.settings.concurrent {
             // An earlier attempt has run the tool that ends the run; it was the last to run.
             return Ok(());
@@ -92,8 +95,8 @@ impl Executor<'_> {
             let noted = match outcome.of(self.noted(place)) {
                 Some(of_call) => {
                     let next = next.filter(|_| !outcome.terminate);
-                    let beside =
-                        if outcome.terminate { std::mem::take(&mut not_run) } else { Vec::new() };
+                    // With the first outcome.
+                    let beside = std::mem::take(&mut not_run);
                     Some(self.note(of_call, beside, next, outcome.terminate))
                 }
                 None => None,
@@ -155,7 +158,8 @@ impl Executor<'_> {
                     // Where others are still under way to the store, the end is written by itself.
                     let is_last = ended == to_run && durable + 1 == to_run;
                     let ends_run = outcomes.terminate && is_last;
-                    let beside = if ends_run { std::mem::take(&mut not_run) } else { Vec::new() };
+                    // With the first outcome.
+                    let beside = std::mem::take(&mut not_run);
                     noting.push(self.note(of_call, beside, None, ends_run));
                 }
             }
@@ -381,15 +385,20 @@ impl Refusal {
     pub(super) fn output(&self, tool: &str) -> ToolOutput {
         match self {
             Self::UnknownTool => ToolOutput::error(format!("There is no tool named {tool:?}.")),
-            Self::Rejected { reason } => match reason.as_deref() {
-                None | Some("") => "The call was rejected, and not run.".into(),
-                Some(reason) => format!("The call was rejected, and not run: {reason}").into(),
-            },
+            Self::Rejected { reason } => rejection(reason.as_deref()).into(),
             Self::OverBudget { budget } => ToolOutput::error(format!(
                 "The call was not run: no more than {budget} tool calls are allowed here."
             )),
             Self::Stopped => ToolOutput::error("The call was not run: the run was stopped before."),
         }
+    }
+}
+
+/// What the model is told of a call that somebody rejected.
+pub(crate) fn rejection(reason: Option<&str>) -> String {
+    match reason {
+        None | Some("") => "The call was rejected, and not run.".to_owned(),
+        Some(reason) => format!("The call was rejected, and not run: {reason}"),
     }
 }
 

@@ -57,7 +57,7 @@ impl Next {
             let places: Vec<_> = calls.into_iter().filter_map(|call| call.place()).collect();
             return if places.is_empty() { Self::Call } else { Self::Tools(places) };
         };
-        match batch::plan(messages, foresight.rules()) {
+        match batch::plan(messages, foresight.rules(), |_| false) {
             Plan::Run(mut calls) if !foresight.is_last_call => {
                 batch::charge(&mut calls, &mut 0, foresight.budget_left);
                 let to_run = calls.iter().filter(|call| matches!(call.action, Action::Run(_)));

@@ -85,6 +85,7 @@ mod transcript;
 pub(crate) use self::{
     approvals::check as check_approvals,
     batch::owed_calls,
+    execute::rejection,
     foresight::{Foresight, Next},
 };
 pub use self::{

@@ -15,7 +15,7 @@ use tower_service::Service;
 
 use super::{
     ToolLoopError, approvals,
-    batch::{self, Action, CallRules, Plan, PlannedCall},
+    batch::{self, Action, CallRules, Plan, PlannedCall, Refusal},
     error::CallNotRun,
     execute::{Executor, Outcomes},
     foresight::Foresight,
@@ -36,7 +36,7 @@ use crate::{
         CallOfRun, InterruptedRun, KnownCall, PersisterAbove, Run, RunOfLoop, ServiceCall,
         is_without_calls,
     },
-    tool::{RunContext, SourceNumbers, Tools},
+    tool::{OwedCall, RunContext, SourceNumbers, Tools},
 };
 
 /// Runs one request. The service is ready for the first service call.
@@ -250,7 +250,11 @@ where
             run.pin_calls(&response);
         }
         let finish = Box::default();
-        self.phase = match batch::plan(&response, self.rules()) {
+        let is_settled = |owed: &OwedCall| {
+            let known = owed.place().and_then(|place| known.get(&place));
+            matches!(known, Some(KnownCall::Finished(_)))
+        };
+        self.phase = match batch::plan(&response, self.rules(), is_settled) {
             Plan::Run(calls) => {
                 let mut calls = self.tally.charged(calls, self.settings.call_budget);
                 self.settle(&mut calls, &known, unknown_calls)?;
@@ -532,7 +536,7 @@ where
         if let Some(run) = &self.run {
             run.pin_calls(&messages);
         }
-        self.phase = match batch::plan(&messages, self.rules()) {
+        self.phase = match batch::plan(&messages, self.rules(), |_| false) {
             Plan::Answer if self.context.handle.has_queued() && !self.is_committed() => {
                 Phase::Calling
             }
@@ -822,8 +826,12 @@ fn approved(
         let policy = policy.unwrap_or_else(|| run.unknown_calls());
         resume::settle(&mut calls, &known, &policy, (run.key(), run.id()))?;
         for call in &calls {
-            if let (Action::Run(tool), Some(position)) = (&call.action, call.owed.place()) {
-                run.pin_tool(position, tool.clone());
+            match (&call.action, call.owed.place()) {
+                (Action::Run(tool), Some(position)) => run.pin_tool(position, Some(tool.clone())),
+                (Action::Refuse(Refusal::UnknownTool), Some(position)) => {
+                    run.pin_tool(position, None);
+                }
+                (Action::Run(_) | Action::Refuse(_) | Action::Reuse(_), _) => {}
             }
         }
     }

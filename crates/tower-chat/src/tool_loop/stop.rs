@@ -67,7 +67,7 @@ impl<S> Rounds<S> {
     pub(super) async fn stop_reading(&mut self, reading: Reading) -> Result<(), BoxError> {
         let Reading { response, mut messages, text, .. } = reading;
         drop(response);
-        if let Plan::Ask = batch::plan(&messages, self.rules()) {
+        if let Plan::Ask = batch::plan(&messages, self.rules(), |_| false) {
             messages = self.ask(messages, &Finish::default())?;
         }
         if !text.is_empty() {

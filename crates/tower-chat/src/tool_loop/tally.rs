@@ -27,9 +27,11 @@ impl Tally {
     /// with it.
     pub(super) fn resumed(interrupted: &InterruptedRun, approved: &[PlannedCall]) -> Self {
         let has_run = |call: &&PlannedCall| matches!(call.action, Action::Reuse(_));
+        let rounds = interrupted.rounds;
         Self {
-            rounds: interrupted.rounds,
-            batches: interrupted.rounds.saturating_sub(1),
+            rounds,
+            // That of the response is run again.
+            batches: rounds.saturating_sub(usize::from(!interrupted.response.is_empty())),
             tool_calls: interrupted.tool_calls + approved.iter().filter(has_run).count(),
             ..Self::default()
         }

@@ -24,16 +24,16 @@ const IDS: [[Option<&str>; 2]; 4] =
 
 /// The arguments of the calls that tools were run for.
 #[derive(Debug, Clone, Default)]
-struct Executed(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Executed(Arc<Mutex<Vec<String>>>);
 
 impl Executed {
-    fn take(&self) -> Vec<String> {
+    pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
     /// Tools that answer `<name> <arguments>`: `pay` needs approval, `look` does not, `stop` ends
     /// the run, `ask` is executed by the caller.
-    fn tools(&self) -> Tools {
+    pub(crate) fn tools(&self) -> Tools {
         let executed = |name: &'static str| {
             let executed = self.clone();
             move |context: ToolContext| {
@@ -52,21 +52,21 @@ impl Executed {
     }
 }
 
-fn call(name: &str, id: Option<&str>, number: usize) -> ToolCall {
+pub(crate) fn call(name: &str, id: Option<&str>, number: usize) -> ToolCall {
     let mut call = ToolCall::without_id(name, number.to_string());
     call.id = id.map(str::to_owned);
     call
 }
 
-fn asking(name: &str, id: Option<&str>, number: usize) -> Step {
+pub(crate) fn asking(name: &str, id: Option<&str>, number: usize) -> Step {
     Step::message(Message::tool_calls([call(name, id, number)]))
 }
 
-fn requests(answer: &Answer) -> Vec<ApprovalRequest> {
+pub(crate) fn requests(answer: &Answer) -> Vec<ApprovalRequest> {
     answer.approval_requests().cloned().collect()
 }
 
-fn approving<'a>(
+pub(crate) fn approving<'a>(
     requests: impl IntoIterator<Item = &'a ApprovalRequest>,
     streamed: bool,
 ) -> ChatRequest {
@@ -75,7 +75,7 @@ fn approving<'a>(
 }
 
 /// What the model was sent in a service call: the arguments of each call with its result.
-fn shown(leaf: &ScriptedLeaf, service_call: usize) -> Vec<(String, String)> {
+pub(crate) fn shown(leaf: &ScriptedLeaf, service_call: usize) -> Vec<(String, String)> {
     let request = &leaf.requests()[service_call];
     validate_request(request).unwrap();
     let messages: Vec<_> = request.messages.iter().cloned().collect();
@@ -93,7 +93,7 @@ fn shown(leaf: &ScriptedLeaf, service_call: usize) -> Vec<(String, String)> {
 }
 
 /// The record: arguments, result and status of each call.
-async fn recorded(store: &Store) -> Vec<(String, String, ToolStatus)> {
+pub(crate) async fn recorded(store: &Store) -> Vec<(String, String, ToolStatus)> {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
     let row = |(_, call): (_, tower_chat::core::ToolInvocation)| {
@@ -103,11 +103,11 @@ async fn recorded(store: &Store) -> Vec<(String, String, ToolStatus)> {
     found.into_iter().map(row).collect()
 }
 
-fn pair(call: usize, result: &str) -> (String, String) {
+pub(crate) fn pair(call: usize, result: &str) -> (String, String) {
     (call.to_string(), result.to_owned())
 }
 
-fn row(call: usize, result: &str, status: ToolStatus) -> (String, String, ToolStatus) {
+pub(crate) fn row(call: usize, result: &str, status: ToolStatus) -> (String, String, ToolStatus) {
     (call.to_string(), result.to_owned(), status)
 }
 

@@ -23,6 +23,7 @@ mod pending;
 mod recording;
 mod refusals;
 mod resuming;
+mod sent_again;
 mod staging;
 mod turns;
 mod visibility;
