@@ -15,7 +15,7 @@ use std::{
 use tokio::{runtime::Runtime, task::yield_now};
 use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, ToolLoop, ToolLoopError,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceError, ToolLoop, ToolLoopError,
     core::{
         Answer, ApprovalRequest, BoxError, CallPosition, ChatRequest, ChatResponse, Conversation,
         ConversationKey, MemoryStore, Message, Part, ToolResult,
@@ -296,7 +296,8 @@ impl<'a> Driver<'a> {
                 let token = token_in(&call.arguments).unwrap_or_default();
                 let position = message.id.map(|message| CallPosition { message, index });
                 if let Some(position) = position {
-                    self.calls.entry(token.to_owned()).or_insert((id, position));
+                    // As it is stored, in the end: a hook may have left out calls before it.
+                    self.calls.insert(token.to_owned(), (id, position));
                 }
             }
             for part in &message.parts {
@@ -335,6 +336,14 @@ fn end_of(error: &BoxError) -> Result<End, String> {
     }
     if let Some(ToolLoopError::ApprovalAnswered { .. }) = error.downcast_ref() {
         return Ok(End::ApprovalAnswered);
+    }
+    match error.downcast_ref() {
+        Some(ToolLoopError::ResultsMissing { .. }) => return Ok(End::ResultsMissing),
+        Some(ToolLoopError::ArgumentsNotKept { .. }) => return Ok(End::ArgumentsNotKept),
+        _ => {}
+    }
+    if let Some(PersistenceError::PendingCallNotKept { .. }) = error.downcast_ref() {
+        return Ok(End::PendingCallNotKept);
     }
     if error.to_string() == "overloaded" {
         return Ok(End::Failed);

@@ -41,24 +41,24 @@ impl Features {
         };
         Self {
             approvals: has("approvals", true),
-            partial_approvals: has("partial_approvals", false),
-            approved_twice: has("approved_twice", false),
-            hooked_approvals: has("hooked_approvals", false),
-            mixed_batches: has("mixed_batches", false),
-            late_results: has("late_results", false),
-            pending_results: has("pending_results", false),
-            changing_tools: has("changing_tools", false),
-            several_messages: has("several_messages", false),
-            any_ids: has("any_ids", false),
+            partial_approvals: has("partial_approvals", true),
+            approved_twice: has("approved_twice", true),
+            hooked_approvals: has("hooked_approvals", true),
+            mixed_batches: has("mixed_batches", true),
+            late_results: has("late_results", true),
+            pending_results: has("pending_results", true),
+            changing_tools: has("changing_tools", true),
+            several_messages: has("several_messages", true),
+            any_ids: has("any_ids", true),
             hooks: has("hooks", true),
             stops: has("stops", true),
             returned: has("returned", true),
-            round_limit: has("round_limit", false),
+            round_limit: has("round_limit", true),
             failures: has("failures", true),
-            mode_changes: has("mode_changes", false),
-            // The model does not know yet what a journaled run does when its caller disconnects.
-            drops: has("drops", false),
-            repeats: has("repeats", false),
+            mode_changes: has("mode_changes", true),
+            drops: has("drops", true),
+            repeats: has("repeats", true),
+            // The model does not know yet what the layer above would do.
             persister_alone: has("persister_alone", false),
         }
     }

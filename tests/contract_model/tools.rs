@@ -52,6 +52,8 @@ pub(crate) enum Hook {
     Arguments,
     Both,
     Drop,
+    /// The hook drops the result of a call that is stored.
+    DropResult,
 }
 
 impl Hook {
@@ -91,6 +93,10 @@ impl fmt::Debug for ToolMask {
 
 impl ToolMask {
     pub(crate) const ALL: Self = Self(u32::MAX);
+
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
 
     pub(crate) fn random(rng: &mut Rng) -> Self {
         // Three of four are there.
@@ -159,6 +165,10 @@ pub(crate) fn stored_result(token: &str) -> String {
     format!("hidden result of {token}")
 }
 
+/// What is stored of a result of which the hook keeps nothing, where its call is stored.
+pub(crate) const NOT_STORED: &str =
+    "The result was not stored: the tool of the call does not let it be stored.";
+
 /// What a hook stores in place of the error text.
 pub(crate) fn stored_error(token: &str) -> String {
     format!("hidden error of {token}")
@@ -181,6 +191,7 @@ pub(crate) fn registered(mask: ToolMask, world: &World) -> Tools {
         let mut definition =
             ToolDefinition::new(kind.name(""), "A tool.", json!({"type": "object"}));
         definition.needs_approval = kind.needs_approval();
+        definition.accepts_stored_arguments = kind == Tool::Token;
         if kind == Tool::Ask {
             return tools.declare(definition);
         }
@@ -222,5 +233,5 @@ fn persist(hook: Hook, call: &mut StoredCall<'_>) -> Result<Retention, BoxError>
             call.redact_error(Some(stored_error(&token)));
         }
     }
-    Ok(if hook == Hook::Drop { Retention::Forget } else { Retention::Keep })
+    Ok(if hook == Hook::Drop && !is_rejection { Retention::Forget } else { Retention::Keep })
 }

@@ -1,6 +1,8 @@
 //! The entries of a conversation, as they happened and as they are stored.
 
-use crate::tools::{Hook, Tool, arguments, stored_arguments, stored_error, stored_result};
+use crate::tools::{
+    Hook, NOT_STORED, Tool, arguments, stored_arguments, stored_error, stored_result,
+};
 
 /// One entry of a conversation.
 #[derive(Debug, Clone)]
@@ -131,6 +133,29 @@ impl Outcome {
         Self { ran: true, hook: call.tool.hook(), ..outcome }
     }
 
+    /// The same of a call that is stored already.
+    pub(super) fn of_approved(call: &Call) -> Self {
+        let outcome = Self::of_tool(call);
+        let hook = if outcome.hook == Hook::Drop { Hook::DropResult } else { outcome.hook };
+        Self { hook, ..outcome }
+    }
+
+    /// What the record says of an approved call whose arguments a hook has changed.
+    pub(super) fn not_kept(call: &Call) -> Self {
+        let text = "The call was not run: its arguments were not kept.".to_owned();
+        let refused = Self::new(&call.token, text, "rejected_arguments");
+        Self { is_error: true, hook: call.hook, ..refused }.stored()
+    }
+
+    /// What is said of it where its run was committed as it is: a call of an unknown tool was
+    /// approved and not run.
+    pub(super) fn was_not_run(&mut self) {
+        if self.status == "unknown_tool" {
+            let text = "The call was not run: its run was interrupted before.".to_owned();
+            *self = Self { is_error: true, ..Self::new(&self.token, text, "error") };
+        }
+    }
+
     /// The outcome as whoever reads it from the store knows it.
     pub(super) fn stored(&self) -> Self {
         let hides = matches!(self.hook, Hook::Result | Hook::Both);
@@ -140,8 +165,11 @@ impl Outcome {
     }
 
     pub(super) fn words(&self, is_stored: bool) -> String {
-        let hides = is_stored && matches!(self.hook, Hook::Result | Hook::Both);
-        if hides { stored_result(&self.token) } else { self.text.clone() }
+        match self.hook {
+            Hook::Result | Hook::Both if is_stored => stored_result(&self.token),
+            Hook::DropResult if is_stored => NOT_STORED.to_owned(),
+            _ => self.text.clone(),
+        }
     }
 
     /// Marked if it is an error.
@@ -152,7 +180,7 @@ impl Outcome {
     pub(super) fn row(&self, call: &Call) -> String {
         let error = self.error.as_ref().map(|error| match self.hook {
             Hook::Result | Hook::Both => stored_error(&self.token),
-            Hook::None | Hook::Arguments | Hook::Drop => error.clone(),
+            _ => error.clone(),
         });
         format!(
             "{} {} [{}] error={error:?} ran={}",

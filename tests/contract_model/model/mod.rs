@@ -31,12 +31,18 @@ pub(crate) struct Model<'a> {
     /// How many answers the model has given in each run.
     answered: BTreeMap<usize, usize>,
     tools: ToolMask,
+    /// From the next tool that runs on.
+    tools_then: Option<ToolMask>,
 }
 
 /// A journaled run that is not committed.
 struct OpenRun {
     run: usize,
     entries: Vec<Entry>,
+    /// How often somebody has had it.
+    attempt: u32,
+    /// Its caller has disconnected.
+    is_abandoned: bool,
 }
 
 /// A run's input, as its caller sends it.
@@ -54,6 +60,12 @@ pub(crate) enum RunInput {
         has_text: bool,
         from_record: bool,
     },
+}
+
+impl RunInput {
+    fn has_text_after_results(&self) -> bool {
+        matches!(self, Self::Results { has_text: true, .. })
+    }
 }
 
 /// What one sending of a request comes to.
@@ -77,6 +89,12 @@ pub(crate) enum End {
     ApprovalMissing,
     /// A request was answered by an earlier run.
     ApprovalAnswered,
+    /// The caller has not brought the results of its part of a batch.
+    ResultsMissing,
+    /// An approved call cannot run with what is stored of its arguments.
+    ArgumentsNotKept,
+    /// A call that would wait for approval cannot be stored.
+    PendingCallNotKept,
 }
 
 impl<'a> Model<'a> {
@@ -91,6 +109,7 @@ impl<'a> Model<'a> {
             inputs: BTreeMap::new(),
             answered: BTreeMap::new(),
             tools: ToolMask::ALL,
+            tools_then: None,
         }
     }
 
@@ -101,8 +120,7 @@ impl<'a> Model<'a> {
 
     /// The calls that wait for approval, batch by batch.
     pub(crate) fn waiting(&self) -> Vec<Vec<Call>> {
-        let open = self.open.iter().flat_map(|open| &open.entries);
-        let answered: BTreeSet<&str> = self.outcomes().chain(outcomes(open)).collect();
+        let answered = self.answered_or_staged();
         let batch = |entry: &Entry| {
             let calls = entry.calls().filter(|call| matches!(call.form, Form::Request(_)));
             calls.filter(|call| !answered.contains(&*call.token)).cloned().collect::<Vec<_>>()
@@ -122,7 +140,7 @@ impl<'a> Model<'a> {
 
     /// The calls that nobody has run or answered, and that a caller may answer.
     pub(crate) fn returned(&self) -> Vec<String> {
-        let answered: BTreeSet<&str> = self.outcomes().collect();
+        let answered = self.answered_or_staged();
         let calls = self.history.iter().flat_map(|(_, entry)| entry.calls());
         let open = calls.filter(|call| {
             call.form == Form::Call
@@ -136,7 +154,7 @@ impl<'a> Model<'a> {
 
     /// The calls whose results are in the record alone, in their order.
     pub(crate) fn pending_results(&self) -> Vec<String> {
-        let answered: BTreeSet<&str> = self.outcomes().collect();
+        let answered = self.answered_or_staged();
         let calls = self.history.iter().flat_map(|(_, entry)| entry.calls());
         let pending = calls.filter(|call| {
             call.hook != Hook::Drop
@@ -210,6 +228,12 @@ impl<'a> Model<'a> {
         self.history.extend(entries.into_iter().map(|entry| (run, entry)));
         let answered: Vec<String> = self.outcomes().map(str::to_owned).collect();
         answered.iter().for_each(|token| _ = self.known.remove(token));
+    }
+
+    /// The tokens of all calls with a result that is stored or staged.
+    fn answered_or_staged(&self) -> BTreeSet<&str> {
+        let open = self.open.iter().flat_map(|open| &open.entries);
+        self.outcomes().chain(outcomes(open)).collect()
     }
 
     /// The tokens of all calls with a result that readers see.

@@ -28,6 +28,8 @@ struct Replay {
     calls: BTreeMap<String, String>,
     /// Where the last round begins among the items.
     round: usize,
+    /// Where the messages of the last round begin among the items, and where the last one ends.
+    messages: Vec<usize>,
     /// What is said beside approvals, while a round waits: it stands after the round's results.
     beside_approvals: Option<Item>,
 }
@@ -39,6 +41,7 @@ enum Item {
 
 impl Replay {
     fn user(&mut self, text: &str) {
+        self.close_round();
         self.items.push(Item::Text(format!("user: {text}")));
         self.round = self.items.len();
     }
@@ -54,7 +57,9 @@ impl Replay {
     }
 
     fn answer(&mut self, said: &[Said], is_stored: bool) {
+        self.close_round();
         self.round = self.items.len();
+        self.messages.push(self.round);
         for said in said {
             let text = said.text.iter().map(|text| Item::Text(format!("assistant: {text}")));
             self.items.extend(text);
@@ -63,7 +68,22 @@ impl Replay {
                 self.calls.insert(token.clone(), call.clone());
                 self.items.push(Item::Pair { token, call, result: None });
             }
+            self.messages.push(self.items.len());
         }
+    }
+
+    /// Words of the model behind its last call that was answered are shown before that message: no
+    /// provider takes a request that ends with them.
+    fn close_round(&mut self) {
+        let messages = std::mem::take(&mut self.messages);
+        let is_answered = |item: &Item| matches!(item, Item::Pair { result: Some(_), .. });
+        let mut answered = messages
+            .windows(2)
+            .filter(|message| self.items[message[0]..message[1]].iter().any(is_answered));
+        if let (Some(last), Some(end)) = (answered.next_back(), messages.last()) {
+            self.items[last[0]..*end].rotate_left(last[1] - last[0]);
+        }
+        self.items.extend(self.beside_approvals.take());
     }
 
     fn results(&mut self, outcomes: &[Outcome], is_stored: bool) {
@@ -85,7 +105,8 @@ impl Replay {
         self.items.extend(self.beside_approvals.take());
     }
 
-    fn shown(self) -> Vec<String> {
+    fn shown(mut self) -> Vec<String> {
+        self.close_round();
         let shown = self.items.into_iter().filter_map(|item| match item {
             Item::Text(text) => Some(text),
             Item::Pair { call, result, .. } => Some(format!("{call} = {}", result?)),

@@ -1,6 +1,6 @@
 //! What the sending of a request does to a conversation.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tower_chat::PersistenceMode;
 
@@ -15,6 +15,9 @@ use crate::{
     tools::{Hook, Tool, ToolMask},
 };
 
+/// After so many attempts a failure that says nothing of itself counts as a refusal.
+const ATTEMPTS: u32 = 3;
+
 /// A run under way.
 struct UnderWay {
     run: usize,
@@ -24,9 +27,22 @@ struct UnderWay {
     entries: Vec<Entry>,
     /// How many entries were stored before this attempt: it knows them as they are stored.
     resumed: usize,
+    /// How often somebody has had the open run, this time included.
+    attempt: u32,
     /// How many entries are stored.
     stored: usize,
     rounds: usize,
+    /// The tools that this attempt has had: a call keeps the hook of one that was unregistered.
+    had: ToolMask,
+}
+
+impl UnderWay {
+    /// Whether the last answer asks for approval of a call that cannot be stored.
+    fn is_not_kept(&self) -> bool {
+        let is_dropped =
+            |call: &Call| matches!(call.form, Form::Request(_)) && call.hook == Hook::Drop;
+        self.entries.last().is_some_and(|entry| entry.calls().any(is_dropped))
+    }
 }
 
 impl Model<'_> {
@@ -43,15 +59,54 @@ impl Model<'_> {
             && (open.run != run || attempt.mode != PersistenceMode::Journaled)
         {
             // What is open is resumed to its end first.
-            let other = open.run;
-            self.run(other, PersistenceMode::Journaled, attempt.cut, trace)?;
+            // One whose caller has disconnected is committed as it is.
+            let (other, is_abandoned) = (open.run, open.is_abandoned && open.run != run);
+            if is_abandoned {
+                let open = self.open.take();
+                open.into_iter().for_each(|open| self.commit_as_it_is(open));
+            } else {
+                self.recover(other, attempt.cut, trace)?;
+            }
         }
         if self.ended.contains(&run) {
-            let of_run = self.history.iter().filter(|(of, entry)| *of == run && entry.is_answer());
-            let answer = of_run.flat_map(|(_, entry)| entry.said(true));
-            return Ok(End::Answer(answer.collect()));
+            return Ok(End::Answer(self.stored_answer(run)));
         }
         self.run(run, attempt.mode, attempt.cut, trace)
+    }
+
+    /// Runs an open run to its end. One that was refused for good is ended: what the model had
+    /// answered is committed with it.
+    fn recover(&mut self, run: usize, cut: Option<Cut>, trace: &mut Expected) -> Result<(), End> {
+        let Err(end) = self.run(run, PersistenceMode::Journaled, cut, trace) else {
+            return Ok(());
+        };
+        if self.open.as_ref().is_some_and(|open| open.attempt < ATTEMPTS) || end != End::Failed {
+            return Err(end);
+        }
+        let open = self.open.take();
+        open.into_iter().for_each(|open| self.commit_as_it_is(open));
+        Ok(())
+    }
+
+    /// What is staged of a run becomes part of the history.
+    fn commit_as_it_is(&mut self, open: OpenRun) {
+        let OpenRun { run, mut entries, .. } = open;
+        if let [Entry::Approvals { .. }, Entry::Results(outcomes)] = &mut entries[..] {
+            outcomes.iter_mut().for_each(Outcome::was_not_run);
+        }
+        self.keep(run, self.history.len(), entries);
+    }
+
+    /// The answer of a run that has ended: what is stored of it, and the results with which it
+    /// ended.
+    fn stored_answer(&self, run: usize) -> Vec<String> {
+        let of_run = self.history.iter().filter(|(of, _)| *of == run).map(|(_, entry)| entry);
+        let input = usize::from(matches!(self.inputs[&run], RunInput::Results { .. }));
+        let answer = of_run.skip(input).filter(|entry| entry.is_answer());
+        let last = answer.clone().last().into_iter().flat_map(Entry::calls);
+        let recorded = last.filter_map(|call| self.in_record_alone.get(&call.token));
+        let recorded = Entry::Results(recorded.cloned().collect());
+        answer.chain([&recorded]).flat_map(|entry| entry.said(true)).collect()
     }
 
     /// Runs to the end what is not ended yet.
@@ -64,15 +119,26 @@ impl Model<'_> {
     ) -> Result<End, End> {
         let mut under_way = self.taken_up(run, mode);
         let mut goes_on = true;
-        if under_way.entries.is_empty() {
+        if let [] | [Entry::Approvals { .. }] = &under_way.entries[..] {
+            under_way.entries.clear();
             goes_on = self.take_input(&mut under_way, trace)?;
+        } else if under_way.entries.len() == 1 && self.inputs[&run].has_text_after_results() {
+            under_way.entries.push(Entry::Text(script::input_text(run)));
         }
         while goes_on {
             self.show(&under_way, trace);
             if let Some(cut) = cut.filter(|cut| cut.at_call + 1 == trace.shown.len()) {
-                return Err(self.cut_short(under_way, cut.how));
+                let is_dropped = matches!(cut.how, How::Hangs | How::HangsAfter(_));
+                let end = if is_dropped { End::Dropped } else { End::Failed };
+                return Err(self.cut_short(under_way, end));
             }
+            let stored = under_way.stored;
             goes_on = self.answer(&mut under_way, trace);
+            if under_way.is_not_kept() {
+                under_way.entries.pop();
+                under_way.stored = stored;
+                return Err(self.cut_short(under_way, End::PendingCallNotKept));
+            }
         }
         Ok(self.end(under_way))
     }
@@ -83,13 +149,30 @@ impl Model<'_> {
         let begins = begins.unwrap_or(self.history.len());
         let mut entries: Vec<Entry> =
             self.history[begins..].iter().map(|(_, entry)| entry.clone()).collect();
+        let mut attempt = 1;
         if let Some(open) = self.open.take_if(|open| open.run == run) {
             entries.extend(open.entries);
+            attempt += open.attempt;
+            if let [Entry::Approvals { .. }, Entry::Results(_)] = &entries[..] {
+                // What was approved and has not run yet is decided by the tools of now.
+                self.know(&entries);
+                entries.pop();
+            }
         }
         let resumed = entries.len();
         let is_round = |entry: &&Entry| entry.calls().next().is_some() && !entry.is_without_calls();
         let rounds = entries.iter().filter(is_round).count();
-        UnderWay { run, mode, begins, entries, resumed, stored: resumed, rounds }
+        UnderWay {
+            run,
+            mode,
+            begins,
+            entries,
+            resumed,
+            attempt,
+            stored: resumed,
+            rounds,
+            had: self.tools,
+        }
     }
 
     /// Adds the run's input; runs what it approves. Says whether the model is to be asked.
@@ -110,17 +193,31 @@ impl Model<'_> {
                     .into_iter()
                     .filter(|batch| batch.iter().any(|call| decisions.contains_key(&*call.token)))
                     .collect();
-                if chosen.iter().flatten().any(|call| !decisions.contains_key(&*call.token)) {
+                if chosen.iter().flatten().any(|call| {
+                    let is_optional = call.form == Form::Request(false) && self.is_mixed(call);
+                    !decisions.contains_key(&*call.token) && !is_optional
+                }) {
                     return Err(End::ApprovalMissing);
                 }
                 if answers.iter().any(|(token, _)| self.is_settled(token)) {
                     return Err(End::ApprovalAnswered);
                 }
+                let decision = |call: &Call| decisions.get(&*call.token).copied().unwrap_or(true);
+                // A tool that was declared since then is the caller's too.
+                let is_callers = |call: &Call| call.tool == Tool::Ask && self.tools.has(Tool::Ask);
+                if chosen.iter().flatten().any(|call| {
+                    self.waits_for_results(call) || (decision(call) && is_callers(call))
+                }) {
+                    return Err(End::ResultsMissing);
+                }
                 let calls: Vec<(Call, bool)> = chosen
                     .into_iter()
                     .flatten()
-                    .map(|call| (call.clone(), decisions[&*call.token]))
+                    .map(|call| (self.as_registered(&call), decision(&call)))
                     .collect();
+                if let Some(refused) = self.with_changed_arguments(&calls) {
+                    return Err(refused);
+                }
                 let text = has_text.then_some(text);
                 under_way.entries.push(Entry::Approvals { answers, text });
                 let (outcomes, stops) = self.execute(calls, self.tools, trace);
@@ -131,6 +228,48 @@ impl Model<'_> {
             }
         }
         Ok(true)
+    }
+
+    /// The calls of the answer that holds a call, and that the caller executes.
+    fn returned_beside(&self, call: &Call) -> impl Iterator<Item = &Call> {
+        let is_it = |it: &Call| it.token == call.token;
+        let answer = self.history.iter().find(|(_, entry)| entry.calls().any(is_it));
+        let calls = answer.into_iter().flat_map(|(_, entry)| entry.calls());
+        calls.filter(|call| call.form == Form::Call && call.hook != Hook::Drop)
+    }
+
+    /// Whether the caller executes a part of a call's batch.
+    fn is_mixed(&self, call: &Call) -> bool {
+        self.returned_beside(call).next().is_some()
+    }
+
+    /// Whether the caller has not brought all results of its part of a call's batch.
+    fn waits_for_results(&self, call: &Call) -> bool {
+        let answered: BTreeSet<&str> = self.outcomes().collect();
+        self.returned_beside(call).any(|call| !answered.contains(&*call.token))
+    }
+
+    /// Notes that approved calls are not run since their arguments were not kept.
+    fn with_changed_arguments(&mut self, calls: &[(Call, bool)]) -> Option<End> {
+        let is_changed = |(call, is_approved): &&(Call, bool)| {
+            let is_changed = matches!(call.hook, Hook::Arguments | Hook::Both);
+            *is_approved
+                && is_changed
+                && self.tools.has(call.tool)
+                && call.tool != Tool::Token
+                && !self.known.contains_key(&call.token)
+        };
+        let refused: Vec<Outcome> =
+            calls.iter().filter(is_changed).map(|(call, _)| Outcome::not_kept(call)).collect();
+        let end = (!refused.is_empty()).then_some(End::ArgumentsNotKept);
+        self.known.extend(refused.into_iter().map(|it| (it.token.clone(), it)));
+        end
+    }
+
+    /// A call of an earlier run with the hook that decides about its outcome now.
+    fn as_registered(&self, call: &Call) -> Call {
+        let hook = if self.tools.has(call.tool) { call.hook } else { Hook::None };
+        Call { hook, ..call.clone() }
     }
 
     /// Whether a call has its result, and the model has said something since.
@@ -146,9 +285,7 @@ impl Model<'_> {
     /// The result of a call that its caller brings.
     fn late(&self, token: &str, from_record: bool) -> Outcome {
         match self.in_record_alone.get(token).filter(|_| from_record) {
-            Some(outcome) => {
-                Outcome { text: outcome.words(true), hook: Hook::None, ..outcome.clone() }
-            }
+            Some(outcome) => Outcome { hook: Hook::None, ..outcome.stored() },
             None => Outcome::new(token, format!("late {token}"), "ok"),
         }
     }
@@ -176,8 +313,13 @@ impl Model<'_> {
                 let unknown = Outcome::new(token, text, "unknown_tool");
                 outcomes.push(Outcome { is_error: true, hook: call.hook, ..unknown });
             } else if !stops || self.case.concurrent {
-                trace.ran.push(call.text(false));
-                outcomes.push(Outcome::of_tool(&call));
+                // Of an approved call the stored arguments are known.
+                trace.ran.push(call.text(matches!(call.form, Form::Request(_))));
+                self.tools = self.tools_then.take().unwrap_or(self.tools);
+                outcomes.push(match call.form {
+                    Form::Request(_) => Outcome::of_approved(&call),
+                    Form::Call => Outcome::of_tool(&call),
+                });
                 stops |= call.tool == Tool::Stop;
             }
         }
@@ -200,7 +342,10 @@ impl Model<'_> {
         self.answered.insert(run, index + 1);
         let is_last_call = self.case.max_rounds.is_some_and(|most| under_way.rounds >= most);
         let told = self.tools;
+        under_way.had = under_way.had.or(told);
+        let had = under_way.had;
         let change = self.case.steps[run].answers.get(index).and_then(|plan| plan.tools_then);
+        self.tools_then = change.filter(|it| it.while_tool_runs).map(|change| change.tools);
         if let Some(change) = change.filter(|change| !change.while_tool_runs) {
             self.tools = change.tools;
         }
@@ -213,8 +358,11 @@ impl Model<'_> {
         let finishes =
             kinds.is_empty() || is_last_call || requests || kinds.iter().any(is_returned);
         let call = |call: script::ScriptedCall| Call {
-            form: if requests { Form::Request(needs(&call.tool)) } else { Form::Call },
-            hook: if told.has(call.tool) { call.tool.hook() } else { Hook::None },
+            form: match requests && !is_returned(&call.tool) {
+                true => Form::Request(needs(&call.tool)),
+                false => Form::Call,
+            },
+            hook: if had.has(call.tool) { call.tool.hook() } else { Hook::None },
             token: call.token,
             tool: call.tool,
         };
@@ -230,48 +378,51 @@ impl Model<'_> {
             return false;
         }
         under_way.rounds += 1;
-        let ran_before = trace.ran.len();
         let calls = calls.into_iter().map(|call| (call, true)).collect();
         let (outcomes, stops) = self.execute(calls, told, trace);
         under_way.entries.push(Entry::Results(outcomes));
-        if let Some(change) = change.filter(|change| change.while_tool_runs)
-            && trace.ran.len() > ran_before
-        {
-            self.tools = change.tools;
-        }
         !stops
     }
 
     /// A service call comes to no answer.
-    fn cut_short(&mut self, under_way: UnderWay, how: How) -> End {
-        let UnderWay { run, mode, begins, mut entries, stored, .. } = under_way;
-        let is_dropped = matches!(how, How::Hangs | How::HangsAfter(_));
+    fn cut_short(&mut self, under_way: UnderWay, end: End) -> End {
+        let UnderWay { run, mode, begins, mut entries, stored, attempt, .. } = under_way;
+        let is_dropped = end == End::Dropped;
         match mode {
             PersistenceMode::Journaled => {
+                let has_answers = entries.iter().any(|entry| matches!(entry, Entry::Answer(_)));
+                let is_refused = end == End::Failed && attempt >= ATTEMPTS && !has_answers;
                 entries.drain(..self.history.len() - begins);
-                self.open = Some(OpenRun { run, entries });
+                // A run of which nothing is staged is not open.
+                if is_refused {
+                    self.know(&entries);
+                } else if !entries.is_empty() {
+                    let open = OpenRun { run, entries, attempt, is_abandoned: is_dropped };
+                    self.open = Some(open);
+                }
             }
             PersistenceMode::PerServiceCall => {
-                // Results of tools that have run are kept, with what stands before them.
-                let keeps_all = is_dropped
-                    || matches!(entries.last(), Some(Entry::Results(outcomes))
-                        if outcomes.iter().any(|outcome| outcome.status != "late"));
-                if !keeps_all {
-                    entries.truncate(stored);
+                if !is_dropped {
+                    // Results are kept, with what stands before them.
+                    let is_results = |entry: &Entry| matches!(entry, Entry::Results(_));
+                    let last = entries.iter().rposition(is_results);
+                    entries.truncate(stored.max(last.map_or(0, |last| last + 1)));
                 }
                 self.keep(run, begins, entries);
             }
             _ => {
-                // What came out of approved calls is known, and they still wait.
-                if let Some(Entry::Approvals { .. }) = entries.first()
-                    && let Some(Entry::Results(outcomes)) = entries.get(1)
-                {
-                    let ran = outcomes.iter().filter(|outcome| outcome.ran);
-                    self.known.extend(ran.map(|outcome| (outcome.token.clone(), outcome.stored())));
-                }
+                self.know(&entries);
             }
         }
-        if is_dropped { End::Dropped } else { End::Failed }
+        end
+    }
+
+    /// What came out of approved calls is known, and they still wait.
+    fn know(&mut self, entries: &[Entry]) {
+        if let [Entry::Approvals { .. }, Entry::Results(outcomes), ..] = entries {
+            let ran = outcomes.iter().filter(|outcome| outcome.ran);
+            self.known.extend(ran.map(|outcome| (outcome.token.clone(), outcome.stored())));
+        }
     }
 
     /// The run is complete.
