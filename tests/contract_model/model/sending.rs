@@ -77,8 +77,10 @@ impl Model<'_> {
     /// Runs an open run to its end. One that was refused for good is ended: what the model had
     /// answered is committed with it.
     fn recover(&mut self, run: usize, cut: Option<Cut>, trace: &mut Expected) -> Result<(), End> {
-        let Err(end) = self.run(run, PersistenceMode::Journaled, cut, trace) else {
-            return Ok(());
+        let end = match self.run(run, PersistenceMode::Journaled, cut, trace) {
+            // What it approves cannot be run, so its input is taken back.
+            Ok(_) | Err(End::ArgumentsNotKept | End::ResultsMissing) => return Ok(()),
+            Err(end) => end,
         };
         if self.open.as_ref().is_some_and(|open| open.attempt < ATTEMPTS) || end != End::Failed {
             return Err(end);

@@ -385,7 +385,10 @@ impl<K: Borrow<str> + Clone + Eq + Hash> RoundPairing<K> {
         let of_last = all.calls.get(last..).filter(|_| last > 0).map(<[_]>::to_vec);
         let mut of_last = of_last.map(Pairing::new);
         if let Some(calls) = &mut of_last {
+            // One whose id is that of a call before the last message is not taken for another by
+            // its place.
             let fits = |(result, _): &(&&ToolResult, _)| match calls.answer(result) {
+                _ if all.has_named(result) && !calls.has_named(result) => None,
                 Answers::Call(call) => Some(Answers::Call(last + call)),
                 Answers::Again | Answers::Nothing => None,
             };
@@ -427,7 +430,8 @@ impl<K: Borrow<str> + Clone + Eq + Hash> RoundPairing<K> {
             return Some(Answers::Call(call));
         }
         if let Some(of_last) = &mut self.of_last {
-            if let Answers::Call(call) = of_last.answer(result) {
+            let is_of_before = self.all.has_named(result) && !of_last.has_named(result);
+            if !is_of_before && let Answers::Call(call) = of_last.answer(result) {
                 self.has_results_by_id = true;
                 return Some(Answers::Call(self.last + call));
             }

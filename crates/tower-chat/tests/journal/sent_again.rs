@@ -263,3 +263,24 @@ async fn words_beside_approvals_follow_an_answered_round_of_one_or_two_messages_
         assert_eq!(orders[0], ["do it", "pay 7"]);
     }
 }
+
+#[tokio::test]
+async fn a_late_result_answers_the_call_of_its_id_in_an_earlier_message_of_the_answer() {
+    for (streamed, mode) in both_ways_in(ALL_MODES) {
+        let case = format!("{mode:?} {streamed}");
+        let store = store();
+        let setup = Setup::new(&store).mode(mode);
+        let answer = [
+            Message::tool_calls([call("ask", Some("c1"), 1)]),
+            Message::tool_calls([call("pay", None, 2)]),
+        ];
+        let leaf = ScriptedLeaf::new([Step::answer(answer, Finish::stop()), Step::text("thanks")]);
+        let client = setup.stack(&leaf, Executed::default().tools());
+        send(&client, ask("one", streamed)).await.unwrap();
+        let late = Message::tool_results([ToolResult::new("c1", "by hand")]);
+        send(&client, ask_with([late], streamed)).await.unwrap();
+        assert_eq!(shown(&leaf, 1), [pair(1, "by hand")], "{case}");
+        let expected = [row(1, "by hand", ToolStatus::Ok), row(2, "", ToolStatus::PendingApproval)];
+        assert_eq!(recorded(&store).await, expected, "{case}");
+    }
+}

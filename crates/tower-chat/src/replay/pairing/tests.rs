@@ -52,7 +52,15 @@ fn plain_round(mut calls: Vec<Asked<&str>>, last: usize, results: &[&ToolResult]
     if last > 0 && last <= calls.len() {
         let mut of_last = calls[last..].to_vec();
         let found: Vec<_> = by_id().map(|(_, it)| plain_next(it, &mut of_last)).collect();
-        if found.iter().all(|found| matches!(found, Answers::Call(_))) {
+        let names_one = |result: &ToolResult, calls: &[Asked<&str>]| {
+            let id = result.call_id.as_deref().unwrap_or_default();
+            let mut calls = calls.iter();
+            !id.is_empty() && calls.any(|asked| asked.id == id || asked.given_id == Some(id))
+        };
+        let is_of_before =
+            |it: &ToolResult| names_one(it, &calls[..last]) && !names_one(it, &calls[last..]);
+        let fits = !by_id().any(|(_, it)| is_of_before(it));
+        if fits && found.iter().all(|found| matches!(found, Answers::Call(_))) {
             for ((place, _), found) in by_id().zip(found) {
                 let Answers::Call(index) = found else { unreachable!() };
                 paired[place] = Answers::Call(last + index);
