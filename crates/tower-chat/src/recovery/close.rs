@@ -117,7 +117,11 @@ async fn committing(
     content: &OpenRunContent,
 ) -> Result<Write, StoreError> {
     let sequence = content.head.revision.sequence + 1;
-    let (message, mut rows) = missing_results(&content.tools, sequence);
+    let id_of = |sequence: u64| {
+        let index = sequence.checked_sub(content.open.visible)?.checked_sub(1)?;
+        content.messages.get(usize::try_from(index).ok()?)?.id
+    };
+    let (message, mut rows) = missing_results(&content.tools, sequence, id_of);
     let mut messages: Vec<Arc<Message>> = message.into_iter().map(Arc::new).collect();
     let has_results = |message: &Arc<Message>| message.results().next().is_some();
     if content.messages.iter().any(has_results) || answers_approvals(&content.messages) {
@@ -237,6 +241,7 @@ fn last_write(
 pub(crate) fn missing_results<'a>(
     tools: impl IntoIterator<Item = &'a ToolRecord>,
     sequence: u64,
+    id_of: impl Fn(u64) -> Option<MessageId>,
 ) -> (Option<Message>, Vec<ToolRecord>) {
     let mut results = Vec::new();
     let mut rows = Vec::new();
@@ -259,6 +264,9 @@ pub(crate) fn missing_results<'a>(
             }
         };
         result.call_id = Some(row.call_id.clone());
+        // By position: siblings with its id may have results, and a hook may have left some out.
+        let position = |message| CallPosition { message, index: row.call.index };
+        result.call = id_of(row.call.sequence).map(position);
         result.name.get_or_insert_with(|| row.name.clone());
         let index = u32::try_from(results.len()).unwrap_or(u32::MAX);
         row.result = RecordedResult::InMessage(CallPlace { sequence, index });

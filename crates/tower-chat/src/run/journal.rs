@@ -666,7 +666,7 @@ impl Run {
     fn submit_end(&self, end: RunEnd) -> Submission {
         let now = self.0.clock.now();
         let mut state = self.state();
-        let State { journal, revision, taken, .. } = &mut *state;
+        let State { journal, revision, taken, recorder, history, pruned, .. } = &mut *state;
         let Some(journal) = journal.as_mut().filter(|journal| journal.is_open()) else {
             return Submission::nothing();
         };
@@ -676,7 +676,12 @@ impl Run {
             RunEnd::Discard => (Close::Discard { visible: journal.visible }, Vec::new()),
             RunEnd::Commit => {
                 let calls = journal.unanswered.values();
-                let (results, rows) = missing_results(calls, revision.sequence + 1);
+                let id_of = |sequence: u64| {
+                    let of_attempt = recorder.id_at(sequence);
+                    let index = || usize::try_from(sequence.checked_sub(*pruned + 1)?).ok();
+                    of_attempt.or_else(|| history.get(index()?)?.id)
+                };
+                let (results, rows) = missing_results(calls, revision.sequence + 1, id_of);
                 messages.extend(results.map(Arc::new));
                 let text = journal.partial_text.text();
                 messages.extend(text.map(|text| Arc::new(cut_off_message(&text))));

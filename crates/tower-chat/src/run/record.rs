@@ -425,6 +425,12 @@ impl Recorder {
         self.asking(message).is_some_and(|asking| asking.lacks_calls)
     }
 
+    /// The message with this sequence, if it asks for tools and this attempt has stored it.
+    pub(super) fn id_at(&self, sequence: u64) -> Option<MessageId> {
+        let is_it = |at: &usize| self.asking.get(*at).is_some_and(|it| it.sequence == sequence);
+        self.asked.iter().find(|(_, at)| is_it(at)).map(|(message, _)| *message)
+    }
+
     /// The message of this run that asks for tools, if it is stored.
     fn asking(&self, message: MessageId) -> Option<&Asking> {
         self.asking.get(*self.asked.get(&message)?)
