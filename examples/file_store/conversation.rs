@@ -6,7 +6,7 @@ use tower_chat::core::{
     ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
     store::{
         CallPlace, Claim, Close, Conflict, Head, History, Keep, OpenRun, OpenRunContent, Pruned,
-        Pruning, Revision, ServiceIdChange, StoreError, ToolRecord, Write,
+        Pruning, Revision, ServiceIdChange, StoreError, ToolRecord, Write, replace_staged,
     },
 };
 
@@ -136,6 +136,10 @@ impl Conversation {
             return Err(StoreError::Claimed { key: self.key.clone(), call: claim.call });
         }
         self.incarnation = write.result().incarnation;
+        let seen = self.last_seen();
+        for (sequence, message) in write.replaced().iter().filter(|(at, _)| *at > seen) {
+            replace_staged(&mut self.messages, self.pruned, *sequence, message);
+        }
         let is_discarded = matches!(write.close(), Some(Close::Discard { .. }));
         if !is_discarded {
             self.messages.extend(write.messages().iter().cloned());
@@ -161,7 +165,8 @@ impl Conversation {
         }
         // Rows that were replaced stand in earlier lines, as long as their conversation does.
         let after = revision.sequence;
-        Ok(if is_discarded { Change::Cut } else { Change::Grown { after, tools: rows } })
+        let is_cut = is_discarded || !write.replaced().is_empty();
+        Ok(if is_cut { Change::Cut } else { Change::Grown { after, tools: rows } })
     }
 
     fn conflict(&self, write: &Write) -> StoreError {
@@ -230,14 +235,14 @@ impl Conversation {
         if let Some(open) = &self.open {
             return Err(StoreError::UnderWay { key: self.key.clone(), run: open.run });
         }
-        let mut pruning = Pruning::new(keep);
+        let mut pruning = Pruning::new(&self.key, &self.head(), keep);
         for (sequence, message) in self.messages_after(0) {
             if let Some(id) = message.id {
                 pruning.see_message(sequence, id.run);
             }
         }
         self.tools.values().for_each(|row| pruning.see_record(row));
-        let cut = pruning.cut();
+        let cut = pruning.cut()?;
         if cut.last_sequence > 0 {
             self.incarnation = self.revision().pruned().incarnation;
             let left = self.messages_after(cut.last_sequence);
