@@ -89,13 +89,20 @@ fn results_are_what_happened(case: &Case, facts: &Facts<'_>) -> Result<(), Strin
             .filter(|event| matches!(event, Event::Started { call: of, .. } if *of == call.id))
             .count();
         let has_record = waits || case.mode == PersistenceMode::Journaled;
+        // Approved calls are answered by the run that brings their approval.
+        let stores = |event: &Event| match event {
+            Event::Stored { run, .. } => facts.is_closed_as_it_was(*run),
+            _ => false,
+        };
+        let is_closed_as_it_was =
+            facts.is_closed_as_it_was(run) || facts.trace.get(at).is_some_and(stores);
         let allowed = match result {
             "?" => {
                 has_record
                     && facts.is_started_on_disk(&call.id, at)
-                    && ((call.tool != "again" && !case.run_again) || facts.is_closed_as_it_was(run))
+                    && ((call.tool != "again" && !case.run_again) || is_closed_as_it_was)
             }
-            "never" => began == 0 && facts.is_closed_as_it_was(run),
+            "never" => began == 0 && is_closed_as_it_was,
             "refused" => waits && began == 0,
             token => facts.trace[..at]
                 .iter()
