@@ -79,7 +79,8 @@ impl RunHandle {
     /// answer, as a message with `"interrupted": true` in its metadata. Calls of an answer that was
     /// cut off are returned. The response ends without an error, and its
     /// [`Finish::ended_by`](crate::Finish::ended_by) is [`EndedBy::Stop`](crate::EndedBy::Stop),
-    /// unless the run's last answer has come already.
+    /// unless the run's last answer has come already. An answer that a persistence layer has begun to
+    /// store is waited for, so that a failure of that write is reported.
     ///
     /// A run that waits for its turn is stopped when its turn comes; its input is kept then. A run
     /// without a tool loop is not stopped: drop its response.

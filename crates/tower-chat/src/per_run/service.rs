@@ -10,7 +10,7 @@ use std::{
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationKey,
-    Message, RecoveredRun, Role,
+    Message, RecoveredRun, Role, RunHandle,
     store::{Head, OpenRun as OpenRunOfHead},
 };
 use tower_service::Service;
@@ -212,8 +212,9 @@ where
             return Err(error);
         }
     };
+    let handle = request.extensions.get::<RunHandle>().cloned();
     let response = service.call(request).await.map_err(Into::into);
-    let ending = RunEnding { run, open, before: before.len(), opened };
+    let ending = RunEnding { run, open, before: before.len(), handle, opened };
     with_ending(response.map(|response| following(before, response)), ending).await
 }
 
@@ -340,6 +341,7 @@ struct RunEnding {
     open: Option<OpenRun>,
     /// How many messages of the answer are of an earlier attempt at the run.
     before: usize,
+    handle: Option<RunHandle>,
     opened: Opened,
 }
 
@@ -372,6 +374,9 @@ impl Ending for RunEnding {
 
     async fn complete(mut self, answer: Answer) -> Result<Answer, PersistenceError> {
         let (run, open) = (self.run, self.open);
+        // Of a run that is written at its end, nothing is stored if that write is refused.
+        let handle = self.handle.filter(|_| open.is_some());
+        let queued = handle.as_ref().map(|_| queued_in(&answer, self.before));
         match completed(&run, open, self.before, answer).await {
             Ok(mut answer) => {
                 answer.finish.saved = Some(run.saved());
@@ -379,6 +384,9 @@ impl Ending for RunEnding {
                 Ok(answer)
             }
             Err(error) => {
+                if let (Some(handle), Some(queued)) = (handle, queued) {
+                    handle.put_back(queued);
+                }
                 self.opened.cause = LeaveCause::Failed;
                 Err(error)
             }
@@ -389,6 +397,19 @@ impl Ending for RunEnding {
         self.opened.cause = LeaveCause::Failed;
         self.run.end_refused(error).await;
     }
+}
+
+/// The messages that were queued for a run while it was under way: neither the model's nor results.
+fn queued_in(answer: &Answer, before: usize) -> Vec<Message> {
+    let of_run = answer.messages.iter().skip(before);
+    let is_queued = |message: &&Arc<Message>| !matches!(message.role, Role::Assistant | Role::Tool);
+    let queued = of_run.filter(is_queued);
+    let without_id = |message: &Arc<Message>| {
+        let mut message = (**message).clone();
+        message.id = None;
+        message
+    };
+    queued.map(without_id).collect()
 }
 
 /// Stores what is left to store of a run that has its answer.

@@ -129,6 +129,11 @@ impl CallRecord {
         };
         (self.ordinal == ordinal).then_some(left)
     }
+
+    /// Whether it is this call, and it has its answer.
+    pub(super) fn has_answer(&self, ordinal: u32) -> bool {
+        self.ordinal == ordinal && matches!(self.outcome, CallOutcome::Answered { .. })
+    }
 }
 
 impl State {

@@ -21,6 +21,11 @@ impl Run {
         state.last_call.as_ref()?.left_of(ordinal)
     }
 
+    /// Whether a service call of the run has its answer, stored or on the way into the store.
+    pub(crate) fn has_answer(&self, ordinal: u32) -> bool {
+        self.state().last_call.as_ref().is_some_and(|last| last.has_answer(ordinal))
+    }
+
     /// Whether results of tools are stored although the service call that carries them fails.
     pub(crate) fn keeps_results_of_failed_call(&self) -> bool {
         self.policy().inputs_of_failed_call != UnansweredInputs::None

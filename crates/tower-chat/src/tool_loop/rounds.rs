@@ -23,7 +23,7 @@ use super::{
     options::CallOptions,
     resume,
     settings::Settings,
-    stop::{refuse_stopped, unless_stopped},
+    stop::{refuse_stopped, unless_stopped, unless_stopped_in_call},
     tally::Tally,
     transcript::{Outgoing, Transcript, without_sentinel},
 };
@@ -95,7 +95,7 @@ pub(super) struct Rounds<S> {
     /// The persistence layers' part in this, if they are there.
     pub(super) run: Option<Run>,
     /// Where a persister below puts the run that it begins, if nobody has begun one above.
-    run_of_loop: Option<RunOfLoop>,
+    pub(super) run_of_loop: Option<RunOfLoop>,
     /// What each service call carries besides its messages.
     extensions: http::Extensions,
     pub(super) transcript: Transcript,
@@ -333,7 +333,9 @@ where
         let is_stopped = self.context.handle.is_stopped();
         match std::mem::replace(&mut self.phase, Phase::Ended) {
             Phase::Calling if is_stopped => self.stop_before_call().await,
-            Phase::Reading(reading) if is_stopped => self.stop_reading(reading).await,
+            Phase::Reading(reading) if is_stopped && !self.call_under_way().is_answered() => {
+                self.stop_reading(reading).await
+            }
             Phase::Running { mut calls, finish } if is_stopped => {
                 refuse_stopped(&mut calls);
                 self.run_tools(calls, finish).await
@@ -379,7 +381,8 @@ where
         }
         self.take_queued();
         let request = self.next_request();
-        let response = unless_stopped(&context.handle, self.service.call(request)).await;
+        let called = self.service.call(request);
+        let response = unless_stopped_in_call(&context.handle, called, self.call_under_way()).await;
         self.find_run();
         let Some(response) = response.map(|response| response.map_err(Into::into)) else {
             return self.stop_call(Vec::new()).await;
@@ -468,8 +471,8 @@ where
     }
 
     async fn read(&mut self, mut reading: Reading) -> Result<(), BoxError> {
-        let Some(update) = unless_stopped(&self.context.handle, reading.response.next()).await
-        else {
+        let (handle, next) = (&self.context.handle, reading.response.next());
+        let Some(update) = unless_stopped_in_call(handle, next, self.call_under_way()).await else {
             return self.stop_reading(reading).await;
         };
         let update = match update {

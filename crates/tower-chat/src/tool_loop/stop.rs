@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     replay::INTERRUPTED,
-    run::{ToolReport, cut_off_message},
+    run::{Run, RunOfLoop, ToolReport, cut_off_message},
     tool::{OwedCall, ToolOutput},
 };
 
@@ -24,6 +24,35 @@ pub(super) async fn unless_stopped<F: Future>(handle: &RunHandle, future: F) -> 
     match select(pin!(future), pin!(handle.stopped())).await {
         Either::Left((output, _)) => Some(output),
         Either::Right(_) => None,
+    }
+}
+
+/// The same for a future that waits for a service call: one that is answered is waited for.
+pub(super) async fn unless_stopped_in_call<F: Future>(
+    handle: &RunHandle,
+    future: F,
+    call: CallUnderWay,
+) -> Option<F::Output> {
+    let mut future = pin!(future);
+    if let Either::Left((output, _)) = select(&mut future, pin!(handle.stopped())).await {
+        return Some(output);
+    }
+    if call.is_answered() { Some(future.await) } else { None }
+}
+
+/// A service call that was made, as far as a layer below stores its answer.
+pub(super) struct CallUnderWay {
+    run: Option<Run>,
+    run_of_loop: Option<RunOfLoop>,
+    ordinal: Option<u32>,
+}
+
+impl CallUnderWay {
+    /// Whether the call has its answer, stored or on the way into the store. It is not dropped any
+    /// more then: nothing else would report a failure of that write.
+    pub(super) fn is_answered(&self) -> bool {
+        let run = self.run.as_ref().or_else(|| self.run_of_loop.as_ref()?.run());
+        run.zip(self.ordinal).is_some_and(|(run, ordinal)| run.has_answer(ordinal))
     }
 }
 
@@ -56,6 +85,15 @@ impl Outcomes {
 }
 
 impl<S> Rounds<S> {
+    /// The service call under way.
+    pub(super) fn call_under_way(&self) -> CallUnderWay {
+        CallUnderWay {
+            run: self.run.clone(),
+            run_of_loop: self.run_of_loop.clone(),
+            ordinal: self.tally.service_calls.checked_sub(1),
+        }
+    }
+
     /// Stops before a service call: what it would have carried is kept.
     pub(super) async fn stop_before_call(&mut self) -> Result<(), BoxError> {
         let unsent = self.transcript.take_unsent();

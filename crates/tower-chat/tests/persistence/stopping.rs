@@ -6,9 +6,10 @@ use std::pin::pin;
 use futures_util::{StreamExt, poll};
 use tower::Layer;
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, ToolLoop,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceError, StoreFailure, ToolLoop,
     core::{
-        Answer, BoxError, ChatRequest, ChatUpdate, EndedBy, Message, ToolInvocation, ToolStatus,
+        Answer, BoxError, ChatRequest, ChatUpdate, EndedBy, Message, Role, ToolInvocation,
+        ToolStatus,
         store::{HistoryStore, InvocationQuery},
     },
     tool::{ToolContext, tool_fn},
@@ -270,4 +271,81 @@ async fn what_was_queued_for_the_call_under_way_is_kept() {
         goes_on(case, &store, &all).await;
     })
     .await;
+}
+
+#[tokio::test]
+async fn an_answer_on_its_way_to_the_store_is_not_stopped_any_more() {
+    let cases = Cases::all().modes([PerServiceCall, Journaled], "per run the loop has ended then");
+    cases
+        .check(async |case| {
+            for is_stored in [true, false] {
+                let store = case.store().await;
+                let holding = store.clone();
+                let leaf = ScriptedLeaf::new([Step::respond(move |_| {
+                    holding.hold_appends();
+                    Step::text("there")
+                })]);
+                let policy = policy().on_store_failure(StoreFailure::FailCall);
+                let client = case.stack(leaf.clone(), &store, policy, tools(&Ran::default()));
+                let mut request = case.ask("where?");
+                let handle = request.run_handle();
+                let mut run = pin!(send(&client, request));
+                while leaf.requests().is_empty() {
+                    assert!(poll!(run.as_mut()).is_pending());
+                    tokio::task::yield_now().await;
+                }
+                for _ in 0..10 {
+                    assert!(poll!(run.as_mut()).is_pending(), "it waits for the store");
+                }
+                handle.stop();
+                for _ in 0..10 {
+                    assert!(poll!(run.as_mut()).is_pending(), "it still waits for the store");
+                }
+                if !is_stored {
+                    store.fail_next_append(disk_full());
+                }
+                store.release_appends();
+                let result = run.await;
+                if is_stored {
+                    let answer = result.unwrap();
+                    assert_eq!(shorts(&answer.messages), ["assistant there"]);
+                    assert_eq!(answer.finish.ended_by, None);
+                    goes_on(case, &store, &["user where?", "assistant there"]).await;
+                } else {
+                    assert!(matches!(refused(result), PersistenceError::NotStored(_)));
+                }
+            }
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn approved_calls_of_a_stopped_run_are_answered_as_those_of_any_other() {
+    Cases::all()
+        .with_all_ids()
+        .check(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
+            let gate = Gate::closed();
+            let asking = [("look", "c1"), ("wait", "c2"), ("pay", "c3")];
+            let leaf = ScriptedLeaf::new([case.calls(asking)]);
+            let client = case.stack(leaf.clone(), &store, policy(), tools_with_gate(&ran, &gate));
+            let answer = send(&client, case.ask("buy")).await.unwrap();
+            let yes = answer.approval_requests().map(|request| request.approve().into()).collect();
+            let request = case.ask_with([Message::new(Role::User, yes)]);
+            let there = gate.reached(1);
+            let answer = stopped_at(&client, request, Some(&store), there).await;
+            assert_eq!(ran.names(), ["look"]);
+            let results = format!("tool c1=looked c1 c2!{INTERRUPTED} c3!{STOPPED}");
+            let calls = "assistant look#c1 wait#c2 pay#c3";
+            let of = |label: &str, status| (label.to_owned(), status);
+            let expected = [
+                of("c1", ToolStatus::Ok),
+                of("c2", ToolStatus::Interrupted),
+                of("c3", ToolStatus::Stopped),
+            ];
+            assert_eq!(statuses(&store).await, expected);
+            assert_eq!(answer.messages.len(), 1, "{answer:?}");
+            goes_on(case, &store, &["user buy", calls, &results]).await;
+        })
+        .await;
 }

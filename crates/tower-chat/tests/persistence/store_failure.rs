@@ -11,11 +11,6 @@ use tower_chat_testkit::{ScriptedLeaf, Step};
 
 use crate::common::*;
 
-/// A known fault: a message that was queued for a run in per-run mode is not queued again where the
-/// store refuses the run at its end, and is missing when the same request is sent again.
-const KNOWN_PER_RUN_QUEUED_MESSAGE: &str =
-    "known fault: per run a queued message is lost with the run that the store refuses";
-
 fn failing_call(leaf: &ScriptedLeaf, store: &Store, mode: PersistenceMode) -> Client {
     let policy = policy().on_store_failure(StoreFailure::FailCall);
     stack(leaf.clone(), store, mode, policy, tools(&Ran::default()))
@@ -157,22 +152,20 @@ async fn fail_call_fails_with_the_answer_and_what_was_not_stored() {
 
 #[tokio::test]
 async fn queued_messages_of_a_call_that_the_store_refused_are_queued_again() {
-    Cases::all()
-        .only(KNOWN_PER_RUN_QUEUED_MESSAGE, |case| !case.is(PerRun))
-        .check(async |case| {
-            let store = case.store().await;
-            let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
-            let client = failing_call(&leaf, &store, case.mode);
-            let mut request = case.ask("hi");
-            request.run_handle().queue(Message::user("quick"));
-            store.fail_next_append(disk_full());
-            refused(send(&client, request.clone()).await);
-            send(&client, request).await.unwrap();
-            // A journaled run writes its input before the model is paid.
-            let answer = if case.is(Journaled) { "assistant hello" } else { "assistant there" };
-            assert_eq!(stored(&store).await, ["user hi", "user quick", answer]);
-        })
-        .await;
+    every_case(async |case| {
+        let store = case.store().await;
+        let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
+        let client = failing_call(&leaf, &store, case.mode);
+        let mut request = case.ask("hi");
+        request.run_handle().queue(Message::user("quick"));
+        store.fail_next_append(disk_full());
+        refused(send(&client, request.clone()).await);
+        send(&client, request).await.unwrap();
+        // A journaled run writes its input before the model is paid.
+        let answer = if case.is(Journaled) { "assistant hello" } else { "assistant there" };
+        assert_eq!(stored(&store).await, ["user hi", "user quick", answer]);
+    })
+    .await;
 }
 
 #[tokio::test]

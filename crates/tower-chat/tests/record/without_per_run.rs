@@ -291,9 +291,9 @@ async fn a_run_that_is_sent_again_goes_on_after_what_is_stored() {
     }
 }
 
-/// A loop of somebody else, which knows of no run and sends everything again.
+/// A foreign tool loop, which knows of no run and sends everything again.
 #[tokio::test]
-async fn under_a_loop_of_somebody_else_the_hooks_of_the_tools_that_are_named_are_asked() {
+async fn under_a_foreign_tool_loop_the_hooks_of_the_named_tools_are_asked() {
     for (streamed, forgets) in BOTH_WAYS.into_iter().flat_map(|way| BOTH_WAYS.map(|it| (way, it))) {
         let tools = match forgets {
             false => tools(),
