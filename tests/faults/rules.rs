@@ -73,14 +73,24 @@ fn is_approved(serial: u32, before: usize, case: &Case, facts: &Facts<'_>) -> bo
     })
 }
 
+/// Whether the input of a run answers the requests of this answer.
+fn decides_about(serial: u32, of: usize, facts: &Facts<'_>) -> bool {
+    facts.trace.iter().any(|event| match event {
+        Event::Began { run, answers } => *run == of && answers.contains(&serial),
+        _ => false,
+    })
+}
+
 /// The result of a call is the same wherever it is stored, and one that the trace allows.
 fn results_are_what_happened(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
-    let calls: Vec<(&Call, bool, usize)> = facts
+    let calls: Vec<(u32, &Call, bool, usize)> = facts
         .answers
-        .values()
-        .flat_map(|answer| answer.calls.iter().map(|call| (call, answer.waits, answer.run)))
+        .iter()
+        .flat_map(|(serial, answer)| {
+            answer.calls.iter().map(|call| (*serial, call, answer.waits, answer.run))
+        })
         .collect();
-    for (call, waits, run) in calls {
+    for (serial, call, waits, run) in calls {
         let results = facts.results_of(&call.id);
         let Some((at, result)) = results.first().copied() else { continue };
         require(results.len() == 1, || format!("call {} has results {results:?}", call.id))?;
@@ -89,13 +99,15 @@ fn results_are_what_happened(case: &Case, facts: &Facts<'_>) -> Result<(), Strin
             .filter(|event| matches!(event, Event::Started { call: of, .. } if *of == call.id))
             .count();
         let has_record = waits || case.mode == PersistenceMode::Journaled;
-        // Approved calls are answered by the run that brings their approval.
-        let stores = |event: &Event| match event {
-            Event::Stored { run, .. } => facts.is_closed_as_it_was(*run),
+        // A call that waited is answered by the run that decides about it.
+        let decides = |event: &Event| match event {
+            Event::Stored { run, .. } => {
+                facts.is_closed_as_it_was(*run) && decides_about(serial, *run, facts)
+            }
             _ => false,
         };
         let is_closed_as_it_was =
-            facts.is_closed_as_it_was(run) || facts.trace.get(at).is_some_and(stores);
+            facts.is_closed_as_it_was(run) || (waits && facts.trace.get(at).is_some_and(decides));
         let allowed = match result {
             "?" => {
                 has_record
