@@ -74,7 +74,7 @@ pub enum EncryptionError {
         /// The conversation.
         key: ConversationKey,
     },
-    /// Messages are missing at the beginning that nobody has pruned through this store.
+    /// The first messages are missing, and no prune through this store has removed them.
     #[error(
         "the first {missing} messages of conversation {key} are missing, and {pruned} were pruned"
     )]

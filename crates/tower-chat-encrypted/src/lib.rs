@@ -43,9 +43,9 @@
 //! calls, how many there are, their statuses and times; ids of approval requests, and whether their tools
 //! need consent; and the size of everything, a third larger than it was.
 //!
-//! # What somebody can do who writes to the store inside and has no key
+//! # What a writer without the key can still do
 //!
-//! Read what stays in clear, and:
+//! Who can write to the inner store, and has no key, can read what stays in clear, and:
 //!
 //! - delete a conversation, hide it from lists, or remove messages from its end; remove rows of the
 //!   record;

@@ -111,9 +111,9 @@ pub(crate) async fn append(
     outcome(write, &row).map_err(damaged)?
 }
 
-/// Makes sure that a discard takes away nothing but the run's own messages: where another's come after
-/// those that readers are said to see, that number is damaged. While the run is open nobody else adds
-/// any.
+/// Makes sure that a discard deletes the run's own messages only. If a message of another run comes
+/// after the last visible one, the stored number of visible messages is damaged: while a run is open,
+/// no other run appends.
 async fn check_discard(
     connections: &Connections,
     write: &Write,
@@ -129,8 +129,8 @@ async fn check_discard(
     }
     let (conversation, run) = (write.key(), write.run());
     Err(corrupt(&format!(
-        "conversation {conversation}: after message {visible}, where open run {run} is said to begin, \
-         are messages of another: nothing is discarded"
+        "conversation {conversation}: messages of another run come after message {visible}, although \
+         open run {run} is stored as beginning there: nothing is discarded"
     )))
 }
 

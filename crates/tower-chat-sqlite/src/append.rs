@@ -1,4 +1,4 @@
-//! The statements of a write, inside a transaction that somebody else began.
+//! The statements of a write, inside a transaction that the caller began.
 
 use rusqlite::{Connection, OptionalExtension, params};
 use tower_chat_core::{
@@ -149,7 +149,7 @@ impl EncodedWrite {
         Ok(())
     }
 
-    /// Makes sure that a discard takes away nothing but the run's own messages.
+    /// Makes sure that a discard deletes the run's own messages only.
     fn check_discard(
         &self,
         connection: &Connection,
@@ -163,8 +163,8 @@ impl EncodedWrite {
             return Ok(());
         }
         let reason = format!(
-            "conversation {}: after message {visible}, where open run {} is said to begin, are \
-             messages of another: nothing is discarded; restore it from a backup",
+            "conversation {}: messages of another run come after message {visible}, although open \
+             run {} is stored as beginning there: nothing is discarded; restore it from a backup",
             self.key(),
             open.run
         );

@@ -252,7 +252,7 @@ impl Part {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let mut options = fs::OpenOptions::new();
         options.write(true).create_new(true);
-        // It holds conversations: nobody else reads it.
+        // It holds conversations, so only its owner may read it.
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         loop {

@@ -58,7 +58,7 @@ fn checked(number: i64, key: &ConversationKey) -> Result<i64, NotRead> {
     Err(NotRead::Damaged(StoreError::Corrupt { reason }))
 }
 
-/// Looks for a conversation, inside a transaction that somebody else began. Its numbers are in
+/// Looks for a conversation, inside a transaction that the caller began. Its numbers are in
 /// range, or it is damaged.
 pub(crate) fn find(
     connection: &Connection,

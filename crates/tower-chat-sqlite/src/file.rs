@@ -124,8 +124,8 @@ impl StoreFile {
         }
     }
 
-    /// Refuses to go on with a file, a log or an index that is no longer in its place: whoever opens it
-    /// next would have another.
+    /// Fails if the file, its log or the log's index was moved or replaced: another process that opens
+    /// the path would get other files than this connection has.
     pub(crate) fn check_place(&self) -> Result<(), Failure> {
         self.check_sizes()?;
         let Some(in_use) = *self.in_use() else { return Ok(()) };
@@ -221,7 +221,7 @@ impl StoreFile {
         Connection::open_with_flags(&self.path, flags | OpenFlags::SQLITE_OPEN_NO_MUTEX)
     }
 
-    /// A connection that makes the file, if there is none, with the permissions of another.
+    /// A connection that creates a missing database file with the permissions of the `model` file.
     fn connect_as(&self, model: &PrivateFile, flags: OpenFlags) -> rusqlite::Result<Connection> {
         let mut address = address_of(&self.path);
         address.push_str("?modeof=");
@@ -230,8 +230,8 @@ impl StoreFile {
         Connection::open_with_flags(address, flags)
     }
 
-    /// A file beside the store's that its owner alone may read, where there is none of the store's yet.
-    /// `None` too, where it cannot be made: then SQLite says why it cannot make its own.
+    /// A temporary file of mode 0600 next to the database, as the model for a new database file. `None`
+    /// if the database exists, and if the model cannot be created: SQLite then reports the reason.
     fn model(&self) -> Option<PrivateFile> {
         if !cfg!(unix) || fs::symlink_metadata(&self.path).is_ok() {
             return None;

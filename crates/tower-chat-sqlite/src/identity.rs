@@ -5,11 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Somebody moved, deleted, replaced or truncated the file of a store that is open, or its log.
+/// The database file of an open store, or its log, was moved, deleted, replaced or truncated.
 ///
-/// What would be written, SQLite would write to the file that is no longer there, or behind a gap in
-/// its log, and nobody would find it. So the store does not write until the file is back as it was, nor
-/// read, where it was moved; each write looks before it is acknowledged. What was acknowledged before
+/// SQLite would go on writing to the file that is no longer there, or behind a gap in its log, and what
+/// it wrote would be lost. So the store does not write until the file is back as it was, and does not
+/// read a file that was moved; each write checks this before it is acknowledged. What was acknowledged before
 /// is where the file went, and what was in a part that was cut off is lost. It is the source of a
 /// [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend):
 ///
@@ -33,7 +33,7 @@ pub struct FileMoved {
     pub change: FileChange,
 }
 
-/// What somebody did to the files of a store that is open.
+/// What happened to the files of an open store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum FileChange {
@@ -110,7 +110,7 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// If nobody can tell: a file that is open can be used without its folder.
+    /// If it cannot be told: an open file can be used without its folder.
     pub(crate) fn at(path: &Path) -> Result<Option<Found>, io::Error> {
         match std::fs::metadata(path) {
             Ok(metadata) => Ok(Some(Found { identity: Self::of(&metadata), size: metadata.len() })),

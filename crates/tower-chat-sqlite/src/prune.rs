@@ -8,7 +8,7 @@ use tower_chat_core::{
 
 use crate::{append::NotStored, conversation, place};
 
-/// Takes away what need not be kept, inside a transaction that somebody else began.
+/// Takes away what need not be kept, inside a transaction that the caller began.
 pub(crate) fn prune(
     connection: &Connection,
     key: &ConversationKey,

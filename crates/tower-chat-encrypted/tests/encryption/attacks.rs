@@ -1,4 +1,4 @@
-//! What somebody can try who writes to the store inside, and has no key.
+//! Attacks by a writer to the inner store who has no key.
 
 use std::sync::Arc;
 

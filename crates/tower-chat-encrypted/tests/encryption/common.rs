@@ -80,8 +80,8 @@ pub(crate) fn staged(text: &str) -> Staged {
     Staged { lease, close: None, service_id: None, partial_text: Some(text.into()) }
 }
 
-/// What somebody without the key writes into the store inside: the messages of a conversation, with
-/// their ids, and its head.
+/// An inner store into which a writer without the key has put these messages with their ids, and this
+/// head.
 pub(crate) async fn forge(
     key: &ConversationKey,
     messages: Vec<Message>,

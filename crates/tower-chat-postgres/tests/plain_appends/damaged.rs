@@ -1,5 +1,5 @@
-//! Rows that somebody has changed past the store: a typed error, and nothing that is deleted because
-//! of them.
+//! Rows that were changed by other programs than the store: each gives a typed error, and none of
+//! them makes the store delete anything.
 
 use tower_chat_core::{
     Message, MessageId, RunId, ToolStatus,

@@ -1,5 +1,5 @@
-//! What somebody has changed past the store: a typed error, no script that keeps the server busy, and
-//! nothing that is deleted because of it.
+//! Values that were changed by other programs than the store: each gives a typed error, and none of
+//! them keeps a script busy or makes the store delete anything.
 
 use std::time::Duration;
 

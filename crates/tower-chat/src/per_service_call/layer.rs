@@ -32,7 +32,7 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 /// shares: it stores what the hooks of the loop's tools allow, and records when tools ran and what
 /// became of them.
 ///
-/// **Under somebody else's tool loop** every service call loads the history, when tools ran is not
+/// **Under a foreign tool loop** every service call loads the history, when tools ran is not
 /// known, and no tool is: give the layer the [`tools`](Self::tools) whose
 /// [`persist`](crate::Tool::persist) hooks must be asked, or arguments and results are stored as they
 /// are.
@@ -62,7 +62,7 @@ impl PerServiceCallPersistence {
     }
 
     /// Says which tools are registered, where the layer works by itself: for a replay policy that
-    /// drops calls of tools that are not, and for the tools' hooks under somebody else's tool loop.
+    /// drops calls of tools that are not, and for the tools' hooks under a foreign tool loop.
     /// A [`ToolLoop`](crate::ToolLoop) names the tools for their hooks by itself.
     #[must_use]
     pub fn tools(mut self, tools: impl ToolSource) -> Self {

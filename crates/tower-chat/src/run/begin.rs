@@ -345,7 +345,7 @@ impl Run {
     }
 
     /// The stored answer, for a request that a persister without a run above it sees again. A tool
-    /// loop of somebody else's numbers no service calls, so the whole input must be the same.
+    /// foreign tool loop numbers no service calls, so the whole input must be the same.
     ///
     /// # Errors
     ///

@@ -157,7 +157,7 @@ pub(super) fn last_response(answer: &[Arc<Message>], before: usize) -> Vec<Arc<M
     response_at_end(answer.get(before..).unwrap_or_default()).to_vec()
 }
 
-/// Says in results that their run ended with them, as those of a loop of somebody else's do not.
+/// Says in results that their run ended with them, which those of a foreign tool loop do not say.
 pub(super) fn mark_results(messages: &mut [Arc<Message>]) {
     for message in messages {
         if message.results().any(|result| result.ends_run) {

@@ -85,7 +85,7 @@ impl Run {
     /// before the next service call is paid for.
     ///
     /// The tool loop and the layer below it both call this, since either may be missing. Comparing
-    /// the same answer twice changes nothing. Under a loop of somebody else's, with no layer below
+    /// the same answer twice changes nothing. Under a foreign tool loop, with no layer below
     /// it, nothing is compared until the end of the run, and then only the last answer.
     ///
     /// # Errors

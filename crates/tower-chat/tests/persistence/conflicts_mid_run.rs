@@ -103,7 +103,7 @@ impl Case {
     }
 }
 
-/// A tool loop of somebody else's, which knows nothing of these layers.
+/// A foreign tool loop, which knows nothing of these layers.
 fn foreign_loop(below: Client, ran: &Ran) -> Client {
     let ran = ran.clone();
     boxed(tower::service_fn(move |request: ChatRequest| {

@@ -116,7 +116,7 @@ async fn the_sentinel_at_a_leaf_is_an_error() {
 /// What a foreign loop sends after the answer to its first call.
 type Resend = fn(&ChatRequest, &Answer) -> ChatRequest;
 
-/// A loop of somebody else's: no run, no numbers; one round.
+/// A foreign tool loop: no run, no numbers; one round.
 async fn foreign_loop(
     client: &Client,
     request: ChatRequest,

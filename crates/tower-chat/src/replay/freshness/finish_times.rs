@@ -74,7 +74,7 @@ impl FinishTimes {
 
     /// Fills in the times of results of which it is not known when their tool had finished: the
     /// time at which the result was [added](Message::time) counts. Such are results that the caller
-    /// has brought, that somebody else's tool loop has made, and imported ones.
+    /// has brought, that a foreign tool loop has made, and imported ones.
     ///
     /// The messages are in order and paired, as [`Replay::view`](crate::replay::Replay::view) gives
     /// them.
