@@ -19,6 +19,7 @@ pub mod counted;
 mod files;
 mod group_commit;
 mod memory;
+mod pairing;
 mod peers;
 mod postgres;
 mod replay;
@@ -66,6 +67,8 @@ const CASES: &[Case] = &[
     Case { name: "postgres", measure: postgres::measure },
     Case { name: "peers", measure: peers::measure },
     Case { name: "streamed_answer", measure: streamed_answer::measure },
+    Case { name: "pairing", measure: pairing::measure_pairing },
+    Case { name: "overlap", measure: pairing::measure_overlap },
 ];
 
 impl Effort {

@@ -1,0 +1,129 @@
+//! One request to the endpoint that holds many calls and results, or many equal messages.
+//!
+//! - `pairing`: a conversation's first request brings an answer with so many calls, and their
+//!   results in reverse order, one message each.
+//! - `overlap`: a conversation of so many equal user messages gets a request with the same messages
+//!   again, so that every position may be the beginning of the repetition.
+//!
+//! The stack is the tool loop in per-service-call mode over a [`MemoryStore`]; the model answers at
+//! once. The history is the number of calls or messages, and the time is that of the whole HTTP
+//! request divided by it.
+//!
+//! Floor: the same with 1,000. The case fails if one of 16,000 costs more than 3 times as much. The
+//! two are measured in turns, since the load of the machine changes while they run; growth with the
+//! square would make the ratio 16.
+
+use std::time::Instant;
+
+use axum::{Router, body::Body, extract::DefaultBodyLimit};
+use http::{Request, StatusCode};
+use serde_json::{Value, json};
+use tower::{ServiceExt, service_fn};
+use tower_chat::{
+    ChatPipeline, PersistenceMode, Tools,
+    core::{BoxError, ChatRequest, ChatResponse, Finish, MemoryStore, Message, ToolDefinition},
+    tool_fn,
+};
+use tower_chat_http::{ChatEndpoint, RequestLimits};
+
+use crate::{
+    Effort,
+    report::{Line, Samples, us_since},
+    workload::TOOL,
+};
+
+const SIZES: [usize; 2] = [1000, 16_000];
+/// How many times as much as at the floor a call or a message may cost.
+const GROWTH: f64 = 3.0;
+
+/// The bodies of the requests of one conversation; the time of the last is measured.
+type Requests = fn(usize) -> Vec<Vec<Value>>;
+
+pub(crate) fn measure_pairing(effort: Effort) -> Result<(), BoxError> {
+    measure("pairing", |calls| vec![calls_answered_in_reverse(calls)], effort)
+}
+
+pub(crate) fn measure_overlap(effort: Effort) -> Result<(), BoxError> {
+    measure("overlap", |messages| vec![equal_messages(messages); 2], effort)
+}
+
+fn measure(case: &'static str, requests: Requests, effort: Effort) -> Result<(), BoxError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    let mut samples = SIZES.map(|size| (size, Samples::default()));
+    for _ in 0..effort.repetitions(20) {
+        for (size, samples) in &mut samples {
+            let us = runtime.block_on(time(requests(*size)))?;
+            samples.add(us / f64::from(u32::try_from(*size)?));
+        }
+    }
+    let [(_, floor), _] = &samples;
+    let floor = floor.median();
+    for (size, samples) in &samples {
+        let us = samples.median();
+        Line::new(case, "per_service_call", "memory", *size, us, floor).print()?;
+        if us > floor * GROWTH {
+            return Err(format!("{size} in one request cost more each than {}", SIZES[0]).into());
+        }
+    }
+    Ok(())
+}
+
+/// The time that the last request of a new conversation takes, in microseconds.
+async fn time(requests: Vec<Vec<Value>>) -> Result<f64, BoxError> {
+    let endpoint = endpoint()?;
+    let mut us = f64::NAN;
+    for messages in requests {
+        let body = json!({"model": "none", "messages": messages, "conversation": "pairing"});
+        let request = Request::post("/v1/chat/completions").body(Body::from(body.to_string()))?;
+        let start = Instant::now();
+        let response = endpoint.clone().oneshot(request).await?;
+        us = us_since(start);
+        if response.status() != StatusCode::OK {
+            return Err(format!("the endpoint answered {}", response.status()).into());
+        }
+    }
+    Ok(us)
+}
+
+fn endpoint() -> Result<Router, BoxError> {
+    let leaf = service_fn(|_: ChatRequest| async {
+        Ok::<_, BoxError>(ChatResponse::whole([Message::assistant("Done.")], Finish::stop()))
+    });
+    let definition = ToolDefinition::new(TOOL, "Looks orders up.", json!({"type": "object"}));
+    let tools = Tools::new().with(tool_fn(definition, |_| async { Ok("found") }));
+    let store = MemoryStore::new();
+    let stack = ChatPipeline::builder(leaf)
+        .tools(tools)
+        .history(store.clone())
+        .persistence(PersistenceMode::PerServiceCall)
+        .build()?;
+    let limits = RequestLimits::default()
+        .with_max_messages(usize::MAX)
+        .with_max_calls(usize::MAX)
+        .with_max_results(usize::MAX);
+    let endpoint = ChatEndpoint::new(stack, store).in_one_scope("benches").with_limits(limits);
+    Ok(endpoint.into_router().layer(DefaultBodyLimit::disable()))
+}
+
+fn calls_answered_in_reverse(calls: usize) -> Vec<Value> {
+    let call = |index| {
+        let arguments = json!({"order": index}).to_string();
+        let function = json!({"name": TOOL, "arguments": arguments});
+        json!({"id": format!("call_{index}"), "type": "function", "function": function})
+    };
+    let result = |index| {
+        let content = format!("Order {index} was sent.");
+        json!({"role": "tool", "tool_call_id": format!("call_{index}"), "content": content})
+    };
+    let asking: Vec<Value> = (0..calls).map(call).collect();
+    let mut messages = vec![
+        json!({"role": "user", "content": "Where are my orders?"}),
+        json!({"role": "assistant", "content": null, "tool_calls": asking}),
+    ];
+    messages.extend((0..calls).rev().map(result));
+    messages
+}
+
+fn equal_messages(count: usize) -> Vec<Value> {
+    vec![json!({"role": "user", "content": "Where are my orders?"}); count]
+}
