@@ -5,6 +5,7 @@
 //! - [`ChaosStore`] asks a test at every operation what goes wrong with it;
 //! - [`store_contract!`] tests everything that [`HistoryStore`](tower_chat_core::store::HistoryStore)
 //!   promises, with one line in the crate of a store;
+//! - `recordings`, with the feature of that name, reads recorded HTTP exchanges and conversations;
 //! - `server`, with the feature of that name, starts throwaway database servers;
 //! - [`transcript`] plays recorded conversations through a real stack.
 //!
@@ -14,6 +15,8 @@
 mod chaos_store;
 mod faulty_store;
 mod gate;
+#[cfg(feature = "recordings")]
+pub mod recordings;
 mod scripted_leaf;
 #[cfg(all(unix, feature = "server"))]
 pub mod server;

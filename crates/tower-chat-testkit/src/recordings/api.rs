@@ -1,0 +1,94 @@
+use serde_json::Value;
+
+use super::{error::RecordingError, exchange::Exchange};
+
+/// The API that a request belongs to, by its address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Api {
+    /// Chat Completions of OpenAI, and of services that are compatible with it.
+    ChatCompletions,
+    /// Responses of OpenAI, and of services that are compatible with it.
+    Responses,
+    /// Messages of Anthropic, at Anthropic.
+    AnthropicMessages,
+    /// Messages of Anthropic in Vertex AI: `rawPredict` and `streamRawPredict`.
+    VertexAnthropic,
+    /// `generateContent` and `streamGenerateContent` of Gemini, with or without Vertex AI.
+    Gemini,
+    /// Converse and ConverseStream of Bedrock.
+    BedrockConverse,
+    /// InvokeModel and InvokeModelWithResponseStream of Bedrock, with the body of the model.
+    BedrockInvoke,
+    /// Chat of Cohere, in its version 2.
+    Cohere,
+    /// Ollama's own chat.
+    Ollama,
+    /// Chat of Writer.
+    Writer,
+    /// No call of a chat model: tokens that are counted, files, telemetry, keys.
+    Other,
+}
+
+/// The ends of addresses.
+const ENDS: [(&str, Api); 16] = [
+    ("/chat/completions", Api::ChatCompletions),
+    ("/responses", Api::Responses),
+    ("/messages", Api::AnthropicMessages),
+    (":rawPredict", Api::VertexAnthropic),
+    (":streamRawPredict", Api::VertexAnthropic),
+    (":generateContent", Api::Gemini),
+    (":streamGenerateContent", Api::Gemini),
+    ("/converse", Api::BedrockConverse),
+    ("/converse-stream", Api::BedrockConverse),
+    ("/invoke", Api::BedrockInvoke),
+    ("/invoke-with-response-stream", Api::BedrockInvoke),
+    ("/v2/chat", Api::Cohere),
+    ("/api/chat", Api::Ollama),
+    ("/responses/input_tokens", Api::Other),
+    ("/responses/compact", Api::Other),
+    ("/messages/count_tokens", Api::Other),
+];
+
+/// Ends of addresses that have fields of a conversation too, and are no calls of a chat model.
+const OTHER: [&str; 8] = [
+    ":countTokens",
+    "/count-tokens",
+    "/embeddings",
+    "/moderations",
+    "/tokenize",
+    "/rerank",
+    "/conversations",
+    "/cachedContents",
+];
+
+/// Fields by which a request carries a conversation.
+const CONVERSATION: [&str; 5] = ["messages", "contents", "input", "prompt", "message"];
+
+impl Api {
+    /// Whether a request of this API asks a chat model.
+    pub fn asks_model(self) -> bool {
+        self != Self::Other
+    }
+
+    pub(super) fn of(exchange: &Exchange) -> Result<Self, RecordingError> {
+        let path = exchange.path();
+        if exchange.method != "POST" {
+            return Ok(Self::Other);
+        }
+        if let Some((_, api)) = ENDS.iter().find(|(end, _)| path.ends_with(end)) {
+            return Ok(*api);
+        }
+        if path.ends_with("api.writer.com/v1/chat") {
+            return Ok(Self::Writer);
+        }
+        let has_field = |name: &&str| exchange.request.get(*name).is_some_and(is_conversation);
+        if OTHER.iter().any(|end| path.ends_with(end)) || !CONVERSATION.iter().any(has_field) {
+            return Ok(Self::Other);
+        }
+        Err(exchange.error(format!("no API is known that has the address {path}")))
+    }
+}
+
+fn is_conversation(value: &Value) -> bool {
+    value.is_array() || value.is_string()
+}

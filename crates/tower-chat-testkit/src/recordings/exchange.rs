@@ -1,0 +1,130 @@
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{
+    api::Api,
+    error::RecordingError,
+    events::{Framing, StreamEvent, events},
+};
+
+/// A request and its response.
+#[derive(Debug, Clone)]
+pub struct Exchange {
+    /// The folder of its file, which names a provider or a host.
+    pub folder: String,
+    /// The method, in capitals.
+    pub method: String,
+    /// The address; without a host in the files of some recorders.
+    pub url: String,
+    /// The body of the request, if it is JSON, else `null`.
+    pub request: Value,
+    /// The body of the request.
+    pub request_body: Vec<u8>,
+    /// The headers of the request, with names in lower case.
+    pub request_headers: BTreeMap<String, String>,
+    /// The status of the response.
+    pub status: u16,
+    /// The headers of the response, with names in lower case. A `content-encoding` tells how the
+    /// body was sent: [`body`](Self::body) is decompressed.
+    pub headers: BTreeMap<String, String>,
+    /// The body of the response, decompressed.
+    pub body: Vec<u8>,
+    /// The file, and the number of the exchange in it.
+    pub source: String,
+}
+
+impl Exchange {
+    /// The address without its query.
+    pub fn path(&self) -> &str {
+        self.url.split('?').next().unwrap_or_default()
+    }
+
+    /// The API that the request belongs to.
+    ///
+    /// # Errors
+    ///
+    /// If the request carries a conversation to an address that no known API has.
+    pub fn api(&self) -> Result<Api, RecordingError> {
+        Api::of(self)
+    }
+
+    /// Whether the response is one of success.
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
+
+    /// How the response was sent: whole, or as a stream of events.
+    pub fn framing(&self) -> Framing {
+        Framing::of(self)
+    }
+
+    /// Whether the response is a stream of events.
+    pub fn is_streamed(&self) -> bool {
+        self.framing() != Framing::Whole
+    }
+
+    /// The body of the response as text.
+    ///
+    /// # Errors
+    ///
+    /// If it is no UTF-8.
+    pub fn text(&self) -> Result<&str, RecordingError> {
+        std::str::from_utf8(&self.body).map_err(|error| self.error(format!("its body: {error}")))
+    }
+
+    /// The body of the response as JSON.
+    ///
+    /// # Errors
+    ///
+    /// If it is no JSON.
+    pub fn json(&self) -> Result<Value, RecordingError> {
+        serde_json::from_slice(&self.body)
+            .map_err(|error| self.error(format!("its body is no JSON: {error}")))
+    }
+
+    /// The events of a streamed response; of a whole one, the body as one event.
+    ///
+    /// # Errors
+    ///
+    /// If the body is damaged.
+    pub fn events(&self) -> Result<Vec<StreamEvent>, RecordingError> {
+        events(self)
+    }
+
+    /// The JSON of the events, without the mark `[DONE]`.
+    ///
+    /// # Errors
+    ///
+    /// If the body is damaged, or the data of an event are no JSON.
+    pub fn json_events(&self) -> Result<Vec<Value>, RecordingError> {
+        let events = self.events()?.into_iter().filter(|event| event.data.trim() != "[DONE]");
+        let json = events.map(|event| {
+            serde_json::from_str(&event.data).map_err(|error| {
+                self.error(format!("an event is no JSON: {error}: {}", event.data))
+            })
+        });
+        json.collect()
+    }
+
+    /// An error about this exchange.
+    pub(super) fn error(&self, problem: impl Into<String>) -> RecordingError {
+        RecordingError::new(&self.source, problem)
+    }
+
+    /// The exchange with its request parsed; the response must be readable too.
+    pub(super) fn with_request_json(mut self) -> Result<Self, RecordingError> {
+        let media_type = self.request_headers.get("content-type");
+        let is_json = media_type.is_some_and(|kind| kind.contains("json"));
+        self.request = match serde_json::from_slice(&self.request_body) {
+            Ok(json) => json,
+            Err(error) if is_json && !self.request_body.is_empty() => {
+                return Err(self.error(format!("its request is no JSON: {error}")));
+            }
+            Err(_) => Value::Null,
+        };
+        self.api()?;
+        self.events()?;
+        Ok(self)
+    }
+}

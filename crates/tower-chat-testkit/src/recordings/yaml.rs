@@ -1,0 +1,68 @@
+//! YAML as JSON.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+
+/// The documents of a file. A binary scalar becomes `{BINARY: "its base64"}`, so that it is told
+/// apart from text.
+pub(super) fn documents(text: &str) -> Result<Vec<Value>, String> {
+    let text = with_local_tags(text);
+    let documents = serde_yaml_ng::Deserializer::from_str(&text).map(|document| {
+        let value = serde_yaml_ng::Value::deserialize(document).map_err(|e| e.to_string())?;
+        json(value)
+    });
+    documents.collect()
+}
+
+/// The only field of an object that stands for a binary scalar.
+pub(super) const BINARY: &str = "!binary";
+
+/// The text with the tag `!!binary` of its values written as `!binary`: the deserializer reports
+/// local tags only, and a binary scalar would look like a text.
+fn with_local_tags(text: &str) -> String {
+    let mut local = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        match line.split_once(": !!binary ") {
+            Some((key, value)) if is_key(key) => {
+                local.push_str(key);
+                local.push_str(": !binary ");
+                local.push_str(value);
+            }
+            _ => local.push_str(line),
+        }
+    }
+    local
+}
+
+fn is_key(text: &str) -> bool {
+    let key = text.trim_start_matches([' ', '-']);
+    !key.is_empty() && key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+fn json(value: serde_yaml_ng::Value) -> Result<Value, String> {
+    use serde_yaml_ng::Value as Yaml;
+    match value {
+        Yaml::Null => Ok(Value::Null),
+        Yaml::Bool(value) => Ok(Value::Bool(value)),
+        Yaml::Number(number) => serde_json::to_value(&number)
+            .ok()
+            .filter(Value::is_number)
+            .ok_or_else(|| format!("the number {number} has no JSON")),
+        Yaml::String(text) => Ok(Value::String(text)),
+        Yaml::Sequence(items) => items.into_iter().map(json).collect(),
+        Yaml::Mapping(fields) => {
+            let fields = fields.into_iter().map(|(name, value)| match name {
+                Yaml::String(name) => Ok((name, json(value)?)),
+                other => Err(format!("{other:?} is the key of a mapping, and no text")),
+            });
+            fields.collect::<Result<Map<_, _>, String>>().map(Value::Object)
+        }
+        Yaml::Tagged(tagged) if tagged.tag == BINARY => match tagged.value {
+            Yaml::String(text) => {
+                Ok(Value::Object(Map::from_iter([(BINARY.to_owned(), Value::String(text))])))
+            }
+            other => Err(format!("a binary value is no text: {other:?}")),
+        },
+        Yaml::Tagged(tagged) => Err(format!("the YAML tag {} is not known", tagged.tag)),
+    }
+}
