@@ -1,0 +1,130 @@
+//! What a source gave, until it expires.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use futures_util::future::BoxFuture;
+use tokio::sync::Mutex;
+use tower_chat_core::BoxError;
+
+/// A source of tokens or credentials failed.
+#[derive(Debug, Clone)]
+pub struct AuthError {
+    source: Arc<BoxError>,
+}
+
+impl fmt::Display for AuthError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the source of credentials failed: {}", self.source)
+    }
+}
+
+impl std::error::Error for AuthError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&**self.source)
+    }
+}
+
+impl AuthError {
+    pub(super) fn new(source: impl Into<BoxError>) -> Self {
+        Self { source: Arc::new(source.into()) }
+    }
+}
+
+/// Something that may expire.
+pub(super) trait Expiring {
+    fn expires_at(&self) -> Option<SystemTime>;
+}
+
+impl Expiring for super::source::Token {
+    fn expires_at(&self) -> Option<SystemTime> {
+        self.expires_at
+    }
+}
+
+impl Expiring for super::source::AwsCredentials {
+    fn expires_at(&self) -> Option<SystemTime> {
+        self.expires_at
+    }
+}
+
+type Fetch<V> = dyn Fn() -> BoxFuture<'static, Result<V, BoxError>> + Send + Sync;
+
+/// A source, and its newest value.
+pub(super) struct Cache<V> {
+    fetch: Box<Fetch<V>>,
+    /// How many fetches have ended.
+    fetches: AtomicU64,
+    /// Locked while the source is asked.
+    newest: Mutex<Option<Result<Fetched<V>, AuthError>>>,
+}
+
+struct Fetched<V> {
+    value: Arc<V>,
+    /// When the source is to be asked again.
+    renew_at: Option<SystemTime>,
+}
+
+impl<V: Expiring> Cache<V> {
+    pub(super) fn new(
+        fetch: impl Fn() -> BoxFuture<'static, Result<V, BoxError>> + Send + Sync + 'static,
+    ) -> Self {
+        Self { fetch: Box::new(fetch), fetches: AtomicU64::new(0), newest: Mutex::new(None) }
+    }
+
+    /// The value, which the source is asked for unless there is one that stays valid.
+    pub(super) async fn get(&self) -> Result<Arc<V>, AuthError> {
+        self.other_than(None).await
+    }
+
+    /// A value other than one that a service has refused.
+    pub(super) async fn renew(&self, refused: &Arc<V>) -> Result<Arc<V>, AuthError> {
+        self.other_than(Some(refused)).await
+    }
+
+    async fn other_than(&self, refused: Option<&Arc<V>>) -> Result<Arc<V>, AuthError> {
+        let fetches = self.fetches.load(Ordering::Acquire);
+        let mut newest = self.newest.lock().await;
+        match &*newest {
+            Some(Ok(fetched))
+                if fetched.is_valid()
+                    && refused.is_none_or(|refused| !Arc::ptr_eq(refused, &fetched.value)) =>
+            {
+                return Ok(fetched.value.clone());
+            }
+            // The fetch that this request has waited for: another would likely fail as well.
+            Some(Err(error)) if fetches != self.fetches.load(Ordering::Acquire) => {
+                return Err(error.clone());
+            }
+            _ => {}
+        }
+        let fetched = (self.fetch)().await.map(Fetched::new).map_err(AuthError::new);
+        let value = fetched.as_ref().map(|fetched| fetched.value.clone()).map_err(Clone::clone);
+        *newest = Some(fetched);
+        self.fetches.fetch_add(1, Ordering::Release);
+        value
+    }
+}
+
+impl<V: Expiring> Fetched<V> {
+    fn new(value: V) -> Self {
+        let renew_at = value.expires_at().map(|expiry| {
+            let lifetime = expiry.duration_since(SystemTime::now()).unwrap_or_default();
+            expiry.checked_sub(MAX_MARGIN.min(lifetime / 10)).unwrap_or(expiry)
+        });
+        Self { value: Arc::new(value), renew_at }
+    }
+
+    fn is_valid(&self) -> bool {
+        self.renew_at.is_none_or(|renew_at| SystemTime::now() < renew_at)
+    }
+}
+
+/// How long before its expiry a value of a long lifetime is renewed.
+const MAX_MARGIN: Duration = Duration::from_secs(60);

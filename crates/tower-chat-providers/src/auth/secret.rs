@@ -1,0 +1,49 @@
+//! Texts that are not shown.
+
+use std::{fmt, sync::Arc};
+
+use zeroize::Zeroizing;
+
+/// A text that `Debug` does not show and that is wiped from memory when its last clone is dropped.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Secret(Arc<Zeroizing<String>>);
+
+impl Secret {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(Arc::new(Zeroizing::new(text.into())))
+    }
+
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+/// The secrets that a request carried, as an extension of its response: services repeat them in the
+/// texts of their errors.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SentSecrets(Vec<Secret>);
+
+/// Shorter texts are not replaced: they would be found in words.
+const MIN_SECRET_BYTES: usize = 6;
+
+impl SentSecrets {
+    pub(crate) fn push(&mut self, secret: Secret) {
+        self.0.push(secret);
+    }
+
+    /// Replaces each of the secrets in a text.
+    pub(crate) fn redact(&self, text: &mut String) {
+        for secret in &self.0 {
+            let secret = secret.expose();
+            if secret.len() >= MIN_SECRET_BYTES && text.contains(secret) {
+                *text = text.replace(secret, "[redacted]");
+            }
+        }
+    }
+}

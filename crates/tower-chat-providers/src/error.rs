@@ -1,0 +1,343 @@
+//! What can go wrong between a request and its answer.
+
+use std::{fmt, time::Duration};
+
+use tower_chat_core::{BoxError, SentinelAtLeaf};
+use tower_chat_wire::stream::LimitExceeded;
+
+/// Why a provider gave no answer, or no whole one.
+///
+/// One type for all providers. [`kind`](Self::kind) says what happened; the other methods answer what
+/// a retry policy, a log or a user asks, whatever happened. Neither `Debug` nor `Display` shows a key:
+/// a key that the service repeats in its refusal is replaced.
+///
+/// ```
+/// use tower_chat_providers::{ProviderError, ProviderErrorKind};
+///
+/// fn describe(error: &ProviderError) -> String {
+///     match error.kind() {
+///         ProviderErrorKind::Refused(refusal) => format!("refused: {}", refusal.message),
+///         ProviderErrorKind::Truncated { text, .. } => format!("cut off after {text:?}"),
+///         _ if error.is_retryable() => format!("try again: {error}"),
+///         _ => error.to_string(),
+///     }
+/// }
+/// ```
+#[derive(Debug)]
+pub struct ProviderError {
+    provider: &'static str,
+    request_id: Option<Box<str>>,
+    kind: Box<ProviderErrorKind>,
+}
+
+/// What happened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ProviderErrorKind {
+    /// The request promises a local history, but no layer above the client keeps one.
+    Sentinel(SentinelAtLeaf),
+    /// The client has a key, an address or a header that HTTP cannot carry, or lacks one it needs.
+    Configuration {
+        /// What cannot be used, or is missing.
+        what: String,
+        /// Why, where a library reported it.
+        source: Option<BoxError>,
+    },
+    /// The request asks for something that the API does not have.
+    Unsupported {
+        /// What it asks for.
+        what: String,
+    },
+    /// The transport, or a layer of it, failed before there was an answer.
+    Transport {
+        /// What the transport reports.
+        source: BoxError,
+    },
+    /// The service refused the request, by an HTTP status or by an error inside its answer.
+    Refused(Refusal),
+    /// The service sent something that is not an answer of its API.
+    Malformed {
+        /// What is wrong with it.
+        what: String,
+        /// The part that is wrong, as the service sent it.
+        body: String,
+        /// Why, where a parser reported it.
+        source: Option<BoxError>,
+    },
+    /// The answer is larger, or nested more deeply, than the client's
+    /// [`Limits`](tower_chat_wire::stream::Limits) allow.
+    Limit(LimitExceeded),
+    /// A streamed answer ended, or its connection broke, before the service said that it is complete.
+    Truncated {
+        /// The text received until then.
+        text: String,
+        /// How the stream ended.
+        reason: String,
+    },
+}
+
+/// How a service refused a request.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Refusal {
+    /// The HTTP status; for an error inside an answer the status that the error names, if it does.
+    pub status: Option<u16>,
+    /// The service's code, or else its type, of the error: `context_length_exceeded`,
+    /// `overloaded_error`, `RESOURCE_EXHAUSTED`, `ThrottlingException`.
+    pub code: Option<String>,
+    /// The service's message, or the whole body where it has none.
+    pub message: String,
+    /// How long the service asks to wait before the next attempt.
+    pub retry_after: Option<Duration>,
+    /// The error as the service sent it, up to
+    /// [`max_error_bytes`](tower_chat_wire::stream::Limits::max_error_bytes).
+    pub body: String,
+}
+
+impl ProviderError {
+    /// An error of a provider, for providers and layers outside this crate.
+    pub fn new(provider: &'static str, kind: ProviderErrorKind) -> Self {
+        Self { provider, request_id: None, kind: Box::new(kind) }
+    }
+
+    /// What happened.
+    pub fn kind(&self) -> &ProviderErrorKind {
+        &self.kind
+    }
+
+    /// What happened, by value.
+    pub fn into_kind(self) -> ProviderErrorKind {
+        *self.kind
+    }
+
+    /// The name of the provider: `openai`, `anthropic`, `gemini`, `vertex`, `bedrock`, `cohere`,
+    /// `ollama`, `mistral`, or that of a compatible service.
+    pub fn provider(&self) -> &'static str {
+        self.provider
+    }
+
+    /// The HTTP status with which the service refused the request, or the status that an error inside
+    /// its answer names.
+    pub fn status(&self) -> Option<u16> {
+        self.refusal()?.status
+    }
+
+    /// The service's own code for what went wrong.
+    pub fn code(&self) -> Option<&str> {
+        self.refusal()?.code.as_deref()
+    }
+
+    /// The service's id of the request, for its support; `None` if it sent none.
+    pub fn request_id(&self) -> Option<&str> {
+        self.request_id.as_deref()
+    }
+
+    /// How long the service asks to wait before the same request is sent again: by `retry-after-ms`,
+    /// `retry-after` in seconds or as a date, Google's `retryDelay`, or the headers that say when an
+    /// exhausted rate limit is reset. `None` if it does not say.
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.refusal()?.retry_after
+    }
+
+    /// How the service refused the request, if it did.
+    pub fn refusal(&self) -> Option<&Refusal> {
+        match &*self.kind {
+            ProviderErrorKind::Refused(refusal) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    /// Whether the same request may succeed later.
+    ///
+    /// True of broken connections and streams, of the statuses 408, 409, 429 and 5xx, and of errors
+    /// inside an answer that name no status, unless their code blames the request. False of an
+    /// exhausted quota, which waiting does not fill. An error of the transport that says itself
+    /// whether it is retryable ([`tower_chat_core::is_retryable`]) is what it says.
+    pub fn is_retryable(&self) -> bool {
+        match &*self.kind {
+            ProviderErrorKind::Truncated { .. } => true,
+            ProviderErrorKind::Transport { source } => {
+                tower_chat_core::is_retryable(&**source).unwrap_or(true)
+            }
+            ProviderErrorKind::Refused(refusal) => refusal.is_retryable(),
+            ProviderErrorKind::Sentinel(_)
+            | ProviderErrorKind::Configuration { .. }
+            | ProviderErrorKind::Unsupported { .. }
+            | ProviderErrorKind::Limit(_)
+            | ProviderErrorKind::Malformed { .. } => false,
+        }
+    }
+
+    /// Makes the type known to [`tower_chat_core::is_retryable`]. Every client calls it.
+    pub(crate) fn register() {
+        tower_chat_core::register_error(Self::is_retryable);
+    }
+
+    pub(crate) fn with_request_id(mut self, id: Option<&str>) -> Self {
+        if self.request_id.is_none() {
+            self.request_id = id.map(Into::into);
+        }
+        self
+    }
+
+    /// Changes every text of the error that the service wrote.
+    pub(crate) fn map_texts(mut self, change: impl Fn(&mut String)) -> Self {
+        match &mut *self.kind {
+            ProviderErrorKind::Refused(refusal) => {
+                refusal.code.iter_mut().for_each(&change);
+                change(&mut refusal.message);
+                change(&mut refusal.body);
+            }
+            ProviderErrorKind::Malformed { what, body, .. } => {
+                change(what);
+                change(body);
+            }
+            ProviderErrorKind::Truncated { reason, .. } => change(reason),
+            ProviderErrorKind::Sentinel(_)
+            | ProviderErrorKind::Configuration { .. }
+            | ProviderErrorKind::Unsupported { .. }
+            | ProviderErrorKind::Transport { .. }
+            | ProviderErrorKind::Limit(_) => {}
+        }
+        self
+    }
+}
+
+/// Parts of the codes of errors that the same request meets again. They are looked for in lower case.
+const BLAMES_REQUEST: [&str; 15] = [
+    "accessdenied",
+    "authentication",
+    "billing",
+    "blocklist",
+    "content_filter",
+    "context_length",
+    "invalid",
+    "not_found",
+    "notfound",
+    "permission",
+    "policy",
+    "prohibited",
+    "safety",
+    "too_large",
+    "unsupported",
+];
+
+impl Refusal {
+    fn is_retryable(&self) -> bool {
+        let code = self.code.as_deref().unwrap_or_default().to_ascii_lowercase();
+        if code == "insufficient_quota" {
+            return false;
+        }
+        match self.status {
+            Some(status) => matches!(status, 408 | 409 | 429 | 500..=599),
+            None => {
+                !code.contains("validation")
+                    && !BLAMES_REQUEST.iter().any(|part| code.contains(part))
+            }
+        }
+    }
+}
+
+impl fmt::Display for ProviderError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let provider = self.provider;
+        match &*self.kind {
+            ProviderErrorKind::Sentinel(error) => error.fmt(f),
+            ProviderErrorKind::Configuration { what, .. } => {
+                write!(f, "the {provider} client cannot be used: {what}")
+            }
+            ProviderErrorKind::Unsupported { what } => {
+                write!(f, "{provider} has no {what}: send the request without it")
+            }
+            ProviderErrorKind::Transport { source } => {
+                write!(f, "{provider} could not be reached: {source}")
+            }
+            ProviderErrorKind::Refused(refusal) => {
+                write!(f, "{provider} refused the request")?;
+                if let Some(status) = refusal.status {
+                    write!(f, " with status {status}")?;
+                }
+                if let Some(code) = &refusal.code {
+                    write!(f, " ({code})")?;
+                }
+                write!(f, ": {}", refusal.message)
+            }
+            ProviderErrorKind::Malformed { what, .. } => {
+                write!(f, "the answer of {provider} cannot be read: {what}")
+            }
+            ProviderErrorKind::Limit(error) => error.fmt(f),
+            ProviderErrorKind::Truncated { text, reason } => {
+                let length = text.len();
+                write!(
+                    f,
+                    "the answer of {provider} was cut off after {length} bytes of text: {reason}"
+                )
+            }
+        }?;
+        match &self.request_id {
+            Some(id) => write!(f, " [request {id}]"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for ProviderError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &*self.kind {
+            ProviderErrorKind::Sentinel(error) => Some(error),
+            ProviderErrorKind::Limit(error) => Some(error),
+            ProviderErrorKind::Transport { source } => Some(&**source),
+            ProviderErrorKind::Configuration { source, .. }
+            | ProviderErrorKind::Malformed { source, .. } => {
+                source.as_ref().map(|source| &**source as _)
+            }
+            ProviderErrorKind::Unsupported { .. }
+            | ProviderErrorKind::Refused(_)
+            | ProviderErrorKind::Truncated { .. } => None,
+        }
+    }
+}
+
+/// Fills in the provider of errors.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Errors(pub(crate) &'static str);
+
+impl Errors {
+    pub(crate) fn make(self, kind: ProviderErrorKind) -> ProviderError {
+        ProviderError::new(self.0, kind)
+    }
+
+    pub(crate) fn malformed(
+        self,
+        what: impl Into<String>,
+        body: impl Into<String>,
+    ) -> ProviderError {
+        let (what, body) = (what.into(), body.into());
+        self.make(ProviderErrorKind::Malformed { what, body, source: None })
+    }
+
+    pub(crate) fn unsupported(self, what: impl Into<String>) -> ProviderError {
+        self.make(ProviderErrorKind::Unsupported { what: what.into() })
+    }
+
+    pub(crate) fn transport(self, source: impl Into<BoxError>) -> ProviderError {
+        self.make(ProviderErrorKind::Transport { source: source.into() })
+    }
+
+    pub(crate) fn limit(self, error: LimitExceeded) -> ProviderError {
+        self.make(ProviderErrorKind::Limit(error))
+    }
+
+    pub(crate) fn configuration(
+        self,
+        what: impl Into<String>,
+        source: impl Into<BoxError>,
+    ) -> ProviderError {
+        let (what, source) = (what.into(), Some(source.into()));
+        self.make(ProviderErrorKind::Configuration { what, source })
+    }
+
+    pub(crate) fn missing(self, what: impl Into<String>) -> ProviderError {
+        self.make(ProviderErrorKind::Configuration { what: what.into(), source: None })
+    }
+}

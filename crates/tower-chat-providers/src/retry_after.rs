@@ -1,0 +1,148 @@
+//! When the headers of a response allow the next attempt.
+
+use std::time::{Duration, SystemTime};
+
+use http::HeaderMap;
+
+/// How long to wait, by the headers of a refusal.
+///
+/// `retry-after-ms` and `retry-after` (RFC 9110, section 10.2.3: seconds or a date) are the service's
+/// own answer. Without them the headers count that say when a rate limit is reset: that of the
+/// exhausted limits which is reset last, or, if none is exhausted, that which is reset first.
+pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let explicit = text(headers, "retry-after-ms").and_then(|text| seconds(text, 1_000.0));
+    let explicit = explicit.or_else(|| {
+        let text = text(headers, "retry-after")?;
+        seconds(text, 1.0).or_else(|| until(httpdate::parse_http_date(text).ok()?, now))
+    });
+    explicit.or_else(|| reset_after(headers, now))
+}
+
+/// When the rate limits that the headers describe allow another request.
+fn reset_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let (mut exhausted, mut others) = (None, None);
+    for name in headers.keys() {
+        let name = name.as_str();
+        let Some(limit) = rate_limit(name) else { continue };
+        let Some(wait) = text(headers, name).and_then(|text| reset(text, now)) else { continue };
+        let remaining = text(headers, &limit.remaining).and_then(|text| text.parse::<f64>().ok());
+        if remaining.is_some_and(|remaining| remaining <= 0.0) {
+            exhausted = exhausted.max(Some(wait));
+        } else {
+            others = Some(others.map_or(wait, |other: Duration| other.min(wait)));
+        }
+    }
+    exhausted.or(others)
+}
+
+/// A header that says when a rate limit is reset.
+struct RateLimit {
+    /// The header that says how much of the limit is left.
+    remaining: String,
+}
+
+/// `x-ratelimit-reset-requests` and the like (OpenAI, Groq, Mistral, Azure), `x-ratelimit-reset`
+/// (OpenRouter), `anthropic-ratelimit-requests-reset` and the like.
+fn rate_limit(name: &str) -> Option<RateLimit> {
+    let remaining = if let Some(rest) = name.strip_prefix("anthropic-ratelimit-") {
+        format!("anthropic-ratelimit-{}-remaining", rest.strip_suffix("-reset")?)
+    } else {
+        let rest = name.strip_prefix("x-ratelimit-reset")?;
+        format!("x-ratelimit-remaining{rest}")
+    };
+    Some(RateLimit { remaining })
+}
+
+/// The time until a reset: a duration (`1s`, `6m0s`, `88ms`), seconds, a point in time in seconds or
+/// milliseconds since 1970, or one of RFC 3339.
+fn reset(text: &str, now: SystemTime) -> Option<Duration> {
+    /// Seconds before September 2001, and milliseconds before January 1970 plus 11 days, are durations.
+    const POINT_IN_SECONDS: f64 = 1e9;
+    const POINT_IN_MILLISECONDS: f64 = 1e12;
+    if let Ok(number) = text.parse::<f64>() {
+        let point = match number {
+            number if number >= POINT_IN_MILLISECONDS => number / 1_000.0,
+            number if number >= POINT_IN_SECONDS => number,
+            number => return Duration::try_from_secs_f64(number).ok(),
+        };
+        let since_epoch = Duration::try_from_secs_f64(point).ok()?;
+        return until(SystemTime::UNIX_EPOCH.checked_add(since_epoch)?, now);
+    }
+    if let Ok(point) = text.parse::<jiff::Timestamp>() {
+        return until(point.into(), now);
+    }
+    text.parse::<jiff::SignedDuration>().ok()?.try_into().ok()
+}
+
+/// The time from now until a point; none if it has passed.
+fn until(point: SystemTime, now: SystemTime) -> Option<Duration> {
+    Some(point.duration_since(now).unwrap_or_default())
+}
+
+fn seconds(text: &str, per_second: f64) -> Option<Duration> {
+    Duration::try_from_secs_f64(text.parse::<f64>().ok()? / per_second).ok()
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok().map(str::trim)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+mod tests {
+    use super::*;
+
+    /// 2026-11-23T01:00:00Z.
+    const NOW: u64 = 1_795_395_600;
+
+    fn wait(headers: &[(&'static str, &str)]) -> Option<Duration> {
+        let headers = headers.iter().map(|(name, value)| {
+            (http::HeaderName::from_static(name), http::HeaderValue::from_str(value).unwrap())
+        });
+        retry_after(&headers.collect(), SystemTime::UNIX_EPOCH + Duration::from_secs(NOW))
+    }
+
+    fn millis(millis: u64) -> Option<Duration> {
+        Some(Duration::from_millis(millis))
+    }
+
+    #[test]
+    fn a_service_says_how_long_to_wait_in_seconds_milliseconds_or_as_a_date() {
+        assert_eq!(wait(&[("retry-after", "7")]), millis(7_000));
+        assert_eq!(wait(&[("retry-after", "0.25")]), millis(250));
+        assert_eq!(wait(&[("retry-after-ms", "1250"), ("retry-after", "2")]), millis(1_250));
+        assert_eq!(wait(&[("retry-after", "Mon, 23 Nov 2026 01:00:30 GMT")]), millis(30_000));
+        assert_eq!(wait(&[("retry-after", "Mon, 23 Nov 2026 00:00:30 GMT")]), millis(0));
+        for nonsense in ["soon", "-3", "NaN", "", "1e400"] {
+            assert_eq!(wait(&[("retry-after", nonsense)]), None, "{nonsense}");
+        }
+    }
+
+    #[test]
+    fn the_reset_of_a_rate_limit_is_read_in_every_form() {
+        let reset = |value: &str| wait(&[("x-ratelimit-reset-requests", value)]);
+        assert_eq!(reset("6m0s"), millis(360_000));
+        assert_eq!(reset("88ms"), millis(88));
+        assert_eq!(reset("7.66s"), millis(7_660));
+        assert_eq!(reset("1h2m3s"), millis(3_723_000));
+        assert_eq!(reset("1.5"), millis(1_500));
+        assert_eq!(wait(&[("x-ratelimit-reset", "1795395612")]), millis(12_000));
+        assert_eq!(wait(&[("x-ratelimit-reset", "1795395613500")]), millis(13_500));
+        let anthropic = wait(&[("anthropic-ratelimit-tokens-reset", "2026-11-23T01:00:41Z")]);
+        assert_eq!(anthropic, millis(41_000));
+        assert_eq!(reset("at noon"), None);
+    }
+
+    #[test]
+    fn the_exhausted_limit_that_is_reset_last_counts_before_those_with_some_left() {
+        let requests = ("x-ratelimit-reset-requests", "23h");
+        let tokens = ("x-ratelimit-reset-tokens", "9s");
+        let images = ("x-ratelimit-reset-images", "4s");
+        let left = ("x-ratelimit-remaining-requests", "900");
+        let none = ("x-ratelimit-remaining-tokens", "0");
+        let no_images = ("x-ratelimit-remaining-images", "0");
+        assert_eq!(wait(&[requests, left, tokens, none, images, no_images]), millis(9_000));
+        assert_eq!(wait(&[requests, left, tokens]), millis(9_000));
+        assert_eq!(wait(&[requests, tokens, ("retry-after", "2")]), millis(2_000));
+    }
+}

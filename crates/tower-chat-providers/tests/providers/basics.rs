@@ -1,0 +1,74 @@
+//! What every client does in the same way.
+
+use std::time::Duration;
+
+use serde_json::json;
+use tower_chat_core::{ChatRequest, is_retryable};
+use tower_chat_providers::{OpenAiChat, ProviderError, ProviderErrorKind};
+
+use crate::{
+    ask,
+    server::{Ending, Reply, Server},
+};
+
+const ANSWER: &str = r#"{"model":"m-1","choices":[{"index":0,"finish_reason":"stop",
+    "message":{"role":"assistant","content":"On its way."}}]}"#;
+
+#[tokio::test]
+async fn a_request_is_posted_as_json_and_its_answer_read() {
+    let server = Server::start([Reply::json(200, ANSWER)]).await;
+    let client = OpenAiChat::compatible(&format!("{}/v1/", server.url)).unwrap();
+    let mut client = client.with_model("m").with_header("x-tenant", "blue").unwrap();
+    let answer = ask(&mut client, ChatRequest::user("Where is my order?")).await.unwrap();
+    assert_eq!(answer.text(), "On its way.");
+    assert_eq!(answer.finish.model.as_deref(), Some("m-1"));
+    let [received] = &server.received()[..] else { panic!("one request") };
+    assert_eq!(received.target, "POST /v1/chat/completions");
+    assert_eq!(received.header("content-type"), Some("application/json"));
+    assert_eq!(received.header("x-tenant"), Some("blue"));
+    assert_eq!(received.header("authorization"), None);
+    let messages = json!([{"role": "user", "content": "Where is my order?"}]);
+    assert_eq!(received.json(), json!({"model": "m", "messages": messages}));
+}
+
+#[tokio::test]
+async fn a_refusal_says_status_request_id_and_when_to_come_back() {
+    let reply = Reply::json(429, r#"{"error":{"message":"slow down"}}"#)
+        .header("x-request-id", "req-7")
+        .header("retry-after", "3");
+    let server = Server::start([reply]).await;
+    let mut client = OpenAiChat::compatible(&server.url).unwrap();
+    let error = ask(&mut client, ChatRequest::user("first")).await.unwrap_err();
+    assert_eq!(is_retryable(&*error), Some(true));
+    let error = error.downcast::<ProviderError>().unwrap();
+    assert_eq!(error.provider(), "openai-compatible");
+    assert_eq!(error.status(), Some(429));
+    assert_eq!(error.request_id(), Some("req-7"));
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
+    assert!(error.is_retryable());
+}
+
+#[tokio::test]
+async fn a_whole_answer_that_breaks_off_is_no_answer() {
+    let chunked = Reply::json(200, ANSWER).ending(Ending::Chunks(9));
+    let broken = Reply::json(200, ANSWER).ending(Ending::BreakAt(40));
+    let ended = Reply::json(200, ANSWER).ending(Ending::EndAt(41));
+    let server = Server::start([chunked, broken, ended]).await;
+    let mut client = OpenAiChat::compatible(&server.url).unwrap();
+    ask(&mut client, ChatRequest::user("chunked")).await.unwrap();
+    let broken = ask(&mut client, ChatRequest::user("broken")).await.unwrap_err();
+    let broken = broken.downcast::<ProviderError>().unwrap();
+    assert!(matches!(broken.kind(), ProviderErrorKind::Transport { .. }), "{broken:?}");
+    let ended = ask(&mut client, ChatRequest::user("ended")).await.unwrap_err();
+    let ended = ended.downcast::<ProviderError>().unwrap();
+    assert!(matches!(ended.kind(), ProviderErrorKind::Malformed { .. }), "{ended:?}");
+}
+
+#[tokio::test]
+async fn dropping_a_call_hangs_up() {
+    let server = Server::start([Reply::json(200, ANSWER).ending(Ending::HangAt(10))]).await;
+    let mut client = OpenAiChat::compatible(&server.url).unwrap();
+    let call = ask(&mut client, ChatRequest::user("never mind"));
+    assert!(tokio::time::timeout(Duration::from_millis(100), call).await.is_err());
+    tokio::time::timeout(Duration::from_secs(5), server.ended()).await.unwrap();
+}

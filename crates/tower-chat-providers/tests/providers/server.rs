@@ -1,0 +1,188 @@
+//! A loopback HTTP server that answers each connection with the next reply of a script.
+
+use std::sync::{Arc, Mutex};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::Notify,
+    task::JoinHandle,
+};
+
+/// What a connection is answered with.
+#[derive(Debug, Clone)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) ending: Ending,
+}
+
+/// How the end of a body is told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Ending {
+    /// Its length is in the head.
+    Length,
+    /// It is sent in chunks of this many bytes, and the last, empty one.
+    Chunks(usize),
+    /// Only this many bytes of it are sent, then the connection ends, as a body's end does.
+    EndAt(usize),
+    /// Only this many bytes of it are sent, although its length says more.
+    BreakAt(usize),
+    /// Only this many bytes of it are sent, and the connection stays open.
+    HangAt(usize),
+}
+
+impl Reply {
+    pub(crate) fn new(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
+        let headers = vec![("content-type".to_owned(), content_type.to_owned())];
+        Self { status, headers, body: body.into(), ending: Ending::Length }
+    }
+
+    pub(crate) fn json(status: u16, body: impl Into<Vec<u8>>) -> Self {
+        Self::new(status, "application/json", body)
+    }
+
+    pub(crate) fn ending(mut self, ending: Ending) -> Self {
+        self.ending = ending;
+        self
+    }
+
+    pub(crate) fn header(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    async fn write(self, stream: &mut TcpStream) -> std::io::Result<()> {
+        let Self { status, headers, body, ending } = self;
+        let mut head = format!("HTTP/1.1 {status} Answer\r\nconnection: close\r\n");
+        for (name, value) in headers {
+            head += &format!("{name}: {value}\r\n");
+        }
+        match ending {
+            Ending::Length | Ending::BreakAt(_) | Ending::HangAt(_) => {
+                head += &format!("content-length: {}\r\n", body.len());
+            }
+            Ending::Chunks(_) => head += "transfer-encoding: chunked\r\n",
+            Ending::EndAt(_) => {}
+        }
+        let mut bytes = (head + "\r\n").into_bytes();
+        match ending {
+            Ending::Length => bytes.extend(body),
+            Ending::EndAt(at) | Ending::BreakAt(at) | Ending::HangAt(at) => {
+                bytes.extend(&body[..at]);
+            }
+            Ending::Chunks(size) => {
+                for chunk in body.chunks(size) {
+                    bytes.extend(format!("{:x}\r\n", chunk.len()).into_bytes());
+                    bytes.extend(chunk);
+                    bytes.extend(b"\r\n");
+                }
+                bytes.extend(b"0\r\n\r\n");
+            }
+        }
+        stream.write_all(&bytes).await?;
+        if let Ending::HangAt(_) = ending {
+            // The client hangs up, or the test is over.
+            let _ = stream.read(&mut [0; 1]).await;
+        }
+        stream.shutdown().await
+    }
+}
+
+/// A request as it was received.
+#[derive(Debug, Clone)]
+pub(crate) struct Received {
+    /// The method and the target.
+    pub(crate) target: String,
+    /// The headers, their names in lower case.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+}
+
+impl Received {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let found = self.headers.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
+    /// The body as JSON; `null` if it is empty.
+    pub(crate) fn json(&self) -> serde_json::Value {
+        if self.body.is_empty() {
+            return serde_json::Value::Null;
+        }
+        serde_json::from_slice(&self.body).unwrap()
+    }
+}
+
+/// The server; it ends when it is dropped.
+pub(crate) struct Server {
+    pub(crate) url: String,
+    received: Arc<Mutex<Vec<Received>>>,
+    ended: Arc<Notify>,
+    task: JoinHandle<()>,
+}
+
+impl Server {
+    pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let received = Arc::new(Mutex::new(Vec::new()));
+        let ended = Arc::new(Notify::new());
+        let replies: Vec<Reply> = replies.into_iter().collect();
+        let (seen, ending) = (received.clone(), ended.clone());
+        let task = tokio::spawn(async move {
+            for reply in replies {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                stream.set_nodelay(true).unwrap();
+                let request = read(&mut stream).await;
+                seen.lock().unwrap().push(request);
+                // The client may hang up once it has seen enough.
+                let _ = reply.write(&mut stream).await;
+                ending.notify_one();
+            }
+        });
+        Self { url, received, ended, task }
+    }
+
+    pub(crate) fn received(&self) -> Vec<Received> {
+        self.received.lock().unwrap().clone()
+    }
+
+    /// Waits until a connection has ended.
+    pub(crate) async fn ended(&self) {
+        self.ended.notified().await;
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn read(stream: &mut TcpStream) -> Received {
+    let mut bytes = Vec::new();
+    let end = loop {
+        let mut buffer = [0; 16 * 1024];
+        let count = stream.read(&mut buffer).await.unwrap();
+        assert_ne!(count, 0, "the request was cut off");
+        bytes.extend(&buffer[..count]);
+        if let Some(end) = bytes.windows(4).position(|window| window == b"\r\n\r\n") {
+            break end + 4;
+        }
+    };
+    let head = String::from_utf8(bytes[..end].to_vec()).unwrap();
+    let mut lines = head.lines();
+    let target = lines.next().unwrap().trim_end_matches(" HTTP/1.1").to_owned();
+    let headers = lines.filter_map(|line| line.split_once(": "));
+    let headers: Vec<(String, String)> =
+        headers.map(|(name, value)| (name.to_lowercase(), value.to_owned())).collect();
+    let length = headers.iter().find(|(name, _)| name == "content-length");
+    let length: usize = length.map_or(0, |(_, length)| length.parse().unwrap());
+    let mut body = bytes[end..].to_vec();
+    let mut rest = vec![0; length - body.len()];
+    stream.read_exact(&mut rest).await.unwrap();
+    body.extend(rest);
+    Received { target, headers, body }
+}
