@@ -9,12 +9,15 @@ use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE},
 };
-use tower_chat_core::RawJson;
-use tower_chat_wire::stream::{BodyReader, EventStream, Framing, Limits, Lines, Sse, check_depth};
+use tower_chat_wire::{
+    AnswerError,
+    body::BodyWire,
+    stream::{BodyReader, EventStream, Frame, Framing, Limits, Lines, Sse, check_depth},
+};
 
 use crate::{
     GenAiError,
-    frame::{Answer, Frame, Frames},
+    frame::{Answer, Frames},
     object::{Object, raw},
     refusal,
 };
@@ -42,6 +45,7 @@ pub(crate) enum KeyHeader {
 /// A request, but for the headers that the caller gives.
 #[derive(Debug)]
 pub(crate) struct Request<'a> {
+    pub(crate) wire: BodyWire,
     pub(crate) url: String,
     pub(crate) body: &'a Object,
     /// `None` if a whole answer is asked for.
@@ -62,7 +66,7 @@ pub(crate) async fn send(
     let all = all_headers(target, &request, headers)?;
     let body = raw(request.body).get().to_owned();
     let response = http.post(&request.url).headers(all).body(body).send();
-    let response = accepted(response.await.map_err(connection)?, limits).await?;
+    let response = accepted(response.await.map_err(connection)?, request.wire, limits).await?;
     let is_json = response
         .headers()
         .get(CONTENT_TYPE)
@@ -119,10 +123,11 @@ fn key(auth: &AuthData, form: KeyHeader) -> Result<Option<(HeaderName, HeaderVal
 /// The answer, if the service has given one, and in a form that was asked for.
 async fn accepted(
     response: reqwest::Response,
+    wire: BodyWire,
     limits: Limits,
 ) -> Result<reqwest::Response, GenAiError> {
     if !response.status().is_success() {
-        return Err(refused(response, limits).await);
+        return Err(refused(response, wire, limits).await);
     }
     // One that was asked for is gone from the headers, since the HTTP client has undone it.
     let encoding = response.headers().get(CONTENT_ENCODING).map(|name| name.to_str());
@@ -138,7 +143,7 @@ async fn accepted(
 }
 
 /// The error that a refusal is. What there is of its body counts: it is an error in any case.
-async fn refused(mut response: reqwest::Response, limits: Limits) -> GenAiError {
+async fn refused(mut response: reqwest::Response, wire: BodyWire, limits: Limits) -> GenAiError {
     let (status, headers) = (response.status().as_u16(), response.headers().clone());
     let mut body = BodyReader::refusal(limits);
     let mut exceeded = None;
@@ -148,30 +153,28 @@ async fn refused(mut response: reqwest::Response, limits: Limits) -> GenAiError 
             break;
         }
     }
-    let mut error = refusal::by_status(status, &headers, &body.into_text());
+    let mut error = refusal::by_status(wire, status, &headers, &body.into_text());
     if let (Some(exceeded), GenAiError::Refused { message, .. }) = (exceeded, &mut error) {
         *message = format!("its reason was cut off: {exceeded}");
     }
     error
 }
 
-async fn whole(mut response: reqwest::Response, limits: Limits) -> Result<RawJson, GenAiError> {
+async fn whole(mut response: reqwest::Response, limits: Limits) -> Result<String, GenAiError> {
     let mut body = BodyReader::answer(limits);
     while let Some(chunk) = response.chunk().await.map_err(connection)? {
         body.push(&chunk)?;
     }
     let text = body.into_text();
     check_depth(&text, &limits)?;
-    text.parse().map_err(|error: serde_json::Error| {
-        GenAiError::malformed(format!("it is not JSON: {error}"), text)
-    })
+    Ok(text)
 }
 
 /// The same frames, once the first has come: until then a call can fail as a whole one does.
 async fn begun(frames: Frames) -> Result<Frames, GenAiError> {
     let mut frames = frames.fuse();
     match frames.next().await {
-        Some(Err(error)) => Err(error),
+        Some(Err(error)) => Err(error.into()),
         first => Ok(Box::pin(stream::iter(first).chain(frames))),
     }
 }
@@ -180,7 +183,7 @@ async fn begun(frames: Frames) -> Result<Frames, GenAiError> {
 fn frames<F>(response: reqwest::Response, framing: F, limits: Limits) -> Frames
 where
     F: Framing,
-    GenAiError: From<F::Error>,
+    AnswerError: From<F::Error>,
 {
     let batches = stream::unfold(Some((response, framing)), move |state| async move {
         let (mut response, mut framing) = state?;
@@ -193,13 +196,13 @@ where
                 Err(error) => Some((vec![Err(error.into())], None)),
             },
             Ok(None) => None,
-            Err(source) => Some((vec![Err(GenAiError::broken(&source))], None)),
+            Err(source) => Some((vec![Err(AnswerError::interrupted(source))], None)),
         }
     });
     Box::pin(batches.flat_map(stream::iter))
 }
 
-fn checked(frame: Frame, limits: Limits) -> Result<Frame, GenAiError> {
+fn checked(frame: Frame, limits: Limits) -> Result<Frame, AnswerError> {
     check_depth(&frame.data, &limits)?;
     Ok(frame)
 }

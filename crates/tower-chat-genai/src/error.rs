@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use tower_chat_core::{BoxError, SentinelAtLeaf};
 use tower_chat_openai::OpenAiError;
-use tower_chat_wire::{
-    WireError,
-    stream::{DamagedStream, LimitExceeded},
-};
+use tower_chat_wire::{AnswerError, body::BodyError, stream::LimitExceeded};
 
 /// Why there is no answer, or no whole one.
 #[derive(Debug, thiserror::Error)]
@@ -112,6 +109,7 @@ impl GenAiError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Connection { .. } | Self::Truncated { .. } => true,
+            Self::Refused { code: Some(code), .. } if code == "insufficient_quota" => false,
             Self::Refused { status: Some(status), .. } => {
                 matches!(status, 408 | 409 | 429 | 500..=599)
             }
@@ -132,27 +130,33 @@ impl GenAiError {
         Self::Malformed { what: what.into(), body: body.into(), source: None }
     }
 
-    pub(crate) fn unreadable(source: WireError, body: impl Into<String>) -> Self {
-        let what = "its message is not one".to_owned();
-        Self::Malformed { what, body: body.into(), source: Some(source.into()) }
-    }
-
-    /// A connection that broke in the middle of a stream; its reader adds the text.
-    pub(crate) fn broken(source: &dyn std::error::Error) -> Self {
-        let reason = format!("its connection broke ({source})");
-        Self::Truncated { text: String::new(), reason }
-    }
-
     pub(crate) fn configuration(what: &'static str, source: impl Into<BoxError>) -> Self {
         Self::Configuration { what, source: Some(source.into()) }
     }
 }
 
-impl From<DamagedStream> for GenAiError {
-    fn from(error: DamagedStream) -> Self {
+impl From<AnswerError> for GenAiError {
+    fn from(error: AnswerError) -> Self {
         match error {
-            DamagedStream::Limit(error) => Self::Limit(error),
+            AnswerError::Refused { status, code, message, retry_after, body, .. } => {
+                Self::Refused { status, code, message, retry_after, body }
+            }
+            AnswerError::Malformed { what, body, source, .. } => {
+                Self::Malformed { what, body, source }
+            }
+            AnswerError::Limit(error) => Self::Limit(error),
+            AnswerError::Truncated { text, reason, .. } => Self::Truncated { text, reason },
             error => Self::malformed(error.to_string(), ""),
+        }
+    }
+}
+
+impl From<BodyError> for GenAiError {
+    fn from(error: BodyError) -> Self {
+        match error {
+            BodyError::Unsupported { what } => Self::Unsupported { what },
+            BodyError::Sentinel(error) => Self::Sentinel(error),
+            error => Self::Configuration { what: "the request", source: Some(error.into()) },
         }
     }
 }

@@ -1,26 +1,17 @@
-//! The events of a stream, and what they hold.
+//! What a service answered.
 
 use std::pin::Pin;
 
 use futures_util::Stream;
-use tower_chat_core::RawJson;
-pub(crate) use tower_chat_wire::stream::Frame;
-
-use crate::{GenAiError, object::Object};
+use tower_chat_wire::{AnswerError, stream::Frame};
 
 /// The events of a stream, up to the end of it or an error.
-pub(crate) type Frames = Pin<Box<dyn Stream<Item = Result<Frame, GenAiError>> + Send>>;
+pub(crate) type Frames = Pin<Box<dyn Stream<Item = Result<Frame, AnswerError>> + Send>>;
 
 /// What a service answered.
 pub(crate) enum Answer {
-    /// All of it.
-    Whole(RawJson),
-    /// Piece by piece. The first frame has come.
+    /// All of it, as text.
+    Whole(String),
+    /// Frame by frame. The first was received already.
     Streamed(Frames),
-}
-
-/// The fields of an event's data.
-pub(crate) fn fields(frame: &Frame) -> Result<Object, GenAiError> {
-    serde_json::from_str(&frame.data)
-        .map_err(|_| GenAiError::malformed("an event is no JSON object", &frame.data))
 }

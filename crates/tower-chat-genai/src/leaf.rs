@@ -6,27 +6,30 @@ use std::{
     task::{Context, Poll},
 };
 
-use futures_util::future::BoxFuture;
+use futures_util::{StreamExt, future::BoxFuture};
 use genai::{
     Client, ModelIden, ServiceTarget,
     resolver::{AuthData, Endpoint},
 };
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tower_chat_core::{ChatRequest, ChatResponse, Finish, Message, RawJson, register_error};
+use tower_chat_core::{ChatRequest, ChatResponse, register_error};
 use tower_chat_openai::OpenAiChat;
-use tower_chat_wire::stream::Limits;
+use tower_chat_wire::{
+    bedrock_converse,
+    body::BodyWire,
+    cohere, ollama,
+    stream::{Limits, updates},
+};
 use tower_service::Service;
 
 use crate::{
-    GenAiError, Provider, anthropic, bedrock, cohere, compatible,
+    GenAiError, Provider, anthropic, compatible,
     direct::{self, Framed, KeyHeader, Request},
     frame::Answer,
     gemini,
     object::Object,
-    ollama,
     provider::Route,
     resolution,
-    streamed::{self, Draft},
 };
 
 /// A model of one provider, as a leaf.
@@ -179,22 +182,29 @@ impl GenAiChat {
             Route::Anthropic => {
                 let mut body = anthropic::render(&request, Some(&model));
                 anthropic::complete(&mut body, &model, request.options.stream);
-                let asked = self.asked(&request, &target, "messages", &body, Framed::Sse);
+                let asked = self.asked(
+                    &request,
+                    &target,
+                    "messages",
+                    &body,
+                    (BodyWire::Anthropic, Framed::Sse),
+                );
                 let key = KeyHeader::Named("x-api-key");
                 let asked = Request { key, demanded: ANTHROPIC_VERSION, ..asked };
                 let answer = self.send(&target, asked).await?;
-                respond::<anthropic::AnthropicDraft>(answer, anthropic::parse)
+                respond(BodyWire::Anthropic, answer)
             }
             Route::Gemini => {
                 let body = gemini::render(&request, &model);
                 let path = self.gemini_path(&model, request.options.stream);
-                let asked = self.asked(&request, &target, &path, &body, Framed::Sse);
+                let asked =
+                    self.asked(&request, &target, &path, &body, (BodyWire::Gemini, Framed::Sse));
                 let key = match self.provider {
                     Provider::Vertex => KeyHeader::Bearer,
                     _ => KeyHeader::Named("x-goog-api-key"),
                 };
                 let answer = self.send(&target, Request { key, ..asked }).await?;
-                respond::<gemini::GeminiDraft>(answer, gemini::parse)
+                respond(BodyWire::Gemini, answer)
             }
             Route::Compatible => {
                 let settings = compatible::Settings {
@@ -210,27 +220,33 @@ impl GenAiChat {
                 anthropic::complete_for_vertex(&mut body, request.options.stream);
                 let method = if request.options.stream { "streamRawPredict" } else { "rawPredict" };
                 let path = format!("publishers/anthropic/models/{model}:{method}");
-                let answer = self.directly(&request, &target, &path, &body, Framed::Sse).await?;
-                respond::<anthropic::AnthropicDraft>(answer, anthropic::parse)
+                let wire = BodyWire::Anthropic;
+                let framed = (wire, Framed::Sse);
+                let answer = self.directly(&request, &target, &path, &body, framed).await?;
+                respond(wire, answer)
             }
             Route::Bedrock => {
-                let body = bedrock::render(&request)?;
+                let wire = BodyWire::BedrockConverse;
+                let body = bedrock_converse::render_request(&request)?;
                 let method = if request.options.stream { "converse-stream" } else { "converse" };
                 let path = format!("model/{}/{method}", in_path(&model));
-                let framed = Framed::EventStream;
+                let framed = (wire, Framed::EventStream);
                 let answer = self.directly(&request, &target, &path, &body, framed).await?;
-                respond::<bedrock::BedrockDraft>(answer, bedrock::parse)
+                respond(wire, answer)
             }
             Route::Cohere => {
-                let body = cohere::render(&request, &model);
-                let answer = self.directly(&request, &target, "chat", &body, Framed::Sse).await?;
-                respond::<cohere::CohereDraft>(answer, cohere::parse)
+                let wire = BodyWire::Cohere;
+                let body = cohere::render_request(&request, &model);
+                let framed = (wire, Framed::Sse);
+                let answer = self.directly(&request, &target, "chat", &body, framed).await?;
+                respond(wire, answer)
             }
             Route::Ollama => {
-                let body = ollama::render(&request, &model)?;
-                let framed = Framed::Lines;
+                let wire = BodyWire::Ollama;
+                let body = ollama::render_request(&request, &model)?;
+                let framed = (wire, Framed::Lines);
                 let answer = self.directly(&request, &target, "api/chat", &body, framed).await?;
-                respond::<ollama::OllamaDraft>(answer, ollama::parse)
+                respond(wire, answer)
             }
         }
     }
@@ -251,11 +267,11 @@ impl GenAiChat {
         target: &ServiceTarget,
         path: &str,
         body: &'a Object,
-        framed: Framed,
+        (wire, framed): (BodyWire, Framed),
     ) -> Request<'a> {
         let url = format!("{}{path}", target.endpoint.base_url());
         let framed = request.options.stream.then_some(framed);
-        Request { url, body, framed, key: KeyHeader::Bearer, demanded: &[] }
+        Request { wire, url, body, framed, key: KeyHeader::Bearer, demanded: &[] }
     }
 
     async fn directly(
@@ -264,7 +280,7 @@ impl GenAiChat {
         target: &ServiceTarget,
         path: &str,
         body: &Object,
-        framed: Framed,
+        framed: (BodyWire, Framed),
     ) -> Result<Answer, GenAiError> {
         self.send(target, self.asked(request, target, path, body, framed)).await
     }
@@ -343,16 +359,14 @@ fn in_path(segment: &str) -> String {
     path
 }
 
-/// The response that an answer of one wire is.
-fn respond<D: Draft>(
-    answer: Answer,
-    parse: fn(&RawJson) -> Result<(Message, Finish), GenAiError>,
-) -> Result<ChatResponse, GenAiError> {
+/// The response that an answer of a wire is.
+fn respond(wire: BodyWire, answer: Answer) -> Result<ChatResponse, GenAiError> {
     match answer {
-        Answer::Streamed(frames) => Ok(ChatResponse::stream(streamed::updates::<D>(frames))),
-        Answer::Whole(body) => {
-            let (message, finish) = parse(&body)?;
-            Ok(ChatResponse::whole([message], finish))
+        Answer::Streamed(frames) => {
+            let updates = updates(frames, wire.accumulator());
+            let error = |error| GenAiError::from(error).into();
+            Ok(ChatResponse::stream(updates.map(move |update| update.map_err(error))))
         }
+        Answer::Whole(body) => Ok(wire.parse_answer(&body)?.into()),
     }
 }

@@ -63,8 +63,6 @@
 //! of your own does, unless it is built with `no_gzip`.
 
 mod anthropic;
-mod bedrock;
-mod cohere;
 mod compatible;
 mod direct;
 mod error;
@@ -74,11 +72,8 @@ mod leaf;
 mod mistral;
 mod names;
 mod object;
-mod ollama;
 mod provider;
 mod refusal;
 mod resolution;
-mod streamed;
-mod text_parts;
 
 pub use self::{error::GenAiError, leaf::GenAiChat, provider::Provider};

@@ -26,14 +26,16 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tower_chat::{
     adapt::{ClientCodec, ServerCodec, as_one_message},
-    core::{BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey, RawJson, RunId},
+    core::{BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey, RunId},
 };
 use tower_chat_wire::{
+    AnswerError,
     body::BodyWire,
     codec::{Completion, UsageChunk},
+    stream::{Frame, updates},
 };
 
-use crate::{OpenAiError, streamed};
+use crate::OpenAiError;
 
 /// async-openai's types of a whole exchange.
 ///
@@ -112,8 +114,9 @@ impl ClientCodec for ChatTypes {
         &self,
         response: CreateChatCompletionResponse,
     ) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
-        let answer = to_json(&response)
-            .and_then(|body| BodyWire::OpenAiChat.parse_answer(body).map_err(BoxError::from));
+        let answer = to_json(&response).and_then(|body| {
+            BodyWire::OpenAiChat.parse_answer(&body.to_string()).map_err(BoxError::from)
+        });
         Box::pin(std::future::ready(answer.map(ChatResponse::from)))
     }
 }
@@ -179,23 +182,24 @@ impl ClientCodec for ChatStream {
         &self,
         events: ChatCompletionResponseStream,
     ) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
+        // The client has consumed the mark of the end, so a reason for it stands for the mark.
         let state = Some((events, false));
-        let events = stream::unfold(state, |state| async move {
+        let frames = stream::unfold(state, |state| async move {
             let (mut events, has_ended) = state?;
             match events.next().await {
                 Some(Ok(event)) => {
                     let ends = event.choices.iter().any(|choice| choice.finish_reason.is_some());
-                    match RawJson::from_value(&event) {
-                        Ok(json) => Some((Ok(json), Some((events, has_ended || ends)))),
-                        Err(error) => Some((Err(OpenAiError::connection(error)), None)),
+                    match serde_json::to_string(&event) {
+                        Ok(data) => Some((Ok(frame(data)), Some((events, has_ended || ends)))),
+                        Err(error) => Some((Err(AnswerError::interrupted(error)), None)),
                     }
                 }
-                Some(Err(error)) => Some((Err(ours(error)), None)),
-                None if has_ended => None,
-                None => Some((Err(cut_off("no reason to end came")), None)),
+                Some(Err(error)) => Some((Err(answer_error(error)), None)),
+                None => has_ended.then(|| (Ok(frame("[DONE]".to_owned())), None)),
             }
         });
-        let updates = streamed::updates(Box::pin(events));
+        let updates = updates(frames, BodyWire::OpenAiChat.accumulator());
+        let updates = updates.map(|update| update.map_err(ours));
         Box::pin(std::future::ready(Ok(ChatResponse::stream(updates))))
     }
 }
@@ -229,25 +233,27 @@ impl ServerCodec for ChatStream {
     }
 }
 
-/// The error of ours that an error of a client's stream stands for.
-fn ours(error: OpenAIError) -> OpenAiError {
+/// The error of ours that an error of an answer stands for: the client's own, if it is one of ours.
+fn ours(error: AnswerError) -> BoxError {
     match error {
-        OpenAIError::Boxed(error) => match error.downcast::<OpenAiError>() {
-            Ok(error) => *error,
-            Err(source) => OpenAiError::Connection { source },
-        },
-        OpenAIError::JSONDeserialize(source, body) => {
-            let what = "it is not JSON".to_owned();
-            OpenAiError::Malformed { what, body, source: Some(source.into()) }
-        }
-        OpenAIError::StreamError(error) => cut_off(&error.to_string()),
-        error => OpenAiError::connection(error),
+        AnswerError::Truncated { source: Some(source), .. } if source.is::<OpenAiError>() => source,
+        error => OpenAiError::from(error).into(),
     }
 }
 
-fn cut_off(cause: &str) -> OpenAiError {
-    let reason = format!("its stream ended, or its connection broke, before its end ({cause})");
-    OpenAiError::Truncated { text: String::new(), reason }
+fn frame(data: String) -> Frame {
+    Frame { event: None, data }
+}
+
+/// The error of an answer that an error of a client's stream stands for.
+fn answer_error(error: OpenAIError) -> AnswerError {
+    match error {
+        OpenAIError::Boxed(source) => AnswerError::interrupted(source),
+        OpenAIError::JSONDeserialize(source, body) => {
+            AnswerError::malformed(format!("it is not JSON: {source}"), body)
+        }
+        error => AnswerError::interrupted(error),
+    }
 }
 
 /// A request has a field that async-openai's type does not have.

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower_chat_core::{BoxError, SentinelAtLeaf};
-use tower_chat_wire::{WireError, stream::LimitExceeded};
+use tower_chat_wire::{AnswerError, stream::LimitExceeded};
 
 /// Why there is no answer, or no whole one.
 #[derive(Debug, thiserror::Error)]
@@ -124,21 +124,24 @@ impl OpenAiError {
         Self::Connection { source: source.into() }
     }
 
-    /// The same error; one of a stream that was cut off says what text had come.
-    pub(crate) fn after(self, text: &str) -> Self {
-        match self {
-            Self::Truncated { reason, .. } => Self::Truncated { text: text.to_owned(), reason },
-            error => error,
-        }
-    }
-
     pub(crate) fn malformed(what: impl Into<String>, body: impl Into<String>) -> Self {
         Self::Malformed { what: what.into(), body: body.into(), source: None }
     }
+}
 
-    pub(crate) fn unreadable(source: WireError, body: impl Into<String>) -> Self {
-        let what = "its message is not one".to_owned();
-        Self::Malformed { what, body: body.into(), source: Some(source.into()) }
+impl From<AnswerError> for OpenAiError {
+    fn from(error: AnswerError) -> Self {
+        match error {
+            AnswerError::Refused { status, code, message, retry_after, body, .. } => {
+                Self::Refused { status, code, message, retry_after, body }
+            }
+            AnswerError::Malformed { what, body, source, .. } => {
+                Self::Malformed { what, body, source }
+            }
+            AnswerError::Limit(error) => Self::Limit(error),
+            AnswerError::Truncated { text, reason, .. } => Self::Truncated { text, reason },
+            error => Self::malformed(error.to_string(), ""),
+        }
     }
 }
 

@@ -8,16 +8,18 @@ use std::{
 use async_openai::config::OPENAI_API_BASE;
 use futures_util::future::BoxFuture;
 use tower_chat_core::{ChatRequest, ChatResponse, register_error};
-use tower_chat_wire::stream::Limits;
+use tower_chat_wire::{
+    body::{AnswerContext, BodyWire},
+    stream::Limits,
+};
 use tower_service::Service;
 
 use crate::{
-    OpenAiError, answer,
+    OpenAiError,
     body::{self, Defaults},
     connection::Connection,
     object::Object,
-    streamed,
-    transport::{self, End},
+    transport::{self, Asked},
 };
 
 /// A model behind OpenAI's Chat Completions API, or behind a compatible one, as a leaf.
@@ -151,12 +153,8 @@ impl Service<ChatRequest> for OpenAiChat {
         let body = body(&request, &self.defaults);
         Box::pin(async move {
             let response = connection.post("/chat/completions", &body?).await?;
-            if is_streamed {
-                let events = transport::events(response, limits, End::Done).await?;
-                Ok(ChatResponse::stream(streamed::updates(events)))
-            } else {
-                answer::parse(&transport::whole(response, limits).await?)
-            }
+            let (wire, context) = (BodyWire::OpenAiChat, AnswerContext::default());
+            transport::read(response, limits, Asked { wire, context, is_streamed }).await
         })
     }
 }

@@ -60,17 +60,13 @@
 
 #[cfg(feature = "adapt")]
 pub mod adapt;
-mod answer;
 mod body;
-mod completion;
 mod connection;
-mod draft;
 mod error;
 mod leaf;
 mod object;
 mod options;
 mod responses;
-mod streamed;
 mod transport;
 
 pub use self::{

@@ -9,18 +9,6 @@ pub(crate) fn as_text(value: &RawJson) -> Option<String> {
     value.get().starts_with('"').then(|| value.parse().ok()).flatten()
 }
 
-/// The field, if it is there and not `null`.
-pub(crate) fn take(object: &mut Object, name: &str) -> Option<RawJson> {
-    object.remove(name).filter(|value| value.get() != "null")
-}
-
-/// The field as a text, if it is one that is not empty; any other stays.
-pub(crate) fn take_text(object: &mut Object, name: &str) -> Option<String> {
-    let text = as_text(object.get(name)?)?;
-    object.remove(name);
-    Some(text).filter(|text| !text.is_empty())
-}
-
 /// The JSON of a text, a list or an object.
 pub(crate) fn raw<T: serde::Serialize + ?Sized>(value: &T) -> RawJson {
     #[allow(clippy::expect_used, reason = "texts, lists and maps with text keys always have one")]

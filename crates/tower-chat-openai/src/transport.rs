@@ -1,27 +1,22 @@
 //! Requests and answers over HTTP, each request sent once.
 
-use std::pin::Pin;
+use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream};
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE};
-use tower_chat_core::RawJson;
-use tower_chat_wire::stream::{BodyReader, Framing, LimitExceeded, Limits, Sse, check_depth};
+use http::{
+    HeaderMap,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
+use tower_chat_core::ChatResponse;
+use tower_chat_wire::{
+    AnswerError,
+    body::{AnswerContext, BodyWire},
+    stream::{BodyReader, Frame, Framing, LimitExceeded, Limits, Sse, check_depth, updates},
+};
 
-use crate::{OpenAiError, completion};
+use crate::OpenAiError;
 
-/// The events of a stream, up to its end.
-pub(crate) type Events = Pin<Box<dyn Stream<Item = Result<RawJson, OpenAiError>> + Send>>;
-
-/// How the end of a stream is known.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    /// By `data: [DONE]`; a stream that ends before is cut off.
-    Done,
-    /// By an event that the reader knows.
-    Event,
-}
-
-/// The end of a stream of Chat Completions.
+/// The data of the event that ends a stream.
 const DONE: &str = "[DONE]";
 
 /// The answer, if the service has given one.
@@ -49,109 +44,84 @@ pub(crate) async fn accepted(
     }
 }
 
+/// What an answer is read with.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) wire: BodyWire,
+    pub(crate) context: AnswerContext,
+    /// Whether a stream was asked for. A service that cannot stream answers whole all the same.
+    pub(crate) is_streamed: bool,
+}
+
+/// The response that an answer of the service is.
+pub(crate) async fn read(
+    response: reqwest::Response,
+    limits: Limits,
+    asked: Asked,
+) -> Result<ChatResponse, OpenAiError> {
+    let Asked { wire, context, is_streamed } = asked;
+    let is_json = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|kind| kind.to_str().is_ok_and(|kind| kind.starts_with("application/json")));
+    if !is_streamed || is_json {
+        let body = whole(response, limits).await?;
+        return Ok(wire.parse_answer_to(&body, &context)?.into());
+    }
+    let updates = updates(frames(response, limits), wire.accumulator_to(context));
+    let error = |error| OpenAiError::from(error).into();
+    Ok(ChatResponse::stream(updates.map(move |update| update.map_err(error))))
+}
+
 /// The body of a whole answer.
 pub(crate) async fn whole(
     mut response: reqwest::Response,
     limits: Limits,
-) -> Result<RawJson, OpenAiError> {
+) -> Result<String, OpenAiError> {
     let mut body = BodyReader::answer(limits);
     while let Some(chunk) = response.chunk().await.map_err(OpenAiError::connection)? {
         body.push(&chunk)?;
     }
-    json(body.into_text(), limits)
+    let body = body.into_text();
+    check_depth(&body, &limits)?;
+    Ok(body)
 }
 
-/// The events of a streamed answer. A service that cannot stream answers with one JSON value, which
-/// is the only event then.
-pub(crate) async fn events(
+/// The frames of a streamed answer.
+fn frames(
     response: reqwest::Response,
     limits: Limits,
-    end: End,
-) -> Result<Events, OpenAiError> {
-    let is_whole = response
-        .headers()
-        .get(CONTENT_TYPE)
-        .is_some_and(|kind| kind.to_str().is_ok_and(|kind| kind.starts_with("application/json")));
-    if is_whole {
-        let event = whole(response, limits).await?;
-        return Ok(Box::pin(stream::iter([Ok(event)])));
-    }
-    let reading = Reading { response, sse: Sse::new(limits), limits, end };
-    let batches = stream::unfold(Some(reading), |reading| async move {
-        let mut reading = reading?;
-        let (batch, goes_on) = reading.next().await;
-        Some((stream::iter(batch), goes_on.then_some(reading)))
-    });
-    Ok(Box::pin(batches.flatten()))
-}
-
-struct Reading {
-    response: reqwest::Response,
-    sse: Sse,
-    limits: Limits,
-    end: End,
-}
-
-impl Reading {
-    /// The events of the next bytes, and whether any may follow.
-    async fn next(&mut self) -> (Vec<Result<RawJson, OpenAiError>>, bool) {
-        let frames = match self.response.chunk().await {
-            Ok(Some(chunk)) => match self.sse.push(&chunk) {
-                Ok(frames) => frames,
-                Err(error) => return (vec![Err(error.into())], false),
-            },
-            Ok(None) => return (self.ended(), false),
-            Err(error) => return (vec![Err(self.cut_off(&error))], false),
-        };
-        let mut events = Vec::with_capacity(frames.len());
-        for frame in frames {
-            if frame.data.trim() == DONE {
-                return (events, false);
-            }
-            match json(frame.data, self.limits) {
-                Ok(event) => events.push(Ok(event)),
-                Err(error) => {
-                    events.push(Err(error));
-                    return (events, false);
+) -> impl Stream<Item = Result<Frame, AnswerError>> + Send {
+    let reading = Some((response, Sse::new(limits)));
+    let batches = stream::unfold(reading, move |reading| async move {
+        let (mut response, mut sse) = reading?;
+        match response.chunk().await {
+            Ok(Some(chunk)) => match sse.push(&chunk) {
+                Ok(frames) => {
+                    let frames = frames.into_iter().map(|frame| checked(frame, limits));
+                    Some((frames.collect::<Vec<_>>(), Some((response, sse))))
                 }
+                Err(error) => Some((vec![Err(error.into())], None)),
+            },
+            // What is not complete is no event, but for the mark of the end.
+            Ok(None) => {
+                let last = sse.end().filter(|frame| frame.data.trim() == DONE);
+                Some((last.map(Ok).into_iter().collect(), None))
             }
+            Err(error) => Some((vec![Err(AnswerError::interrupted(error))], None)),
         }
-        (events, true)
-    }
-
-    /// What comes where the bytes end before the stream was done: nothing, if its last line says so.
-    fn ended(&mut self) -> Vec<Result<RawJson, OpenAiError>> {
-        let last = self.sse.end();
-        match self.end {
-            End::Event => Vec::new(),
-            End::Done if last.is_some_and(|frame| frame.data.trim() == DONE) => Vec::new(),
-            End::Done => vec![Err(self.cut_off(&"the connection was closed"))],
-        }
-    }
-
-    fn cut_off(&self, cause: &dyn std::fmt::Display) -> OpenAiError {
-        let end = match self.end {
-            End::Done => DONE,
-            End::Event => "the event of its end",
-        };
-        let reason = format!("its stream ended, or its connection broke, before {end} ({cause})");
-        OpenAiError::Truncated { text: String::new(), reason }
-    }
+    });
+    batches.flat_map(stream::iter)
 }
 
-/// The JSON value that a text is.
-fn json(text: String, limits: Limits) -> Result<RawJson, OpenAiError> {
-    check_depth(&text, &limits)?;
-    text.parse().map_err(|source: serde_json::Error| OpenAiError::Malformed {
-        what: "it is not JSON".to_owned(),
-        body: text,
-        source: Some(source.into()),
-    })
+fn checked(frame: Frame, limits: Limits) -> Result<Frame, AnswerError> {
+    check_depth(&frame.data, &limits)?;
+    Ok(frame)
 }
 
 async fn refusal(mut response: reqwest::Response, limits: Limits) -> OpenAiError {
-    let status = Some(response.status().as_u16());
-    let retry_after = completion::retry_after(response.headers());
+    let status = response.status().as_u16();
+    let wait = retry_after(response.headers());
     let mut body = BodyReader::refusal(limits);
     let cut_off = loop {
         match response.chunk().await {
@@ -165,12 +135,25 @@ async fn refusal(mut response: reqwest::Response, limits: Limits) -> OpenAiError
         }
     };
     let body = body.into_text();
-    match cut_off {
-        None => completion::refusal(status, retry_after, &body),
-        Some(message) => OpenAiError::Refused { status, code: None, message, retry_after, body },
+    if let Some(message) = cut_off {
+        let (status, code, retry_after) = (Some(status), None, wait);
+        return OpenAiError::Refused { status, code, message, retry_after, body };
     }
+    let mut error = BodyWire::OpenAiChat.parse_error(status, &body).into();
+    if let OpenAiError::Refused { retry_after, .. } = &mut error {
+        *retry_after = wait.or(*retry_after);
+    }
+    error
 }
 
 fn cut_at_limit(error: LimitExceeded) -> String {
     format!("its reason was cut off: {error}")
+}
+
+/// How long the service asks to wait: `retry-after-ms`, or `retry-after` in seconds.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let number = |name| headers.get(name)?.to_str().ok()?.trim().parse::<f64>().ok();
+    let milliseconds = number("retry-after-ms").map(|milliseconds| milliseconds / 1_000.0);
+    let seconds = milliseconds.or_else(|| number("retry-after"))?;
+    Duration::try_from_secs_f64(seconds).ok()
 }

@@ -11,16 +11,24 @@
 //! - [`stream`]: limits and framing of answers, and pieces that add up, for leaves.
 //! - [`validate`]: whether the provider of a wire would accept a conversation.
 
+mod answer_error;
 pub mod anthropic;
+pub mod bedrock_converse;
 pub mod body;
 #[cfg(feature = "codec")]
 pub mod codec;
+pub mod cohere;
 mod error;
 mod fields;
+mod finish_fields;
 pub mod gemini;
+mod object;
+pub mod ollama;
 pub mod openai_chat;
 pub mod openai_responses;
+mod refusal;
 pub mod stream;
+mod text_parts;
 pub mod validate;
 
-pub use self::error::WireError;
+pub use self::{answer_error::AnswerError, error::WireError};

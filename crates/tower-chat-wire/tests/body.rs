@@ -12,7 +12,10 @@ use tower_chat_core::{
     ChatOptions, ChatRequest, ConversationId, FinishReason, Message, ToolCall, ToolChoice,
     ToolDefinition, Usage,
 };
-use tower_chat_wire::body::{BodyError, BodyWire};
+use tower_chat_wire::{
+    AnswerError,
+    body::{BodyError, BodyWire},
+};
 
 const WIRES: [(&str, BodyWire); 4] = [
     ("openai-chat", BodyWire::OpenAiChat),
@@ -119,7 +122,7 @@ fn an_answer_comes_back_from_every_wire() {
     finish.model = Some("m".to_owned());
     for (name, wire) in WIRES {
         let body = wire.render_answer(&message, &finish);
-        let answer = wire.parse_answer(body.clone()).unwrap();
+        let answer = wire.parse_answer(&body.to_string()).unwrap();
         assert_eq!(answer.messages.len(), 1, "{name}");
         assert_eq!(answer.text(), "Let me look.", "{name}: {body}");
         let call = answer.tool_calls().next().unwrap();
@@ -148,8 +151,8 @@ fn what_a_tool_has_beside_name_and_schema_goes_back_to_its_own_wire_alone() {
 fn an_error_is_no_answer() {
     for (name, wire) in WIRES {
         let error = json!({"error": {"message": "slow down"}, "content": [], "output": []});
-        let error = wire.parse_answer(error).unwrap_err();
-        assert!(matches!(error, BodyError::Refused { .. }), "{name}: {error}");
+        let error = wire.parse_answer(&error.to_string()).unwrap_err();
+        assert!(matches!(error, AnswerError::Refused { .. }), "{name}: {error}");
         assert!(error.to_string().contains("slow down"));
     }
 }
@@ -166,7 +169,7 @@ fn a_conversation_that_the_service_keeps_is_for_responses_alone() {
             }
         }
         let answer = json!({"id": "resp_2", "previous_response_id": "resp_1", "output": []});
-        let id = wire.parse_answer(answer).unwrap().finish.conversation_id;
+        let id = wire.parse_answer(&answer.to_string()).unwrap().finish.conversation_id;
         assert_eq!(id, Some(ConversationId::Service("resp_2".into())), "{name}");
     }
 }

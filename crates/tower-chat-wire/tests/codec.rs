@@ -83,7 +83,7 @@ async fn a_client_of_any_wire_gains_tools_and_a_history_by_layers_alone() {
             let answer = theirs.ready().await.unwrap().call(question(wire, text)).await.unwrap();
             let whole = answer.extensions().get::<Answer>().unwrap();
             assert_eq!((whole.messages.len(), whole.text().as_str()), (3, "found it"), "{wire:?}");
-            let answer = wire.parse_answer(answer.into_body()).unwrap();
+            let answer = wire.parse_answer(&answer.into_body().to_string()).unwrap();
             assert_eq!((answer.messages.len(), answer.text().as_str()), (1, "found it"));
             assert_eq!(answer.tool_calls().count(), 0, "{wire:?}");
         }

@@ -2,9 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, RawJson, ToolChoice, ToolDefinition};
-use tower_chat_wire::anthropic::{WIRE, render_body};
+use tower_chat_wire::anthropic::{WIRE, goes_on_without_thinking, render_body};
 
-use super::thinking::goes_on_without_thinking;
 use crate::{
     names::with_acceptable_names,
     object::{Object, raw, text},

@@ -35,7 +35,7 @@ async fn a_stream_is_one_message_and_goes_back_as_it_came() {
     let [_, request] = both("m");
     let answer = ask(&mut leaf, request).await.unwrap();
     assert_eq!((answer.text().as_str(), answer.finish.usage.output_tokens), ("Grüße", 5));
-    assert_eq!(answer.finish.reason, Some(FinishReason::Stop));
+    assert_eq!(answer.finish.reason, Some(FinishReason::ToolCalls));
     let message = &answer.messages[0];
     let Part::Reasoning(reasoning) = &message.parts[0] else { panic!("{message:?}") };
     assert_eq!(reasoning.text, "Hm, weather.");

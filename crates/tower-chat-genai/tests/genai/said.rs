@@ -97,6 +97,7 @@ impl Said {
             }
             if let Some(reason) = candidate["finishReason"].as_str() {
                 said.finish = match reason {
+                    "STOP" if !said.calls.is_empty() => "tools".to_owned(),
                     "STOP" => "stop".to_owned(),
                     "MAX_TOKENS" => "length".to_owned(),
                     other => format!("Other({other:?})"),

@@ -2,9 +2,11 @@
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice, ToolDefinition};
-use tower_chat_wire::{body::BodyWire, openai_responses::render_input};
+use tower_chat_wire::{
+    body::BodyWire,
+    openai_responses::{HistoryLocation, render_input},
+};
 
-use super::keeping::Place;
 use crate::{
     object::{Object, as_text, raw},
     options,
@@ -31,19 +33,25 @@ pub(super) struct Defaults {
 pub(super) fn render(
     request: &ChatRequest,
     defaults: &Defaults,
-    place: &Place,
+    location: &HistoryLocation,
     is_streamed: bool,
 ) -> Object {
     let options = &*request.options;
-    let mut body = options::fields(&named(options, defaults, place), options, is_streamed);
+    let mut body = options::fields(&named(options, defaults, location), options, is_streamed);
     let may_reason = || body.get("model").and_then(as_text).is_none_or(|model| may_reason(&model));
-    if *place == Place::Request && defaults.encrypted_reasoning.unwrap_or_else(may_reason) {
+    if *location == HistoryLocation::Request
+        && defaults.encrypted_reasoning.unwrap_or_else(may_reason)
+    {
         include_reasoning(&mut body, options);
     }
-    match place {
-        Place::Request | Place::NewResponse | Place::NewConversation => {}
-        Place::AfterResponse(id) => drop(body.insert("previous_response_id".to_owned(), raw(id))),
-        Place::InConversation(id) => drop(body.insert("conversation".to_owned(), raw(id))),
+    match location {
+        HistoryLocation::AfterResponse(id) => {
+            drop(body.insert("previous_response_id".to_owned(), raw(id)));
+        }
+        HistoryLocation::InConversation(id) => {
+            drop(body.insert("conversation".to_owned(), raw(id)));
+        }
+        _ => {}
     }
     let input = render_input(request.messages.iter().map(|message| &**message));
     body.insert("input".to_owned(), raw(&input));
@@ -72,7 +80,11 @@ fn may_reason(model: &str) -> bool {
     !WITHOUT_REASONING.iter().any(|start| name.starts_with(start))
 }
 
-fn named(options: &ChatOptions, defaults: &Defaults, place: &Place) -> Map<String, Value> {
+fn named(
+    options: &ChatOptions,
+    defaults: &Defaults,
+    location: &HistoryLocation,
+) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
@@ -90,7 +102,7 @@ fn named(options: &ChatOptions, defaults: &Defaults, place: &Place) -> Map<Strin
     set("tools", (!tools.is_empty()).then_some(Value::Array(tools)));
     set("background", options.background.then_some(Value::Bool(true)));
     // A background answer has to be stored to be fetched.
-    set("store", Some(Value::Bool(*place != Place::Request || options.background)));
+    set("store", Some(Value::Bool(*location != HistoryLocation::Request || options.background)));
     fields
 }
 

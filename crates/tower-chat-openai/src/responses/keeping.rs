@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{ConversationId, RawJson};
-
-use crate::object::{Object, as_text};
+use tower_chat_wire::openai_responses::HistoryLocation;
 
 /// Who keeps the history of the conversations that begin at an
 /// [`OpenAiResponses`](super::OpenAiResponses).
@@ -36,67 +34,14 @@ pub enum Keeping {
     Conversation,
 }
 
-/// Where the history before one request is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
-    /// In the request.
-    Request,
-    /// Nowhere yet; the service begins to keep it.
-    NewResponse,
-    /// Nowhere yet; the service begins to keep it in a conversation, which is to be created.
-    NewConversation,
-    /// At the service, up to this response.
-    AfterResponse(Arc<str>),
-    /// At the service, in this conversation.
-    InConversation(Arc<str>),
-}
-
-impl Place {
-    /// The place that a request's service conversation id names, if it has one.
-    pub(super) fn of(service_id: Option<&Arc<str>>, keeping: Keeping) -> Self {
-        match (service_id, keeping) {
-            (Some(id), _) if id.starts_with("conv_") => Self::InConversation(id.clone()),
-            (Some(id), _) => Self::AfterResponse(id.clone()),
-            (None, Keeping::Locally) => Self::Request,
-            (None, Keeping::PreviousResponse) => Self::NewResponse,
-            (None, Keeping::Conversation) => Self::NewConversation,
+impl Keeping {
+    /// Where the history before a request is.
+    pub(super) fn location(self, service_id: Option<&Arc<str>>) -> HistoryLocation {
+        match (service_id, self) {
+            (Some(id), _) => HistoryLocation::of_service_id(id.clone()),
+            (None, Self::Locally) => HistoryLocation::Request,
+            (None, Self::PreviousResponse) => HistoryLocation::NewResponse,
+            (None, Self::Conversation) => HistoryLocation::NewConversation,
         }
     }
-
-    /// The id under which the service keeps the history up to a response, by the response's fields;
-    /// `None` if it does not, such as where an organisation lets it store nothing.
-    pub(super) fn after(&self, response: &Object) -> Option<ConversationId> {
-        let id = match self {
-            Self::Request => return None,
-            Self::InConversation(id) => id.clone(),
-            Self::NewResponse | Self::NewConversation | Self::AfterResponse(_) => {
-                let is_kept = response.get("store").is_none_or(|store| store.get() != "false");
-                let own = || response.get("id").and_then(as_text).filter(|_| is_kept);
-                conversation(response).or_else(own)?.into()
-            }
-        };
-        Some(ConversationId::Service(id))
-    }
-
-    /// The id while a response is not done: nothing goes on from it yet.
-    pub(super) fn before(&self, response: &Object) -> Option<ConversationId> {
-        match self {
-            Self::AfterResponse(id) => Some(ConversationId::Service(id.clone())),
-            Self::Request | Self::NewResponse | Self::NewConversation | Self::InConversation(_) => {
-                self.after(response)
-            }
-        }
-    }
-}
-
-/// The conversation that a response belongs to.
-fn conversation(response: &Object) -> Option<String> {
-    let conversation = response.get("conversation")?;
-    let fields = conversation.parse::<Object>().ok();
-    fields.as_ref().map_or(as_text(conversation), |fields| fields.get("id").and_then(as_text))
-}
-
-/// The id of something that the service made.
-pub(super) fn id_in(made: &RawJson) -> Option<String> {
-    made.parse::<Object>().ok()?.get("id").and_then(as_text)
 }

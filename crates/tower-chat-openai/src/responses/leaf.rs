@@ -7,22 +7,23 @@ use std::{
 
 use async_openai::config::OPENAI_API_BASE;
 use futures_util::future::BoxFuture;
-use tower_chat_core::{ChatRequest, ChatResponse, RawJson, register_error};
-use tower_chat_wire::stream::Limits;
+use tower_chat_core::{ChatRequest, ChatResponse, register_error};
+use tower_chat_wire::{
+    body::{AnswerContext, BodyWire},
+    openai_responses::{HistoryLocation, parse_conversation_id},
+    stream::Limits,
+};
 use tower_service::Service;
 
 use super::{
     API, Keeping,
-    answer::{self, Asked},
     body::{self, Defaults},
-    keeping::{Place, id_in},
-    streamed,
 };
 use crate::{
     OpenAiError,
     connection::Connection,
     object::Object,
-    transport::{self, End},
+    transport::{self, Asked},
 };
 
 /// A model behind OpenAI's Responses API, or behind a compatible one, as a leaf.
@@ -158,31 +159,28 @@ impl OpenAiResponses {
     }
 
     async fn answer(self, request: ChatRequest) -> Result<ChatResponse, OpenAiError> {
-        let mut place = Place::of(request.service_id()?, self.keeping);
+        let mut location = self.keeping.location(request.service_id()?);
         let options = &*request.options;
         let is_background = options.is_background();
         if let Some(token) = &options.continuation {
-            let answer = self.continued(token).await?;
-            return Ok(answer::parse(&answer, &Asked { place, is_background })?.into());
+            let body = self.continued(token).await?;
+            let context = AnswerContext::of_history(location).with_background(is_background);
+            return Ok(BodyWire::OpenAiResponses.parse_answer_to(&body, &context)?.into());
         }
-        if place == Place::NewConversation {
-            place = Place::InConversation(self.new_conversation().await?.into());
+        if location == HistoryLocation::NewConversation {
+            location = HistoryLocation::InConversation(self.new_conversation().await?.into());
         }
         let is_streamed = options.stream && !is_background;
-        let body = body::render(&request, &self.defaults, &place, is_streamed);
-        let asked = Asked { place, is_background };
+        let body = body::render(&request, &self.defaults, &location, is_streamed);
+        let context = AnswerContext::of_history(location).with_background(is_background);
+        let asked = Asked { wire: BodyWire::OpenAiResponses, context, is_streamed };
         let limits = self.connection.limits();
         let response = self.connection.post("/responses", &body).await?;
-        if is_streamed {
-            let events = transport::events(response, limits, End::Event).await?;
-            Ok(ChatResponse::stream(streamed::updates(events, asked)))
-        } else {
-            Ok(answer::parse(&transport::whole(response, limits).await?, &asked)?.into())
-        }
+        transport::read(response, limits, asked).await
     }
 
     /// A background answer, or that it is still to come.
-    async fn continued(&self, token: &str) -> Result<RawJson, OpenAiError> {
+    async fn continued(&self, token: &str) -> Result<String, OpenAiError> {
         let is_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
         if token.is_empty() || !token.chars().all(is_id) {
             // It would be another address.
@@ -196,9 +194,7 @@ impl OpenAiResponses {
     async fn new_conversation(&self) -> Result<String, OpenAiError> {
         let response = self.connection.post("/conversations", &Object::new()).await?;
         let made = transport::whole(response, self.connection.limits()).await?;
-        id_in(&made).ok_or_else(|| {
-            OpenAiError::malformed("the conversation that was created has no id", made.get())
-        })
+        Ok(parse_conversation_id(&made)?)
     }
 }
 

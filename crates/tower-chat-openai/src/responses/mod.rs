@@ -1,11 +1,8 @@
 //! OpenAI Responses as a leaf.
 
-mod answer;
 mod body;
-mod draft;
 mod keeping;
 mod leaf;
-mod streamed;
 
 pub use self::{keeping::Keeping, leaf::OpenAiResponses};
 

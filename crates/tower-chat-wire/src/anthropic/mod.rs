@@ -73,9 +73,12 @@
 //!
 //! [`Part::Native`]: tower_chat_core::Part::Native
 
+mod accumulator;
+mod answer;
 mod arrange;
 mod call;
 mod content;
+mod continuation;
 mod ids;
 mod media;
 mod message;
@@ -85,8 +88,14 @@ mod shell;
 mod thinking;
 
 pub use self::{
+    continuation::goes_on_without_thinking,
     message::{parse_answer, parse_body, parse_message, parse_messages, parse_system},
     render::{Body, render_body},
+};
+
+pub(crate) use self::{
+    accumulator::AnthropicAccumulator,
+    answer::{REASONS, parse as parse_whole_answer, usage},
 };
 
 /// The name of this wire in [`Native`](tower_chat_core::Native) items.

@@ -1,17 +1,18 @@
 //! Bodies of Anthropic Messages.
 
 use serde_json::{Map, Value, json};
-use tower_chat_core::{
-    Answer, ChatOptions, ChatRequest, Finish, FinishReason, Message, Messages, ToolChoice, Usage,
-};
+use tower_chat_core::{ChatOptions, ChatRequest, Finish, Message, Messages, ToolChoice, Usage};
 
 use super::{
     BodyError,
-    fields::{self, Fields, merge, set},
+    fields::{Fields, merge, set},
     tool::Form,
     value, values, with_instructions,
 };
-use crate::anthropic::{WIRE, parse_answer as parse_message, parse_body, render_body};
+use crate::{
+    anthropic::{REASONS, WIRE, parse_body, render_body, usage},
+    finish_fields::put_usage,
+};
 
 /// What is written where the request sets no limit, which this wire demands.
 const MOST_TOKENS: u64 = 4096;
@@ -61,22 +62,6 @@ pub(super) fn render_request(request: &ChatRequest) -> Value {
     Value::Object(body)
 }
 
-pub(super) fn parse_answer(body: Value) -> Result<Answer, BodyError> {
-    let text = body.to_string();
-    let mut fields = Fields::of(body)?;
-    if let Some(error) = fields.take("error") {
-        return Err(BodyError::Refused { error: error.to_string() });
-    }
-    let message = parse_message(&text)?;
-    ["content", "role", "type"].iter().for_each(|field| drop(fields.take(field)));
-    let mut finish = Finish::default();
-    finish.reason = fields.text("stop_reason").map(reason);
-    finish.model = fields.text("model");
-    finish.usage = usage(fields.take("usage").as_ref());
-    finish.metadata = fields.rest();
-    Ok(Answer::new(vec![message.into()], finish))
-}
-
 pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
     let conversation = render_body([message]);
     let content = conversation.messages.last().map(value);
@@ -87,32 +72,29 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
         None => json!([]),
     };
     let has_calls = message.calls().next().is_some();
-    let reason = match &finish.reason {
-        Some(FinishReason::Length) => "max_tokens",
-        Some(FinishReason::ContentFilter) => "refusal",
-        _ if has_calls => "tool_use",
-        Some(FinishReason::Other(reason)) => reason,
-        _ => "end_turn",
-    };
     let mut body = finish.metadata.clone();
+    let reason = REASONS.text(finish, body.get("stop_reason"), has_calls);
     body.entry("stop_sequence").or_insert(Value::Null);
     set(&mut body, "model", finish.model.as_deref());
-    let usage = &finish.usage;
+    put_usage(&mut body, "usage", &finish.usage, usage, render_usage);
     let fields = json!({
         "type": "message",
         "role": "assistant",
         "content": content,
         "stop_reason": reason,
-        "usage": {
-            "input_tokens": usage.input_tokens.saturating_sub(usage.cached_input_tokens),
-            "cache_read_input_tokens": usage.cached_input_tokens,
-            "output_tokens": usage.output_tokens,
-        },
     });
     if let Value::Object(fields) = fields {
         body.extend(fields);
     }
     Value::Object(body)
+}
+
+fn render_usage(usage: &Usage) -> Value {
+    json!({
+        "input_tokens": usage.input_tokens.saturating_sub(usage.cached_input_tokens),
+        "cache_read_input_tokens": usage.cached_input_tokens,
+        "output_tokens": usage.output_tokens,
+    })
 }
 
 pub(super) fn render_tool(definition: &tower_chat_core::ToolDefinition) -> Option<Value> {
@@ -145,25 +127,4 @@ fn render_tool_choice(choice: &ToolChoice) -> Value {
         ToolChoice::Tool(name) => json!({"type": "tool", "name": name}),
         _ => json!({"type": "auto"}),
     }
-}
-
-fn reason(text: String) -> FinishReason {
-    match text.as_str() {
-        "end_turn" => FinishReason::Stop,
-        "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
-        "tool_use" => FinishReason::ToolCalls,
-        "refusal" => FinishReason::ContentFilter,
-        _ => FinishReason::Other(text),
-    }
-}
-
-/// Tokens of the cache are counted beside the others on this wire.
-fn usage(usage: Option<&Value>) -> Usage {
-    fields::usage(
-        usage,
-        &["/input_tokens", "/cache_read_input_tokens", "/cache_creation_input_tokens"],
-        "/cache_read_input_tokens",
-        &["/output_tokens"],
-        "",
-    )
 }

@@ -4,7 +4,7 @@ use tower_chat_core::SentinelAtLeaf;
 
 use crate::WireError;
 
-/// A body that is not one of its wire, or a request that the wire cannot say.
+/// A body that is no request of its wire, or a request for which the wire has no form.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BodyError {
@@ -19,12 +19,6 @@ pub enum BodyError {
         /// What it should be.
         expected: &'static str,
     },
-    /// An answer that reports an error.
-    #[error("the service answered with an error: {error}")]
-    Refused {
-        /// The error as it came, as JSON.
-        error: String,
-    },
     /// The request asks for what the wire does not have.
     #[error("the wire has no {what}: send the request without it")]
     Unsupported {
@@ -37,11 +31,9 @@ pub enum BodyError {
 }
 
 impl BodyError {
-    /// Whether the same request may succeed later: it may not, but an answer that reports an error
-    /// may have been a passing one.
+    /// Whether the same request may succeed later: it may not.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Refused { .. } => true,
             Self::Messages(_)
             | Self::Field { .. }
             | Self::Unsupported { .. }

@@ -1,7 +1,6 @@
 //! The fields of a body, taken out one by one until what is left is what nobody knows.
 
 use serde_json::{Map, Value};
-use tower_chat_core::Usage;
 
 use super::BodyError;
 
@@ -83,24 +82,4 @@ pub(super) fn merge(body: &mut Map<String, Value>, fields: &Map<String, Value>) 
             body.insert(name.clone(), value.clone());
         }
     }
-}
-
-/// The counts of a usage object, at these JSON pointers; those of `input` and of `output` are added
-/// up.
-pub(super) fn usage(
-    usage: Option<&Value>,
-    input: &[&str],
-    cached: &str,
-    output: &[&str],
-    reasoning: &str,
-) -> Usage {
-    let count = |pointer: &str| usage?.pointer(pointer)?.as_u64();
-    let sum = |pointers: &[&str]| {
-        let counts = pointers.iter().filter_map(|pointer| count(pointer));
-        counts.fold(0, u64::saturating_add)
-    };
-    let mut usage = Usage::new(sum(input), sum(output));
-    usage.cached_input_tokens = count(cached).unwrap_or_default();
-    usage.reasoning_tokens = count(reasoning).unwrap_or_default();
-    usage
 }

@@ -2,18 +2,18 @@
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{
-    Answer, ChatOptions, ChatRequest, Finish, FinishReason, Message, Messages, Native, ToolChoice,
-    ToolDefinition, Usage,
+    ChatOptions, ChatRequest, Finish, Message, Messages, Native, ToolChoice, ToolDefinition, Usage,
 };
 
 use super::{
     BodyError, as_json,
-    fields::{self, Fields, merge, set},
+    fields::{Fields, merge, set},
     tool::Form,
     value, values, with_instructions,
 };
-use crate::gemini::{
-    Unsigned, WIRE, parse_answer as parse_candidates, parse_body, render_messages,
+use crate::{
+    finish_fields::put_usage,
+    gemini::{REASONS, Unsigned, WIRE, parse_body, render_messages, usage},
 };
 
 const FUNCTION: Form =
@@ -73,63 +73,36 @@ pub(super) fn render_request(request: &ChatRequest) -> Value {
     Value::Object(body)
 }
 
-pub(super) fn parse_answer(body: Value) -> Result<Answer, BodyError> {
-    let messages = parse_candidates(&body.to_string())?;
-    let mut fields = Fields::of(body)?;
-    if let Some(error) = fields.take("error") {
-        return Err(BodyError::Refused { error: error.to_string() });
-    }
-    let candidates = fields.list("candidates").unwrap_or_default();
-    let [candidate] = candidates.as_slice() else {
-        return Err(BodyError::Field { field: "candidates", expected: "a list of one candidate" });
-    };
-    let mut candidate = Fields::of(candidate.clone())?;
-    ["content", "index"].iter().for_each(|field| drop(candidate.take(field)));
-    let has_calls = messages.iter().any(|message| message.calls().next().is_some());
-    let mut finish = Finish::default();
-    finish.reason = candidate.text("finishReason").map(|text| reason(text, has_calls));
-    finish.model = fields.text("modelVersion");
-    finish.usage = usage(fields.take("usageMetadata").as_ref());
-    finish.metadata = fields.rest();
-    let candidate = candidate.rest();
-    if !candidate.is_empty() {
-        finish.metadata.insert("candidate".to_owned(), Value::Object(candidate));
-    }
-    Ok(Answer::new(messages.into_iter().map(Into::into).collect(), finish))
-}
-
 pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
     let written = render_messages([message], Unsigned::AsRecorded);
     let content = written.contents.iter().map(value).find(|content| {
         content.get("role").and_then(Value::as_str).is_some_and(|role| role == "model")
     });
-    let reason = match &finish.reason {
-        Some(FinishReason::Length) => "MAX_TOKENS",
-        Some(FinishReason::ContentFilter) => "SAFETY",
-        Some(FinishReason::Other(reason)) => reason,
-        _ => "STOP",
-    };
     let mut body = finish.metadata.clone();
     let mut candidate = match body.remove("candidate") {
         Some(Value::Object(candidate)) => candidate,
         _ => Map::new(),
     };
+    let has_calls = message.calls().next().is_some();
+    let reason = REASONS.text(finish, candidate.get("finishReason"), has_calls);
     candidate.insert("index".to_owned(), json!(0));
     let empty = || json!({"role": "model", "parts": []});
     candidate.insert("content".to_owned(), content.unwrap_or_else(empty));
     candidate.insert("finishReason".to_owned(), json!(reason));
     body.insert("candidates".to_owned(), json!([candidate]));
     set(&mut body, "modelVersion", finish.model.as_deref());
-    let usage = &finish.usage;
-    let written = json!({
+    put_usage(&mut body, "usageMetadata", &finish.usage, usage, render_usage);
+    Value::Object(body)
+}
+
+fn render_usage(usage: &Usage) -> Value {
+    json!({
         "promptTokenCount": usage.input_tokens,
         "cachedContentTokenCount": usage.cached_input_tokens,
         "candidatesTokenCount": usage.output_tokens.saturating_sub(usage.reasoning_tokens),
         "thoughtsTokenCount": usage.reasoning_tokens,
         "totalTokenCount": usage.total_tokens(),
-    });
-    body.insert("usageMetadata".to_owned(), written);
-    Value::Object(body)
+    })
 }
 
 /// One definition for each function, and one for each tool of the service beside them.
@@ -211,26 +184,4 @@ fn render_tool_choice(choice: &ToolChoice) -> Value {
         _ => json!({"mode": "AUTO"}),
     };
     json!({"functionCallingConfig": calling})
-}
-
-fn reason(text: String, has_calls: bool) -> FinishReason {
-    match text.as_str() {
-        "STOP" if has_calls => FinishReason::ToolCalls,
-        "STOP" => FinishReason::Stop,
-        "MAX_TOKENS" => FinishReason::Length,
-        "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" => {
-            FinishReason::ContentFilter
-        }
-        _ => FinishReason::Other(text),
-    }
-}
-
-fn usage(usage: Option<&Value>) -> Usage {
-    fields::usage(
-        usage,
-        &["/promptTokenCount", "/toolUsePromptTokenCount"],
-        "/cachedContentTokenCount",
-        &["/candidatesTokenCount", "/thoughtsTokenCount"],
-        "/thoughtsTokenCount",
-    )
 }

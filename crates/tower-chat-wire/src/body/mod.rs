@@ -22,6 +22,7 @@
 //! ```
 
 mod anthropic;
+mod context;
 mod error;
 mod fields;
 mod gemini;
@@ -32,8 +33,11 @@ mod tool;
 use serde_json::Value;
 use tower_chat_core::{Answer, ChatRequest, Finish, Message, RawJson, ToolDefinition};
 
-pub use self::error::BodyError;
-use crate::fields::raw;
+pub use self::{context::AnswerContext, error::BodyError};
+use crate::{
+    AnswerError, bedrock_converse, cohere, fields::raw, ollama, refusal, refusal::CodeFields,
+    stream::ResponseAccumulator,
+};
 
 /// An API whose bodies can be read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -47,6 +51,12 @@ pub enum BodyWire {
     Anthropic,
     /// Gemini's `generateContent`, whose body does not name the model.
     Gemini,
+    /// Bedrock's Converse, whose body does not name the model.
+    BedrockConverse,
+    /// Cohere's chat API, version 2.
+    Cohere,
+    /// Ollama's own chat API, `/api/chat`.
+    Ollama,
 }
 
 impl BodyWire {
@@ -61,6 +71,9 @@ impl BodyWire {
             Self::OpenAiResponses => openai_responses::parse_request(body),
             Self::Anthropic => anthropic::parse_request(body),
             Self::Gemini => gemini::parse_request(body),
+            Self::BedrockConverse | Self::Cohere | Self::Ollama => {
+                Err(BodyError::Unsupported { what: "reader of requests" })
+            }
         }
     }
 
@@ -85,6 +98,9 @@ impl BodyWire {
             }
             Self::Anthropic => anthropic::render_request(request),
             Self::Gemini => gemini::render_request(request),
+            Self::BedrockConverse => value(&raw(&bedrock_converse::render_request(request)?)),
+            Self::Cohere => value(&raw(&cohere::render_request(request, model(request)?))),
+            Self::Ollama => value(&raw(&ollama::render_request(request, model(request)?)?)),
         })
     }
 
@@ -96,21 +112,91 @@ impl BodyWire {
             Self::OpenAiResponses => openai_responses::TOOL.render(definition),
             Self::Anthropic => anthropic::render_tool(definition),
             Self::Gemini => gemini::render_tools(std::slice::from_ref(definition)).pop(),
+            Self::BedrockConverse => Some(bedrock_converse::render_tool(definition)),
+            Self::Cohere | Self::Ollama => Some(crate::text_parts::function(definition)),
         }
     }
 
-    /// Reads the body of a whole answer.
+    /// Reads the body of a whole answer, exactly as it is: arguments and fields that no message has a
+    /// name for keep every byte. As [`parse_answer_to`](Self::parse_answer_to) where nothing is known
+    /// of the request.
     ///
     /// # Errors
     ///
-    /// [`BodyError`], if it is none, or reports an error.
-    pub fn parse_answer(self, body: Value) -> Result<Answer, BodyError> {
+    /// [`AnswerError`], if it is no answer, or reports an error.
+    ///
+    /// ```
+    /// use tower_chat_wire::body::BodyWire;
+    /// let answer = BodyWire::Ollama.parse_answer(r#"{"message": {"content": "It is."}}"#)?;
+    /// assert_eq!(answer.text(), "It is.");
+    /// # Ok::<(), tower_chat_wire::AnswerError>(())
+    /// ```
+    pub fn parse_answer(self, body: &str) -> Result<Answer, AnswerError> {
+        self.parse_answer_to(body, &AnswerContext::default())
+    }
+
+    /// Reads the body of a whole answer to a request of which something is known.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse_answer`](Self::parse_answer).
+    pub fn parse_answer_to(
+        self,
+        body: &str,
+        context: &AnswerContext,
+    ) -> Result<Answer, AnswerError> {
         match self {
-            Self::OpenAiChat => openai_chat::parse_answer(body),
-            Self::OpenAiResponses => openai_responses::parse_answer(body),
-            Self::Anthropic => anthropic::parse_answer(body),
-            Self::Gemini => gemini::parse_answer(body),
+            Self::OpenAiChat => crate::openai_chat::parse_answer(body),
+            Self::OpenAiResponses => crate::openai_responses::parse_whole_answer(body, context),
+            Self::Anthropic => crate::anthropic::parse_whole_answer(body),
+            Self::Gemini => crate::gemini::parse_whole_answer(body),
+            Self::BedrockConverse => bedrock_converse::parse_answer(body),
+            Self::Cohere => cohere::parse_answer(body),
+            Self::Ollama => ollama::parse_answer(body),
         }
+    }
+
+    /// What adds up the frames of one streamed answer, as
+    /// [`accumulator_to`](Self::accumulator_to) where nothing is known of the request.
+    pub fn accumulator(self) -> Box<dyn ResponseAccumulator> {
+        self.accumulator_to(AnswerContext::default())
+    }
+
+    /// What adds up the frames of one streamed answer to a request of which something is known.
+    pub fn accumulator_to(self, context: AnswerContext) -> Box<dyn ResponseAccumulator> {
+        match self {
+            Self::OpenAiChat => Box::<crate::openai_chat::ChatAccumulator>::default(),
+            Self::OpenAiResponses => {
+                Box::new(crate::openai_responses::ResponsesAccumulator::new(context))
+            }
+            Self::Anthropic => Box::<crate::anthropic::AnthropicAccumulator>::default(),
+            Self::Gemini => Box::<crate::gemini::GeminiAccumulator>::default(),
+            Self::BedrockConverse => Box::<bedrock_converse::BedrockAccumulator>::default(),
+            Self::Cohere => Box::<cohere::CohereAccumulator>::default(),
+            Self::Ollama => Box::<ollama::OllamaAccumulator>::default(),
+        }
+    }
+
+    /// Reads the body of an answer with an HTTP status other than success: always
+    /// [`AnswerError::Refused`], whatever the body is.
+    ///
+    /// ```
+    /// use tower_chat_wire::body::BodyWire;
+    /// let body = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    /// let error = BodyWire::Anthropic.parse_error(529, body);
+    /// assert_eq!((error.status(), error.code()), (Some(529), Some("overloaded_error")));
+    /// assert!(error.is_retryable());
+    /// ```
+    pub fn parse_error(self, status: u16, body: &str) -> AnswerError {
+        let fields = match self {
+            Self::OpenAiChat | Self::OpenAiResponses => CodeFields::OpenAi,
+            Self::Anthropic
+            | Self::Gemini
+            | Self::BedrockConverse
+            | Self::Cohere
+            | Self::Ollama => CodeFields::Others,
+        };
+        refusal::parse(Some(status), body, fields)
     }
 
     /// Writes the body of a whole answer of one message. What identifies the answer (`id`,
@@ -121,6 +207,9 @@ impl BodyWire {
             Self::OpenAiResponses => openai_responses::render_answer(message, finish),
             Self::Anthropic => anthropic::render_answer(message, finish),
             Self::Gemini => gemini::render_answer(message, finish),
+            Self::BedrockConverse => bedrock_converse::render_answer(message, finish),
+            Self::Cohere => cohere::render_answer(message, finish),
+            Self::Ollama => ollama::render_answer(message, finish),
         }
     }
 }
@@ -128,6 +217,13 @@ impl BodyWire {
 /// The value of some JSON that was written here.
 fn value(json: &RawJson) -> Value {
     json.parse().unwrap_or(Value::Null)
+}
+
+/// The model of a request, for a wire that demands one in the body.
+fn model(request: &ChatRequest) -> Result<&str, BodyError> {
+    let expected = "named by a request of this wire";
+    let unnamed = BodyError::Field { field: "model", expected };
+    request.options.model.as_deref().ok_or(unnamed)
 }
 
 /// The list of some JSON that was written here.

@@ -2,17 +2,19 @@
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{
-    Answer, ChatOptions, ChatRequest, Finish, FinishReason, Message, Messages, Part, RawJson,
-    ToolChoice, Usage,
+    ChatOptions, ChatRequest, Finish, Message, Messages, Part, RawJson, ToolChoice, Usage,
 };
 
 use super::{
     BodyError,
-    fields::{self, Fields, merge, set},
+    fields::{Fields, merge, set},
     tool::Form,
     value, values, with_instructions,
 };
-use crate::openai_chat::{Audience, WIRE, parse_message, parse_messages, render_messages};
+use crate::{
+    finish_fields::put_usage,
+    openai_chat::{Audience, REASONS, WIRE, parse_messages, render_messages, usage},
+};
 
 pub(super) const TOOL: Form = Form {
     wire: WIRE,
@@ -67,42 +69,12 @@ pub(super) fn render_request(request: &ChatRequest) -> Value {
     Value::Object(body)
 }
 
-pub(super) fn parse_answer(body: Value) -> Result<Answer, BodyError> {
-    let mut fields = Fields::of(body)?;
-    if let Some(error) = fields.take("error") {
-        return Err(BodyError::Refused { error: error.to_string() });
-    }
-    let choices = fields.list("choices").unwrap_or_default();
-    let [choice] = choices.as_slice() else {
-        return Err(BodyError::Field { field: "choices", expected: "a list of one choice" });
-    };
-    let mut choice = Fields::of(choice.clone())?;
-    let message = choice.take("message").filter(Value::is_object);
-    let mut message =
-        message.ok_or(BodyError::Field { field: "message", expected: "a JSON object" })?;
-    if let Some(message) = message.as_object_mut() {
-        message.entry("role").or_insert_with(|| json!("assistant"));
-    }
-    let message = parse_message(&message.to_string())?;
-
-    let mut finish = Finish::default();
-    finish.reason = choice.text("finish_reason").map(reason);
-    choice.take("index");
-    finish.model = fields.text("model");
-    finish.usage = usage(fields.take("usage").as_ref());
-    fields.take("object");
-    finish.metadata = fields.rest();
-    let choice = choice.rest();
-    if !choice.is_empty() {
-        finish.metadata.insert("choice".to_owned(), Value::Object(choice));
-    }
-    Ok(Answer::new(vec![message.into()], finish))
-}
-
 pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
     let message = answer_message(message);
-    let reason = finish_reason(&message, finish);
+    let has_calls = message.contains_key("tool_calls") || message.contains_key("function_call");
     let mut metadata = finish.metadata.clone();
+    let received = metadata.get("choice").and_then(|choice| choice.get("finish_reason"));
+    let reason = REASONS.text(finish, received, has_calls);
     let mut choice = Map::from_iter([
         ("index".to_owned(), json!(0)),
         ("message".to_owned(), Value::Object(message)),
@@ -116,7 +88,7 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
     let mut body = metadata;
     body.insert("object".to_owned(), json!("chat.completion"));
     body.insert("choices".to_owned(), json!([choice]));
-    body.insert("usage".to_owned(), render_usage(&finish.usage));
+    put_usage(&mut body, "usage", &finish.usage, usage, render_usage);
     set(&mut body, "model", finish.model.as_deref());
     Value::Object(body)
 }
@@ -156,18 +128,6 @@ fn reasoning(part: &Part) -> Option<&str> {
     }
 }
 
-/// Why the answer ended, in the words of this wire.
-fn finish_reason<'a>(message: &Map<String, Value>, finish: &'a Finish) -> &'a str {
-    let has_calls = message.contains_key("tool_calls") || message.contains_key("function_call");
-    match &finish.reason {
-        Some(FinishReason::Length) => "length",
-        Some(FinishReason::ContentFilter) => "content_filter",
-        _ if has_calls => "tool_calls",
-        Some(FinishReason::Other(reason)) => reason,
-        _ => "stop",
-    }
-}
-
 fn tool_choice(choice: &Value) -> Option<ToolChoice> {
     match choice.as_str() {
         Some("auto") => return Some(ToolChoice::Auto),
@@ -188,26 +148,6 @@ fn render_tool_choice(choice: &ToolChoice) -> Value {
         ToolChoice::Tool(name) => json!({"type": "function", "function": {"name": name}}),
         _ => json!("auto"),
     }
-}
-
-fn reason(text: String) -> FinishReason {
-    match text.as_str() {
-        "stop" => FinishReason::Stop,
-        "length" => FinishReason::Length,
-        "tool_calls" | "function_call" => FinishReason::ToolCalls,
-        "content_filter" => FinishReason::ContentFilter,
-        _ => FinishReason::Other(text),
-    }
-}
-
-fn usage(usage: Option<&Value>) -> Usage {
-    fields::usage(
-        usage,
-        &["/prompt_tokens"],
-        "/prompt_tokens_details/cached_tokens",
-        &["/completion_tokens"],
-        "/completion_tokens_details/reasoning_tokens",
-    )
 }
 
 /// The usage object of this wire.

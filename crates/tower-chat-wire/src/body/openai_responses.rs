@@ -2,17 +2,19 @@
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{
-    Answer, ChatOptions, ChatRequest, ConversationId, Finish, FinishReason, Message, Messages,
-    ToolChoice, Usage,
+    ChatOptions, ChatRequest, Finish, FinishReason, Message, Messages, ToolChoice, Usage,
 };
 
 use super::{
     BodyError,
-    fields::{self, Fields, merge, set},
+    fields::{Fields, merge, set},
     tool::Form,
     values,
 };
-use crate::openai_responses::{WIRE, parse_answer as parse_output, parse_input, render_input};
+use crate::{
+    finish_fields::put_usage,
+    openai_responses::{WIRE, parse_input, render_input, usage},
+};
 
 pub(super) const TOOL: Form = Form {
     wire: WIRE,
@@ -71,38 +73,6 @@ pub(super) fn render_request(request: &ChatRequest, service_id: Option<&str>) ->
     Value::Object(body)
 }
 
-pub(super) fn parse_answer(body: Value) -> Result<Answer, BodyError> {
-    let text = body.to_string();
-    let mut fields = Fields::of(body)?;
-    if let Some(error) = fields.take("error") {
-        return Err(BodyError::Refused { error: error.to_string() });
-    }
-    let messages = parse_output(&text)?;
-    fields.take("output");
-    let mut finish = Finish::default();
-    let cut = fields.take_as("incomplete_details", |details| {
-        details.get("reason")?.as_str().map(str::to_owned)
-    });
-    let has_calls = messages.iter().any(|message| message.calls().next().is_some());
-    finish.reason = Some(match cut.as_deref() {
-        Some("max_output_tokens") => FinishReason::Length,
-        Some("content_filter") => FinishReason::ContentFilter,
-        Some(other) => FinishReason::Other(other.to_owned()),
-        None if has_calls => FinishReason::ToolCalls,
-        None => FinishReason::Stop,
-    });
-    finish.model = fields.text("model");
-    finish.usage = usage(fields.take("usage").as_ref());
-    let conversation = fields.take_as("conversation", conversation);
-    let is_kept = fields.take("previous_response_id").is_some();
-    finish.metadata = fields.rest();
-    ["object", "status"].iter().for_each(|field| drop(finish.metadata.remove(*field)));
-    let id = || finish.metadata.get("id")?.as_str().map(str::to_owned);
-    let service_id = conversation.or_else(|| is_kept.then(id).flatten());
-    finish.conversation_id = service_id.map(|id| ConversationId::Service(id.into()));
-    Ok(Answer::new(messages.into_iter().map(Into::into).collect(), finish))
-}
-
 pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
     let cut = match &finish.reason {
         Some(FinishReason::Length) => Some("max_output_tokens"),
@@ -111,7 +81,11 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
     };
     let mut body = finish.metadata.clone();
     set(&mut body, "model", finish.model.as_deref());
-    let usage = &finish.usage;
+    // Of another wire are counts without a total.
+    if body.get("usage").is_some_and(|usage| usage.get("total_tokens").is_none()) {
+        body.remove("usage");
+    }
+    put_usage(&mut body, "usage", &finish.usage, usage, render_usage);
     let output = render_input([message]);
     let output: Vec<Value> = output.iter().map(super::value).map(output_item).collect();
     let fields = json!({
@@ -120,18 +94,21 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
         "incomplete_details": cut.map(|reason| json!({"reason": reason})),
         "error": null,
         "output": output,
-        "usage": {
-            "input_tokens": usage.input_tokens,
-            "input_tokens_details": {"cached_tokens": usage.cached_input_tokens},
-            "output_tokens": usage.output_tokens,
-            "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-            "total_tokens": usage.total_tokens(),
-        },
     });
     if let Value::Object(fields) = fields {
         body.extend(fields);
     }
     Value::Object(body)
+}
+
+fn render_usage(usage: &Usage) -> Value {
+    json!({
+        "input_tokens": usage.input_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cached_input_tokens},
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.total_tokens(),
+    })
 }
 
 /// An item in the full form in which an answer has it; a message of a request may have a shorter.
@@ -174,14 +151,4 @@ fn render_tool_choice(choice: &ToolChoice) -> Value {
         ToolChoice::Tool(name) => json!({"type": "function", "name": name}),
         _ => json!("auto"),
     }
-}
-
-fn usage(usage: Option<&Value>) -> Usage {
-    fields::usage(
-        usage,
-        &["/input_tokens"],
-        "/input_tokens_details/cached_tokens",
-        &["/output_tokens"],
-        "/output_tokens_details/reasoning_tokens",
-    )
 }

@@ -10,7 +10,10 @@ use tower_chat::{
     core::{BoxError, ChatRequest, ChatResponse, register_error},
 };
 
-use crate::body::{BodyError, BodyWire};
+use crate::{
+    AnswerError,
+    body::{BodyError, BodyWire},
+};
 
 /// What an HTTP client with JSON bodies is asked.
 ///
@@ -28,6 +31,7 @@ impl JsonClient {
     pub fn new(wire: BodyWire, uri: impl Into<String>) -> Self {
         register_error(RefusedAnswer::is_retryable);
         register_error(BodyError::is_retryable);
+        register_error(AnswerError::is_retryable);
         Self { wire, uri: uri.into() }
     }
 
@@ -65,7 +69,7 @@ impl ClientCodec for JsonClient {
     ) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
         let (parts, body) = response.into_parts();
         let decoded = if parts.status.is_success() {
-            self.wire.parse_answer(body).map(ChatResponse::from).map_err(Into::into)
+            self.wire.parse_answer(&body.to_string()).map(ChatResponse::from).map_err(Into::into)
         } else {
             let seconds = parts.headers.get(header::RETRY_AFTER);
             let seconds = seconds.and_then(|value| value.to_str().ok()?.trim().parse().ok());

@@ -89,6 +89,9 @@ fn identify(wire: BodyWire, body: &mut Value) {
         BodyWire::OpenAiResponses => ("id", Some("created_at"), "resp_"),
         BodyWire::Anthropic => ("id", None, "msg_"),
         BodyWire::Gemini => ("responseId", None, ""),
+        BodyWire::Cohere => ("id", None, ""),
+        // Their answers have no id.
+        BodyWire::BedrockConverse | BodyWire::Ollama => return,
     };
     fields.entry(id).or_insert_with(|| json!(format!("{prefix}{}", RunId::new())));
     if let Some(created) = created {

@@ -64,6 +64,8 @@
 //!
 //! [`Part::Native`]: tower_chat_core::Part::Native
 
+mod accumulator;
+mod answer;
 mod body;
 mod call;
 mod content;
@@ -76,6 +78,11 @@ mod turn;
 pub use self::{
     body::{parse_answer, parse_body, parse_contents},
     render::{RequestContents, Unsigned, render_messages},
+};
+
+pub(crate) use self::{
+    accumulator::GeminiAccumulator,
+    answer::{REASONS, parse as parse_whole_answer, usage},
 };
 
 /// The name of this wire in [`Native`](tower_chat_core::Native) items.

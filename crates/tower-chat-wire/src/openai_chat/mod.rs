@@ -40,16 +40,26 @@
 //!
 //! [`Part::Native`]: tower_chat_core::Part::Native
 
+mod accumulator;
+mod answer;
 mod call;
 mod content;
+mod finish;
 mod media;
 mod message;
+mod message_accumulator;
 mod nine_characters;
 mod result;
 
 pub use self::{
     message::{parse_message, parse_messages, render_message, render_messages},
     nine_characters::with_nine_character_ids,
+};
+
+pub(crate) use self::{
+    accumulator::ChatAccumulator,
+    answer::{error_in, parse as parse_answer},
+    finish::{REASONS, usage},
 };
 
 /// The name of this wire in [`Native`](tower_chat_core::Native) items.

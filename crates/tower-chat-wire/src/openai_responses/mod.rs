@@ -52,10 +52,14 @@
 //!
 //! [`Part::Native`]: tower_chat_core::Part::Native
 
+mod accumulator;
+mod answer;
 mod call;
 mod call_ids;
 mod content;
+mod history;
 mod item;
+mod items;
 mod kind;
 mod media;
 mod native;
@@ -66,8 +70,14 @@ mod render;
 mod result;
 
 pub use self::{
+    history::{HistoryLocation, parse_conversation_id},
     parse::{Conversation, parse_answer, parse_body, parse_input},
     render::render_input,
+};
+
+pub(crate) use self::{
+    accumulator::ResponsesAccumulator,
+    answer::{parse as parse_whole_answer, usage},
 };
 
 /// The name of this wire in [`Native`](tower_chat_core::Native) items.

@@ -36,7 +36,13 @@ pub struct Accumulator {
     fields: BTreeMap<String, Value>,
     /// The name of the field that the object stands in; empty of the outermost.
     within: String,
+    /// How many objects this one is in.
+    depth: usize,
 }
+
+/// Objects in more objects than this are not merged: the last one counts. What services send is
+/// nested in [11 levels](super::Limits) at most.
+const MAX_DEPTH: usize = 120;
 
 #[derive(Debug)]
 enum Value {
@@ -78,8 +84,7 @@ impl Accumulator {
     /// the whole text (<https://openrouter.ai/docs/use-cases/reasoning-tokens>). A fragment that goes
     /// on with a block that is signed already, or has another id, begins another block.
     ///
-    /// A caller has to [check the depth](super::check_depth) of what it adds: objects in objects are
-    /// merged by recursion.
+    /// Objects in objects are merged by recursion, down to 120 levels; of deeper ones the last counts.
     pub fn push(&mut self, piece: Object) {
         for (name, value) in piece {
             self.push_field(name, value);
@@ -95,7 +100,7 @@ impl Accumulator {
         let kind = json.get().as_bytes().first().copied();
         let Some(value) = self.fields.get_mut(&name) else {
             // A `null` is kept until something comes.
-            let value = Value::new(&self.within, &name, json);
+            let value = Value::new(&self.within, &name, json, self.depth);
             self.fields.insert(name, value);
             return;
         };
@@ -107,13 +112,13 @@ impl Accumulator {
             (Value::Object(fields), Some(b'{')) => fields.push(json.parse().unwrap_or_default()),
             // An empty text takes nothing back.
             (Value::Last(_), Some(b'"')) if json.get() == r#""""# => {}
-            (value, _) => *value = Value::new(&self.within, &name, json),
+            (value, _) => *value = Value::new(&self.within, &name, json, self.depth),
         }
     }
 }
 
 impl Value {
-    fn new(within: &str, name: &str, json: RawJson) -> Self {
+    fn new(within: &str, name: &str, json: RawJson, depth: usize) -> Self {
         match json.get().as_bytes().first() {
             Some(b'"') if continues(within, name) => Self::Text(as_text(&json).unwrap_or_default()),
             Some(b'[') if name == DETAILS => {
@@ -126,9 +131,9 @@ impl Value {
                 push_items(&mut items, &json);
                 Self::Items(items)
             }
-            Some(b'{') => {
+            Some(b'{') if depth < MAX_DEPTH => {
                 let (fields, within) = (BTreeMap::new(), name.to_owned());
-                let mut fields = Accumulator { fields, within };
+                let mut fields = Accumulator { fields, within, depth: depth + 1 };
                 fields.push(json.parse().unwrap_or_default());
                 Self::Object(fields)
             }

@@ -23,8 +23,9 @@ mod frame;
 mod indexed;
 mod limits;
 mod lines;
-mod refusal;
+mod response_accumulator;
 mod sse;
+mod updates;
 
 pub use self::{
     accumulator::{Accumulator, Object},
@@ -35,6 +36,7 @@ pub use self::{
     indexed::Indexed,
     limits::{Limit, LimitExceeded, Limits},
     lines::Lines,
-    refusal::named_status,
+    response_accumulator::ResponseAccumulator,
     sse::Sse,
+    updates::{Updates, updates},
 };

@@ -1,0 +1,184 @@
+//! What can be wrong with the JSON of an answer.
+
+use std::time::Duration;
+
+use tower_chat_core::BoxError;
+
+use crate::{
+    WireError,
+    stream::{DamagedStream, LimitExceeded},
+};
+
+/// Why the JSON that a service sent is no answer, or no whole one.
+///
+/// A client that reads answers wraps this in an error of its own, next to what only it can know:
+/// that the service could not be reached, or that it was not configured.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AnswerError {
+    /// The service refused the request, by an HTTP status or by an error inside its answer.
+    #[error("the chat service refused the request{}: {message}", in_words(*.status, .code.as_deref()))]
+    #[non_exhaustive]
+    Refused {
+        /// The HTTP status; of an error inside an answer, the one that the error names, if any.
+        status: Option<u16>,
+        /// The service's name for the error, such as `overloaded_error`, `RESOURCE_EXHAUSTED` or
+        /// `context_length_exceeded`.
+        code: Option<String>,
+        /// The message of the service, or the whole body where it has another shape.
+        message: String,
+        /// How long the service asks to wait, where the body tells it. What the headers tell is for
+        /// the client to add.
+        retry_after: Option<Duration>,
+        /// The error as it was received.
+        body: String,
+    },
+    /// The answer is none that the provider's API can give.
+    #[error("the chat service's answer cannot be read: {what}")]
+    #[non_exhaustive]
+    Malformed {
+        /// What is wrong with it.
+        what: String,
+        /// The part of the answer that is wrong, as it was received.
+        body: String,
+        /// Why, where a parser reported it.
+        source: Option<BoxError>,
+    },
+    /// The answer is larger, or nested more deeply, than the client takes.
+    #[error(transparent)]
+    Limit(#[from] LimitExceeded),
+    /// A streamed answer broke off before its last event and the reason for its end.
+    #[error("the answer was cut off after {} bytes of text: {reason}", text.len())]
+    #[non_exhaustive]
+    Truncated {
+        /// The text that had been received.
+        text: String,
+        /// How the stream broke off.
+        reason: String,
+        /// Why, where a connection reported it.
+        source: Option<BoxError>,
+    },
+}
+
+impl AnswerError {
+    /// The error of a body of which nothing can be made.
+    pub fn malformed(what: impl Into<String>, body: impl Into<String>) -> Self {
+        Self::Malformed { what: what.into(), body: body.into(), source: None }
+    }
+
+    /// The error of a connection that broke while a streamed answer was read. It has no text:
+    /// [`updates`](crate::stream::updates) adds what had been received.
+    ///
+    /// ```
+    /// use tower_chat_wire::AnswerError;
+    /// let source = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+    /// let error = AnswerError::interrupted(source);
+    /// assert!(error.is_retryable());
+    /// assert!(error.to_string().contains("connection reset"));
+    /// ```
+    pub fn interrupted(source: impl Into<BoxError>) -> Self {
+        let source = source.into();
+        let reason = format!("its connection broke ({source})");
+        Self::Truncated { text: String::new(), reason, source: Some(source) }
+    }
+
+    /// The HTTP status of a refusal.
+    pub fn status(&self) -> Option<u16> {
+        match self {
+            Self::Refused { status, .. } => *status,
+            Self::Malformed { .. } | Self::Limit(_) | Self::Truncated { .. } => None,
+        }
+    }
+
+    /// The service's code of a refusal.
+    pub fn code(&self) -> Option<&str> {
+        match self {
+            Self::Refused { code, .. } => code.as_deref(),
+            Self::Malformed { .. } | Self::Limit(_) | Self::Truncated { .. } => None,
+        }
+    }
+
+    /// How long the service asks to wait.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { retry_after, .. } => *retry_after,
+            Self::Malformed { .. } | Self::Limit(_) | Self::Truncated { .. } => None,
+        }
+    }
+
+    /// Whether the same request may succeed later.
+    ///
+    /// True of truncated streams, of the statuses 408, 409, 429 and 5xx, and of errors inside an
+    /// answer that name no status, unless their code blames the request; not of an exhausted quota
+    /// (`insufficient_quota`), which waiting does not fill.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Truncated { .. } => true,
+            Self::Refused { code: Some(code), .. } if code == "insufficient_quota" => false,
+            Self::Refused { status: Some(status), .. } => {
+                matches!(status, 408 | 409 | 429 | 500..=599)
+            }
+            Self::Refused { status: None, code, .. } => !code.as_deref().is_some_and(|code| {
+                let code = code.to_ascii_lowercase();
+                BLAMES_REQUEST.iter().any(|part| code.contains(part))
+            }),
+            Self::Malformed { .. } | Self::Limit(_) => false,
+        }
+    }
+
+    /// The same error; that of a truncated stream with the text received before it.
+    #[must_use]
+    pub fn after(self, received: impl FnOnce() -> String) -> Self {
+        match self {
+            Self::Truncated { reason, source, .. } => {
+                Self::Truncated { text: received(), reason, source }
+            }
+            error => error,
+        }
+    }
+
+    /// The error of a stream that ended too early.
+    pub(crate) fn truncated(text: String, reason: impl Into<String>) -> Self {
+        Self::Truncated { text, reason: reason.into(), source: None }
+    }
+
+    pub(crate) fn unreadable(source: WireError, body: impl Into<String>) -> Self {
+        let what = "its message is not one".to_owned();
+        Self::Malformed { what, body: body.into(), source: Some(source.into()) }
+    }
+}
+
+impl From<DamagedStream> for AnswerError {
+    fn from(error: DamagedStream) -> Self {
+        match error {
+            DamagedStream::Limit(error) => Self::Limit(error),
+            error @ DamagedStream::Damaged => Self::malformed(error.to_string(), ""),
+        }
+    }
+}
+
+/// Parts of the codes of errors that are repeated for the same request.
+const BLAMES_REQUEST: [&str; 16] = [
+    "invalid",
+    "not_found",
+    "notfound",
+    "authentication",
+    "permission",
+    "billing",
+    "too_large",
+    "validation",
+    "accessdenied",
+    "prohibited",
+    "safety",
+    "blocklist",
+    "context_length",
+    "content_filter",
+    "policy",
+    "unsupported",
+];
+
+fn in_words(status: Option<u16>, code: Option<&str>) -> String {
+    let status = status.map(|status| format!(" with status {status}"));
+    let code = code.map(|code| format!(" ({code})"));
+    [status, code].into_iter().flatten().collect()
+}

@@ -1,0 +1,181 @@
+//! What the events of a stream add up to.
+
+use std::sync::Arc;
+
+use tower_chat_core::{Answer, ChatUpdate, Part, RawJson, ToolCallDelta};
+
+use super::answer;
+use crate::{
+    AnswerError,
+    object::{self, Object, overlay, raw, take, take_object, take_text, text},
+    refusal::{self, CodeFields},
+    stream::{Frame, Indexed, ResponseAccumulator},
+};
+
+/// The answer so far, as the JSON object that a whole one would have been.
+#[derive(Debug, Default)]
+pub(crate) struct BedrockAccumulator {
+    fields: Object,
+    blocks: Indexed<Block>,
+    calls: usize,
+    /// The usage was received, which is the last event.
+    has_ended: bool,
+}
+
+#[derive(Debug, Default)]
+struct Block {
+    text: Option<String>,
+    /// A call, but for its input, and which of the calls it is.
+    call: Option<(usize, Object)>,
+    input: String,
+    reasoning: Option<String>,
+    signature: Option<String>,
+    redacted: Option<String>,
+    /// What is not known.
+    rest: Object,
+}
+
+impl ResponseAccumulator for BedrockAccumulator {
+    fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
+        let mut fields = object::of_frame(frame)?;
+        // Padding.
+        fields.remove("p");
+        let update = match frame.event.as_deref().unwrap_or_default() {
+            "error" => return Err(refusal::parse(None, &frame.data, CodeFields::Others)),
+            "contentBlockStart" => {
+                let start = take_object(&mut fields, "start").unwrap_or_default();
+                self.block(&mut fields, start)
+            }
+            "contentBlockDelta" => {
+                let delta = take_object(&mut fields, "delta").unwrap_or_default();
+                self.block(&mut fields, delta)
+            }
+            "contentBlockStop" | "messageStart" => None,
+            "metadata" => {
+                self.has_ended = true;
+                overlay(&mut self.fields, fields);
+                None
+            }
+            _ => {
+                overlay(&mut self.fields, fields);
+                None
+            }
+        };
+        Ok(update.into_iter().collect())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.has_ended && text(&self.fields, "stopReason").is_some()
+    }
+
+    fn text(&self) -> String {
+        self.blocks.as_slice().iter().filter_map(|block| block.text.as_deref()).collect()
+    }
+
+    fn finish(self: Box<Self>) -> Result<Answer, AnswerError> {
+        let mut fields = self.fields;
+        let blocks = self.blocks.into_items();
+        let inputs: Vec<Option<String>> = blocks.iter().map(Block::cut_off_input).collect();
+        let blocks: Vec<Object> = blocks.into_iter().map(Block::into_fields).collect();
+        let message = Object::from([("content".to_owned(), raw(&blocks))]);
+        let output = Object::from([("message".to_owned(), raw(&message))]);
+        fields.insert("output".to_owned(), raw(&output));
+        let mut answer = answer::parse(raw(&fields).get())?;
+        let message = answer.messages.first_mut().map(Arc::make_mut);
+        // One part for each block.
+        for (part, input) in message.into_iter().flat_map(|it| &mut it.parts).zip(inputs) {
+            if let (Part::ToolCall(call), Some(input)) = (part, input) {
+                call.arguments = input;
+            }
+        }
+        Ok(answer)
+    }
+}
+
+impl BedrockAccumulator {
+    /// Adds a piece to its block, which begins with its first: only calls are announced.
+    fn block(&mut self, fields: &mut Object, piece: Object) -> Option<ChatUpdate> {
+        let index = take(fields, "contentBlockIndex");
+        let index = index.as_ref();
+        let known = self.blocks.position(index);
+        let position = known.unwrap_or_else(|| self.blocks.begin(index, Block::default()));
+        self.blocks.get_mut(position)?.push(piece, &mut self.calls)
+    }
+}
+
+impl Block {
+    fn push(&mut self, mut piece: Object, calls: &mut usize) -> Option<ChatUpdate> {
+        let mut update = None;
+        if let Some(more) = take_text(&mut piece, "text") {
+            append(&mut self.text, &more);
+            update = delta_of(more, ChatUpdate::TextDelta);
+        }
+        if let Some(mut call) = take_object(&mut piece, "toolUse") {
+            let more = take_text(&mut call, "input").unwrap_or_default();
+            self.input.push_str(&more);
+            let (position, fields) = self.call.get_or_insert_with(|| {
+                *calls += 1;
+                (*calls - 1, Object::new())
+            });
+            let mut delta = ToolCallDelta::new(*position, more);
+            delta.id = text(&call, "toolUseId");
+            delta.name = text(&call, "name");
+            overlay(fields, call);
+            update = Some(ChatUpdate::ToolCallDelta(delta));
+        }
+        if let Some(mut content) = take_object(&mut piece, "reasoningContent") {
+            if let Some(more) = take_text(&mut content, "text") {
+                append(&mut self.reasoning, &more);
+                update = delta_of(more, ChatUpdate::ReasoningDelta);
+            }
+            if let Some(more) = take_text(&mut content, "signature") {
+                append(&mut self.signature, &more);
+            }
+            if let Some(more) = take_text(&mut content, "redactedContent") {
+                append(&mut self.redacted, &more);
+            }
+        }
+        overlay(&mut self.rest, piece);
+        update
+    }
+
+    /// The input, if it is no JSON: the answer ended in the middle of it.
+    fn cut_off_input(&self) -> Option<String> {
+        let is_json = self.input.is_empty() || self.input.parse::<RawJson>().is_ok();
+        (!is_json).then(|| self.input.clone())
+    }
+
+    fn into_fields(self) -> Object {
+        let mut fields = self.rest;
+        let mut set = |name: &str, value: RawJson| drop(fields.insert(name.to_owned(), value));
+        if let Some(text) = self.text {
+            set("text", raw(&text));
+        }
+        if let Some((_, mut call)) = self.call {
+            let input = self.input.parse().unwrap_or_else(|_| raw(&Object::new()));
+            call.insert("input".to_owned(), input);
+            set("toolUse", raw(&call));
+        }
+        if let Some(redacted) = self.redacted {
+            let content = Object::from([("redactedContent".to_owned(), raw(&redacted))]);
+            set("reasoningContent", raw(&content));
+        } else if self.reasoning.is_some() || self.signature.is_some() {
+            let text = self.reasoning.unwrap_or_default();
+            let mut inner = Object::from([("text".to_owned(), raw(&text))]);
+            if let Some(signature) = self.signature {
+                inner.insert("signature".to_owned(), raw(&signature));
+            }
+            let content = Object::from([("reasoningText".to_owned(), raw(&inner))]);
+            set("reasoningContent", raw(&content));
+        }
+        fields
+    }
+}
+
+fn append(text: &mut Option<String>, more: &str) {
+    text.get_or_insert_default().push_str(more);
+}
+
+fn delta_of(more: String, update: fn(String) -> ChatUpdate) -> Option<ChatUpdate> {
+    (!more.is_empty()).then(|| update(more))
+}

@@ -1,0 +1,96 @@
+//! A whole answer.
+
+use serde_json::{Value, json};
+use tower_chat_core::{Answer, Finish, FinishReason, Message, Usage};
+
+use super::{message, turns::Conversation};
+use crate::{
+    AnswerError,
+    finish_fields::{Reasons, put_usage},
+    object::{self, Object, metadata, take, take_object, take_text, to_value},
+};
+
+const REASONS: Reasons = Reasons { read: reason, spell };
+
+/// The answer that the body of a whole one is.
+pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
+    let malformed = |what: &str| AnswerError::malformed(what, body);
+    let mut fields = object::parse(body)?;
+    let output = take_object(&mut fields, "output");
+    let message = output.and_then(|mut output| take_object(&mut output, "message"));
+    let message = message.ok_or_else(|| malformed("it has no message"))?;
+    let message = message::parse(message)?;
+    let finish = finish(fields, message.calls().next().is_some());
+    Ok(Answer::new(vec![message.into()], finish))
+}
+
+/// The end of an answer, from its fields but `output`. The service does not name the model.
+fn finish(mut fields: Object, has_calls: bool) -> Finish {
+    let mut finish = Finish::default();
+    let stop_reason = take_text(&mut fields, "stopReason");
+    let usage = take(&mut fields, "usage").map(|usage| to_value(&usage));
+    finish.usage = usage.as_ref().map(self::usage).unwrap_or_default();
+    finish.metadata = metadata(&fields);
+    let unusual = stop_reason.and_then(|text| REASONS.set(&mut finish, text, has_calls));
+    finish.metadata.extend(unusual.map(|text| ("stopReason".to_owned(), Value::String(text))));
+    if let Some(usage) = usage {
+        finish.metadata.insert("usage".to_owned(), usage);
+    }
+    finish
+}
+
+fn reason(text: String) -> FinishReason {
+    match text.as_str() {
+        "end_turn" | "stop_sequence" => FinishReason::Stop,
+        "max_tokens" | "model_context_window_exceeded" => FinishReason::Length,
+        "tool_use" => FinishReason::ToolCalls,
+        "content_filtered" | "guardrail_intervened" => FinishReason::ContentFilter,
+        _ => FinishReason::Other(text),
+    }
+}
+
+fn spell(reason: &FinishReason) -> &str {
+    match reason {
+        FinishReason::Length => "max_tokens",
+        FinishReason::ToolCalls => "tool_use",
+        FinishReason::ContentFilter => "content_filtered",
+        FinishReason::Other(reason) => reason,
+        _ => "end_turn",
+    }
+}
+
+/// Bedrock counts the tokens that it read from the cache, and those that it wrote to it, apart.
+pub(crate) fn usage(json: &Value) -> Usage {
+    let count = |name| json.get(name).and_then(Value::as_u64).unwrap_or_default();
+    let cached = count("cacheReadInputTokens");
+    let input =
+        count("inputTokens").saturating_add(count("cacheWriteInputTokens")).saturating_add(cached);
+    let mut usage = Usage::new(input, count("outputTokens"));
+    usage.cached_input_tokens = cached;
+    usage
+}
+
+/// The body of a whole answer of one message.
+pub(crate) fn render(message: &Message, finish: &Finish) -> Value {
+    let has_calls = message.calls().next().is_some();
+    let mut conversation = Conversation::default();
+    conversation.push(message);
+    let turn = conversation.messages().pop();
+    let turn = turn.map(|turn| to_value(&turn));
+    let message = turn.unwrap_or_else(|| json!({"role": "assistant", "content": []}));
+    let mut body = finish.metadata.clone();
+    body.insert("output".to_owned(), json!({"message": message}));
+    let reason = REASONS.text(finish, body.get("stopReason"), has_calls);
+    body.insert("stopReason".to_owned(), json!(reason));
+    put_usage(&mut body, "usage", &finish.usage, usage, render_usage);
+    Value::Object(body)
+}
+
+fn render_usage(usage: &Usage) -> Value {
+    json!({
+        "inputTokens": usage.input_tokens.saturating_sub(usage.cached_input_tokens),
+        "cacheReadInputTokens": usage.cached_input_tokens,
+        "outputTokens": usage.output_tokens,
+        "totalTokens": usage.total_tokens(),
+    })
+}

@@ -1,0 +1,108 @@
+//! A whole answer.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use tower_chat_core::{Answer, Finish, FinishReason, Message, Usage};
+
+use super::message;
+use crate::{
+    AnswerError,
+    finish_fields::{Reasons, put_usage},
+    object::{self, Object, metadata, take, take_object, take_text, text, to_value},
+};
+
+const REASONS: Reasons = Reasons { read: reason, spell };
+
+/// The answer that the body of a whole one is.
+pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
+    let malformed = |what: &str| AnswerError::malformed(what, body);
+    let mut fields = object::parse(body)?;
+    if let Some(error) = error_in(&fields, body) {
+        return Err(error);
+    }
+    let message = take_object(&mut fields, "message");
+    let message = message.ok_or_else(|| malformed("it has no message"))?;
+    let message = message::parse(message)?;
+    let finish = finish(fields, message.calls().next().is_some());
+    Ok(Answer::new(vec![message.into()], finish))
+}
+
+/// The error that the end of an answer reports as the reason for it.
+fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
+    let code =
+        text(fields, "finish_reason").filter(|it| matches!(it.as_str(), "ERROR" | "TIMEOUT"));
+    let message = text(fields, "error").unwrap_or_else(|| "the answer failed".to_owned());
+    let body = body.to_owned();
+    code.map(|code| AnswerError::Refused {
+        status: None,
+        code: Some(code),
+        message,
+        retry_after: None,
+        body,
+    })
+}
+
+/// The end of an answer, from its fields but `message`.
+fn finish(mut fields: Object, has_calls: bool) -> Finish {
+    let mut finish = Finish::default();
+    let finish_reason = take_text(&mut fields, "finish_reason");
+    let usage = take(&mut fields, "usage").map(|usage| to_value(&usage));
+    finish.usage = usage.as_ref().map(self::usage).unwrap_or_default();
+    finish.metadata = metadata(&fields);
+    let unusual = finish_reason.and_then(|text| REASONS.set(&mut finish, text, has_calls));
+    finish.metadata.extend(unusual.map(|text| ("finish_reason".to_owned(), Value::String(text))));
+    if let Some(usage) = usage {
+        finish.metadata.insert("usage".to_owned(), usage);
+    }
+    finish
+}
+
+fn reason(text: String) -> FinishReason {
+    match text.as_str() {
+        "COMPLETE" | "STOP_SEQUENCE" => FinishReason::Stop,
+        "MAX_TOKENS" => FinishReason::Length,
+        "TOOL_CALL" => FinishReason::ToolCalls,
+        _ => FinishReason::Other(text),
+    }
+}
+
+fn spell(reason: &FinishReason) -> &str {
+    match reason {
+        FinishReason::Length => "MAX_TOKENS",
+        FinishReason::ToolCalls => "TOOL_CALL",
+        FinishReason::Other(reason) => reason,
+        _ => "COMPLETE",
+    }
+}
+
+fn usage(json: &Value) -> Usage {
+    let count = |pointer| json.pointer(pointer).and_then(Value::as_f64).unwrap_or_default();
+    // They are sent as numbers of any form.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "counts of tokens")]
+    let count = |pointer| count(pointer) as u64;
+    let mut usage = Usage::new(count("/tokens/input_tokens"), count("/tokens/output_tokens"));
+    usage.cached_input_tokens = count("/cached_tokens");
+    usage
+}
+
+/// The body of a whole answer of one message.
+pub(crate) fn render(message: &Message, finish: &Finish) -> Value {
+    let has_calls = message.calls().next().is_some();
+    let rendered = message::render(std::iter::once(Arc::new(message.clone()))).pop();
+    let rendered = rendered.map(|message| to_value(&message));
+    let mut body = finish.metadata.clone();
+    let message = rendered.unwrap_or_else(|| json!({"role": "assistant"}));
+    body.insert("message".to_owned(), message);
+    let reason = REASONS.text(finish, body.get("finish_reason"), has_calls);
+    body.insert("finish_reason".to_owned(), json!(reason));
+    put_usage(&mut body, "usage", &finish.usage, usage, render_usage);
+    Value::Object(body)
+}
+
+fn render_usage(usage: &Usage) -> Value {
+    json!({
+        "tokens": {"input_tokens": usage.input_tokens, "output_tokens": usage.output_tokens},
+        "cached_tokens": usage.cached_input_tokens,
+    })
+}

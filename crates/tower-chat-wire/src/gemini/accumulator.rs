@@ -1,0 +1,154 @@
+//! What the events of a stream add up to.
+
+use tower_chat_core::{Answer, ChatUpdate, RawJson, ToolCallDelta};
+
+use super::answer;
+use crate::{
+    AnswerError,
+    object::{self, Object, overlay, raw, take, take_object, text},
+    stream::{Frame, ResponseAccumulator},
+};
+
+/// The answer so far. Each event is an answer of its own, with more parts.
+#[derive(Debug, Default)]
+pub(crate) struct GeminiAccumulator {
+    fields: Object,
+    candidate: Object,
+    /// The fields of the content but its parts.
+    content: Object,
+    parts: Vec<Part>,
+    calls: usize,
+}
+
+#[derive(Debug)]
+enum Part {
+    /// Text and nothing else, which goes on in the next part of its kind.
+    Plain { text: String, is_thought: bool },
+    /// Anything else. What has a thought signature stays as it came: the service wants it back in
+    /// the part in which it was
+    /// (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
+    Whole(RawJson),
+}
+
+impl ResponseAccumulator for GeminiAccumulator {
+    fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
+        let mut fields = object::of_frame(frame)?;
+        if let Some(error) = answer::error_in(&fields, &frame.data) {
+            return Err(error);
+        }
+        let mut updates = Vec::new();
+        if let Some(candidates) = take(&mut fields, "candidates") {
+            let mut list: Vec<Object> = candidates.parse().map_err(|_| {
+                AnswerError::malformed("its candidates are no list of objects", candidates.get())
+            })?;
+            let first =
+                |candidate: &Object| candidate.get("index").is_none_or(|index| index.get() == "0");
+            if list.len() > 1 || !list.iter().all(first) {
+                let what = "it has several candidates, and a conversation goes on with one";
+                return Err(AnswerError::malformed(what, candidates.get()));
+            }
+            if let Some(mut candidate) = list.pop() {
+                let mut content = take_object(&mut candidate, "content").unwrap_or_default();
+                let parts = take(&mut content, "parts").and_then(|parts| parts.parse().ok());
+                let parts: Vec<RawJson> = parts.unwrap_or_default();
+                updates.extend(parts.into_iter().filter_map(|part| self.push_part(part)));
+                overlay(&mut self.content, content);
+                overlay(&mut self.candidate, candidate);
+            }
+        }
+        overlay(&mut self.fields, fields);
+        Ok(updates)
+    }
+
+    fn is_complete(&self) -> bool {
+        text(&self.candidate, "finishReason").is_some()
+    }
+
+    fn text(&self) -> String {
+        let texts = self.parts.iter().map(|part| match part {
+            Part::Plain { text, is_thought: false } => text.clone(),
+            Part::Plain { is_thought: true, .. } => String::new(),
+            Part::Whole(part) => {
+                visible_text(&part.parse().unwrap_or_default()).unwrap_or_default()
+            }
+        });
+        texts.collect()
+    }
+
+    fn finish(self: Box<Self>) -> Result<Answer, AnswerError> {
+        let Self { mut fields, mut candidate, mut content, parts, calls: _ } = *self;
+        let parts: Vec<RawJson> = parts.into_iter().map(Part::into_json).collect();
+        if !parts.is_empty() || !content.is_empty() {
+            content.insert("parts".to_owned(), raw(&parts));
+            candidate.insert("content".to_owned(), raw(&content));
+        }
+        fields.insert("candidates".to_owned(), raw(&[candidate]));
+        answer::parse(raw(&fields).get())
+    }
+}
+
+impl GeminiAccumulator {
+    fn push_part(&mut self, part: RawJson) -> Option<ChatUpdate> {
+        let fields: Object = part.parse().unwrap_or_default();
+        let is_thought = is_thought(&fields);
+        let plain = fields.keys().all(|name| matches!(name.as_str(), "text" | "thought"));
+        let text = text(&fields, "text");
+        match (plain, text) {
+            (true, Some(more)) => {
+                match self.parts.last_mut() {
+                    Some(Part::Plain { text, is_thought: before }) if *before == is_thought => {
+                        text.push_str(&more);
+                    }
+                    _ => self.parts.push(Part::Plain { text: more.clone(), is_thought }),
+                }
+                delta_of(more, is_thought)
+            }
+            (_, text) => {
+                self.parts.push(Part::Whole(part));
+                text.map_or_else(|| self.call(fields), |text| delta_of(text, is_thought))
+            }
+        }
+    }
+
+    fn call(&mut self, mut fields: Object) -> Option<ChatUpdate> {
+        let mut call = take_object(&mut fields, "functionCall")?;
+        let arguments = take(&mut call, "args").map(|arguments| arguments.get().to_owned());
+        let mut delta = ToolCallDelta::new(self.calls, arguments.unwrap_or_default());
+        delta.id = text(&call, "id");
+        delta.name = text(&call, "name");
+        self.calls += 1;
+        Some(ChatUpdate::ToolCallDelta(delta))
+    }
+}
+
+impl Part {
+    fn into_json(self) -> RawJson {
+        match self {
+            Self::Whole(part) => part,
+            Self::Plain { text, is_thought } => {
+                let mut fields = Object::from([("text".to_owned(), raw(&text))]);
+                if is_thought {
+                    fields.insert("thought".to_owned(), raw(&true));
+                }
+                raw(&fields)
+            }
+        }
+    }
+}
+
+fn is_thought(fields: &Object) -> bool {
+    fields.get("thought").is_some_and(|thought| thought.get() == "true")
+}
+
+/// The text of a part that is no thought.
+fn visible_text(fields: &Object) -> Option<String> {
+    text(fields, "text").filter(|_| !is_thought(fields))
+}
+
+fn delta_of(text: String, is_thought: bool) -> Option<ChatUpdate> {
+    match (text.is_empty(), is_thought) {
+        (true, _) => None,
+        (false, true) => Some(ChatUpdate::ReasoningDelta(text)),
+        (false, false) => Some(ChatUpdate::TextDelta(text)),
+    }
+}

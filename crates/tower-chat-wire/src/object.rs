@@ -1,0 +1,76 @@
+//! JSON objects whose values are left as the text they were received as.
+
+use serde_json::{Map, Value};
+use tower_chat_core::RawJson;
+
+use crate::{AnswerError, stream::Frame};
+pub(crate) use crate::{
+    fields::{as_text, raw},
+    stream::Object,
+};
+
+/// The fields of a JSON object.
+pub(crate) fn parse(json: &str) -> Result<Object, AnswerError> {
+    serde_json::from_str(json).map_err(|source| AnswerError::Malformed {
+        what: "it is no JSON object".to_owned(),
+        body: json.to_owned(),
+        source: Some(source.into()),
+    })
+}
+
+/// The fields of an event's data.
+pub(crate) fn of_frame(frame: &Frame) -> Result<Object, AnswerError> {
+    serde_json::from_str(&frame.data).map_err(|source| AnswerError::Malformed {
+        what: "an event is no JSON object".to_owned(),
+        body: frame.data.clone(),
+        source: Some(source.into()),
+    })
+}
+
+/// The field as a text, if it is there and is one.
+pub(crate) fn text(object: &Object, name: &str) -> Option<String> {
+    as_text(object.get(name)?)
+}
+
+/// Whether the field is there and is neither `null` nor otherwise empty of meaning: services send
+/// `"error": null`, `""` and `false` with answers that are none.
+pub(crate) fn reports(object: &Object, name: &str) -> bool {
+    object.get(name).is_some_and(|value| !matches!(value.get(), "null" | "\"\"" | "false"))
+}
+
+/// The field, if it is there and not `null`.
+pub(crate) fn take(object: &mut Object, name: &str) -> Option<RawJson> {
+    object.remove(name).filter(|value| value.get() != "null")
+}
+
+/// The field taken out, if it is an object.
+pub(crate) fn take_object(object: &mut Object, name: &str) -> Option<Object> {
+    take(object, name)?.parse().ok()
+}
+
+/// The field as a text, if it is one; any other stays.
+pub(crate) fn take_text(object: &mut Object, name: &str) -> Option<String> {
+    let text = text(object, name)?;
+    object.remove(name);
+    Some(text)
+}
+
+/// The value, parsed, for metadata; its text, if it is nested too deeply to be parsed.
+pub(crate) fn to_value(value: &RawJson) -> Value {
+    value.parse().unwrap_or_else(|_| Value::String(value.get().to_owned()))
+}
+
+/// The fields of an answer that nothing else holds, for metadata.
+pub(crate) fn metadata(fields: &Object) -> Map<String, Value> {
+    let set = fields.iter().filter(|(_, value)| value.get() != "null");
+    set.map(|(name, value)| (name.clone(), to_value(value))).collect()
+}
+
+/// Adds fields; one that is not `null` replaces an earlier one.
+pub(crate) fn overlay(whole: &mut Object, later: Object) {
+    for (name, value) in later {
+        if value.get() != "null" || !whole.contains_key(&name) {
+            whole.insert(name, value);
+        }
+    }
+}

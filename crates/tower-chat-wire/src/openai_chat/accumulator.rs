@@ -1,0 +1,76 @@
+//! The chunks of a streamed answer, added up.
+
+use tower_chat_core::{Answer, ChatUpdate};
+
+use super::{answer, finish, message_accumulator::MessageAccumulator};
+use crate::{
+    AnswerError,
+    object::{self, Object, take},
+    stream::{Accumulator, Frame, ResponseAccumulator},
+};
+
+/// The data of the event that ends a stream of Chat Completions.
+const DONE: &str = "[DONE]";
+
+/// The answer so far. It is complete with `[DONE]`, if a message has begun before.
+#[derive(Debug, Default)]
+pub(crate) struct ChatAccumulator {
+    message: MessageAccumulator,
+    fields: Object,
+    choice: Accumulator,
+    is_done: bool,
+}
+
+impl ResponseAccumulator for ChatAccumulator {
+    fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
+        if frame.data.trim() == DONE {
+            self.is_done = true;
+            return Ok(Vec::new());
+        }
+        let mut fields = object::of_frame(frame)?;
+        if let Some(error) = answer::error_in(&fields) {
+            return Err(error);
+        }
+        let mut updates = Vec::new();
+        if let Some(choices) = take(&mut fields, "choices")
+            && let Some(mut choice) = answer::only_choice(&choices)?
+        {
+            // A service that cannot stream answers with the whole message.
+            let delta = take(&mut choice, "delta").or_else(|| take(&mut choice, "message"));
+            if let Some(delta) = delta {
+                let delta = delta
+                    .parse()
+                    .map_err(|_| AnswerError::malformed("a delta is no object", delta.get()))?;
+                updates = self.message.push(delta)?;
+            }
+            self.choice.push(choice);
+        }
+        // Every chunk repeats these, and some count up: the last one counts.
+        let set = fields.into_iter().filter(|(_, value)| value.get() != "null");
+        for (name, value) in set {
+            if name != "model" || value.get() != r#""""# {
+                self.fields.insert(name, value);
+            }
+        }
+        Ok(updates)
+    }
+
+    fn is_complete(&self) -> bool {
+        self.is_done && self.message.has_begun()
+    }
+
+    fn is_last(&self) -> bool {
+        self.is_done
+    }
+
+    fn text(&self) -> String {
+        self.message.text().to_owned()
+    }
+
+    fn finish(self: Box<Self>) -> Result<Answer, AnswerError> {
+        let Self { message, fields, choice, is_done: _ } = *self;
+        let message = message.into_message()?;
+        let finish = finish::parse(fields, choice.into_object(), message.calls().next().is_some());
+        Ok(Answer::new(vec![message.into()], finish))
+    }
+}

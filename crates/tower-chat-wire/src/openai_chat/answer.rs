@@ -1,0 +1,60 @@
+//! A whole answer.
+
+use tower_chat_core::{Answer, Message, RawJson};
+
+use super::{finish, parse_message};
+use crate::{
+    AnswerError,
+    object::{self, Object, raw, reports, take},
+    refusal::{self, CodeFields},
+};
+
+/// The answer that the body of a whole one is.
+pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
+    let malformed = |what: &str| AnswerError::malformed(what, body);
+    let mut fields = object::parse(body)?;
+    if let Some(error) = error_in(&fields) {
+        return Err(error);
+    }
+    let choices = take(&mut fields, "choices").ok_or_else(|| malformed("it has no choices"))?;
+    let mut choice = only_choice(&choices)?.ok_or_else(|| malformed("it has no choice"))?;
+    let message = take(&mut choice, "message").ok_or_else(|| malformed("it has no message"))?;
+    let message = message.parse().map_err(|_| malformed("its message is no JSON object"))?;
+    let message = self::message(message)?;
+    let finish = finish::parse(fields, choice, message.calls().next().is_some());
+    Ok(Answer::new(vec![message.into()], finish))
+}
+
+/// The error that the fields of an answer, or of an event of a stream, report.
+pub(crate) fn error_in(fields: &Object) -> Option<AnswerError> {
+    reports(fields, "error").then(|| refusal::parse(None, raw(fields).get(), CodeFields::OpenAi))
+}
+
+/// The choice of a list; `None` of an empty one.
+///
+/// # Errors
+///
+/// If there are several, none of which is the answer, or if it reports an error.
+pub(super) fn only_choice(choices: &RawJson) -> Result<Option<Object>, AnswerError> {
+    let malformed = |what: &str| AnswerError::malformed(what, choices.get());
+    let mut list: Vec<Object> =
+        choices.parse().map_err(|_| malformed("its choices are no list of objects"))?;
+    let Some(choice) = list.pop() else { return Ok(None) };
+    if !list.is_empty() || choice.get("index").is_some_and(|index| index.get() != "0") {
+        return Err(malformed("it has several choices, and a conversation goes on with one"));
+    }
+    match error_in(&choice) {
+        Some(error) => Err(error),
+        None if choice.get("finish_reason").is_some_and(|reason| reason.get() == r#""error""#) => {
+            Err(refusal::parse(None, choices.get(), CodeFields::OpenAi))
+        }
+        None => Ok(Some(choice)),
+    }
+}
+
+/// The message that an answer's fields are; the role is the assistant's where none is given.
+pub(super) fn message(mut fields: Object) -> Result<Message, AnswerError> {
+    fields.entry("role".to_owned()).or_insert_with(|| raw("assistant"));
+    let json = raw(&fields);
+    parse_message(json.get()).map_err(|source| AnswerError::unreadable(source, json.get()))
+}

@@ -1,0 +1,277 @@
+//! The deltas of a streamed message, added up.
+
+use std::collections::HashMap;
+
+use tower_chat_core::{ChatUpdate, Message, Native, Part, RawJson, ToolCallDelta};
+
+use super::{DELTA_WIRE, answer};
+use crate::{
+    AnswerError,
+    object::{Object, as_text, raw, take},
+    stream::Accumulator,
+};
+
+/// The fields in which compatible services put readable reasoning; of both the first counts.
+const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
+
+/// The fields that a message of a whole answer may have, by OpenAI's reference and by the recorded
+/// answers of the services that are compatible with it.
+const OF_MESSAGES: [&str; 15] = [
+    "role",
+    "content",
+    "refusal",
+    "annotations",
+    "audio",
+    "function_call",
+    "tool_calls",
+    "name",
+    "citations",
+    "extra_content",
+    "provider_metadata",
+    "padding",
+    "prefix",
+    "signature",
+    "images",
+];
+
+/// How the names of fields begin that hold reasoning, or the signature of it.
+const OF_REASONING: [&str; 3] = ["reasoning", "thinking", "thought"];
+
+/// The message so far, as the JSON object that a whole answer would have had.
+#[derive(Debug, Default)]
+pub(super) struct MessageAccumulator {
+    text: Option<String>,
+    rest: Accumulator,
+    calls: Calls,
+    any: bool,
+}
+
+#[derive(Debug, Default)]
+struct Call {
+    index: Option<RawJson>,
+    id: Option<String>,
+    name: Option<String>,
+    arguments: String,
+    /// Whether `null` came in place of arguments.
+    null_arguments: bool,
+    /// Arguments that are an object instead of a text.
+    object: Option<RawJson>,
+    function: Accumulator,
+    rest: Accumulator,
+}
+
+impl MessageAccumulator {
+    /// The text so far.
+    pub(super) fn text(&self) -> &str {
+        self.text.as_deref().unwrap_or_default()
+    }
+
+    /// Whether any piece of a message has come.
+    pub(super) fn has_begun(&self) -> bool {
+        self.any
+    }
+
+    /// Takes a piece, and gives what it adds for somebody who looks on.
+    pub(super) fn push(&mut self, mut delta: Object) -> Result<Vec<ChatUpdate>, AnswerError> {
+        self.any = true;
+        let mut updates = Vec::new();
+        if let Some(text) = delta.get("content").and_then(as_text) {
+            delta.remove("content");
+            self.text.get_or_insert_default().push_str(&text);
+            if !text.is_empty() {
+                updates.push(ChatUpdate::TextDelta(text));
+            }
+        }
+        let reasoning = REASONING.into_iter().filter_map(|field| as_text(delta.get(field)?));
+        if let Some(text) = reasoning.into_iter().find(|text| !text.is_empty()) {
+            updates.push(ChatUpdate::ReasoningDelta(text));
+        }
+        if let Some(calls) = take(&mut delta, "tool_calls") {
+            let calls: Vec<Object> = calls.parse().map_err(|_| {
+                AnswerError::malformed("its tool calls are no list of objects", calls.get())
+            })?;
+            for call in calls {
+                updates.push(ChatUpdate::ToolCallDelta(self.calls.push(call)?));
+            }
+        }
+        self.rest.push(delta);
+        Ok(updates)
+    }
+
+    /// The whole message.
+    ///
+    /// What a stream says of its pieces, and no whole answer of its message, is not sent back: it is
+    /// in a part of its own, which no wire writes.
+    pub(super) fn into_message(self) -> Result<Message, AnswerError> {
+        let fields = self.rest.into_object();
+        let (of_pieces, mut fields): (Object, Object) =
+            fields.into_iter().partition(|(name, value)| is_of_pieces(name, value));
+        match (self.text, fields.get("content")) {
+            (Some(text), None) => drop(fields.insert("content".to_owned(), raw(&text))),
+            (None, None) => drop(fields.insert("content".to_owned(), raw(&()))),
+            (Some(text), Some(parts)) if !text.is_empty() && parts.get() != "null" => {
+                let mut list: Vec<RawJson> = parts.parse().unwrap_or_default();
+                let part = [("type", "text"), ("text", &text)];
+                list.push(raw(&std::collections::BTreeMap::from(part)));
+                fields.insert("content".to_owned(), raw(&list));
+            }
+            (Some(text), Some(parts)) if parts.get() == "null" => {
+                fields.insert("content".to_owned(), raw(&text));
+            }
+            (_, Some(_)) => {}
+        }
+        let calls = self.calls.into_fields();
+        if !calls.is_empty() {
+            fields.insert("tool_calls".to_owned(), raw(&calls));
+        }
+        let mut message = answer::message(fields)?;
+        if !of_pieces.is_empty() {
+            message.parts.push(Part::Native(Native::new(DELTA_WIRE, raw(&of_pieces))));
+        }
+        Ok(message)
+    }
+}
+
+/// Whether a field says something of the pieces of a stream alone, such as the `channel` of Groq's
+/// gpt-oss: a text, a number or a flag that no whole answer is known to have. Objects and lists are
+/// content, whatever they are named.
+fn is_of_pieces(name: &str, value: &RawJson) -> bool {
+    let is_scalar = !value.get().starts_with(['{', '[', 'n']);
+    let is_known = OF_MESSAGES.contains(&name)
+        || OF_REASONING.iter().any(|beginning| name.starts_with(beginning));
+    is_scalar && !is_known
+}
+
+/// The calls so far. Each piece finds its call in constant time.
+#[derive(Debug, Default)]
+struct Calls {
+    calls: Vec<Call>,
+    /// The newest call that has an index.
+    by_index: HashMap<String, usize>,
+    /// The first call that has an index and an id; the index is empty where calls have none.
+    by_id: HashMap<(String, String), usize>,
+}
+
+impl Calls {
+    fn push(&mut self, mut piece: Object) -> Result<ToolCallDelta, AnswerError> {
+        let index = take(&mut piece, "index");
+        let id = take_nonempty(&mut piece, "id");
+        let mut function: Object = match take(&mut piece, "function") {
+            Some(function) => function.parse().map_err(|_| {
+                AnswerError::malformed("the function of a tool call is no object", function.get())
+            })?,
+            None => Object::new(),
+        };
+        let name = take_nonempty(&mut function, "name");
+        let null_arguments = function.get("arguments").is_some_and(|it| it.get() == "null");
+        let arguments = take(&mut function, "arguments");
+        let text = arguments.as_ref().and_then(as_text);
+
+        let position = self.position(index.as_ref(), id.as_deref(), name.as_deref());
+        let position = position.unwrap_or_else(|| self.begin(index));
+        let Some(call) = self.calls.get_mut(position) else {
+            return Err(AnswerError::malformed("a piece belongs to no tool call", ""));
+        };
+        let mut delta = ToolCallDelta::new(position, "");
+        delta.id.clone_from(&id);
+        delta.name.clone_from(&name);
+        if call.id.is_none()
+            && let Some(id) = id
+        {
+            let index = call.index.as_ref().map_or("", RawJson::get).to_owned();
+            self.by_id.entry((index, id.clone())).or_insert(position);
+            if call.index.is_some() {
+                self.by_id.entry((String::new(), id.clone())).or_insert(position);
+            }
+            call.id = Some(id);
+        }
+        call.name = call.name.take().or(name);
+        call.null_arguments |= null_arguments;
+        match (text, arguments) {
+            (Some(text), _) => {
+                call.arguments.push_str(&text);
+                delta.arguments = text;
+            }
+            (None, Some(object)) => {
+                delta.arguments = object.get().to_owned();
+                call.object = Some(object);
+            }
+            (None, None) => {}
+        }
+        call.function.push(function);
+        call.rest.push(piece);
+        Ok(delta)
+    }
+
+    fn begin(&mut self, index: Option<RawJson>) -> usize {
+        let position = self.calls.len();
+        if let Some(index) = &index {
+            self.by_index.insert(index.get().to_owned(), position);
+        }
+        self.calls.push(Call { index, ..Call::default() });
+        position
+    }
+
+    /// The call that a piece goes on with; `None` if it begins one.
+    ///
+    /// The index says it, where there is one; some services give every call the same index, and
+    /// then another id with a name begins another call. Without an index an id that is new, or a
+    /// name without an id, begins one.
+    fn position(
+        &self,
+        index: Option<&RawJson>,
+        id: Option<&str>,
+        name: Option<&str>,
+    ) -> Option<usize> {
+        let of_id = |index: &str| {
+            let key = (index.to_owned(), id?.to_owned());
+            self.by_id.get(&key).copied()
+        };
+        let Some(index) = index else {
+            return match (id, name) {
+                (Some(_), _) => of_id(""),
+                (None, Some(_)) => None,
+                (None, None) => self.calls.len().checked_sub(1),
+            };
+        };
+        let position = self.by_index.get(index.get()).copied()?;
+        let call = self.calls.get(position)?;
+        let is_other = id.is_some() && name.is_some() && call.id.is_some();
+        if is_other && call.id.as_deref() != id {
+            return of_id(index.get());
+        }
+        Some(position)
+    }
+
+    fn into_fields(self) -> Vec<Object> {
+        self.calls.into_iter().map(Call::into_fields).collect()
+    }
+}
+
+impl Call {
+    fn into_fields(self) -> Object {
+        let mut function = self.function.into_object();
+        function.insert("name".to_owned(), raw(&self.name.unwrap_or_default()));
+        let arguments = match self.object {
+            Some(object) if self.arguments.is_empty() => object,
+            // A tool without parameters, as clients of OpenAI's API send its call.
+            None if self.arguments.is_empty() && self.null_arguments => raw("{}"),
+            _ => raw(&self.arguments),
+        };
+        function.insert("arguments".to_owned(), arguments);
+        let mut fields = self.rest.into_object();
+        fields.entry("type".to_owned()).or_insert_with(|| raw("function"));
+        fields.insert("function".to_owned(), raw(&function));
+        if let Some(id) = self.id {
+            fields.insert("id".to_owned(), raw(&id));
+        }
+        fields
+    }
+}
+
+/// The field as a text that is not empty; anything but a text stays.
+fn take_nonempty(object: &mut Object, name: &str) -> Option<String> {
+    let text = as_text(object.get(name)?)?;
+    object.remove(name);
+    Some(text).filter(|text| !text.is_empty())
+}

@@ -1,0 +1,127 @@
+//! The events of a streamed response, added up.
+
+use tower_chat_core::{Answer, ChatUpdate, ToolCallDelta};
+
+use super::{answer, items::Items};
+use crate::{
+    AnswerError,
+    body::AnswerContext,
+    object::{self, Object, as_text, raw, take_object, text},
+    openai_chat::error_in,
+    refusal::{self, CodeFields},
+    stream::{Frame, ResponseAccumulator},
+};
+
+/// The response so far. It is complete with the event that carries the whole of it.
+#[derive(Debug)]
+pub(crate) struct ResponsesAccumulator {
+    context: AnswerContext,
+    items: Items,
+    /// The text so far.
+    text: String,
+    /// How many summaries of reasoning have begun.
+    summaries: usize,
+    /// The response, from the event that ends the stream.
+    response: Option<Object>,
+}
+
+impl ResponsesAccumulator {
+    pub(crate) fn new(context: AnswerContext) -> Self {
+        let (items, text) = (Items::default(), String::new());
+        Self { context, items, text, summaries: 0, response: None }
+    }
+
+    fn delta(&mut self, kind: &str, event: &Object, more: String) -> Option<ChatUpdate> {
+        match kind {
+            "response.output_text.delta" => {
+                self.items.extend(event, &more);
+                self.text.push_str(&more);
+                Some(ChatUpdate::TextDelta(more))
+            }
+            "response.reasoning_summary_text.delta" | "response.reasoning_text.delta" => {
+                Some(ChatUpdate::ReasoningDelta(more))
+            }
+            "response.function_call_arguments.delta" | "response.custom_tool_call_input.delta" => {
+                let index = self.items.extend(event, &more);
+                Some(ChatUpdate::ToolCallDelta(ToolCallDelta::new(index, more)))
+            }
+            // Deltas of the provider's own tools are whole in their items.
+            _ => None,
+        }
+    }
+
+    /// An event without a type: an error, or the whole response of a service that cannot stream.
+    fn push_untyped(&mut self, event: Object, frame: &Frame) -> Result<(), AnswerError> {
+        if let Some(error) = error_in(&event) {
+            return Err(error);
+        }
+        if !event.contains_key("output") {
+            return Err(AnswerError::malformed("an event has no type", &frame.data));
+        }
+        self.response = Some(event);
+        Ok(())
+    }
+}
+
+impl ResponseAccumulator for ResponsesAccumulator {
+    fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError> {
+        if frame.data.trim() == "[DONE]" {
+            return Ok(Vec::new());
+        }
+        let mut event = object::of_frame(frame)?;
+        let Some(kind) = text(&event, "type") else {
+            self.push_untyped(event, frame)?;
+            return Ok(Vec::new());
+        };
+        let update = match kind.as_str() {
+            "error" => return Err(refusal::parse(None, &frame.data, CodeFields::OpenAi)),
+            "response.completed"
+            | "response.incomplete"
+            | "response.failed"
+            | "response.cancelled" => {
+                let what = "the event of its end has no response";
+                let response = take_object(&mut event, "response");
+                let mut response =
+                    response.ok_or_else(|| AnswerError::malformed(what, &frame.data))?;
+                let status = kind.trim_start_matches("response.");
+                response.entry("status".to_owned()).or_insert_with(|| raw(status));
+                self.response = Some(response);
+                None
+            }
+            "response.output_item.added" => self.items.begin(&event).map(ChatUpdate::ToolCallDelta),
+            "response.output_item.done" => {
+                self.items.end(&event);
+                None
+            }
+            "response.reasoning_summary_part.added" => {
+                self.summaries += 1;
+                let gap = || ChatUpdate::ReasoningDelta("\n\n".to_owned());
+                (self.summaries > 1).then(gap)
+            }
+            _ => {
+                let more = event.get("delta").and_then(as_text);
+                more.and_then(|more| self.delta(&kind, &event, more))
+            }
+        };
+        Ok(update.into_iter().collect())
+    }
+
+    fn is_complete(&self) -> bool {
+        self.response.is_some()
+    }
+
+    fn is_last(&self) -> bool {
+        self.response.is_some()
+    }
+
+    fn text(&self) -> String {
+        self.text.clone()
+    }
+
+    fn finish(self: Box<Self>) -> Result<Answer, AnswerError> {
+        let response = self.response.unwrap_or_default();
+        let status = text(&response, "status");
+        let items = self.items.into_items(status.as_deref().unwrap_or("completed"));
+        answer::read(response, items, &self.context)
+    }
+}

@@ -1,0 +1,123 @@
+//! A response: its output, and how it ended.
+
+use serde_json::Value;
+use tower_chat_core::{Answer, Finish, FinishReason, Message, RawJson, Usage};
+
+use super::{history, parse_input};
+use crate::{
+    AnswerError,
+    body::AnswerContext,
+    object::{self, Object, metadata, raw, take, take_text, text, to_value},
+    openai_chat::error_in,
+};
+
+/// The answer that a response body is.
+pub(crate) fn parse(body: &str, context: &AnswerContext) -> Result<Answer, AnswerError> {
+    read(object::parse(body)?, Vec::new(), context)
+}
+
+/// The answer that a response is. `items` are those that were received one by one before it: some
+/// services leave the response's own list of them empty.
+pub(super) fn read(
+    mut response: Object,
+    items: Vec<RawJson>,
+    context: &AnswerContext,
+) -> Result<Answer, AnswerError> {
+    if let Some(error) = error_in(&response) {
+        return Err(error);
+    }
+    let whole = |response: &Object| raw(response).get().to_owned();
+    let status = text(&response, "status");
+    match status.as_deref() {
+        Some(status @ ("failed" | "cancelled")) => {
+            return Err(AnswerError::Refused {
+                status: None,
+                code: Some(format!("response_{status}")),
+                message: format!("the response is {status}"),
+                retry_after: None,
+                body: whole(&response),
+            });
+        }
+        Some("queued" | "in_progress") if context.is_background => {
+            return pending(response, context);
+        }
+        Some(status @ ("queued" | "in_progress")) => {
+            let what = format!("it is {status}, although no background answer was asked for");
+            return Err(AnswerError::malformed(what, whole(&response)));
+        }
+        // Completed or incomplete; services that leave it out answer whole.
+        Some(_) | None => {}
+    }
+    let output = match take(&mut response, "output") {
+        Some(output) => output
+            .parse()
+            .map_err(|_| AnswerError::malformed("its output is no list", output.get()))?,
+        None if items.is_empty() => {
+            return Err(AnswerError::malformed("it has no output", whole(&response)));
+        }
+        None => Vec::new(),
+    };
+    let output: Vec<RawJson> = if output.len() < items.len() { items } else { output };
+    let messages = messages(&output)?;
+    let finish = finish(response, &messages, context);
+    Ok(Answer::new(messages.into_iter().map(Into::into).collect(), finish))
+}
+
+fn messages(output: &[RawJson]) -> Result<Vec<Message>, AnswerError> {
+    let list = raw(output);
+    parse_input(list.get()).map_err(|source| AnswerError::unreadable(source, list.get()))
+}
+
+/// The answer to come: nothing yet but the token by which to ask for it.
+fn pending(response: Object, context: &AnswerContext) -> Result<Answer, AnswerError> {
+    let id = text(&response, "id").ok_or_else(|| {
+        AnswerError::malformed("it is to come later but has no id", raw(&response).get())
+    })?;
+    let conversation_id = match &context.history {
+        Some(location) => location.before(&response),
+        None => None,
+    };
+    let mut finish = finish(response, &[], context);
+    finish.reason = None;
+    finish.conversation_id = conversation_id;
+    finish.continuation = Some(id);
+    Ok(Answer::new(Vec::new(), finish))
+}
+
+fn finish(mut response: Object, messages: &[Message], context: &AnswerContext) -> Finish {
+    let mut finish = Finish::new(reason(&response, messages));
+    finish.conversation_id = match &context.history {
+        Some(location) => location.after(&response),
+        None => history::named_by(&response),
+    };
+    finish.model = take_text(&mut response, "model").filter(|model| !model.is_empty());
+    response.remove("object");
+    response.remove("output");
+    finish.metadata = metadata(&response);
+    finish.usage = finish.metadata.get("usage").map(usage).unwrap_or_default();
+    finish
+}
+
+/// Responses name no reason of a whole answer: it ends with calls, or because it is complete.
+fn reason(response: &Object, messages: &[Message]) -> FinishReason {
+    let details = response.get("incomplete_details").map(to_value).unwrap_or_default();
+    let details = details.get("reason").and_then(Value::as_str);
+    let is_incomplete = text(response, "status").is_some_and(|status| status == "incomplete");
+    if is_incomplete || details.is_some() {
+        return match details {
+            Some("max_output_tokens" | "max_tokens") => FinishReason::Length,
+            Some("content_filter") => FinishReason::ContentFilter,
+            other => FinishReason::Other(other.unwrap_or("incomplete").to_owned()),
+        };
+    }
+    let has_calls = messages.iter().any(|message| message.calls().next().is_some());
+    if has_calls { FinishReason::ToolCalls } else { FinishReason::Stop }
+}
+
+pub(crate) fn usage(json: &Value) -> Usage {
+    let count = |pointer| json.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
+    let mut usage = Usage::new(count("/input_tokens"), count("/output_tokens"));
+    usage.cached_input_tokens = count("/input_tokens_details/cached_tokens");
+    usage.reasoning_tokens = count("/output_tokens_details/reasoning_tokens");
+    usage
+}

@@ -1,0 +1,123 @@
+//! The items of a streamed response, as far as they were received.
+
+use std::collections::HashMap;
+
+use tower_chat_core::{RawJson, ToolCallDelta};
+
+use crate::{
+    object::{Object, as_text, raw},
+    stream::Indexed,
+};
+
+/// The items so far, in the order in which they began.
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    /// By their `output_index`.
+    items: Indexed<StreamedItem>,
+    /// The position of the newest item that has an id.
+    by_id: HashMap<String, usize>,
+}
+
+#[derive(Debug)]
+struct StreamedItem {
+    /// As it began, and whole once it is done.
+    fields: Object,
+    /// The item as it was received, once it is done.
+    done: Option<RawJson>,
+    /// Its deltas so far.
+    text: String,
+}
+
+impl Items {
+    /// An item begins; gives the call that it is, if it is one of the caller's tools.
+    pub(super) fn begin(&mut self, event: &Object) -> Option<ToolCallDelta> {
+        let fields: Object = event.get("item")?.parse().ok()?;
+        let call = is_call(&fields).then(|| {
+            let mut call = ToolCallDelta::new(self.items.as_slice().len(), "");
+            let text = |name| fields.get(name).and_then(as_text).filter(|text| !text.is_empty());
+            call.id = text("call_id");
+            call.name = text("name");
+            call
+        });
+        self.push(event, StreamedItem { fields, done: None, text: String::new() });
+        call
+    }
+
+    /// An item is done.
+    pub(super) fn end(&mut self, event: &Object) {
+        let Some(item) = event.get("item") else { return };
+        let fields: Object = item.parse().unwrap_or_default();
+        let begun = self.index_of(event, fields.get("id"));
+        match begun.and_then(|index| self.items.get_mut(index)) {
+            Some(begun) => begun.done = Some(item.clone()),
+            None => {
+                let (done, text) = (Some(item.clone()), String::new());
+                self.push(event, StreamedItem { fields, done, text });
+            }
+        }
+    }
+
+    fn push(&mut self, event: &Object, item: StreamedItem) {
+        let id = item.fields.get("id").map(|id| id.get().to_owned());
+        let position = self.items.begin(event.get("output_index"), item);
+        if let Some(id) = id {
+            self.by_id.insert(id, position);
+        }
+    }
+
+    /// An item goes on; gives its index.
+    pub(super) fn extend(&mut self, event: &Object, more: &str) -> usize {
+        let index = self.index_of(event, event.get("item_id"));
+        let index = index.unwrap_or_else(|| self.items.as_slice().len().saturating_sub(1));
+        if let Some(item) = self.items.get_mut(index) {
+            item.text.push_str(more);
+        }
+        index
+    }
+
+    /// The items: those that are done as they were received, and the others as far as they were, with
+    /// the status of the response.
+    pub(super) fn into_items(self, status: &str) -> Vec<RawJson> {
+        self.items.into_items().into_iter().filter_map(|item| item.into_json(status)).collect()
+    }
+
+    fn index_of(&self, event: &Object, id: Option<&RawJson>) -> Option<usize> {
+        match (event.get("output_index"), id) {
+            (Some(index), _) => self.items.position(Some(index)),
+            (None, Some(id)) => self.by_id.get(id.get()).copied(),
+            (None, None) => None,
+        }
+    }
+}
+
+impl StreamedItem {
+    /// The item; `None` of reasoning that was cut off, since no service takes it back.
+    fn into_json(self, status: &str) -> Option<RawJson> {
+        if self.done.is_some() {
+            return self.done;
+        }
+        let mut fields = self.fields;
+        let kind = fields.get("type").and_then(as_text).unwrap_or_default();
+        match kind.as_str() {
+            "reasoning" => return None,
+            // It may have begun whole.
+            _ if self.text.is_empty() => {}
+            "function_call" => drop(fields.insert("arguments".to_owned(), raw(&self.text))),
+            "custom_tool_call" => drop(fields.insert("input".to_owned(), raw(&self.text))),
+            "message" => {
+                let part = serde_json::json!(
+                    {"type": "output_text", "text": self.text, "annotations": []}
+                );
+                fields.insert("content".to_owned(), raw(&[part]));
+            }
+            _ => {}
+        }
+        fields.insert("status".to_owned(), raw(status));
+        Some(raw(&fields))
+    }
+}
+
+fn is_call(item: &Object) -> bool {
+    let kind = item.get("type").map(RawJson::get);
+    matches!(kind, Some(r#""function_call""# | r#""custom_tool_call""#))
+}

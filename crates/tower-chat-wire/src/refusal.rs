@@ -1,0 +1,85 @@
+//! How services say that they refuse a request.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::AnswerError;
+
+/// Which fields of an error are its code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CodeFields {
+    /// `code`, else `type`: OpenAI and what is compatible with it. As a type, `error` says no more
+    /// than that it is one.
+    OpenAi,
+    /// `status`, else `type`, else `code`: Google's `code` is the HTTP status again.
+    Others,
+}
+
+/// The error of a body: `{"error": {…}}`, `{"error": "text"}`, `{"message": "text"}`, or a list of
+/// one of them.
+pub(crate) fn parse(status: Option<u16>, body: &str, fields: CodeFields) -> AnswerError {
+    let json: Value = serde_json::from_str(body).unwrap_or(Value::Null);
+    // Google puts the body into a list where a stream was asked for, and other services do too.
+    let json = json.get(0).unwrap_or(&json);
+    let error = json.get("error").filter(|error| !error.is_null()).unwrap_or(json);
+    let message = ["message", "Message", "msg", "detail", "error"]
+        .into_iter()
+        .find_map(|field| error.get(field).or_else(|| json.get(field)).filter(|v| !v.is_null()))
+        .unwrap_or(error);
+    let message = match message {
+        Value::Null => body.trim().to_owned(),
+        message => as_words(message),
+    };
+    let field = |name| error.get(name).filter(|value: &&Value| !value.is_null()).map(as_words);
+    let code = match fields {
+        CodeFields::OpenAi => {
+            field("code").or_else(|| field("type").filter(|kind| kind != "error"))
+        }
+        CodeFields::Others => field("status").or_else(|| field("type")).or_else(|| field("code")),
+    };
+    let status = status.or_else(|| named_status(error)).or_else(|| named_status(json));
+    let retry_after = retry_info(error);
+    AnswerError::Refused { status, code, message, retry_after, body: body.to_owned() }
+}
+
+fn as_words(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// The HTTP status that the fields of an error name, as a number or as digits: services whose answer
+/// has begun with the status 200 put the real one into `code` (OpenRouter, Google), `status_code`
+/// (Groq) or `status`.
+fn named_status(error: &Value) -> Option<u16> {
+    ["status_code", "code", "status", "http_status"].into_iter().find_map(|name| {
+        let status = match error.get(name)? {
+            Value::Number(status) => status.as_u64().and_then(|status| status.try_into().ok()),
+            Value::String(status) => status.parse().ok(),
+            _ => None,
+        };
+        status.filter(|status| (400..600).contains(status))
+    })
+}
+
+/// Google tells how long to wait in the body: `"retryDelay": "34.5s"` of a `google.rpc.RetryInfo`.
+fn retry_info(error: &Value) -> Option<Duration> {
+    let details = error.get("details")?.as_array()?;
+    let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;
+    let seconds = delay.strip_suffix('s')?.parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::named_status;
+
+    #[test]
+    fn a_status_is_a_number_or_digits_in_one_of_four_fields() {
+        assert_eq!(named_status(&json!({"message": "no", "status_code": 400})), Some(400));
+        let google = json!({"code": "429", "status": "RESOURCE_EXHAUSTED"});
+        assert_eq!(named_status(&google), Some(429));
+        assert_eq!(named_status(&json!({"code": "server_error"})), None);
+    }
+}

@@ -1,0 +1,115 @@
+//! A stream of frames as a stream of updates.
+
+use std::{
+    collections::VecDeque,
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use futures_core::Stream;
+use tower_chat_core::ChatUpdate;
+
+use super::{Frame, ResponseAccumulator};
+use crate::AnswerError;
+
+/// The updates of a streamed answer.
+///
+/// Deltas are yielded as frames arrive. The messages and the finish are yielded once the accumulator
+/// is complete and the stream has ended; a stream that ends before, by itself or by an error of the
+/// connection, yields [`AnswerError::Truncated`] with the text received so far. Errors that follow a
+/// complete answer are ignored. Nothing is yielded after an error.
+///
+/// An error of `frames` is [converted](AnswerError::interrupted) by the client that reads them.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use futures_util::{StreamExt, stream};
+/// use tower_chat_core::ChatResponse;
+/// use tower_chat_wire::{AnswerError, body::BodyWire, stream::{Frame, updates}};
+/// let line = r#"{"message":{"content":"It is."},"done":true,"done_reason":"stop"}"#;
+/// let frames = stream::iter([Ok::<_, AnswerError>(Frame { event: None, data: line.to_owned() })]);
+/// let updates = updates(frames, BodyWire::Ollama.accumulator());
+/// let response = ChatResponse::stream(updates.map(|update| update.map_err(Into::into)));
+/// assert_eq!(response.collect().await?.text(), "It is.");
+/// # Ok::<(), tower_chat_core::BoxError>(())
+/// # }).unwrap();
+/// ```
+pub fn updates<S, E>(frames: S, accumulator: Box<dyn ResponseAccumulator>) -> Updates<S>
+where
+    S: Stream<Item = Result<Frame, E>>,
+    E: Into<AnswerError>,
+{
+    let reading = Reading { frames: Box::pin(frames), accumulator };
+    Updates { reading: Some(reading), ready: VecDeque::new() }
+}
+
+/// The stream that [`updates`] returns.
+#[derive(Debug)]
+#[must_use = "streams do nothing unless polled"]
+pub struct Updates<S> {
+    /// `None` once the frames have ended.
+    reading: Option<Reading<S>>,
+    ready: VecDeque<ChatUpdate>,
+}
+
+#[derive(Debug)]
+struct Reading<S> {
+    frames: Pin<Box<S>>,
+    accumulator: Box<dyn ResponseAccumulator>,
+}
+
+impl<S, E> Updates<S>
+where
+    S: Stream<Item = Result<Frame, E>>,
+    E: Into<AnswerError>,
+{
+    /// Takes the next frame, and adds its updates to those that are ready.
+    fn accept(&mut self, frame: Option<Result<Frame, E>>) -> Result<(), AnswerError> {
+        let Some(Reading { accumulator, .. }) = &mut self.reading else { return Ok(()) };
+        match frame {
+            Some(Ok(frame)) => {
+                self.ready.extend(accumulator.push(&frame)?);
+                if accumulator.is_last() { self.end() } else { Ok(()) }
+            }
+            None => self.end(),
+            // Nothing that counts follows the end of an answer.
+            Some(Err(_)) if accumulator.is_complete() => self.end(),
+            Some(Err(error)) => Err(error.into().after(|| accumulator.text())),
+        }
+    }
+
+    fn end(&mut self) -> Result<(), AnswerError> {
+        let Some(Reading { accumulator, .. }) = self.reading.take() else { return Ok(()) };
+        if !accumulator.is_complete() {
+            let reason = "its stream ended before the service said that it was complete";
+            return Err(AnswerError::truncated(accumulator.text(), reason));
+        }
+        let answer = accumulator.finish()?;
+        self.ready.extend(answer.messages.into_iter().map(ChatUpdate::Message));
+        self.ready.push_back(ChatUpdate::Finish(answer.finish));
+        Ok(())
+    }
+}
+
+impl<S, E> Stream for Updates<S>
+where
+    S: Stream<Item = Result<Frame, E>>,
+    E: Into<AnswerError>,
+{
+    type Item = Result<ChatUpdate, AnswerError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(update) = self.ready.pop_front() {
+                return Poll::Ready(Some(Ok(update)));
+            }
+            let Some(Reading { frames, .. }) = &mut self.reading else { return Poll::Ready(None) };
+            let frame = ready!(frames.as_mut().poll_next(cx));
+            if let Err(error) = self.accept(frame) {
+                self.reading = None;
+                self.ready.clear();
+                return Poll::Ready(Some(Err(error)));
+            }
+        }
+    }
+}
