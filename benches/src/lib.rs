@@ -18,6 +18,7 @@ mod cold_load;
 pub mod counted;
 mod files;
 mod group_commit;
+mod growth;
 mod memory;
 mod pairing;
 mod peers;
@@ -69,6 +70,7 @@ const CASES: &[Case] = &[
     Case { name: "streamed_answer", measure: streamed_answer::measure },
     Case { name: "pairing", measure: pairing::measure_pairing },
     Case { name: "overlap", measure: pairing::measure_overlap },
+    Case { name: "growth", measure: growth::measure },
 ];
 
 impl Effort {

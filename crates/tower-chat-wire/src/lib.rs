@@ -26,6 +26,7 @@ mod object;
 pub mod ollama;
 pub mod openai_chat;
 pub mod openai_responses;
+mod provider_calls;
 mod refusal;
 pub mod stream;
 mod text_parts;

@@ -1,10 +1,13 @@
 //! What the smaller wires have in common: how a message's parts become their fields.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{
-    ChatRequest, Message, Native, Part, RawJson, Role, ToolCall, ToolDefinition, ToolResult,
+    ChatRequest, Message, Native, RawJson, Role, ToolCall, ToolDefinition, ToolResult,
 };
 
 use crate::object::{Object, raw};
@@ -42,13 +45,6 @@ pub(crate) fn is_system(message: &Message) -> bool {
     matches!(message.role, Role::System | Role::Developer)
 }
 
-/// Whether the call, or the result of it, is one that another provider ran itself.
-pub(crate) fn is_of_provider(message: &Message, result: &ToolResult) -> bool {
-    let calls = message.parts.iter().filter_map(Part::as_tool_call);
-    message.role == Role::Assistant
-        && calls.filter(|call| call.provider_executed).any(|call| call.id == result.call_id)
-}
-
 /// The arguments as the JSON object that the wire wants; the text of one stays as it is.
 pub(crate) fn object_of(arguments: &str) -> RawJson {
     match serde_json::from_str::<Value>(arguments) {
@@ -59,20 +55,30 @@ pub(crate) fn object_of(arguments: &str) -> RawJson {
     }
 }
 
-/// The calls that wait for a result.
+/// The calls that wait for a result: their ids and the names of their tools, by number.
 #[derive(Debug, Default)]
-pub(crate) struct OpenCalls(VecDeque<(Option<String>, String)>);
+pub(crate) struct OpenCalls {
+    calls: BTreeMap<usize, (Option<String>, String)>,
+    by_id: HashMap<Option<String>, BTreeSet<usize>>,
+    next: usize,
+}
 
 impl OpenCalls {
     pub(crate) fn push(&mut self, call: &ToolCall) {
-        self.0.push_back((call.id.clone(), call.name.clone()));
+        self.calls.insert(self.next, (call.id.clone(), call.name.clone()));
+        self.by_id.entry(call.id.clone()).or_default().insert(self.next);
+        self.next += 1;
     }
 
     /// The name of the tool that a result is of: that of the first open call with its id, or else
     /// of the first open call.
     pub(crate) fn answer(&mut self, result: &ToolResult) -> Option<String> {
-        let same = self.0.iter().position(|(id, _)| *id == result.call_id);
-        let (_, name) = self.0.remove(same.unwrap_or_default())?;
+        let same = self.by_id.get(&result.call_id).and_then(BTreeSet::first).copied();
+        let number = same.or_else(|| self.calls.keys().next().copied())?;
+        let (id, name) = self.calls.remove(&number)?;
+        if let Some(of_id) = self.by_id.get_mut(&id) {
+            of_id.remove(&number);
+        }
         Some(result.name.clone().unwrap_or(name))
     }
 }

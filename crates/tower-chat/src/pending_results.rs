@@ -63,13 +63,16 @@ pub(crate) async fn completed_from_record(
     let asking = messages_of_answers_with(history, &dangling);
     let mut found = recorded_rows(store, key, history, &asking).await?;
     let ended = answers_that_ended(history, &found);
+    let dangling: HashSet<_> = dangling.into_iter().collect();
     found.retain(|place, call| {
         dangling.contains(place) && (call.result.is_some() || call.status == ToolStatus::Returned)
     });
     if found.is_empty() && ended.is_empty() {
         return Ok(None);
     }
-    found.retain(|place, _| !answered.contains(place));
+    for place in answered {
+        found.remove(place);
+    }
     let completes_all = policy == DanglingCalls::FromRecord;
     let mut completed = Messages::new();
     // The results follow all messages of their answer, so that none of them is taken for another.
@@ -119,15 +122,19 @@ fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> 
         return asking;
     }
     let mut found = HashSet::new();
-    let mut answer: Vec<&Arc<Message>> = Vec::new();
+    let mut last: Option<&Arc<Message>> = None;
+    // The messages of one answer, and whether one of them holds such a call.
+    let (mut answer, mut is_asking) = (Vec::new(), false);
     for message in history.messages.iter() {
-        if !answer.last().is_some_and(|last| is_of_same_answer(last, message)) {
+        if !last.is_some_and(|last| is_of_same_answer(last, message)) {
             answer.clear();
+            is_asking = false;
         }
-        answer.push(message);
-        let ids = || answer.iter().filter_map(|message| message.id);
-        if ids().any(|id| asking.contains(&id)) {
-            found.extend(ids());
+        last = Some(message);
+        answer.extend(message.id);
+        is_asking |= message.id.is_some_and(|id| asking.contains(&id));
+        if is_asking {
+            found.extend(answer.drain(..));
         }
     }
     found
@@ -161,6 +168,7 @@ async fn recorded_calls(
 ) -> Result<HashMap<(MessageId, usize), ToolInvocation>, StoreError> {
     let asking = calls.iter().map(|(message, _)| *message).collect();
     let mut found = recorded_rows(store, key, history, &asking).await?;
+    let calls: HashSet<_> = calls.iter().collect();
     found.retain(|place, _| calls.contains(place));
     Ok(found)
 }

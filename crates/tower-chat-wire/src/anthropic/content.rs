@@ -1,6 +1,8 @@
 //! Content blocks.
 
-use tower_chat_core::{Media, Native, Part, RawJson, Text, ToolCall};
+use std::collections::HashSet;
+
+use tower_chat_core::{Media, Native, Part, RawJson, Text};
 
 use super::{WIRE, call, media, result, thinking};
 use crate::{
@@ -26,8 +28,11 @@ pub(super) fn parse_list(list: &RawJson, place: Place) -> Result<Vec<Part>, Wire
     })?;
     let is_alone = items.len() == 1;
     let mut parts = Vec::with_capacity(items.len());
+    let mut run_by_provider = HashSet::new();
     for item in items {
-        let part = parse_block(item, is_alone, place, &parts)?;
+        let part = parse_block(item, is_alone, place, &run_by_provider)?;
+        let call = part.as_tool_call().filter(|call| call.provider_executed);
+        run_by_provider.extend(call.and_then(|call| call.id.clone()));
         parts.push(part);
     }
     Ok(parts)
@@ -72,7 +77,7 @@ fn parse_block(
     item: RawJson,
     is_alone: bool,
     place: Place,
-    before: &[Part],
+    run_by_provider: &HashSet<String>,
 ) -> Result<Part, WireError> {
     let fields = Fields::parse(item.get(), "a content block")?;
     let kind = fields.text("type").ok_or(WireError::Field {
@@ -93,7 +98,9 @@ fn parse_block(
         (Place::Assistant, kind) if call::is_of_provider(kind) => {
             call::parse_of_provider(&fields).map(Part::ToolCall)
         }
-        (Place::Assistant, kind) if result::is_of_provider(kind) && has_call(before, &fields) => {
+        (Place::Assistant, kind)
+            if result::is_of_provider(kind) && has_call(run_by_provider, &fields) =>
+        {
             result::parse(fields.clone()).ok().map(Part::ToolResult)
         }
         _ => None,
@@ -124,12 +131,8 @@ fn parse_text(block: &Fields, is_alone: bool, place: Place) -> Option<Text> {
 }
 
 /// Whether the call that the result answers stands before it, and was run by the service.
-fn has_call(before: &[Part], result: &Fields) -> bool {
-    let is_its = |call: &ToolCall| {
-        call.provider_executed
-            && call.id.as_deref().is_some_and(|id| result.is_text("tool_use_id", id))
-    };
-    before.iter().filter_map(Part::as_tool_call).any(is_its)
+fn has_call(run_by_provider: &HashSet<String>, result: &Fields) -> bool {
+    result.text("tool_use_id").is_some_and(|id| run_by_provider.contains(&id))
 }
 
 fn render_part(part: &Part) -> Option<RawJson> {

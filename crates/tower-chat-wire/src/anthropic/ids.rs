@@ -13,6 +13,8 @@ pub(super) struct Round {
     /// The calls that wait for a result, by the id they came with; `""` for none.
     waiting: HashMap<String, VecDeque<usize>>,
     taken: HashSet<String>,
+    /// For an id that was wanted again, the number to try next; the smaller ones are taken.
+    next_number: HashMap<String, usize>,
     /// All calls before this one are answered.
     first_open: usize,
 }
@@ -69,17 +71,17 @@ impl Round {
         Some(self.first_open)
     }
 
-    fn free(&self, wanted: String) -> String {
+    fn free(&mut self, wanted: String) -> String {
         if !self.taken.contains(&wanted) {
             return wanted;
         }
-        let mut number = 2_usize;
+        let number = self.next_number.entry(wanted.clone()).or_insert(2);
         loop {
             let id = format!("{wanted}_{number}");
+            *number += 1;
             if !self.taken.contains(&id) {
                 return id;
             }
-            number += 1;
         }
     }
 }

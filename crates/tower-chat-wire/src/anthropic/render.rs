@@ -1,5 +1,7 @@
 //! Writing a conversation.
 
+use std::collections::HashSet;
+
 use serde::Serialize;
 use tower_chat_core::{Message, Part, RawJson, Role};
 
@@ -11,7 +13,7 @@ use super::{
     shell::{self, Item},
     thinking,
 };
-use crate::fields::Fields;
+use crate::{fields::Fields, provider_calls::ids_of_assistants_provider_calls};
 
 /// The conversation of a request body. Its serde form is an object with these fields, to which
 /// the others of a body (`model`, `max_tokens`, `tools`) are added.
@@ -51,8 +53,9 @@ impl Writing {
             Role::Assistant => Speaker::Assistant,
             _ => Speaker::User,
         };
+        let by_provider = ids_of_assistants_provider_calls(message);
         for part in &message.parts {
-            self.part(message, speaker, part);
+            self.part(&by_provider, speaker, part);
         }
     }
 
@@ -72,7 +75,7 @@ impl Writing {
         }
     }
 
-    fn part(&mut self, message: &Message, speaker: Speaker, part: &Part) {
+    fn part(&mut self, by_provider: &HashSet<Option<&str>>, speaker: Speaker, part: &Part) {
         use Speaker::{Assistant, System, User};
         match part {
             Part::Text(text) if speaker == System || !content::is_blank(text) => {
@@ -90,7 +93,7 @@ impl Writing {
                 let id = self.round.call(call.id.as_deref());
                 self.push(Assistant, Block::new(Kind::Call, call::render(call, &id)));
             }
-            Part::ToolResult(result) if is_run_by_provider(message, result.call_id.as_deref()) => {
+            Part::ToolResult(result) if by_provider.contains(&result.call_id.as_deref()) => {
                 self.push_any(Assistant, Kind::Other, result::render_of_provider(result));
             }
             Part::ToolResult(result) => {
@@ -146,11 +149,4 @@ impl Writing {
             messages: arranged(self.turns),
         }
     }
-}
-
-/// Whether the result is of a tool that the provider ran: its call stands in the same message.
-fn is_run_by_provider(message: &Message, id: Option<&str>) -> bool {
-    let calls = message.parts.iter().filter_map(Part::as_tool_call);
-    message.role == Role::Assistant
-        && calls.filter(|call| call.provider_executed).any(|call| call.id.as_deref() == id)
 }

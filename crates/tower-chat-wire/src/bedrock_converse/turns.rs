@@ -8,7 +8,8 @@ use super::{
 };
 use crate::{
     object::{Object, raw},
-    text_parts::{fields_of, is_of_provider, is_system},
+    provider_calls::ids_of_assistants_provider_calls,
+    text_parts::{fields_of, is_system},
 };
 
 /// The conversation of a request.
@@ -36,11 +37,12 @@ impl Conversation {
             return self.system.extend(blocks);
         }
         let is_assistant = message.role == Role::Assistant;
+        let by_provider = ids_of_assistants_provider_calls(message);
         for part in &message.parts {
             match part {
                 Part::ToolCall(call) if call.provider_executed => {}
                 Part::ToolCall(call) => self.turn(true).blocks.push(render_call(call)),
-                Part::ToolResult(result) if is_of_provider(message, result) => {}
+                Part::ToolResult(result) if by_provider.contains(&result.call_id.as_deref()) => {}
                 Part::ToolResult(result) => self.turn(false).results.push(render_result(result)),
                 Part::Native(native) if is_assistant && is_shell(native) => {
                     let fields = fields_of(Some(native), WIRE).unwrap_or_default();

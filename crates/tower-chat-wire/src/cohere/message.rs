@@ -11,7 +11,8 @@ use super::{PLAN, WIRE};
 use crate::{
     AnswerError,
     object::{Object, raw, take, take_object, take_text, text},
-    text_parts::{fields_of, is_of_provider, is_system, native},
+    provider_calls::ids_of_assistants_provider_calls,
+    text_parts::{fields_of, is_system, native},
 };
 
 /// The assistant's message of an answer. Its plan for the tools is reasoning; what is not known is
@@ -86,6 +87,7 @@ pub(super) fn render(messages: impl Iterator<Item = Arc<Message>>) -> Vec<RawJso
         let is_assistant = message.role == Role::Assistant;
         let mut fields = Object::new();
         let (mut blocks, mut calls, mut results) = (Vec::new(), Vec::new(), Vec::new());
+        let by_provider = ids_of_assistants_provider_calls(&message);
         for part in &message.parts {
             match part {
                 Part::Text(text) => blocks.push(render_text(text)),
@@ -102,7 +104,7 @@ pub(super) fn render(messages: impl Iterator<Item = Arc<Message>>) -> Vec<RawJso
                     }
                 }
                 Part::ToolCall(call) if !call.provider_executed => calls.push(render_call(call)),
-                Part::ToolResult(result) if !is_of_provider(&message, result) => {
+                Part::ToolResult(result) if !by_provider.contains(&result.call_id.as_deref()) => {
                     results.push(raw(&json!({
                         "role": "tool",
                         "tool_call_id": result.call_id.clone().unwrap_or_default(),

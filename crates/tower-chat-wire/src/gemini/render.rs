@@ -8,7 +8,10 @@ use super::{
     result,
     turn::{Content, OpenCalls, put_results_first},
 };
-use crate::fields::{Fields, raw};
+use crate::{
+    fields::{Fields, raw},
+    provider_calls::ids_of_provider_calls,
+};
 
 /// The base64 of `skip_thought_signature_validator`, which Gemini's document gives for calls that
 /// it did not make: <https://ai.google.dev/gemini-api/docs/thought-signatures>.
@@ -166,13 +169,8 @@ impl<'a> Writer<'a> {
 
 /// The results of calls that the caller ran.
 fn owed_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
-    let by_provider: Vec<&ToolCall> = message
-        .parts
-        .iter()
-        .filter_map(Part::as_tool_call)
-        .filter(|call| call.provider_executed)
-        .collect();
+    let by_provider = ids_of_provider_calls(message);
     message.results().filter(move |result| {
-        !by_provider.iter().any(|call| call.id.is_some() && call.id == result.call_id)
+        result.call_id.is_none() || !by_provider.contains(&result.call_id.as_deref())
     })
 }

@@ -1,5 +1,7 @@
 //! The user's side of a turn: results, paired with their calls and before anything else.
 
+use std::collections::BTreeSet;
+
 use tower_chat_core::{RawJson, ToolCall, ToolResult};
 
 use super::{call::some_id, content};
@@ -84,36 +86,74 @@ pub(super) fn put_results_first(contents: &mut [Content]) {
     last.others = others;
 }
 
-/// The calls of a model's turn that no result has answered yet.
+/// The calls of a model's turn that no result has answered yet, by everything that a result may say
+/// of its call.
 #[derive(Debug, Default)]
-pub(super) struct OpenCalls<'a>(Vec<&'a ToolCall>);
+pub(super) struct OpenCalls<'a> {
+    calls: Vec<&'a ToolCall>,
+    by_id: BTreeSet<(&'a str, usize)>,
+    all: OfTools<'a>,
+    without_id: OfTools<'a>,
+}
+
+/// Positions of calls, and the same by the name of their tool.
+#[derive(Debug, Default)]
+struct OfTools<'a> {
+    all: BTreeSet<usize>,
+    by_name: BTreeSet<(&'a str, usize)>,
+}
 
 impl<'a> OpenCalls<'a> {
     pub(super) fn extend(&mut self, calls: Vec<&'a ToolCall>) {
-        self.0.extend(calls);
+        for call in calls {
+            let position = self.calls.len();
+            self.calls.push(call);
+            self.all.insert(call, position);
+            match some_id(call.id.as_deref()) {
+                Some(id) => _ = self.by_id.insert((id, position)),
+                None => self.without_id.insert(call, position),
+            }
+        }
     }
 
     /// The first open call with the result's id; where either has none, with its name.
     pub(super) fn answer(&mut self, result: &ToolResult) -> Option<&'a ToolCall> {
-        let id = some_id(result.call_id.as_deref());
         let name = result.name.as_deref().filter(|name| !name.is_empty());
-        let has_name = |call: &ToolCall| name.is_none_or(|name| name == call.name);
-        let with_id = || id.and_then(|id| self.find(|call| call.id.as_deref() == Some(id)));
-        let without_id = || {
-            let is_open = |call: &ToolCall| some_id(call.id.as_deref()).is_none() && has_name(call);
-            id.is_none().then(|| self.find(is_open)).flatten()
-        };
-        let by_name = || {
-            let lacks_id = |call: &ToolCall| id.is_none() || some_id(call.id.as_deref()).is_none();
-            self.find(|call| lacks_id(call) && has_name(call))
-        };
-        let place = with_id().or_else(without_id).or_else(by_name)?;
-        Some(self.0.remove(place))
+        let position = match some_id(result.call_id.as_deref()) {
+            Some(id) => first_named(&self.by_id, id).or_else(|| self.without_id.first(name)),
+            None => self.without_id.first(name).or_else(|| self.all.first(name)),
+        }?;
+        let call = *self.calls.get(position)?;
+        self.all.remove(call, position);
+        match some_id(call.id.as_deref()) {
+            Some(id) => _ = self.by_id.remove(&(id, position)),
+            None => self.without_id.remove(call, position),
+        }
+        Some(call)
+    }
+}
+
+impl<'a> OfTools<'a> {
+    fn insert(&mut self, call: &'a ToolCall, position: usize) {
+        self.all.insert(position);
+        self.by_name.insert((&call.name, position));
     }
 
-    fn find(&self, is_it: impl Fn(&ToolCall) -> bool) -> Option<usize> {
-        self.0.iter().position(|call| is_it(call))
+    fn remove(&mut self, call: &'a ToolCall, position: usize) {
+        self.all.remove(&position);
+        self.by_name.remove(&(call.name.as_str(), position));
     }
+
+    fn first(&self, name: Option<&str>) -> Option<usize> {
+        match name {
+            Some(name) => first_named(&self.by_name, name),
+            None => self.all.first().copied(),
+        }
+    }
+}
+
+fn first_named(calls: &BTreeSet<(&str, usize)>, name: &str) -> Option<usize> {
+    calls.range((name, 0)..=(name, usize::MAX)).next().map(|(_, position)| *position)
 }
 
 fn usual_shell() -> Fields {

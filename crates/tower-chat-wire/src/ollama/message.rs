@@ -9,7 +9,8 @@ use super::WIRE;
 use crate::{
     AnswerError,
     object::{Object, raw, take, take_object, take_text},
-    text_parts::{OpenCalls, fields_of, is_of_provider, is_system, native, object_of},
+    provider_calls::ids_of_assistants_provider_calls,
+    text_parts::{OpenCalls, fields_of, is_system, native, object_of},
 };
 
 /// The assistant's message of an answer. Fields that are not known are a native part, and go back
@@ -60,6 +61,7 @@ pub(super) fn render(messages: impl Iterator<Item = Arc<Message>>) -> Vec<RawJso
         let mut fields = Object::new();
         let (mut text, mut images, mut calls) = (String::new(), Vec::new(), Vec::new());
         let mut results = Vec::new();
+        let by_provider = ids_of_assistants_provider_calls(&message);
         for part in &message.parts {
             match part {
                 Part::Text(more) => text.push_str(&more.text),
@@ -72,7 +74,7 @@ pub(super) fn render(messages: impl Iterator<Item = Arc<Message>>) -> Vec<RawJso
                     open.push(call);
                     calls.push(render_call(call));
                 }
-                Part::ToolResult(result) if !is_of_provider(&message, result) => {
+                Part::ToolResult(result) if !by_provider.contains(&result.call_id.as_deref()) => {
                     let mut fields = Object::from([
                         ("role".to_owned(), raw("tool")),
                         ("content".to_owned(), raw(&result.text())),

@@ -6,6 +6,7 @@ use super::{Audience, WIRE, call, content, result};
 use crate::{
     WireError,
     fields::{Fields, raw},
+    provider_calls::ids_of_provider_calls,
 };
 
 /// The fields in which compatible services put readable reasoning.
@@ -171,13 +172,8 @@ pub(super) fn is_shell(native: &Native) -> bool {
 
 /// The results that this wire can carry: those of calls that the caller ran.
 fn owed_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
-    let by_provider: Vec<&ToolCall> = message
-        .parts
-        .iter()
-        .filter_map(Part::as_tool_call)
-        .filter(|call| call.provider_executed)
-        .collect();
+    let by_provider = ids_of_provider_calls(message);
     message.results().filter(move |result| {
-        !by_provider.iter().any(|call| call.id.is_some() && call.id == result.call_id)
+        result.call_id.is_none() || !by_provider.contains(&result.call_id.as_deref())
     })
 }

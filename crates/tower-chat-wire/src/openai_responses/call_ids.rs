@@ -14,6 +14,8 @@ const LONGEST: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct CallIds<'a> {
     used: HashSet<String>,
+    /// For the beginning of a made id, the number to try next; the smaller ones are used.
+    next_number: HashMap<String, usize>,
     waiting: HashMap<&'a str, VecDeque<Call>>,
     calls: usize,
 }
@@ -50,20 +52,21 @@ impl<'a> CallIds<'a> {
         self.waiting.get_mut(own.unwrap_or_default())?.pop_front()
     }
 
-    fn unused(&self, own: &str) -> String {
+    fn unused(&mut self, own: &str) -> String {
         let is_fit = !own.is_empty() && own.chars().count() <= LONGEST;
         if is_fit && !self.used.contains(own) {
             return own.to_owned();
         }
         let start: String = own.chars().take(LONGEST / 2).collect();
-        let start = if start.is_empty() { "call" } else { &start };
-        let mut number = self.calls;
+        let start = if start.is_empty() { "call".to_owned() } else { start };
+        let number = self.next_number.entry(start.clone()).or_default();
+        *number = self.calls.max(*number);
         loop {
             let id = format!("{start}_{number}");
             if !self.used.contains(&id) {
                 return id;
             }
-            number += 1;
+            *number += 1;
         }
     }
 }

@@ -65,10 +65,13 @@ fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
             next = Some(index);
         }
     }
+    let reasoning = reasoning_before(&items);
     let target = |index: usize, kind: ItemKind| {
         let ItemKind::Output { call: Some(call) } = kind else { return None };
         let message = next_message.get(call).copied().flatten()?;
-        (message < index).then(|| before_reasoning(&items, call, message))
+        // Where the reasoning begins that leads to the message; after the call in any case.
+        let reasoning = reasoning.get(message).copied().unwrap_or_default();
+        (message < index).then(|| (message - reasoning).max(call + 1))
     };
     let targets: Vec<Option<usize>> =
         items.iter().enumerate().map(|(index, item)| target(index, item.kind)).collect();
@@ -90,12 +93,15 @@ fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
     placed.into_iter().map(|(_, item)| item).collect()
 }
 
-/// Where the reasoning begins that leads to a message; after the call in any case.
-fn before_reasoning(items: &[Item], call: usize, message: usize) -> usize {
-    let between = items.get(call + 1..message).unwrap_or_default();
-    let reasoning =
-        between.iter().rev().take_while(|item| item.kind == ItemKind::Reasoning).count();
-    message - reasoning
+/// How many items of reasoning stand right before each item.
+fn reasoning_before(items: &[Item]) -> Vec<usize> {
+    let mut count = 0;
+    let before = items.iter().map(|item| {
+        let before = count;
+        count = if item.kind == ItemKind::Reasoning { count + 1 } else { 0 };
+        before
+    });
+    before.collect()
 }
 
 fn without_lone_reasoning(items: Vec<Item>) -> Vec<Item> {

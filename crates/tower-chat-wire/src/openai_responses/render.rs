@@ -1,5 +1,7 @@
 //! Messages to items.
 
+use std::collections::HashSet;
+
 use tower_chat_core::{Message, Part, RawJson, Role, ToolCall, ToolResult};
 
 use super::{
@@ -10,7 +12,10 @@ use super::{
     native::NativeForm,
     order, parse, reasoning, result,
 };
-use crate::fields::{Fields, raw};
+use crate::{
+    fields::{Fields, raw},
+    provider_calls::ids_of_provider_calls,
+};
 
 /// Writes messages as the items of an `input`.
 ///
@@ -47,6 +52,7 @@ impl<'a> Writing<'a> {
             let nothing = Fields::default();
             self.say(message.role, nothing, Some(raw("")));
         }
+        let by_provider = ids_of_provider_calls(message);
         let mut rest = message.parts.as_slice();
         while let Some((part, after)) = rest.split_first() {
             rest = after;
@@ -55,7 +61,7 @@ impl<'a> Writing<'a> {
                     self.call(call);
                     continue;
                 }
-                Part::ToolResult(result) if !is_of_provider(message, result) => {
+                Part::ToolResult(result) if !is_of_provider(&by_provider, result) => {
                     self.result(result);
                     continue;
                 }
@@ -146,9 +152,6 @@ fn goes_on(part: &Part) -> bool {
 }
 
 /// Whether the result belongs to a call that a provider ran itself.
-fn is_of_provider(message: &Message, result: &ToolResult) -> bool {
-    let calls = message.parts.iter().filter_map(Part::as_tool_call);
-    calls
-        .filter(|call| call.provider_executed)
-        .any(|call| call.id.is_some() && call.id == result.call_id)
+fn is_of_provider(by_provider: &HashSet<Option<&str>>, result: &ToolResult) -> bool {
+    result.call_id.is_some() && by_provider.contains(&result.call_id.as_deref())
 }

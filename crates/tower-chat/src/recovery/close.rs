@@ -7,8 +7,8 @@ use std::{
 };
 
 use tower_chat_core::{
-    ApprovalResponse, CallPosition, ConversationKey, Message, MessageId, Part, ToolInvocation,
-    ToolResult, ToolStatus,
+    ApprovalResponse, CallPosition, ConversationKey, Message, MessageId, Part, ToolResult,
+    ToolStatus,
     store::{
         CallPlace, Close, History, HistoryStore, InvocationQuery, Lease, OpenRun, OpenRunContent,
         RecordedResult, Staged, StoreError, ToolRecord, Write,
@@ -20,7 +20,8 @@ use crate::{
     PersistenceError,
     replay::{DanglingCalls, INTERRUPTED, Replay},
     run::{
-        Settings, answers_approvals, cut_off_message, mark_statuses, rows_of_calls_answered_earlier,
+        Settings, answers_approvals, by_call, cut_off_message, mark_statuses,
+        rows_of_calls_answered_earlier,
     },
     tool_loop::rejection,
 };
@@ -172,13 +173,11 @@ async fn results_of_decided_calls(
     let sequences = visible.numbered().filter(|(_, message)| is_it(message));
     let query = InvocationQuery::of(key).in_messages(sequences.map(|(sequence, _)| sequence));
     let known = store.invocations(&query).await?.found;
+    let known = by_call(&known);
     let mut results = Vec::new();
     let mut statuses = Vec::new();
     for (decision, (message, index), waiting) in decided {
-        let is_it = |call: &&ToolInvocation| {
-            call.message == message && call.sequence_index as usize == index
-        };
-        let row = known.iter().map(|(_, call)| call).find(is_it);
+        let row = known.get(&(message, index));
         let mut result = match row.map(|row| (&row.result, row.started_at)) {
             Some((Some(result), started_at)) => {
                 if started_at.is_none() {

@@ -25,6 +25,7 @@ mod citations;
 mod extract;
 mod freshness;
 pub mod import;
+mod interrupted;
 mod json;
 mod left_out;
 mod naming;
@@ -57,6 +58,7 @@ use tower_chat_core::{
 
 use self::{
     call_ids::Place,
+    interrupted::Retracted,
     left_out::LeftOut,
     naming::Naming,
     order::{Ordered, in_order},
@@ -109,6 +111,8 @@ pub struct Replay {
     position: usize,
     /// The calls that nothing answered.
     left_out: LeftOut,
+    /// Calls in `closed` that are not shown any more.
+    retracted: Vec<Retracted>,
     /// What the policy [`DanglingCalls::Fail`] objects to.
     first_dangling: Option<Arc<DanglingCallError>>,
     /// The requests for approval that were answered since the model spoke last: the results that
@@ -187,6 +191,7 @@ impl Replay {
     /// This replay with messages before everything it shows.
     #[must_use]
     pub(crate) fn after(mut self, shown: &Messages) -> Self {
+        self.take_retracted_out();
         let own = std::mem::replace(&mut self.closed, shown.clone());
         self.closed.append(&own);
         self
@@ -206,6 +211,7 @@ impl Replay {
             None => Self::after_sound(strictness, history),
         };
         replay.push_from(&history.messages, replay.pushed);
+        replay.take_retracted_out();
         history.memo.set(replay.clone());
         replay
     }
@@ -229,6 +235,7 @@ impl Replay {
             pushed: 0,
             position: 0,
             left_out: LeftOut::default(),
+            retracted: Vec::new(),
             first_dangling: None,
             decided: Vec::new(),
         }
@@ -286,11 +293,12 @@ impl Replay {
 
     /// What a provider accepts of the messages so far.
     pub fn view(&self) -> Messages {
-        if self.open.is_none() {
+        if self.open.is_none() && self.retracted.is_empty() {
             return self.closed.clone();
         }
         let mut ended = self.clone();
         ended.close_round();
+        ended.take_retracted_out();
         ended.closed
     }
 
@@ -519,10 +527,20 @@ impl Replay {
             let Some(number) = self.left_out.find(result) else { continue };
             let shown = self.left_out.get(number).filter(|call| call.is_shown);
             let Some(call) = shown.cloned() else { continue };
-            if let Some(shown) = call.retracted_from(&self.closed) {
-                self.closed = shown;
-            }
             self.left_out.set(number, Arc::new(call.hidden()));
+            self.retract(call);
+        }
+    }
+
+    /// Does not show a call any more that was said to be interrupted.
+    fn retract(&mut self, call: Arc<Unanswered>) {
+        self.retracted.push(Retracted { call, within: self.closed.len() });
+    }
+
+    fn take_retracted_out(&mut self) {
+        let retracted = std::mem::take(&mut self.retracted);
+        if !retracted.is_empty() {
+            self.closed = interrupted::without(&self.closed, &retracted);
         }
     }
 
@@ -538,6 +556,7 @@ impl Replay {
 
     /// Changes what is shown of everything that is closed.
     pub(crate) fn edit_closed(&mut self, edit: impl FnOnce(&Messages) -> Messages) {
+        self.take_retracted_out();
         self.closed = edit(&self.closed);
     }
 
@@ -557,8 +576,9 @@ impl Replay {
     /// pushed to the second.
     #[must_use]
     pub fn split_open(&mut self) -> Self {
-        let interrupted = self.left_out.iter().filter(|call| call.is_shown);
-        let first = interrupted.filter_map(|call| call.shown_at(&self.closed)).min();
+        self.take_retracted_out();
+        let shown = self.left_out.iter().filter(|call| call.is_shown).map(|call| &**call);
+        let first = interrupted::first_position(&self.closed, shown);
         let mut open = self.split_open_round();
         if let Some(first) = first {
             open.closed = self.closed.skip(first);
@@ -579,6 +599,7 @@ impl Replay {
             pushed: self.pushed,
             position: self.position,
             left_out: std::mem::take(&mut self.left_out),
+            retracted: Vec::new(),
             first_dangling: self.first_dangling.take(),
             decided: self.decided.clone(),
         }
@@ -727,10 +748,8 @@ impl Replay {
     fn take_answered_by(&mut self, result: &ToolResult) -> Option<Arc<Unanswered>> {
         let number = self.left_out.find(result)?;
         let call = self.left_out.remove(number)?;
-        if call.is_shown
-            && let Some(shown) = call.retracted_from(&self.closed)
-        {
-            self.closed = shown;
+        if call.is_shown {
+            self.retract(call.clone());
         }
         Some(call)
     }

@@ -472,11 +472,6 @@ fn id_of(result: &ToolResult) -> Option<&str> {
     result.call_id.as_deref().filter(|id| !id.is_empty())
 }
 
-/// Whether a result names the call that is answered by this id.
-pub(super) fn names(result: &ToolResult, id: &str) -> bool {
-    result.call_id.as_deref().is_some_and(|named| !named.is_empty() && named == id)
-}
-
 /// The call of a part that owes, or will owe, a result.
 pub(super) fn owed_call(part: &Part) -> Option<&ToolCall> {
     match part {

@@ -10,7 +10,7 @@ use tower_chat_core::{
 use super::{
     DanglingCalls, Place, broken_links,
     call_ids::{AnswerIds, have_distinct_ids},
-    pairing::{Answers, Asked, RoundPairing, names, owed_call},
+    pairing::{Answers, Asked, RoundPairing, owed_call},
     policy::Strictness,
     run_end::{ends_with_open_calls, forgotten_ids, is_of_same_answer},
 };
@@ -585,47 +585,6 @@ impl Unanswered {
         Self { is_shown: false, ..self.clone() }
     }
 
-    /// What is shown without the call and the result that says it was interrupted; `None` if it is
-    /// not shown. Its real result has come, and stands with it after everything else.
-    pub(super) fn retracted_from(&self, shown: &Messages) -> Option<Messages> {
-        let position = self.shown_at(shown)?;
-        let mut asking = (**shown.get(position)?).clone();
-        asking.parts.retain(|part| !self.is_in(part));
-        drop_trailing_reasoning(&mut asking.parts);
-        let mut answers = (**shown.get(position + 1)?).clone();
-        answers.parts.retain(|part| !self.is_said_interrupted_by(part));
-        let mut rest = shown.take(position);
-        rest.extend(has_content(&asking).then(|| Arc::new(asking)));
-        rest.extend((!answers.parts.is_empty()).then(|| Arc::new(answers)));
-        rest.append(&shown.skip(position + 2));
-        Some(rest)
-    }
-
-    /// Where the call stands, right before the result that says it was interrupted.
-    pub(super) fn shown_at(&self, shown: &Messages) -> Option<usize> {
-        let holds_call = |message: &Arc<Message>| {
-            let is_its_message = self.place.is_none_or(|(id, _)| message.id == Some(id));
-            is_its_message && message.parts.iter().any(|part| self.is_in(part))
-        };
-        let holds_notice = |message: &Arc<Message>| {
-            message.parts.iter().any(|part| self.is_said_interrupted_by(part))
-        };
-        (0..shown.len().saturating_sub(1)).rev().find(|position| {
-            shown.get(position + 1).is_some_and(holds_notice)
-                && shown.get(*position).is_some_and(holds_call)
-        })
-    }
-
-    fn is_in(&self, part: &Part) -> bool {
-        owed_call(part).is_some_and(|call| call.id.as_deref() == Some(&*self.id))
-    }
-
-    fn is_said_interrupted_by(&self, part: &Part) -> bool {
-        part.as_tool_result().is_some_and(|result| {
-            result.is_error && names(result, &self.id) && result.text() == INTERRUPTED
-        })
-    }
-
     fn is_pending_approval(&self) -> bool {
         self.approval.is_some()
     }
@@ -640,6 +599,12 @@ impl Unanswered {
 /// What the model is told of a call whose outcome is unknown.
 pub const INTERRUPTED: &str =
     "The call was interrupted. It may or may not have taken effect; its result is unknown.";
+
+/// The id of the call of which a part says that it was interrupted.
+pub(super) fn interrupted_id(part: &Part) -> Option<&str> {
+    let result = part.as_tool_result().filter(|it| it.is_error && it.text() == INTERRUPTED)?;
+    result.call_id.as_deref().filter(|id| !id.is_empty())
+}
 
 /// Reasoning belongs to the part after it; where that was dropped, it goes too.
 pub(super) fn drop_trailing_reasoning(parts: &mut Vec<Part>) {

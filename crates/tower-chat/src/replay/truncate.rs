@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{Message, Part, Role, ToolResult};
 
-use super::order::is_foreign_result;
+use super::order::foreign_results;
 
 /// How much of a tool's result is stored: 256 KiB, unless another limit is set.
 ///
@@ -67,19 +67,24 @@ impl Truncation {
     /// The same in place.
     pub(crate) fn apply_within(&self, message: &mut Arc<Message>) {
         let Some(limit) = self.limit else { return };
-        let is_long = |part: &Part| match part {
-            Part::ToolResult(result) => {
-                text_len(result) > limit
-                    && (message.role == Role::Tool || is_foreign_result(message, part))
-            }
-            _ => false,
-        };
-        if !message.parts.iter().any(is_long) {
+        let is_long = |result: &ToolResult| text_len(result) > limit;
+        if !message.results().any(is_long) {
             return;
         }
-        let long: Vec<bool> = message.parts.iter().map(is_long).collect();
-        for (part, is_long) in Arc::make_mut(message).parts.iter_mut().zip(long) {
-            if let (Part::ToolResult(result), true) = (part, is_long) {
+        let foreign = (message.role != Role::Tool).then(|| foreign_results(message));
+        let is_foreign = |index| foreign.as_ref().is_none_or(|foreign| foreign.contains(&index));
+        let results = message.parts.iter().enumerate();
+        let results = results.filter_map(|(index, part)| Some((index, part.as_tool_result()?)));
+        let long: Vec<usize> = results
+            .filter(|(index, result)| is_long(result) && is_foreign(*index))
+            .map(|(index, _)| index)
+            .collect();
+        if long.is_empty() {
+            return;
+        }
+        let parts = &mut Arc::make_mut(message).parts;
+        for index in long {
+            if let Some(Part::ToolResult(result)) = parts.get_mut(index) {
                 self.apply(result);
             }
         }

@@ -67,12 +67,18 @@ pub(crate) async fn rows_of_calls_answered_earlier(
     let sequences = answered.iter().map(|answered| answered.sequence);
     let query = InvocationQuery::of(key).in_messages(sequences);
     let known = store.invocations(&query).await?.found;
-    let mut calls: HashMap<CallOfRun, &ToolInvocation> = HashMap::new();
-    for (_, call) in &known {
-        calls.entry((call.message, call.sequence_index as usize)).or_insert(call);
-    }
+    let calls = by_call(&known);
     let row = |answered: Answered| calls.get(&answered.call).map(|call| answered.row(call));
     Ok(answered.into_iter().filter_map(row).collect())
+}
+
+/// The rows of the record by their calls.
+pub(crate) fn by_call<T>(known: &[(T, ToolInvocation)]) -> HashMap<CallOfRun, &ToolInvocation> {
+    let mut calls = HashMap::with_capacity(known.len());
+    for (_, call) in known {
+        calls.entry((call.message, call.sequence_index as usize)).or_insert(call);
+    }
+    calls
 }
 
 /// What the record says of the results in a run's input that were taken from the record, message by
@@ -95,18 +101,16 @@ pub(super) async fn reports_of_recorded_results(
     let sequences = answered.iter().map(|answered| answered.sequence);
     let query = InvocationQuery::of(key).in_messages(sequences);
     let known = store.invocations(&query).await?.found;
+    let known = by_call(&known);
+    let answered: HashMap<CallPlace, CallOfRun> =
+        answered.iter().map(|answered| (answered.place, answered.call)).collect();
     let first = history.head.pruned + history.messages.len() as u64 + 1;
     let mut reports = Vec::new();
     for (place, message) in input.iter().enumerate() {
         let sequence = first + place as u64;
         let of_result = |(index, result): (u32, &ToolResult)| {
             let place = CallPlace { sequence, index };
-            let answered = answered.iter().find(|answered| answered.place == place)?;
-            let (message, index) = answered.call;
-            let is_it = |call: &&ToolInvocation| {
-                call.message == message && call.sequence_index as usize == index
-            };
-            let call = known.iter().map(|(_, call)| call).find(is_it)?;
+            let call = known.get(answered.get(&place)?)?;
             let recorded = call.result.as_ref()?;
             let is_same =
                 recorded.content == result.content && recorded.is_error == result.is_error;

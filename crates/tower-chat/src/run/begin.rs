@@ -398,7 +398,8 @@ impl Run {
         let mut own = self.number(0, state.input(self.id(), &request));
         // What is stored of a run that is resumed begins with its input. Where the service keeps the
         // history, results of approved calls are stored without it.
-        let is_stored = |own: &&Arc<Message>| state.added.iter().any(|added| added.id == own.id);
+        let stored: HashSet<_> = state.added.iter().map(|added| added.id).collect();
+        let is_stored = |own: &&Arc<Message>| stored.contains(&own.id);
         own.drain(..own.iter().take_while(is_stored).count());
         state.answer_from = state.taken + own.len();
         // Staged, and no answer has come to it yet: the tool loop has it all to do.

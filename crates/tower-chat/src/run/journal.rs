@@ -268,11 +268,13 @@ impl InterruptedRun {
             let index = place.sequence.checked_sub(content.open.visible + 1)?;
             messages.get(usize::try_from(index).ok()?)?.id
         };
+        let of_response: HashSet<MessageId> =
+            response.iter().filter_map(|response| response.id).collect();
         let mut calls = HashMap::new();
         let mut tool_calls = 0;
         for row in &content.tools {
             let Some(message) = message_of(row.call) else { continue };
-            if response.iter().any(|response| response.id == Some(message)) {
+            if of_response.contains(&message) {
                 calls.insert((message, row.call.index as usize), KnownCall::of(row));
             } else if row.started_at.is_some() || row.status == ToolStatus::RejectedArguments {
                 tool_calls += 1;

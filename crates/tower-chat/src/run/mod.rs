@@ -48,7 +48,7 @@ use tower_chat_core::{
 
 use self::submission::Submission;
 pub(crate) use self::{
-    answered_earlier::{mark_statuses, rows_of_calls_answered_earlier},
+    answered_earlier::{by_call, mark_statuses, rows_of_calls_answered_earlier},
     begin::{Settings, head_of, shared},
     partial_text::cut_off_message,
     record::{ResultSource, ToolReport, ToolReports, is_without_calls},

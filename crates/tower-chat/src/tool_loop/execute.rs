@@ -1,6 +1,6 @@
 //! Running the calls of one batch.
 
-use std::{future::poll_fn, panic::AssertUnwindSafe, sync::Arc, task::Poll};
+use std::{collections::HashSet, future::poll_fn, panic::AssertUnwindSafe, sync::Arc, task::Poll};
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tower_chat_core::{BoxError, Message, ToolResult, ToolStatus};
@@ -329,9 +329,9 @@ impl Outcomes {
         self.terminate |= terminate;
     }
 
-    /// Whether the call at this place of the batch has one.
-    pub(super) fn has(&self, sequence_index: usize) -> bool {
-        self.results.iter().any(|(index, ..)| *index == sequence_index)
+    /// The positions of the calls of the batch that have one.
+    pub(super) fn answered(&self) -> HashSet<usize> {
+        self.results.iter().map(|(index, ..)| *index).collect()
     }
 
     /// Adds the result of a call whose tool has not run to its end.

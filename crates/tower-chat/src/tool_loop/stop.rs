@@ -70,8 +70,9 @@ impl Outcomes {
     /// `begun` of them may or may not have run.
     pub(super) fn stop(&mut self, batch: &[OwedCall], begun: usize) {
         let mut begun = begun;
+        let answered = self.answered();
         for (index, owed) in batch.iter().enumerate() {
-            if self.has(index) {
+            if answered.contains(&index) {
                 continue;
             }
             let (output, status) = match begun {

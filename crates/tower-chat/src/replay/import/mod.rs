@@ -8,13 +8,15 @@
 mod json;
 mod read;
 mod row;
+mod row_calls;
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use tower_chat_core::{
     CallPosition, Message, MessageId, Messages, Part, Reasoning, Role, RunId, ToolCall, ToolResult,
 };
 
+use self::row_calls::RowCalls;
 pub use self::{
     read::{UnreadableRow, UnreadableRows, read_rows},
     row::{AggregateCall, AggregateResult, AggregateRow, AggregateStep},
@@ -97,6 +99,8 @@ pub fn valid_messages_of_rows(
 #[derive(Default)]
 struct Import {
     entries: Vec<Entry>,
+    /// The calls of the row that is being taken over.
+    of_row: RowCalls,
     /// The calls of the entries that have no answer.
     unanswered: NamedCalls,
 }
@@ -108,6 +112,8 @@ struct Entry {
     calls: Vec<AskedCall>,
     pairing: Pairing<String>,
     results: Vec<ToolResult>,
+    /// The positions of the results, by what tells most of them apart.
+    by_text: HashMap<(Option<String>, String), Vec<usize>>,
 }
 
 struct AskedCall {
@@ -122,6 +128,7 @@ impl Import {
         }
         let AggregateRow { role, text, reasoning, calls, results, steps } = row;
         let first = self.entries.len();
+        self.of_row = RowCalls::default();
         let text = text.filter(|text| !is_said_in(&steps, text));
         for step in steps {
             let own = self.entries.len();
@@ -129,7 +136,7 @@ impl Import {
             self.push_results(step.results, own);
         }
         let (again, calls): (Vec<_>, Vec<_>) =
-            calls.into_iter().partition(|call| self.has_asked(first, call));
+            calls.into_iter().partition(|call| self.of_row.has_asked(call));
         let (before_calls, before_text) =
             if calls.is_empty() { (Vec::new(), reasoning) } else { (reasoning, Vec::new()) };
         self.push_message(role, before_calls, None, calls);
@@ -167,7 +174,11 @@ impl Import {
             self.unanswered.insert(place, position(place), asked.call.id.as_deref().into_iter());
         }
         let asked = calls.iter().map(AskedCall::asked).collect();
-        self.entries.push(Entry { message, calls, pairing: Pairing::new(asked), results });
+        let entry = Entry { message, calls, pairing: Pairing::new(asked), ..Entry::default() };
+        let index = self.entries.len();
+        self.of_row.push(index, &entry);
+        results.iter().for_each(|result| self.of_row.push_result(index, result));
+        self.entries.push(entry.with_results(results));
     }
 
     /// Puts results next to the calls they answer: first those of the row or step itself, which
@@ -184,16 +195,18 @@ impl Import {
     /// The message whose call a result answers, from the entry `own` on, and the call; `None` in
     /// place of the call if that has an answer.
     fn near_call(&mut self, result: &ToolResult, own: usize) -> Option<(usize, Option<usize>)> {
-        let mut answered = None;
-        for (index, entry) in self.entries.iter_mut().enumerate().skip(own) {
-            match entry.pairing.find(result) {
-                Answers::Call(call) => return Some((index, Some(call))),
-                Answers::Again if entry.results.contains(result) => return Some((index, None)),
-                Answers::Again => answered = answered.or(Some((index, None))),
-                Answers::Nothing => {}
-            }
+        let open = self.of_row.first_open(result, own);
+        let mut held = self.of_row.with_result(result, own);
+        let is_held = |index: &usize| self.entries.get(*index).is_some_and(|it| it.holds(result));
+        if let Some(index) = held.find(is_held).filter(|held| open.is_none_or(|open| *held < open))
+        {
+            return Some((index, None));
         }
-        answered
+        let Some(open) = open else { return Some((self.of_row.first_named(result, own)?, None)) };
+        match self.entries.get_mut(open)?.pairing.find(result) {
+            Answers::Call(call) => Some((open, Some(call))),
+            Answers::Again | Answers::Nothing => None,
+        }
     }
 
     /// The call that a result names and that has none yet: in the newest message with such a call,
@@ -207,28 +220,22 @@ impl Import {
         let Some(entry) = self.entries.get_mut(index) else { return };
         if let Some((call, asked)) = call.and_then(|call| Some((call, entry.calls.get(call)?))) {
             entry.pairing.set_answered(call, true);
+            self.of_row.remove(index, &asked.call);
             let ids = asked.call.id.as_deref().into_iter();
             self.unanswered.remove((index, call), position((index, call)), ids);
         }
         // A row may hold in a list of its own what its steps hold already.
-        if call.is_some() || !entry.results.contains(&result) {
-            entry.results.push(result);
+        if call.is_some() || !entry.holds(&result) {
+            self.of_row.push_result(index, &result);
+            entry.push_result(result);
         }
     }
 
     fn push_orphan(&mut self, result: ToolResult) {
         match self.entries.last_mut() {
-            Some(entry) if entry.message.is_none() => entry.results.push(result),
-            _ => self.entries.push(Entry { results: vec![result], ..Entry::default() }),
+            Some(entry) if entry.message.is_none() => entry.push_result(result),
+            _ => self.entries.push(Entry::default().with_results(vec![result])),
         }
-    }
-
-    /// Whether a step of the row, which begins at the entry `first`, asked for the call already.
-    fn has_asked(&self, first: usize, call: &AggregateCall) -> bool {
-        let mut asked = self.entries.iter().skip(first).flat_map(|entry| &entry.calls);
-        asked.any(|AskedCall { call: asked, .. }| {
-            asked.id == call.id && asked.name == call.name && asked.arguments == call.arguments
-        })
     }
 }
 
@@ -247,6 +254,23 @@ fn position((entry, call): (usize, usize)) -> CallPosition {
 }
 
 impl Entry {
+    fn with_results(mut self, results: Vec<ToolResult>) -> Self {
+        results.into_iter().for_each(|result| self.push_result(result));
+        self
+    }
+
+    fn push_result(&mut self, result: ToolResult) {
+        let position = self.results.len();
+        self.by_text.entry((result.call_id.clone(), result.text())).or_default().push(position);
+        self.results.push(result);
+    }
+
+    fn holds(&self, result: &ToolResult) -> bool {
+        let alike = self.by_text.get(&(result.call_id.clone(), result.text()));
+        let mut alike = alike.into_iter().flatten().filter_map(|at| self.results.get(*at));
+        alike.any(|held| held == result)
+    }
+
     fn into_messages(self) -> impl Iterator<Item = Message> {
         let results = (!self.results.is_empty()).then(|| Message::tool_results(self.results));
         self.message.into_iter().chain(results)
@@ -280,9 +304,12 @@ impl From<AggregateResult> for ToolResult {
 /// come later, and theirs must not be taken for it.
 fn with_own_results(calls: Vec<AggregateCall>) -> (Vec<AskedCall>, Vec<ToolResult>) {
     let ids: Vec<Option<String>> = calls.iter().map(|call| call.id.clone()).collect();
+    let mut counts: HashMap<Option<&str>, usize> = HashMap::new();
+    for id in &ids {
+        *counts.entry(id.as_deref()).or_default() += 1;
+    }
     let is_own = |id: &Option<String>| {
-        id.as_deref().is_some_and(|id| !id.is_empty())
-            && ids.iter().filter(|other| *other == id).count() == 1
+        id.as_deref().is_some_and(|id| !id.is_empty() && counts.get(&Some(id)) == Some(&1))
     };
     let has_gap = calls.iter().any(|call| call.result.is_none());
     let (mut asked, mut results) = (Vec::with_capacity(calls.len()), Vec::new());
@@ -291,7 +318,7 @@ fn with_own_results(calls: Vec<AggregateCall>) -> (Vec<AskedCall>, Vec<ToolResul
         let needs_id = has_gap && result.is_some() && !is_own(&call.id);
         let mut call = ToolCall::from(call);
         if needs_id {
-            call.id = Some(unused_id(index, &ids));
+            call.id = Some(unused_id(index, &counts));
         }
         let is_answered = result.is_some();
         if let Some(mut result) = result.map(ToolResult::from) {
@@ -304,9 +331,9 @@ fn with_own_results(calls: Vec<AggregateCall>) -> (Vec<AskedCall>, Vec<ToolResul
 }
 
 /// An id for the call at an index that no call beside it has.
-fn unused_id(index: usize, ids: &[Option<String>]) -> String {
+fn unused_id(index: usize, counts: &HashMap<Option<&str>, usize>) -> String {
     let mut id = format!("call_{index}");
-    while ids.iter().flatten().any(|other| *other == id) {
+    while counts.contains_key(&Some(id.as_str())) {
         id.push('_');
     }
     id

@@ -7,7 +7,7 @@ use tower_chat_core::{
     store::{CallPlace, RecordedResult},
 };
 
-use crate::replay::{extract::Extraction, order::is_foreign_result, pairing::owed_call};
+use crate::replay::{extract::Extraction, order::foreign_results, pairing::owed_call};
 
 /// A stored call without its result, or a stored result without its call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
@@ -74,8 +74,9 @@ pub fn mismatches_of_readable<'a>(
         let Some(message) = message else { continue };
         extraction.push(sequence, message);
         let places = (0..).map(|index| CallPlace { sequence, index });
-        let foreign = message.parts.iter().filter_map(|part| {
-            let is_foreign = message.role == Role::Tool || is_foreign_result(message, part);
+        let leaving = foreign_results(message);
+        let foreign = message.parts.iter().enumerate().filter_map(|(index, part)| {
+            let is_foreign = message.role == Role::Tool || leaving.contains(&index);
             Some((is_foreign, part.as_tool_result()?))
         });
         results.extend(places.clone().zip(foreign).filter(|(_, (is_foreign, _))| *is_foreign).map(

@@ -1,0 +1,105 @@
+//! Calls that are shown as interrupted: where they stand, and what is shown without them.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use tower_chat_core::{Message, MessageId, Messages, Role};
+
+use super::{
+    pairing::owed_call,
+    round::{Unanswered, drop_trailing_reasoning, has_content, interrupted_id},
+};
+
+/// A call that is shown as interrupted, although its real result has arrived.
+///
+/// Looking for it takes a walk over what is shown, so many are taken out together.
+#[derive(Debug, Clone)]
+pub(super) struct Retracted {
+    pub(super) call: Arc<Unanswered>,
+    /// It stands among so many of the first messages.
+    pub(super) within: usize,
+}
+
+/// What is shown without these calls and the results that say they were interrupted.
+pub(super) fn without(shown: &Messages, retracted: &[Retracted]) -> Messages {
+    let calls = retracted.iter().map(|retracted| (&*retracted.call, retracted.within));
+    let mut rest = Messages::new();
+    let mut from = 0;
+    for (position, ids) in find(shown, calls).into_iter().rev() {
+        let (Some(asking), Some(answers)) = (shown.get(position), shown.get(position + 1)) else {
+            continue;
+        };
+        rest.append_range(shown, from..position);
+        from = position + 2;
+        let mut asking = (**asking).clone();
+        asking.parts.retain(|part| {
+            let id = owed_call(part).and_then(|call| call.id.as_deref());
+            !id.is_some_and(|id| ids.contains(id))
+        });
+        drop_trailing_reasoning(&mut asking.parts);
+        let mut answers = (**answers).clone();
+        answers.parts.retain(|part| !interrupted_id(part).is_some_and(|id| ids.contains(id)));
+        rest.extend(has_content(&asking).then(|| Arc::new(asking)));
+        rest.extend((!answers.parts.is_empty()).then(|| Arc::new(answers)));
+    }
+    rest.append_range(shown, from..shown.len());
+    rest
+}
+
+/// The position of the first message that holds one of the calls.
+pub(super) fn first_position<'a>(
+    shown: &Messages,
+    calls: impl Iterator<Item = &'a Unanswered>,
+) -> Option<usize> {
+    find(shown, calls.map(|call| (call, shown.len()))).last().map(|(position, _)| *position)
+}
+
+/// The positions of the messages that hold the calls, right before the results that say they were
+/// interrupted, with the ids of the calls; last position first. Each call comes with the number of
+/// messages among which it stands.
+///
+/// This is one walk from the end, which stops at the first of the calls.
+fn find<'a>(
+    shown: &Messages,
+    calls: impl Iterator<Item = (&'a Unanswered, usize)>,
+) -> Vec<(usize, HashSet<&'a str>)> {
+    let mut wanted = HashMap::<_, Vec<(&'a str, usize)>>::new();
+    let mut left = 0_usize;
+    for (call, within) in calls {
+        let message: Option<MessageId> = call.place.map(|(message, _)| message);
+        wanted.entry((call.id(), message)).or_default().push((call.id(), within));
+        left += 1;
+    }
+    let mut found = Vec::new();
+    let mut behind: Option<&Arc<Message>> = None;
+    for (position, message) in (0..shown.len()).zip(shown.iter()).rev() {
+        if left == 0 {
+            break;
+        }
+        let Some(answers) = behind.replace(message).filter(|it| it.role == Role::Tool) else {
+            continue;
+        };
+        let mut asked: Option<HashSet<&str>> = None;
+        let mut ids: HashSet<&'a str> = HashSet::new();
+        for id in answers.parts.iter().filter_map(interrupted_id) {
+            for of_message in [message.id, None] {
+                let Some(of_id) = wanted.get_mut(&(id, of_message)) else { continue };
+                let is_within = of_id.last().is_some_and(|(_, within)| position + 1 < *within);
+                let asked = asked.get_or_insert_with(|| {
+                    let calls = message.parts.iter().filter_map(owed_call);
+                    calls.filter_map(|call| call.id.as_deref()).collect()
+                });
+                if is_within && asked.contains(id) && !ids.contains(id) {
+                    ids.extend(of_id.pop().map(|(id, _)| id));
+                    left -= 1;
+                }
+            }
+        }
+        if !ids.is_empty() {
+            found.push((position, ids));
+        }
+    }
+    found
+}
