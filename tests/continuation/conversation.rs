@@ -14,7 +14,7 @@ use tower_chat::{
 
 use crate::{
     cassettes::{Cassette, Exchange},
-    providers::{self, Leaf, Provider},
+    providers::{Leaf, Provider},
     scripted,
     server::{Answers, Received, Server},
 };
@@ -75,18 +75,18 @@ impl Recorded {
         let Cassette { folder, name, .. } = cassette;
         let answered = |exchange: &&Exchange| {
             (provider.speaks)(folder, exchange)
-                && exchange.status == 200
-                && !exchange.response.is_empty()
+                && exchange.is_success()
+                && !exchange.body.is_empty()
         };
         let exchanges: Vec<&Exchange> = cassette.exchanges.iter().filter(answered).collect();
         let mut found = Vec::new();
         for is_streamed in [false, true] {
             let those: Vec<&&Exchange> =
-                exchanges.iter().filter(|it| providers::is_streamed(it) == is_streamed).collect();
+                exchanges.iter().filter(|it| it.is_streamed() == is_streamed).collect();
             if those.len() < 2 {
                 continue;
             }
-            let bodies = those.iter().map(|it| it.response.clone()).collect();
+            let bodies = those.iter().map(|it| it.body.clone()).collect();
             let mut tools = Vec::new();
             for field in ["tools", "toolConfig"] {
                 those.iter().for_each(|it| names(&it.request[field], &mut tools));

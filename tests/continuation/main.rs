@@ -18,7 +18,7 @@
 )]
 #![allow(unreachable_pub, reason = "nothing outside uses these tests")]
 
-#[allow(dead_code, reason = "the leaf's own tests use more of it")]
+#[allow(unused_imports, reason = "the leaf's own tests use more of it")]
 #[path = "../../crates/tower-chat-genai/tests/genai/cassettes.rs"]
 mod cassettes;
 mod conversation;

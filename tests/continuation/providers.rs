@@ -20,8 +20,6 @@ pub(crate) struct Provider {
     pub(crate) speaks: fn(&str, &Exchange) -> bool,
     /// The leaf whose requests go to the server at `http://address:port`.
     pub(crate) leaf: fn(&str) -> Leaf,
-    /// The least number of recorded conversations there must be.
-    pub(crate) at_least: usize,
 }
 
 impl Provider {
@@ -45,7 +43,6 @@ pub(crate) static PROVIDERS: [Provider; 15] = [
             let leaf = OpenAiChat::compatible(&format!("{url}/v1"), None).unwrap();
             BoxCloneSyncService::new(leaf.with_model("m").map_err(BoxError::from))
         },
-        at_least: 69,
     },
     Provider {
         name: "azure",
@@ -55,7 +52,6 @@ pub(crate) static PROVIDERS: [Provider; 15] = [
             let leaf = OpenAiChat::azure(url, "m", "2024-10-21", "key").unwrap();
             BoxCloneSyncService::new(leaf.with_model("m").map_err(BoxError::from))
         },
-        at_least: 1,
     },
     Provider {
         name: "openai-responses",
@@ -65,77 +61,66 @@ pub(crate) static PROVIDERS: [Provider; 15] = [
             let leaf = OpenAiResponses::compatible(&format!("{url}/v1"), None).unwrap();
             BoxCloneSyncService::new(leaf.with_model("m").map_err(BoxError::from))
         },
-        at_least: 22,
     },
     Provider {
         name: "anthropic",
         wire: Wire::Anthropic,
         speaks: |_, exchange| exchange.path().ends_with("/messages"),
         leaf: |url| by_genai(At::Anthropic, "claude-x", url),
-        at_least: 8,
     },
     Provider {
         name: "gemini",
         wire: Wire::Gemini,
         speaks: |folder, exchange| folder != "vertex" && is_gemini(exchange),
         leaf: |url| by_genai(At::Gemini, "gemini-3-x", url),
-        at_least: 10,
     },
     Provider {
         name: "vertex, Gemini",
         wire: Wire::Gemini,
         speaks: |folder, exchange| folder == "vertex" && is_gemini(exchange),
         leaf: |url| by_genai(At::Vertex, "gemini-2.5-x", url),
-        at_least: 0,
     },
     Provider {
         name: "vertex, Claude",
         wire: Wire::Anthropic,
         speaks: |_, exchange| exchange.path().ends_with("awPredict"),
         leaf: |url| by_genai(At::Vertex, "claude-x", url),
-        at_least: 0,
     },
     Provider {
         name: "mistral",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "mistral" && is_chat(exchange),
         leaf: |url| by_genai(At::Mistral, "m", url),
-        at_least: 5,
     },
     Provider {
         name: "groq",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "groq" && is_chat(exchange),
         leaf: |url| by_genai(At::Groq, "m", url),
-        at_least: 9,
     },
     Provider {
         name: "deepseek",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "deepseek" && is_chat(exchange),
         leaf: |url| by_genai(At::DeepSeek, "m", url),
-        at_least: 3,
     },
     Provider {
         name: "xai",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "xai" && is_chat(exchange),
         leaf: |url| by_genai(At::XAi, "m", url),
-        at_least: 4,
     },
     Provider {
         name: "openrouter",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "openrouter" && is_chat(exchange),
         leaf: |url| by_genai(At::OpenRouter, "m", url),
-        at_least: 7,
     },
     Provider {
         name: "ollama",
         wire: Wire::Ollama,
         speaks: |_, exchange| exchange.path().ends_with("/api/chat"),
         leaf: |url| by_genai(At::Ollama, "m", url),
-        at_least: 0,
     },
     Provider {
         name: "bedrock",
@@ -144,23 +129,14 @@ pub(crate) static PROVIDERS: [Provider; 15] = [
             ["/converse", "/converse-stream"].iter().any(|end| exchange.path().ends_with(end))
         },
         leaf: |url| by_genai(At::Bedrock, "m", url),
-        at_least: 4,
     },
     Provider {
         name: "cohere",
         wire: Wire::Cohere,
         speaks: |_, exchange| exchange.path().ends_with("/v2/chat"),
         leaf: |url| by_genai(At::Cohere, "m", url),
-        at_least: 4,
     },
 ];
-
-/// Whether an exchange asked for a stream, by its body or by its address.
-pub(crate) fn is_streamed(exchange: &Exchange) -> bool {
-    let by_address = ["/converse-stream", ":streamGenerateContent", ":streamRawPredict"];
-    exchange.request["stream"] == true
-        || by_address.iter().any(|end| exchange.path().ends_with(end))
-}
 
 fn is_chat(exchange: &Exchange) -> bool {
     exchange.path().ends_with("/chat/completions")

@@ -55,7 +55,7 @@ async fn a_conversation_goes_to_another_provider_and_back() {
         }
     }
     println!("{count} conversations went to another provider and back");
-    assert!(count >= 600, "{count}");
+    assert!(count >= PROVIDERS.len() * (PROVIDERS.len() - 1), "{count}");
 }
 
 async fn goes_and_comes_back(

@@ -157,8 +157,8 @@ fn a_history_of_each_wire_goes_on_with_each_other() {
         println!("{from:20} to {to:20} {count:3} histories");
     }
     println!("{with_reasoning} of {} histories have reasoning", bodies.len());
-    assert_eq!((counts.len(), counts.values().sum::<usize>()), (12, 3 * 214));
-    assert!(with_reasoning > 30, "{with_reasoning}");
+    assert!(!bodies.is_empty());
+    assert_eq!(counts.values().sum::<usize>(), (WIRES.len() - 1) * bodies.len());
 }
 
 /// One after the other, as a user does who tries one provider after another.
@@ -184,5 +184,8 @@ fn a_history_of_two_wires_goes_on_with_each() {
         }
     }
     println!("{count} histories of two wires");
-    assert!(count > 1_000, "{count}");
+    let of = |wire| bodies.iter().filter(|accepted| accepted.wire == wire).count();
+    let pairs = WIRES.map(|first| WIRES.map(|second| of(first).min(of(second))));
+    let pairs: usize = pairs.iter().flatten().sum::<usize>() - bodies.len();
+    assert_eq!(count, WIRES.len() * pairs);
 }

@@ -5,13 +5,12 @@
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 
-use std::{fs, path::PathBuf};
-
 use serde_json::{Value, json};
 use tower_chat_core::{
     ChatOptions, ChatRequest, ConversationId, FinishReason, Message, ToolCall, ToolChoice,
     ToolDefinition, Usage,
 };
+use tower_chat_testkit::recordings::Recordings;
 use tower_chat_wire::{
     AnswerError,
     body::{BodyError, BodyWire},
@@ -26,23 +25,18 @@ const WIRES: [(&str, BodyWire); 4] = [
 
 #[test]
 fn an_accepted_body_is_written_as_it_was_read() {
-    let Some(data) = std::env::var_os("TOWER_CHAT_DATA").map(PathBuf::from) else {
-        eprintln!("skipped: TOWER_CHAT_DATA names no folder of recorded data");
-        return;
-    };
+    let Some(recordings) = Recordings::from_env() else { return };
     for (name, wire) in WIRES {
-        let file = data.join(format!("oracle/accepted_{name}.jsonl"));
-        let lines = fs::read_to_string(&file).unwrap();
-        assert!(lines.lines().count() > 20, "{name}");
+        let requests = recordings.accepted(name).unwrap();
+        println!("{} of {name}", requests.len());
         let mut different = Vec::new();
-        for line in lines.lines() {
-            let mut line: Value = serde_json::from_str(line).unwrap();
-            let body = line["request"].take();
-            let request = wire.parse_request(body.clone()).unwrap();
-            let written = wire.render_request(&request).unwrap();
+        for request in requests {
+            let body = request.body;
+            let parsed = wire.parse_request(body.clone()).unwrap();
+            let written = wire.render_request(&parsed).unwrap();
             let (written, body) = (in_one_form(written), in_one_form(body));
             if written != body {
-                different.push(format!("{}\n{written}\n{body}", line["id"]));
+                different.push(format!("{}\n{written}\n{body}", request.id));
             }
         }
         assert!(different.is_empty(), "{} of {name}: {}", different.len(), different[0]);

@@ -191,7 +191,7 @@ pub(crate) fn data_files(what_is_skipped: &str) -> Vec<String> {
         .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
         .map(|path| path.display().to_string())
         .collect();
-    assert!(files.len() >= 8, "{files:?}");
+    assert!(!files.is_empty(), "no recorded conversations in {folder:?}");
     files
 }
 
