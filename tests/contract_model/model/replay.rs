@@ -14,6 +14,8 @@ pub(super) fn replay<'e>(entries: impl Iterator<Item = (&'e Entry, bool)>) -> Ve
         match entry {
             Entry::Text(text) => replay.user(text),
             Entry::Approvals { text, .. } => text.iter().for_each(|text| replay.approver(text)),
+            // An answer of which hooks have kept nothing is not in the store, and begins no round.
+            Entry::Answer(_) if is_stored && entry.said(true).is_empty() => {}
             Entry::Answer(said) => replay.answer(said, is_stored),
             Entry::Results(outcomes) => replay.results(outcomes, is_stored),
         }
