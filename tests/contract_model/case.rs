@@ -156,6 +156,8 @@ impl Case {
     pub(crate) fn random(seed: u64, number: u64, features: &Features) -> Self {
         let mut rng = Rng::of(seed, number);
         let has_run_layer = !features.persister_alone || !rng.one_in(6);
+        let without_approvals = features.without_approvals();
+        let features = if has_run_layer { features } else { &without_approvals };
         let count = 2 + rng.below(4);
         let mut steps: Vec<Step> =
             (0..count).map(|_| Step::random(&mut rng, features, has_run_layer)).collect();

@@ -58,9 +58,13 @@ impl Features {
             mode_changes: has("mode_changes", true),
             drops: has("drops", true),
             repeats: has("repeats", true),
-            // The model does not know yet what the layer above would do.
-            persister_alone: has("persister_alone", false),
+            persister_alone: has("persister_alone", true),
         }
+    }
+
+    /// The same for a stack without `PerRunPersistence`, which alone finds the calls of approvals.
+    pub(crate) fn without_approvals(&self) -> Self {
+        Self { approvals: false, hooked_approvals: false, ..self.clone() }
     }
 
     /// The kinds of tools that the model asks for.

@@ -163,7 +163,9 @@ impl Model<'_> {
         }
         let resumed = entries.len();
         let is_round = |entry: &&Entry| entry.calls().next().is_some() && !entry.is_without_calls();
-        let rounds = entries.iter().filter(is_round).count();
+        // A tool loop over the persister alone counts the rounds of each attempt by themselves.
+        let rounds =
+            if self.case.has_run_layer { entries.iter().filter(is_round).count() } else { 0 };
         UnderWay {
             run,
             mode,
@@ -433,6 +435,8 @@ impl Model<'_> {
         let own = entries.iter().enumerate().filter(|(_, entry)| entry.is_answer());
         let first = matches!(self.inputs[&run], RunInput::Results { .. });
         let own = own.filter(|(at, _)| !(first && *at == 0));
+        // The persister alone gives each service call's answer to a tool loop that begins anew.
+        let own = own.filter(|(at, _)| self.case.has_run_layer || *at >= resumed);
         let answer = own.flat_map(|(at, entry)| entry.said(at < resumed)).collect();
         let asks = |entry: &Entry| matches!(entry, Entry::Answer(_));
         if let Some(Entry::Results(outcomes)) = entries.last()

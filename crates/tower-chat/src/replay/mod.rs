@@ -548,6 +548,7 @@ impl Replay {
     /// [`retract_answered_by`](Self::retract_answered_by) does, before the round is
     /// [split off](Self::split_open_round).
     pub(crate) fn retract_answered_by_open_round(&mut self) {
+        self.settle();
         let leftover = self.open.as_ref().map(Round::leftover).unwrap_or_default();
         if !leftover.is_empty() {
             self.retract_answered_by(&[Arc::new(Message::tool_results(leftover))]);

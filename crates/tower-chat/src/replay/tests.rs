@@ -204,6 +204,25 @@ fn a_late_result_of_an_interrupted_call_is_shown_once() {
 }
 
 #[test]
+fn an_interrupted_call_that_a_result_in_the_open_round_answers_is_shown_once() {
+    let mut whole = Replay::new(DanglingCalls::Interrupted);
+    let history = [calls(["1"]), Message::user("so?"), calls(["2"]), results(["1"])];
+    history.into_iter().for_each(|message| whole.push(&Arc::new(message)));
+    let sketched = |replay: &Replay| {
+        sketch(&replay.view().iter().map(|message| (**message).clone()).collect::<Vec<_>>())
+    };
+    let mut closed = whole.clone();
+    closed.retract_answered_by_open_round();
+    let mut open = closed.split_open_round();
+    for replay in [&mut whole, &mut open] {
+        replay.push(&Arc::new(Message::user("go on")));
+    }
+    assert_eq!(sketched(&closed), "u:t");
+    assert_eq!(sketched(&open), "a:c(2) T:r(2) a:c(1) T:r(1) u:t");
+    assert_eq!(sketched(&whole), format!("{} {}", sketched(&closed), sketched(&open)));
+}
+
+#[test]
 fn calls_of_a_run_that_ended_on_purpose_are_left_out() {
     let shown = |history: Vec<Message>| {
         let mut replay = Replay::new(DanglingCalls::Interrupted);

@@ -2,7 +2,10 @@
 
 use std::{
     future::Future,
-    sync::{Arc, Mutex, OnceLock, PoisonError},
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use tokio::sync::Mutex as BeginMutex;
@@ -21,6 +24,7 @@ pub(crate) struct RunOfLoop(Arc<Slot>);
 #[derive(Default)]
 struct Slot {
     run: OnceLock<Run>,
+    is_answered: AtomicBool,
     /// One service call at a time begins the run, where a layer makes two at once.
     begin: BeginMutex<()>,
     tools: Mutex<Tools>,
@@ -47,7 +51,12 @@ impl RunOfLoop {
         self.0.run.get()
     }
 
-    /// The same, if it is the run of this conversation: a layer may send other requests with the
+    /// Whether the run was complete before this request, so that its stored answer is the last.
+    pub(crate) fn is_answered(&self) -> bool {
+        self.0.is_answered.load(Ordering::Acquire)
+    }
+
+    /// The run, if it is the one of this conversation: a layer may send other requests with the
     /// extensions of this one.
     pub(crate) fn run_of(&self, conversation: &Conversation) -> Option<Run> {
         let run = self.run()?;
@@ -64,9 +73,12 @@ impl RunOfLoop {
             return Ok(Begun::Run(run.clone()));
         }
         let begun = begin.await?;
-        if let Begun::Run(run) = &begun {
-            run.use_tools(&self.0.tools.lock().unwrap_or_else(PoisonError::into_inner));
-            let _is_the_only_one = self.0.run.set(run.clone());
+        match &begun {
+            Begun::Run(run) => {
+                run.use_tools(&self.0.tools.lock().unwrap_or_else(PoisonError::into_inner));
+                let _is_the_only_one = self.0.run.set(run.clone());
+            }
+            Begun::Answered(_) => self.0.is_answered.store(true, Ordering::Release),
         }
         Ok(begun)
     }

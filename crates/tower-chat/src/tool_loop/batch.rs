@@ -1,14 +1,17 @@
 //! Which calls of a response are run, and how.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
 
 use smallvec::SmallVec;
-use tower_chat_core::{Message, Part, Role, ToolDefinition, ToolResult};
+use tower_chat_core::{CallPosition, Message, Part, Role, ToolDefinition, ToolResult};
 
 use super::settings::UnknownTools;
 use crate::{
     approval::request_pending,
-    run::ToolReport,
+    run::{CallOfRun, ToolReport},
     tool::{OwedCall, Tool, Tools},
 };
 
@@ -165,6 +168,9 @@ pub(crate) fn owed_calls(messages: &[Arc<Message>]) -> SmallVec<[OwedCall; 2]> {
     let mut open = OpenCalls::of(&calls);
     for message in messages {
         for result in message.results() {
+            if result.call.is_some_and(|position| open.answer_at(position)) {
+                continue;
+            }
             match result.call_id.as_deref() {
                 Some(id) if !id.is_empty() => open.answer_id(id),
                 // Beside calls a result without an id may be of a tool the provider ran itself.
@@ -183,6 +189,7 @@ pub(crate) fn owed_calls(messages: &[Arc<Message>]) -> SmallVec<[OwedCall; 2]> {
 struct OpenCalls<'c> {
     calls: &'c [OwedCall],
     all: BTreeSet<usize>,
+    by_position: HashMap<CallOfRun, usize>,
     by_id: BTreeSet<(&'c str, usize)>,
     by_name: BTreeSet<(&'c str, usize)>,
 }
@@ -192,9 +199,23 @@ impl<'c> OpenCalls<'c> {
         Self {
             calls,
             all: (0..calls.len()).collect(),
+            by_position: calls
+                .iter()
+                .map(OwedCall::place)
+                .zip(0..)
+                .filter_map(positioned)
+                .collect(),
             by_id: calls.iter().map(OwedCall::id).zip(0..).collect(),
             by_name: calls.iter().map(OwedCall::name).zip(0..).collect(),
         }
+    }
+
+    /// Whether a call stands at this position of the stored messages. It is answered then.
+    fn answer_at(&mut self, position: CallPosition) -> bool {
+        let position = (position.message, usize::try_from(position.index).unwrap_or(usize::MAX));
+        let found = self.by_position.get(&position).copied();
+        self.remove(found);
+        found.is_some()
     }
 
     fn answer_id(&mut self, id: &str) {
@@ -219,6 +240,10 @@ impl<'c> OpenCalls<'c> {
         self.by_id.remove(&(owed.id(), index));
         self.by_name.remove(&(owed.name(), index));
     }
+}
+
+fn positioned((position, index): (Option<CallOfRun>, usize)) -> Option<(CallOfRun, usize)> {
+    Some((position?, index))
 }
 
 fn first_named(calls: &BTreeSet<(&str, usize)>, name: &str) -> Option<usize> {
@@ -247,6 +272,19 @@ mod tests {
             owed([calls(&["1", "2"]), Message::assistant("x"), calls(&["3"])]),
             ["1", "2", "3"]
         );
+    }
+
+    #[test]
+    fn a_stored_result_answers_the_call_at_its_position_whatever_ids_they_have() {
+        let run = RunId::from_bytes([7; 16]);
+        let mut asking = calls(&["", ""]);
+        asking.id = Some(MessageId { run, index: 1 });
+        let position = CallPosition { message: MessageId { run, index: 1 }, index: 1 };
+        // The id was made while a third call, of which a hook kept nothing, stood before both.
+        let of_other = ToolResult::new("call_1_2", "found").answering(position);
+        let answer = Message::tool_results([of_other]);
+        let open = effective_call_ids(&asking);
+        assert_eq!(owed([asking, answer]), [&*open[0]]);
     }
 
     #[test]

@@ -77,6 +77,11 @@ impl ToolLoop {
     /// without any tools declared; if it asks for tools all the same, its calls are returned
     /// unexecuted.
     ///
+    /// A run that is resumed goes on counting, unless
+    /// [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) stands below the loop without
+    /// [`PerRunPersistence`](crate::PerRunPersistence) above it: then each request counts anew. The
+    /// same holds for [`call_budget`](Self::call_budget).
+    ///
     /// # Errors
     ///
     /// [`ZeroRounds`], if the number is 0.

@@ -539,6 +539,11 @@ where
         if let Some(run) = &self.run {
             run.pin_calls(&messages);
         }
+        if self.run_of_loop.as_ref().is_some_and(RunOfLoop::is_answered) {
+            // Its open calls were left to the caller, or not run because a tool had ended the run.
+            self.phase = Phase::Finishing(finish);
+            return Ok(());
+        }
         self.phase = match batch::plan(&messages, self.rules(), |_| false) {
             Plan::Answer if self.context.handle.has_queued() && !self.is_committed() => {
                 Phase::Calling

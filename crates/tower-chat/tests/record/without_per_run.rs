@@ -291,6 +291,38 @@ async fn a_run_that_is_sent_again_goes_on_after_what_is_stored() {
     }
 }
 
+/// The calls that were not answered are left as they are: those beside a tool that ended the run,
+/// and those that were returned.
+#[tokio::test]
+async fn a_run_that_ended_on_purpose_runs_no_tool_and_asks_nobody_when_it_is_sent_again() {
+    let forgotten = || {
+        let tool = tool_fn(definition("forget"), |_| async { Ok("forgotten") });
+        persist_with(tool, |_| Ok(Retention::Forget))
+    };
+    let scripts: [(&str, fn() -> Vec<Step>, &[&str]); 3] = [
+        ("a tool", || vec![calls([("stop", "c1"), ("look", "c2")])], &["c1"]),
+        ("its caller", || vec![calls([("pay", "c1")]), calls([("ask", "c2")])], &["c1"]),
+        ("an answer", || vec![calls([("forget", ""), ("look", "")]), Step::text("done")], &[]),
+    ];
+    for (above, streamed) in ABOVE.into_iter().flat_map(|above| BOTH_WAYS.map(|it| (above, it))) {
+        for (ended_by, script, answered) in &scripts {
+            let tools = tools().with(forgotten()).declare(definition("ask"));
+            let agent = agent(above, &ToolLoop::new(tools), script());
+            let request = ChatRequest::user("hi").in_conversation(key());
+            let first = agent.send_again(streamed, &request).await.unwrap();
+            let before = everything(&agent).await;
+            let again = agent.send_again(streamed, &request).await.unwrap();
+            let case = format!("ended by {ended_by}, a layer above: {above}, streamed: {streamed}");
+            assert_eq!(again.text(), first.text(), "{case}");
+            let results: Vec<_> = again.messages.iter().flat_map(|it| it.results()).collect();
+            let ids = results.iter().filter_map(|it| it.call_id.as_deref());
+            let ids: Vec<_> = ids.filter(|_| !answered.is_empty()).collect();
+            assert_eq!(ids, *answered, "{case}");
+            assert_eq!(everything(&agent).await, before, "{case}");
+        }
+    }
+}
+
 /// A foreign tool loop, which knows of no run and sends everything again.
 #[tokio::test]
 async fn under_a_foreign_tool_loop_the_hooks_of_the_named_tools_are_asked() {
