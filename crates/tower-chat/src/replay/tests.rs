@@ -286,6 +286,26 @@ fn an_approved_call_is_shown_whole_with_its_result_and_the_words_after_it() {
 }
 
 #[test]
+fn a_late_result_is_not_taken_for_an_approved_call_without_an_id() {
+    let request = ApprovalRequest::new("approval_1", ToolCall::without_id("look", "{}"), true);
+    let messages = [
+        Message::new(Role::Assistant, vec![request.clone().into()]),
+        Message::user("meanwhile"),
+        calls(["2"]),
+        Message::new(Role::User, vec![Part::ApprovalResponse(request.approve())]),
+        Message::tool_results([ToolResult::new("", "result of the approved call")]),
+        results(["2"]),
+    ];
+    let shown = view(messages);
+    let pairs = shown.iter().flat_map(|message| message.results());
+    let pairs: Vec<_> = pairs.map(|it| (it.call_id.as_deref().unwrap(), it.text())).collect();
+    let approved = shown.iter().flat_map(|it| it.calls()).filter_map(|call| call.id.as_deref());
+    let approved = approved.filter(|id| *id != "2").collect::<Vec<_>>();
+    let approved_result = (approved[0], "result of the approved call".to_owned());
+    assert_eq!(pairs, [("2", "result of 2".to_owned()), approved_result]);
+}
+
+#[test]
 fn a_call_answered_while_a_later_round_waits_does_not_wait_any_more() {
     let waiting = |request: &str, id: &str| {
         let request = ApprovalRequest::new(request, call(id), true);
