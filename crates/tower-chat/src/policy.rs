@@ -64,6 +64,9 @@ pub struct ConflictPolicy {
     /// Fail the call, before anything of it is written.
     pub throw: bool,
     /// Stop recording this conversation, and adopt the service's id.
+    ///
+    /// A journaled run has staged its input before the service names an id. The run in which the
+    /// first id comes is recorded whole; later runs are not.
     pub clear: bool,
 }
 

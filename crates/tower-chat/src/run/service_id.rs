@@ -144,7 +144,10 @@ impl Run {
                         answer: Box::new(answer()),
                     });
                 }
-                (returned, Recording::of_service_kept(policy))
+                // What a journaled run has staged will be committed, so the rest is too.
+                let records_run =
+                    ConflictPolicy { clear: policy.clear && !self.is_journaled(), ..policy };
+                (returned, Recording::of_service_kept(records_run))
             }
         };
         Ok(Adopted::named(service_id.clone(), recording))

@@ -377,7 +377,7 @@ async fn the_newest_id_counts_within_a_run_too() {
                 let recorded = match (conflict.clear, mode) {
                     (false, _) => all.len(),
                     // Its input is staged before the service says that it keeps the history.
-                    (true, PersistenceMode::Journaled) => 1,
+                    (true, PersistenceMode::Journaled) => all.len(),
                     (true, _) => 0,
                 };
                 assert_eq!(stored(&case.store).await, all[..recorded], "{what}");
