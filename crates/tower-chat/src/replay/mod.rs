@@ -732,6 +732,9 @@ impl Replay {
             self.push_late_results(results, &message);
         }
         self.closed.extend(closed.following);
+        if let Some((results, message)) = closed.leftover_of_later_runs {
+            self.push_late_results(results, &message);
+        }
     }
 
     fn leave_out(&mut self, calls: Vec<Unanswered>) {

@@ -64,7 +64,7 @@ impl<'a> Naming<'a> {
     pub(super) fn name(&mut self, message: &Arc<Message>) -> Arc<Message> {
         let mut named = Cow::Borrowed(message);
         if let Some(decided) = &mut self.decided {
-            decided.name(&mut named, self.round.as_ref());
+            decided.name(&mut named, self.round.as_ref(), self.earlier);
         }
         self.name_earlier(&mut named);
         if let (Some(round), Some(decided)) = (&mut self.round, &mut self.decided) {
@@ -172,15 +172,22 @@ impl<'a> Decided<'a> {
 
     /// The results of a message name the calls that were approved or rejected right before it,
     /// where they would be taken for those of other calls with the same ids.
-    fn name(&mut self, message: &mut Cow<'_, Arc<Message>>, round: Option<&OpenRound<'a>>) {
+    fn name(
+        &mut self,
+        message: &mut Cow<'_, Arc<Message>>,
+        round: Option<&OpenRound<'a>>,
+        earlier: &LeftOut,
+    ) {
         if message.results().all(|result| result.call.is_some()) {
             return;
         }
         let mut answered = Vec::new();
         for part in &mut Arc::make_mut(message.to_mut()).parts {
             let Part::ToolResult(result) = part else { continue };
-            let is_of_round = round.is_some_and(|round| round.pairing.has_named(result));
-            if is_of_round && !self.pairing.has_named(result) {
+            let is_of_other = !self.pairing.has_named(result)
+                && (round.is_some_and(|round| round.pairing.has_named(result))
+                    || earlier.find(result).is_some());
+            if is_of_other {
                 // Its id says so; by order it might be taken for a decided call without an id.
                 continue;
             }

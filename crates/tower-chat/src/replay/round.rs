@@ -38,6 +38,8 @@ struct After {
     unnamed: Vec<Arc<Message>>,
     in_order: InOrder,
     following: Vec<Arc<Message>>,
+    /// How many messages of results came before the last of `following`.
+    results_before_following: usize,
     /// The calls that are not shown any more, although they are answered, by their places among
     /// all calls of the answer.
     hidden: Vec<usize>,
@@ -81,6 +83,8 @@ pub(super) struct Closed {
     pub(super) unanswered: Vec<Unanswered>,
     /// Results that answer none of its calls, with the message they came in.
     pub(super) leftover: Option<(Vec<ToolResult>, Arc<Message>)>,
+    /// Those of them that a later run than that of `following` has brought.
+    pub(super) leftover_of_later_runs: Option<(Vec<ToolResult>, Arc<Message>)>,
     pub(super) following: Vec<Arc<Message>>,
 }
 
@@ -153,7 +157,9 @@ impl Round {
     /// Shows a message after the round's results.
     pub(super) fn follow_with(&mut self, message: Arc<Message>) {
         self.end_answer();
-        self.after.get_or_insert_default().following.push(message);
+        let after = self.after.get_or_insert_default();
+        after.results_before_following = after.results.len() + after.unnamed.len();
+        after.following.push(message);
     }
 
     /// The run of this round ended on purpose after it.
@@ -276,7 +282,10 @@ impl Round {
 
     /// The results that answer none of its calls.
     pub(super) fn leftover(&self) -> Vec<ToolResult> {
-        if self.results().is_empty() { Vec::new() } else { self.pair().1 }
+        if self.results().is_empty() {
+            return Vec::new();
+        }
+        self.pair().1.into_iter().map(|(_, result)| result).collect()
     }
 
     /// The calls that nothing answers so far.
@@ -337,12 +346,28 @@ impl Round {
                 messages.push(Arc::new(self.results_message(results)));
             }
         }
-        let leftover = match self.results().last() {
-            Some(message) if !leftover.is_empty() => Some((leftover, message.clone())),
-            _ => None,
+        let (later, leftover): (Vec<_>, Vec<_>) =
+            leftover.into_iter().partition(|(message, _)| self.is_of_later_run(*message));
+        let in_message = |leftover: Vec<(usize, ToolResult)>| {
+            let (message, _) = leftover.last()?;
+            let message = self.results().get(*message)?.clone();
+            Some((leftover.into_iter().map(|(_, result)| result).collect(), message))
         };
+        let (leftover, leftover_of_later_runs) = (in_message(leftover), in_message(later));
         let following = self.after.map(|after| after.following).unwrap_or_default();
-        Closed { messages, unanswered, leftover, following }
+        Closed { messages, unanswered, leftover, leftover_of_later_runs, following }
+    }
+
+    /// Whether a message of results came after what follows the round, in another run.
+    fn is_of_later_run(&self, results: usize) -> bool {
+        let Some(after) = &self.after else { return false };
+        let run = |message: &Arc<Message>| message.id.map(|id| id.run);
+        match (after.following.last(), after.results.get(results)) {
+            (Some(following), Some(message)) => {
+                results >= after.results_before_following && run(following) != run(message)
+            }
+            (None, _) | (_, None) => false,
+        }
     }
 
     /// The calls of the round's first message that owe results.
@@ -397,16 +422,20 @@ impl Round {
         RoundPairing::of(asked, self.last_asking(), results).1
     }
 
-    /// Each call of the round with its result, in call order, and the results of no call.
-    fn pair(&self) -> (Vec<(Unanswered, Option<ToolResult>)>, Vec<ToolResult>) {
+    /// Each call of the round with its result, in call order, and the results of no call, with the
+    /// position of their message among those of results.
+    fn pair(&self) -> (Vec<(Unanswered, Option<ToolResult>)>, Vec<(usize, ToolResult)>) {
         let calls = self.asked();
-        let results: Vec<&ToolResult> =
-            self.results().iter().flat_map(|message| message.results()).collect();
-        let found = self.paired(&calls, &results);
+        let messages = self.results().iter().enumerate();
+        let results: Vec<(usize, &ToolResult)> = messages
+            .flat_map(|(index, message)| message.results().map(move |result| (index, result)))
+            .collect();
+        let found: Vec<_> = results.iter().map(|(_, result)| *result).collect();
+        let found = self.paired(&calls, &found);
         let mut calls: Vec<(Unanswered, Option<ToolResult>)> =
             calls.into_iter().map(|call| (call, None)).collect();
         let mut leftover = Vec::new();
-        for (result, found) in results.into_iter().zip(found) {
+        for ((message, result), found) in results.into_iter().zip(found) {
             match found {
                 Answers::Call(index) => {
                     if let Some((_, answer)) = calls.get_mut(index) {
@@ -414,7 +443,7 @@ impl Round {
                     }
                 }
                 Answers::Again => {}
-                Answers::Nothing => leftover.push(result.clone()),
+                Answers::Nothing => leftover.push((message, result.clone())),
             }
         }
         (calls, leftover)

@@ -286,23 +286,54 @@ fn an_approved_call_is_shown_whole_with_its_result_and_the_words_after_it() {
 }
 
 #[test]
-fn a_late_result_is_not_taken_for_an_approved_call_without_an_id() {
-    let request = ApprovalRequest::new("approval_1", ToolCall::without_id("look", "{}"), true);
+fn text_beside_an_approval_comes_before_the_results_of_a_later_run() {
+    let of_run = |run: u8, index: u32, mut message: Message| {
+        message.id = Some(MessageId { run: RunId::from_bytes([run; 16]), index });
+        message
+    };
     let messages = [
-        Message::new(Role::Assistant, vec![request.clone().into()]),
-        Message::user("meanwhile"),
-        calls(["2"]),
-        Message::new(Role::User, vec![Part::ApprovalResponse(request.approve())]),
-        Message::tool_results([ToolResult::new("", "result of the approved call")]),
-        results(["2"]),
+        of_run(1, 0, calls(["2"])),
+        of_run(2, 0, Message::user("meanwhile")),
+        of_run(2, 1, waiting()),
+        of_run(3, 0, approving(Some("Go on."))),
+        of_run(3, 1, results(["1"])),
+        of_run(4, 0, results(["2"])),
     ];
-    let shown = view(messages);
-    let pairs = shown.iter().flat_map(|message| message.results());
-    let pairs: Vec<_> = pairs.map(|it| (it.call_id.as_deref().unwrap(), it.text())).collect();
-    let approved = shown.iter().flat_map(|it| it.calls()).filter_map(|call| call.id.as_deref());
-    let approved = approved.filter(|id| *id != "2").collect::<Vec<_>>();
-    let approved_result = (approved[0], "result of the approved call".to_owned());
-    assert_eq!(pairs, [("2", "result of 2".to_owned()), approved_result]);
+    assert_eq!(shown(messages), "u:t a:t+c(1) T:r(1) u:t a:c(2) T:r(2)");
+}
+
+/// The call that the late result answers is in the open round, or was left out before it.
+#[test]
+fn a_late_result_is_not_taken_for_an_approved_call_without_an_id() {
+    let requests = ["approval_1", "approval_2"]
+        .map(|id| ApprovalRequest::new(id, ToolCall::without_id("look", "{}"), true));
+    let asking =
+        Message::new(Role::Assistant, requests.iter().map(|it| it.clone().into()).collect());
+    for asked_first in [true, false] {
+        let (first, then) = match asked_first {
+            true => (calls(["2"]), asking.clone()),
+            false => (asking.clone(), calls(["2"])),
+        };
+        let approvals = requests.iter().map(|it| Part::ApprovalResponse(it.approve()));
+        let messages = [
+            first,
+            Message::user("meanwhile"),
+            then,
+            Message::new(Role::User, approvals.collect()),
+            // The other was not run, since this one has ended the run.
+            Message::tool_results([ToolResult::new("", "result of the approved call")]),
+            results(["2"]),
+        ];
+        let shown = view(messages);
+        let pairs = shown.iter().flat_map(|message| message.results());
+        let pairs: Vec<_> = pairs.map(|it| (it.call_id.as_deref().unwrap(), it.text())).collect();
+        let ids = shown.iter().flat_map(|it| it.calls()).filter_map(|call| call.id.as_deref());
+        let approved = ids.filter(|id| *id != "2").collect::<Vec<_>>();
+        let approved = (approved[0], "result of the approved call".to_owned());
+        let late = ("2", "result of 2".to_owned());
+        let expected = if asked_first { [approved, late] } else { [late, approved] };
+        assert_eq!(pairs, expected, "asked first: {asked_first}");
+    }
 }
 
 #[test]
