@@ -56,6 +56,10 @@ struct InOrder {
     is_broken: bool,
 }
 
+/// A result that answers no call of the round, with the position of its message among those of
+/// results.
+type Leftover = (usize, ToolResult);
+
 /// A call that was left out because nothing answered it.
 #[derive(Debug, Clone)]
 pub(super) struct Unanswered {
@@ -348,7 +352,7 @@ impl Round {
         }
         let (later, leftover): (Vec<_>, Vec<_>) =
             leftover.into_iter().partition(|(message, _)| self.is_of_later_run(*message));
-        let in_message = |leftover: Vec<(usize, ToolResult)>| {
+        let in_message = |leftover: Vec<Leftover>| {
             let (message, _) = leftover.last()?;
             let message = self.results().get(*message)?.clone();
             Some((leftover.into_iter().map(|(_, result)| result).collect(), message))
@@ -422,9 +426,8 @@ impl Round {
         RoundPairing::of(asked, self.last_asking(), results).1
     }
 
-    /// Each call of the round with its result, in call order, and the results of no call, with the
-    /// position of their message among those of results.
-    fn pair(&self) -> (Vec<(Unanswered, Option<ToolResult>)>, Vec<(usize, ToolResult)>) {
+    /// Each call of the round with its result, in call order, and the results of no call.
+    fn pair(&self) -> (Vec<(Unanswered, Option<ToolResult>)>, Vec<Leftover>) {
         let calls = self.asked();
         let messages = self.results().iter().enumerate();
         let results: Vec<(usize, &ToolResult)> = messages
