@@ -299,7 +299,8 @@ async fn a_run_that_ended_on_purpose_runs_no_tool_and_asks_nobody_when_it_is_sen
         let tool = tool_fn(definition("forget"), |_| async { Ok("forgotten") });
         persist_with(tool, |_| Ok(Retention::Forget))
     };
-    let scripts: [(&str, fn() -> Vec<Step>, &[&str]); 3] = [
+    type Script = fn() -> Vec<Step>;
+    let scripts: [(&str, Script, &[&str]); 3] = [
         ("a tool", || vec![calls([("stop", "c1"), ("look", "c2")])], &["c1"]),
         ("its caller", || vec![calls([("pay", "c1")]), calls([("ask", "c2")])], &["c1"]),
         ("an answer", || vec![calls([("forget", ""), ("look", "")]), Step::text("done")], &[]),
