@@ -19,6 +19,15 @@ pub(crate) trait Ending: Send + 'static {
     /// More of the answer has come.
     fn came(&mut self, _update: &ChatUpdate) {}
 
+    /// Whether the next message of the answer may be stored, with those before it.
+    ///
+    /// # Errors
+    ///
+    /// If it may not. The service call has failed with that, and nothing of the answer is stored.
+    fn check(&mut self, _message: &Message) -> Result<(), BoxError> {
+        Ok(())
+    }
+
     /// The answer has come. Whatever is to be stored is submitted before the first await.
     fn complete(
         self,
@@ -32,9 +41,15 @@ pub(crate) trait Ending: Send + 'static {
 /// The response with the ending put between its last update and its caller.
 pub(crate) async fn with_ending(
     response: Result<ChatResponse, BoxError>,
-    ending: impl Ending,
+    mut ending: impl Ending,
 ) -> Result<ChatResponse, BoxError> {
-    match response.map(ChatResponse::try_into_answer) {
+    let response = response.map(ChatResponse::try_into_answer).and_then(|response| {
+        if let Ok(answer) = &response {
+            answer.messages.iter().try_for_each(|message| ending.check(message))?;
+        }
+        Ok(response)
+    });
+    match response {
         Ok(Ok(answer)) => Ok(ending.complete(answer).await?.into()),
         Ok(Err(response)) => Ok(streamed(response, ending)),
         Err(error) => {
@@ -89,6 +104,9 @@ impl<E: Ending> Streamed<E> {
             }
             match update {
                 Some(Ok(ChatUpdate::Message(message))) => {
+                    if let Some(Err(error)) = self.ending.as_mut().map(|it| it.check(&message)) {
+                        return self.failed(error).await;
+                    }
                     self.more_follows();
                     self.messages.push(message);
                 }

@@ -6,7 +6,7 @@ use std::{
 };
 
 use tower_chat_core::{
-    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationId,
+    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationId, Message,
 };
 use tower_service::Service;
 
@@ -159,6 +159,14 @@ impl Ending for CallEnding {
     fn came(&mut self, update: &ChatUpdate) {
         if let Self::Stored(call) = self {
             call.came(update);
+        }
+    }
+
+    fn check(&mut self, message: &Message) -> Result<(), BoxError> {
+        match self {
+            // The tool loop does it, before the run comes to its end.
+            Self::WrittenAtEnd(_) => Ok(()),
+            Self::Stored(call) => Ok(call.check(message)?),
         }
     }
 

@@ -20,10 +20,10 @@ use super::{
     tool_events::Outcome,
 };
 use crate::{
-    NotStored, PersistenceError, StoreFailure, UnansweredInputs,
+    NotStored, PersistenceError, StoreFailure, ToolLoopError, UnansweredInputs,
     approval::request_approvals_of,
     replay::Replay,
-    tool_loop::{Foresight, Next},
+    tool_loop::{CallCount, Foresight, Next},
 };
 
 /// A service call that was begun: it is stored if it completes, and its inputs are stored if it is
@@ -38,6 +38,8 @@ pub(crate) struct OpenCall {
     options: Arc<ChatOptions>,
     /// What the tool loop will do with the answer, where it says so.
     foresight: Option<Foresight>,
+    /// The calls of the answer so far, where the tool loop limits them.
+    calls: Option<CallCount>,
     /// What was streamed of the answer, where that is kept.
     streamed: Option<StreamedText>,
     /// The place in the store's queue; `None` once nothing is to be stored any more. A caller who
@@ -215,13 +217,15 @@ impl Run {
         drop(state);
         // Without a layer above nobody knows when the run goes.
         let keeps_text = self.policy().keep_partial_text && !self.0.is_alone;
+        let foresight = request.extensions.get::<Foresight>().cloned();
         Ok(StartedCall::Call(Box::new(OpenCall {
             run: self,
             ordinal,
             inputs,
             replay,
             options: request.options.clone(),
-            foresight: request.extensions.get::<Foresight>().cloned(),
+            calls: foresight.as_ref().map(Foresight::call_count),
+            foresight,
             streamed: keeps_text.then(StreamedText::default),
             slot: Some(Ok(Slot::unbounded())),
         })))
@@ -403,6 +407,18 @@ impl OpenCall {
     pub(crate) fn came(&mut self, update: &ChatUpdate) {
         if let Some(streamed) = &mut self.streamed {
             streamed.came(update);
+        }
+    }
+
+    /// Whether the next message of the answer leaves it within the limit of the tool loop.
+    ///
+    /// # Errors
+    ///
+    /// If the answer holds more calls than the loop allows.
+    pub(crate) fn check(&mut self, message: &Message) -> Result<(), ToolLoopError> {
+        match &mut self.calls {
+            Some(calls) => calls.take(message, Some(self.run.key())),
+            None => Ok(()),
         }
     }
 

@@ -102,6 +102,21 @@ pub enum ToolLoopError {
         /// The conversation.
         conversation: Option<ConversationKey>,
     },
+    /// An answer of the model holds more calls than the loop allows. Nothing of the answer was run,
+    /// and nothing of it is stored.
+    #[error(
+        "the model's answer{} holds {calls} tool calls or more, and {limit} are allowed: allow more \
+         by ToolLoop::max_calls_per_answer, or ask again",
+        of_conversation(conversation.as_ref())
+    )]
+    TooManyCalls {
+        /// How many calls had arrived when the answer was refused.
+        calls: usize,
+        /// How many are allowed.
+        limit: usize,
+        /// The conversation, if the request had one.
+        conversation: Option<ConversationKey>,
+    },
     /// A `PerServiceCallPersistence` stands above the loop.
     #[error(
         "PerServiceCallPersistence stands above the tool loop{}, where it would take a whole run \
@@ -136,6 +151,7 @@ impl ToolLoopError {
             | Self::ResultsMissing { .. }
             | Self::ArgumentsNotKept { .. }
             | Self::UnknownCalls { .. }
+            | Self::TooManyCalls { .. }
             | Self::PersisterAbove { .. }
             | Self::PerRunPersistenceBelow { .. } => false,
         }

@@ -6,6 +6,7 @@ use tower_chat_core::{ChatOptions, Message, RunHandle};
 
 use super::{
     batch::{self, Action, CallRules, Plan},
+    call_count::CallCount,
     settings::UnknownTools,
 };
 use crate::{run::CallOfRun, tool::Tools};
@@ -24,6 +25,7 @@ pub(crate) struct Foresight {
     pub(super) is_last_call: bool,
     pub(super) concurrent: bool,
     pub(super) budget_left: Option<usize>,
+    pub(super) max_calls_per_answer: Option<usize>,
     pub(super) handle: RunHandle,
 }
 
@@ -39,6 +41,11 @@ pub(crate) enum Next {
 }
 
 impl Foresight {
+    /// A count of the calls of the answer.
+    pub(crate) fn call_count(&self) -> CallCount {
+        CallCount::up_to(self.max_calls_per_answer)
+    }
+
     /// Who answers the calls of the answer.
     pub(crate) fn rules(&self) -> CallRules<'_> {
         CallRules {

@@ -58,6 +58,7 @@ impl ToolLoop {
                 source: Arc::new(tools),
                 max_rounds: NonZeroUsize::new(40),
                 call_budget: None,
+                max_calls_per_answer: Some(1000),
                 concurrent: false,
                 unknown_tools: UnknownTools::default(),
                 max_failing_rounds: Some(3),
@@ -101,6 +102,15 @@ impl ToolLoop {
     #[must_use]
     pub fn call_budget(self, calls: Option<usize>) -> Self {
         self.with(|settings| settings.call_budget = calls)
+    }
+
+    /// The most calls that one answer of the model may hold, 1,000 by default; the largest recorded
+    /// answer has 8. An answer with more fails the run with
+    /// [`TooManyCalls`](super::ToolLoopError::TooManyCalls): none of its tools runs, and nothing of
+    /// it is stored.
+    #[must_use]
+    pub fn max_calls_per_answer(self, calls: Option<usize>) -> Self {
+        self.with(|settings| settings.max_calls_per_answer = calls)
     }
 
     /// Runs the calls of a batch at the same time, on the run's own task. Their results keep the
@@ -170,6 +180,7 @@ impl fmt::Debug for ToolLoop {
             .field("tools", &self.settings.source.tools())
             .field("max_rounds", &self.settings.max_rounds)
             .field("call_budget", &self.settings.call_budget)
+            .field("max_calls_per_answer", &self.settings.max_calls_per_answer)
             .field("concurrent", &self.settings.concurrent)
             .field("unknown_tools", &self.settings.unknown_tools)
             .field("max_failing_rounds", &self.settings.max_failing_rounds)

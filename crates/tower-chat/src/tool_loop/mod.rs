@@ -68,6 +68,7 @@
 
 mod approvals;
 mod batch;
+mod call_count;
 mod error;
 mod execute;
 mod foresight;
@@ -85,6 +86,7 @@ mod transcript;
 pub(crate) use self::{
     approvals::check as check_approvals,
     batch::owed_calls,
+    call_count::CallCount,
     execute::rejection,
     foresight::{Foresight, Next},
 };

@@ -16,6 +16,7 @@ use tower_service::Service;
 use super::{
     ToolLoopError, approvals,
     batch::{self, Action, CallRules, Plan, PlannedCall, Refusal},
+    call_count::CallCount,
     error::CallNotRun,
     execute::{Executor, Outcomes},
     foresight::Foresight,
@@ -130,6 +131,7 @@ pub(super) enum Phase {
 pub(super) struct Reading {
     pub(super) response: ChatResponse,
     pub(super) messages: Vec<Arc<Message>>,
+    calls: CallCount,
     /// The text that has come since the last of them.
     pub(super) text: String,
     /// Nothing more is given on until the end: its calls may have to wait for approval, all of them
@@ -394,6 +396,10 @@ where
         }
         match response.try_into_answer() {
             Ok(Answer { messages, finish, .. }) => {
+                let mut calls = self.call_count();
+                for message in &messages {
+                    calls.take(message, self.context.conversation())?;
+                }
                 let messages = messages
                     .into_iter()
                     .map(|message| self.transcript.number(message, &self.clock))
@@ -404,7 +410,9 @@ where
             Err(response) => {
                 let messages = Vec::new();
                 let text = String::new();
-                self.phase = Phase::Reading(Reading { response, messages, text, is_held: false });
+                let calls = self.call_count();
+                let reading = Reading { response, messages, calls, text, is_held: false };
+                self.phase = Phase::Reading(reading);
             }
         }
         Ok(())
@@ -460,9 +468,15 @@ where
             unknown_tools: self.settings.unknown_tools,
             is_last_call: self.is_last_call(),
             concurrent: self.settings.concurrent,
+            max_calls_per_answer: self.settings.max_calls_per_answer,
             budget_left: self.settings.call_budget.map(|budget| budget.saturating_sub(spent)),
             handle: self.context.handle.clone(),
         }
+    }
+
+    /// A count of the calls of the next answer.
+    fn call_count(&self) -> CallCount {
+        CallCount::up_to(self.settings.max_calls_per_answer)
     }
 
     /// Whether all rounds are used up, so that the model must answer without tools.
@@ -485,6 +499,7 @@ where
                 return self.answered(reading.messages, finish);
             }
             ChatUpdate::Message(message) => {
+                reading.calls.take(&message, self.context.conversation())?;
                 let message = self.transcript.number(message, &self.clock);
                 let has_calls = message.calls().next().is_some();
                 reading.is_held |= has_calls && self.tools.any_needs_approval();

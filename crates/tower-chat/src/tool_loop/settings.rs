@@ -23,6 +23,7 @@ pub(super) struct Settings {
     pub(super) source: Arc<dyn ToolSource>,
     pub(super) max_rounds: Option<NonZeroUsize>,
     pub(super) call_budget: Option<usize>,
+    pub(super) max_calls_per_answer: Option<usize>,
     pub(super) concurrent: bool,
     pub(super) unknown_tools: UnknownTools,
     pub(super) max_failing_rounds: Option<usize>,

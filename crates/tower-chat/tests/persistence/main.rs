@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 mod approvals;
+mod call_limit;
 mod cancellation;
 #[allow(dead_code, unused_imports, reason = "shared with other tests")]
 #[path = "../case/mod.rs"]

@@ -1,0 +1,83 @@
+//! An answer with more calls than the tool loop allows is refused like one that is malformed: no
+//! tool runs, nothing of it is stored, and the conversation goes on.
+
+use tower::Layer;
+use tower_chat::{
+    PerRunPersistence, PerServiceCallPersistence, ToolLoop, ToolLoopError, core::Finish,
+};
+use tower_chat_testkit::{ScriptedLeaf, Step};
+
+use crate::common::*;
+
+const LIMIT: usize = 2;
+
+fn limited(case: Case, leaf: &ScriptedLeaf, store: &Store, ran: &Ran) -> Client {
+    let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+    let above = PerRunPersistence::new(store.clone()).mode(case.mode);
+    let tool_loop = ToolLoop::new(tools(ran)).max_calls_per_answer(Some(LIMIT));
+    boxed(above.layer(tool_loop.layer(below)))
+}
+
+/// An answer of two messages, with three calls.
+fn too_many(case: Case) -> Step {
+    let messages =
+        [case.call_message([("look", "c2"), ("look", "c3")]), case.call_message([("look", "c4")])];
+    Step::answer(messages, Finish::stop())
+}
+
+#[tokio::test]
+async fn an_answer_with_more_calls_than_allowed_is_refused_and_nothing_of_it_is_stored() {
+    Cases::all()
+        .with_all_ids()
+        .check(async |case| {
+            let (store, ran) = (case.store().await, Ran::default());
+            let leaf = ScriptedLeaf::new([
+                case.calls([("look", "c1")]),
+                too_many(case),
+                Step::text("on it goes"),
+                Step::text("and on"),
+            ]);
+            let client = limited(case, &leaf, &store, &ran);
+            let error = send(&client, case.ask("where?")).await.unwrap_err();
+            let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
+            let ToolLoopError::TooManyCalls { calls, limit, conversation } = error else {
+                panic!("{error:?}")
+            };
+            assert_eq!((*calls, *limit, conversation), (3, LIMIT, &Some(key())));
+            assert!(error.to_string().contains("ToolLoop::max_calls_per_answer"), "{error}");
+            assert!(!error.is_retryable());
+            assert_eq!(ran.names(), ["look"]);
+            let round = ["user where?", "assistant look#c1", "tool c1=looked c1"];
+            let before: &[&str] = if case.is(PerServiceCall) { &round } else { &[] };
+            assert_eq!(stored(&store).await, before);
+            let answer = send(&client, case.ask("and now?")).await.unwrap();
+            // A journaled run is still open, and the next request asks its model again.
+            assert_eq!(answer.finish.recovered.is_some(), case.is(Journaled));
+            let before: &[&str] = match case.mode {
+                PerRun => &[],
+                PerServiceCall => &round,
+                _ => &[round[0], round[1], round[2], "assistant on it goes"],
+            };
+            let last = leaf.requests().len() - 1;
+            assert_eq!(seen(&leaf, last), [before, &["user and now?"]].concat());
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn an_answer_with_as_many_calls_as_allowed_is_run() {
+    every_case(async |case| {
+        let (store, ran) = (case.store().await, Ran::default());
+        let leaf =
+            ScriptedLeaf::new([case.calls([("look", "c1"), ("look", "c2")]), Step::text("there")]);
+        send(&limited(case, &leaf, &store, &ran), case.ask("where?")).await.unwrap();
+        let all = [
+            "user where?",
+            "assistant look#c1 look#c2",
+            "tool c1=looked c1 c2=looked c2",
+            "assistant there",
+        ];
+        assert_eq!(stored(&store).await, all);
+    })
+    .await;
+}
