@@ -15,18 +15,18 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tower_chat_core::{ChatRequest, ChatResponse, register_error};
 use tower_chat_openai::OpenAiChat;
 use tower_chat_wire::{
+    anthropic::{self, RequestForm},
     bedrock_converse,
     body::BodyWire,
-    cohere, ollama,
+    cohere, gemini, ollama,
     stream::{Limits, updates},
 };
 use tower_service::Service;
 
 use crate::{
-    GenAiError, Provider, anthropic, compatible,
+    GenAiError, Provider, compatible,
     direct::{self, Framed, KeyHeader, Request},
     frame::Answer,
-    gemini,
     object::Object,
     provider::Route,
     resolution,
@@ -180,8 +180,8 @@ impl GenAiChat {
         let target = self.target(&model).await?;
         match self.provider.route(&model) {
             Route::Anthropic => {
-                let mut body = anthropic::render(&request, Some(&model));
-                anthropic::complete(&mut body, &model, request.options.stream);
+                let form = RequestForm::Anthropic { model: &model };
+                let body = anthropic::render_request(&request, form);
                 let asked = self.asked(
                     &request,
                     &target,
@@ -195,7 +195,7 @@ impl GenAiChat {
                 respond(BodyWire::Anthropic, answer)
             }
             Route::Gemini => {
-                let body = gemini::render(&request, &model);
+                let body = gemini::render_request(&request, &model);
                 let path = self.gemini_path(&model, request.options.stream);
                 let asked =
                     self.asked(&request, &target, &path, &body, (BodyWire::Gemini, Framed::Sse));
@@ -216,8 +216,7 @@ impl GenAiChat {
                 compatible::answer(&self.compatible, &settings, &model, target, request).await
             }
             Route::VertexClaude => {
-                let mut body = anthropic::render(&request, None);
-                anthropic::complete_for_vertex(&mut body, request.options.stream);
+                let body = anthropic::render_request(&request, RequestForm::Vertex);
                 let method = if request.options.stream { "streamRawPredict" } else { "rawPredict" };
                 let path = format!("publishers/anthropic/models/{model}:{method}");
                 let wire = BodyWire::Anthropic;

@@ -62,15 +62,12 @@
 //! program. The clients of this crate and of `tower-chat-openai` decompress nothing all the same; one
 //! of your own does, unless it is built with `no_gzip`.
 
-mod anthropic;
 mod compatible;
 mod direct;
 mod error;
 mod frame;
-mod gemini;
 mod leaf;
 mod mistral;
-mod names;
 mod object;
 mod provider;
 mod refusal;

@@ -3,12 +3,6 @@
 use tower_chat_core::RawJson;
 pub(crate) use tower_chat_wire::stream::Object;
 
-/// The field as a text, if it is there and is one.
-pub(crate) fn text(object: &Object, name: &str) -> Option<String> {
-    let value = object.get(name)?;
-    value.get().starts_with('"').then(|| value.parse().ok()).flatten()
-}
-
 /// The JSON of a text, a list or an object.
 pub(crate) fn raw<T: serde::Serialize + ?Sized>(value: &T) -> RawJson {
     #[allow(clippy::expect_used, reason = "texts, lists and maps with text keys always have one")]

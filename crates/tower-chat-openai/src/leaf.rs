@@ -10,13 +10,13 @@ use futures_util::future::BoxFuture;
 use tower_chat_core::{ChatRequest, ChatResponse, register_error};
 use tower_chat_wire::{
     body::{AnswerContext, BodyWire},
+    openai_chat::{RequestForm, render_request},
     stream::Limits,
 };
 use tower_service::Service;
 
 use crate::{
     OpenAiError,
-    body::{self, Defaults},
     connection::Connection,
     object::Object,
     transport::{self, Asked},
@@ -169,6 +169,16 @@ impl fmt::Debug for OpenAiChat {
     }
 }
 
+/// What a leaf adds to every request.
+#[derive(Debug, Clone)]
+struct Defaults {
+    model: Option<String>,
+    /// The field that limits the answer's tokens.
+    token_limit: &'static str,
+    /// The service takes only ids of nine letters and digits.
+    nine_character_ids: bool,
+}
+
 const API: &str = "Chat Completions";
 
 fn body(request: &ChatRequest, defaults: &Defaults) -> Result<Object, OpenAiError> {
@@ -181,7 +191,12 @@ fn body(request: &ChatRequest, defaults: &Defaults) -> Result<Object, OpenAiErro
     if request.options.is_background() {
         return Err(OpenAiError::Unsupported { api: API, what: "background answers" });
     }
-    Ok(body::render(request, defaults))
+    let form = RequestForm {
+        model: request.options.model.as_deref().or(defaults.model.as_deref()),
+        token_limit: defaults.token_limit,
+        nine_character_ids: defaults.nine_character_ids,
+    };
+    Ok(render_request(request, &form))
 }
 
 fn is_mistral(base_url: &str) -> bool {

@@ -60,12 +60,10 @@
 
 #[cfg(feature = "adapt")]
 pub mod adapt;
-mod body;
 mod connection;
 mod error;
 mod leaf;
 mod object;
-mod options;
 mod responses;
 mod transport;
 

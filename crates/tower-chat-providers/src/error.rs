@@ -3,7 +3,9 @@
 use std::{fmt, time::Duration};
 
 use tower_chat_core::{BoxError, SentinelAtLeaf};
-use tower_chat_wire::stream::LimitExceeded;
+#[cfg(any(feature = "bedrock", feature = "ollama"))]
+use tower_chat_wire::body::BodyError;
+use tower_chat_wire::{AnswerError, stream::LimitExceeded};
 
 /// Why a provider gave no answer, or no whole one.
 ///
@@ -305,6 +307,40 @@ pub(crate) struct Errors(pub(crate) &'static str);
 impl Errors {
     pub(crate) fn make(self, kind: ProviderErrorKind) -> ProviderError {
         ProviderError::new(self.0, kind)
+    }
+
+    /// The error of an answer that could not be read.
+    pub(crate) fn answer(self, error: AnswerError) -> ProviderError {
+        self.make(match error {
+            AnswerError::Malformed { what, body, source, .. } => {
+                ProviderErrorKind::Malformed { what, body, source }
+            }
+            AnswerError::Limit(error) => ProviderErrorKind::Limit(error),
+            AnswerError::Truncated { text, reason, .. } => {
+                ProviderErrorKind::Truncated { text, reason }
+            }
+            error => ProviderErrorKind::Refused(self.refusal(error, String::new())),
+        })
+    }
+
+    /// What a refusal says, or else the body that it has.
+    pub(crate) fn refusal(self, error: AnswerError, body: String) -> Refusal {
+        match error {
+            AnswerError::Refused { status, code, message, retry_after, body, .. } => {
+                Refusal { status, code, message, retry_after, body }
+            }
+            error => Refusal { message: error.to_string(), body, ..Refusal::default() },
+        }
+    }
+
+    /// The error of a request that a wire cannot express.
+    #[cfg(any(feature = "bedrock", feature = "ollama"))]
+    pub(crate) fn body(self, error: BodyError) -> ProviderError {
+        match error {
+            BodyError::Unsupported { what } => self.unsupported(what),
+            BodyError::Sentinel(error) => self.make(ProviderErrorKind::Sentinel(error)),
+            error => self.configuration("the request cannot be written", error),
+        }
     }
 
     pub(crate) fn malformed(

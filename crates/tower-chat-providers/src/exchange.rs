@@ -1,23 +1,28 @@
 //! One call: a request, its answer, and what can be wrong with it.
 
-use std::{pin::pin, time::SystemTime};
+use std::{future::poll_fn, pin::pin, time::SystemTime};
 
 use bytes::Bytes;
-use http::{HeaderMap, Request, Response, header::CONTENT_ENCODING};
+use http::{
+    HeaderMap, Request, Response,
+    header::{CONTENT_ENCODING, CONTENT_TYPE},
+};
 use http_body::Body;
 use http_body_util::BodyExt;
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_chat_wire::{
-    body::{BodyError, BodyWire},
+    body::{AnswerContext, BodyWire},
     stream::{BodyReader, Limits, check_depth},
 };
 use tower_service::Service;
 
 use crate::{
     auth::SentSecrets,
-    error::{Errors, ProviderError, ProviderErrorKind, Refusal},
-    provider::{Provider, Settings},
+    error::{Errors, ProviderError, ProviderErrorKind},
+    frames::StreamFraming,
+    provider::{Exchange, Provider, Settings, Step},
     retry_after::retry_after,
+    streamed,
 };
 
 /// Answers a request by a transport that is ready.
@@ -31,44 +36,114 @@ where
     P: Provider,
     T: Service<Request<Bytes>, Response = Response<B>>,
     T::Error: Into<BoxError>,
-    B: Body<Data = Bytes>,
+    B: Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
     let errors = settings.errors;
     request.service_id().map_err(|error| errors.make(ProviderErrorKind::Sentinel(error)))?;
-    let exchange = provider.exchange(&request, &settings)?;
-    let response = transport.call(exchange.request).await;
-    let response = response.map_err(|error| errors.transport(error))?;
-    let context = ResponseContext::of(&response, provider.request_id_header(), &settings);
+    let mut exchange = provider.exchange(&request, &settings)?;
+    // The history is not needed while the answer is read.
+    drop(request);
+    loop {
+        let Exchange { request, step } = exchange;
+        let response = transport.call(request).await;
+        let response = response.map_err(|error| errors.transport(error))?;
+        let context = ResponseContext::of(&response, &settings);
+        match step {
+            Step::Answer(expected) => return respond(response, context, expected).await,
+            Step::First { wire, then } => {
+                let read = async {
+                    let body = accepted(response, &context, wire).await?;
+                    then(&whole(body, &context).await?)
+                };
+                exchange = read.await.map_err(|error| context.complete(error))?;
+            }
+        }
+        poll_fn(|cx| transport.poll_ready(cx)).await.map_err(|error| errors.transport(error))?;
+    }
+}
+
+/// How an answer is to be read.
+#[derive(Debug, Clone)]
+pub(crate) struct Expected {
+    pub(crate) wire: BodyWire,
+    /// `None` if a whole answer was asked for.
+    pub(crate) framing: Option<StreamFraming>,
+    pub(crate) context: AnswerContext,
+}
+
+async fn respond<B>(
+    response: Response<B>,
+    context: ResponseContext,
+    expected: Expected,
+) -> Result<ChatResponse, ProviderError>
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let Expected { wire, framing, context: of_request } = expected;
+    let is_json = has_json(&response);
     let read = async {
-        let body = accepted(response, &context, exchange.wire).await?;
-        whole(body, &context, exchange.wire).await
+        let body = accepted(response, &context, wire).await?;
+        match framing {
+            // A service that cannot stream answers with a whole body.
+            Some(framing) if framing == StreamFraming::Lines || !is_json => {
+                let frames = framing.frames(body, context.limits);
+                let accumulator = wire.accumulator_to(of_request);
+                Ok(streamed::Begun::Stream(streamed::begin(frames, accumulator).await))
+            }
+            _ => {
+                let text = whole(body, &context).await?;
+                let answer = wire.parse_answer_to(&text, &of_request);
+                Ok(streamed::Begun::Whole(answer.map_err(|error| context.errors.answer(error))?))
+            }
+        }
     };
-    read.await.map_err(|error| context.complete(error))
+    match read.await.map_err(|error| context.complete(error))? {
+        streamed::Begun::Whole(answer) => Ok(answer.into()),
+        streamed::Begun::Stream(begun) => begun.into_response(context),
+    }
 }
 
 /// What an error of a response has to say besides, and to hide.
-struct ResponseContext {
-    errors: Errors,
+#[derive(Debug)]
+pub(crate) struct ResponseContext {
+    pub(crate) errors: Errors,
     limits: Limits,
     headers: HeaderMap,
     request_id: Option<String>,
     secrets: SentSecrets,
 }
 
+/// The headers in which services send their ids of requests: OpenAI and others, Anthropic, AWS, Azure,
+/// Mistral, DeepSeek, Cohere.
+const REQUEST_ID: [&str; 7] = [
+    "x-request-id",
+    "request-id",
+    "x-amzn-requestid",
+    "apim-request-id",
+    "mistral-correlation-id",
+    "x-ds-trace-id",
+    "x-debug-trace-id",
+];
+
 impl ResponseContext {
-    fn of<B>(response: &Response<B>, request_id: &str, settings: &Settings) -> Self {
+    fn of<B>(response: &Response<B>, settings: &Settings) -> Self {
         let header = |name: &str| response.headers().get(name)?.to_str().ok().map(str::to_owned);
+        let secrets = response.extensions().get::<SentSecrets>();
+        let mut secrets = secrets.cloned().unwrap_or_default();
+        settings.collect_secrets(&mut secrets);
         Self {
             errors: settings.errors,
             limits: settings.limits,
             headers: response.headers().clone(),
-            request_id: header(request_id).or_else(|| header("x-request-id")),
-            secrets: response.extensions().get().cloned().unwrap_or_default(),
+            request_id: REQUEST_ID.into_iter().find_map(header),
+            secrets,
         }
     }
 
-    fn complete(&self, error: ProviderError) -> ProviderError {
+    /// The error with the id of the request and without the secrets that the request carried.
+    pub(crate) fn complete(&self, error: ProviderError) -> ProviderError {
         error
             .with_request_id(self.request_id.as_deref())
             .map_texts(|text| self.secrets.redact(text))
@@ -100,12 +175,17 @@ where
     }
 }
 
+fn has_json<B>(response: &Response<B>) -> bool {
+    let kind = response.headers().get(CONTENT_TYPE);
+    kind.is_some_and(|kind| kind.to_str().is_ok_and(|kind| kind.starts_with("application/json")))
+}
+
 /// The error of a status other than success. What there is of the body counts: it is an error in any
 /// case.
 async fn refused<B>(
     response: Response<B>,
     context: &ResponseContext,
-    _wire: BodyWire,
+    wire: BodyWire,
 ) -> ProviderError
 where
     B: Body<Data = Bytes>,
@@ -114,26 +194,23 @@ where
     let status = response.status().as_u16();
     let reader = BodyReader::refusal(context.limits);
     let (text, cut_off) = read(response.into_body(), reader, context.errors).await;
-    let message = match cut_off {
-        Some(error) => format!("its reason was cut off: {error}"),
-        None => text.clone(),
-    };
-    let refusal = Refusal {
-        status: Some(status),
-        code: None,
-        message,
-        retry_after: retry_after(&context.headers, SystemTime::now()),
-        body: text,
-    };
+    let mut refusal = context.errors.refusal(wire.parse_error(status, &text), text);
+    refusal.status = Some(status);
+    if let Some(error) = cut_off {
+        refusal.message = format!("its reason was cut off: {error}");
+    }
+    // Bedrock names the error in a header, with more behind a colon.
+    let named = context.headers.get("x-amzn-errortype").and_then(|value| value.to_str().ok());
+    if let Some(code) = named.and_then(|name| name.split(':').next()) {
+        refusal.code = Some(code.to_owned());
+    }
+    let by_headers = retry_after(&context.headers, SystemTime::now());
+    refusal.retry_after = by_headers.or(refusal.retry_after);
     context.errors.make(ProviderErrorKind::Refused(refusal))
 }
 
-/// The answer that a whole body is.
-async fn whole<B>(
-    body: B,
-    context: &ResponseContext,
-    wire: BodyWire,
-) -> Result<ChatResponse, ProviderError>
+/// The text of a whole body.
+async fn whole<B>(body: B, context: &ResponseContext) -> Result<String, ProviderError>
 where
     B: Body<Data = Bytes>,
     B::Error: Into<BoxError>,
@@ -144,25 +221,7 @@ where
         return Err(error);
     }
     check_depth(&text, &context.limits).map_err(|error| errors.limit(error))?;
-    let json = serde_json::from_str(&text).map_err(|source| {
-        let (what, source) = ("it is not JSON".to_owned(), Some(source.into()));
-        errors.make(ProviderErrorKind::Malformed { what, body: text.clone(), source })
-    })?;
-    let answer = wire.parse_answer(json).map_err(|error| unreadable(errors, error, text))?;
-    Ok(answer.into())
-}
-
-fn unreadable(errors: Errors, error: BodyError, body: String) -> ProviderError {
-    match error {
-        BodyError::Refused { error } => {
-            let refusal = Refusal { message: error, body, ..Refusal::default() };
-            errors.make(ProviderErrorKind::Refused(refusal))
-        }
-        error => {
-            let (what, source) = (error.to_string(), Some(error.into()));
-            errors.make(ProviderErrorKind::Malformed { what, body, source })
-        }
-    }
+    Ok(text)
 }
 
 /// The text of a body up to the limit of its reader, and why it is not whole, if it is not.

@@ -1,16 +1,20 @@
 //! OpenAI Chat Completions, and every service that is compatible with it.
 
-use http::HeaderName;
+use http::{HeaderName, Uri};
 use tower_chat_core::ChatRequest;
-use tower_chat_wire::body::{BodyError, BodyWire};
+use tower_chat_wire::{
+    body::BodyWire,
+    openai_chat::{RequestForm, render_request},
+};
 
 #[cfg(feature = "reqwest")]
 use crate::{ReqwestTransport, auth::Auth};
 use crate::{
     auth::AuthHeader,
     client::ProviderClient,
-    error::{Errors, ProviderError, ProviderErrorKind},
-    provider::{Exchange, Provider, Settings},
+    error::ProviderError,
+    frames::StreamFraming,
+    provider::{Exchange, Provider, Settings, in_path, json_bytes},
 };
 
 /// A client of OpenAI's Chat Completions, or of a compatible service: vLLM, llama.cpp, Groq, DeepSeek,
@@ -30,29 +34,101 @@ use crate::{
 /// # Ok(())
 /// # }
 /// ```
+///
+/// Chat Completions stores no conversations: a request with a service conversation id, and one for a
+/// background answer, is refused before anything is sent. An answer of several choices (`n`) is
+/// refused too: a conversation goes on with one.
 pub type OpenAiChat<T> = ProviderClient<OpenAiChatApi, T>;
 
-const OPENAI: &str = "https://api.openai.com/v1";
+/// The address of OpenAI.
+pub(crate) const OPENAI: &str = "https://api.openai.com/v1";
 
 /// The API of an [`OpenAiChat`].
 #[derive(Debug, Clone)]
 pub struct OpenAiChatApi {
     name: &'static str,
     auth_header: AuthHeader,
+    /// The field that limits the tokens of an answer.
+    token_limit: &'static str,
+    nine_character_ids: bool,
+    /// What follows the path of the method.
+    query: String,
+}
+
+impl OpenAiChatApi {
+    pub(crate) fn compatible(name: &'static str) -> Self {
+        Self {
+            name,
+            auth_header: AuthHeader::Bearer,
+            token_limit: "max_tokens",
+            nine_character_ids: false,
+            query: String::new(),
+        }
+    }
+
+    pub(crate) fn with_nine_character_ids(self) -> Self {
+        Self { nine_character_ids: true, ..self }
+    }
+}
+
+/// A service whose API is compatible with Chat Completions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CompatibleService {
+    /// DeepSeek; its key is `DEEPSEEK_API_KEY`.
+    DeepSeek,
+    /// Groq; its key is `GROQ_API_KEY`.
+    Groq,
+    /// OpenRouter; its key is `OPEN_ROUTER_API_KEY`.
+    OpenRouter,
+    /// xAI; its key is `XAI_API_KEY`.
+    XAi,
+}
+
+impl CompatibleService {
+    /// Its name in errors, its address, and the variable that holds its key.
+    fn description(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::DeepSeek => ("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
+            Self::Groq => ("groq", "https://api.groq.com/openai/v1", "GROQ_API_KEY"),
+            Self::OpenRouter => {
+                ("openrouter", "https://openrouter.ai/api/v1", "OPEN_ROUTER_API_KEY")
+            }
+            Self::XAi => ("xai", "https://api.x.ai/v1", "XAI_API_KEY"),
+        }
+    }
 }
 
 impl<T> OpenAiChat<T> {
     /// A client of OpenAI over a transport, which is to authenticate.
     pub fn new(transport: T) -> Self {
-        let api = OpenAiChatApi { name: "openai", auth_header: AuthHeader::Bearer };
-        Self::with_provider(api, OPENAI, transport)
+        let api = OpenAiChatApi::compatible("openai");
+        Self::with_provider(api, OPENAI, transport).with_token_limit_field("max_completion_tokens")
     }
 
     /// A client of a compatible service over a transport; `base_url` is the address before
     /// `/chat/completions`, such as `http://localhost:8000/v1`.
     pub fn compatible_over(base_url: &str, transport: T) -> Self {
-        let api = OpenAiChatApi { name: "openai-compatible", auth_header: AuthHeader::Bearer };
-        Self::with_provider(api, base_url, transport)
+        Self::with_provider(OpenAiChatApi::compatible("openai-compatible"), base_url, transport)
+    }
+
+    /// A client of a well-known compatible service over a transport, which is to authenticate.
+    pub fn service_over(service: CompatibleService, transport: T) -> Self {
+        let (name, url, _) = service.description();
+        Self::with_provider(OpenAiChatApi::compatible(name), url, transport)
+    }
+
+    /// A client of a deployment of Azure OpenAI over a transport; `endpoint` is
+    /// `https://<resource>.openai.azure.com`. [`with_key`](ProviderClient::with_key) sends the key as
+    /// `api-key`; a token of Microsoft Entra ID is a [bearer token](AuthHeader::Bearer).
+    pub fn azure(endpoint: &str, deployment: &str, api_version: &str, transport: T) -> Self {
+        let endpoint = endpoint.trim_end_matches('/');
+        let url = format!("{endpoint}/openai/deployments/{}", in_path(deployment));
+        let query = format!("?api-version={}", in_path(api_version));
+        let api = OpenAiChatApi { query, ..OpenAiChatApi::compatible("azure") };
+        Self::with_provider(api, &url, transport)
+            .with_token_limit_field("max_completion_tokens")
+            .with_key_header(HeaderName::from_static("api-key"))
     }
 
     /// The header in which [`with_key`](ProviderClient::with_key) sends a key, if it is not
@@ -60,6 +136,21 @@ impl<T> OpenAiChat<T> {
     #[must_use]
     pub fn with_key_header(self, name: HeaderName) -> Self {
         self.map_provider(|api| OpenAiChatApi { auth_header: AuthHeader::Named(name), ..api })
+    }
+
+    /// The field that carries [`max_output_tokens`](tower_chat_core::ChatOptions):
+    /// `max_completion_tokens` for OpenAI and Azure, `max_tokens` for others, unless it is set here.
+    #[must_use]
+    pub fn with_token_limit_field(self, field: &'static str) -> Self {
+        self.map_provider(|api| OpenAiChatApi { token_limit: field, ..api })
+    }
+
+    /// Sends the ids of calls as nine letters and digits, for Mistral's models, which refuse others
+    /// that a history of another provider has. Nothing that is stored changes. It is on for addresses
+    /// of `mistral.ai`.
+    #[must_use]
+    pub fn with_nine_character_ids(self) -> Self {
+        self.map_provider(OpenAiChatApi::with_nine_character_ids)
     }
 }
 
@@ -72,6 +163,16 @@ impl OpenAiChat<Auth<ReqwestTransport>> {
     /// If the variable is not set.
     pub fn from_env() -> Result<Self, ProviderError> {
         OpenAiChat::new(ReqwestTransport::new()?).with_key_from_env("OPENAI_API_KEY")
+    }
+
+    /// A client of a well-known compatible service, with the key in its variable.
+    ///
+    /// # Errors
+    ///
+    /// If the variable is not set.
+    pub fn service_from_env(service: CompatibleService) -> Result<Self, ProviderError> {
+        let (_, _, variable) = service.description();
+        OpenAiChat::service_over(service, ReqwestTransport::new()?).with_key_from_env(variable)
     }
 }
 
@@ -103,23 +204,36 @@ impl Provider for OpenAiChatApi {
         request: &ChatRequest,
         settings: &Settings,
     ) -> Result<Exchange, ProviderError> {
-        let mut request = request.clone();
-        let mut options = (*request.options).clone();
-        options.model = settings.model(&request).map(str::to_owned);
-        // Answers are read whole.
-        options.stream = false;
-        request.options = options.into();
-        let body = BodyWire::OpenAiChat.render_request(&request);
-        let body = body.map_err(|error| unsupported(settings.errors, error))?;
-        let request = settings.post("/chat/completions", body.to_string())?;
-        Ok(Exchange::new(BodyWire::OpenAiChat, request))
+        settings.refuse_stored(request)?;
+        let form = RequestForm {
+            model: settings.model(request),
+            token_limit: self.token_limit,
+            nine_character_ids: self.nine_character_ids || is_mistral(&settings.base_url),
+        };
+        let body = json_bytes(&render_request(request, &form));
+        let post = settings.post(&format!("/chat/completions{}", self.query), body)?;
+        let framing = request.options.stream.then_some(StreamFraming::Sse);
+        Ok(Exchange::new(BodyWire::OpenAiChat, post).with_framing(framing))
     }
 }
 
-fn unsupported(errors: Errors, error: BodyError) -> ProviderError {
-    match error {
-        BodyError::Unsupported { what } => errors.unsupported(what),
-        BodyError::Sentinel(error) => errors.make(ProviderErrorKind::Sentinel(error)),
-        error => errors.configuration("the request cannot be written", error),
+fn is_mistral(base_url: &str) -> bool {
+    let url = base_url.parse::<Uri>().ok();
+    let host = url.as_ref().and_then(Uri::host);
+    host.is_some_and(|host| host == "mistral.ai" || host.ends_with(".mistral.ai"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mistral_is_recognised_by_its_host() {
+        for url in ["https://api.mistral.ai/v1", "https://codestral.mistral.ai/v1/"] {
+            assert!(is_mistral(url), "{url}");
+        }
+        for url in ["https://api.openai.com/v1", "http://127.0.0.1:1/mistral.ai", "mistral.ai/v1"] {
+            assert!(!is_mistral(url), "{url}");
+        }
     }
 }

@@ -5,11 +5,16 @@ use std::{fmt, sync::Arc};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header::CONTENT_TYPE};
 use tower_chat_core::ChatRequest;
-use tower_chat_wire::{body::BodyWire, stream::Limits};
+use tower_chat_wire::{
+    body::{AnswerContext, BodyWire},
+    stream::{Limits, Object},
+};
 
 use crate::{
-    auth::AuthHeader,
-    error::{Errors, ProviderError},
+    auth::{AuthHeader, SentSecrets},
+    error::{Errors, ProviderError, ProviderErrorKind},
+    exchange::Expected,
+    frames::StreamFraming,
 };
 
 /// An API of a provider: how a [`ChatRequest`] becomes an HTTP request.
@@ -21,11 +26,6 @@ pub trait Provider: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// The header in which the service expects its key.
     fn auth_header(&self) -> AuthHeader;
-
-    /// The header of a response that holds the service's id of the request.
-    fn request_id_header(&self) -> &'static str {
-        "x-request-id"
-    }
 
     /// Writes the request.
     ///
@@ -43,13 +43,64 @@ pub trait Provider: Clone + fmt::Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub struct Exchange {
     pub(crate) request: Request<Bytes>,
-    pub(crate) wire: BodyWire,
+    pub(crate) step: Step,
 }
+
+/// What the answer to a request is.
+pub(crate) enum Step {
+    /// The answer of the model.
+    Answer(Expected),
+    /// Something that the next request needs.
+    First { wire: BodyWire, then: Then },
+}
+
+/// Makes the next request, of the body of an answer.
+type Then = Box<dyn FnOnce(&str) -> Result<Exchange, ProviderError> + Send>;
 
 impl Exchange {
     /// A request whose answer is a whole body of a wire.
     pub fn new(wire: BodyWire, request: Request<Bytes>) -> Self {
-        Self { request, wire }
+        let expected = Expected { wire, framing: None, context: AnswerContext::default() };
+        Self { request, step: Step::Answer(expected) }
+    }
+
+    /// A request that is sent first, and the one that is made of the body of its answer.
+    pub fn first(
+        wire: BodyWire,
+        request: Request<Bytes>,
+        then: impl FnOnce(&str) -> Result<Self, ProviderError> + Send + 'static,
+    ) -> Self {
+        Self { request, step: Step::First { wire, then: Box::new(then) } }
+    }
+
+    /// The answer is a stream of frames, if there is a framing. A service that answers with
+    /// `application/json` all the same is read whole.
+    #[must_use]
+    pub fn with_framing(mut self, framing: Option<StreamFraming>) -> Self {
+        if let Step::Answer(expected) = &mut self.step {
+            expected.framing = framing;
+        }
+        self
+    }
+
+    /// What the reader of the answer has to know of the request.
+    #[must_use]
+    pub fn with_context(mut self, context: AnswerContext) -> Self {
+        if let Step::Answer(expected) = &mut self.step {
+            expected.context = context;
+        }
+        self
+    }
+}
+
+impl fmt::Debug for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Answer(expected) => expected.fmt(f),
+            Self::First { wire, .. } => {
+                f.debug_struct("First").field("wire", wire).finish_non_exhaustive()
+            }
+        }
     }
 }
 
@@ -77,6 +128,58 @@ impl Settings {
     /// The model to ask: that of the request, or else that of the client.
     pub fn model<'a>(&'a self, request: &'a ChatRequest) -> Option<&'a str> {
         request.options.model.as_deref().or(self.model.as_deref())
+    }
+
+    /// The model to ask, where the API has no other way to name one.
+    ///
+    /// # Errors
+    ///
+    /// If neither the request nor the client names one.
+    pub fn required_model<'a>(
+        &'a self,
+        request: &'a ChatRequest,
+    ) -> Result<&'a str, ProviderError> {
+        let missing = "neither the request nor the client names a model";
+        self.model(request).ok_or_else(|| self.errors.missing(missing))
+    }
+
+    /// Fails for a request that asks for what only a service that stores conversations can do.
+    ///
+    /// # Errors
+    ///
+    /// If the request has a service conversation id, or asks for a background answer.
+    pub fn refuse_stored(&self, request: &ChatRequest) -> Result<(), ProviderError> {
+        let sentinel = |error| self.errors.make(ProviderErrorKind::Sentinel(error));
+        if request.service_id().map_err(sentinel)?.is_some() {
+            return Err(self.errors.unsupported("conversations that the service keeps"));
+        }
+        if request.options.is_background() {
+            return Err(self.errors.unsupported("background answers"));
+        }
+        Ok(())
+    }
+
+    /// Adds the values of headers that hold a key, by their names.
+    pub(crate) fn collect_secrets(&self, secrets: &mut SentSecrets) {
+        let names_secret = |name: &HeaderName| {
+            ["auth", "key", "secret", "token"].iter().any(|part| name.as_str().contains(part))
+        };
+        for (name, value) in &self.headers {
+            if let (true, Ok(value)) = (names_secret(name), value.to_str()) {
+                secrets.push_header(value);
+            }
+        }
+    }
+
+    /// A request without a body, to a path beneath the base address.
+    ///
+    /// # Errors
+    ///
+    /// If the base address and the path are not the address of an HTTP service.
+    pub fn get(&self, path: &str) -> Result<Request<Bytes>, ProviderError> {
+        let mut request = Request::new(Bytes::new());
+        *request.uri_mut() = self.uri(path)?;
+        Ok(self.with_headers(request))
     }
 
     /// A request with a JSON body, to a path beneath the base address.
@@ -154,4 +257,30 @@ fn without_secrets(url: &str) -> String {
     let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
     let host = authority.rsplit('@').next().unwrap_or_default();
     format!("{scheme}://{host}{path}")
+}
+
+/// The bytes of a JSON object.
+pub(crate) fn json_bytes(object: &Object) -> Bytes {
+    #[allow(clippy::expect_used, reason = "an object of JSON texts always has a JSON form")]
+    serde_json::to_vec(object).expect("the object has a JSON form").into()
+}
+
+/// The text as a segment of a path: Bedrock's models have colons, and those of inference profiles
+/// slashes. Those of Claude in Vertex AI have an `@`, which stays.
+pub(crate) fn in_path(segment: &str) -> String {
+    let mut path = String::with_capacity(segment.len());
+    for byte in segment.bytes() {
+        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~' | b'@') {
+            path.push(char::from(byte));
+        } else {
+            path.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    path
+}
+
+/// What an environment variable holds, if that is not nothing.
+#[cfg(feature = "reqwest")]
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }

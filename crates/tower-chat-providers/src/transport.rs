@@ -8,7 +8,8 @@ use std::{
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{Request, Response, StatusCode};
-use reqwest::{ClientBuilder, redirect};
+use http_body_util::Full;
+use reqwest::{Body, ClientBuilder, redirect};
 use tower_service::Service;
 
 use crate::error::{Errors, ProviderError};
@@ -90,16 +91,10 @@ fn redirect(attempt: redirect::Attempt<'_>) -> redirect::Action {
     }
 }
 
-impl Service<Request<Bytes>> for ReqwestTransport {
-    type Response = Response<reqwest::Body>;
-    type Error = reqwest::Error;
-    type Future = BoxFuture<'static, Result<Self::Response, reqwest::Error>>;
+type Answer = BoxFuture<'static, Result<Response<Body>, reqwest::Error>>;
 
-    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), reqwest::Error>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+impl ReqwestTransport {
+    fn send(&self, request: Request<Body>) -> Answer {
         let client = self.client.clone();
         Box::pin(async move {
             // An address may hold a password, and errors are shown.
@@ -107,6 +102,35 @@ impl Service<Request<Bytes>> for ReqwestTransport {
             let response = client.execute(request).await;
             response.map(Into::into).map_err(reqwest::Error::without_url)
         })
+    }
+}
+
+impl Service<Request<Bytes>> for ReqwestTransport {
+    type Response = Response<Body>;
+    type Error = reqwest::Error;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), reqwest::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Bytes>) -> Answer {
+        self.send(request.map(Body::from))
+    }
+}
+
+/// Beneath a [`FullBodyLayer`](crate::FullBodyLayer).
+impl Service<Request<Full<Bytes>>> for ReqwestTransport {
+    type Response = Response<Body>;
+    type Error = reqwest::Error;
+    type Future = Answer;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), reqwest::Error>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Full<Bytes>>) -> Answer {
+        self.send(request.map(Body::wrap))
     }
 }
 

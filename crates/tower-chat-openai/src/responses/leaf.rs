@@ -10,21 +10,26 @@ use futures_util::future::BoxFuture;
 use tower_chat_core::{ChatRequest, ChatResponse, register_error};
 use tower_chat_wire::{
     body::{AnswerContext, BodyWire},
-    openai_responses::{HistoryLocation, parse_conversation_id},
+    openai_responses::{HistoryLocation, RequestForm, parse_conversation_id, render_request},
     stream::Limits,
 };
 use tower_service::Service;
 
-use super::{
-    API, Keeping,
-    body::{self, Defaults},
-};
+use super::{API, Keeping};
 use crate::{
     OpenAiError,
     connection::Connection,
     object::Object,
     transport::{self, Asked},
 };
+
+/// What a leaf adds to every request.
+#[derive(Debug, Clone, Default)]
+struct Defaults {
+    model: Option<String>,
+    /// Whether to ask for encrypted reasoning; if it is not set, the model's name decides.
+    encrypted_reasoning: Option<bool>,
+}
 
 /// A model behind OpenAI's Responses API, or behind a compatible one, as a leaf.
 ///
@@ -171,7 +176,12 @@ impl OpenAiResponses {
             location = HistoryLocation::InConversation(self.new_conversation().await?.into());
         }
         let is_streamed = options.stream && !is_background;
-        let body = body::render(&request, &self.defaults, &location, is_streamed);
+        let form = RequestForm {
+            model: options.model.as_deref().or(self.defaults.model.as_deref()),
+            encrypted_reasoning: self.defaults.encrypted_reasoning,
+            is_streamed,
+        };
+        let body = render_request(&request, &location, &form);
         let context = AnswerContext::of_history(location).with_background(is_background);
         let asked = Asked { wire: BodyWire::OpenAiResponses, context, is_streamed };
         let limits = self.connection.limits();

@@ -1,6 +1,5 @@
 //! OpenAI Responses as a leaf.
 
-mod body;
 mod keeping;
 mod leaf;
 

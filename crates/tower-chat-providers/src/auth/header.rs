@@ -7,7 +7,6 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header::AUTHORIZATION};
 use tower_chat_core::BoxError;
@@ -106,7 +105,7 @@ impl AuthHeader {
         Ok(value)
     }
 
-    fn apply(&self, request: &mut Request<Bytes>, token: &Token) -> Result<(), AuthError> {
+    fn apply<R>(&self, request: &mut Request<R>, token: &Token) -> Result<(), AuthError> {
         let value = self.value(&token.value).map_err(AuthError::new)?;
         request.headers_mut().insert(self.name(), value);
         Ok(())
@@ -134,11 +133,12 @@ pub struct Auth<T> {
     layer: AuthLayer,
 }
 
-impl<T, B> Service<Request<Bytes>> for Auth<T>
+impl<T, R, B> Service<Request<R>> for Auth<T>
 where
-    T: Service<Request<Bytes>, Response = Response<B>> + Clone + Send + 'static,
+    T: Service<Request<R>, Response = Response<B>> + Clone + Send + 'static,
     T::Error: Into<BoxError>,
     T::Future: Send,
+    R: Clone + Send + 'static,
     B: Send + 'static,
 {
     type Response = Response<B>;
@@ -149,7 +149,7 @@ where
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
-    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+    fn call(&mut self, request: Request<R>) -> Self::Future {
         let clone = self.inner.clone();
         let inner = std::mem::replace(&mut self.inner, clone);
         Box::pin(self.layer.clone().send(inner, request))
@@ -157,14 +157,15 @@ where
 }
 
 impl AuthLayer {
-    async fn send<T, B>(
+    async fn send<T, R, B>(
         self,
         mut inner: T,
-        mut request: Request<Bytes>,
+        mut request: Request<R>,
     ) -> Result<Response<B>, BoxError>
     where
-        T: Service<Request<Bytes>, Response = Response<B>>,
+        T: Service<Request<R>, Response = Response<B>>,
         T::Error: Into<BoxError>,
+        R: Clone,
     {
         let (cache, renews_refused) = match &self.tokens {
             Tokens::Fixed(token) => {

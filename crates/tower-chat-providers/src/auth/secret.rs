@@ -37,6 +37,12 @@ impl SentSecrets {
         self.0.push(secret);
     }
 
+    /// Adds the secret in the value of a header, which may follow a scheme such as `Bearer`.
+    pub(crate) fn push_header(&mut self, value: &str) {
+        let secret = value.rsplit(' ').next().unwrap_or_default();
+        self.push(Secret::new(secret));
+    }
+
     /// Replaces each of the secrets in a text.
     pub(crate) fn redact(&self, text: &mut String) {
         for secret in &self.0 {

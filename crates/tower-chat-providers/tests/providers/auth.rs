@@ -15,7 +15,7 @@ use tower_chat_providers::{
 };
 
 use crate::{
-    ask,
+    client::ask,
     server::{Reply, Server},
 };
 

@@ -7,8 +7,8 @@ use tower_chat_core::{ChatRequest, is_retryable};
 use tower_chat_providers::{OpenAiChat, ProviderError, ProviderErrorKind};
 
 use crate::{
-    ask,
-    server::{Ending, Reply, Server},
+    client::ask,
+    server::{Framing, Reply, Server},
 };
 
 const ANSWER: &str = r#"{"model":"m-1","choices":[{"index":0,"finish_reason":"stop",
@@ -17,7 +17,7 @@ const ANSWER: &str = r#"{"model":"m-1","choices":[{"index":0,"finish_reason":"st
 #[tokio::test]
 async fn a_request_is_posted_as_json_and_its_answer_read() {
     let server = Server::start([Reply::json(200, ANSWER)]).await;
-    let client = OpenAiChat::compatible(&format!("{}/v1/", server.url)).unwrap();
+    let client = OpenAiChat::compatible(&format!("{}/", server.url)).unwrap();
     let mut client = client.with_model("m").with_header("x-tenant", "blue").unwrap();
     let answer = ask(&mut client, ChatRequest::user("Where is my order?")).await.unwrap();
     assert_eq!(answer.text(), "On its way.");
@@ -28,7 +28,7 @@ async fn a_request_is_posted_as_json_and_its_answer_read() {
     assert_eq!(received.header("x-tenant"), Some("blue"));
     assert_eq!(received.header("authorization"), None);
     let messages = json!([{"role": "user", "content": "Where is my order?"}]);
-    assert_eq!(received.json(), json!({"model": "m", "messages": messages}));
+    assert_eq!(received.body, json!({"model": "m", "messages": messages}));
 }
 
 #[tokio::test]
@@ -50,9 +50,9 @@ async fn a_refusal_says_status_request_id_and_when_to_come_back() {
 
 #[tokio::test]
 async fn a_whole_answer_that_breaks_off_is_no_answer() {
-    let chunked = Reply::json(200, ANSWER).ending(Ending::Chunks(9));
-    let broken = Reply::json(200, ANSWER).ending(Ending::BreakAt(40));
-    let ended = Reply::json(200, ANSWER).ending(Ending::EndAt(41));
+    let chunked = Reply::json(200, ANSWER).framed(Framing::Chunks(9));
+    let broken = Reply::json(200, ANSWER).framed(Framing::BreakAt(40));
+    let ended = Reply::json(200, ANSWER).framed(Framing::EndAt(41));
     let server = Server::start([chunked, broken, ended]).await;
     let mut client = OpenAiChat::compatible(&server.url).unwrap();
     ask(&mut client, ChatRequest::user("chunked")).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_whole_answer_that_breaks_off_is_no_answer() {
 
 #[tokio::test]
 async fn dropping_a_call_hangs_up() {
-    let server = Server::start([Reply::json(200, ANSWER).ending(Ending::HangAt(10))]).await;
+    let server = Server::start([Reply::json(200, ANSWER).framed(Framing::HangAt(10))]).await;
     let mut client = OpenAiChat::compatible(&server.url).unwrap();
     let call = ask(&mut client, ChatRequest::user("never mind"));
     assert!(tokio::time::timeout(Duration::from_millis(100), call).await.is_err());

@@ -1,24 +1,21 @@
-//! Clients of every provider, over a real HTTP server.
+//! Clients of every provider, over a real HTTP server that answers with what real services answered.
+//!
+//! The recorded traffic is in the folder that `TOWER_CHAT_DATA` names; without it the tests that need
+//! it say that they are skipped.
 
 #![allow(
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::indexing_slicing,
-    missing_docs,
     reason = "a test fails by panicking"
 )]
 
 mod auth;
 mod basics;
+mod cassettes;
+mod chat;
+mod client;
+mod leftovers;
+mod responses;
 mod server;
-
-use tower_chat_core::{Answer, BoxError, ChatRequest, ChatResponse};
-use tower_service::Service;
-
-/// The answer to a request, whole or streamed, of a client that was polled to readiness.
-pub(crate) async fn ask<S>(client: &mut S, request: ChatRequest) -> Result<Answer, BoxError>
-where
-    S: Service<ChatRequest, Response = ChatResponse, Error: Into<BoxError>>,
-{
-    std::future::poll_fn(|cx| client.poll_ready(cx)).await.map_err(Into::into)?;
-    client.call(request).await.map_err(Into::into)?.collect().await
-}
+mod wires;

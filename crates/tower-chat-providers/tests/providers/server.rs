@@ -2,12 +2,16 @@
 
 use std::sync::{Arc, Mutex};
 
+use serde_json::Value;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
     sync::Notify,
     task::JoinHandle,
 };
+use tower_chat_providers::{OpenAiChat, OpenAiResponses, ReqwestTransport};
+
+use crate::client::{Client, Provider};
 
 /// What a connection is answered with.
 #[derive(Debug, Clone)]
@@ -15,12 +19,12 @@ pub(crate) struct Reply {
     pub(crate) status: u16,
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
-    pub(crate) ending: Ending,
+    pub(crate) framing: Framing,
 }
 
 /// How the end of a body is told.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Ending {
+pub(crate) enum Framing {
     /// Its length is in the head.
     Length,
     /// It is sent in chunks of this many bytes, and the last, empty one.
@@ -36,15 +40,19 @@ pub(crate) enum Ending {
 impl Reply {
     pub(crate) fn new(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         let headers = vec![("content-type".to_owned(), content_type.to_owned())];
-        Self { status, headers, body: body.into(), ending: Ending::Length }
+        Self { status, headers, body: body.into(), framing: Framing::Length }
     }
 
     pub(crate) fn json(status: u16, body: impl Into<Vec<u8>>) -> Self {
         Self::new(status, "application/json", body)
     }
 
-    pub(crate) fn ending(mut self, ending: Ending) -> Self {
-        self.ending = ending;
+    pub(crate) fn stream(body: impl Into<Vec<u8>>) -> Self {
+        Self::new(200, "text/event-stream", body).framed(Framing::Chunks(7))
+    }
+
+    pub(crate) fn framed(mut self, framing: Framing) -> Self {
+        self.framing = framing;
         self
     }
 
@@ -54,25 +62,25 @@ impl Reply {
     }
 
     async fn write(self, stream: &mut TcpStream) -> std::io::Result<()> {
-        let Self { status, headers, body, ending } = self;
+        let Self { status, headers, body, framing } = self;
         let mut head = format!("HTTP/1.1 {status} Answer\r\nconnection: close\r\n");
         for (name, value) in headers {
             head += &format!("{name}: {value}\r\n");
         }
-        match ending {
-            Ending::Length | Ending::BreakAt(_) | Ending::HangAt(_) => {
+        match framing {
+            Framing::Length | Framing::BreakAt(_) | Framing::HangAt(_) => {
                 head += &format!("content-length: {}\r\n", body.len());
             }
-            Ending::Chunks(_) => head += "transfer-encoding: chunked\r\n",
-            Ending::EndAt(_) => {}
+            Framing::Chunks(_) => head += "transfer-encoding: chunked\r\n",
+            Framing::EndAt(_) => {}
         }
         let mut bytes = (head + "\r\n").into_bytes();
-        match ending {
-            Ending::Length => bytes.extend(body),
-            Ending::EndAt(at) | Ending::BreakAt(at) | Ending::HangAt(at) => {
+        match framing {
+            Framing::Length => bytes.extend(body),
+            Framing::EndAt(at) | Framing::BreakAt(at) | Framing::HangAt(at) => {
                 bytes.extend(&body[..at]);
             }
-            Ending::Chunks(size) => {
+            Framing::Chunks(size) => {
                 for chunk in body.chunks(size) {
                     bytes.extend(format!("{:x}\r\n", chunk.len()).into_bytes());
                     bytes.extend(chunk);
@@ -82,7 +90,7 @@ impl Reply {
             }
         }
         stream.write_all(&bytes).await?;
-        if let Ending::HangAt(_) = ending {
+        if let Framing::HangAt(_) = framing {
             // The client hangs up, or the test is over.
             let _ = stream.read(&mut [0; 1]).await;
         }
@@ -95,23 +103,18 @@ impl Reply {
 pub(crate) struct Received {
     /// The method and the target.
     pub(crate) target: String,
+    /// The request line and the headers, in lower case.
+    pub(crate) head: String,
     /// The headers, their names in lower case.
     pub(crate) headers: Vec<(String, String)>,
-    pub(crate) body: Vec<u8>,
+    /// `null` of a request without one.
+    pub(crate) body: Value,
 }
 
 impl Received {
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
-    }
-
-    /// The body as JSON; `null` if it is empty.
-    pub(crate) fn json(&self) -> serde_json::Value {
-        if self.body.is_empty() {
-            return serde_json::Value::Null;
-        }
-        serde_json::from_slice(&self.body).unwrap()
     }
 }
 
@@ -126,7 +129,7 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) async fn start(replies: impl IntoIterator<Item = Reply>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let url = format!("http://{}", listener.local_addr().unwrap());
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
         let received = Arc::new(Mutex::new(Vec::new()));
         let ended = Arc::new(Notify::new());
         let replies: Vec<Reply> = replies.into_iter().collect();
@@ -147,6 +150,21 @@ impl Server {
 
     pub(crate) fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap().clone()
+    }
+
+    /// A client of Chat Completions without a key, whose requests come here.
+    pub(crate) fn leaf(&self) -> OpenAiChat<ReqwestTransport> {
+        OpenAiChat::compatible(&self.url).unwrap()
+    }
+
+    /// A client of Responses without a key, whose requests come here.
+    pub(crate) fn responses(&self) -> OpenAiResponses<ReqwestTransport> {
+        OpenAiResponses::compatible(&self.url).unwrap()
+    }
+
+    /// A client of a provider with a key and a model, whose requests come here.
+    pub(crate) fn client(&self, provider: Provider) -> Client {
+        Client::new(provider).with_base_url(&self.url).with_key("test-key")
     }
 
     /// Waits until a connection has ended.
@@ -184,5 +202,6 @@ async fn read(stream: &mut TcpStream) -> Received {
     let mut rest = vec![0; length - body.len()];
     stream.read_exact(&mut rest).await.unwrap();
     body.extend(rest);
-    Received { target, headers, body }
+    let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).unwrap() };
+    Received { target, head: head.to_lowercase(), headers, body }
 }

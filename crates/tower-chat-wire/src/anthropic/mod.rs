@@ -82,7 +82,9 @@ mod continuation;
 mod ids;
 mod media;
 mod message;
+mod most_tokens;
 mod render;
+mod request;
 mod result;
 mod shell;
 mod thinking;
@@ -91,6 +93,7 @@ pub use self::{
     continuation::goes_on_without_thinking,
     message::{parse_answer, parse_body, parse_message, parse_messages, parse_system},
     render::{Body, render_body},
+    request::{RequestForm, render_request},
 };
 
 pub(crate) use self::{

@@ -72,12 +72,14 @@ mod content;
 mod media;
 mod part;
 mod render;
+mod request;
 mod result;
 mod turn;
 
 pub use self::{
     body::{parse_answer, parse_body, parse_contents},
     render::{RequestContents, Unsigned, render_messages},
+    request::render_request,
 };
 
 pub(crate) use self::{

@@ -49,11 +49,13 @@ mod media;
 mod message;
 mod message_accumulator;
 mod nine_characters;
+mod request;
 mod result;
 
 pub use self::{
     message::{parse_message, parse_messages, render_message, render_messages},
     nine_characters::with_nine_character_ids,
+    request::{RequestForm, render_request},
 };
 
 pub(crate) use self::{

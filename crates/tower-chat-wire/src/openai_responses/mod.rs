@@ -67,12 +67,14 @@ mod order;
 mod parse;
 mod reasoning;
 mod render;
+mod request;
 mod result;
 
 pub use self::{
     history::{HistoryLocation, parse_conversation_id},
     parse::{Conversation, parse_answer, parse_body, parse_input},
     render::render_input,
+    request::{RequestForm, render_request},
 };
 
 pub(crate) use self::{

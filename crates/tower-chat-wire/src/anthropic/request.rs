@@ -2,18 +2,71 @@
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, RawJson, ToolChoice, ToolDefinition};
-use tower_chat_wire::anthropic::{WIRE, goes_on_without_thinking, render_body};
 
+use super::{WIRE, goes_on_without_thinking, most_tokens::most_tokens, render_body};
 use crate::{
     names::with_acceptable_names,
     object::{Object, raw, text},
 };
 
-/// The fields of the request for an answer, but `stream`; `model` where it belongs in the body.
+/// In which form a service takes a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestForm<'a> {
+    /// Anthropic, whose body names the model.
+    Anthropic {
+        /// The model that is asked.
+        model: &'a str,
+    },
+    /// Vertex AI, which has the model in the address and the version of the API in the body
+    /// (<https://docs.claude.com/en/api/claude-on-vertex-ai>).
+    Vertex,
+}
+
+/// The version of the API in Vertex AI.
+const VERTEX_VERSION: &str = "vertex-2023-10-16";
+
+/// The most tokens of an answer in Vertex AI where the request names no number: the service demands
+/// one, and every Claude can write this many.
+const VERTEX_TOKENS: u64 = 4096;
+
+/// The fields of the request for an answer, each as the text that is sent.
 ///
 /// `extra` options count more than named ones, and a `null` among them takes the field out; but
-/// the conversation is the request's own.
-pub(crate) fn render(request: &ChatRequest, model: Option<&str>) -> Object {
+/// the conversation is the request's own. The service demands `max_tokens`: where the request names
+/// no number, it is the most that the model can write.
+///
+/// ```
+/// use tower_chat_core::ChatRequest;
+/// use tower_chat_wire::anthropic::{RequestForm, render_request};
+/// let form = RequestForm::Anthropic { model: "claude-opus-4-5" };
+/// let body = render_request(&ChatRequest::user("hi").streamed(), form);
+/// assert_eq!((body["max_tokens"].get(), body["stream"].get()), ("64000", "true"));
+/// ```
+pub fn render_request(request: &ChatRequest, form: RequestForm<'_>) -> Object {
+    let (model, tokens) = match form {
+        RequestForm::Anthropic { model } => (Some(model), most_tokens(model)),
+        RequestForm::Vertex => (None, VERTEX_TOKENS),
+    };
+    let mut body = render(request, model);
+    body.entry("max_tokens".to_owned()).or_insert_with(|| raw(&tokens));
+    let is_streamed = request.options.stream;
+    match form {
+        RequestForm::Anthropic { .. } => {
+            body.insert("stream".to_owned(), raw(&is_streamed));
+        }
+        RequestForm::Vertex => {
+            body.entry("anthropic_version".to_owned()).or_insert_with(|| raw(VERTEX_VERSION));
+            if is_streamed {
+                body.insert("stream".to_owned(), raw(&true));
+            }
+        }
+    }
+    body
+}
+
+/// The fields that every service takes; `model` where it belongs in the body.
+fn render(request: &ChatRequest, model: Option<&str>) -> Object {
     let options = &*request.options;
     let mut body = Object::new();
     for (name, value) in named(options, model).iter().chain(&options.extra) {

@@ -1,4 +1,4 @@
-//! The fields of a request's body but the conversation.
+//! The fields of the body of a request to OpenAI's APIs, except for the conversation.
 
 use serde_json::{Map, Value};
 use tower_chat_core::ChatOptions;
@@ -7,7 +7,7 @@ use crate::object::{Object, raw};
 
 /// The fields that options ask for. `extra` options count more than named ones, and a `null` among
 /// them takes the field out; but whether the answer is streamed is not theirs to say.
-pub(crate) fn fields(
+pub(crate) fn render(
     named: &Map<String, Value>,
     options: &ChatOptions,
     is_streamed: bool,

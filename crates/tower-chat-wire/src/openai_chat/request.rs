@@ -2,42 +2,53 @@
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, RawJson, ToolChoice};
-use tower_chat_wire::{
-    body::BodyWire,
-    openai_chat::{Audience, render_messages, with_nine_character_ids},
-};
 
+use super::{Audience, render_messages, with_nine_character_ids};
 use crate::{
+    body::BodyWire,
     object::{Object, raw, to_value},
-    options,
+    request_fields,
 };
 
-/// What a leaf adds to every request.
-#[derive(Debug, Clone)]
-pub(crate) struct Defaults {
-    pub(crate) model: Option<String>,
-    /// The field that limits the answer's tokens.
-    pub(crate) token_limit: &'static str,
-    /// The service takes only ids of nine letters and digits.
-    pub(crate) nine_character_ids: bool,
+/// In which form a service takes a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RequestForm<'a> {
+    /// The model that is asked, if the body names one.
+    pub model: Option<&'a str>,
+    /// The field that limits the tokens of the answer: `max_completion_tokens` or `max_tokens`.
+    pub token_limit: &'a str,
+    /// The service takes only ids of calls that are [nine letters and
+    /// digits](with_nine_character_ids).
+    pub nine_character_ids: bool,
 }
 
-/// The body of the request for an answer.
+/// The fields of the request for an answer, each as the text that is sent.
 ///
-/// The messages, and whether the answer is streamed, are the request's own, whatever `extra` says.
-pub(crate) fn render(request: &ChatRequest, defaults: &Defaults) -> Object {
+/// `extra` options count more than named ones, and a `null` among them takes the field out. The
+/// messages, and whether the answer is streamed, are the request's own.
+///
+/// ```
+/// use tower_chat_core::ChatRequest;
+/// use tower_chat_wire::openai_chat::{RequestForm, render_request};
+/// let form =
+///     RequestForm { model: Some("m"), token_limit: "max_tokens", nine_character_ids: false };
+/// let body = serde_json::to_string(&render_request(&ChatRequest::user("hi"), &form))?;
+/// assert_eq!(body, r#"{"messages":[{"role":"user","content":"hi"}],"model":"m"}"#);
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+pub fn render_request(request: &ChatRequest, form: &RequestForm<'_>) -> Object {
     let options = &*request.options;
-    let mut body = options::fields(&named(options, defaults), options, options.stream);
-    body.insert("messages".to_owned(), raw(&messages(request, defaults)));
+    let mut body = request_fields::render(&named(options, form), options, options.stream);
+    body.insert("messages".to_owned(), raw(&messages(request, form)));
     body
 }
 
-fn messages(request: &ChatRequest, defaults: &Defaults) -> Vec<RawJson> {
+fn messages(request: &ChatRequest, form: &RequestForm<'_>) -> Vec<RawJson> {
     let instructions = request.options.instructions.as_ref();
     let instructions = instructions.map(|text| raw(&json!({"role": "system", "content": text})));
     let messages = request.messages.iter().map(|message| &**message);
     let mut messages = render_messages(messages, Audience::Model);
-    if defaults.nine_character_ids {
+    if form.nine_character_ids {
         messages = with_nine_character_ids(messages);
     }
     instructions.into_iter().chain(messages.iter().map(without_empty_fields)).collect()
@@ -72,17 +83,17 @@ fn says_nothing(value: &Value) -> bool {
     }
 }
 
-fn named(options: &ChatOptions, defaults: &Defaults) -> Map<String, Value> {
+fn named(options: &ChatOptions, form: &RequestForm<'_>) -> Map<String, Value> {
     let mut fields = Map::new();
     let mut set = |name: &str, value: Option<Value>| {
         if let Some(value) = value {
             fields.insert(name.to_owned(), value);
         }
     };
-    set("model", options.model.clone().or_else(|| defaults.model.clone()).map(Value::from));
+    set("model", form.model.map(Value::from));
     set("temperature", options.temperature.map(Value::from));
     set("top_p", options.top_p.map(Value::from));
-    set(defaults.token_limit, options.max_output_tokens.map(Value::from));
+    set(form.token_limit, options.max_output_tokens.map(Value::from));
     set("tool_choice", options.tool_choice.as_ref().map(tool_choice));
     let tool = |tool| BodyWire::OpenAiChat.render_tool(tool);
     let tools: Vec<Value> = options.tools.iter().filter_map(tool).collect();

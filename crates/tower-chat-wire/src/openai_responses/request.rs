@@ -2,14 +2,12 @@
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice, ToolDefinition};
-use tower_chat_wire::{
-    body::BodyWire,
-    openai_responses::{HistoryLocation, render_input},
-};
 
+use super::{HistoryLocation, render_input};
 use crate::{
+    body::BodyWire,
     object::{Object, as_text, raw},
-    options,
+    request_fields,
 };
 
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
@@ -18,29 +16,43 @@ const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 /// encrypted reasoning: "Encrypted content is not supported with this model."
 const WITHOUT_REASONING: [&str; 4] = ["gpt-3.5", "gpt-4", "gpt-5-chat", "chatgpt-"];
 
-/// What a leaf adds to every request.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Defaults {
-    pub(super) model: Option<String>,
-    /// Whether to ask for encrypted reasoning; by the model's name, if it was not said.
-    pub(super) encrypted_reasoning: Option<bool>,
+/// In which form a service takes a request.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct RequestForm<'a> {
+    /// The model that is asked, if the body names one.
+    pub model: Option<&'a str>,
+    /// Whether to ask for encrypted reasoning where the history is in the request; if it is not set,
+    /// the name of the model decides: OpenAI's models that do not reason refuse to be asked.
+    pub encrypted_reasoning: Option<bool>,
+    /// Whether the answer is streamed. A background answer is not, whatever the request asks for.
+    pub is_streamed: bool,
 }
 
-/// The body of the request for an answer.
+/// The fields of the request for an answer, each as the text that is sent.
 ///
-/// The input, whether the answer is streamed, and where the history is, are the request's own,
-/// whatever `extra` says.
-pub(super) fn render(
+/// `extra` options count more than named ones, and a `null` among them takes the field out. The
+/// input, whether the answer is streamed, and where the history is, are the request's own. Tools are
+/// sent with `strict: false`: the service would otherwise rewrite their schemas.
+///
+/// ```
+/// use tower_chat_core::ChatRequest;
+/// use tower_chat_wire::openai_responses::{HistoryLocation, RequestForm, render_request};
+/// let form = RequestForm { model: Some("gpt-4o"), ..RequestForm::default() };
+/// let history = HistoryLocation::AfterResponse("resp_1".into());
+/// let body = render_request(&ChatRequest::user("hi"), &history, &form);
+/// assert_eq!(body["previous_response_id"].get(), r#""resp_1""#);
+/// assert_eq!(body["store"].get(), "true");
+/// ```
+pub fn render_request(
     request: &ChatRequest,
-    defaults: &Defaults,
     location: &HistoryLocation,
-    is_streamed: bool,
+    form: &RequestForm<'_>,
 ) -> Object {
     let options = &*request.options;
-    let mut body = options::fields(&named(options, defaults, location), options, is_streamed);
+    let named = named(options, form, location);
+    let mut body = request_fields::render(&named, options, form.is_streamed);
     let may_reason = || body.get("model").and_then(as_text).is_none_or(|model| may_reason(&model));
-    if *location == HistoryLocation::Request
-        && defaults.encrypted_reasoning.unwrap_or_else(may_reason)
+    if *location == HistoryLocation::Request && form.encrypted_reasoning.unwrap_or_else(may_reason)
     {
         include_reasoning(&mut body, options);
     }
@@ -82,7 +94,7 @@ fn may_reason(model: &str) -> bool {
 
 fn named(
     options: &ChatOptions,
-    defaults: &Defaults,
+    form: &RequestForm<'_>,
     location: &HistoryLocation,
 ) -> Map<String, Value> {
     let mut fields = Map::new();
@@ -91,8 +103,7 @@ fn named(
             fields.insert(name.to_owned(), value);
         }
     };
-    let model = options.model.as_ref().or(defaults.model.as_ref());
-    set("model", model.cloned().map(Value::from));
+    set("model", form.model.map(Value::from));
     set("instructions", options.instructions.clone().map(Value::from));
     set("temperature", options.temperature.map(Value::from));
     set("top_p", options.top_p.map(Value::from));

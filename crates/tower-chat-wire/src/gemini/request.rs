@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, RawJson, ToolChoice, ToolDefinition};
-use tower_chat_wire::gemini::{Unsigned, render_messages};
 
+use super::{Unsigned, render_messages};
 use crate::{
     names::with_acceptable_names,
     object::{Object, raw},
@@ -13,9 +13,15 @@ const CONFIG: &str = "generationConfig";
 
 /// The fields of the request for an answer. The model is in the address.
 ///
-/// `extra` options count more than named ones, and a `null` among them takes the field out; those
+/// Each is the text that is sent. `extra` options count more than named ones, and a `null` among them takes the field out; those
 /// in `generationConfig` are counted one by one. The conversation is the request's own.
-pub(crate) fn render(request: &ChatRequest, model: &str) -> Object {
+///
+/// ```
+/// use tower_chat_core::ChatRequest;
+/// let body = tower_chat_wire::gemini::render_request(&ChatRequest::user("hi"), "gemini-2.5-flash");
+/// assert_eq!(body["contents"].get(), r#"[{"role":"user","parts":[{"text":"hi"}]}]"#);
+/// ```
+pub fn render_request(request: &ChatRequest, model: &str) -> Object {
     let options = &*request.options;
     let mut config = config(options);
     let mut fields = Map::new();
@@ -39,8 +45,9 @@ pub(crate) fn render(request: &ChatRequest, model: &str) -> Object {
         fields.remove("toolConfig");
     }
     config.retain(|_, value| !value.is_null());
-    // Even an empty one: genai would put into its place what not every model takes.
-    fields.insert(CONFIG.to_owned(), Value::Object(config));
+    if !config.is_empty() {
+        fields.insert(CONFIG.to_owned(), Value::Object(config));
+    }
 
     let messages = with_acceptable_names(&request.messages, is_name_character);
     let unsigned = if wants_signatures(model) { Unsigned::StandIn } else { Unsigned::AsRecorded };

@@ -1,17 +1,9 @@
-//! What Anthropic's own API wants in the body besides.
-
-use crate::object::{Object, raw};
-
-/// Adds what the service demands and the request need not name.
-pub(crate) fn complete(body: &mut Object, model: &str, is_streamed: bool) {
-    body.entry("max_tokens".to_owned()).or_insert_with(|| raw(&most_tokens(model)));
-    body.insert("stream".to_owned(), raw(&is_streamed));
-}
+//! How much a model of Anthropic can write.
 
 /// The most tokens that an answer of the model may have, which the service demands to be told
 /// (<https://docs.claude.com/en/docs/about-claude/models/overview>). Models of which nothing is
 /// known take at least as many as the first Claude 4.
-fn most_tokens(model: &str) -> u64 {
+pub(super) fn most_tokens(model: &str) -> u64 {
     let is = |names: &[&str]| names.iter().any(|name| model.contains(name));
     if is(&["3-opus", "3-haiku", "3-sonnet"]) {
         4096

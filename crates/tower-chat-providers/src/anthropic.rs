@@ -1,0 +1,93 @@
+//! Anthropic Messages.
+
+use http::{HeaderName, HeaderValue};
+use tower_chat_core::ChatRequest;
+use tower_chat_wire::{
+    anthropic::{RequestForm, render_request},
+    body::BodyWire,
+};
+
+#[cfg(feature = "reqwest")]
+use crate::{ReqwestTransport, auth::Auth};
+use crate::{
+    auth::AuthHeader,
+    client::ProviderClient,
+    error::ProviderError,
+    frames::StreamFraming,
+    provider::{Exchange, Provider, Settings, json_bytes},
+};
+
+/// A client of Anthropic's Messages.
+///
+/// Thinking blocks with their signatures, redacted thinking and ids go back as they were. Where a
+/// request goes on with a round of tool calls that begins without thinking, `thinking` is left out of
+/// it: the service would refuse it. Where a request sets no limit of tokens, which the service demands,
+/// the most that the model can write is sent.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// use tower_chat_core::ChatRequest;
+/// use tower_chat_providers::Anthropic;
+/// use tower_service::Service;
+///
+/// // The key is in ANTHROPIC_API_KEY.
+/// let mut client = Anthropic::from_env()?.with_model("claude-sonnet-4-5");
+/// std::future::poll_fn(|cx| client.poll_ready(cx)).await?;
+/// let answer = client.call(ChatRequest::user("Where is my order?")).await?.collect().await?;
+/// println!("{}", answer.text());
+/// # Ok(())
+/// # }
+/// ```
+pub type Anthropic<T> = ProviderClient<AnthropicApi, T>;
+
+/// The API of an [`Anthropic`].
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct AnthropicApi;
+
+/// The version of the API (<https://docs.claude.com/en/api/versioning>).
+const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
+
+impl<T> Anthropic<T> {
+    /// A client over a transport, which is to authenticate.
+    pub fn new(transport: T) -> Self {
+        Self::with_provider(AnthropicApi, "https://api.anthropic.com/v1", transport)
+    }
+}
+
+#[cfg(feature = "reqwest")]
+impl Anthropic<Auth<ReqwestTransport>> {
+    /// A client with the key in `ANTHROPIC_API_KEY`.
+    ///
+    /// # Errors
+    ///
+    /// If the variable is not set.
+    pub fn from_env() -> Result<Self, ProviderError> {
+        Anthropic::new(ReqwestTransport::new()?).with_key_from_env("ANTHROPIC_API_KEY")
+    }
+}
+
+impl Provider for AnthropicApi {
+    fn name(&self) -> &'static str {
+        "anthropic"
+    }
+
+    fn auth_header(&self) -> AuthHeader {
+        AuthHeader::Named(HeaderName::from_static("x-api-key"))
+    }
+
+    fn exchange(
+        &self,
+        request: &ChatRequest,
+        settings: &Settings,
+    ) -> Result<Exchange, ProviderError> {
+        settings.refuse_stored(request)?;
+        let model = settings.required_model(request)?;
+        let body = json_bytes(&render_request(request, RequestForm::Anthropic { model }));
+        let mut post = settings.post("/messages", body)?;
+        let version = post.headers_mut().entry(HeaderName::from_static(VERSION.0));
+        version.or_insert(HeaderValue::from_static(VERSION.1));
+        let framing = request.options.stream.then_some(StreamFraming::Sse);
+        Ok(Exchange::new(BodyWire::Anthropic, post).with_framing(framing))
+    }
+}

@@ -1,0 +1,111 @@
+//! Amazon Bedrock's Converse.
+
+use tower_chat_core::ChatRequest;
+use tower_chat_wire::{bedrock_converse::render_request, body::BodyWire};
+
+#[cfg(all(feature = "reqwest", feature = "sigv4"))]
+use crate::auth::{SigV4, SigV4Layer};
+#[cfg(feature = "reqwest")]
+use crate::{ReqwestTransport, auth::Auth, provider::variable};
+use crate::{
+    auth::AuthHeader,
+    client::ProviderClient,
+    error::ProviderError,
+    frames::StreamFraming,
+    provider::{Exchange, Provider, Settings, in_path, json_bytes},
+};
+
+/// A client of Bedrock's Converse, with a Bedrock API key or requests signed for AWS (feature `sigv4`).
+///
+/// The model is the id of a model (`anthropic.claude-sonnet-4-5-20250929-v1:0`), of an inference
+/// profile (`us.anthropic.…`), or the ARN of either.
+///
+/// ```no_run
+/// # fn main() -> Result<(), tower_chat_providers::ProviderError> {
+/// use tower_chat_providers::Bedrock;
+///
+/// // The key is in AWS_BEARER_TOKEN_BEDROCK, the region in AWS_REGION.
+/// let client = Bedrock::from_env()?.with_model("us.amazon.nova-pro-v1:0");
+/// # Ok(())
+/// # }
+/// ```
+pub type Bedrock<T> = ProviderClient<BedrockApi, T>;
+
+/// The API of a [`Bedrock`].
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct BedrockApi;
+
+/// The region where no variable names another.
+#[cfg(feature = "reqwest")]
+const DEFAULT_REGION: &str = "us-east-1";
+
+impl<T> Bedrock<T> {
+    /// A client of a region over a transport, which is to authenticate.
+    pub fn new(region: &str, transport: T) -> Self {
+        let url = format!("https://bedrock-runtime.{region}.amazonaws.com");
+        Self::with_provider(BedrockApi, &url, transport)
+    }
+}
+
+#[cfg(feature = "reqwest")]
+impl Bedrock<Auth<ReqwestTransport>> {
+    /// A client with the Bedrock API key in `BEDROCK_API_KEY` or `AWS_BEARER_TOKEN_BEDROCK`, of the
+    /// region in `AWS_REGION` or `AWS_DEFAULT_REGION`, which is `us-east-1` if neither is set.
+    ///
+    /// # Errors
+    ///
+    /// If neither of the first two variables is set.
+    pub fn from_env() -> Result<Self, ProviderError> {
+        let own = "BEDROCK_API_KEY";
+        let key = if variable(own).is_some() { own } else { "AWS_BEARER_TOKEN_BEDROCK" };
+        Bedrock::new(&region_from_env(), ReqwestTransport::new()?).with_key_from_env(key)
+    }
+}
+
+#[cfg(all(feature = "reqwest", feature = "sigv4"))]
+impl Bedrock<SigV4<ReqwestTransport>> {
+    /// A client that signs its requests with the credentials in `AWS_ACCESS_KEY_ID`,
+    /// `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`, of the region in `AWS_REGION` or
+    /// `AWS_DEFAULT_REGION`, which is `us-east-1` if neither is set.
+    ///
+    /// # Errors
+    ///
+    /// If one of the first two variables is not set.
+    pub fn signed_from_env() -> Result<Self, ProviderError> {
+        let region = region_from_env();
+        let layer = SigV4Layer::from_env(&region, "bedrock")?;
+        Ok(Bedrock::new(&region, ReqwestTransport::new()?).with_layer(layer))
+    }
+}
+
+#[cfg(feature = "reqwest")]
+fn region_from_env() -> String {
+    let region = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
+    region.unwrap_or_else(|| DEFAULT_REGION.to_owned())
+}
+
+impl Provider for BedrockApi {
+    fn name(&self) -> &'static str {
+        "bedrock"
+    }
+
+    fn auth_header(&self) -> AuthHeader {
+        AuthHeader::Bearer
+    }
+
+    fn exchange(
+        &self,
+        request: &ChatRequest,
+        settings: &Settings,
+    ) -> Result<Exchange, ProviderError> {
+        settings.refuse_stored(request)?;
+        let model = in_path(settings.required_model(request)?);
+        let body = render_request(request).map_err(|error| settings.errors.body(error))?;
+        let is_streamed = request.options.stream;
+        let method = if is_streamed { "converse-stream" } else { "converse" };
+        let post = settings.post(&format!("/model/{model}/{method}"), json_bytes(&body))?;
+        let framing = is_streamed.then_some(StreamFraming::EventStream);
+        Ok(Exchange::new(BodyWire::BedrockConverse, post).with_framing(framing))
+    }
+}

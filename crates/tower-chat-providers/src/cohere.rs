@@ -1,0 +1,73 @@
+//! Cohere's chat, version 2.
+
+use tower_chat_core::ChatRequest;
+use tower_chat_wire::{body::BodyWire, cohere::render_request};
+
+#[cfg(feature = "reqwest")]
+use crate::{ReqwestTransport, auth::Auth};
+use crate::{
+    auth::AuthHeader,
+    client::ProviderClient,
+    error::ProviderError,
+    frames::StreamFraming,
+    provider::{Exchange, Provider, Settings, json_bytes},
+};
+
+/// A client of Cohere's chat, version 2.
+///
+/// ```no_run
+/// # fn main() -> Result<(), tower_chat_providers::ProviderError> {
+/// use tower_chat_providers::Cohere;
+///
+/// // The key is in COHERE_API_KEY.
+/// let client = Cohere::from_env()?.with_model("command-a-03-2025");
+/// # Ok(())
+/// # }
+/// ```
+pub type Cohere<T> = ProviderClient<CohereApi, T>;
+
+/// The API of a [`Cohere`].
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct CohereApi;
+
+impl<T> Cohere<T> {
+    /// A client over a transport, which is to authenticate.
+    pub fn new(transport: T) -> Self {
+        Self::with_provider(CohereApi, "https://api.cohere.com/v2", transport)
+    }
+}
+
+#[cfg(feature = "reqwest")]
+impl Cohere<Auth<ReqwestTransport>> {
+    /// A client with the key in `COHERE_API_KEY`.
+    ///
+    /// # Errors
+    ///
+    /// If the variable is not set.
+    pub fn from_env() -> Result<Self, ProviderError> {
+        Cohere::new(ReqwestTransport::new()?).with_key_from_env("COHERE_API_KEY")
+    }
+}
+
+impl Provider for CohereApi {
+    fn name(&self) -> &'static str {
+        "cohere"
+    }
+
+    fn auth_header(&self) -> AuthHeader {
+        AuthHeader::Bearer
+    }
+
+    fn exchange(
+        &self,
+        request: &ChatRequest,
+        settings: &Settings,
+    ) -> Result<Exchange, ProviderError> {
+        settings.refuse_stored(request)?;
+        let model = settings.required_model(request)?;
+        let post = settings.post("/chat", json_bytes(&render_request(request, model)))?;
+        let framing = request.options.stream.then_some(StreamFraming::Sse);
+        Ok(Exchange::new(BodyWire::Cohere, post).with_framing(framing))
+    }
+}

@@ -1,0 +1,222 @@
+//! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
+
+use std::{
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use bytes::Bytes;
+use futures_core::Stream;
+use futures_util::StreamExt;
+use http_body::Body;
+use sse_stream::SseByteStream;
+use tower_chat_core::BoxError;
+use tower_chat_wire::stream::{Frame, Limit, LimitExceeded, Limits};
+
+use super::{FrameError, Frames};
+
+/// The data that ends streams of OpenAI's form.
+const DONE: &str = "[DONE]";
+
+pub(super) fn frames<B>(body: B, limits: Limits) -> Frames
+where
+    B: Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let bytes = LimitedBytes {
+        body: Box::pin(body),
+        meter: LineMeter::new(limits),
+        has_ended: has_ended.clone(),
+    };
+    let events = SseByteStream::new(bytes).filter_map(move |event| {
+        let has_ended = has_ended.load(Ordering::Relaxed);
+        std::future::ready(frame(event, has_ended))
+    });
+    Box::pin(events)
+}
+
+/// The frame that an event is. What follows the end of the body is an event without its blank line:
+/// it is incomplete, even in the middle of a character, but some services end their streams so.
+fn frame(
+    event: Result<sse_stream::Sse, sse_stream::Error>,
+    has_ended: bool,
+) -> Option<Result<Frame, FrameError>> {
+    match event {
+        Ok(event) => {
+            let data = event.data?;
+            let is_complete = !has_ended || data.trim() == DONE;
+            is_complete.then_some(Ok(Frame { event: event.event, data }))
+        }
+        Err(sse_stream::Error::Utf8Parse(_)) if has_ended => None,
+        Err(error) => Some(Err(frame_error(error))),
+    }
+}
+
+fn frame_error(error: sse_stream::Error) -> FrameError {
+    match error {
+        sse_stream::Error::Body(error) => match error.downcast() {
+            Ok(error) => *error,
+            Err(error) => FrameError::Broken(error),
+        },
+        error => FrameError::Damaged(error.into()),
+    }
+}
+
+/// The bytes of a body as far as the limits allow, and two line feeds after its end, so that the
+/// parser gives out the last event even if its blank line is missing.
+struct LimitedBytes<B> {
+    body: Pin<Box<B>>,
+    meter: LineMeter,
+    has_ended: Arc<AtomicBool>,
+}
+
+impl<B> Stream for LimitedBytes<B>
+where
+    B: Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    type Item = Result<Bytes, FrameError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.has_ended.load(Ordering::Relaxed) {
+            return Poll::Ready(None);
+        }
+        loop {
+            let frame = ready!(self.body.as_mut().poll_frame(cx));
+            return Poll::Ready(Some(match frame {
+                Some(Ok(frame)) => {
+                    // Trailers hold no events.
+                    let Ok(bytes) = frame.into_data() else { continue };
+                    self.meter.count(&bytes).map(|()| bytes).map_err(FrameError::Limit)
+                }
+                Some(Err(error)) => Err(FrameError::Broken(error.into())),
+                None => {
+                    self.has_ended.store(true, Ordering::Relaxed);
+                    Ok(Bytes::from_static(b"\n\n"))
+                }
+            }));
+        }
+    }
+}
+
+/// Holds the limits on the whole stream, its lines and its events.
+struct LineMeter {
+    limits: Limits,
+    total: usize,
+    /// The bytes of the line that is under way.
+    line: usize,
+    /// The bytes of the lines of the event that is under way.
+    event: usize,
+    /// The last byte was a carriage return, whose line feed may follow.
+    is_after_return: bool,
+}
+
+impl LineMeter {
+    fn new(limits: Limits) -> Self {
+        Self { limits, total: 0, line: 0, event: 0, is_after_return: false }
+    }
+
+    fn count(&mut self, mut bytes: &[u8]) -> Result<(), LimitExceeded> {
+        self.total = self.total.saturating_add(bytes.len());
+        self.limits.check(Limit::Body, self.total)?;
+        while let Some(first) = bytes.first() {
+            if std::mem::take(&mut self.is_after_return) && *first == b'\n' {
+                bytes = bytes.get(1..).unwrap_or_default();
+                continue;
+            }
+            let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+            let Some((line, rest)) = end.and_then(|end| bytes.split_at_checked(end)) else {
+                return self.extend(bytes.len());
+            };
+            self.extend(line.len())?;
+            self.is_after_return = rest.first() == Some(&b'\r');
+            bytes = rest.get(1..).unwrap_or_default();
+            self.event = if self.line == 0 { 0 } else { self.event.saturating_add(self.line) };
+            self.line = 0;
+        }
+        Ok(())
+    }
+
+    fn extend(&mut self, bytes: usize) -> Result<(), LimitExceeded> {
+        self.line = self.line.saturating_add(bytes);
+        self.limits.check(Limit::Line, self.line)?;
+        self.limits.check(Limit::Event, self.event.saturating_add(self.line))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+mod tests {
+    use futures_util::FutureExt;
+    use http_body_util::StreamBody;
+
+    use super::*;
+
+    fn read(
+        pieces: impl IntoIterator<Item = Vec<u8>>,
+        limits: Limits,
+    ) -> Vec<Result<Frame, String>> {
+        let pieces: Vec<_> = pieces.into_iter().collect();
+        let pieces = pieces.into_iter().map(|piece| {
+            Ok::<_, std::convert::Infallible>(http_body::Frame::data(Bytes::from(piece)))
+        });
+        let body = StreamBody::new(futures_util::stream::iter(pieces));
+        let frames = super::super::StreamFraming::Sse.frames(body, limits);
+        let frames = frames.map(|frame| frame.map_err(|error| error.to_string()));
+        frames.collect::<Vec<_>>().now_or_never().unwrap()
+    }
+
+    fn frame(event: Option<&str>, data: &str) -> Result<Frame, String> {
+        Ok(Frame { event: event.map(str::to_owned), data: data.to_owned() })
+    }
+
+    #[test]
+    fn events_are_the_same_wherever_the_bytes_are_cut() {
+        let text = ": hi\r\nevent: a\r\ndata: {\"x\":\r\ndata: \"ü\"}\r\n\r\ndata:1\n\n\
+                    event: none\n\rdata: 2\r\r"
+            .as_bytes();
+        let expected = [frame(Some("a"), "{\"x\":\n\"ü\"}"), frame(None, "1"), frame(None, "2")];
+        for cut in 0..text.len() {
+            let pieces = [text[..cut].to_vec(), text[cut..].to_vec()];
+            assert_eq!(read(pieces, Limits::default()), expected, "{cut}");
+        }
+    }
+
+    #[test]
+    fn an_event_without_its_blank_line_counts_only_if_it_is_the_mark_of_the_end() {
+        let limits = Limits::default();
+        assert_eq!(read([b"data: 1\n\ndata: 2\n".to_vec()], limits), [frame(None, "1")]);
+        let done = [frame(None, "3"), frame(None, "[DONE]")];
+        assert_eq!(read([b"data: 3\n\ndata: [DONE]".to_vec()], limits), done);
+        let in_a_character = [b"data: 4\n\ndata: \xc3".to_vec()];
+        assert_eq!(read(in_a_character, limits), [frame(None, "4")]);
+    }
+
+    #[test]
+    fn a_line_an_event_a_stream_and_a_value_have_limits_however_the_bytes_are_cut() {
+        let limits = Limits::default();
+        let text = b"data: [[1]]\ndata: 2\n\ndata: 3\n\n";
+        let limited = [
+            (limits.with_max_line_bytes(10), "max_line_bytes"),
+            (limits.with_max_event_bytes(17), "max_event_bytes"),
+            (limits.with_max_body_bytes(text.len() - 1), "max_body_bytes"),
+            (limits.with_max_depth(1), "max_depth"),
+        ];
+        for (limits, setting) in limited {
+            for size in [1, 2, 5, text.len()] {
+                let found = read(text.chunks(size).map(<[u8]>::to_vec), limits);
+                let Some(Err(error)) = found.last() else { panic!("{setting} {found:?}") };
+                assert!(error.contains(setting), "{error}");
+            }
+        }
+        let limits = limits.with_max_line_bytes(11).with_max_event_bytes(18);
+        let limits = limits.with_max_body_bytes(text.len()).with_max_depth(2);
+        let found = read([text.to_vec()], limits);
+        assert_eq!(found, [frame(None, "[[1]]\n2"), frame(None, "3")]);
+    }
+}

@@ -1,0 +1,96 @@
+//! The Gemini API.
+
+use http::HeaderName;
+use tower_chat_core::ChatRequest;
+use tower_chat_wire::{body::BodyWire, gemini::render_request};
+
+#[cfg(feature = "reqwest")]
+use crate::{ReqwestTransport, auth::Auth};
+use crate::{
+    auth::AuthHeader,
+    client::ProviderClient,
+    error::ProviderError,
+    frames::StreamFraming,
+    provider::{Exchange, Provider, Settings, in_path, json_bytes},
+};
+
+/// A client of the Gemini API.
+///
+/// Thought signatures go back as they were. Models from Gemini 3 on refuse calls without one: calls of
+/// another provider get the value that Google gives for this.
+///
+/// ```no_run
+/// # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+/// use tower_chat_core::ChatRequest;
+/// use tower_chat_providers::Gemini;
+/// use tower_service::Service;
+///
+/// // The key is in GEMINI_API_KEY.
+/// let mut client = Gemini::from_env()?.with_model("gemini-2.5-flash");
+/// std::future::poll_fn(|cx| client.poll_ready(cx)).await?;
+/// let answer = client.call(ChatRequest::user("Where is my order?")).await?.collect().await?;
+/// println!("{}", answer.text());
+/// # Ok(())
+/// # }
+/// ```
+pub type Gemini<T> = ProviderClient<GeminiApi, T>;
+
+/// The API of a [`Gemini`].
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct GeminiApi;
+
+impl<T> Gemini<T> {
+    /// A client over a transport, which is to authenticate.
+    pub fn new(transport: T) -> Self {
+        let url = "https://generativelanguage.googleapis.com/v1beta";
+        Self::with_provider(GeminiApi, url, transport)
+    }
+}
+
+#[cfg(feature = "reqwest")]
+impl Gemini<Auth<ReqwestTransport>> {
+    /// A client with the key in `GEMINI_API_KEY`.
+    ///
+    /// # Errors
+    ///
+    /// If the variable is not set.
+    pub fn from_env() -> Result<Self, ProviderError> {
+        Gemini::new(ReqwestTransport::new()?).with_key_from_env("GEMINI_API_KEY")
+    }
+}
+
+impl Provider for GeminiApi {
+    fn name(&self) -> &'static str {
+        "gemini"
+    }
+
+    fn auth_header(&self) -> AuthHeader {
+        AuthHeader::Named(HeaderName::from_static("x-goog-api-key"))
+    }
+
+    fn exchange(
+        &self,
+        request: &ChatRequest,
+        settings: &Settings,
+    ) -> Result<Exchange, ProviderError> {
+        settings.refuse_stored(request)?;
+        let model = settings.required_model(request)?;
+        generate_content("/models", model, request, settings)
+    }
+}
+
+/// The call of a model's `generateContent`, in the Gemini API and in Vertex AI.
+pub(crate) fn generate_content(
+    models: &str,
+    model: &str,
+    request: &ChatRequest,
+    settings: &Settings,
+) -> Result<Exchange, ProviderError> {
+    let is_streamed = request.options.stream;
+    let method = if is_streamed { "streamGenerateContent?alt=sse" } else { "generateContent" };
+    let body = json_bytes(&render_request(request, model));
+    let post = settings.post(&format!("{models}/{}:{method}", in_path(model)), body)?;
+    let framing = is_streamed.then_some(StreamFraming::Sse);
+    Ok(Exchange::new(BodyWire::Gemini, post).with_framing(framing))
+}

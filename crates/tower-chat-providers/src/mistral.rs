@@ -1,0 +1,69 @@
+//! Mistral.
+
+use tower_chat_core::ChatRequest;
+
+#[cfg(feature = "reqwest")]
+use crate::{ReqwestTransport, auth::Auth};
+use crate::{
+    auth::AuthHeader,
+    client::ProviderClient,
+    error::ProviderError,
+    openai_chat::OpenAiChatApi,
+    provider::{Exchange, Provider, Settings},
+};
+
+/// A client of Mistral, by the wire of Chat Completions with ids of calls of nine letters and digits:
+/// Mistral refuses others, which a history of another provider has.
+///
+/// ```no_run
+/// # fn main() -> Result<(), tower_chat_providers::ProviderError> {
+/// use tower_chat_providers::Mistral;
+///
+/// // The key is in MISTRAL_API_KEY.
+/// let client = Mistral::from_env()?.with_model("mistral-large-latest");
+/// # Ok(())
+/// # }
+/// ```
+pub type Mistral<T> = ProviderClient<MistralApi, T>;
+
+/// The API of a [`Mistral`].
+#[derive(Debug, Clone)]
+pub struct MistralApi(OpenAiChatApi);
+
+impl<T> Mistral<T> {
+    /// A client over a transport, which is to authenticate.
+    pub fn new(transport: T) -> Self {
+        let api = MistralApi(OpenAiChatApi::compatible("mistral").with_nine_character_ids());
+        Self::with_provider(api, "https://api.mistral.ai/v1", transport)
+    }
+}
+
+#[cfg(feature = "reqwest")]
+impl Mistral<Auth<ReqwestTransport>> {
+    /// A client with the key in `MISTRAL_API_KEY`.
+    ///
+    /// # Errors
+    ///
+    /// If the variable is not set.
+    pub fn from_env() -> Result<Self, ProviderError> {
+        Mistral::new(ReqwestTransport::new()?).with_key_from_env("MISTRAL_API_KEY")
+    }
+}
+
+impl Provider for MistralApi {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+
+    fn auth_header(&self) -> AuthHeader {
+        self.0.auth_header()
+    }
+
+    fn exchange(
+        &self,
+        request: &ChatRequest,
+        settings: &Settings,
+    ) -> Result<Exchange, ProviderError> {
+        self.0.exchange(request, settings)
+    }
+}

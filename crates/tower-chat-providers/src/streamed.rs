@@ -1,0 +1,96 @@
+//! A streamed answer.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use futures_core::Stream;
+use futures_util::{StreamExt, stream};
+use tower_chat_core::{Answer, BoxError, ChatResponse, ChatUpdate};
+use tower_chat_wire::{
+    AnswerError,
+    stream::{ResponseAccumulator, updates},
+};
+
+use crate::{
+    error::ProviderError,
+    exchange::ResponseContext,
+    frames::{FrameError, Frames},
+};
+
+/// An answer whose first part is there.
+pub(crate) enum Begun {
+    Whole(Answer),
+    Stream(BegunStream),
+}
+
+/// A streamed answer whose first frame has been read, so that a refusal in it fails the call.
+pub(crate) struct BegunStream {
+    first: Option<Result<ChatUpdate, AnswerError>>,
+    rest: Updates,
+}
+
+type Updates = Pin<Box<dyn Stream<Item = Result<ChatUpdate, AnswerError>> + Send>>;
+
+/// Waits for the first frame, and looks at what the answer makes of it.
+pub(crate) async fn begin(
+    mut frames: Frames,
+    accumulator: Box<dyn ResponseAccumulator>,
+) -> BegunStream {
+    let first = frames.next().await;
+    let frames = stream::iter(first).chain(frames);
+    let frames = frames.map(|frame| frame.map_err(answer_error));
+    let mut rest: Updates = Box::pin(updates(frames, accumulator));
+    // The first frame is there; for the second nobody waits yet.
+    let first = match futures_util::poll!(rest.next()) {
+        Poll::Ready(first) => first,
+        Poll::Pending => None,
+    };
+    BegunStream { first, rest }
+}
+
+impl BegunStream {
+    /// The response, or the error with which the stream begins.
+    pub(crate) fn into_response(
+        self,
+        context: ResponseContext,
+    ) -> Result<ChatResponse, ProviderError> {
+        let Self { first, rest } = self;
+        let first = match first {
+            Some(Err(error)) => return Err(context.complete(context.errors.answer(error))),
+            Some(Ok(update)) => Some(Ok(update)),
+            None => None,
+        };
+        let updates = stream::iter(first).chain(rest);
+        Ok(ChatResponse::stream(Completed { updates, context }))
+    }
+}
+
+/// Updates whose errors are those of the provider.
+struct Completed<S> {
+    updates: S,
+    context: ResponseContext,
+}
+
+impl<S> Stream for Completed<S>
+where
+    S: Stream<Item = Result<ChatUpdate, AnswerError>> + Unpin,
+{
+    type Item = Result<ChatUpdate, BoxError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let update = ready!(self.updates.poll_next_unpin(cx));
+        let context = &self.context;
+        let complete = |error| context.complete(context.errors.answer(error)).into();
+        Poll::Ready(update.map(|update| update.map_err(complete)))
+    }
+}
+
+fn answer_error(error: FrameError) -> AnswerError {
+    match error {
+        FrameError::Limit(error) => AnswerError::Limit(error),
+        FrameError::Damaged(_) => AnswerError::malformed(error.to_string(), ""),
+        FrameError::Broken(source) => AnswerError::interrupted(source),
+    }
+}

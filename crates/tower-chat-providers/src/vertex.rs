@@ -1,0 +1,106 @@
+//! Gemini and Claude in Google's Vertex AI.
+
+use tower_chat_core::ChatRequest;
+use tower_chat_wire::{
+    anthropic::{RequestForm, render_request},
+    body::BodyWire,
+};
+
+#[cfg(feature = "reqwest")]
+use crate::{ReqwestTransport, auth::Auth};
+use crate::{
+    auth::AuthHeader,
+    client::ProviderClient,
+    error::ProviderError,
+    frames::StreamFraming,
+    gemini::generate_content,
+    provider::{Exchange, Provider, Settings, in_path, json_bytes},
+};
+
+/// A client of Vertex AI: of Gemini, and of Claude where the model's name begins with `claude`.
+///
+/// Google's tokens expire after an hour; a [`TokenSource`](crate::auth::TokenSource) of the caller's
+/// obtains them.
+///
+/// ```
+/// use tower_chat_core::BoxError;
+/// use tower_chat_providers::{ReqwestTransport, Vertex, auth::{AuthHeader, AuthLayer, Token}};
+///
+/// async fn google_token() -> Result<Token, BoxError> {
+///     // Of a metadata server, a service account, or `gcloud auth print-access-token`.
+///     Ok(Token::new("ya29.example"))
+/// }
+///
+/// let client = Vertex::new("my-project", "us-east5", ReqwestTransport::new()?)
+///     .with_auth(AuthLayer::from_source(AuthHeader::Bearer, google_token))
+///     .with_model("claude-sonnet-4-5@20250929");
+/// # Ok::<(), tower_chat_providers::ProviderError>(())
+/// ```
+pub type Vertex<T> = ProviderClient<VertexApi, T>;
+
+/// The API of a [`Vertex`].
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct VertexApi;
+
+impl<T> Vertex<T> {
+    /// A client of a project in a location (`us-east5`, `europe-west1`, `global`) over a transport,
+    /// which is to authenticate.
+    pub fn new(project: &str, location: &str, transport: T) -> Self {
+        let (project, place) = (in_path(project), in_path(location));
+        let host = match location {
+            "global" => "aiplatform.googleapis.com".to_owned(),
+            _ => format!("{place}-aiplatform.googleapis.com"),
+        };
+        let url = format!("https://{host}/v1/projects/{project}/locations/{place}");
+        Self::with_provider(VertexApi, &url, transport)
+    }
+}
+
+#[cfg(feature = "reqwest")]
+impl Vertex<Auth<ReqwestTransport>> {
+    /// A client of the project in `VERTEX_PROJECT_ID`, in the location in `VERTEX_LOCATION`, which is
+    /// `global` if it is not set, with the token in `VERTEX_API_KEY`. Such a token expires after an
+    /// hour: a process that lives longer needs a [`TokenSource`](crate::auth::TokenSource).
+    ///
+    /// # Errors
+    ///
+    /// If the project or the token is not set.
+    pub fn from_env() -> Result<Self, ProviderError> {
+        let errors = crate::error::Errors("vertex");
+        let project = crate::provider::variable("VERTEX_PROJECT_ID")
+            .ok_or_else(|| errors.missing("the variable VERTEX_PROJECT_ID names no project"))?;
+        let location = crate::provider::variable("VERTEX_LOCATION");
+        let location = location.as_deref().unwrap_or("global");
+        Vertex::new(&project, location, ReqwestTransport::new()?)
+            .with_key_from_env("VERTEX_API_KEY")
+    }
+}
+
+impl Provider for VertexApi {
+    fn name(&self) -> &'static str {
+        "vertex"
+    }
+
+    fn auth_header(&self) -> AuthHeader {
+        AuthHeader::Bearer
+    }
+
+    fn exchange(
+        &self,
+        request: &ChatRequest,
+        settings: &Settings,
+    ) -> Result<Exchange, ProviderError> {
+        settings.refuse_stored(request)?;
+        let model = settings.required_model(request)?;
+        if !model.starts_with("claude") {
+            return generate_content("/publishers/google/models", model, request, settings);
+        }
+        let is_streamed = request.options.stream;
+        let method = if is_streamed { "streamRawPredict" } else { "rawPredict" };
+        let body = json_bytes(&render_request(request, RequestForm::Vertex));
+        let path = format!("/publishers/anthropic/models/{}:{method}", in_path(model));
+        let framing = is_streamed.then_some(StreamFraming::Sse);
+        Ok(Exchange::new(BodyWire::Anthropic, settings.post(&path, body)?).with_framing(framing))
+    }
+}

@@ -1,0 +1,97 @@
+//! A stream that is cut off is an error or the complete answer, never a short one.
+
+use std::collections::BTreeSet;
+
+use tower_chat_core::{Answer, BoxError, ChatRequest};
+use tower_chat_providers::{ProviderError, ProviderErrorKind as Kind};
+
+use crate::{
+    cassettes,
+    client::ask,
+    server::{Framing, Reply, Server},
+};
+
+const WITH_TEXT_AND_CALLS: &str = concat!(
+    ": a comment\n\n",
+    r#"data: {"model":"m","choices":[{"index":0,"delta":{"role":"assistant","content":"Grüße"}}]}"#,
+    "\n\n",
+    r#"data: {"choices":[{"index":0,"delta":{"reasoning_content":"[DONE]"}}]}"#,
+    "\n\n",
+    r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"a","type":"function","#,
+    r#""function":{"name":"f","arguments":"{\"x\":"}}]}}]}"#,
+    "\n\n",
+    r#"data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"#,
+    r#""function":{"arguments":"1}"}}]}}]}"#,
+    "\n\n",
+    r#"data: {"choices":[{"index":0,"delta":{},"finish_reason":"tool_calls"}]}"#,
+    "\n\n",
+    r#"data: {"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4}}"#,
+    "\n\ndata: [DONE]\n\n",
+);
+
+#[tokio::test]
+async fn a_stream_cut_at_any_byte_is_an_error_or_the_whole_answer() {
+    let whole = answer(WITH_TEXT_AND_CALLS, Framing::Length).await.unwrap();
+    assert_eq!((whole.text().as_str(), whole.finish.usage.output_tokens), ("Grüße", 4));
+    cut_everywhere(WITH_TEXT_AND_CALLS, 1, &whole).await;
+}
+
+#[tokio::test]
+async fn a_recorded_stream_cut_short_is_an_error_or_the_whole_answer() {
+    let Some(cassettes) = cassettes::all() else { return };
+    let mut folders = BTreeSet::new();
+    for cassette in &cassettes {
+        let streams = cassette.chat().filter(|exchange| exchange.is_streamed());
+        // The shortest of each folder, at every byte of its end and at some of the rest.
+        let shortest = streams.min_by_key(|exchange| exchange.text().len());
+        let Some(exchange) = shortest.filter(|_| folders.insert(cassette.folder.clone())) else {
+            continue;
+        };
+        let body = exchange.text();
+        let whole = answer(body, Framing::Length).await.unwrap();
+        cut_everywhere(body, (body.len() / 60).max(1), &whole).await;
+    }
+    assert!(folders.len() >= 10, "{folders:?}");
+}
+
+/// Cuts at every `step`th byte, and at each of the last 100; by a clean end, and by a broken one.
+async fn cut_everywhere(body: &str, step: usize, whole: &Answer) {
+    let end = body.len().saturating_sub(100);
+    let places: Vec<usize> = (0..end).step_by(step).chain(end..body.len()).collect();
+    let cuts: Vec<Framing> =
+        places.iter().flat_map(|at| [Framing::EndAt(*at), Framing::BreakAt(*at)]).collect();
+    let replies = cuts.iter().map(|framing| Reply::stream(body).framed(*framing));
+    let server = Server::start(replies.collect::<Vec<_>>()).await;
+    let mut leaf = server.leaf();
+    let mut complete = 0;
+    for cut in cuts {
+        let (Framing::EndAt(at) | Framing::BreakAt(at)) = cut else { continue };
+        match ask(&mut leaf, ChatRequest::user("hi").streamed()).await {
+            Ok(answer) => {
+                assert_eq!(&answer, whole, "short: {cut:?}");
+                assert!(body.as_bytes()[..at].trim_ascii().ends_with(b"[DONE]"), "{cut:?}");
+                complete += 1;
+            }
+            Err(error) => {
+                let error = error.downcast::<ProviderError>().expect("a typed error");
+                assert!(matches!(error.kind(), Kind::Truncated { .. }), "{cut:?}: {error}");
+            }
+        }
+    }
+    assert!(complete > 0, "never complete, even after [DONE]");
+}
+
+#[tokio::test]
+async fn what_was_said_before_the_cut_is_in_the_error() {
+    let at = WITH_TEXT_AND_CALLS.find("tool_calls").unwrap();
+    let error = answer(WITH_TEXT_AND_CALLS, Framing::EndAt(at)).await.unwrap_err();
+    let error = error.downcast::<ProviderError>().unwrap();
+    let Kind::Truncated { text, reason } = error.kind() else { panic!("{error}") };
+    assert_eq!(text, "Grüße");
+    assert!(reason.contains("ended before"), "{reason}");
+}
+
+async fn answer(body: &str, framing: Framing) -> Result<Answer, BoxError> {
+    let server = Server::start([Reply::stream(body).framed(framing)]).await;
+    ask(&mut server.leaf(), ChatRequest::user("hi").streamed()).await
+}

@@ -1,0 +1,186 @@
+//! Every way in which a service says no is a typed error, and none is retried by the leaf.
+
+use std::{error::Error, time::Duration};
+
+use tower_chat_core::{ChatRequest, ConversationId};
+use tower_chat_providers::{
+    OpenAiChat, ProviderError, ProviderErrorKind as Kind, Refusal, ReqwestTransport,
+};
+
+use crate::{
+    client::{ask, typed},
+    server::{Framing, Reply, Server},
+};
+
+async fn error(reply: Reply, request: ChatRequest) -> ProviderError {
+    let server = Server::start([reply]).await;
+    let error = ask(&mut server.leaf(), request).await.expect_err("no answer");
+    assert_eq!(server.received().len(), 1, "the leaf must not retry");
+    *error.downcast().expect("a typed error")
+}
+
+fn both() -> [ChatRequest; 2] {
+    [ChatRequest::user("hi"), ChatRequest::user("hi").streamed()]
+}
+
+#[tokio::test]
+async fn a_rate_limit_says_how_long_to_wait() {
+    let body = r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit"}}"#;
+    for request in both() {
+        let reply = Reply::json(429, body).header("retry-after", "7");
+        let found = error(reply, request.clone()).await;
+        assert_eq!(found.status(), Some(429));
+        assert_eq!(found.code(), Some("rate_limit"));
+        assert_eq!(found.retry_after(), Some(Duration::from_secs(7)));
+        assert!(found.is_retryable());
+        assert_eq!(tower_chat_core::is_retryable(&found), Some(true), "and every layer knows");
+        assert_eq!(
+            found.to_string(),
+            "openai-compatible refused the request with status 429 (rate_limit): slow down"
+        );
+        let reply = Reply::json(429, body).header("retry-after-ms", "1500");
+        assert_eq!(error(reply, request).await.retry_after(), Some(Duration::from_millis(1500)));
+    }
+}
+
+#[tokio::test]
+async fn an_exhausted_quota_is_not_worth_a_retry() {
+    let body = r#"{"error":{"message":"pay","type":"insufficient_quota","code":null}}"#;
+    let found = error(Reply::json(429, body), ChatRequest::user("hi")).await;
+    assert_eq!((found.code(), found.is_retryable()), (Some("insufficient_quota"), false));
+    assert_eq!(tower_chat_core::is_retryable(&found), Some(false), "and every layer knows");
+}
+
+#[tokio::test]
+async fn bodies_of_other_shapes_keep_their_words() {
+    let shapes = [
+        (502, "<html>Bad Gateway</html>", "<html>Bad Gateway</html>", None, true),
+        (404, r#"{"error":"model not found"}"#, "model not found", None, false),
+        (422, r#"{"detail":[{"msg":"no"}]}"#, r#"[{"msg":"no"}]"#, None, false),
+        (400, r#"[{"error":{"code":400,"message":"bad"}}]"#, "bad", Some("400"), false),
+        (401, r#"{"object":"error","message":"who?","type":"auth"}"#, "who?", Some("auth"), false),
+        (500, "", "", None, true),
+    ];
+    for (status, body, words, code, retryable) in shapes {
+        for request in both() {
+            let found = error(Reply::json(status, body), request).await;
+            let Some(Refusal { message, body: kept, .. }) = found.refusal() else {
+                panic!("{found}")
+            };
+            assert_eq!((message.as_str(), kept.as_str()), (words, body));
+            assert_eq!((found.status(), found.code()), (Some(status), code));
+            assert_eq!(found.is_retryable(), retryable, "{body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_error_inside_a_200_answer_is_no_answer() {
+    let body = r#"{"error":{"message":"upstream is down","code":502},"user_id":"u"}"#;
+    let found = error(Reply::json(200, body), ChatRequest::user("hi")).await;
+    assert_eq!((found.status(), found.is_retryable()), (Some(502), true));
+
+    let begun = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hel\"}}]}\n\n";
+    let events = [
+        "data: {\"error\":{\"message\":\"overloaded\",\"type\":\"server_error\"}}\n\n",
+        "event: error\ndata: {\"error\":{\"message\":\"overloaded\",\"type\":\"server_error\"}}\n\n",
+        "data: {\"error\":{\"message\":\"overloaded\",\"code\":\"server_error\"},\
+         \"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"},\"finish_reason\":\"error\"}]}\n\n",
+        "data: {\"choices\":[{\"index\":0,\"error\":{\"message\":\"overloaded\",\
+         \"type\":\"server_error\"},\"delta\":{}}]}\n\n",
+    ];
+    for event in events {
+        let stream = Reply::stream(format!("{begun}{event}data: [DONE]\n\n"));
+        let found = error(stream, ChatRequest::user("hi").streamed()).await;
+        assert_eq!(found.code(), Some("server_error"), "{event}");
+        assert!(found.to_string().ends_with(": overloaded"), "{found}");
+        assert!(found.is_retryable());
+    }
+}
+
+#[tokio::test]
+async fn an_error_inside_an_answer_that_blames_the_request_is_not_worth_a_retry() {
+    for code in ["context_length_exceeded", "invalid_request_error", "content_filter"] {
+        let event = format!("data: {{\"error\":{{\"message\":\"no\",\"code\":\"{code}\"}}}}\n\n");
+        let found = error(Reply::stream(event), ChatRequest::user("hi").streamed()).await;
+        assert_eq!((found.code(), found.is_retryable()), (Some(code), false));
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_none_says_what_it_was() {
+    for body in ["", "<html>", "[]", "{}", r#"{"choices":[]}"#, r#"{"choices":[{}]}"#] {
+        let found = error(Reply::json(200, body), ChatRequest::user("hi")).await;
+        let Kind::Malformed { body: kept, .. } = found.kind() else { panic!("{body}: {found}") };
+        assert_eq!(kept, body);
+        assert!(!found.is_retryable());
+    }
+    let two = r#"{"choices":[{"message":{"content":"a"}},{"message":{"content":"b"}}]}"#;
+    let found = error(Reply::json(200, two), ChatRequest::user("hi")).await;
+    assert!(found.to_string().contains("several choices"), "{found}");
+
+    let stream = Reply::stream("data: not JSON\n\ndata: [DONE]\n\n");
+    let found = error(stream, ChatRequest::user("hi").streamed()).await;
+    assert!(matches!(found.kind(), Kind::Malformed { body, .. } if body == "not JSON"), "{found}");
+    assert!(found.source().is_some());
+
+    let found = error(Reply::stream("data: [DONE]\n\n"), ChatRequest::user("hi").streamed()).await;
+    assert!(matches!(found.kind(), Kind::Truncated { .. }), "{found}");
+}
+
+#[tokio::test]
+async fn a_whole_answer_cut_off_is_a_broken_connection() {
+    let body = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"Hello"}}]}"#;
+    for at in 0..body.len() {
+        let reply = Reply::json(200, body).framed(Framing::BreakAt(at));
+        let found = error(reply, ChatRequest::user("hi")).await;
+        assert!(matches!(found.kind(), Kind::Transport { .. }), "{found}");
+        assert!(found.is_retryable() && found.source().is_some());
+        let reply = Reply::json(200, body).framed(Framing::EndAt(at));
+        let found = error(reply, ChatRequest::user("hi")).await;
+        assert!(matches!(found.kind(), Kind::Malformed { .. }), "{found}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_is_not_there_is_a_connection_error() {
+    let url = Server::start([]).await.url.clone();
+    let mut leaf = OpenAiChat::compatible(&url).unwrap();
+    let found = ask(&mut leaf, ChatRequest::user("hi")).await.expect_err("nobody there");
+    let found = found.downcast::<ProviderError>().unwrap();
+    assert!(matches!(found.kind(), Kind::Transport { .. }), "{found}");
+}
+
+#[tokio::test]
+async fn what_chat_completions_cannot_do_is_refused_before_anything_is_sent() {
+    let server = Server::start([]).await;
+    let mut sentinel = ChatRequest::user("hi");
+    sentinel.conversation_id = Some(ConversationId::LocalHistory);
+    let found = ask(&mut server.leaf(), sentinel).await.expect_err("the sentinel");
+    assert!(matches!(typed(found).kind(), Kind::Sentinel(_)));
+
+    let kept = ChatRequest::user("hi").with_service_id("conv_1");
+    let mut background = tower_chat_core::ChatOptions::default();
+    background.background = true;
+    for request in [kept, ChatRequest::user("hi").with_options(background)] {
+        let found = ask(&mut server.leaf(), request).await.expect_err("unsupported");
+        assert!(matches!(typed(found).kind(), Kind::Unsupported { .. }));
+    }
+    assert!(server.received().is_empty());
+}
+
+#[test]
+fn a_key_that_no_header_can_carry_is_an_error_that_does_not_show_it() {
+    let client = || OpenAiChat::compatible("http://localhost").unwrap();
+    let azure = OpenAiChat::azure("http://localhost", "d", "v", ReqwestTransport::new().unwrap());
+    let errors = [
+        client().with_key("sk-1\n").unwrap_err(),
+        azure.with_key("sk-2\n").unwrap_err(),
+        client().with_header("a b", "c").unwrap_err(),
+        client().with_header("x-key", "sk-3\n").unwrap_err(),
+    ];
+    for error in errors {
+        assert!(matches!(error.kind(), Kind::Configuration { .. }), "{error}");
+        assert!(!format!("{error:?} {error}").contains("sk-"), "{error:?}");
+    }
+}

@@ -1,0 +1,156 @@
+//! What an answer should be read as, computed from the recorded JSON without the leaf.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+use tower_chat_core::{Answer, FinishReason, Message, Part, Usage};
+
+/// An answer, as plainly as can be compared.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Said {
+    pub(crate) text: String,
+    pub(crate) reasoning: Vec<String>,
+    /// Id, name and arguments.
+    pub(crate) calls: Vec<(Option<String>, String, String)>,
+    pub(crate) finish: Option<String>,
+    pub(crate) model: Option<String>,
+    pub(crate) usage: Usage,
+}
+
+impl Said {
+    /// What the leaf made of it.
+    pub(crate) fn of(answer: &Answer) -> Self {
+        let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
+        Self {
+            text: message.text(),
+            reasoning: reasoning(message),
+            calls: message
+                .calls()
+                .map(|call| (call.id.clone(), call.name.clone(), call.arguments.clone()))
+                .collect(),
+            finish: answer.finish.reason.as_ref().map(|reason| match reason {
+                FinishReason::Stop => "stop".to_owned(),
+                FinishReason::Length => "length".to_owned(),
+                FinishReason::ToolCalls => "tool_calls".to_owned(),
+                FinishReason::ContentFilter => "content_filter".to_owned(),
+                other => format!("{other:?}"),
+            }),
+            model: answer.finish.model.clone(),
+            usage: answer.finish.usage,
+        }
+    }
+
+    /// What a recorded whole answer says.
+    pub(crate) fn by(json: &Value) -> Self {
+        let choice = &json["choices"][0];
+        let message = &choice["message"];
+        let calls = message["tool_calls"].as_array().into_iter().flatten();
+        let legacy = Some(&message["function_call"]).filter(|call| call["name"] != "");
+        let legacy = legacy.filter(|call| call.is_object());
+        let legacy = legacy.map(|call| (None, string(&call["name"]), string(&call["arguments"])));
+        let named = calls.map(|call| {
+            let (kind, input) = match &call["function"] {
+                Value::Null => ("custom", "input"),
+                _ => ("function", "arguments"),
+            };
+            let id = call["id"].as_str().map(str::to_owned);
+            (id, string(&call[kind]["name"]), string(&call[kind][input]))
+        });
+        Self {
+            text: string(&message["content"]),
+            reasoning: ["reasoning_content", "reasoning"]
+                .iter()
+                .filter_map(|field| message[field].as_str().map(str::to_owned))
+                .collect(),
+            calls: named.chain(legacy).collect(),
+            finish: finish(&choice["finish_reason"]),
+            model: json["model"].as_str().map(str::to_owned),
+            usage: usage(&json["usage"]),
+        }
+    }
+
+    /// What the events of a recorded stream say. Every recorded stream tells its calls apart by
+    /// their index.
+    pub(crate) fn by_events(events: &[Value]) -> Self {
+        let (mut text, mut end, mut spent) = (String::new(), None, Value::Null);
+        let mut reasoning: BTreeMap<&str, String> = BTreeMap::new();
+        let mut calls: BTreeMap<u64, (Option<String>, String, String)> = BTreeMap::new();
+        for event in events {
+            let delta = &event["choices"][0]["delta"];
+            text += &string(&delta["content"]);
+            for field in ["reasoning_content", "reasoning"] {
+                if let Some(more) = delta[field].as_str() {
+                    *reasoning.entry(field).or_default() += more;
+                }
+            }
+            for piece in delta["tool_calls"].as_array().into_iter().flatten() {
+                let call = calls.entry(piece["index"].as_u64().expect("an index")).or_default();
+                let id = piece["id"].as_str().filter(|id| !id.is_empty());
+                call.0 = call.0.take().or(id.map(str::to_owned));
+                if call.1.is_empty() {
+                    call.1 = string(&piece["function"]["name"]);
+                }
+                call.2 += &string(&piece["function"]["arguments"]);
+            }
+            end = finish(&event["choices"][0]["finish_reason"]).or(end);
+            for found in [&event["usage"], &event["x_groq"]["usage"]] {
+                if found.is_object() {
+                    spent = found.clone();
+                }
+            }
+        }
+        let mut names = events.iter().filter_map(|event| event["model"].as_str());
+        Self {
+            text,
+            // In the order in which a whole message would be read.
+            reasoning: ["reasoning_content", "reasoning"]
+                .iter()
+                .filter_map(|field| reasoning.remove(field))
+                .collect(),
+            calls: calls.into_values().collect(),
+            finish: end,
+            model: names.rfind(|name| !name.is_empty()).map(str::to_owned),
+            usage: usage(&spent),
+        }
+    }
+}
+
+fn reasoning(message: &Message) -> Vec<String> {
+    let parts = message.parts.iter().filter_map(|part| match part {
+        Part::Reasoning(reasoning) => Some(reasoning.text.clone()),
+        _ => None,
+    });
+    parts.collect()
+}
+
+/// A text, or the texts of a list of content parts.
+fn string(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => {
+            parts.iter().filter_map(|part| part["text"].as_str()).collect::<String>()
+        }
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+fn finish(reason: &Value) -> Option<String> {
+    let reason = reason.as_str().filter(|reason| !reason.is_empty())?;
+    Some(if reason == "function_call" { "tool_calls" } else { reason }.to_owned())
+}
+
+fn usage(json: &Value) -> Usage {
+    let number = |value: &Value| value.as_u64();
+    let mut usage = Usage::new(
+        number(&json["prompt_tokens"]).unwrap_or(0),
+        number(&json["completion_tokens"]).unwrap_or(0),
+    );
+    usage.cached_input_tokens = number(&json["prompt_tokens_details"]["cached_tokens"])
+        .or(number(&json["prompt_cache_hit_tokens"]))
+        .unwrap_or(0);
+    usage.reasoning_tokens = number(&json["completion_tokens_details"]["reasoning_tokens"])
+        .or(number(&json["reasoning_tokens"]))
+        .unwrap_or(0);
+    usage
+}

@@ -1,0 +1,82 @@
+//! Deltas come as the service sends them, and a dropped response ends the connection.
+
+use futures_util::StreamExt;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+use tower_chat_core::{ChatRequest, ChatResponse, ChatUpdate};
+use tower_chat_providers::{OpenAiChat, OpenAiResponses, ProviderError, ReqwestTransport};
+use tower_service::Service;
+
+const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
+
+/// The event that says `one`, and the rest of the stream, which says ` two`.
+struct Script {
+    first: &'static str,
+    rest: &'static str,
+}
+
+const CHAT: Script = Script {
+    first: "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"one\"}}]}\n\n",
+    rest: "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\" two\"}}]}\n\n\
+           data: [DONE]\n\n",
+};
+
+const RESPONSES: Script = Script {
+    first: "data: {\"type\":\"response.output_text.delta\",\"delta\":\"one\"}\n\n",
+    rest: "data: {\"type\":\"response.completed\",\"response\":{\"output\":[{\"type\":\"message\",\
+           \"role\":\"assistant\",\"content\":[{\"type\":\"output_text\",\"text\":\"one two\"}]}]}}\n\n",
+};
+
+fn chat(url: &str) -> OpenAiChat<ReqwestTransport> {
+    OpenAiChat::compatible(url).unwrap()
+}
+
+fn responses(url: &str) -> OpenAiResponses<ReqwestTransport> {
+    OpenAiResponses::compatible(url).unwrap()
+}
+
+/// A response of which the first event has come, and the server's end of its connection.
+async fn begun<S>(leaf: fn(&str) -> S, script: &Script) -> (ChatResponse, TcpStream)
+where
+    S: Service<ChatRequest, Response = ChatResponse, Error = ProviderError>,
+{
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/v1", listener.local_addr().unwrap());
+    let server = async {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut request = [0; 4096];
+        assert_ne!(stream.read(&mut request).await.unwrap(), 0);
+        stream.write_all([HEAD, script.first].concat().as_bytes()).await.unwrap();
+        stream
+    };
+    let mut leaf = leaf(&url);
+    let (response, stream) = tokio::join!(leaf.call(ChatRequest::user("hi").streamed()), server);
+    let mut response = response.unwrap();
+    let first = response.next().await.unwrap().unwrap();
+    assert_eq!(first, ChatUpdate::TextDelta("one".to_owned()));
+    (response, stream)
+}
+
+#[tokio::test]
+async fn a_delta_is_seen_before_the_next_one_is_sent() {
+    for (script, begun) in
+        [(CHAT, begun(chat, &CHAT).await), (RESPONSES, begun(responses, &RESPONSES).await)]
+    {
+        let (response, mut stream) = begun;
+        stream.write_all(script.rest.as_bytes()).await.unwrap();
+        drop(stream);
+        assert_eq!(response.collect().await.unwrap().text(), "one two");
+    }
+}
+
+#[tokio::test]
+async fn a_dropped_response_hangs_up() {
+    for (response, mut stream) in [begun(chat, &CHAT).await, begun(responses, &RESPONSES).await] {
+        drop(response);
+        let mut rest = Vec::new();
+        // Ends, by a clean or a reset connection, only once the client has hung up.
+        let _ = stream.read_to_end(&mut rest).await;
+    }
+}

@@ -1,0 +1,252 @@
+//! The odd ways in which services cut a message into the pieces of a stream.
+
+use tower_chat_core::{Answer, ChatRequest, FinishReason, Native, Part};
+
+use crate::{
+    client::ask,
+    server::{Reply, Server},
+};
+
+/// The answer that these deltas make.
+async fn answer(deltas: &[&str]) -> Answer {
+    let mut body = String::new();
+    for delta in deltas {
+        let delta = delta.replace('\n', "");
+        body += &format!("data: {{\"choices\":[{{\"index\":0,\"delta\":{delta}}}]}}\n\n");
+    }
+    streamed(&(body + "data: [DONE]\n\n")).await
+}
+
+async fn streamed(body: &str) -> Answer {
+    let server = Server::start([Reply::stream(body)]).await;
+    ask(&mut server.leaf(), ChatRequest::user("hi").streamed()).await.unwrap()
+}
+
+fn calls(answer: &Answer) -> Vec<(&str, &str, &str)> {
+    let calls = answer.tool_calls();
+    calls.map(|call| (call.id.as_deref().unwrap_or("-"), &*call.name, &*call.arguments)).collect()
+}
+
+#[tokio::test]
+async fn a_call_may_come_whole_and_repeat_its_id_and_name() {
+    let found = answer(&[
+        r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}"#,
+        r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":"{\"x\""}}]}"#,
+        r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":":1}"}}]}"#,
+        r#"{"tool_calls":[{"index":1,"id":"","function":{"name":"","arguments":""}}]}"#,
+    ])
+    .await;
+    assert_eq!(calls(&found), [("a", "f", "{}"), ("b", "g", r#"{"x":1}"#)]);
+}
+
+#[tokio::test]
+async fn calls_without_an_index_are_told_apart_by_id_and_name() {
+    let found = answer(&[
+        r#"{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"1"}}]}"#,
+        r#"{"tool_calls":[{"function":{"arguments":"2"}}]}"#,
+        r#"{"tool_calls":[{"id":"b","function":{"name":"f","arguments":"3"}}]}"#,
+        r#"{"tool_calls":[{"id":"a","function":{"arguments":"4"}}]}"#,
+        r#"{"tool_calls":[{"function":{"name":"g","arguments":"5"}},
+                          {"function":{"name":"g","arguments":"6"}}]}"#,
+    ])
+    .await;
+    let expected = [("a", "f", "124"), ("b", "f", "3"), ("-", "g", "5"), ("-", "g", "6")];
+    assert_eq!(calls(&found), expected);
+}
+
+#[tokio::test]
+async fn calls_that_all_have_index_0_are_told_apart_by_id() {
+    let found = answer(&[
+        r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"1"}}]}"#,
+        r#"{"tool_calls":[{"index":0,"id":"b","function":{"name":"f","arguments":"2"}}]}"#,
+        r#"{"tool_calls":[{"index":0,"function":{"arguments":"3"}}]}"#,
+    ])
+    .await;
+    assert_eq!(calls(&found), [("a", "f", "1"), ("b", "f", "23")]);
+}
+
+#[tokio::test]
+async fn arguments_cut_off_or_sent_as_an_object_are_kept() {
+    let found = answer(&[
+        r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\": \"y"}}]}"#,
+        r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":{"z":1}}}]}"#,
+    ])
+    .await;
+    assert_eq!(calls(&found), [("a", "f", r#"{"x": "y"#), ("b", "g", r#"{"z":1}"#)]);
+}
+
+#[tokio::test]
+async fn fields_that_nobody_knows_are_kept_as_native_items() {
+    let found = answer(&[
+        r#"{"role":"assistant","content":"","reasoning_details":[{"type":"t","text":"a"}]}"#,
+        r#"{"content":"hi","reasoning_details":[{"type":"t","text":"b"}],"odd":{"n":1}}"#,
+        r#"{"odd":{"m":2},"refusal":null,"annotations":[{"u":1}]}"#,
+        r#"{"tool_calls":[{"index":0,"id":"a","extra_content":{"signature":"s"},
+            "function":{"name":"f","arguments":"{}"}}]}"#,
+    ])
+    .await;
+    let message = &found.messages[0];
+    assert_eq!(found.text(), "hi");
+    let Part::Native(Native { item, .. }) = &message.parts[0] else { panic!("{message:?}") };
+    let item: serde_json::Value = item.parse().unwrap();
+    let details = serde_json::json!([{"type": "t", "text": "a"}, {"type": "t", "text": "b"}]);
+    assert_eq!(item["reasoning_details"], details);
+    assert_eq!(item["odd"], serde_json::json!({"n": 1, "m": 2}));
+    assert_eq!(item["annotations"], serde_json::json!([{"u": 1}]));
+    let call = found.tool_calls().next().unwrap();
+    assert!(call.native.as_ref().unwrap().item.get().contains(r#""signature":"s""#));
+}
+
+#[tokio::test]
+async fn a_refusal_that_comes_in_pieces_is_whole() {
+    let found = answer(&[r#"{"refusal":"I can"}"#, r#"{"refusal":"not."}"#]).await;
+    let Part::Native(Native { item, .. }) = &found.messages[0].parts[0] else { panic!() };
+    assert!(item.get().contains(r#""refusal":"I cannot.""#), "{item:?}");
+}
+
+#[tokio::test]
+async fn thinking_that_comes_as_content_parts_is_kept_in_order() {
+    let found = answer(&[
+        r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#,
+        r#"{"content":"so"}"#,
+    ])
+    .await;
+    assert_eq!(found.text(), "so");
+    assert_eq!(found.messages[0].parts.len(), 2, "{:?}", found.messages[0]);
+}
+
+#[tokio::test]
+async fn the_usage_comes_last_and_by_itself_or_counts_as_it_goes() {
+    let found = streamed(concat!(
+        "data: {\"id\":\"c\",\"model\":\"\",\"choices\":[]}\n\n",
+        "data: {\"id\":\"c\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}],",
+        "\"usage\":{\"prompt_tokens\":5,\"completion_tokens\":1}}\n\n",
+        "data: {\"id\":\"c\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{},",
+        "\"finish_reason\":\"length\"}],\"usage\":null}\n\n",
+        "data: {\"id\":\"c\",\"model\":\"\",\"choices\":[],\"usage\":{\"prompt_tokens\":5,",
+        "\"completion_tokens\":2,\"prompt_tokens_details\":{\"cached_tokens\":4},",
+        "\"completion_tokens_details\":{\"reasoning_tokens\":1}}}\n\n",
+        "data: [DONE]\n\n",
+    ))
+    .await;
+    let usage = found.finish.usage;
+    assert_eq!((usage.input_tokens, usage.cached_input_tokens), (5, 4));
+    assert_eq!((usage.output_tokens, usage.reasoning_tokens), (2, 1));
+    assert_eq!(found.finish.reason, Some(FinishReason::Length));
+    assert_eq!(found.finish.model.as_deref(), Some("m"));
+    assert_eq!(found.finish.metadata["id"], "c");
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_stream_answers_whole() {
+    let body = "{\n \"choices\": [{\"index\": 0, \"finish_reason\": \"stop\",\r\n \"message\":\
+                {\"role\": \"assistant\", \"content\": \"hel\\nlo\"}}]\n}";
+    let server = Server::start([Reply::json(200, body)]).await;
+    let request = ChatRequest::user("hi").streamed();
+    let found = ask(&mut server.leaf(), request).await.unwrap();
+    assert_eq!(found.text(), "hel\nlo");
+    assert_eq!(found.finish.reason, Some(FinishReason::Stop));
+}
+
+/// The fields of the native items of a message, by wire.
+fn leftover(answer: &Answer, wire: &str) -> serde_json::Value {
+    let native = answer.messages[0].parts.iter().find_map(|part| match part {
+        Part::Native(native) if &*native.wire == wire => Some(native.item.parse().unwrap()),
+        _ => None,
+    });
+    native.unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_field_that_each_piece_repeats_stays_one_and_is_not_sent_back() {
+    let body = concat!(
+        r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","channel":"analysis","reasoning":"Let "}}]}"#,
+        "\n\n",
+        r#"data: {"choices":[{"index":0,"delta":{"channel":"analysis","reasoning":"me see."}}]}"#,
+        "\n\n",
+        r#"data: {"choices":[{"index":0,"delta":{"channel":"final","token_index":7,"content":"Yes."}}]}"#,
+        "\n\n",
+        r#"data: {"choices":[{"index":0,"delta":{"thought_signature":"sig","odd":{"mode":"a"}}}]}"#,
+        "\n\n",
+        r#"data: {"choices":[{"index":0,"delta":{"thought_signature":"sig","odd":{"mode":"a"}}}]}"#,
+        "\n\ndata: [DONE]\n\n",
+    );
+    let whole = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"ok"}}]}"#;
+    let server = Server::start([Reply::stream(body), Reply::json(200, whole)]).await;
+    let mut leaf = server.leaf();
+    let found = ask(&mut leaf, ChatRequest::user("hi").streamed()).await.unwrap();
+    assert_eq!(found.text(), "Yes.");
+    let of_pieces = serde_json::json!({"channel": "final", "token_index": 7});
+    assert_eq!(leftover(&found, "openai-chat-delta"), of_pieces, "kept as it came");
+    let kept = leftover(&found, "openai-chat");
+    assert_eq!(kept["odd"], serde_json::json!({"mode": "a"}));
+    assert_eq!(kept["thought_signature"], "sig");
+    let history = [tower_chat_core::Message::user("hi"), (*found.messages[0]).clone()];
+    ask(&mut leaf, ChatRequest::new(history)).await.unwrap();
+    let sent = &server.received()[1].body["messages"][1];
+    let expected = serde_json::json!({"role": "assistant", "content": "Yes.",
+        "reasoning": "Let me see.", "thought_signature": "sig", "odd": {"mode": "a"}});
+    assert_eq!(*sent, expected);
+}
+
+/// <https://openrouter.ai/docs/use-cases/reasoning-tokens>
+#[tokio::test]
+async fn fragments_of_one_block_of_reasoning_become_one_with_the_last_signature() {
+    let detail = |detail: serde_json::Value| {
+        serde_json::json!({ "reasoning_details": [detail] }).to_string()
+    };
+    let text = |index: u64, text: &str| {
+        detail(serde_json::json!({"type": "reasoning.text", "text": text, "index": index,
+            "format": "anthropic-claude-v1", "signature": null}))
+    };
+    let signed = |index: u64, signature: &str| {
+        detail(serde_json::json!({"type": "reasoning.text", "signature": signature, "index": index,
+            "format": "anthropic-claude-v1"}))
+    };
+    let other = |kind: &str, field: &str, value: &str| {
+        detail(serde_json::json!({"type": kind, field: value, "index": 0}))
+    };
+    let pieces = [
+        text(0, "Let"),
+        text(0, " me"),
+        text(1, "And"),
+        signed(0, "sig 0"),
+        text(1, " then"),
+        other("reasoning.encrypted", "data", "one"),
+        other("reasoning.encrypted", "data", "two"),
+        other("reasoning.summary", "summary", "In "),
+        other("reasoning.summary", "summary", "short"),
+        signed(1, "sig 1"),
+        text(1, "again"),
+        detail(serde_json::json!({"type": "odd", "text": "a"})),
+        detail(serde_json::json!({"type": "odd", "text": "a"})),
+    ];
+    let found = answer(&pieces.iter().map(String::as_str).collect::<Vec<_>>()).await;
+    let block = |index: u64, text: &str, signature: serde_json::Value| {
+        serde_json::json!({"type": "reasoning.text", "text": text, "index": index,
+            "format": "anthropic-claude-v1", "signature": signature})
+    };
+    let expected = serde_json::json!([
+        block(0, "Let me", "sig 0".into()),
+        block(1, "And then", "sig 1".into()),
+        {"type": "reasoning.encrypted", "data": "one", "index": 0},
+        {"type": "reasoning.encrypted", "data": "two", "index": 0},
+        {"type": "reasoning.summary", "summary": "In short", "index": 0},
+        block(1, "again", serde_json::Value::Null),
+        {"type": "odd", "text": "a"},
+        {"type": "odd", "text": "a"},
+    ]);
+    assert_eq!(leftover(&found, "openai-chat")["reasoning_details"], expected);
+}
+
+#[tokio::test]
+async fn null_in_place_of_arguments_is_an_empty_object() {
+    let found = answer(&[
+        r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":null}}]}"#,
+        r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":null}}]}"#,
+        r#"{"tool_calls":[{"index":1,"function":{"arguments":"{\"x\":1}"}}]}"#,
+        r#"{"tool_calls":[{"index":2,"id":"c","function":{"name":"h","arguments":""}}]}"#,
+    ])
+    .await;
+    assert_eq!(calls(&found), [("a", "f", "{}"), ("b", "g", r#"{"x":1}"#), ("c", "h", "")]);
+}

@@ -1,0 +1,320 @@
+//! Every recorded exchange of Chat Completions, played to the leaf.
+
+use std::collections::BTreeMap;
+
+use futures_util::StreamExt;
+use serde_json::{Value, json};
+use tower_chat_core::{
+    Answer, ChatOptions, ChatRequest, ChatUpdate, Message, Part, ToolChoice, ToolDefinition, format,
+};
+use tower_chat_providers::{ProviderError, Refusal};
+use tower_chat_wire::openai_chat::{Audience, parse_messages, render_message};
+use tower_service::Service;
+
+use super::expected::Said;
+use crate::{
+    cassettes::{self, Cassette, Exchange},
+    client::ask,
+    leftovers,
+    server::{Reply, Server},
+};
+
+#[tokio::test]
+async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
+    let Some(cassettes) = cassettes::all() else { return };
+    let mut folders: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
+    let (mut exchanges, mut continued) = (0, 0);
+    for cassette in &cassettes {
+        let (asserted, skipped) = folders.entry(&cassette.folder).or_default();
+        if cassette.chat().next().is_none() {
+            let url = cassette.exchanges.first().map_or("nothing", |exchange| &exchange.url);
+            skipped.push(format!("{}: records {url}, not Chat Completions", cassette.name));
+            continue;
+        }
+        let (played, went_on) = play(cassette).await;
+        exchanges += played;
+        continued += went_on;
+        *asserted += 1;
+    }
+    let mut asserted = 0;
+    for (folder, (count, skipped)) in &folders {
+        println!("{folder}: {count} asserted on, {} skipped", skipped.len());
+        skipped.iter().for_each(|reason| println!("  {reason}"));
+        asserted += count;
+    }
+    println!("{asserted} cassettes, {exchanges} exchanges, {continued} next requests");
+    assert!(asserted >= 100, "only {asserted} cassettes");
+    assert!(exchanges >= 214, "only {exchanges} exchanges");
+    assert!(continued >= 90, "only {continued} next requests");
+}
+
+/// Plays the exchanges of a cassette: how many there were, and how many went on with an answer.
+async fn play(cassette: &Cassette) -> (usize, usize) {
+    let (mut played, mut continued) = (0, 0);
+    let mut answers: Vec<(Value, Message)> = Vec::new();
+    for exchange in cassette.chat() {
+        let place = format!("{}/{}#{played}", cassette.folder, cassette.name);
+        let reply = if exchange.is_streamed() {
+            Reply::stream(exchange.text())
+        } else {
+            Reply::json(exchange.status, exchange.text())
+        };
+        let server = Server::start([reply]).await;
+        let (request, reused) = request(exchange, &answers);
+        let outcome = if exchange.is_streamed() {
+            watched(&server, request).await
+        } else {
+            ask(&mut server.leaf(), request).await
+        };
+        let sent = &server.received()[0].body;
+        if reused == 0 {
+            assert_eq!(plain_body(sent), plain_body(&exchange.request), "{place}");
+        } else {
+            continued += 1;
+            assert_eq!(options_of(sent), options_of(&exchange.request), "{place}");
+            assert_eq!(history(sent), history(&exchange.request), "{place}");
+        }
+        played += 1;
+        match outcome {
+            Err(error) => assert_refused(exchange, &error.downcast().unwrap(), &place),
+            Ok(answer) => {
+                assert_answer(exchange, &answer, &place);
+                // A new process would have it from a store.
+                let stored = format::decode(&format::encode(&answer.messages[0])).unwrap();
+                answers.push((exchange.request["messages"].clone(), stored));
+            }
+        }
+    }
+    (played, continued)
+}
+
+/// The answer to a streamed request, whose deltas must add up to it.
+async fn watched(
+    server: &Server,
+    request: ChatRequest,
+) -> Result<Answer, tower_chat_core::BoxError> {
+    let mut response = server.leaf().call(request).await?;
+    let (mut text, mut calls) = (String::new(), BTreeMap::<usize, String>::new());
+    let (mut messages, mut finish) = (Vec::new(), None);
+    while let Some(update) = response.next().await {
+        match update? {
+            ChatUpdate::TextDelta(more) => text += &more,
+            ChatUpdate::ToolCallDelta(more) => {
+                *calls.entry(more.index).or_default() += &more.arguments;
+            }
+            ChatUpdate::Message(message) => {
+                assert_eq!(text, message.text());
+                let arguments = message.calls().map(|call| call.arguments.clone());
+                let seen: Vec<String> = std::mem::take(&mut calls).into_values().collect();
+                assert_eq!(seen, arguments.collect::<Vec<_>>());
+                messages.push(message);
+            }
+            ChatUpdate::Finish(end) => finish = Some(end),
+            _ => {}
+        }
+    }
+    Ok(Answer::new(messages, finish.expect("a finish")))
+}
+
+fn assert_answer(exchange: &Exchange, answer: &Answer, place: &str) {
+    assert_eq!(exchange.status, 200, "{place}");
+    if exchange.is_streamed() {
+        let events = exchange.events();
+        assert_eq!(Said::of(answer), Said::by_events(&events), "{place}");
+        leftovers::assert_whole(&events, &answer.messages[0], place);
+        return;
+    }
+    let json: Value = serde_json::from_str(exchange.text()).unwrap();
+    assert_eq!(Said::of(answer), Said::by(&json), "{place}");
+    let rendered = render_message(&answer.messages[0], Audience::Transcript);
+    let rendered: Value = rendered[0].parse().unwrap();
+    assert_eq!(rendered, json["choices"][0]["message"], "{place}: something was lost");
+    for (name, value) in json.as_object().unwrap() {
+        if !value.is_null() && !["choices", "object", "model"].contains(&name.as_str()) {
+            assert_eq!(answer.finish.metadata.get(name), Some(value), "{place}: {name}");
+        }
+    }
+}
+
+fn assert_refused(exchange: &Exchange, error: &ProviderError, place: &str) {
+    assert_ne!(exchange.status, 200, "{place}: {error}");
+    assert_eq!(error.status(), Some(exchange.status), "{place}");
+    let json: Value = serde_json::from_str(exchange.text()).unwrap();
+    let Some(Refusal { message, body, .. }) = error.refusal() else { panic!("{place}: {error}") };
+    assert_eq!(Some(message.as_str()), json["error"]["message"].as_str(), "{place}");
+    assert_eq!(body, exchange.text(), "{place}");
+    let code = [&json["error"]["code"], &json["error"]["type"]];
+    let code = code.into_iter().find(|code| !code.is_null());
+    let code = code.map(|code| code.as_str().map_or_else(|| code.to_string(), str::to_owned));
+    assert_eq!(error.code().map(str::to_owned), code, "{place}");
+    assert_eq!(error.is_retryable(), exchange.status == 429 || exchange.status >= 500, "{place}");
+}
+
+/// The request of our vocabulary that should make the recorded body. Answers that the leaf read
+/// before stand in the place of the recorded ones; how many do is returned.
+fn request(exchange: &Exchange, answers: &[(Value, Message)]) -> (ChatRequest, usize) {
+    let body = &exchange.request;
+    let list = body["messages"].as_array().unwrap();
+    let mut messages = parse_messages(&body["messages"].to_string()).unwrap();
+    let mut reused = 0;
+    // From the last, so that the places before it stay where they are.
+    for (asked, answer) in answers.iter().rev() {
+        let asked = asked.as_array().unwrap();
+        if !list.starts_with(asked) {
+            continue;
+        }
+        let rest = list[asked.len()..].iter();
+        let count = rest.take_while(|message| message["role"] == "assistant").count();
+        if count > 0 {
+            let recorded = messages[asked.len()..asked.len() + count].to_vec();
+            messages.splice(asked.len()..asked.len() + count, [named(answer, &recorded)]);
+            reused += 1;
+        }
+    }
+    (ChatRequest::new(messages).with_options(options(body)), reused)
+}
+
+/// The answer with the ids that the client made up for calls that came without one, as the tool
+/// loop does above a leaf.
+fn named(answer: &Message, recorded: &[Message]) -> Message {
+    let mut answer = answer.clone();
+    let mut ids = recorded.iter().flat_map(Message::calls).map(|call| call.id.clone());
+    for part in &mut answer.parts {
+        if let Part::ToolCall(call) = part {
+            let made_up = ids.next().expect("the client sent every call back");
+            if call.id.as_deref().unwrap_or_default().is_empty() {
+                call.id = made_up;
+            }
+        }
+    }
+    answer
+}
+
+fn options(body: &Value) -> ChatOptions {
+    let mut extra = body.as_object().unwrap().clone();
+    let mut options = ChatOptions::default();
+    extra.remove("messages");
+    options.stream = extra.remove("stream").is_some_and(|stream| stream == true);
+    options.model = extra.remove("model").map(|model| model.as_str().unwrap().to_owned());
+    // Written as `0`, a temperature is another JSON value than our `0.0`.
+    if extra.get("temperature").is_some_and(Value::is_f64) {
+        options.temperature = extra.remove("temperature").and_then(|number| number.as_f64());
+    }
+    options.max_output_tokens = extra.remove("max_tokens").and_then(|number| number.as_u64());
+    if let Some(choice) = extra.get("tool_choice").and_then(tool_choice) {
+        options.tool_choice = Some(choice);
+        extra.remove("tool_choice");
+    }
+    if let Some(tools) = extra.get("tools").and_then(tools) {
+        options.tools = tools;
+        extra.remove("tools");
+    }
+    if options.stream && !extra.contains_key("stream_options") {
+        extra.insert("stream_options".to_owned(), Value::Null);
+    }
+    options.extra = extra;
+    options
+}
+
+fn tool_choice(choice: &Value) -> Option<ToolChoice> {
+    match choice.as_str() {
+        Some("auto") => Some(ToolChoice::Auto),
+        Some("none") => Some(ToolChoice::None),
+        Some("required") => Some(ToolChoice::Required),
+        _ => {
+            let name = choice["function"]["name"].as_str()?.to_owned();
+            let plain = json!({"type": "function", "function": {"name": name}});
+            (*choice == plain).then_some(ToolChoice::Tool(name))
+        }
+    }
+}
+
+/// The tools, where they are no more than our vocabulary says.
+fn tools(tools: &Value) -> Option<Vec<ToolDefinition>> {
+    let tools = tools.as_array()?.iter().map(|tool| {
+        let function = &tool["function"];
+        let (name, description) = (function["name"].as_str()?, function["description"].as_str()?);
+        let parameters = function["parameters"].as_object().filter(|fields| !fields.is_empty())?;
+        let plain = json!({"type": "function", "function": {
+            "name": name, "description": description, "parameters": parameters}});
+        let definition = ToolDefinition::new(name, description, Value::Object(parameters.clone()));
+        (*tool == plain).then_some(definition)
+    });
+    tools.collect::<Option<Vec<_>>>().filter(|tools| !tools.is_empty())
+}
+
+/// The body without what says nothing: `"stream": false`, and an assistant's empty fields.
+fn plain_body(body: &Value) -> Value {
+    let mut body = body.clone();
+    let fields = body.as_object_mut().unwrap();
+    if fields.get("stream") != Some(&Value::Bool(true)) {
+        fields.remove("stream");
+        fields.remove("stream_options");
+    }
+    fields.retain(|_, value| !value.is_null());
+    if !fields.contains_key("tools") {
+        fields.remove("tool_choice");
+    }
+    for message in fields["messages"].as_array_mut().unwrap() {
+        if message["role"] == "assistant" {
+            let is_empty = |value: &Value| value.is_null() || *value == json!([]);
+            let fields = message.as_object_mut().unwrap();
+            fields.retain(|name, value| name == "content" || !is_empty(value));
+        }
+    }
+    body
+}
+
+/// The body without its messages.
+fn options_of(body: &Value) -> Value {
+    let mut body = plain_body(body);
+    body.as_object_mut().unwrap().remove("messages");
+    body
+}
+
+/// The history that a body carries, part by part: who speaks, the text, the calls and what they
+/// answer. Clients differ in the rest: in `null` and empty contents, and in how they write
+/// arguments anew.
+fn history(body: &Value) -> Vec<Value> {
+    let mut history: Vec<Value> = Vec::new();
+    for message in body["messages"].as_array().unwrap() {
+        let calls = message["tool_calls"].as_array().into_iter().flatten();
+        let calls: Vec<Value> = calls
+            .map(|call| {
+                let arguments = call["function"]["arguments"].as_str().unwrap();
+                let parsed = serde_json::from_str(arguments).unwrap_or_else(|_| json!(arguments));
+                json!([call["id"], call["function"]["name"], parsed])
+            })
+            .collect();
+        let content = match &message["content"] {
+            Value::Null => json!(""),
+            Value::Array(parts) if parts.iter().all(|part| part["type"] == "text") => {
+                json!(parts.iter().map(|part| part["text"].as_str().unwrap()).collect::<String>())
+            }
+            content => content.clone(),
+        };
+        let content = content.as_str().map(|text| json!(said(text))).unwrap_or(content);
+        let is_assistant = message["role"] == "assistant";
+        match history.last_mut() {
+            // Some clients put text and calls into a message each.
+            Some(last) if is_assistant && last["role"] == "assistant" => {
+                let text = last["content"].as_str().unwrap().to_owned();
+                last["content"] = json!(text + content.as_str().unwrap());
+                last["calls"].as_array_mut().unwrap().extend(calls);
+            }
+            _ => history.push(json!({
+                "role": message["role"],
+                "content": content,
+                "calls": calls,
+                "answers": message["tool_call_id"],
+            })),
+        }
+    }
+    history
+}
+
+/// Some clients trim what the model said, and some put its reasoning into the text.
+fn said(text: &str) -> &str {
+    let after = text.strip_prefix("<think>").and_then(|text| text.split_once("</think>"));
+    after.map_or(text, |(_, said)| said).trim()
+}

@@ -1,0 +1,162 @@
+//! What is sent.
+
+use serde_json::{Value, json};
+use tower_chat_core::{
+    ChatOptions, ChatRequest, ChatResponse, Message, ToolCall, ToolChoice, ToolDefinition,
+    ToolResult,
+};
+use tower_chat_providers::{OpenAiChat, ProviderError, ReqwestTransport};
+use tower_service::Service;
+
+use crate::{
+    client::ask,
+    server::{Received, Reply, Server},
+};
+
+const ANSWER: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"ok",
+    "refusal":null,"annotations":[]}}]}"#;
+
+async fn sent<S>(leaf: impl Fn(&str) -> S, request: ChatRequest) -> Received
+where
+    S: Service<ChatRequest, Response = ChatResponse, Error = ProviderError>,
+{
+    let server = Server::start([Reply::json(200, ANSWER)]).await;
+    ask(&mut leaf(&server.url), request).await.unwrap();
+    server.received().remove(0)
+}
+
+fn compatible(url: &str) -> OpenAiChat<ReqwestTransport> {
+    OpenAiChat::compatible(url).unwrap()
+}
+
+fn options() -> ChatOptions {
+    let mut options = ChatOptions::default();
+    options.instructions = Some("Be brief.".to_owned());
+    options.temperature = Some(0.5);
+    options.top_p = Some(0.9);
+    options.max_output_tokens = Some(7);
+    options.tool_choice = Some(ToolChoice::Tool("f".to_owned()));
+    let schema = json!({"type": "object", "properties": {}});
+    options.tools = vec![
+        ToolDefinition::new("f", "does f", schema),
+        ToolDefinition::new("g", "does g", json!({})),
+    ];
+    options
+}
+
+#[tokio::test]
+async fn the_options_become_the_fields_of_the_body() {
+    let request = ChatRequest::user("hi").with_options(options());
+    let received = sent(|url| compatible(url).with_model("m"), request).await;
+    assert!(received.head.starts_with("post /v1/chat/completions http/1.1"), "{}", received.head);
+    assert!(!received.head.contains("authorization"), "{}", received.head);
+    assert_eq!(
+        received.body,
+        json!({
+            "model": "m",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "hi"},
+            ],
+            "temperature": 0.5,
+            "top_p": 0.9,
+            "max_tokens": 7,
+            "tool_choice": {"type": "function", "function": {"name": "f"}},
+            "tools": [
+                {"type": "function", "function": {"name": "f", "description": "does f",
+                    "parameters": {"type": "object", "properties": {}}}},
+                {"type": "function", "function": {"name": "g", "description": "does g"}},
+            ],
+        })
+    );
+}
+
+#[tokio::test]
+async fn extra_fields_count_more_but_leave_the_messages_alone() {
+    let mut options = options();
+    options.model = Some("n".to_owned());
+    options.stream = true;
+    options.tools.clear();
+    let extra =
+        json!({"top_p": null, "temperature": 1, "seed": 3, "messages": [], "stream": false});
+    options.extra = extra.as_object().unwrap().clone();
+    let server = Server::start([Reply::stream("data: [DONE]\n\n")]).await;
+    let request = ChatRequest::user("hi").with_options(options);
+    ask(&mut server.leaf().with_model("m"), request).await.unwrap_err();
+    assert_eq!(
+        server.received()[0].body,
+        json!({
+            "model": "n",
+            "messages": [
+                {"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "hi"},
+            ],
+            "temperature": 1,
+            "max_tokens": 7,
+            "seed": 3,
+            "stream": true,
+            "stream_options": {"include_usage": true},
+        })
+    );
+}
+
+#[tokio::test]
+async fn an_answer_goes_back_without_the_fields_that_said_nothing() {
+    let server = Server::start([Reply::json(200, ANSWER), Reply::json(200, ANSWER)]).await;
+    let mut leaf = server.leaf();
+    let first = ask(&mut leaf, ChatRequest::user("hi")).await.unwrap();
+    let history = [Message::user("hi"), (*first.messages[0]).clone(), Message::user("more")];
+    ask(&mut leaf, ChatRequest::new(history)).await.unwrap();
+    let messages = &server.received()[1].body["messages"];
+    assert_eq!(messages[1], json!({"role": "assistant", "content": "ok"}));
+}
+
+#[tokio::test]
+async fn keys_and_headers_are_sent_and_not_shown() {
+    let leaf = |url: &str| {
+        let leaf = OpenAiChat::compatible(&format!("{url}/")).unwrap();
+        let leaf = leaf.with_key("sk-secret").unwrap();
+        let leaf = leaf.with_header("X-Title", "tests-secret").unwrap();
+        assert!(!format!("{leaf:?}").contains("secret"), "{leaf:?}");
+        leaf
+    };
+    let received = sent(leaf, ChatRequest::user("hi")).await;
+    assert!(received.head.starts_with("post /v1/chat/completions "), "{}", received.head);
+    assert!(received.head.contains("authorization: bearer sk-secret\r\n"), "{}", received.head);
+    assert!(received.head.contains("x-title: tests-secret\r\n"), "{}", received.head);
+}
+
+#[tokio::test]
+async fn azure_is_addressed_by_its_deployment() {
+    let leaf = |url: &str| {
+        let endpoint = url.trim_end_matches("/v1");
+        let transport = ReqwestTransport::new().unwrap();
+        OpenAiChat::azure(endpoint, "mine", "2025-01-01", transport).with_key("azure-key").unwrap()
+    };
+    let mut options = ChatOptions::default();
+    options.max_output_tokens = Some(7);
+    let received = sent(leaf, ChatRequest::user("hi").with_options(options)).await;
+    let line = "post /openai/deployments/mine/chat/completions?api-version=2025-01-01 ";
+    assert!(received.head.starts_with(line), "{}", received.head);
+    assert!(received.head.contains("api-key: azure-key\r\n"), "{}", received.head);
+    assert_eq!(received.body["max_completion_tokens"], json!(7));
+    assert_eq!(received.body.get("model"), None::<&Value>);
+}
+
+#[tokio::test]
+async fn ids_from_elsewhere_are_made_nine_characters_long_where_a_service_wants_that() {
+    let history = || {
+        ChatRequest::new([
+            Message::user("hi"),
+            Message::tool_calls([ToolCall::new("call_elsewhere", "f", "{}")]),
+            Message::tool_results([ToolResult::new("call_elsewhere", "done")]),
+        ])
+    };
+    let received = sent(compatible, history()).await;
+    assert_eq!(received.body["messages"][2]["tool_call_id"], "call_elsewhere");
+    let received = sent(|url| compatible(url).with_nine_character_ids(), history()).await;
+    let messages = &received.body["messages"];
+    let id = messages[2]["tool_call_id"].as_str().unwrap();
+    assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");
+    assert_eq!(messages[1]["tool_calls"][0]["id"], id);
+}

@@ -1,0 +1,104 @@
+//! The leaf under the layers: what a fault on the wire leaves in the history, and what is sent
+//! when the run goes on.
+
+use serde_json::{Value, json};
+use tower_chat::{
+    ChatPipeline, PersistenceMode, Tools,
+    core::{
+        Answer, BoxError, ChatRequest, ConversationKey, MemoryStore, Role, ToolDefinition,
+        store::HistoryStore,
+    },
+    tool_fn,
+};
+use tower_chat_providers::{ProviderError, ProviderErrorKind as Kind};
+use tower_service::Service;
+
+use crate::server::{Framing, Reply, Server};
+
+const CALL: &str = concat!(
+    r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":["#,
+    r#"{"index":0,"id":"call_1","type":"function","function":{"name":"f","arguments":"{ }"}}]}}]}"#,
+    "\n\ndata: [DONE]\n\n",
+);
+const TEXT: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"done\"}}]}\n\n\
+                    data: [DONE]\n\n";
+
+#[tokio::test]
+async fn a_fault_leaves_the_history_of_the_contract_and_the_run_goes_on() {
+    let limit = Reply::json(429, r#"{"error":{"message":"slow down","code":"rate_limit"}}"#);
+    let event = "data: {\"error\":{\"message\":\"down\",\"code\":503}}\n\ndata: [DONE]\n\n";
+    let faults = [
+        Reply::stream(TEXT).framed(Framing::EndAt(TEXT.len() - 20)),
+        Reply::stream(TEXT).framed(Framing::BreakAt(TEXT.len() - 20)),
+        limit,
+        Reply::stream(event),
+    ];
+    for fault in faults {
+        for mode in [PersistenceMode::PerRun, PersistenceMode::PerServiceCall] {
+            let store = MemoryStore::new();
+            let request = ChatRequest::user("go").in_conversation(key()).streamed();
+
+            let server = Server::start([Reply::stream(CALL), fault.clone()]).await;
+            let error = run(&server, &store, mode, request.clone()).await.expect_err("a fault");
+            assert!(error.to_string().contains(is_known(&error)), "{error}");
+            let (kept, wanted) = match mode {
+                PersistenceMode::PerServiceCall => {
+                    (vec![Role::User, Role::Assistant, Role::Tool], vec![Reply::stream(TEXT)])
+                }
+                _ => (vec![], vec![Reply::stream(CALL), Reply::stream(TEXT)]),
+            };
+            assert_eq!(roles(&store).await, kept, "{mode:?}, {fault:?}");
+            let undisturbed = last_messages(&server);
+
+            let server = Server::start(wanted).await;
+            let answer = run(&server, &store, mode, request).await.unwrap();
+            assert_eq!(answer.text(), "done");
+            assert_eq!(last_messages(&server), undisturbed, "{mode:?}, {fault:?}");
+            let whole = [Role::User, Role::Assistant, Role::Tool, Role::Assistant];
+            assert_eq!(roles(&store).await, whole, "{mode:?}, {fault:?}");
+        }
+    }
+}
+
+/// Runs a request in a stack of its own, as a new process would.
+async fn run(
+    server: &Server,
+    store: &MemoryStore,
+    mode: PersistenceMode,
+    request: ChatRequest,
+) -> Result<Answer, BoxError> {
+    let definition = ToolDefinition::new("f", "does f", json!({"type": "object"}));
+    let mut pipeline = ChatPipeline::builder(server.leaf())
+        .tools(Tools::new().with(tool_fn(definition, |_| async { Ok("f did it") })))
+        .history(store.clone())
+        .persistence(mode)
+        .build()?;
+    std::future::poll_fn(|cx| pipeline.poll_ready(cx)).await?;
+    pipeline.call(request).await?.collect().await
+}
+
+/// What the leaf's error says, found under the layers that passed it on.
+fn is_known(error: &BoxError) -> &'static str {
+    let mut error: &(dyn std::error::Error + 'static) = error.as_ref();
+    loop {
+        match error.downcast_ref::<ProviderError>() {
+            Some(found) if matches!(found.kind(), Kind::Truncated { .. }) => return "cut off",
+            Some(found) if matches!(found.status(), Some(429 | 503)) => return "refused",
+            Some(other) => panic!("{other}"),
+            None => error = error.source().expect("the leaf's error is the source"),
+        }
+    }
+}
+
+async fn roles(store: &MemoryStore) -> Vec<Role> {
+    let history = store.load(&key()).await.unwrap();
+    history.messages.iter().map(|message| message.role).collect()
+}
+
+fn key() -> ConversationKey {
+    ConversationKey::new("alice", "orders")
+}
+
+fn last_messages(server: &Server) -> Value {
+    server.received().last().unwrap().body["messages"].clone()
+}

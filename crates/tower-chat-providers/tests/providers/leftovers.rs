@@ -1,0 +1,71 @@
+//! What is left over of a streamed answer beside text, reasoning and calls: no text of it may have
+//! been put together from texts that pieces repeat.
+
+use std::collections::HashSet;
+
+use serde_json::Value;
+use tower_chat_core::{Message, Part};
+
+/// The fields whose texts go on from piece to piece.
+const CONTINUED: [&str; 9] = [
+    "text",
+    "summary",
+    "thinking",
+    "content",
+    "reasoning",
+    "reasoning_content",
+    "refusal",
+    "arguments",
+    "input",
+];
+
+/// Checks that every text in the native items of a message stands, as it is, under the same name in
+/// an event of the stream.
+pub(crate) fn assert_whole(events: &[Value], message: &Message, place: &str) {
+    let mut known = HashSet::new();
+    events.iter().for_each(|event| {
+        texts("", event, &mut |name, text| {
+            known.insert((name.to_owned(), text.to_owned()));
+        })
+    });
+    for native in natives(message) {
+        texts("", &native, &mut |name, text| {
+            let is_known = known.contains(&(name.to_owned(), text.to_owned()));
+            let is_made_here = matches!((name, text), ("type", _) | ("field", _) | ("role", _));
+            let is_continued = CONTINUED.contains(&name);
+            assert!(is_known || is_made_here || is_continued, "{place}: {name} is {text:?}");
+        });
+    }
+}
+
+fn natives(message: &Message) -> Vec<Value> {
+    let native = |part: &Part| match part {
+        Part::Native(native) => Some(native.clone()),
+        Part::Text(text) => text.native.clone(),
+        Part::Reasoning(reasoning) => reasoning.native.clone(),
+        Part::ToolCall(call) => call.native.clone(),
+        _ => None,
+    };
+    message.parts.iter().filter_map(native).map(|native| native.item.parse().unwrap()).collect()
+}
+
+fn texts(name: &str, value: &Value, see: &mut impl FnMut(&str, &str)) {
+    match value {
+        Value::String(text) => see(name, text),
+        Value::Array(items) => items.iter().for_each(|item| texts(name, item, &mut *see)),
+        Value::Object(fields) => {
+            fields.iter().for_each(|(name, value)| texts(name, value, &mut *see))
+        }
+        _ => {}
+    }
+}
+
+#[test]
+#[should_panic(expected = "channel")]
+fn a_field_that_was_put_together_is_found() {
+    let event = serde_json::json!({"delta": {"channel": "analysis"}});
+    let item = r#"{"channel":"analysisanalysis"}"#.parse().unwrap();
+    let native = tower_chat_core::Native::new("openai-chat", item);
+    let message = Message::new(tower_chat_core::Role::Assistant, vec![Part::Native(native)]);
+    assert_whole(&[event.clone(), event], &message, "here");
+}

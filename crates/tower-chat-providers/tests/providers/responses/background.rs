@@ -1,0 +1,89 @@
+//! Answers that come later.
+
+use serde_json::{Value, json};
+use tower_chat_core::{ChatOptions, ChatRequest, FinishReason};
+use tower_chat_providers::{HistoryStorage, ProviderError, ProviderErrorKind as Kind};
+
+use super::said;
+use crate::{
+    client::ask,
+    server::{Reply, Server},
+};
+
+fn begun() -> ChatRequest {
+    let mut options = ChatOptions::default();
+    (options.background, options.stream) = (true, true);
+    ChatRequest::user("hi").with_options(options)
+}
+
+fn continued(token: &str) -> ChatRequest {
+    let mut options = ChatOptions::default();
+    options.continuation = Some(token.to_owned());
+    ChatRequest::default().with_options(options)
+}
+
+fn pending(status: &str) -> Value {
+    json!({"id": "resp_1", "object": "response", "status": status, "output": [], "model": "m"})
+}
+
+#[tokio::test]
+async fn an_answer_is_begun_asked_for_and_read_when_it_has_come() {
+    let replies = [pending("queued"), pending("in_progress"), said("resp_1", "hello")];
+    let server = Server::start(replies.map(|reply| Reply::json(200, reply.to_string()))).await;
+    let mut leaf = server.responses();
+    let answer = ask(&mut leaf, begun()).await.unwrap();
+    assert!(answer.messages.is_empty());
+    assert_eq!(answer.finish.continuation.as_deref(), Some("resp_1"));
+    assert_eq!((answer.finish.reason, answer.finish.conversation_id), (None, None));
+    let answer = ask(&mut leaf, continued("resp_1")).await.unwrap();
+    assert_eq!(answer.finish.continuation.as_deref(), Some("resp_1"));
+    let answer = ask(&mut leaf, continued("resp_1")).await.unwrap();
+    assert_eq!((answer.text().as_str(), answer.finish.continuation), ("hello", None));
+    assert_eq!(answer.finish.reason, Some(FinishReason::Stop));
+    assert_eq!(answer.finish.conversation_id, None);
+
+    let sent = server.received();
+    assert_eq!((&sent[0].body["background"], &sent[0].body["store"]), (&json!(true), &json!(true)));
+    assert_eq!(sent[0].body.get("stream"), None::<&Value>);
+    for asked in &sent[1..] {
+        assert!(asked.head.starts_with("get /v1/responses/resp_1 "), "{}", asked.head);
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_goes_on_from_the_answer_once_it_has_come() {
+    let id = |answer: &tower_chat_core::Answer| {
+        let id = answer.finish.conversation_id.as_ref().unwrap();
+        id.service_id().unwrap().to_string()
+    };
+    let replies = [pending("queued"), said("resp_1", "hello")];
+    let server = Server::start(replies.map(|reply| Reply::json(200, reply.to_string()))).await;
+    let mut leaf = server.responses().with_history_storage(HistoryStorage::Response);
+    let answer = ask(&mut leaf, begun().with_service_id("resp_0")).await.unwrap();
+    assert_eq!(id(&answer), "resp_0", "it may fail yet");
+    let answer = ask(&mut leaf, continued("resp_1").with_service_id("resp_0")).await.unwrap();
+    assert_eq!(id(&answer), "resp_1");
+    assert_eq!(server.received()[0].body["previous_response_id"], "resp_0");
+}
+
+#[tokio::test]
+async fn an_answer_that_failed_meanwhile_is_an_error() {
+    let failed = json!({"id": "resp_1", "status": "failed", "output": [],
+        "error": {"code": "server_error", "message": "overloaded"}});
+    for (reply, code) in [(failed, "server_error"), (pending("cancelled"), "response_cancelled")] {
+        let server = Server::start([Reply::json(200, reply.to_string())]).await;
+        let error = ask(&mut server.responses(), continued("resp_1")).await.unwrap_err();
+        assert_eq!(error.downcast::<ProviderError>().unwrap().code(), Some(code));
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_is_no_id_is_refused_before_anything_is_sent() {
+    let server = Server::start([]).await;
+    for token in ["", "../files", "resp_1?stream=true", "a b"] {
+        let error = ask(&mut server.responses(), continued(token)).await.unwrap_err();
+        let error = error.downcast::<ProviderError>().unwrap();
+        assert!(matches!(error.kind(), Kind::Unsupported { .. }), "{error}");
+    }
+    assert!(server.received().is_empty());
+}

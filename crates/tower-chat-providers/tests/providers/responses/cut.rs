@@ -1,0 +1,98 @@
+//! A stream that is cut off is an error or the complete answer, never a short one.
+
+use serde_json::json;
+use tower_chat_core::{Answer, BoxError, ChatRequest};
+use tower_chat_providers::{ProviderError, ProviderErrorKind as Kind};
+
+use super::{event, said, streamed};
+use crate::{
+    cassettes::{self, Cassette},
+    client::{ask, typed},
+    server::{Framing, Reply, Server},
+};
+
+#[tokio::test]
+async fn a_stream_cut_at_any_byte_is_an_error() {
+    let delta = json!({"type": "response.output_text.delta", "delta": "Grüße"});
+    let body = event(&delta) + ": a comment\n\n" + &streamed(&said("resp_1", "Grüße"));
+    let whole = answer(&body, Framing::Length).await.unwrap();
+    assert_eq!((whole.text().as_str(), whole.finish.usage.output_tokens), ("Grüße", 4));
+    cut_everywhere(&body, 1, &whole).await;
+}
+
+#[tokio::test]
+async fn a_recorded_stream_of_openai_cut_at_any_byte_is_an_error() {
+    cut_shortest("openai_responses", 1).await;
+}
+
+#[tokio::test]
+async fn a_recorded_stream_of_codex_cut_at_any_byte_is_an_error() {
+    cut_shortest("chatgpt", 1).await;
+}
+
+#[tokio::test]
+async fn recorded_streams_of_others_cut_short_are_errors() {
+    cut_shortest("bedrock", 60).await;
+    cut_shortest("deepseek", 60).await;
+}
+
+/// Cuts the shortest stream of a folder at every `step`th byte, and at each of the last 100.
+async fn cut_shortest(folder: &str, step: usize) {
+    let Some(cassettes) = cassettes::all() else { return };
+    let cassettes = cassettes.iter().filter(|cassette| cassette.folder == folder);
+    let streams = cassettes.flat_map(Cassette::responses).filter(|exchange| exchange.is_streamed());
+    let body = streams.min_by_key(|exchange| exchange.text().len()).unwrap().text();
+    let whole = answer(body, Framing::Length).await.unwrap();
+    cut_everywhere(body, step, &whole).await;
+}
+
+/// Cuts at every `step`th byte, and at each of the last 100; by a clean end, and by a broken one in
+/// turn.
+async fn cut_everywhere(body: &str, step: usize, whole: &Answer) {
+    let end = body.len().saturating_sub(100);
+    let cuts: Vec<Framing> = (0..end)
+        .step_by(step)
+        .chain(end..=body.len())
+        .enumerate()
+        .map(|(n, at)| if n % 2 == 0 { Framing::EndAt(at) } else { Framing::BreakAt(at) })
+        .collect();
+    let replies: Vec<Reply> = cuts.iter().map(|cut| Reply::stream(body).framed(*cut)).collect();
+    let server = Server::start(replies).await;
+    let mut leaf = server.responses();
+    for cut in cuts {
+        let (Framing::EndAt(at) | Framing::BreakAt(at)) = cut else { continue };
+        match ask(&mut leaf, ChatRequest::user("hi").streamed()).await {
+            Ok(answer) => {
+                assert_eq!(&answer, whole, "short: {cut:?}");
+                assert!(at >= body.trim_end().len(), "{cut:?}");
+            }
+            Err(error) => {
+                assert_ne!(at, body.len(), "nothing was cut off: {error}");
+                let error = error.downcast::<ProviderError>().expect("a typed error");
+                assert!(matches!(error.kind(), Kind::Truncated { .. }), "{cut:?}: {error}");
+                assert!(error.is_retryable());
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_was_said_before_the_cut_is_in_the_error() {
+    let delta = |text| event(&json!({"type": "response.output_text.delta", "delta": text}));
+    let body = delta("Hel") + &delta("lo");
+    for framing in [Framing::Length, Framing::BreakAt(body.len() - 1)] {
+        let error = answer(&body, framing).await.unwrap_err();
+        let Kind::Truncated { text, reason } = typed(error).into_kind() else { panic!() };
+        let (received, how) = match framing {
+            Framing::Length => ("Hello", "ended before"),
+            _ => ("Hel", "connection broke"),
+        };
+        assert_eq!(text, received);
+        assert!(reason.contains(how), "{reason}");
+    }
+}
+
+async fn answer(body: &str, framing: Framing) -> Result<Answer, BoxError> {
+    let server = Server::start([Reply::stream(body).framed(framing)]).await;
+    ask(&mut server.responses(), ChatRequest::user("hi").streamed()).await
+}

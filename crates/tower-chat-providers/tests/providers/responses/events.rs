@@ -1,0 +1,152 @@
+//! The odd ways in which services stream a response.
+
+use serde_json::{Value, json};
+use tower_chat_core::{Answer, ChatRequest, FinishReason, Part};
+
+use super::{event, message, said};
+use crate::{
+    client::ask,
+    server::{Reply, Server},
+};
+
+async fn answer(events: &[Value]) -> Answer {
+    let body: String = events.iter().map(event).collect();
+    let server = Server::start([Reply::stream(body)]).await;
+    ask(&mut server.responses(), ChatRequest::user("hi").streamed()).await.unwrap()
+}
+
+fn call(arguments: &str) -> Value {
+    json!({"id": "fc_1", "type": "function_call", "status": "in_progress", "call_id": "call_1",
+        "name": "f", "arguments": arguments})
+}
+
+fn ended(status: &str, output: Value) -> Value {
+    let details = json!({"reason": "max_output_tokens"});
+    let details = if status == "incomplete" { details } else { Value::Null };
+    json!({"type": format!("response.{status}"), "response": {"id": "resp_1", "status": status,
+        "incomplete_details": details, "output": output}})
+}
+
+#[tokio::test]
+async fn items_that_came_one_by_one_count_where_the_end_has_none() {
+    let reasoning = json!({"id": "rs_1", "type": "reasoning", "summary": [],
+        "encrypted_content": "gAAA"});
+    let items = [reasoning, message("msg_1", "Hello"), call("{}")];
+    let mut events: Vec<Value> = items
+        .iter()
+        .map(|item| json!({"type": "response.output_item.done", "item": item}))
+        .collect();
+    events.push(ended("completed", json!([])));
+    let found = answer(&events).await;
+    assert_eq!(found.text(), "Hello");
+    assert_eq!(found.finish.reason, Some(FinishReason::ToolCalls));
+    assert!(matches!(&found.messages[0].parts[0], Part::Reasoning(r) if r.native.is_some()));
+    assert_eq!(found.tool_calls().count(), 1);
+}
+
+#[tokio::test]
+async fn an_end_that_has_the_items_counts_more() {
+    let early = json!({"type": "response.output_item.done", "item": message("msg_1", "early")});
+    let found = answer(&[early, ended("completed", json!([message("msg_1", "late")]))]).await;
+    assert_eq!(found.text(), "late");
+}
+
+#[tokio::test]
+async fn a_call_cut_off_at_the_token_limit_is_kept_as_it_came() {
+    let begun = [
+        json!({"type": "response.output_item.added", "output_index": 0,
+            "item": {"id": "rs_1", "type": "reasoning", "summary": []}}),
+        json!({"type": "response.output_item.added", "output_index": 1, "item": call("")}),
+        json!({"type": "response.function_call_arguments.delta", "output_index": 1,
+            "item_id": "fc_1", "delta": "{\"x\": "}),
+        json!({"type": "response.function_call_arguments.delta", "output_index": 1,
+            "item_id": "fc_1", "delta": "\"y"}),
+    ];
+    // With the items in the end, as OpenAI sends it, and without.
+    for output in [json!([call("{\"x\": \"y")]), json!([])] {
+        let found = answer(&[&begun[..], &[ended("incomplete", output)]].concat()).await;
+        assert_eq!(found.finish.reason, Some(FinishReason::Length));
+        let call = found.tool_calls().next().unwrap();
+        assert_eq!((call.id.as_deref(), &*call.name), (Some("call_1"), "f"));
+        assert_eq!(call.arguments, "{\"x\": \"y");
+        assert_eq!(found.messages[0].parts.len(), 1, "cut off reasoning is of no use");
+    }
+}
+
+#[tokio::test]
+async fn items_that_were_never_said_to_be_done_are_kept() {
+    let begun = json!({"id": "msg_1", "type": "message", "role": "assistant", "content": []});
+    let found = answer(&[
+        json!({"type": "response.output_item.added", "output_index": 0, "item": begun}),
+        json!({"type": "response.output_text.delta", "output_index": 0, "delta": "Hel"}),
+        json!({"type": "response.output_item.added", "output_index": 1, "item": call("{}")}),
+        json!({"type": "response.output_text.delta", "output_index": 0, "delta": "lo"}),
+        ended("completed", json!([])),
+    ])
+    .await;
+    assert_eq!(found.text(), "Hello");
+    let call = found.tool_calls().next().unwrap();
+    assert_eq!(call.arguments, "{}");
+    assert!(call.native.as_ref().unwrap().item.get().contains(r#""status":"completed""#));
+    assert_eq!(found.finish.reason, Some(FinishReason::ToolCalls));
+}
+
+#[tokio::test]
+async fn text_cut_off_at_the_token_limit_is_kept() {
+    let begun = json!({"id": "msg_1", "type": "message", "role": "assistant", "content": []});
+    let found = answer(&[
+        json!({"type": "response.output_item.added", "item": begun}),
+        json!({"type": "response.output_text.delta", "item_id": "msg_1", "delta": "Hel"}),
+        ended("incomplete", json!([])),
+    ])
+    .await;
+    assert_eq!((found.text().as_str(), found.finish.reason), ("Hel", Some(FinishReason::Length)));
+}
+
+#[tokio::test]
+async fn a_filter_and_other_reasons_are_told_apart() {
+    for (reason, expected) in [
+        ("content_filter", FinishReason::ContentFilter),
+        ("max_output_tokens", FinishReason::Length),
+        ("odd", FinishReason::Other("odd".to_owned())),
+    ] {
+        let mut end = ended("incomplete", json!([message("msg_1", "Hel")]));
+        end["response"]["incomplete_details"] = json!({"reason": reason});
+        assert_eq!(answer(&[end.clone()]).await.finish.reason, Some(expected.clone()));
+        let server = Server::start([Reply::json(200, end["response"].to_string())]).await;
+        let found = ask(&mut server.responses(), ChatRequest::user("hi")).await.unwrap();
+        assert_eq!(found.finish.reason, Some(expected));
+    }
+}
+
+#[tokio::test]
+async fn events_and_items_that_nobody_knows_are_no_error_and_items_are_kept() {
+    let odd = json!({"id": "x_1", "type": "odd_item", "n": 1});
+    let found = answer(&[
+        json!({"type": "response.odd.delta", "delta": "?"}),
+        json!({"type": "response.odd"}),
+        ended("completed", json!([odd, message("msg_1", "Hello")])),
+        json!({"type": "response.output_text.delta", "delta": "after the end"}),
+    ])
+    .await;
+    assert_eq!(found.text(), "Hello");
+    let Part::Native(native) = &found.messages[0].parts[0] else { panic!("{found:?}") };
+    assert!(native.item.get().contains("odd_item"));
+}
+
+#[tokio::test]
+async fn tools_that_the_provider_runs_ask_for_nothing() {
+    let search = json!({"id": "ws_1", "type": "web_search_call", "status": "completed",
+        "action": {"type": "search", "query": "q"}});
+    let found = answer(&[ended("completed", json!([search, message("msg_1", "Found.")]))]).await;
+    assert_eq!(found.finish.reason, Some(FinishReason::Stop));
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_stream_answers_whole() {
+    let server = Server::start([Reply::json(200, said("resp_1", "hello").to_string())]).await;
+    let request = ChatRequest::user("hi").streamed();
+    let found = ask(&mut server.responses(), request).await.unwrap();
+    assert_eq!(found.text(), "hello");
+    assert_eq!(found.finish.reason, Some(FinishReason::Stop));
+}

@@ -1,0 +1,94 @@
+//! What an answer should be read as, computed from the recorded JSON without the leaf.
+
+use serde_json::Value;
+use tower_chat_core::{Answer, ConversationId, FinishReason, Part, Role, Usage};
+
+use crate::cassettes::Exchange;
+
+/// An answer, as plainly as can be compared.
+#[derive(Debug, PartialEq)]
+pub(super) struct Said {
+    text: String,
+    reasoning: Vec<String>,
+    /// Id, name and arguments.
+    calls: Vec<(Option<String>, String, String)>,
+    finish: &'static str,
+    model: Option<String>,
+    usage: Usage,
+    conversation_id: Option<String>,
+}
+
+impl Said {
+    /// What the leaf made of it.
+    pub(super) fn of(answer: &Answer) -> Self {
+        let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
+        assert_eq!(message.role, Role::Assistant);
+        let reasoning = message.parts.iter().filter_map(|part| match part {
+            Part::Reasoning(reasoning) => Some(reasoning.text.clone()),
+            _ => None,
+        });
+        let calls = message.calls().cloned().map(|call| (call.id, call.name, call.arguments));
+        let id = answer.finish.conversation_id.as_ref().and_then(ConversationId::service_id);
+        Self {
+            text: message.text(),
+            reasoning: reasoning.collect(),
+            calls: calls.collect(),
+            finish: match answer.finish.reason {
+                Some(FinishReason::Stop) => "stop",
+                Some(FinishReason::Length) => "length",
+                Some(FinishReason::ToolCalls) => "tool_calls",
+                _ => "?",
+            },
+            model: answer.finish.model.clone(),
+            usage: answer.finish.usage,
+            conversation_id: id.map(ToString::to_string),
+        }
+    }
+
+    /// What a recorded response says. `is_kept` says whether the service was to keep it.
+    pub(super) fn by(output: &[Value], response: &Value, is_kept: bool) -> Self {
+        let of = |kind: &'static str| output.iter().filter(move |item| item["type"] == kind);
+        let texts = |parts: &Value| -> Vec<String> {
+            let parts = parts.as_array().into_iter().flatten();
+            parts.filter_map(|part| part["text"].as_str().map(str::to_owned)).collect()
+        };
+        let calls: Vec<_> = of("function_call")
+            .map(|call| {
+                let text = |name: &str| call[name].as_str().unwrap().to_owned();
+                (Some(text("call_id")), text("name"), text("arguments"))
+            })
+            .collect();
+        assert_eq!(response["status"], "completed", "every recorded response is");
+        let number = |pointer| response.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
+        let mut usage = Usage::new(number("/usage/input_tokens"), number("/usage/output_tokens"));
+        usage.cached_input_tokens = number("/usage/input_tokens_details/cached_tokens");
+        usage.reasoning_tokens = number("/usage/output_tokens_details/reasoning_tokens");
+        let is_kept = is_kept && response["store"] != false;
+        Self {
+            text: of("message").flat_map(|item| texts(&item["content"])).collect(),
+            reasoning: of("reasoning")
+                .map(|item| [texts(&item["summary"]), texts(&item["content"])].concat())
+                .map(|pieces| pieces.join("\n\n"))
+                .collect(),
+            finish: if calls.is_empty() { "stop" } else { "tool_calls" },
+            calls,
+            model: response["model"].as_str().map(str::to_owned),
+            usage,
+            conversation_id: response["id"].as_str().filter(|_| is_kept).map(str::to_owned),
+        }
+    }
+}
+
+/// What a recorded response put out, and the response.
+pub(super) fn response(exchange: &Exchange) -> (Vec<Value>, Value) {
+    if !exchange.is_streamed() {
+        let response: Value = serde_json::from_str(exchange.text()).unwrap();
+        return (response["output"].as_array().unwrap().clone(), response);
+    }
+    let events = exchange.events();
+    let done = events.iter().filter(|event| event["type"] == "response.output_item.done");
+    let output = done.map(|event| event["item"].clone()).collect();
+    let end = events.last().unwrap();
+    assert_eq!(end["type"], "response.completed");
+    (output, end["response"].clone())
+}

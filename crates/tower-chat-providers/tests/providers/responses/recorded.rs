@@ -1,0 +1,222 @@
+//! Every recorded exchange of Responses, played to the leaf.
+
+use std::collections::BTreeMap;
+
+use futures_util::StreamExt;
+use serde_json::Value;
+use tower_chat_core::{Answer, ChatRequest, ChatUpdate, format};
+use tower_chat_providers::{
+    HistoryStorage, OpenAiResponses, ProviderError, Refusal, ReqwestTransport,
+};
+use tower_chat_wire::openai_responses::render_input;
+use tower_service::Service;
+
+use super::{
+    expected::{Said, response},
+    written::{Read, history, input, messages, options, options_of, reasoning},
+};
+use crate::{
+    cassettes::{self, Cassette, Exchange},
+    client::ask,
+    server::{Reply, Server},
+};
+
+#[tokio::test]
+async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
+    let Some(cassettes) = cassettes::all() else { return };
+    let mut folders: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut sum = Played::default();
+    for cassette in cassettes.iter().filter(|cassette| cassette.responses().next().is_some()) {
+        let played = play(cassette).await;
+        sum.exchanges += played.exchanges;
+        sum.continued += played.continued;
+        sum.reasoning += played.reasoning;
+        sum.refused += played.refused;
+        *folders.entry(&cassette.folder).or_default() += 1;
+    }
+    println!("{folders:?}: {sum:?}");
+    let cassettes: usize = folders.values().sum();
+    assert!(cassettes >= 31, "only {cassettes} cassettes");
+    assert!(sum.exchanges >= 76, "only {sum:?}");
+    assert!(sum.continued >= 34, "only {sum:?}");
+    assert!(sum.reasoning >= 12, "only {sum:?}");
+    assert_eq!(sum.refused, 1);
+}
+
+#[derive(Debug, Default)]
+struct Played {
+    exchanges: usize,
+    /// Requests that went on with what the leaf had read.
+    continued: usize,
+    /// Items of reasoning that the recorded client sent back too.
+    reasoning: usize,
+    refused: usize,
+}
+
+/// Plays the exchanges of a cassette.
+async fn play(cassette: &Cassette) -> Played {
+    let mut sum = Played::default();
+    let mut answers: Vec<Read> = Vec::new();
+    let mut ids: Vec<String> = Vec::new();
+    for exchange in cassette.responses() {
+        let place = format!("{}/{}#{}", cassette.folder, cassette.name, sum.exchanges);
+        let reply = if exchange.is_streamed() {
+            Reply::stream(exchange.text())
+        } else {
+            Reply::json(exchange.status, exchange.text())
+        };
+        let server = Server::start([reply]).await;
+        let body = &exchange.request;
+        let asked = input(body);
+        let (messages, reused) = messages(&asked, &answers);
+        let mut request = ChatRequest::new(messages).with_options(options(body));
+        if let Some(id) = body["previous_response_id"].as_str() {
+            assert!(ids.iter().any(|known| known == id), "{place}: no answer was {id}");
+            request = request.with_service_id(id);
+        }
+        let is_kept = body["store"] != false;
+        let storage = if is_kept { HistoryStorage::Response } else { HistoryStorage::Caller };
+        let mut leaf = server.responses().with_history_storage(storage);
+        let outcome = if exchange.is_streamed() {
+            watched(&mut leaf, request).await
+        } else {
+            ask(&mut leaf, request).await
+        };
+        let sent = &server.received()[0].body;
+        assert_eq!(options_of(sent), options_of(body), "{place}");
+        let sent = input(sent);
+        if reused.is_empty() {
+            assert_eq!(sent, asked, "{place}");
+        } else {
+            assert_eq!(history(&sent), history(&asked), "{place}");
+            let found = reasoning(&sent);
+            for item in reasoning(&asked) {
+                let is_there = found.iter().any(|own| says(own, &item));
+                assert!(is_there, "{place}: {item:?} is not in {found:#?}");
+                sum.reasoning += 1;
+            }
+            let sent = without_repeated_ids(&sent, &answers);
+            for answer in &reused {
+                let output = without_repeated_ids(written_back(&answer.output), &answers);
+                let is_there = sent.windows(output.len()).any(|items| items == output);
+                assert!(is_there, "{place}: {output:#?} is not in {sent:#?}");
+            }
+        }
+        sum.continued +=
+            usize::from(!reused.is_empty() || body["previous_response_id"].is_string());
+        sum.exchanges += 1;
+        match outcome {
+            Err(error) => {
+                assert_refused(exchange, &error.downcast().unwrap(), &place);
+                sum.refused += 1;
+            }
+            Ok(answer) => {
+                let output = assert_answer(exchange, &answer, is_kept, &place);
+                let id = answer.finish.conversation_id.as_ref();
+                ids.extend(id.and_then(|id| id.service_id()).map(ToString::to_string));
+                // A new process would have it from a store.
+                let stored = format::encode(&answer.messages[0]);
+                answers.push(Read { asked, output, message: format::decode(&stored).unwrap() });
+            }
+        }
+    }
+    sum
+}
+
+/// What of an output goes back: all but reasoning that nothing followed.
+fn written_back(output: &[Value]) -> &[Value] {
+    let end = output.iter().rposition(|item| item["type"] != "reasoning").unwrap();
+    &output[..=end]
+}
+
+/// Whether reasoning stands in the recorded place and says what the recorded one does; clients leave
+/// some of it out.
+fn says((place, own): &(usize, Value), (recorded_place, recorded): &(usize, Value)) -> bool {
+    let mut fields = own.as_array().unwrap().iter().zip(recorded.as_array().unwrap());
+    place == recorded_place && fields.all(|(own, said)| said.is_null() || own == said)
+}
+
+/// The items without the ids of their calls, if a service has given two calls the same: then each
+/// goes back with one of its own.
+fn without_repeated_ids(items: &[Value], answers: &[Read]) -> Vec<Value> {
+    let calls = answers.iter().flat_map(|answer| answer.message.calls());
+    let ids: Vec<_> = calls.map(|call| &call.id).collect();
+    let is_repeated = ids.iter().enumerate().any(|(at, id)| ids[..at].contains(id));
+    let mut items = items.to_vec();
+    if is_repeated {
+        items.iter_mut().filter_map(Value::as_object_mut).for_each(|item| {
+            item.remove("call_id");
+        });
+    }
+    items
+}
+
+/// The answer to a streamed request, whose deltas must add up to it.
+async fn watched(
+    leaf: &mut OpenAiResponses<ReqwestTransport>,
+    request: ChatRequest,
+) -> Result<Answer, tower_chat_core::BoxError> {
+    let mut response = leaf.call(request).await?;
+    let (mut text, mut thought) = (String::new(), String::new());
+    let mut calls = BTreeMap::<usize, (Option<String>, Option<String>, String)>::new();
+    let (mut messages, mut finish) = (Vec::new(), None);
+    while let Some(update) = response.next().await {
+        match update? {
+            ChatUpdate::TextDelta(more) => text += &more,
+            ChatUpdate::ReasoningDelta(more) => thought += &more,
+            ChatUpdate::ToolCallDelta(more) => {
+                let call = calls.entry(more.index).or_default();
+                call.0 = call.0.take().or(more.id);
+                call.1 = call.1.take().or(more.name);
+                call.2 += &more.arguments;
+            }
+            ChatUpdate::Message(message) => {
+                assert_eq!(text, message.text());
+                let expected = message.calls().cloned();
+                let expected = expected.map(|call| (call.id, Some(call.name), call.arguments));
+                let seen: Vec<_> = std::mem::take(&mut calls).into_values().collect();
+                assert_eq!(seen, expected.collect::<Vec<_>>());
+                messages.push(message);
+            }
+            ChatUpdate::Finish(end) => finish = Some(end),
+            _ => {}
+        }
+    }
+    let answer = Answer::new(messages, finish.expect("a finish"));
+    if !thought.is_empty() {
+        let parts = answer.messages.iter().flat_map(|message| &message.parts);
+        let whole = parts.filter_map(|part| match part {
+            tower_chat_core::Part::Reasoning(reasoning) => Some(reasoning.text.clone()),
+            _ => None,
+        });
+        assert_eq!(thought, whole.collect::<String>());
+    }
+    Ok(answer)
+}
+
+/// Compares the answer with the recorded one, whose output is given.
+fn assert_answer(exchange: &Exchange, answer: &Answer, is_kept: bool, place: &str) -> Vec<Value> {
+    assert_eq!(exchange.status, 200, "{place}");
+    let (output, json) = response(exchange);
+    assert_eq!(Said::of(answer), Said::by(&output, &json, is_kept), "{place}");
+    let rendered = render_input(answer.messages.iter().map(|message| &**message));
+    let rendered: Vec<Value> = rendered.iter().map(|item| item.parse().unwrap()).collect();
+    assert_eq!(rendered, written_back(&output), "{place}: something was lost");
+    for (name, value) in json.as_object().unwrap() {
+        if !value.is_null() && !["output", "object", "model"].contains(&name.as_str()) {
+            assert_eq!(answer.finish.metadata.get(name), Some(value), "{place}: {name}");
+        }
+    }
+    output
+}
+
+fn assert_refused(exchange: &Exchange, error: &ProviderError, place: &str) {
+    assert_ne!(exchange.status, 200, "{place}: {error}");
+    assert_eq!(error.status(), Some(exchange.status), "{place}");
+    let json: Value = serde_json::from_str(exchange.text()).unwrap();
+    let Some(Refusal { message, body, .. }) = error.refusal() else { panic!("{place}: {error}") };
+    assert_eq!(Some(message.as_str()), json["error"]["message"].as_str(), "{place}");
+    assert_eq!(body, exchange.text(), "{place}");
+    assert_eq!(error.code(), json["error"]["code"].as_str(), "{place}");
+    assert!(!error.is_retryable(), "{place}");
+}

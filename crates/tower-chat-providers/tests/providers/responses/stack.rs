@@ -1,0 +1,321 @@
+//! The leaf under the layers, where the service keeps the history and where the store does: what
+//! each call sends, in one run and in the next.
+
+use serde_json::{Value, json};
+use tower_chat::{
+    ChatPipeline, ConflictPolicy, PersistenceError, PersistenceMode, PersistencePolicy, Tools,
+    core::{
+        Answer, BoxError, ChatOptions, ChatRequest, ConversationId, ConversationKey, MemoryStore,
+        Message, Role, ToolDefinition, store::HistoryStore,
+    },
+    tool_fn,
+};
+use tower_chat_providers::{HistoryStorage, ProviderError};
+use tower_service::Service;
+
+use super::{called, event, said, streamed};
+use crate::server::{Framing, Received, Reply, Server};
+
+const CLEAR: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: true };
+const RECORD: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: false };
+const BOTH_MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
+
+/// A stack as one process has it, and how it is used.
+struct Stack {
+    store: MemoryStore,
+    mode: PersistenceMode,
+    conflict: ConflictPolicy,
+    storage: HistoryStorage,
+    is_streamed: bool,
+}
+
+impl Stack {
+    /// Runs a request in a new stack over the same store: what came of it, and what was sent.
+    async fn run(
+        &self,
+        text: &str,
+        replies: impl IntoIterator<Item = Value>,
+    ) -> (Result<Answer, BoxError>, Vec<Received>) {
+        let replies = replies.into_iter().map(|reply| match reply["error"]["status"].as_u64() {
+            Some(status) => Reply::json(status.try_into().unwrap(), reply.to_string()),
+            None if self.is_streamed && reply["object"] == "response" => {
+                Reply::stream(streamed(&reply))
+            }
+            None => Reply::json(200, reply.to_string()),
+        });
+        self.play(ChatRequest::user(text).in_conversation(key()), replies).await
+    }
+
+    /// Plays replies to a request, as they are.
+    async fn play(
+        &self,
+        request: ChatRequest,
+        replies: impl IntoIterator<Item = Reply>,
+    ) -> (Result<Answer, BoxError>, Vec<Received>) {
+        let server = Server::start(replies).await;
+        let definition = ToolDefinition::new("f", "does f", json!({"type": "object"}));
+        let mut pipeline =
+            ChatPipeline::builder(server.responses().with_history_storage(self.storage))
+                .tools(Tools::new().with(tool_fn(definition, |_| async { Ok("f did it") })))
+                .history(self.store.clone())
+                .persistence(self.mode)
+                .policy(PersistencePolicy::default().on_conflict(self.conflict))
+                .build()
+                .unwrap();
+        let request = if self.is_streamed { request.streamed() } else { request };
+        std::future::poll_fn(|cx| pipeline.poll_ready(cx)).await.unwrap();
+        let outcome = match pipeline.call(request).await {
+            Ok(response) => response.collect().await,
+            Err(error) => Err(error),
+        };
+        (outcome, server.received())
+    }
+
+    async fn service_id(&self) -> Option<String> {
+        let head = self.store.head(&key()).await.unwrap();
+        head.service_id.map(|id| id.to_string())
+    }
+
+    async fn roles(&self) -> Vec<Role> {
+        let history = self.store.load(&key()).await.unwrap();
+        history.messages.iter().map(|message| message.role).collect()
+    }
+}
+
+/// Every way in which a stack can be used with a keeping.
+fn every(storage: HistoryStorage, conflict: ConflictPolicy) -> Vec<Stack> {
+    let ways = BOTH_MODES.into_iter().flat_map(|mode| [false, true].map(|way| (mode, way)));
+    let stacks = ways.map(|(mode, is_streamed)| Stack {
+        store: MemoryStore::new(),
+        mode,
+        conflict,
+        storage,
+        is_streamed,
+    });
+    stacks.collect()
+}
+
+fn key() -> ConversationKey {
+    ConversationKey::new("alice", "orders")
+}
+
+fn id(answer: &Answer) -> Option<&str> {
+    let id = answer.finish.conversation_id.as_ref().and_then(ConversationId::service_id);
+    id.map(|id| &**id)
+}
+
+fn user(text: &str) -> Value {
+    json!({"role": "user", "content": text})
+}
+
+fn result() -> Value {
+    json!({"type": "function_call_output", "call_id": "call_1", "output": "f did it"})
+}
+
+#[tokio::test]
+async fn with_previous_responses_each_call_sends_what_is_new_and_the_newest_id() {
+    for conflict in [CLEAR, RECORD] {
+        for stack in every(HistoryStorage::Response, conflict) {
+            let replies = [called("resp_1", "call_1"), said("resp_2", "done")];
+            let (answer, sent) = stack.run("go", replies).await;
+            assert_eq!(id(&answer.unwrap()), Some("resp_2"));
+            assert_eq!(sent[0].body["input"], json!([user("go")]));
+            assert_eq!(sent[0].body.get("previous_response_id"), None);
+            assert_eq!(sent[1].body["input"], json!([result()]));
+            assert_eq!(sent[1].body["previous_response_id"], "resp_1");
+            assert_eq!(stack.service_id().await.as_deref(), Some("resp_2"));
+
+            let replies = [called("resp_3", "call_1"), said("resp_4", "done")];
+            let (answer, sent) = stack.run("again", replies).await;
+            assert_eq!(id(&answer.unwrap()), Some("resp_4"));
+            assert_eq!(sent[0].body["input"], json!([user("again")]));
+            assert_eq!(sent[0].body["previous_response_id"], "resp_2");
+            assert_eq!(sent[1].body["input"], json!([result()]));
+            assert_eq!(sent[1].body["previous_response_id"], "resp_3");
+            assert_eq!(stack.service_id().await.as_deref(), Some("resp_4"));
+            let recorded = if conflict.clear { 0 } else { 8 };
+            assert_eq!(stack.roles().await.len(), recorded);
+        }
+    }
+}
+
+#[tokio::test]
+async fn with_a_conversation_the_id_stays_and_only_what_is_new_is_sent() {
+    let answered = |mut response: Value| {
+        response["conversation"] = json!({"id": "conv_1"});
+        response
+    };
+    for stack in every(HistoryStorage::Conversation, CLEAR) {
+        let made = json!({"id": "conv_1", "object": "conversation"});
+        let replies =
+            [made, answered(called("resp_1", "call_1")), answered(said("resp_2", "done"))];
+        let (answer, sent) = stack.run("go", replies).await;
+        assert_eq!(id(&answer.unwrap()), Some("conv_1"));
+        assert!(sent[0].head.starts_with("post /v1/conversations "));
+        assert_eq!(sent[1].body["input"], json!([user("go")]));
+        assert_eq!(sent[2].body["input"], json!([result()]));
+        for sent in &sent[1..] {
+            assert_eq!(sent.body["conversation"], "conv_1");
+            assert_eq!(sent.body.get("previous_response_id"), None);
+        }
+        assert_eq!(stack.service_id().await.as_deref(), Some("conv_1"));
+
+        let (answer, sent) = stack.run("again", [answered(said("resp_3", "done"))]).await;
+        assert_eq!(id(&answer.unwrap()), Some("conv_1"));
+        assert_eq!(sent[0].body["input"], json!([user("again")]));
+        assert_eq!(sent[0].body["conversation"], "conv_1");
+        assert_eq!(stack.service_id().await.as_deref(), Some("conv_1"));
+    }
+}
+
+#[tokio::test]
+async fn kept_by_the_store_every_call_sends_all_of_it_also_in_a_new_process() {
+    let reasoning = json!({"id": "rs_1", "type": "reasoning", "summary": [],
+        "encrypted_content": "gAAA"});
+    let mut first = called("resp_1", "call_1");
+    first["output"].as_array_mut().unwrap().insert(0, reasoning);
+    for stack in every(HistoryStorage::Caller, ConflictPolicy::default()) {
+        let (answer, sent) = stack.run("go", [first.clone(), said("resp_2", "done")]).await;
+        assert_eq!(id(&answer.unwrap()), None);
+        let mut all = vec![user("go")];
+        all.extend(first["output"].as_array().unwrap().iter().cloned());
+        all.push(result());
+        assert_eq!(sent[1].body["input"], json!(all));
+
+        let (answer, sent) = stack.run("again", [said("resp_3", "done")]).await;
+        answer.unwrap();
+        all.extend(said("resp_2", "done")["output"].as_array().unwrap().iter().cloned());
+        all.push(user("again"));
+        assert_eq!(sent[0].body["input"], json!(all), "items and reasoning go back as they came");
+        assert_eq!(sent[0].body["store"], false);
+        assert_eq!(stack.service_id().await, None);
+        assert_eq!(stack.roles().await.len(), 6);
+    }
+}
+
+#[tokio::test]
+async fn by_default_a_service_that_keeps_the_history_too_is_a_conflict() {
+    for stack in every(HistoryStorage::Response, ConflictPolicy::default()) {
+        let (outcome, _) = stack.run("go", [said("resp_1", "hello")]).await;
+        let error = outcome.unwrap_err().downcast::<PersistenceError>().unwrap();
+        assert!(matches!(*error, PersistenceError::ServiceKeepsHistory { .. }), "{error}");
+        assert_eq!(error.answer().unwrap().text(), "hello");
+        assert_eq!(stack.service_id().await, None);
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_that_the_service_keeps_goes_on_there_after_the_setting_has_changed() {
+    for mut stack in every(HistoryStorage::Response, CLEAR) {
+        stack.run("go", [said("resp_1", "hello")]).await.0.unwrap();
+        stack.storage = HistoryStorage::Caller;
+        let (answer, sent) = stack.run("again", [said("resp_2", "hello")]).await;
+        assert_eq!(id(&answer.unwrap()), Some("resp_2"));
+        assert_eq!(sent[0].body["previous_response_id"], "resp_1");
+        assert_eq!(sent[0].body["input"], json!([user("again")]));
+    }
+}
+
+#[tokio::test]
+async fn a_service_call_that_fails_leaves_the_id_of_the_last_one_that_was_persisted() {
+    let limit = json!({"error": {"status": 429, "message": "slow down", "code": "rate_limit"}});
+    for stack in every(HistoryStorage::Response, RECORD) {
+        stack.run("hi", [said("resp_0", "hello")]).await.0.unwrap();
+        let replies = [called("resp_1", "call_1"), limit.clone()];
+        let (outcome, sent) = stack.run("go", replies).await;
+        outcome.unwrap_err();
+        assert_eq!(sent[1].body["previous_response_id"], "resp_1");
+        let expected = match stack.mode {
+            PersistenceMode::PerServiceCall => "resp_1",
+            _ => "resp_0",
+        };
+        assert_eq!(stack.service_id().await.as_deref(), Some(expected));
+        let (answer, sent) = stack.run("more", [said("resp_2", "done")]).await;
+        answer.unwrap();
+        assert_eq!(sent[0].body["previous_response_id"], expected);
+        assert_eq!(stack.service_id().await.as_deref(), Some("resp_2"));
+    }
+}
+
+#[tokio::test]
+async fn a_fault_leaves_the_history_of_the_contract_and_the_run_goes_on() {
+    let (call, text) = (called("resp_1", "call_1"), said("resp_2", "done"));
+    let whole = streamed(&text);
+    let half = whole.len() / 2;
+    let failed = event(&json!({"type": "response.failed", "response": {"id": "resp_2",
+        "status": "failed", "output": [], "error": {"code": "server_error", "message": "down"}}}));
+    let limit = r#"{"error":{"message":"slow down","code":"rate_limit"}}"#;
+    for fault in [
+        Reply::stream(whole.clone()).framed(Framing::EndAt(half)),
+        Reply::stream(whole.clone()).framed(Framing::BreakAt(half)),
+        Reply::json(429, limit),
+        Reply::stream(failed),
+        Reply::stream(event(&json!({"type": "error", "message": "down"}))),
+    ] {
+        for stack in every(HistoryStorage::Caller, ConflictPolicy::default()) {
+            if !stack.is_streamed {
+                continue;
+            }
+            let request = ChatRequest::user("go").in_conversation(key());
+            let begun = Reply::stream(streamed(&call));
+            let (outcome, sent) = stack.play(request.clone(), [begun.clone(), fault.clone()]).await;
+            let error = outcome.unwrap_err();
+            assert!(is_of_the_leaf(&error), "{error}");
+            let kept = stack.mode == PersistenceMode::PerServiceCall;
+            let roles = [Role::User, Role::Assistant, Role::Tool, Role::Assistant];
+            let stored = if kept { &roles[..3] } else { &[] };
+            assert_eq!(stack.roles().await, stored, "{fault:?}");
+            let undisturbed = &sent[1].body;
+
+            let wanted = [begun, Reply::stream(whole.clone())];
+            let wanted = wanted.into_iter().skip(usize::from(kept));
+            let (answer, sent) = stack.play(request, wanted).await;
+            assert_eq!(answer.unwrap().text(), "done");
+            assert_eq!(&sent.last().unwrap().body, undisturbed, "{fault:?}");
+            assert_eq!(stack.roles().await, roles, "{fault:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_background_answer_is_stored_when_it_has_come() {
+    let reply = |json: Value| Reply::json(200, json.to_string());
+    let pending = json!({"id": "resp_1", "object": "response", "status": "queued", "output": []});
+    for (keeping, conflict) in
+        [(HistoryStorage::Caller, ConflictPolicy::default()), (HistoryStorage::Response, RECORD)]
+    {
+        for stack in every(keeping, conflict) {
+            let ask = |options: &dyn Fn(&mut ChatOptions)| {
+                let mut asked = ChatOptions::default();
+                options(&mut asked);
+                ChatRequest::default().with_options(asked).in_conversation(key())
+            };
+            let mut begun = ask(&|options| options.background = true);
+            begun.messages.push(Message::user("go"));
+            let (answer, sent) = stack.play(begun, [reply(pending.clone())]).await;
+            let token = answer.unwrap().finish.continuation.unwrap();
+            assert_eq!((token.as_str(), &sent[0].body["background"]), ("resp_1", &json!(true)));
+            assert_eq!(stack.roles().await, [Role::User]);
+
+            let goes_on = ask(&|options| options.continuation = Some(token.clone()));
+            let (answer, sent) = stack.play(goes_on, [reply(said("resp_1", "done"))]).await;
+            assert_eq!(answer.unwrap().text(), "done");
+            assert!(sent[0].head.starts_with("get /v1/responses/resp_1 "), "{}", sent[0].head);
+            assert_eq!(stack.roles().await, [Role::User, Role::Assistant]);
+            let expected = (keeping == HistoryStorage::Response).then_some("resp_1");
+            assert_eq!(stack.service_id().await.as_deref(), expected);
+        }
+    }
+}
+
+/// Whether the error, or one under it, is the leaf's and worth a retry.
+fn is_of_the_leaf(error: &BoxError) -> bool {
+    let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
+    while let Some(error) = next {
+        if let Some(error) = error.downcast_ref::<ProviderError>() {
+            return error.is_retryable();
+        }
+        next = error.source();
+    }
+    false
+}

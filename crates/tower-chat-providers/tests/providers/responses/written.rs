@@ -1,0 +1,186 @@
+//! Recorded request bodies as requests of our vocabulary, and what of a body can be compared.
+
+use serde_json::{Value, json};
+use tower_chat_core::{ChatOptions, Message, ToolChoice, ToolDefinition};
+use tower_chat_wire::openai_responses::parse_input;
+
+/// An answer that the leaf has read: the input that it answered, what the service put out, and the
+/// message.
+pub(super) struct Read {
+    pub(super) asked: Vec<Value>,
+    pub(super) output: Vec<Value>,
+    pub(super) message: Message,
+}
+
+/// The items of a body's input.
+pub(super) fn input(body: &Value) -> Vec<Value> {
+    match &body["input"] {
+        Value::String(text) => vec![json!({"role": "user", "content": text})],
+        items => items.as_array().unwrap().clone(),
+    }
+}
+
+/// The messages of an input, in which answers that the leaf has read stand in the place of the
+/// recorded ones; and those answers. Some clients give calls other ids, of which results know.
+pub(super) fn messages<'a>(input: &[Value], answers: &'a [Read]) -> (Vec<Message>, Vec<&'a Read>) {
+    let parse = |items: &[Value]| parse_input(&json!(items).to_string()).unwrap();
+    let mut input = input.to_vec();
+    let recorded = input.clone();
+    let (mut messages, mut reused, mut at) = (Vec::new(), Vec::new(), 0);
+    for answer in answers {
+        let asked = answer.asked.len();
+        if asked < at || !recorded.starts_with(&answer.asked) {
+            continue;
+        }
+        let count = input[asked..].iter().take_while(|item| is_put_out(item)).count();
+        if count > 0 {
+            messages.extend(parse(&input[at..asked]));
+            messages.push(answer.message.clone());
+            reused.push(answer);
+            at = asked + count;
+            let (before, after) = input.split_at_mut(at);
+            let ids = before[asked..].iter().filter(|item| item["type"] == "function_call");
+            let ids = ids.map(|item| item["call_id"].clone());
+            let own = answer.message.calls().map(|call| json!(call.id));
+            let renamed: Vec<(Value, Value)> = ids.zip(own).collect();
+            for output in after.iter_mut().filter(|item| item["type"] == "function_call_output") {
+                if let Some((_, own)) = renamed.iter().find(|(id, _)| output["call_id"] == *id) {
+                    output["call_id"] = own.clone();
+                }
+            }
+        }
+    }
+    messages.extend(parse(&input[at..]));
+    (messages, reused)
+}
+
+fn is_put_out(item: &Value) -> bool {
+    item["role"] == "assistant" || item["type"] == "reasoning" || item["type"] == "function_call"
+}
+
+pub(super) fn options(body: &Value) -> ChatOptions {
+    let mut extra = body.as_object().unwrap().clone();
+    let mut options = ChatOptions::default();
+    extra.remove("input");
+    extra.remove("previous_response_id");
+    let mut text =
+        |name: &str| extra.remove(name).and_then(|text| text.as_str().map(str::to_owned));
+    (options.model, options.instructions) = (text("model"), text("instructions"));
+    options.stream = extra.remove("stream").is_some_and(|stream| stream == true);
+    options.max_output_tokens = extra.remove("max_output_tokens").and_then(|n| n.as_u64());
+    // Written as `0`, a temperature is another JSON value than our `0.0`.
+    if extra.get("temperature").is_some_and(Value::is_f64) {
+        options.temperature = extra.remove("temperature").and_then(|number| number.as_f64());
+    }
+    if let Some(choice) = extra.get("tool_choice").and_then(tool_choice) {
+        options.tool_choice = Some(choice);
+        extra.remove("tool_choice");
+    }
+    if let Some(tools) = extra.get("tools").and_then(tools) {
+        options.tools = tools;
+        extra.remove("tools");
+    }
+    // What the leaf asks for by itself.
+    if extra.get("store") == Some(&json!(false)) {
+        extra.remove("store");
+        if extra.get("include") == Some(&json!(["reasoning.encrypted_content"])) {
+            extra.remove("include");
+        } else {
+            extra.entry("include").or_insert(Value::Null);
+        }
+    } else {
+        extra.entry("store").or_insert(Value::Null);
+    }
+    options.extra = extra;
+    options
+}
+
+fn tool_choice(choice: &Value) -> Option<ToolChoice> {
+    match choice.as_str() {
+        Some("auto") => Some(ToolChoice::Auto),
+        Some("none") => Some(ToolChoice::None),
+        Some("required") => Some(ToolChoice::Required),
+        _ => {
+            let name = choice["name"].as_str()?.to_owned();
+            let plain = json!({"type": "function", "name": name});
+            (*choice == plain).then_some(ToolChoice::Tool(name))
+        }
+    }
+}
+
+/// The tools, where they are no more than our vocabulary says.
+fn tools(tools: &Value) -> Option<Vec<ToolDefinition>> {
+    let tools = tools.as_array()?.iter().map(|tool| {
+        let (name, description) = (tool["name"].as_str()?, tool["description"].as_str()?);
+        let parameters = tool["parameters"].as_object().filter(|fields| !fields.is_empty())?;
+        let plain = json!({"type": "function", "name": name, "description": description,
+            "parameters": parameters, "strict": false});
+        let definition = ToolDefinition::new(name, description, Value::Object(parameters.clone()));
+        (*tool == plain).then_some(definition)
+    });
+    tools.collect::<Option<Vec<_>>>().filter(|tools| !tools.is_empty())
+}
+
+/// The body without its input, and without what says nothing.
+pub(super) fn options_of(body: &Value) -> Value {
+    let mut body = body.clone();
+    let fields = body.as_object_mut().unwrap();
+    fields.remove("input");
+    if fields.get("stream") != Some(&Value::Bool(true)) {
+        fields.remove("stream");
+    }
+    fields.retain(|_, value| !value.is_null());
+    if !fields.contains_key("tools") {
+        fields.remove("tool_choice");
+    }
+    body
+}
+
+/// The history that an input carries, part by part, without reasoning: who says what, the calls and
+/// what they answer. Clients differ in the rest, such as ids and empty lists.
+pub(super) fn history(input: &[Value]) -> Vec<Value> {
+    let calls = input.iter().filter(|item| item["type"] == "function_call");
+    let ids: Vec<&Value> = calls.map(|item| &item["call_id"]).collect();
+    let number = |item: &Value| ids.iter().position(|id| **id == item["call_id"]);
+    let told = input.iter().filter(|item| item["type"] != "reasoning");
+    told.map(|item| plain(item, number(item))).collect()
+}
+
+/// The reasoning of an input, with the number of other items before it.
+pub(super) fn reasoning(input: &[Value]) -> Vec<(usize, Value)> {
+    let mut before = 0;
+    let mut found = Vec::new();
+    for item in input {
+        if item["type"] == "reasoning" {
+            let content = item["content"].as_array().filter(|content| !content.is_empty());
+            let fields = json!([item["encrypted_content"], item["summary"], content]);
+            found.push((before, fields));
+        } else {
+            before += 1;
+        }
+    }
+    found
+}
+
+/// An item as plainly as can be compared; `call` is the number of the call that it has the id of.
+fn plain(item: &Value, call: Option<usize>) -> Value {
+    match item["type"].as_str().unwrap_or("message") {
+        "message" => {
+            let text = match &item["content"] {
+                Value::String(text) => text.clone(),
+                parts => {
+                    let parts = parts.as_array().unwrap().iter();
+                    parts.map(|part| part["text"].as_str().unwrap_or("?")).collect()
+                }
+            };
+            json!([item["role"], text])
+        }
+        "function_call" => {
+            let arguments = item["arguments"].as_str().unwrap();
+            let parsed = serde_json::from_str(arguments).unwrap_or_else(|_| json!(arguments));
+            json!([call, item["name"], parsed])
+        }
+        "function_call_output" => json!([call, item["output"]]),
+        _ => item.clone(),
+    }
+}

@@ -1,0 +1,229 @@
+//! Every recorded exchange, played to the leaf.
+
+use std::{collections::BTreeMap, panic::AssertUnwindSafe};
+
+use futures_util::{FutureExt, StreamExt};
+use serde_json::{Map, Value};
+use tower_chat_core::{Answer, BoxError, ChatOptions, ChatRequest, ChatUpdate, Message, Part};
+use tower_chat_providers::ProviderError;
+use tower_service::Service;
+
+use crate::{
+    cassettes::{self, Cassette, Exchange},
+    leftovers,
+    server::{Framing, Reply, Server},
+    wires::compatible,
+    wires::wire::{Asked, EXCLUDED, FOLDERS, Wire},
+};
+
+#[derive(Debug, Default)]
+struct Count {
+    files: usize,
+    asserted: usize,
+    elsewhere: usize,
+    excluded: usize,
+}
+
+#[tokio::test]
+async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
+    let Some(cassettes) = cassettes::of(&FOLDERS) else { return };
+    let mut folders: BTreeMap<&str, (Count, Vec<String>)> = BTreeMap::new();
+    let (mut exchanges, mut continued) = (0, 0);
+    let mut failed = Vec::new();
+    for cassette in &cassettes {
+        let (count, notes) = folders.entry(&cassette.folder).or_default();
+        count.files += 1;
+        let outcome = AssertUnwindSafe(play(cassette)).catch_unwind().await;
+        let Ok((played, went_on)) = outcome else {
+            failed.push(format!("{}/{}", cassette.folder, cassette.name));
+            continue;
+        };
+        exchanges += played;
+        continued += went_on;
+        let urls = || cassette.exchanges.iter().map(Exchange::path);
+        let excluded = EXCLUDED.iter().find(|(end, _)| urls().all(|url| url.ends_with(end)));
+        if played > 0 {
+            count.asserted += 1;
+        } else if urls()
+            .any(|url| url.ends_with("/responses") || url.ends_with("/chat/completions"))
+        {
+            count.elsewhere += 1;
+        } else if let Some((_, reason)) = excluded {
+            count.excluded += 1;
+            notes.push(format!("{}: {reason}", cassette.name));
+        } else {
+            failed.push(format!(
+                "{}/{}: neither asserted nor listed",
+                cassette.folder, cassette.name
+            ));
+        }
+    }
+    assert!(failed.is_empty(), "{failed:#?}");
+    for (folder, (count, notes)) in &folders {
+        let Count { files, asserted, elsewhere, excluded } = count;
+        println!(
+            "{folder}: {files} files, {asserted} asserted, {elsewhere} of OpenAI's APIs, which \
+             tower-chat-openai asserts, {excluded} excluded"
+        );
+        notes.iter().for_each(|note| println!("  {note}"));
+        assert_eq!(files, &(asserted + elsewhere + excluded));
+        assert!(excluded * 10 <= *files, "{folder} has too many exclusions");
+    }
+    println!("{exchanges} exchanges, {continued} next requests");
+}
+
+/// Plays the exchanges of a cassette: how many there were, and how many went on with an answer.
+async fn play(cassette: &Cassette) -> (usize, usize) {
+    let (mut played, mut continued) = (0, 0);
+    let mut answers: Vec<(Vec<Value>, Message)> = Vec::new();
+    for (index, exchange) in cassette.exchanges.iter().enumerate() {
+        let Some(asked) = Asked::of(&cassette.folder, exchange) else { continue };
+        let place = format!("{}/{}#{index}", cassette.folder, cassette.name);
+        let server = Server::start([reply(exchange, &asked)]).await;
+        let (request, reused) = request(exchange, &asked, &answers);
+        let mut leaf = server.client(asked.provider).build();
+        let outcome = match leaf.call(request).await {
+            Ok(response) if asked.is_streamed => watched(response).await,
+            Ok(response) => response.collect().await,
+            Err(error) => Err(error.into()),
+        };
+        let received = server.received();
+        assert_eq!(received.len(), 1, "{place}: {outcome:?}");
+        let sent = &received[0].body;
+        if asked.wire == Wire::Chat {
+            compatible::assert_alike(exchange, &asked, sent, outcome, &place).await;
+            played += 1;
+            continue;
+        }
+        continued += usize::from(reused > 0);
+        assert_eq!(asked.options(sent), asked.options(&exchange.request), "{place}");
+        let (history, recorded) = (asked.history(sent), asked.history(&exchange.request));
+        for (at, (sent, recorded)) in history.iter().zip(&recorded).enumerate() {
+            assert_eq!(sent, recorded, "{place}, message {at}");
+        }
+        assert_eq!(history.len(), recorded.len(), "{place}");
+        played += 1;
+        match outcome {
+            Err(error) => assert_refused(exchange, error, &place),
+            Ok(answer) => {
+                assert_eq!(exchange.status, 200, "{place}");
+                asked.assert_answer(exchange, &answer, &place);
+                let is_read = matches!(asked.wire, Wire::Anthropic | Wire::Gemini | Wire::Cohere);
+                if asked.is_streamed && is_read {
+                    leftovers::assert_whole(&exchange.events(), &answer.messages[0], &place);
+                }
+                let list = asked.list(&exchange.request).clone();
+                // Asked twice, the client goes on with what it was told last.
+                answers.retain(|(asked, _)| *asked != list);
+                answers.push((list, (*answer.messages[0]).clone()));
+            }
+        }
+    }
+    (played, continued)
+}
+
+pub(crate) fn reply(exchange: &Exchange, asked: &Asked) -> Reply {
+    let body = exchange.response.clone();
+    match (asked.is_streamed && exchange.status == 200, asked.wire) {
+        (false, _) => Reply::json(exchange.status, body),
+        (true, Wire::Bedrock) => Reply {
+            headers: vec![(
+                "content-type".to_owned(),
+                "application/vnd.amazon.eventstream".to_owned(),
+            )],
+            ..Reply::stream(body)
+        },
+        (true, _) => Reply::stream(body).framed(Framing::Chunks(7)),
+    }
+}
+
+/// The answer to a streamed request, whose deltas must add up to it.
+async fn watched(mut response: tower_chat_core::ChatResponse) -> Result<Answer, BoxError> {
+    let (mut text, mut reasoning) = (String::new(), String::new());
+    let mut calls = BTreeMap::<usize, (Option<String>, String)>::new();
+    let (mut messages, mut finish) = (Vec::new(), None);
+    while let Some(update) = response.next().await {
+        match update? {
+            ChatUpdate::TextDelta(more) => text += &more,
+            ChatUpdate::ReasoningDelta(more) => reasoning += &more,
+            ChatUpdate::ToolCallDelta(more) => {
+                let (name, arguments) = calls.entry(more.index).or_default();
+                *name = name.take().or(more.name);
+                *arguments += &more.arguments;
+            }
+            ChatUpdate::Message(message) => {
+                assert_eq!(text, message.text());
+                let seen: Vec<_> = std::mem::take(&mut calls).into_values().collect();
+                assert_eq!(seen.len(), message.calls().count());
+                for ((name, arguments), call) in seen.iter().zip(message.calls()) {
+                    assert_eq!(name.as_deref(), Some(call.name.as_str()));
+                    // Nothing came of arguments that are empty.
+                    let is_empty = arguments.is_empty() && call.arguments == "{}";
+                    assert!(is_empty || *arguments == call.arguments, "{arguments}");
+                }
+                messages.push(message);
+            }
+            ChatUpdate::Finish(end) => finish = Some(end),
+            _ => {}
+        }
+    }
+    let answer = Answer::new(messages, finish.expect("a finish"));
+    assert_eq!(crate::wires::expected::Said::of(&answer).reasoning, reasoning);
+    Ok(answer)
+}
+
+fn assert_refused(exchange: &Exchange, error: BoxError, place: &str) {
+    let error = error.downcast::<ProviderError>().expect("a typed error");
+    assert_ne!(exchange.status, 200, "{place}: {error}");
+    assert_eq!(error.status(), Some(exchange.status), "{place}");
+    let json = exchange.json();
+    let json = json.get(0).unwrap_or(&json);
+    let words = json["error"]["message"].as_str().or(json["message"].as_str());
+    assert!(error.to_string().ends_with(words.unwrap()), "{place}: {error}");
+    assert_eq!(error.is_retryable(), exchange.status == 429 || exchange.status >= 500, "{place}");
+}
+
+/// The request of our vocabulary that should make the recorded body. Answers that the leaf read
+/// before stand in the place of the recorded ones; how many do is returned.
+pub(crate) fn request(
+    exchange: &Exchange,
+    asked: &Asked,
+    answers: &[(Vec<Value>, Message)],
+) -> (ChatRequest, usize) {
+    let list = asked.list(&exchange.request);
+    let mut messages = asked.system(&exchange.request);
+    let (mut from, mut reused) = (0, 0);
+    for (before, answer) in answers {
+        if before.len() < from || !list.starts_with(before) || !asked.is_answer(list, before.len())
+        {
+            continue;
+        }
+        messages.extend(asked.parse(&list[from..before.len()]));
+        let recorded = asked.parse(&list[before.len()..=before.len()]);
+        messages.push(named(answer, &recorded));
+        from = before.len() + 1;
+        reused += 1;
+    }
+    messages.extend(asked.parse(&list[from..]));
+    let mut options = ChatOptions::default();
+    options.stream = asked.is_streamed;
+    options.model = Some(asked.model.clone());
+    let mut extra: Map<String, Value> = exchange.request.as_object().unwrap().clone();
+    extra.retain(|name, _| !asked.is_ours(name));
+    options.extra = extra;
+    (ChatRequest::new(messages).with_options(options), reused)
+}
+
+/// The answer with the ids that the client made up for calls that came without one, as the tool
+/// loop does above a leaf.
+fn named(answer: &Message, recorded: &[Message]) -> Message {
+    let mut answer = answer.clone();
+    let mut ids = recorded.iter().flat_map(Message::calls).map(|call| call.id.clone());
+    for part in &mut answer.parts {
+        if let Part::ToolCall(call) = part {
+            let made_up = ids.next().flatten();
+            call.id = call.id.take().or(made_up);
+        }
+    }
+    answer
+}

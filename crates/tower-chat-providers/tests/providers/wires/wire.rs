@@ -1,0 +1,249 @@
+//! What a recorded request asks, and in which words.
+
+use serde_json::{Value, json};
+use tower_chat_core::{Answer, Message, Role};
+use tower_chat_wire::{anthropic, gemini, openai_chat};
+
+use crate::{
+    cassettes::Exchange,
+    client::Provider,
+    leftovers,
+    wires::{expected::Said, plain},
+};
+
+/// The folders of which every exchange of a provider's own wire is played to the leaf.
+pub(crate) const FOLDERS: [&str; 11] = [
+    "anthropic",
+    "bedrock",
+    "cohere",
+    "deepseek",
+    "gemini",
+    "groq",
+    "mistral",
+    "ollama",
+    "openrouter",
+    "vertex",
+    "xai",
+];
+
+/// What the leaf cannot do, as the documentation of the crate lists it.
+pub(crate) const EXCLUDED: [(&str, &str); 1] =
+    [("/invoke", "Bedrock's InvokeModel: the leaf speaks Converse")];
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wire {
+    Anthropic,
+    Gemini,
+    Bedrock,
+    Cohere,
+    Ollama,
+    Chat,
+}
+
+/// How an exchange asks a model.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    pub(crate) provider: Provider,
+    pub(crate) wire: Wire,
+    pub(crate) model: String,
+    pub(crate) is_streamed: bool,
+}
+
+impl Asked {
+    /// `None` if the exchange asks no model, or in words that are asserted elsewhere.
+    pub(crate) fn of(folder: &str, exchange: &Exchange) -> Option<Self> {
+        let path = exchange.path();
+        let in_vertex = path.contains("aiplatform.googleapis.com");
+        let google = if in_vertex { Provider::Vertex } else { Provider::Gemini };
+        let in_body = exchange.request["model"].as_str().unwrap_or_default().to_owned();
+        let streams = exchange.request["stream"] == true;
+        let asked = |provider, wire, model: &str, is_streamed| {
+            Some(Self { provider, wire, model: model.to_owned(), is_streamed })
+        };
+        let (rest, method) = path.rsplit_once(':').unwrap_or((path, ""));
+        let model = rest.rsplit('/').next().unwrap();
+        match method {
+            "generateContent" => return asked(google, Wire::Gemini, model, false),
+            "streamGenerateContent" => return asked(google, Wire::Gemini, model, true),
+            "rawPredict" => return asked(Provider::Vertex, Wire::Anthropic, model, false),
+            _ => {}
+        }
+        if path.ends_with("/v1/messages") {
+            return asked(Provider::Anthropic, Wire::Anthropic, &in_body, streams);
+        }
+        if let Some((path, method)) = path.rsplit_once('/')
+            && method.starts_with("converse")
+        {
+            let model = path.rsplit('/').next().unwrap().replace("%3A", ":");
+            let is_streamed = method == "converse-stream";
+            return asked(Provider::Bedrock, Wire::Bedrock, &model, is_streamed);
+        }
+        if path.ends_with("/v2/chat") {
+            return asked(Provider::Cohere, Wire::Cohere, &in_body, streams);
+        }
+        if path.ends_with("/api/chat") {
+            return asked(Provider::Ollama, Wire::Ollama, &in_body, streams);
+        }
+        let provider = match folder {
+            "mistral" => Provider::Mistral,
+            "groq" => Provider::Groq,
+            "deepseek" => Provider::DeepSeek,
+            "xai" => Provider::XAi,
+            "openrouter" => Provider::OpenRouter,
+            _ => return None,
+        };
+        if path.ends_with("/chat/completions") {
+            return asked(provider, Wire::Chat, &in_body, streams);
+        }
+        None
+    }
+
+    /// The messages of a body.
+    pub(crate) fn list<'a>(&self, body: &'a Value) -> &'a Vec<Value> {
+        let name = if self.wire == Wire::Gemini { "contents" } else { "messages" };
+        body[name].as_array().unwrap()
+    }
+
+    /// Whether the field is one that the leaf writes from the request itself.
+    pub(crate) fn is_ours(&self, name: &str) -> bool {
+        match name {
+            "messages" | "contents" | "model" | "stream" => true,
+            "system" => matches!(self.wire, Wire::Anthropic | Wire::Bedrock),
+            "systemInstruction" | "system_instruction" => self.wire == Wire::Gemini,
+            "anthropic_version" => self.provider == Provider::Vertex,
+            _ => false,
+        }
+    }
+
+    pub(crate) fn system(&self, body: &Value) -> Vec<Message> {
+        match self.wire {
+            Wire::Anthropic => body
+                .get("system")
+                .map(|system| vec![anthropic::parse_system(&system.to_string()).unwrap()]),
+            Wire::Gemini => {
+                let system = ["systemInstruction", "system_instruction"];
+                system.iter().find_map(|name| body.get(name)).map(|system| {
+                    let body = json!({"systemInstruction": system, "contents": []});
+                    gemini::parse_body(&body.to_string()).unwrap()
+                })
+            }
+            Wire::Bedrock => body["system"].as_array().map(|blocks| {
+                vec![Message::new(Role::System, blocks.iter().map(plain::bedrock_block).collect())]
+            }),
+            _ => None,
+        }
+        .unwrap_or_default()
+    }
+
+    pub(crate) fn parse(&self, list: &[Value]) -> Vec<Message> {
+        let json = Value::from(list).to_string();
+        match self.wire {
+            Wire::Anthropic => anthropic::parse_messages(&json).unwrap(),
+            Wire::Gemini => gemini::parse_contents(&json).unwrap(),
+            Wire::Chat => openai_chat::parse_messages(&json).unwrap(),
+            Wire::Bedrock => list.iter().map(plain::bedrock).collect(),
+            Wire::Cohere | Wire::Ollama => list.iter().map(plain::chat).collect(),
+        }
+    }
+
+    /// Whether an assistant's message stands alone at this place.
+    pub(crate) fn is_answer(&self, list: &[Value], place: usize) -> bool {
+        let is = |place| {
+            list.get(place).is_some_and(|message: &Value| {
+                message["role"] == "assistant" || message["role"] == "model"
+            })
+        };
+        is(place) && !is(place + 1)
+    }
+
+    /// The body without its messages and what says nothing.
+    pub(crate) fn options(&self, body: &Value) -> Value {
+        let mut body = body.clone();
+        let fields = body.as_object_mut().unwrap();
+        for list in ["messages", "contents"] {
+            fields.remove(list);
+        }
+        if fields.get("stream") != Some(&Value::Bool(true)) {
+            fields.remove("stream");
+        }
+        for (snake, camel) in
+            [("system_instruction", "systemInstruction"), ("generation_config", "generationConfig")]
+        {
+            if let Some(value) = fields.remove(snake) {
+                fields.insert(camel.to_owned(), value);
+            }
+        }
+        fields.retain(|_, value| !value.is_null() && *value != json!({}) && *value != json!([]));
+        if !fields.contains_key("tools") {
+            fields.remove("tool_choice");
+            fields.remove("toolConfig");
+        }
+        body
+    }
+
+    /// The history that a body carries, part by part. Clients differ in the rest: in how they
+    /// mark what is to be cached, trim texts, and drop fields in which the service said nothing.
+    pub(crate) fn history(&self, body: &Value) -> Vec<Value> {
+        let list = self.list(body).iter();
+        match self.wire {
+            Wire::Cohere | Wire::Ollama => list.map(plain::said).collect(),
+            _ => list.map(|message| json!([message["role"], self.parts(message)])).collect(),
+        }
+    }
+
+    fn parts(&self, message: &Value) -> Value {
+        let field = if self.wire == Wire::Gemini { "parts" } else { "content" };
+        match &message[field] {
+            Value::Array(parts) => {
+                parts.iter().filter(|part| !is_blank(part)).map(plain_part).collect()
+            }
+            text => text.clone(),
+        }
+    }
+
+    pub(crate) fn assert_answer(&self, exchange: &Exchange, answer: &Answer, place: &str) {
+        let said = match self.wire {
+            Wire::Anthropic => Said::by_anthropic(exchange, self.is_streamed),
+            Wire::Gemini => Said::by_gemini(exchange, self.is_streamed),
+            Wire::Chat => unreachable!("compared with what the OpenAI leaf makes of it"),
+            Wire::Bedrock => Said::by_bedrock(exchange, self.is_streamed),
+            Wire::Cohere => Said::by_cohere(exchange, self.is_streamed),
+            Wire::Ollama => Said::by_ollama(exchange),
+        };
+        assert_eq!(Said::of(answer), said, "{place}");
+        if self.is_streamed && matches!(self.wire, Wire::Anthropic | Wire::Gemini | Wire::Cohere) {
+            leftovers::assert_whole(&exchange.events(), &answer.messages[0], place);
+        }
+    }
+}
+
+/// Blank texts are refused by Anthropic, and never sent.
+fn is_blank(part: &Value) -> bool {
+    let fields = part.as_object().unwrap();
+    part["text"].as_str().is_some_and(|text| text.trim().is_empty())
+        && fields.keys().all(|name| name == "text" || name == "type")
+}
+
+/// A part without the fields that say nothing, or that clients add and drop as they like.
+fn plain_part(part: &Value) -> Value {
+    let mut part = part.clone();
+    if let Some(fields) = part.as_object_mut() {
+        fields.retain(|name, value| {
+            let is_clients = matches!(name.as_str(), "cache_control" | "caller");
+            !value.is_null() && !is_clients && (name != "thought" || *value != json!(false))
+        });
+        // An ordinary result says nothing of it, and the service's own word for a call is new.
+        for (kind, name, usual) in
+            [("toolResult", "status", "success"), ("toolUse", "type", "tool_use")]
+        {
+            if let Some(inner) = fields.get_mut(kind).and_then(Value::as_object_mut) {
+                inner.retain(|field, value| field != name || *value != json!(usual));
+            }
+        }
+        // Some clients write the other alphabet of base64.
+        if let Some(Value::String(signature)) = fields.get_mut("thoughtSignature") {
+            *signature = signature.replace('-', "+").replace('_', "/");
+        }
+    }
+    part
+}
