@@ -95,12 +95,23 @@ pub(crate) fn trailing_result_of<'m>(
     call: Option<CallPosition>,
     request: &ApprovalRequest,
 ) -> Option<&'m ToolResult> {
+    let mut messages = messages.peekable();
+    let mut trailing = Vec::new();
+    while let Some(message) = messages.next_if(|message| message.role != Role::Assistant) {
+        trailing.push(message);
+    }
+    let answer: Vec<_> = messages.take_while(|message| message.role == Role::Assistant).collect();
+    let parts = || answer.iter().flat_map(|message| &message.parts);
+    let asks = parts()
+        .any(|part| matches!(part, Part::ApprovalRequest(of_answer) if of_answer.id == request.id));
+    // A result without a position may answer a call of the last answer that has the same id.
+    let is_of_other = !asks
+        && parts().any(|part| matches!(part, Part::ToolCall(other) if other.id == request.call.id));
     let is_it = |result: &&ToolResult| match result.call {
         Some(named) => Some(named) == call,
-        None => result.call_id == request.call.id,
+        None => !is_of_other && result.call_id == request.call.id,
     };
-    let mut trailing = messages.take_while(|message| message.role != Role::Assistant);
-    trailing.find_map(|message| message.results().find(is_it))
+    trailing.into_iter().find_map(|message| message.results().find(is_it))
 }
 
 const ID_PREFIX: &str = "approval";
@@ -151,6 +162,22 @@ mod tests {
     use tower_chat_core::{MessageId, RunId};
 
     use super::*;
+
+    #[test]
+    fn a_trailing_result_of_a_later_call_with_the_same_id_is_none_of_the_approved_call() {
+        let request = ApprovalRequest::new("approval_1", ToolCall::new("c", "pay", "{}"), true);
+        let asking = Message::new(Role::Assistant, vec![request.clone().into()]);
+        let approved = Message::tool_results([ToolResult::new("c", "paid")]);
+        let later = Message::tool_calls([ToolCall::new("c", "look", "{}")]);
+        let looked = Message::tool_results([ToolResult::new("c", "looked")]);
+        let messages: Vec<_> = [asking, approved, later, looked].map(Arc::new).into();
+        let found = |count: usize| {
+            let messages = messages.iter().take(count).rev();
+            trailing_result_of(messages, None, &request).map(ToolResult::text)
+        };
+        assert_eq!(found(2).as_deref(), Some("paid"));
+        assert_eq!(found(4), None);
+    }
     use crate::replay::{DanglingCalls, Replay, effective_call_ids};
 
     fn tools() -> [ToolDefinition; 1] {

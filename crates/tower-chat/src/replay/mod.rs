@@ -64,7 +64,7 @@ use self::{
     order::{Ordered, in_order},
     pairing::{Answers, owed_call},
     policy::Strictness,
-    round::{Round, Unanswered},
+    round::{AfterRound, Round, Unanswered},
 };
 pub use self::{
     call_ids::effective_call_ids,
@@ -728,12 +728,11 @@ impl Replay {
         if !closed.unanswered.is_empty() {
             self.leave_out(closed.unanswered);
         }
-        if let Some((results, message)) = closed.leftover {
-            self.push_late_results(results, &message);
-        }
-        self.closed.extend(closed.following);
-        if let Some((results, message)) = closed.leftover_of_later_runs {
-            self.push_late_results(results, &message);
+        for after in closed.after {
+            match after {
+                AfterRound::Leftover(results, message) => self.push_late_results(results, &message),
+                AfterRound::Message(message) => self.closed.push(message),
+            }
         }
     }
 

@@ -37,14 +37,20 @@ struct After {
     /// name. That is done for many messages at once, since it takes a look at all calls.
     unnamed: Vec<Arc<Message>>,
     in_order: InOrder,
-    following: Vec<Arc<Message>>,
-    /// How many messages of results came before the last of `following`.
-    results_before_following: usize,
+    following: Vec<Following>,
     /// The calls that are not shown any more, although they are answered, by their places among
     /// all calls of the answer.
     hidden: Vec<usize>,
     /// A message after the round says that its run ended on purpose.
     run_ended: bool,
+}
+
+/// A message that is shown after the results of its own run.
+#[derive(Debug, Clone)]
+struct Following {
+    message: Arc<Message>,
+    /// How many messages of results came before it.
+    results_before: usize,
 }
 
 /// How far the results answer the calls of the round's message in their order.
@@ -85,11 +91,16 @@ pub(super) struct Unanswered {
 pub(super) struct Closed {
     pub(super) messages: Vec<Arc<Message>>,
     pub(super) unanswered: Vec<Unanswered>,
-    /// Results that answer none of its calls, with the message they came in.
-    pub(super) leftover: Option<(Vec<ToolResult>, Arc<Message>)>,
-    /// Those of them that a later run than that of `following` has brought.
-    pub(super) leftover_of_later_runs: Option<(Vec<ToolResult>, Arc<Message>)>,
-    pub(super) following: Vec<Arc<Message>>,
+    /// What stands after the round, in the order in which it came.
+    pub(super) after: Vec<AfterRound>,
+}
+
+/// What stands after a closed round.
+#[derive(Debug)]
+pub(super) enum AfterRound {
+    /// Results that answer none of its calls, with the last message they came in.
+    Leftover(Vec<ToolResult>, Arc<Message>),
+    Message(Arc<Message>),
 }
 
 impl Round {
@@ -162,8 +173,8 @@ impl Round {
     pub(super) fn follow_with(&mut self, message: Arc<Message>) {
         self.end_answer();
         let after = self.after.get_or_insert_default();
-        after.results_before_following = after.results.len() + after.unnamed.len();
-        after.following.push(message);
+        let results_before = after.results.len() + after.unnamed.len();
+        after.following.push(Following { message, results_before });
     }
 
     /// The run of this round ended on purpose after it.
@@ -350,28 +361,39 @@ impl Round {
                 messages.push(Arc::new(self.results_message(results)));
             }
         }
-        let (later, leftover): (Vec<_>, Vec<_>) =
-            leftover.into_iter().partition(|(message, _)| self.is_of_later_run(*message));
-        let in_message = |leftover: Vec<Leftover>| {
-            let (message, _) = leftover.last()?;
-            let message = self.results().get(*message)?.clone();
-            Some((leftover.into_iter().map(|(_, result)| result).collect(), message))
-        };
-        let (leftover, leftover_of_later_runs) = (in_message(leftover), in_message(later));
-        let following = self.after.map(|after| after.following).unwrap_or_default();
-        Closed { messages, unanswered, leftover, leftover_of_later_runs, following }
+        let after = self.after(leftover);
+        Closed { messages, unanswered, after }
     }
 
-    /// Whether a message of results came after what follows the round, in another run.
-    fn is_of_later_run(&self, results: usize) -> bool {
-        let Some(after) = &self.after else { return false };
-        let run = |message: &Arc<Message>| message.id.map(|id| id.run);
-        match (after.following.last(), after.results.get(results)) {
-            (Some(following), Some(message)) => {
-                results >= after.results_before_following && run(following) != run(message)
+    /// What stands after the round: each message after the results of its own run, and before those
+    /// of a later one.
+    fn after(self, leftover: Vec<Leftover>) -> Vec<AfterRound> {
+        let Some(After { results, following, .. }) = self.after.map(|after| *after) else {
+            return Vec::new();
+        };
+        let run = |message: &Message| message.id.map(|id| id.run);
+        let mut following = following.into_iter().peekable();
+        let mut all = Vec::new();
+        for (position, result) in leftover {
+            let Some(message) = results.get(position) else { continue };
+            let is_earlier = |next: &Following| {
+                next.results_before <= position && run(&next.message) != run(message)
+            };
+            while let Some(next) = following.next_if(is_earlier) {
+                all.push(AfterRound::Message(next.message));
             }
-            (None, _) | (_, None) => false,
+            match all.last_mut() {
+                Some(AfterRound::Leftover(results, last)) => {
+                    results.push(result);
+                    last.clone_from(message);
+                }
+                Some(AfterRound::Message(_)) | None => {
+                    all.push(AfterRound::Leftover(vec![result], message.clone()));
+                }
+            }
         }
+        all.extend(following.map(|next| AfterRound::Message(next.message)));
+        all
     }
 
     /// The calls of the round's first message that owe results.

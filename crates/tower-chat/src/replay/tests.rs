@@ -302,6 +302,31 @@ fn text_beside_an_approval_comes_before_the_results_of_a_later_run() {
     assert_eq!(shown(messages), "u:t a:t+c(1) T:r(1) u:t a:c(2) T:r(2)");
 }
 
+#[test]
+fn texts_beside_approvals_of_two_runs_stand_between_their_results() {
+    let of_run = |run: u8, index: u32, mut message: Message| {
+        message.id = Some(MessageId { run: RunId::from_bytes([run; 16]), index });
+        message
+    };
+    let requests = ["1", "2"].map(|id| ApprovalRequest::new(format!("a{id}"), call(id), true));
+    let asking =
+        Message::new(Role::Assistant, requests.iter().map(|it| it.clone().into()).collect());
+    let approving = |request: &ApprovalRequest, text: &str| {
+        Message::new(Role::User, vec![Part::ApprovalResponse(request.approve()), Part::text(text)])
+    };
+    let messages = [
+        of_run(1, 0, asking),
+        of_run(2, 0, Message::user("meanwhile")),
+        of_run(2, 1, calls(["3"])),
+        of_run(3, 0, approving(&requests[0], "first")),
+        of_run(3, 1, results(["1"])),
+        of_run(4, 0, approving(&requests[1], "second")),
+        of_run(4, 1, results(["2"])),
+    ];
+    let expected = "u:t a:c(1) T:r(1) u:t a:c(2) T:r(2) u:t";
+    assert_eq!(shown(messages), expected);
+}
+
 /// The call that the late result answers is in the open round, or was left out before it.
 #[test]
 fn a_late_result_is_not_taken_for_an_approved_call_without_an_id() {
