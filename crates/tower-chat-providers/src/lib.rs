@@ -59,6 +59,9 @@ mod exchange;
 mod frames;
 mod full_body;
 mod provider;
+pub mod rate_limit;
+#[cfg(feature = "retry")]
+pub mod retry;
 mod retry_after;
 mod streamed;
 #[cfg(feature = "reqwest")]

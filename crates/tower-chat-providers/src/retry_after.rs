@@ -10,12 +10,16 @@ use http::HeaderMap;
 /// own answer. Without them the headers count that say when a rate limit is reset: that of the
 /// exhausted limits which is reset last, or, if none is exhausted, that which is reset first.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
-    let explicit = text(headers, "retry-after-ms").and_then(|text| seconds(text, 1_000.0));
-    let explicit = explicit.or_else(|| {
+    explicit_retry_after(headers, now).or_else(|| reset_after(headers, now))
+}
+
+/// How long to wait, by `retry-after-ms` and `retry-after` alone.
+pub(crate) fn explicit_retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
+    let millis = text(headers, "retry-after-ms").and_then(|text| seconds(text, 1_000.0));
+    millis.or_else(|| {
         let text = text(headers, "retry-after")?;
         seconds(text, 1.0).or_else(|| until(httpdate::parse_http_date(text).ok()?, now))
-    });
-    explicit.or_else(|| reset_after(headers, now))
+    })
 }
 
 /// When the rate limits that the headers describe allow another request.
@@ -55,7 +59,7 @@ fn rate_limit(name: &str) -> Option<RateLimit> {
 
 /// The time until a reset: a duration (`1s`, `6m0s`, `88ms`), seconds, a point in time in seconds or
 /// milliseconds since 1970, or one of RFC 3339.
-fn reset(text: &str, now: SystemTime) -> Option<Duration> {
+pub(crate) fn reset(text: &str, now: SystemTime) -> Option<Duration> {
     /// Seconds before September 2001, and milliseconds before January 1970 plus 11 days, are durations.
     const POINT_IN_SECONDS: f64 = 1e9;
     const POINT_IN_MILLISECONDS: f64 = 1e12;
@@ -83,7 +87,7 @@ fn seconds(text: &str, per_second: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(text.parse::<f64>().ok()? / per_second).ok()
 }
 
-fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }
 

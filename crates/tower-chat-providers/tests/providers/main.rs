@@ -16,6 +16,8 @@ mod cassettes;
 mod chat;
 mod client;
 mod leftovers;
+mod rate_limit;
 mod responses;
+mod retry;
 mod server;
 mod wires;

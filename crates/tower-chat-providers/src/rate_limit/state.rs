@@ -1,0 +1,176 @@
+//! What is known of the limits of a service.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use http::{HeaderMap, StatusCode};
+use tokio::{
+    sync::Notify,
+    time::{Instant, timeout_at},
+};
+
+use super::headers::{self, Limit};
+use crate::retry_after::explicit_retry_after;
+
+/// A call was not sent: a limit of the service is exhausted for longer than a call may wait.
+///
+/// Another attempt after [`wait`](Self::wait) may succeed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the call was not sent: the service's limit of {limit} is exhausted for another {wait:?}, and a \
+     call waits at most {max_wait:?} (RateLimitLayer::with_max_wait)"
+)]
+#[non_exhaustive]
+pub struct RateLimitExceeded {
+    /// The limit, such as `requests` or `input-tokens`; `calls`, if the service has asked to wait
+    /// without naming one.
+    pub limit: String,
+    /// The time until the limit is reset.
+    pub wait: Duration,
+    /// How long a call may wait.
+    pub max_wait: Duration,
+}
+
+impl RateLimitExceeded {
+    /// The error of a limit that is exhausted for longer than a call may wait, for other layers.
+    pub fn new(limit: impl Into<String>, wait: Duration, max_wait: Duration) -> Self {
+        tower_chat_core::register_error::<Self>(|_| true);
+        Self { limit: limit.into(), wait, max_wait }
+    }
+}
+
+/// The limits of a service, shared by all clones of a layer.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    windows: BTreeMap<String, Window>,
+    /// Until when the service has asked not to be called.
+    blocked_until: Option<Instant>,
+    /// The calls that have been sent and not been answered, by their numbers.
+    sent: BTreeSet<u64>,
+    next_number: u64,
+}
+
+/// A limit until its reset.
+#[derive(Debug)]
+struct Window {
+    remaining: f64,
+    counts_requests: bool,
+    resets_at: Instant,
+}
+
+impl Window {
+    fn is_exhausted(&self) -> bool {
+        self.remaining < if self.counts_requests { 1.0 } else { f64::MIN_POSITIVE }
+    }
+}
+
+impl Limits {
+    /// Waits until no limit is known to be exhausted, and counts a call as sent.
+    pub(super) async fn admit(
+        self: &Arc<Self>,
+        max_wait: Duration,
+    ) -> Result<SentCall, RateLimitExceeded> {
+        let began = Instant::now();
+        loop {
+            let mut changed = std::pin::pin!(self.changed.notified());
+            // What changes from here on is seen.
+            changed.as_mut().enable();
+            let now = Instant::now();
+            let (limit, until) = match self.lock().admit(now) {
+                Ok(number) => return Ok(SentCall { limits: self.clone(), number }),
+                Err(exhausted) => exhausted,
+            };
+            if until.saturating_duration_since(began) > max_wait {
+                let wait = until.saturating_duration_since(now);
+                return Err(RateLimitExceeded::new(limit, wait, max_wait));
+            }
+            // Elapsed or changed: both are looked at anew.
+            let _elapsed = timeout_at(until, changed).await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// The number of a call that may be sent now, or the limit that is reset last of those that are
+    /// exhausted.
+    fn admit(&mut self, now: Instant) -> Result<u64, (String, Instant)> {
+        self.windows.retain(|_, window| window.resets_at > now);
+        self.blocked_until = self.blocked_until.filter(|until| *until > now);
+        let exhausted = self.windows.iter().filter(|(_, window)| window.is_exhausted());
+        let exhausted = exhausted.map(|(name, window)| (name.clone(), window.resets_at));
+        let blocked = self.blocked_until.map(|until| ("calls".to_owned(), until));
+        if let Some(last) = exhausted.chain(blocked).max_by_key(|(_, until)| *until) {
+            return Err(last);
+        }
+        for window in self.windows.values_mut().filter(|window| window.counts_requests) {
+            window.remaining -= 1.0;
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        self.sent.insert(number);
+        Ok(number)
+    }
+
+    /// Takes over what the response to a call says of a limit. Calls that were sent after it are not
+    /// in its count of requests.
+    fn update(&mut self, number: u64, limit: Limit, now: Instant) {
+        let Some(reset) = limit.reset else { return };
+        let counts_requests = limit.counts_requests();
+        let later = self.sent.range(number..).count();
+        #[allow(clippy::cast_precision_loss, reason = "far fewer calls than 2^52")]
+        let uncounted = if counts_requests { later as f64 } else { 0.0 };
+        let resets_at = now + reset.min(LONGEST_RESET);
+        let remaining = limit.remaining - uncounted;
+        self.windows.insert(limit.name, Window { remaining, counts_requests, resets_at });
+    }
+}
+
+/// So that a point in time does not overflow.
+const LONGEST_RESET: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// A call that has been sent. Dropped without a response, it no longer counts as sent.
+#[derive(Debug)]
+pub(super) struct SentCall {
+    limits: Arc<Limits>,
+    number: u64,
+}
+
+impl SentCall {
+    /// Takes over what the response says of the limits.
+    pub(super) fn answered(self, status: StatusCode, headers: &HeaderMap) {
+        let (now, time) = (Instant::now(), SystemTime::now());
+        let asks_to_wait = matches!(status.as_u16(), 429 | 503 | 529);
+        let wait = asks_to_wait.then(|| explicit_retry_after(headers, time)).flatten();
+        {
+            let mut state = self.limits.lock();
+            state.sent.remove(&self.number);
+            for limit in headers::limits(headers, time) {
+                state.update(self.number, limit, now);
+            }
+            if let Some(wait) = wait {
+                let until = now + wait.min(LONGEST_RESET);
+                state.blocked_until = state.blocked_until.max(Some(until));
+            }
+        }
+        self.limits.changed.notify_waiters();
+    }
+}
+
+impl Drop for SentCall {
+    fn drop(&mut self) {
+        self.limits.lock().sent.remove(&self.number);
+    }
+}
