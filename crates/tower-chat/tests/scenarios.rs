@@ -98,7 +98,7 @@ fn assert_exists(name: &str) {
     let files = match path.as_slice() {
         ["persistence" | "journal" | "record" | "tool_loop", ..] => "tower-chat/tests",
         ["replay" | "transcript", ..] => "tower-chat/src",
-        ["replay_properties" | "faults" | "contract_model", ..] => "../tests",
+        ["replay_properties" | "faults" | "contract_model" | "fuzz", ..] => "../tests",
         ["wire", ..] => "tower-chat-wire/tests",
         ["cli", ..] => "tower-chat-cli/tests/cli",
         ["encrypted", ..] => "tower-chat-encrypted/tests/encryption",

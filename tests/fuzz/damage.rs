@@ -1,0 +1,172 @@
+//! Damage to bytes, and to the JSON in them.
+
+#![allow(clippy::indexing_slicing, reason = "an index out of range is a fault of the test")]
+
+use serde_json::{Value, json};
+
+use crate::numbers::Numbers;
+
+/// What parsers stumble over.
+const WORDS: [&str; 32] = [
+    "null",
+    "true",
+    "-1",
+    "0",
+    "1e999",
+    "18446744073709551615",
+    "18446744073709551616",
+    "-9223372036854775808",
+    "4294967296",
+    "0.1",
+    "\"",
+    "\\",
+    "\\u0000",
+    "\\ud800",
+    "\u{feff}",
+    "\u{1f600}",
+    "{",
+    "}",
+    "[",
+    "]",
+    "{}",
+    "[]",
+    "\"\"",
+    ",",
+    ":",
+    "\n",
+    "\r\n\r\n",
+    "data: ",
+    "data: [DONE]\n\n",
+    "event: error\n",
+    "[[[[[[[[[[[[[[[[",
+    "{\"a\":{\"a\":{\"a\":{\"a\":",
+];
+/// Inputs are no longer than this.
+const LONGEST: usize = 64 * 1024;
+
+/// One of the inputs, damaged in one place or in several.
+pub(crate) fn damaged(seeds: &[Vec<u8>], numbers: &mut Numbers) -> Vec<u8> {
+    let mut bytes = numbers.one_of(seeds).cloned().unwrap_or_default();
+    for _ in 0..=numbers.below(4) {
+        bytes = match numbers.below(3) {
+            0 => damage_bytes(bytes, seeds, numbers),
+            _ => damage_json(&bytes, numbers)
+                .unwrap_or_else(|bytes| damage_bytes(bytes, seeds, numbers)),
+        };
+    }
+    bytes.truncate(LONGEST);
+    bytes
+}
+
+fn damage_bytes(mut bytes: Vec<u8>, seeds: &[Vec<u8>], numbers: &mut Numbers) -> Vec<u8> {
+    let at = numbers.below(bytes.len() + 1);
+    let end = (at + numbers.below(64)).min(bytes.len());
+    match numbers.below(8) {
+        0 => {
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte ^= 1 << numbers.below(8);
+            }
+        }
+        1 => {
+            if let Some(byte) = bytes.get_mut(at) {
+                *byte = *numbers.one_of(&[0, 0x7f, 0x80, 0xff, b'"', b'\n']).unwrap_or(&0);
+            }
+        }
+        2 => drop(bytes.drain(at..end)),
+        3 => bytes.truncate(at),
+        4 => {
+            let again = bytes[at..end].to_vec();
+            bytes.splice(end..end, again);
+        }
+        5 => {
+            let other = numbers.one_of(seeds).cloned().unwrap_or_default();
+            let from = numbers.below(other.len() + 1);
+            bytes.truncate(at);
+            bytes.extend_from_slice(&other[from..]);
+        }
+        _ => {
+            let word = numbers.one_of(&WORDS).copied().unwrap_or_default();
+            bytes.splice(at..at, word.bytes());
+        }
+    }
+    bytes
+}
+
+/// Damages one of the JSON values in the bytes: all of them, or the JSON of one line or event.
+fn damage_json(bytes: &[u8], numbers: &mut Numbers) -> Result<Vec<u8>, Vec<u8>> {
+    if let Ok(mut value) = serde_json::from_slice::<Value>(bytes) {
+        damage_value(&mut value, numbers);
+        return Ok(value.to_string().into_bytes());
+    }
+    let starts: Vec<usize> = bytes
+        .iter()
+        .enumerate()
+        .filter(|(at, byte)| **byte == b'{' && (*at == 0 || b"\n :"[..].contains(&bytes[at - 1])))
+        .map(|(at, _)| at)
+        .collect();
+    let Some(&start) = numbers.one_of(&starts) else { return Err(bytes.to_vec()) };
+    let mut values = serde_json::Deserializer::from_slice(&bytes[start..]).into_iter::<Value>();
+    let Some(Ok(mut value)) = values.next() else { return Err(bytes.to_vec()) };
+    let end = start + values.byte_offset();
+    damage_value(&mut value, numbers);
+    Ok([&bytes[..start], value.to_string().as_bytes(), &bytes[end..]].concat())
+}
+
+fn damage_value(root: &mut Value, numbers: &mut Numbers) {
+    let count = nodes(root);
+    let other = node(root, &mut numbers.below(count)).cloned().unwrap_or_default();
+    let Some(value) = node(root, &mut numbers.below(count)) else { return };
+    match numbers.below(12) {
+        0 => *value = Value::Null,
+        1 => *value = json!(-1),
+        2 => *value = json!(u64::MAX),
+        3 => *value = json!(1.5e300),
+        4 => *value = json!(""),
+        5 => *value = json!("\u{0}\u{1f600}\"\\"),
+        6 => *value = json!([value.clone(), other]),
+        7 => *value = json!({"type": value.clone(), "content": other}),
+        8 => *value = json!(value.to_string()),
+        9 => *value = other,
+        _ => match value {
+            Value::Object(fields) if !fields.is_empty() => {
+                let names: Vec<String> = fields.keys().cloned().collect();
+                let name = &names[numbers.below(names.len())];
+                let removed = fields.remove(name).unwrap_or_default();
+                if numbers.one_in(2) {
+                    fields.insert(names[numbers.below(names.len())].clone(), removed);
+                }
+            }
+            Value::Array(items) if !items.is_empty() => {
+                let item = items[numbers.below(items.len())].clone();
+                match numbers.below(3) {
+                    0 => drop(items.remove(numbers.below(items.len()))),
+                    1 => items.insert(numbers.below(items.len()), item),
+                    _ => items.extend(std::iter::repeat_n(item, 20)),
+                }
+            }
+            Value::String(text) => *text = text.chars().rev().take(20).collect(),
+            _ => *value = other,
+        },
+    }
+}
+
+fn nodes(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(nodes).sum(),
+        Value::Object(fields) => fields.values().map(nodes).sum(),
+        _ => 0,
+    }
+}
+
+/// The value with this number, counted from the root.
+fn node<'v>(value: &'v mut Value, number: &mut usize) -> Option<&'v mut Value> {
+    if *number == 0 {
+        return Some(value);
+    }
+    *number -= 1;
+    match value {
+        Value::Array(items) => items.iter_mut().find_map(|item| node(item, number)),
+        Value::Object(fields) => fields.values_mut().find_map(|item| node(item, number)),
+        _ => None,
+    }
+}

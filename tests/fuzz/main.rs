@@ -1,0 +1,116 @@
+//! No input from outside makes a parser panic, whatever its bytes are.
+//!
+//! Each target takes recorded bytes, damaged by seed: requests, answers and streams of every wire,
+//! stored messages, imported rows, and requests to the HTTP endpoint. The test that runs by itself
+//! tries some thousands; the ignored one, meant for a release build, tries `TOWER_CHAT_CASES` of each
+//! target (one million unless it is set), and prints counts and the time of the slowest input by its
+//! length. `TOWER_CHAT_SEED` chooses other damage, `TOWER_CHAT_CASE` one case of each target, and
+//! `TOWER_CHAT_TARGET` the targets whose names contain it.
+
+mod damage;
+#[path = "../numbers.rs"]
+mod numbers;
+mod seeds;
+mod targets;
+
+use std::{
+    env,
+    panic::{AssertUnwindSafe, catch_unwind},
+    str::FromStr,
+    time::Instant,
+};
+
+use self::{numbers::Numbers, targets::Target};
+
+const SEED: u64 = 20_261_123;
+const FEW: u64 = 400;
+const MANY: u64 = 1_000_000;
+/// The microseconds that one byte of an input may take in a release build, and an input of any
+/// length. Work that grows with the square of the length takes a thousand times as long.
+const US_PER_BYTE: f64 = 5.0;
+const US_PER_INPUT: f64 = 20_000.0;
+
+#[test]
+fn damaged_input_makes_no_parser_panic() {
+    for target in targets::all() {
+        let cases = if target.is_slow { FEW / 4 } else { FEW };
+        Run::of(&target, cases).check(&target);
+    }
+}
+
+#[test]
+#[ignore = "a million inputs of each target: run it in a release build"]
+fn a_million_damaged_inputs_make_no_parser_panic_and_take_time_in_proportion_to_their_length() {
+    for target in targets::all() {
+        let run = Run::of(&target, variable("TOWER_CHAT_CASES").unwrap_or(MANY));
+        let Run { cases, accepted, us, slowest, .. } = &run;
+        let (slowest_us, length, case) = slowest;
+        eprintln!(
+            "{:<32} {cases:>8} inputs, {accepted:>8} accepted, {:>6.1} us each; slowest {slowest_us:.0} us for \
+             {length} bytes (case {case})",
+            target.name,
+            us / u32::try_from((*cases).max(1)).map_or(f64::NAN, f64::from),
+        );
+        run.check(&target);
+        if !cfg!(debug_assertions) {
+            let most = US_PER_INPUT + US_PER_BYTE * u32::try_from(*length).map_or(0.0, f64::from);
+            assert!(*slowest_us < most, "{}: case {case} took {slowest_us} us", target.name);
+        }
+    }
+}
+
+/// What became of the inputs of a target.
+#[derive(Default)]
+struct Run {
+    cases: u64,
+    accepted: u64,
+    us: f64,
+    /// The time in microseconds, the length and the case of the input that took longest.
+    slowest: (f64, usize, u64),
+    /// The cases that panicked.
+    panicked: Vec<u64>,
+}
+
+impl Run {
+    fn of(target: &Target, cases: u64) -> Self {
+        let mut run = Self::default();
+        let wanted: Option<String> = variable("TOWER_CHAT_TARGET");
+        if target.seeds.is_empty() || wanted.is_some_and(|wanted| !target.name.contains(&wanted)) {
+            return run;
+        }
+        let seed = variable("TOWER_CHAT_SEED").unwrap_or(SEED);
+        let cases = match variable("TOWER_CHAT_CASE") {
+            Some(case) => case..case + 1,
+            None => 0..cases,
+        };
+        for case in cases {
+            let mut numbers = Numbers::of(seed, case);
+            let input = damage::damaged(&target.seeds, &mut numbers);
+            let start = Instant::now();
+            let accepted = catch_unwind(AssertUnwindSafe(|| (target.run)(&input, &mut numbers)));
+            let us = start.elapsed().as_secs_f64() * 1e6;
+            run.cases += 1;
+            run.us += us;
+            if us > run.slowest.0 {
+                run.slowest = (us, input.len(), case);
+            }
+            match accepted {
+                Ok(accepted) => run.accepted += u64::from(accepted),
+                Err(_) => run.panicked.push(case),
+            }
+            if run.panicked.len() > 20 {
+                break;
+            }
+        }
+        run
+    }
+
+    fn check(&self, target: &Target) {
+        let Self { panicked, .. } = self;
+        assert!(panicked.is_empty(), "{}: the cases {panicked:?} panicked", target.name);
+    }
+}
+
+fn variable<T: FromStr>(name: &str) -> Option<T> {
+    env::var(name).ok()?.parse().ok()
+}
