@@ -46,7 +46,11 @@ pub(crate) fn difference(case: &Case, fault: Option<Fault>) -> Option<String> {
     let drive = || {
         RUNTIME.with(|runtime| {
             let runtime = runtime.get_or_init(|| build().expect("a runtime"));
-            runtime.block_on(Driver::new(case, fault).drive()).err()
+            let driver = Driver::new(case, fault);
+            let world = driver.world.clone();
+            let driven = runtime.block_on(driver.drive());
+            world.end();
+            driven.err()
         })
     };
     catch_unwind(AssertUnwindSafe(drive)).unwrap_or_else(|_| Some("a panic".to_owned()))

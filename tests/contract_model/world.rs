@@ -7,7 +7,7 @@ use std::{
 
 use tower_chat::{
     core::{ChatRequest, Finish, Message, Part, RunId, Text, ToolCall},
-    tool::{SharedTools, StoredCall},
+    tool::{SharedTools, StoredCall, Tools},
 };
 use tower_chat_testkit::{ScriptedLeaf, Step};
 
@@ -37,6 +37,8 @@ struct State {
     /// The set of tools from the next tool on.
     tools_then: Option<ToolMask>,
     seen: Seen,
+    /// The model of the newest stack.
+    leaf: Option<ScriptedLeaf>,
 }
 
 /// What was seen of one attempt.
@@ -104,16 +106,25 @@ impl World {
     /// A model that answers as the script says.
     pub(crate) fn leaf(&self) -> ScriptedLeaf {
         let leaf = ScriptedLeaf::new([]);
-        self.expect_call(&leaf);
+        self.state().leaf = Some(leaf.clone());
+        self.expect_call();
         leaf
     }
 
-    fn expect_call(&self, leaf: &ScriptedLeaf) {
-        let (world, next) = (self.clone(), leaf.clone());
+    fn expect_call(&self) {
+        let Some(leaf) = self.state().leaf.clone() else { return };
+        let world = self.clone();
         leaf.push(Step::respond(move |request| {
-            world.expect_call(&next);
+            world.expect_call();
             world.respond(request)
         }));
+    }
+
+    /// Lets go of the model and of the tools, which hold this in their turn: a million cases would
+    /// fill the memory.
+    pub(crate) fn end(&self) {
+        self.state().leaf = None;
+        self.0.tools.set(Tools::new());
     }
 
     fn respond(&self, request: &ChatRequest) -> Step {
