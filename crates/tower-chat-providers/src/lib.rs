@@ -64,6 +64,8 @@ pub mod rate_limit;
 pub mod retry;
 mod retry_after;
 mod streamed;
+#[cfg(feature = "structured")]
+pub mod structured;
 #[cfg(feature = "reqwest")]
 mod transport;
 

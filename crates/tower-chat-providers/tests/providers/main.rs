@@ -20,4 +20,5 @@ mod rate_limit;
 mod responses;
 mod retry;
 mod server;
+mod structured;
 mod wires;

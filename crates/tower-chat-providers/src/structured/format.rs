@@ -1,0 +1,119 @@
+use serde_json::{Map, Value, json};
+use tower_chat_core::{ChatOptions, ToolChoice, ToolDefinition};
+
+use super::schema::PortableSchema;
+
+/// By which field of a request a provider takes the schema of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StructuredFormat {
+    /// `response_format` of Chat Completions, with `strict`
+    /// (<https://platform.openai.com/docs/guides/structured-outputs>).
+    OpenAiChat,
+    /// `text.format` of Responses, with `strict`.
+    OpenAiResponses,
+    /// `output_config.format` of Anthropic Messages, also in Vertex AI
+    /// (<https://platform.claude.com/docs/en/build-with-claude/structured-outputs>). Claude models
+    /// older than 4.5 have [`ForcedTool`](Self::ForcedTool).
+    Anthropic,
+    /// `generationConfig.responseJsonSchema` of Gemini, also in Vertex AI
+    /// (<https://ai.google.dev/gemini-api/docs/structured-output>).
+    Gemini,
+    /// `outputConfig.textFormat` of Bedrock's Converse
+    /// (<https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html>). Models that it
+    /// does not list have [`ForcedTool`](Self::ForcedTool).
+    BedrockConverse,
+    /// `response_format` of Cohere (<https://docs.cohere.com/docs/structured-outputs>).
+    Cohere,
+    /// `response_format` of Mistral, with `strict`
+    /// (<https://docs.mistral.ai/capabilities/structured_output/custom>).
+    Mistral,
+    /// `format` of Ollama (<https://docs.ollama.com/capabilities/structured-outputs>).
+    Ollama,
+    /// A tool whose call the request demands and whose arguments are the answer: for every model that
+    /// can be made to call a tool. Ollama cannot demand it, and Claude not while it thinks.
+    ForcedTool,
+}
+
+/// What a request asks for.
+pub(super) struct Asked<'a> {
+    pub(super) name: &'a str,
+    pub(super) description: Option<&'a str>,
+    pub(super) schema: &'a PortableSchema,
+}
+
+impl StructuredFormat {
+    /// Adds the schema to the options of a request; what else they hold stays.
+    pub(super) fn apply(self, asked: &Asked<'_>, options: &mut ChatOptions) {
+        let schema = &asked.schema.schema;
+        let extra = &mut options.extra;
+        match self {
+            Self::OpenAiChat | Self::Mistral => {
+                let format = json!({"type": "json_schema", "json_schema": asked.named("strict")});
+                extra.insert("response_format".to_owned(), format);
+            }
+            Self::OpenAiResponses => {
+                let mut format = asked.named("strict");
+                format.insert("type".to_owned(), json!("json_schema"));
+                inner(extra, "text").insert("format".to_owned(), Value::Object(format));
+            }
+            Self::Anthropic => {
+                let format = json!({"type": "json_schema", "schema": schema});
+                inner(extra, "output_config").insert("format".to_owned(), format);
+            }
+            Self::Gemini => {
+                let config = inner(extra, "generationConfig");
+                config.insert("responseMimeType".to_owned(), json!("application/json"));
+                config.insert("responseJsonSchema".to_owned(), schema.clone());
+            }
+            Self::BedrockConverse => {
+                let mut named = asked.named("");
+                // Converse takes the schema as a text.
+                named.insert("schema".to_owned(), json!(schema.to_string()));
+                let structure = json!({"jsonSchema": named});
+                let format = json!({"type": "json_schema", "structure": structure});
+                inner(extra, "outputConfig").insert("textFormat".to_owned(), format);
+            }
+            Self::Cohere => {
+                let format = json!({"type": "json_object", "schema": schema});
+                extra.insert("response_format".to_owned(), format);
+            }
+            Self::Ollama => drop(extra.insert("format".to_owned(), schema.clone())),
+            Self::ForcedTool => {
+                let description = asked.description.unwrap_or("Gives the answer.");
+                let tool = ToolDefinition::new(asked.name, description, schema.clone());
+                options.tools.retain(|tool| tool.name != asked.name);
+                options.tools.push(tool);
+                options.tool_choice = Some(ToolChoice::Tool(asked.name.to_owned()));
+            }
+        }
+    }
+}
+
+impl Asked<'_> {
+    /// The schema with its name, and with the flag of this name, if any.
+    fn named(&self, strict: &str) -> Map<String, Value> {
+        let mut fields = Map::new();
+        fields.insert("name".to_owned(), json!(self.name));
+        if let Some(description) = self.description {
+            fields.insert("description".to_owned(), json!(description));
+        }
+        fields.insert("schema".to_owned(), self.schema.schema.clone());
+        if !strict.is_empty() {
+            fields.insert(strict.to_owned(), json!(self.schema.is_closed));
+        }
+        fields
+    }
+}
+
+/// The object of this name, which is made if there is none.
+fn inner<'a>(extra: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
+    let field = extra.entry(name).or_insert_with(|| json!({}));
+    if !field.is_object() {
+        *field = json!({});
+    }
+    match field {
+        Value::Object(fields) => fields,
+        _ => unreachable!("it was made an object"),
+    }
+}

@@ -1,0 +1,221 @@
+use std::{fmt, marker::PhantomData, sync::Arc};
+
+use schemars::{JsonSchema, generate::SchemaSettings};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tower_chat_core::{Answer, ChatRequest, FinishReason, Message, Part};
+
+use super::{
+    error::StructuredError,
+    format::{Asked, StructuredFormat},
+    schema::{PortableSchema, VALUE},
+};
+
+/// Asks for answers of a type, and reads them: see the [module](self).
+pub struct StructuredOutput<T> {
+    format: StructuredFormat,
+    name: String,
+    description: Option<String>,
+    /// That of the type.
+    schema: Value,
+    /// That which is sent.
+    sent: PortableSchema,
+    answer: PhantomData<fn() -> T>,
+}
+
+impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
+    /// For requests to a provider. The schema has the name and the description of the type.
+    pub fn for_provider(format: StructuredFormat) -> Self {
+        let settings = SchemaSettings::draft2020_12().with(|settings| settings.meta_schema = None);
+        let mut schema: Value = settings.into_generator().into_root_schema_for::<T>().into();
+        let mut take = |name: &str| match schema.as_object_mut()?.remove(name)? {
+            Value::String(text) => Some(text),
+            _ => None,
+        };
+        let description = take("description");
+        let name = acceptable_name(&take("title").unwrap_or_else(|| T::schema_name().into_owned()));
+        let sent = PortableSchema::of(&schema);
+        Self { format, name, description, schema, sent, answer: PhantomData }
+    }
+
+    /// The name of the schema, in place of that of the type. Providers take letters, digits, `_` and
+    /// `-`, 64 at most; others are replaced or left out.
+    #[must_use]
+    pub fn with_name(mut self, name: &str) -> Self {
+        self.name = acceptable_name(name);
+        self
+    }
+
+    /// What the answer is for, in place of the documentation of the type.
+    #[must_use]
+    pub fn with_description(mut self, description: &str) -> Self {
+        self.description = Some(description.to_owned());
+        self
+    }
+
+    /// The request, asking for an answer of the type.
+    #[must_use]
+    pub fn apply(&self, mut request: ChatRequest) -> ChatRequest {
+        let asked = Asked {
+            name: &self.name,
+            description: self.description.as_deref(),
+            schema: &self.sent,
+        };
+        self.format.apply(&asked, Arc::make_mut(&mut request.options));
+        request
+    }
+
+    /// The value that an answer is.
+    ///
+    /// # Errors
+    ///
+    /// If the model refused, if the answer was cut off, or if it does not conform to the schema.
+    pub fn parse(&self, answer: &Answer) -> Result<T, StructuredError> {
+        let name = self.name.clone();
+        match &answer.finish.reason {
+            Some(FinishReason::Length) => {
+                let text = self.call(answer).unwrap_or_else(|| answer.text());
+                return Err(StructuredError::CutOff { name, text });
+            }
+            Some(FinishReason::ContentFilter) => {
+                let text = refusal(answer).unwrap_or_else(|| answer.text());
+                return Err(StructuredError::Refused { name, text });
+            }
+            _ => {}
+        }
+        if let Some(text) = refusal(answer) {
+            return Err(StructuredError::Refused { name, text });
+        }
+        let text = match self.format {
+            StructuredFormat::ForcedTool => self.call(answer).ok_or_else(|| {
+                let (name, text) = (name.clone(), answer.text());
+                let problem = format!("the model did not call {name}");
+                StructuredError::Invalid { name, text, problem }
+            })?,
+            _ => answer.text(),
+        };
+        self.value(&text)?.map_err(|problem| StructuredError::Invalid { name, text, problem })
+    }
+
+    /// The value in a text, or what is wrong with it.
+    fn value(&self, text: &str) -> Result<Result<T, String>, StructuredError> {
+        let validator = jsonschema::validator_for(&self.schema).map_err(|error| {
+            StructuredError::Schema { name: self.name.clone(), problem: error.to_string() }
+        })?;
+        let value = || -> Result<T, String> {
+            let mut value: Value =
+                serde_json::from_str(text).map_err(|error| format!("it is not JSON: {error}"))?;
+            if self.sent.is_wrapped {
+                value = value
+                    .get_mut(VALUE)
+                    .map(Value::take)
+                    .ok_or_else(|| format!("it has no field {VALUE}"))?;
+            }
+            without_nulls_of_missing(&mut value, &self.schema, &self.schema);
+            if let Err(error) = validator.validate(&value) {
+                return Err(format!("{error} at {:?}", error.instance_path().to_string()));
+            }
+            serde_json::from_value(value).map_err(|error| error.to_string())
+        };
+        Ok(value())
+    }
+
+    /// The arguments of the call that the request demanded.
+    fn call(&self, answer: &Answer) -> Option<String> {
+        let calls = answer.messages.iter().rev().flat_map(|message| message.calls());
+        let mut calls = calls.filter(|call| call.name == self.name);
+        calls.next().map(|call| call.arguments.clone())
+    }
+}
+
+/// Removes fields that are `null` because the schema that was sent required them, although the type
+/// can do without them and does not take `null`.
+fn without_nulls_of_missing(value: &mut Value, schema: &Value, root: &Value) {
+    let schema = referred(schema, root);
+    match value {
+        Value::Array(items) => {
+            if let Some(schema) = schema.get("items") {
+                items.iter_mut().for_each(|item| without_nulls_of_missing(item, schema, root));
+            }
+        }
+        Value::Object(fields) => {
+            let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+                return;
+            };
+            let required = schema.get("required").and_then(Value::as_array);
+            let is_required =
+                |name: &str| required.is_some_and(|names| names.iter().any(|it| it == name));
+            fields.retain(|name, value| {
+                !value.is_null() || is_required(name) || !properties.contains_key(name)
+            });
+            for (name, value) in fields {
+                if let Some(schema) = properties.get(name) {
+                    without_nulls_of_missing(value, schema, root);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The schema, or that to which it refers.
+fn referred<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+    let reference = schema.get("$ref").and_then(Value::as_str);
+    let pointer = reference.and_then(|reference| reference.strip_prefix('#'));
+    pointer.and_then(|pointer| root.pointer(pointer)).unwrap_or(schema)
+}
+
+/// What the model says in place of an answer: OpenAI's `refusal`, in a message of Chat Completions or
+/// in a part of one of Responses.
+fn refusal(answer: &Answer) -> Option<String> {
+    let natives = answer.messages.iter().flat_map(|message| natives(message));
+    natives.filter_map(|item| in_item(&item)).next()
+}
+
+fn natives(message: &Message) -> Vec<Value> {
+    let items = message.parts.iter().filter_map(|part| match part {
+        Part::Native(native) => Some(native),
+        Part::Text(text) => text.native.as_ref(),
+        _ => None,
+    });
+    items.filter_map(|native| serde_json::from_str(native.item.get()).ok()).collect()
+}
+
+fn in_item(item: &Value) -> Option<String> {
+    let own = item.get("refusal").and_then(Value::as_str).filter(|text| !text.is_empty());
+    own.map(str::to_owned).or_else(|| {
+        let parts = item.get("content").and_then(Value::as_array);
+        parts.into_iter().flatten().find_map(in_item)
+    })
+}
+
+/// The name with what providers do not take replaced by `_`.
+fn acceptable_name(name: &str) -> String {
+    let is_taken = |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
+    let name: String =
+        name.chars().map(|letter| if is_taken(letter) { letter } else { '_' }).take(64).collect();
+    if name.is_empty() { "answer".to_owned() } else { name }
+}
+
+impl<T> Clone for StructuredOutput<T> {
+    fn clone(&self) -> Self {
+        Self {
+            format: self.format,
+            name: self.name.clone(),
+            description: self.description.clone(),
+            schema: self.schema.clone(),
+            sent: self.sent.clone(),
+            answer: PhantomData,
+        }
+    }
+}
+
+impl<T> fmt::Debug for StructuredOutput<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StructuredOutput")
+            .field("format", &self.format)
+            .field("name", &self.name)
+            .field("schema", &self.schema)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,163 @@
+//! The schema of a type, in the form that all providers take.
+
+use serde_json::{Map, Value, json};
+
+/// Keywords that some providers refuse. The model is told of them in the description.
+const LIMITS: [&str; 15] = [
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "maxContains",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minContains",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "pattern",
+    "uniqueItems",
+];
+
+/// Formats of texts that all providers with formats know. Those of numbers are names of Rust's types.
+const FORMATS: [&str; 9] =
+    ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"];
+
+/// The field of a type that is no object.
+pub(super) const VALUE: &str = "value";
+
+/// A schema that can be sent.
+#[derive(Debug, Clone)]
+pub(super) struct PortableSchema {
+    pub(super) schema: Value,
+    /// The type is the field [`VALUE`] of the object that is sent.
+    pub(super) is_wrapped: bool,
+    /// No object in it has keys that the schema does not name.
+    pub(super) is_closed: bool,
+}
+
+impl PortableSchema {
+    pub(super) fn of(schema: &Value) -> Self {
+        let is_wrapped = schema.get("type").is_none_or(|kind| kind != "object")
+            || schema.get("properties").is_none();
+        let mut schema = schema.clone();
+        let mut definitions = schema.as_object_mut().and_then(|fields| {
+            fields.remove("$schema");
+            fields.remove("$defs")
+        });
+        let mut is_closed = true;
+        make_portable(&mut schema, &mut is_closed);
+        if let Some(Value::Object(definitions)) = &mut definitions {
+            definitions.values_mut().for_each(|schema| make_portable(schema, &mut is_closed));
+        }
+        if is_wrapped {
+            schema = json!({
+                "type": "object",
+                "properties": {VALUE: schema},
+                "required": [VALUE],
+                "additionalProperties": false,
+            });
+        }
+        if let (Some(definitions), Some(fields)) = (definitions, schema.as_object_mut()) {
+            fields.insert("$defs".to_owned(), definitions);
+        }
+        Self { schema, is_wrapped, is_closed }
+    }
+}
+
+fn make_portable(schema: &mut Value, is_closed: &mut bool) {
+    let Some(fields) = schema.as_object_mut() else {
+        // `true`: anything.
+        *is_closed = false;
+        return;
+    };
+    describe_limits(fields);
+    fields.remove("default");
+    if fields.get("format").is_some_and(|format| !FORMATS.iter().any(|known| format == known)) {
+        fields.remove("format");
+    }
+    if let Some(value) = fields.remove("const") {
+        fields.insert("enum".to_owned(), json!([value]));
+    }
+    if let Some(alternatives) = fields.remove("oneOf") {
+        fields.insert("anyOf".to_owned(), alternatives);
+    }
+    close(fields, is_closed);
+    if let Some(Value::Object(properties)) = fields.get_mut("properties") {
+        properties.values_mut().for_each(|property| make_portable(property, is_closed));
+    }
+    for name in ["anyOf", "allOf", "prefixItems"] {
+        if let Some(Value::Array(list)) = fields.get_mut(name) {
+            list.iter_mut().for_each(|schema| make_portable(schema, is_closed));
+        }
+    }
+    if let Some(items) = fields.get_mut("items").filter(|items| !items.is_boolean()) {
+        make_portable(items, is_closed);
+    }
+}
+
+/// Requires every property of an object and allows no other. One that may be missing may be `null`.
+fn close(fields: &mut Map<String, Value>, is_closed: &mut bool) {
+    if fields.get("type").is_none_or(|kind| kind != "object") && !fields.contains_key("properties")
+    {
+        return;
+    }
+    let is_map = fields.get("additionalProperties").is_some_and(|rest| *rest != json!(false));
+    if is_map || !fields.contains_key("properties") {
+        *is_closed = false;
+    } else {
+        fields.insert("additionalProperties".to_owned(), json!(false));
+    }
+    let required = fields.remove("required");
+    let required: Vec<&str> =
+        required.iter().filter_map(Value::as_array).flatten().filter_map(Value::as_str).collect();
+    let Some(Value::Object(properties)) = fields.get_mut("properties") else { return };
+    for (_, property) in
+        properties.iter_mut().filter(|(name, _)| !required.contains(&name.as_str()))
+    {
+        make_nullable(property);
+    }
+    let names: Vec<&String> = properties.keys().collect();
+    let names = json!(names);
+    fields.insert("required".to_owned(), names);
+}
+
+fn make_nullable(property: &mut Value) {
+    let Some(fields) = property.as_object_mut() else { return };
+    match fields.get("type") {
+        Some(Value::Array(kinds)) if kinds.iter().any(|kind| kind == "null") => {}
+        Some(Value::String(kind)) if kind == "null" => {}
+        Some(Value::String(kind)) if !fields.contains_key("enum") => {
+            let kinds = json!([kind, "null"]);
+            fields.insert("type".to_owned(), kinds);
+        }
+        _ => {
+            let is_null = |schema: &Value| schema.get("type").is_some_and(|kind| kind == "null");
+            let alternatives = fields.get("anyOf").or_else(|| fields.get("oneOf"));
+            let alternatives = alternatives.and_then(Value::as_array);
+            if !alternatives.is_some_and(|list| list.iter().any(is_null)) {
+                let schema = Value::Object(std::mem::take(fields));
+                *property = json!({"anyOf": [schema, {"type": "null"}]});
+            }
+        }
+    }
+}
+
+/// Moves limits to the end of the description.
+fn describe_limits(fields: &mut Map<String, Value>) {
+    let limits: Vec<String> = LIMITS
+        .iter()
+        .filter_map(|name| Some(format!("{name}: {}", fields.remove(*name)?)))
+        .collect();
+    if limits.is_empty() {
+        return;
+    }
+    let limits = format!("({})", limits.join(", "));
+    let description = match fields.get("description").and_then(Value::as_str) {
+        Some(text) => format!("{text} {limits}"),
+        None => limits,
+    };
+    fields.insert("description".to_owned(), description.into());
+}
