@@ -55,16 +55,16 @@ impl StructuredFormat {
             Self::OpenAiResponses => {
                 let mut format = asked.named("strict");
                 format.insert("type".to_owned(), json!("json_schema"));
-                inner(extra, "text").insert("format".to_owned(), Value::Object(format));
+                set_in(extra, "text", "format", Value::Object(format));
             }
             Self::Anthropic => {
                 let format = json!({"type": "json_schema", "schema": schema});
-                inner(extra, "output_config").insert("format".to_owned(), format);
+                set_in(extra, "output_config", "format", format);
             }
             Self::Gemini => {
-                let config = inner(extra, "generationConfig");
-                config.insert("responseMimeType".to_owned(), json!("application/json"));
-                config.insert("responseJsonSchema".to_owned(), schema.clone());
+                let (config, json) = ("generationConfig", json!("application/json"));
+                set_in(extra, config, "responseMimeType", json);
+                set_in(extra, config, "responseJsonSchema", schema.clone());
             }
             Self::BedrockConverse => {
                 let mut named = asked.named("");
@@ -72,7 +72,7 @@ impl StructuredFormat {
                 named.insert("schema".to_owned(), json!(schema.to_string()));
                 let structure = json!({"jsonSchema": named});
                 let format = json!({"type": "json_schema", "structure": structure});
-                inner(extra, "outputConfig").insert("textFormat".to_owned(), format);
+                set_in(extra, "outputConfig", "textFormat", format);
             }
             Self::Cohere => {
                 let format = json!({"type": "json_object", "schema": schema});
@@ -106,14 +106,12 @@ impl Asked<'_> {
     }
 }
 
-/// The object of this name, which is made if there is none.
-fn inner<'a>(extra: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
-    let field = extra.entry(name).or_insert_with(|| json!({}));
-    if !field.is_object() {
-        *field = json!({});
-    }
-    match field {
-        Value::Object(fields) => fields,
-        _ => unreachable!("it was made an object"),
-    }
+/// Sets a field of the object of this name, which is made if there is none.
+fn set_in(extra: &mut Map<String, Value>, name: &str, field: &str, value: Value) {
+    let mut fields = match extra.remove(name) {
+        Some(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    fields.insert(field.to_owned(), value);
+    extra.insert(name.to_owned(), Value::Object(fields));
 }

@@ -93,6 +93,9 @@ fn make_portable(schema: &mut Value, is_closed: &mut bool) {
             list.iter_mut().for_each(|schema| make_portable(schema, is_closed));
         }
     }
+    if let Some(values) = fields.get_mut("additionalProperties").filter(|it| it.is_object()) {
+        make_portable(values, is_closed);
+    }
     if let Some(items) = fields.get_mut("items").filter(|items| !items.is_boolean()) {
         make_portable(items, is_closed);
     }

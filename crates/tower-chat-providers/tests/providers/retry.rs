@@ -216,10 +216,12 @@ async fn boxed_errors_are_known_by_what_is_inside() {
 
     let after = Duration::from_secs(7);
     let limit = RateLimitExceeded::new("requests", after, Duration::from_secs(1));
+    let beneath_the_client = ProviderErrorKind::Transport { source: limit.clone().into() };
     let cases: Vec<(BoxError, usize, Option<Duration>)> = vec![
         (Wrapped(refusal(503, Some(after))).into(), 2, Some(after)),
         (Wrapped(refusal(401, None)).into(), 1, None),
-        (limit.into(), 2, Some(after)),
+        (limit.clone().into(), 2, Some(after)),
+        (ProviderError::new("provider", beneath_the_client).into(), 2, Some(after)),
         ("nobody knows".into(), 1, None),
     ];
     for (error, expected, wait) in cases {
