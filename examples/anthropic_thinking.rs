@@ -1,8 +1,8 @@
-//! A durable agent that thinks before it calls a tool, on Anthropic by way of genai. Run it twice:
-//! the second time it remembers, and shows the model its own signed thoughts again.
+//! A durable agent that thinks before it calls a tool, on Anthropic. Run it twice: the second
+//! time it remembers, and shows the model its own signed thoughts again.
 //!
 //! ```text
-//! ANTHROPIC_API_KEY=sk-... cargo run -p tower-chat-genai --example anthropic_thinking [DATABASE] [QUESTION]
+//! ANTHROPIC_API_KEY=sk-... cargo run -p tower-chat-providers --example anthropic_thinking [DATABASE] [QUESTION]
 //! ```
 //!
 //! Without a key it talks to a server on this machine that it starts itself and that answers by a
@@ -24,7 +24,7 @@ use tower_chat::{
     },
     tool_fn,
 };
-use tower_chat_genai::{GenAiChat, Provider};
+use tower_chat_providers::{Anthropic, ReqwestTransport, auth::Auth};
 use tower_chat_sqlite::SqliteStore;
 
 use program::Failure;
@@ -80,14 +80,14 @@ async fn main() -> Result<(), Failure> {
 }
 
 /// The model: Anthropic where there is a key, else the script.
-async fn leaf() -> Result<GenAiChat, BoxError> {
+async fn leaf() -> Result<Anthropic<Auth<ReqwestTransport>>, BoxError> {
     let model = var("ANTHROPIC_MODEL").unwrap_or_else(|_| "claude-sonnet-4-5".to_owned());
-    let leaf = GenAiChat::new(Provider::Anthropic)?.with_model(&model);
     if var("ANTHROPIC_API_KEY").is_ok() {
-        return Ok(leaf);
+        return Ok(Anthropic::from_env()?.with_model(&model));
     }
     let url = scripted_provider::start(scripted_provider::anthropic).await?;
-    Ok(leaf.with_endpoint(&format!("{url}/v1")).with_key("none"))
+    let client = Anthropic::new(ReqwestTransport::new()?).with_base_url(&format!("{url}/v1"));
+    Ok(client.with_model(&model).with_key("none")?)
 }
 
 fn order_status() -> impl tower_chat::Tool {

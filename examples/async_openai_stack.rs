@@ -4,7 +4,7 @@
 //! own, and code that calls it. The five lines between `added` and `until here` are new.
 //!
 //! ```text
-//! OPENAI_API_KEY=sk-... cargo run -p tower-chat-openai --example async_openai_stack
+//! OPENAI_API_KEY=sk-... cargo run -p tower-chat-providers --features async-openai --example async_openai_stack
 //! ```
 //!
 //! Without a key a function in this file plays the model.
@@ -25,7 +25,7 @@ use tower_chat::{
     core::{BoxError, ConversationKey, MemoryStore, ToolDefinition},
     tool_fn,
 };
-use tower_chat_openai::adapt::ChatTypes;
+use tower_chat_providers::adapt::ChatTypes;
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {

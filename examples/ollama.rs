@@ -1,7 +1,7 @@
 //! A chat with a model on this machine, by Ollama's own API, that lasts from one run to the next.
 //!
 //! ```text
-//! OLLAMA_HOST=http://localhost:11434 cargo run -p tower-chat-genai --example ollama [DATABASE] [QUESTION]
+//! OLLAMA_HOST=http://localhost:11434 cargo run -p tower-chat-providers --example ollama [DATABASE] [QUESTION]
 //! ```
 //!
 //! Without `OLLAMA_HOST` it talks to a server that it starts itself and that answers by a script,
@@ -18,7 +18,7 @@ use tower_chat::{
     ChatPipeline,
     core::{BoxError, ChatRequest, ChatUpdate, ConversationKey, store::HistoryStore},
 };
-use tower_chat_genai::{GenAiChat, Provider};
+use tower_chat_providers::{Ollama, ReqwestTransport};
 use tower_chat_sqlite::SqliteStore;
 
 use program::Failure;
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Failure> {
 }
 
 /// The model: Ollama where its address is set, else the script.
-async fn leaf() -> Result<GenAiChat, BoxError> {
+async fn leaf() -> Result<Ollama<ReqwestTransport>, BoxError> {
     let model = var("OLLAMA_MODEL").unwrap_or_else(|_| "qwen3".to_owned());
     let url = match var("OLLAMA_HOST") {
         // Ollama itself takes it without the scheme too.
@@ -55,5 +55,5 @@ async fn leaf() -> Result<GenAiChat, BoxError> {
         Ok(host) => format!("http://{host}"),
         Err(_) => scripted_provider::start(scripted_provider::ollama).await?,
     };
-    Ok(GenAiChat::new(Provider::Ollama)?.with_model(&model).with_endpoint(&url))
+    Ok(Ollama::local()?.with_model(&model).with_base_url(&url))
 }

@@ -2,7 +2,7 @@
 //! remembers.
 //!
 //! ```text
-//! OPENAI_API_KEY=sk-... cargo run -p tower-chat-openai --example openai_chat [DATABASE] [QUESTION]
+//! OPENAI_API_KEY=sk-... cargo run -p tower-chat-providers --example openai_chat [DATABASE] [QUESTION]
 //! ```
 //!
 //! Without a key it talks to a server on this machine that it starts itself and that answers by a
@@ -16,15 +16,16 @@ use std::env::var;
 
 use futures_util::StreamExt;
 use serde_json::json;
-use tower::{Service, ServiceExt};
+use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
     ChatPipeline, PersistenceMode, Tools,
     core::{
-        BoxError, ChatRequest, ChatUpdate, ConversationKey, ToolDefinition, store::HistoryStore,
+        BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, ToolDefinition,
+        store::HistoryStore,
     },
     tool_fn,
 };
-use tower_chat_openai::OpenAiChat;
+use tower_chat_providers::{OpenAiChat, ProviderError, ReqwestTransport};
 use tower_chat_sqlite::SqliteStore;
 
 use program::Failure;
@@ -63,15 +64,25 @@ async fn main() -> Result<(), Failure> {
 }
 
 /// The model: a service where a key or an address is set, else the script.
-async fn leaf() -> Result<OpenAiChat, BoxError> {
+async fn leaf() -> Result<Leaf, BoxError> {
     let model = var("OPENAI_MODEL").unwrap_or_else(|_| "gpt-4o-mini".to_owned());
-    let leaf = match (var("OPENAI_BASE_URL"), var("OPENAI_API_KEY")) {
-        (Ok(url), key) => OpenAiChat::compatible(&url, key.ok().as_deref())?,
-        (Err(_), Ok(key)) => OpenAiChat::openai(key)?,
-        (Err(_), Err(_)) => OpenAiChat::compatible(&scripted_server::start().await?, None)?,
+    let transport = ReqwestTransport::new()?;
+    let client = match (var("OPENAI_BASE_URL"), var("OPENAI_API_KEY")) {
+        (Ok(url), _) => OpenAiChat::compatible_over(&url, transport),
+        (Err(_), Ok(_)) => OpenAiChat::new(transport),
+        (Err(_), Err(_)) => {
+            OpenAiChat::compatible_over(&scripted_server::start().await?, transport)
+        }
     };
-    Ok(leaf.with_model(model))
+    let client = client.with_model(&model);
+    Ok(match var("OPENAI_API_KEY") {
+        Ok(key) => BoxCloneSyncService::new(client.with_key(&key)?),
+        Err(_) => BoxCloneSyncService::new(client),
+    })
 }
+
+/// A client with or without a key.
+type Leaf = BoxCloneSyncService<ChatRequest, ChatResponse, ProviderError>;
 
 fn order_status() -> impl tower_chat::Tool {
     let parameters = json!({

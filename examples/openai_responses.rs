@@ -2,7 +2,7 @@
 //! only what is new. The store remembers how to go on. Run it twice: the second time it remembers.
 //!
 //! ```text
-//! OPENAI_API_KEY=sk-... cargo run -p tower-chat-openai --example openai_responses [DATABASE] [QUESTION]
+//! OPENAI_API_KEY=sk-... cargo run -p tower-chat-providers --example openai_responses [DATABASE] [QUESTION]
 //! ```
 //!
 //! Without a key it talks to a server on this machine that it starts itself and that answers by a
@@ -16,15 +16,16 @@ use std::env::var;
 
 use futures_util::StreamExt;
 use serde_json::json;
-use tower::{Service, ServiceExt};
+use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
     ChatPipeline, ConflictPolicy, PersistencePolicy, Tools,
     core::{
-        BoxError, ChatRequest, ChatUpdate, ConversationKey, ToolDefinition, store::HistoryStore,
+        BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, ToolDefinition,
+        store::HistoryStore,
     },
     tool_fn,
 };
-use tower_chat_openai::{Keeping, OpenAiResponses};
+use tower_chat_providers::{HistoryStorage, OpenAiResponses, ProviderError, ReqwestTransport};
 use tower_chat_sqlite::SqliteStore;
 
 use program::Failure;
@@ -68,15 +69,25 @@ async fn main() -> Result<(), Failure> {
 }
 
 /// The model: a service where a key or an address is set, else the script.
-async fn leaf() -> Result<OpenAiResponses, BoxError> {
+async fn leaf() -> Result<Leaf, BoxError> {
     let model = var("OPENAI_MODEL").unwrap_or_else(|_| "gpt-5-mini".to_owned());
-    let leaf = match (var("OPENAI_BASE_URL"), var("OPENAI_API_KEY")) {
-        (Ok(url), key) => OpenAiResponses::compatible(&url, key.ok().as_deref())?,
-        (Err(_), Ok(key)) => OpenAiResponses::openai(key)?,
-        (Err(_), Err(_)) => OpenAiResponses::compatible(&scripted_server::start().await?, None)?,
+    let transport = ReqwestTransport::new()?;
+    let client = match (var("OPENAI_BASE_URL"), var("OPENAI_API_KEY")) {
+        (Ok(url), _) => OpenAiResponses::compatible_over(&url, transport),
+        (Err(_), Ok(_)) => OpenAiResponses::new(transport),
+        (Err(_), Err(_)) => {
+            OpenAiResponses::compatible_over(&scripted_server::start().await?, transport)
+        }
     };
-    Ok(leaf.with_model(model).with_keeping(Keeping::PreviousResponse))
+    let client = client.with_model(&model).with_history_storage(HistoryStorage::Response);
+    Ok(match var("OPENAI_API_KEY") {
+        Ok(key) => BoxCloneSyncService::new(client.with_key(&key)?),
+        Err(_) => BoxCloneSyncService::new(client),
+    })
 }
+
+/// A client with or without a key.
+type Leaf = BoxCloneSyncService<ChatRequest, ChatResponse, ProviderError>;
 
 fn order_status() -> impl tower_chat::Tool {
     let parameters = json!({

@@ -18,8 +18,8 @@
 )]
 #![allow(unreachable_pub, reason = "nothing outside uses these tests")]
 
-#[allow(unused_imports, reason = "the leaf's own tests use more of it")]
-#[path = "../../crates/tower-chat-genai/tests/genai/cassettes.rs"]
+#[allow(dead_code, unused_imports, reason = "the tests of the clients use more of it")]
+#[path = "../../crates/tower-chat-providers/tests/providers/cassettes.rs"]
 mod cassettes;
 mod conversation;
 mod processes;

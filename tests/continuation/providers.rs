@@ -2,8 +2,10 @@
 
 use tower::{ServiceExt, util::BoxCloneSyncService};
 use tower_chat::core::{BoxError, ChatRequest, ChatResponse};
-use tower_chat_genai::{GenAiChat, Provider as At};
-use tower_chat_openai::{OpenAiChat, OpenAiResponses};
+use tower_chat_providers::{
+    Anthropic, Bedrock, Cohere, CompatibleService, Gemini, Mistral, Ollama, OpenAiChat,
+    OpenAiResponses, Provider as Api, ProviderClient, ReqwestTransport, Vertex,
+};
 use tower_chat_wire::validate::Wire;
 
 use crate::cassettes::Exchange;
@@ -40,8 +42,8 @@ pub(crate) static PROVIDERS: [Provider; 15] = [
         wire: Wire::OpenAiChat,
         speaks: |_, exchange| is_chat(exchange),
         leaf: |url| {
-            let leaf = OpenAiChat::compatible(&format!("{url}/v1"), None).unwrap();
-            BoxCloneSyncService::new(leaf.with_model("m").map_err(BoxError::from))
+            let client = OpenAiChat::compatible(&format!("{url}/v1")).unwrap();
+            BoxCloneSyncService::new(client.with_model("m").map_err(BoxError::from))
         },
     },
     Provider {
@@ -49,8 +51,9 @@ pub(crate) static PROVIDERS: [Provider; 15] = [
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "azure" && is_chat(exchange),
         leaf: |url| {
-            let leaf = OpenAiChat::azure(url, "m", "2024-10-21", "key").unwrap();
-            BoxCloneSyncService::new(leaf.with_model("m").map_err(BoxError::from))
+            let client = OpenAiChat::azure(url, "m", "2024-10-21", transport()).with_key("key");
+            let client = client.unwrap().with_model("m");
+            BoxCloneSyncService::new(client.map_err(BoxError::from))
         },
     },
     Provider {
@@ -58,69 +61,73 @@ pub(crate) static PROVIDERS: [Provider; 15] = [
         wire: Wire::OpenAiResponses,
         speaks: |_, exchange| exchange.path().ends_with("/responses"),
         leaf: |url| {
-            let leaf = OpenAiResponses::compatible(&format!("{url}/v1"), None).unwrap();
-            BoxCloneSyncService::new(leaf.with_model("m").map_err(BoxError::from))
+            let client = OpenAiResponses::compatible(&format!("{url}/v1")).unwrap();
+            BoxCloneSyncService::new(client.with_model("m").map_err(BoxError::from))
         },
     },
     Provider {
         name: "anthropic",
         wire: Wire::Anthropic,
         speaks: |_, exchange| exchange.path().ends_with("/messages"),
-        leaf: |url| by_genai(At::Anthropic, "claude-x", url),
+        leaf: |url| keyed(Anthropic::new(transport()), "claude-x", url),
     },
     Provider {
         name: "gemini",
         wire: Wire::Gemini,
         speaks: |folder, exchange| folder != "vertex" && is_gemini(exchange),
-        leaf: |url| by_genai(At::Gemini, "gemini-3-x", url),
+        leaf: |url| keyed(Gemini::new(transport()), "gemini-3-x", url),
     },
     Provider {
         name: "vertex, Gemini",
         wire: Wire::Gemini,
         speaks: |folder, exchange| folder == "vertex" && is_gemini(exchange),
-        leaf: |url| by_genai(At::Vertex, "gemini-2.5-x", url),
+        leaf: |url| keyed(Vertex::new("p", "global", transport()), "gemini-2.5-x", url),
     },
     Provider {
         name: "vertex, Claude",
         wire: Wire::Anthropic,
         speaks: |_, exchange| exchange.path().ends_with("awPredict"),
-        leaf: |url| by_genai(At::Vertex, "claude-x", url),
+        leaf: |url| keyed(Vertex::new("p", "global", transport()), "claude-x", url),
     },
     Provider {
         name: "mistral",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "mistral" && is_chat(exchange),
-        leaf: |url| by_genai(At::Mistral, "m", url),
+        leaf: |url| keyed(Mistral::new(transport()), "m", url),
     },
     Provider {
         name: "groq",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "groq" && is_chat(exchange),
-        leaf: |url| by_genai(At::Groq, "m", url),
+        leaf: |url| keyed(OpenAiChat::service_over(CompatibleService::Groq, transport()), "m", url),
     },
     Provider {
         name: "deepseek",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "deepseek" && is_chat(exchange),
-        leaf: |url| by_genai(At::DeepSeek, "m", url),
+        leaf: |url| {
+            keyed(OpenAiChat::service_over(CompatibleService::DeepSeek, transport()), "m", url)
+        },
     },
     Provider {
         name: "xai",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "xai" && is_chat(exchange),
-        leaf: |url| by_genai(At::XAi, "m", url),
+        leaf: |url| keyed(OpenAiChat::service_over(CompatibleService::XAi, transport()), "m", url),
     },
     Provider {
         name: "openrouter",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "openrouter" && is_chat(exchange),
-        leaf: |url| by_genai(At::OpenRouter, "m", url),
+        leaf: |url| {
+            keyed(OpenAiChat::service_over(CompatibleService::OpenRouter, transport()), "m", url)
+        },
     },
     Provider {
         name: "ollama",
         wire: Wire::Ollama,
         speaks: |_, exchange| exchange.path().ends_with("/api/chat"),
-        leaf: |url| by_genai(At::Ollama, "m", url),
+        leaf: |url| keyed(Ollama::new(transport()), "m", url),
     },
     Provider {
         name: "bedrock",
@@ -128,13 +135,13 @@ pub(crate) static PROVIDERS: [Provider; 15] = [
         speaks: |_, exchange| {
             ["/converse", "/converse-stream"].iter().any(|end| exchange.path().ends_with(end))
         },
-        leaf: |url| by_genai(At::Bedrock, "m", url),
+        leaf: |url| keyed(Bedrock::new("us-east-1", transport()), "m", url),
     },
     Provider {
         name: "cohere",
         wire: Wire::Cohere,
         speaks: |_, exchange| exchange.path().ends_with("/v2/chat"),
-        leaf: |url| by_genai(At::Cohere, "m", url),
+        leaf: |url| keyed(Cohere::new(transport()), "m", url),
     },
 ];
 
@@ -146,8 +153,12 @@ fn is_gemini(exchange: &Exchange) -> bool {
     exchange.path().ends_with("enerateContent")
 }
 
-fn by_genai(provider: At, model: &str, url: &str) -> Leaf {
-    let leaf = GenAiChat::new(provider).unwrap().with_model(model).with_key("key");
-    let leaf = leaf.with_endpoint(&format!("{url}/v1/"));
-    BoxCloneSyncService::new(leaf.map_err(BoxError::from))
+/// The client with a key and a model, whose requests go to the server.
+fn keyed<P: Api>(client: ProviderClient<P, ReqwestTransport>, model: &str, url: &str) -> Leaf {
+    let client = client.with_model(model).with_base_url(&format!("{url}/v1"));
+    BoxCloneSyncService::new(client.with_key("key").unwrap().map_err(BoxError::from))
+}
+
+fn transport() -> ReqwestTransport {
+    ReqwestTransport::new().unwrap()
 }

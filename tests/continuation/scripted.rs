@@ -1,6 +1,8 @@
 //! What a provider answers when it is asked first (a call, after it has thought), and then, in the
 //! words of each wire, whole and streamed.
 
+use aws_smithy_eventstream::frame::write_message_to;
+use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
 use serde_json::{Value, json};
 use tower_chat_wire::validate::Wire;
 
@@ -199,23 +201,13 @@ fn bedrock_streams() -> [BedrockEvents; 2] {
     })
 }
 
-/// `application/vnd.amazon.eventstream`, without checksums, at which nobody looks.
+/// `application/vnd.amazon.eventstream`.
 fn event_stream(events: BedrockEvents) -> Vec<u8> {
-    const NAME: &[u8] = b"\x0b:event-type";
-    const TEXT: u8 = 7;
     let mut body = Vec::new();
     for (kind, payload) in events {
-        let mut headers = [NAME, &[TEXT]].concat();
-        headers.extend(u16::try_from(kind.len()).unwrap().to_be_bytes());
-        headers.extend(kind.as_bytes());
-        let payload = payload.to_string();
-        let length = |length: usize| u32::try_from(length).unwrap().to_be_bytes();
-        body.extend(length(16 + headers.len() + payload.len()));
-        body.extend(length(headers.len()));
-        body.extend([0; 4]);
-        body.extend(headers);
-        body.extend(payload.as_bytes());
-        body.extend([0; 4]);
+        let message = Message::new(payload.to_string().into_bytes())
+            .add_header(Header::new(":event-type", HeaderValue::String(kind.into())));
+        write_message_to(&message, &mut body).unwrap();
     }
     body
 }

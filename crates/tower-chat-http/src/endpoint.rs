@@ -79,10 +79,10 @@ impl ChatEndpoint {
     ///
     /// ```
     /// use tower_chat_http::{ChatEndpoint, Refusal};
-    /// use tower_chat_openai::OpenAiError;
+    /// use tower_chat_providers::ProviderError;
     /// # fn with(endpoint: ChatEndpoint) -> ChatEndpoint {
     /// endpoint.upstream(|error| {
-    ///     let error = error.downcast_ref::<OpenAiError>()?;
+    ///     let error = error.downcast_ref::<ProviderError>()?;
     ///     let refusal = Refusal::upstream(error.status()?, error.to_string());
     ///     Some(match error.retry_after() {
     ///         Some(wait) => refusal.with_retry_after(wait),

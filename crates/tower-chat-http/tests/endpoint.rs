@@ -21,7 +21,7 @@ use tower_chat::{
     tool_fn,
 };
 use tower_chat_http::{CONVERSATION_HEADER, ChatEndpoint, Refusal, RequestLimits};
-use tower_chat_openai::{OpenAiChat, OpenAiError};
+use tower_chat_providers::{OpenAiChat, ProviderError};
 use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
 
 /// The leaf's error in these tests.
@@ -270,11 +270,11 @@ async fn a_limit_of_openai_reaches_the_client_with_the_time_to_wait() {
     };
     let upstream = Router::new().route("/v1/chat/completions", routing::post(limit));
     let upstream = support::listen(upstream).await;
-    let leaf = OpenAiChat::compatible(&format!("{upstream}/v1"), None).unwrap();
+    let leaf = OpenAiChat::compatible(&format!("{upstream}/v1")).unwrap();
     let store = MemoryStore::new();
     let stack = ChatPipeline::builder(leaf).history(store.clone()).build().unwrap();
     let endpoint = ChatEndpoint::new(stack, store).in_one_scope("alice").upstream(|error| {
-        let error = error.downcast_ref::<OpenAiError>()?;
+        let error = error.downcast_ref::<ProviderError>()?;
         let refusal = Refusal::upstream(error.status()?, error.to_string());
         Some(refusal.with_retry_after(error.retry_after()?).with_code(error.code()?))
     });

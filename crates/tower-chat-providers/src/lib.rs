@@ -52,6 +52,8 @@
 //!   and refusals and on the depth of JSON. A compressed answer is refused, unless a layer beneath the
 //!   client has decompressed it.
 
+#[cfg(feature = "async-openai")]
+pub mod adapt;
 pub mod auth;
 mod client;
 mod error;

@@ -103,8 +103,7 @@ fn assert_exists(name: &str) {
         ["cli", ..] => "tower-chat-cli/tests/cli",
         ["encrypted", ..] => "tower-chat-encrypted/tests/encryption",
         ["http", ..] => "tower-chat-http/tests",
-        ["openai", ..] => "tower-chat-openai/tests/leaves",
-        ["genai", ..] => "tower-chat-genai/tests/genai",
+        ["providers", ..] => "tower-chat-providers/tests/providers",
         ["core", ..] => "tower-chat-core/tests",
         ["sqlite", ..] => "tower-chat-sqlite",
         ["redis", ..] => "tower-chat-redis",
@@ -115,7 +114,7 @@ fn assert_exists(name: &str) {
     let (test, modules) = path.split_last().expect("a name");
     let modules = match path.first() {
         Some(
-            &("cli" | "core" | "encrypted" | "genai" | "http" | "openai" | "postgres" | "redis"
+            &("cli" | "core" | "encrypted" | "http" | "postgres" | "providers" | "redis"
             | "sqlite" | "store_contract" | "wire"),
         ) => modules.get(1..).unwrap_or_default(),
         _ => modules,

@@ -10,11 +10,14 @@
     reason = "a test fails by panicking"
 )]
 
+mod adapt;
 mod auth;
 mod basics;
 mod cassettes;
 mod chat;
 mod client;
+mod coverage;
+mod examples;
 mod leftovers;
 mod rate_limit;
 mod responses;

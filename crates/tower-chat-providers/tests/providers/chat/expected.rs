@@ -5,13 +5,15 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 use tower_chat_core::{Answer, FinishReason, Message, Part, Usage};
 
+/// Id, name and arguments of a call.
+type Call = (Option<String>, String, String);
+
 /// An answer, as plainly as can be compared.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Said {
     pub(crate) text: String,
     pub(crate) reasoning: Vec<String>,
-    /// Id, name and arguments.
-    pub(crate) calls: Vec<(Option<String>, String, String)>,
+    pub(crate) calls: Vec<Call>,
     pub(crate) finish: Option<String>,
     pub(crate) model: Option<String>,
     pub(crate) usage: Usage,
@@ -69,12 +71,11 @@ impl Said {
         }
     }
 
-    /// What the events of a recorded stream say. Every recorded stream tells its calls apart by
-    /// their index.
+    /// What the events of a recorded stream say.
     pub(crate) fn by_events(events: &[Value]) -> Self {
         let (mut text, mut end, mut spent) = (String::new(), None, Value::Null);
         let mut reasoning: BTreeMap<&str, String> = BTreeMap::new();
-        let mut calls: BTreeMap<u64, (Option<String>, String, String)> = BTreeMap::new();
+        let mut calls: Vec<(Value, Call)> = Vec::new();
         for event in events {
             let delta = &event["choices"][0]["delta"];
             text += &string(&delta["content"]);
@@ -84,11 +85,24 @@ impl Said {
                 }
             }
             for piece in delta["tool_calls"].as_array().into_iter().flatten() {
-                let call = calls.entry(piece["index"].as_u64().expect("an index")).or_default();
-                let id = piece["id"].as_str().filter(|id| !id.is_empty());
-                call.0 = call.0.take().or(id.map(str::to_owned));
+                let id = piece["id"].as_str().filter(|id| !id.is_empty()).map(str::to_owned);
+                let name = string(&piece["function"]["name"]);
+                let index = &piece["index"];
+                // Without an index, or where all calls have the same, a name and another id begin
+                // another call.
+                let goes_on = |(own, call): &(Value, Call)| {
+                    own == index && (id.is_none() || name.is_empty() || id == call.0)
+                };
+                let begins = index.is_null() && id.is_none() && !name.is_empty();
+                let at = calls.iter().rposition(goes_on).filter(|_| !begins);
+                let at = at.unwrap_or_else(|| {
+                    calls.push((index.clone(), Default::default()));
+                    calls.len() - 1
+                });
+                let call = &mut calls[at].1;
+                call.0 = call.0.take().or(id);
                 if call.1.is_empty() {
-                    call.1 = string(&piece["function"]["name"]);
+                    call.1 = name;
                 }
                 call.2 += &string(&piece["function"]["arguments"]);
             }
@@ -107,7 +121,7 @@ impl Said {
                 .iter()
                 .filter_map(|field| reasoning.remove(field))
                 .collect(),
-            calls: calls.into_values().collect(),
+            calls: calls.into_iter().map(|(_, call)| call).collect(),
             finish: end,
             model: names.rfind(|name| !name.is_empty()).map(str::to_owned),
             usage: usage(&spent),

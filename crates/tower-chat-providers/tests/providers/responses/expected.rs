@@ -37,6 +37,7 @@ impl Said {
                 Some(FinishReason::Stop) => "stop",
                 Some(FinishReason::Length) => "length",
                 Some(FinishReason::ToolCalls) => "tool_calls",
+                Some(FinishReason::ContentFilter) => "content_filter",
                 _ => "?",
             },
             model: answer.finish.model.clone(),
@@ -58,7 +59,14 @@ impl Said {
                 (Some(text("call_id")), text("name"), text("arguments"))
             })
             .collect();
-        assert_eq!(response["status"], "completed", "every recorded response is");
+        let reason = response["incomplete_details"]["reason"].as_str();
+        let finish = match response["status"].as_str().unwrap_or("completed") {
+            "incomplete" if reason == Some("content_filter") => "content_filter",
+            "incomplete" => "length",
+            "completed" if calls.is_empty() => "stop",
+            "completed" => "tool_calls",
+            other => panic!("a response whose status is {other}"),
+        };
         let number = |pointer| response.pointer(pointer).and_then(Value::as_u64).unwrap_or(0);
         let mut usage = Usage::new(number("/usage/input_tokens"), number("/usage/output_tokens"));
         usage.cached_input_tokens = number("/usage/input_tokens_details/cached_tokens");
@@ -70,7 +78,7 @@ impl Said {
                 .map(|item| [texts(&item["summary"]), texts(&item["content"])].concat())
                 .map(|pieces| pieces.join("\n\n"))
                 .collect(),
-            finish: if calls.is_empty() { "stop" } else { "tool_calls" },
+            finish,
             calls,
             model: response["model"].as_str().map(str::to_owned),
             usage,
@@ -82,13 +90,14 @@ impl Said {
 /// What a recorded response put out, and the response.
 pub(super) fn response(exchange: &Exchange) -> (Vec<Value>, Value) {
     if !exchange.is_streamed() {
-        let response: Value = serde_json::from_str(exchange.text()).unwrap();
+        let response = exchange.json().unwrap();
         return (response["output"].as_array().unwrap().clone(), response);
     }
-    let events = exchange.events();
+    let events = exchange.json_events().unwrap();
     let done = events.iter().filter(|event| event["type"] == "response.output_item.done");
     let output = done.map(|event| event["item"].clone()).collect();
     let end = events.last().unwrap();
-    assert_eq!(end["type"], "response.completed");
+    let is_end = end["type"] == "response.completed" || end["type"] == "response.incomplete";
+    assert!(is_end, "{}: {end}", exchange.source);
     (output, end["response"].clone())
 }

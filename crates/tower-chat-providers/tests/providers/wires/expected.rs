@@ -1,6 +1,6 @@
 //! What an answer should be read as, computed from the recorded JSON without the leaf.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tower_chat_core::{Answer, FinishReason, Part, Usage};
 
 use crate::cassettes::Exchange;
@@ -46,7 +46,11 @@ impl Said {
     }
 
     pub(crate) fn by_anthropic(exchange: &Exchange, is_streamed: bool) -> Self {
-        let json = if is_streamed { anthropic_whole(&exchange.events()) } else { exchange.json() };
+        let json = if is_streamed {
+            anthropic_whole(&exchange.json_events().unwrap())
+        } else {
+            exchange.json().unwrap()
+        };
         let blocks = json["content"].as_array().unwrap();
         let of = |kind: &str, field: &str| -> String {
             let found = blocks.iter().filter(|block| block["type"] == kind);
@@ -67,19 +71,23 @@ impl Said {
             reasoning: of("thinking", "thinking"),
             calls: calls.collect(),
             finish: match json["stop_reason"].as_str().unwrap() {
-                "end_turn" | "stop_sequence" => "stop",
-                "max_tokens" => "length",
-                "tool_use" => "tools",
-                other => panic!("{other}"),
-            }
-            .to_owned(),
+                "end_turn" | "stop_sequence" => "stop".to_owned(),
+                "max_tokens" | "model_context_window_exceeded" => "length".to_owned(),
+                "tool_use" => "tools".to_owned(),
+                "refusal" => "filter".to_owned(),
+                other => format!("Other({other:?})"),
+            },
             model: json["model"].as_str().map(str::to_owned),
             usage,
         }
     }
 
     pub(crate) fn by_gemini(exchange: &Exchange, is_streamed: bool) -> Self {
-        let events = if is_streamed { exchange.events() } else { vec![exchange.json()] };
+        let events = if is_streamed {
+            exchange.json_events().unwrap()
+        } else {
+            vec![exchange.json().unwrap()]
+        };
         let mut said = Self::default();
         for event in &events {
             let candidate = &event["candidates"][0];
@@ -100,6 +108,8 @@ impl Said {
                     "STOP" if !said.calls.is_empty() => "tools".to_owned(),
                     "STOP" => "stop".to_owned(),
                     "MAX_TOKENS" => "length".to_owned(),
+                    "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
+                    | "IMAGE_SAFETY" => "filter".to_owned(),
                     other => format!("Other({other:?})"),
                 };
             }
@@ -116,27 +126,16 @@ impl Said {
         said
     }
 
-    /// The recorded stream has reasoning that cannot be read, and texts.
     pub(crate) fn by_bedrock(exchange: &Exchange, is_streamed: bool) -> Self {
-        if is_streamed {
-            let text = String::from_utf8_lossy(&exchange.response);
-            let texts = text.split(r#""delta":{"text":""#).skip(1);
-            let texts = texts.map(|rest| rest.split(r#""},"#).next().unwrap());
-            let text: String = texts.collect();
-            let text = serde_json::from_str(&format!("\"{text}\"")).unwrap();
-            let count = |name: &str| -> u64 {
-                let rest = text_after(&exchange.response, &format!("\"{name}\":"));
-                rest.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
-            };
-            let usage = Usage::new(count("inputTokens"), count("outputTokens"));
-            return Self { text, usage, finish: "stop".to_owned(), ..Self::default() };
-        }
-        let json = exchange.json();
+        let json = if is_streamed { bedrock_whole(exchange) } else { exchange.json().unwrap() };
         let blocks = json["output"]["message"]["content"].as_array().unwrap();
         let text = blocks.iter().map(|block| string(&block["text"])).collect();
         let reasoning =
             blocks.iter().map(|block| string(&block["reasoningContent"]["reasoningText"]["text"]));
-        let calls = blocks.iter().filter_map(|block| block.get("toolUse")).map(|call| {
+        let calls = blocks.iter().filter_map(|block| block.get("toolUse"));
+        // Of another kind are calls of tools that the service runs itself.
+        let calls = calls.filter(|call| call["type"].as_str().is_none_or(|it| it == "tool_use"));
+        let calls = calls.map(|call| {
             (Some(string(&call["toolUseId"])), string(&call["name"]), call["input"].clone())
         });
         let used = &json["usage"];
@@ -149,9 +148,11 @@ impl Said {
             reasoning: reasoning.collect(),
             calls: calls.collect(),
             finish: match json["stopReason"].as_str().unwrap() {
-                "end_turn" => "stop".to_owned(),
+                "end_turn" | "stop_sequence" => "stop".to_owned(),
+                "max_tokens" | "model_context_window_exceeded" => "length".to_owned(),
                 "tool_use" => "tools".to_owned(),
-                other => panic!("{other}"),
+                "guardrail_intervened" | "content_filtered" => "filter".to_owned(),
+                other => format!("Other({other:?})"),
             },
             model: None,
             usage,
@@ -159,7 +160,7 @@ impl Said {
     }
 
     pub(crate) fn by_cohere(exchange: &Exchange, is_streamed: bool) -> Self {
-        let events = if is_streamed { exchange.events() } else { Vec::new() };
+        let events = if is_streamed { exchange.json_events().unwrap() } else { Vec::new() };
         let mut said = Self::default();
         let mut calls: Vec<(Option<String>, String, String)> = Vec::new();
         for event in &events {
@@ -178,7 +179,7 @@ impl Said {
         let json = match events.last() {
             Some(end) => end["delta"].clone(),
             None => {
-                let json = exchange.json();
+                let json = exchange.json().unwrap();
                 let message = &json["message"];
                 said.reasoning = string(&message["tool_plan"]);
                 for block in message["content"].as_array().into_iter().flatten() {
@@ -195,9 +196,10 @@ impl Said {
         let calls = calls.into_iter().map(|(id, name, arguments)| (id, name, parsed(&arguments)));
         said.calls = calls.collect();
         said.finish = match json["finish_reason"].as_str().unwrap() {
-            "COMPLETE" => "stop".to_owned(),
+            "COMPLETE" | "STOP_SEQUENCE" => "stop".to_owned(),
+            "MAX_TOKENS" => "length".to_owned(),
             "TOOL_CALL" => "tools".to_owned(),
-            other => panic!("{other}"),
+            other => format!("Other({other:?})"),
         };
         let tokens = &json["usage"]["tokens"];
         said.usage = Usage::new(number(&tokens["input_tokens"]), number(&tokens["output_tokens"]));
@@ -206,21 +208,84 @@ impl Said {
     }
 
     pub(crate) fn by_ollama(exchange: &Exchange) -> Self {
-        let json = exchange.json();
-        assert_eq!(json["message"].get("tool_calls"), None);
-        Self {
-            text: string(&json["message"]["content"]),
-            finish: string(&json["done_reason"]),
-            model: json["model"].as_str().map(str::to_owned),
-            usage: Usage::new(number(&json["prompt_eval_count"]), number(&json["eval_count"])),
-            ..Self::default()
+        let mut said = Self::default();
+        for event in exchange.json_events().unwrap() {
+            let message = &event["message"];
+            said.text += &string(&message["content"]);
+            said.reasoning += &string(&message["thinking"]);
+            for call in message["tool_calls"].as_array().into_iter().flatten() {
+                let function = &call["function"];
+                let id = call["id"].as_str().map(str::to_owned);
+                said.calls.push((id, string(&function["name"]), function["arguments"].clone()));
+            }
+            if event["done"] == true {
+                said.finish = match string(&event["done_reason"]).as_str() {
+                    reason @ ("stop" | "length") => reason.to_owned(),
+                    other => format!("Other({other:?})"),
+                };
+                said.model = event["model"].as_str().map(str::to_owned);
+                let (input, output) = (&event["prompt_eval_count"], &event["eval_count"]);
+                said.usage = Usage::new(number(input), number(output));
+            }
         }
+        said
     }
 }
 
-fn text_after(bytes: &[u8], mark: &str) -> String {
-    let text = String::from_utf8_lossy(bytes);
-    text.split_once(mark).expect(mark).1.to_owned()
+/// The message of the error in a streamed answer.
+pub(crate) fn stream_error(exchange: &Exchange) -> Option<String> {
+    let events = exchange.is_streamed().then(|| exchange.events().unwrap())?;
+    events.iter().find_map(|event| {
+        let name = event.event.as_deref().unwrap_or_default();
+        let json: Value = serde_json::from_str(&event.data).unwrap_or_default();
+        let is_error = json["type"] == "error" || name.ends_with("Exception") || name == "error";
+        let error = Some(&json["error"]).filter(|error| !error.is_null());
+        let error = error.or(is_error.then_some(&json))?;
+        Some(error["message"].as_str().or(error.as_str()).unwrap_or_default().to_owned())
+    })
+}
+
+/// The whole answer that the events of a stream of Bedrock spell.
+fn bedrock_whole(exchange: &Exchange) -> Value {
+    let mut whole = json!({});
+    let mut blocks: Vec<Value> = Vec::new();
+    for event in exchange.events().unwrap() {
+        let json: Value = serde_json::from_str(&event.data).unwrap();
+        match event.event.as_deref().unwrap() {
+            kind @ ("contentBlockStart" | "contentBlockDelta") => {
+                let index = usize::try_from(json["contentBlockIndex"].as_u64().unwrap()).unwrap();
+                blocks.resize(blocks.len().max(index + 1), json!({}));
+                match kind {
+                    "contentBlockStart" => blocks[index] = json["start"].clone(),
+                    _ => bedrock_delta(&mut blocks[index], &json["delta"]),
+                }
+            }
+            "messageStop" => whole["stopReason"] = json["stopReason"].clone(),
+            "metadata" => whole["usage"] = json["usage"].clone(),
+            _ => {}
+        }
+    }
+    for call in blocks.iter_mut().filter_map(|block| block.get_mut("toolUse")) {
+        call["input"] = parsed(call["json"].as_str().unwrap_or_default());
+    }
+    whole["output"] = json!({"message": {"content": blocks}});
+    whole
+}
+
+fn bedrock_delta(block: &mut Value, delta: &Value) {
+    let extend = |field: &mut Value, more: &Value| {
+        if let Some(more) = more.as_str() {
+            *field = Value::from(string(field) + more);
+        }
+    };
+    extend(&mut block["text"], &delta["text"]);
+    extend(
+        &mut block["reasoningContent"]["reasoningText"]["text"],
+        &delta["reasoningContent"]["text"],
+    );
+    if delta["toolUse"].is_object() {
+        extend(&mut block["toolUse"]["json"], &delta["toolUse"]["input"]);
+    }
 }
 
 /// The whole answer that the events of a stream spell.

@@ -12,4 +12,4 @@ mod plain;
 mod recorded;
 mod requests;
 mod stack;
-mod wire;
+pub(crate) mod wire;

@@ -17,7 +17,9 @@ pub(crate) fn bedrock_block(block: &Value) -> Part {
     if let Some(text) = block["text"].as_str() {
         return Part::text(text);
     }
-    if let Some(call) = block.get("toolUse") {
+    // Of another kind are calls of tools that the service runs itself.
+    let is_call = |call: &&Value| call["type"].as_str().is_none_or(|kind| kind == "tool_use");
+    if let Some(call) = block.get("toolUse").filter(is_call) {
         let (id, name) = (string(&call["toolUseId"]), string(&call["name"]));
         return ToolCall::new(id, name, call["input"].to_string()).into();
     }
@@ -67,7 +69,7 @@ pub(crate) fn said(message: &Value) -> Value {
     let calls = message["tool_calls"].as_array().into_iter().flatten().map(|call| {
         let function = &call["function"];
         let arguments = match &function["arguments"] {
-            Value::String(text) => serde_json::from_str(text).unwrap(),
+            Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
             object => object.clone(),
         };
         json!([call["id"], function["name"], arguments])

@@ -5,30 +5,17 @@ use tower_chat_core::{Answer, Message, Role};
 use tower_chat_wire::{anthropic, gemini, openai_chat};
 
 use crate::{
-    cassettes::Exchange,
+    cassettes::{Api, Exchange},
     client::Provider,
     leftovers,
     wires::{expected::Said, plain},
 };
 
-/// The folders of which every exchange of a provider's own wire is played to the leaf.
-pub(crate) const FOLDERS: [&str; 11] = [
-    "anthropic",
-    "bedrock",
-    "cohere",
-    "deepseek",
-    "gemini",
-    "groq",
-    "mistral",
-    "ollama",
-    "openrouter",
-    "vertex",
-    "xai",
-];
-
 /// What the leaf cannot do, as the documentation of the crate lists it.
-pub(crate) const EXCLUDED: [(&str, &str); 1] =
-    [("/invoke", "Bedrock's InvokeModel: the leaf speaks Converse")];
+pub(crate) const EXCLUDED: [(Api, &str); 2] = [
+    (Api::BedrockInvoke, "Bedrock's InvokeModel: the leaf speaks Converse"),
+    (Api::Writer, "Writer's own chat"),
+];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wire {
@@ -51,7 +38,7 @@ pub(crate) struct Asked {
 
 impl Asked {
     /// `None` if the exchange asks no model, or in words that are asserted elsewhere.
-    pub(crate) fn of(folder: &str, exchange: &Exchange) -> Option<Self> {
+    pub(crate) fn of(exchange: &Exchange) -> Option<Self> {
         let path = exchange.path();
         let in_vertex = path.contains("aiplatform.googleapis.com");
         let google = if in_vertex { Provider::Vertex } else { Provider::Gemini };
@@ -60,42 +47,41 @@ impl Asked {
         let asked = |provider, wire, model: &str, is_streamed| {
             Some(Self { provider, wire, model: model.to_owned(), is_streamed })
         };
-        let (rest, method) = path.rsplit_once(':').unwrap_or((path, ""));
+        let rest = path.rsplit_once(':').map_or(path, |(rest, _)| rest);
         let model = rest.rsplit('/').next().unwrap();
-        match method {
-            "generateContent" => return asked(google, Wire::Gemini, model, false),
-            "streamGenerateContent" => return asked(google, Wire::Gemini, model, true),
-            "rawPredict" => return asked(Provider::Vertex, Wire::Anthropic, model, false),
-            _ => {}
+        let ends = |end: &str| path.ends_with(end);
+        match exchange.api().unwrap() {
+            Api::Gemini => asked(google, Wire::Gemini, model, ends(":streamGenerateContent")),
+            Api::VertexAnthropic => {
+                asked(Provider::Vertex, Wire::Anthropic, model, ends(":streamRawPredict"))
+            }
+            Api::AnthropicMessages => {
+                asked(Provider::Anthropic, Wire::Anthropic, &in_body, streams)
+            }
+            Api::BedrockConverse => {
+                let (path, method) = path.rsplit_once('/').unwrap();
+                let model = path.rsplit('/').next().unwrap().replace("%3A", ":");
+                asked(Provider::Bedrock, Wire::Bedrock, &model, method == "converse-stream")
+            }
+            Api::Cohere => asked(Provider::Cohere, Wire::Cohere, &in_body, streams),
+            // It streams unless it is told not to.
+            Api::Ollama => {
+                let streams = exchange.request["stream"] != false;
+                asked(Provider::Ollama, Wire::Ollama, &in_body, streams)
+            }
+            Api::ChatCompletions => {
+                let provider = match exchange.folder.as_str() {
+                    "mistral" => Provider::Mistral,
+                    "groq" => Provider::Groq,
+                    "deepseek" => Provider::DeepSeek,
+                    "xai" => Provider::XAi,
+                    "openrouter" => Provider::OpenRouter,
+                    _ => return None,
+                };
+                asked(provider, Wire::Chat, &in_body, streams)
+            }
+            Api::Responses | Api::BedrockInvoke | Api::Writer | Api::Other => None,
         }
-        if path.ends_with("/v1/messages") {
-            return asked(Provider::Anthropic, Wire::Anthropic, &in_body, streams);
-        }
-        if let Some((path, method)) = path.rsplit_once('/')
-            && method.starts_with("converse")
-        {
-            let model = path.rsplit('/').next().unwrap().replace("%3A", ":");
-            let is_streamed = method == "converse-stream";
-            return asked(Provider::Bedrock, Wire::Bedrock, &model, is_streamed);
-        }
-        if path.ends_with("/v2/chat") {
-            return asked(Provider::Cohere, Wire::Cohere, &in_body, streams);
-        }
-        if path.ends_with("/api/chat") {
-            return asked(Provider::Ollama, Wire::Ollama, &in_body, streams);
-        }
-        let provider = match folder {
-            "mistral" => Provider::Mistral,
-            "groq" => Provider::Groq,
-            "deepseek" => Provider::DeepSeek,
-            "xai" => Provider::XAi,
-            "openrouter" => Provider::OpenRouter,
-            _ => return None,
-        };
-        if path.ends_with("/chat/completions") {
-            return asked(provider, Wire::Chat, &in_body, streams);
-        }
-        None
     }
 
     /// The messages of a body.
@@ -212,7 +198,7 @@ impl Asked {
         };
         assert_eq!(Said::of(answer), said, "{place}");
         if self.is_streamed && matches!(self.wire, Wire::Anthropic | Wire::Gemini | Wire::Cohere) {
-            leftovers::assert_whole(&exchange.events(), &answer.messages[0], place);
+            leftovers::assert_whole(&exchange.json_events().unwrap(), &answer.messages[0], place);
         }
     }
 }

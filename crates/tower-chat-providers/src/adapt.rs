@@ -1,5 +1,5 @@
 //! Codecs for [`tower_chat::adapt`]: async-openai's typed chat requests and answers. The feature
-//! `adapt`.
+//! `async-openai`.
 //!
 //! [`ChatTypes`] turns a `Service<CreateChatCompletionRequest>` into a leaf, and a stack into such
 //! a service; [`ChatStream`] does so where the response is a [`ChatCompletionResponseStream`].
@@ -7,7 +7,7 @@
 //! These types have no extensions, so a client that is adapted does not see the run. And they have
 //! the fields of one version of OpenAI's API: a request with an option that they do not have is
 //! refused, and what other services add to messages is left out. Where that matters, take
-//! `JsonClient` of `tower-chat-wire`, or the leaf [`OpenAiChat`](crate::OpenAiChat).
+//! `JsonClient` of `tower-chat-wire`, or [`OpenAiChat`](crate::OpenAiChat).
 
 use std::{
     fmt,
@@ -35,7 +35,7 @@ use tower_chat_wire::{
     stream::{Frame, updates},
 };
 
-use crate::OpenAiError;
+use crate::error::{Errors, ProviderError};
 
 /// async-openai's types of a whole exchange.
 ///
@@ -44,7 +44,7 @@ use crate::OpenAiError;
 /// use async_openai::types::chat::{CreateChatCompletionRequest, CreateChatCompletionResponse};
 /// use tower::{ServiceBuilder, ServiceExt, service_fn};
 /// use tower_chat::{adapt::AdaptLayer, core::{BoxError, ChatRequest}};
-/// use tower_chat_openai::adapt::ChatTypes;
+/// use tower_chat_providers::adapt::ChatTypes;
 ///
 /// let theirs = service_fn(|request: CreateChatCompletionRequest| async move {
 ///     let said = format!("{} messages", request.messages.len());
@@ -159,7 +159,7 @@ impl ServerCodec for ChatTypes {
 ///
 /// Whoever has these types expects events, so a stream is asked for always. One of a client in
 /// which no choice has a reason to end is cut off:
-/// [`OpenAiError::Truncated`]. One of a stack has the usage of the
+/// [`Truncated`](crate::ProviderErrorKind::Truncated). One of a stack has the usage of the
 /// answer in its last event.
 #[derive(Debug, Clone)]
 pub struct ChatStream {
@@ -236,8 +236,10 @@ impl ServerCodec for ChatStream {
 /// The error of ours that an error of an answer stands for: the client's own, if it is one of ours.
 fn ours(error: AnswerError) -> BoxError {
     match error {
-        AnswerError::Truncated { source: Some(source), .. } if source.is::<OpenAiError>() => source,
-        error => OpenAiError::from(error).into(),
+        AnswerError::Truncated { source: Some(source), .. } if source.is::<ProviderError>() => {
+            source
+        }
+        error => Errors("async-openai").answer(error).into(),
     }
 }
 

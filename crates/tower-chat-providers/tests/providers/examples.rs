@@ -1,7 +1,5 @@
 //! The examples run without a key, and print what their documentation says.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -18,7 +16,9 @@ fn example(name: &str) -> PathBuf {
 fn printed(name: &str, database: &Path) -> String {
     let mut command = Command::new(example(name));
     // Without these it never leaves this machine.
-    command.env_remove("OPENAI_API_KEY").env_remove("OPENAI_BASE_URL");
+    for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "OLLAMA_HOST"] {
+        command.env_remove(name);
+    }
     let output = command.arg(database).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
@@ -55,4 +55,31 @@ fn the_service_remembers_and_the_store_knows_how_to_go_on() {
          Order 7 is on its way. (You have asked 2 times.)\n\
          40 tokens read, 20 written\n"
     );
+}
+
+/// What two runs with one database print.
+fn twice(name: &str) -> [String; 2] {
+    let folder = tempfile::tempdir().unwrap();
+    let database = folder.path().join("history.db");
+    [printed(name, &database), printed(name, &database)]
+}
+
+#[test]
+fn the_agent_on_anthropic_keeps_its_thoughts() {
+    let [first, second] = twice("anthropic_thinking");
+    assert_eq!(
+        first,
+        "remembered 0 messages with 0 thoughts\n\
+         (thinking: The tool knows.)\n\
+         Order 7 is on its way.\n\
+         40 tokens read, 20 written\n"
+    );
+    assert_eq!(second.lines().next(), Some("remembered 4 messages with 1 thoughts"));
+}
+
+#[test]
+fn the_chat_with_ollama_goes_on() {
+    let [first, second] = twice("ollama");
+    assert_eq!(first, "remembered 0 messages\nYou have asked 1 times.\n");
+    assert_eq!(second, "remembered 2 messages\nYou have asked 2 times.\n");
 }

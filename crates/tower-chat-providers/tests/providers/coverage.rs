@@ -1,0 +1,69 @@
+//! Every recorded exchange is asserted on by a recorded test here, or is listed with the reason.
+//!
+//! `chat::recorded` plays all of Chat Completions, `responses::recorded` all of Responses, and
+//! `wires::recorded` what [`Asked`] knows; each stops at the first exchange that is not read and asked
+//! as it was. An exchange that carries a conversation to an unknown address fails the reading itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{
+    cassettes::{self, Api, Exchange},
+    wires::wire::{Asked, EXCLUDED},
+};
+
+/// Whether a test asserts on an exchange, or why none does.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Coverage {
+    Asserted,
+    NoModelCall,
+    Excluded(&'static str),
+}
+
+fn coverage(exchange: &Exchange) -> Coverage {
+    let api = exchange.api().unwrap();
+    let excluded = EXCLUDED.iter().find(|(known, _)| *known == api);
+    match (api, excluded) {
+        (Api::Other, _) => Coverage::NoModelCall,
+        (_, Some((_, reason))) => Coverage::Excluded(reason),
+        (Api::ChatCompletions | Api::Responses, None) => Coverage::Asserted,
+        (_, None) => {
+            assert!(Asked::of(exchange).is_some(), "{}: no test plays it", exchange.source);
+            Coverage::Asserted
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    exchanges: usize,
+    asserted: usize,
+    excluded: usize,
+    no_model_call: usize,
+}
+
+#[test]
+fn every_exchange_is_asserted_on_or_listed_with_the_reason() {
+    let Some(cassettes) = cassettes::all() else { return };
+    assert!(!cassettes.is_empty());
+    let mut counts: BTreeMap<&str, (Count, BTreeSet<String>)> = BTreeMap::new();
+    for file in &cassettes {
+        let (count, reasons) = counts.entry(&file.folder).or_default();
+        for exchange in &file.exchanges {
+            count.exchanges += 1;
+            match coverage(exchange) {
+                Coverage::Asserted => count.asserted += 1,
+                Coverage::NoModelCall => count.no_model_call += 1,
+                Coverage::Excluded(reason) => {
+                    count.excluded += 1;
+                    reasons.insert(format!("{}: {reason}", exchange.source));
+                }
+            }
+        }
+    }
+    println!("folder: exchanges = asserted on + excluded + no call of a model");
+    for (folder, (count, reasons)) in &counts {
+        let Count { exchanges, asserted, excluded, no_model_call } = count;
+        println!("{folder}: {exchanges} = {asserted} + {excluded} + {no_model_call}");
+        reasons.iter().for_each(|reason| println!("    {reason}"));
+    }
+}
