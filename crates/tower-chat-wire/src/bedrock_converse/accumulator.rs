@@ -25,9 +25,13 @@ pub(crate) struct BedrockAccumulator {
 #[derive(Debug, Default)]
 struct Block {
     text: Option<String>,
-    /// A call, but for its input, and which of the calls it is.
-    call: Option<(usize, Object)>,
+    /// A call, but for its input, and which of the client's calls it is; `None`, if the service runs
+    /// the tool itself.
+    call: Option<(Option<usize>, Object)>,
     input: String,
+    /// The result of a tool that the service has run, but for its content.
+    result: Option<Object>,
+    result_content: Vec<RawJson>,
     reasoning: Option<String>,
     signature: Option<String>,
     redacted: Option<String>,
@@ -114,14 +118,21 @@ impl Block {
             let more = take_text(&mut call, "input").unwrap_or_default();
             self.input.push_str(&more);
             let (position, fields) = self.call.get_or_insert_with(|| {
-                *calls += 1;
-                (*calls - 1, Object::new())
+                let is_clients = text(&call, "type").is_none_or(|kind| kind == "tool_use");
+                let position = is_clients.then_some(*calls);
+                *calls += usize::from(is_clients);
+                (position, Object::new())
             });
-            let mut delta = ToolCallDelta::new(*position, more);
-            delta.id = text(&call, "toolUseId");
-            delta.name = text(&call, "name");
+            if let Some(position) = *position {
+                let mut delta = ToolCallDelta::new(position, more);
+                delta.id = text(&call, "toolUseId");
+                delta.name = text(&call, "name");
+                update = Some(ChatUpdate::ToolCallDelta(delta));
+            }
             overlay(fields, call);
-            update = Some(ChatUpdate::ToolCallDelta(delta));
+        }
+        if let Some(result) = take(&mut piece, "toolResult") {
+            self.push_result(&result);
         }
         if let Some(mut content) = take_object(&mut piece, "reasoningContent") {
             if let Some(more) = take_text(&mut content, "text") {
@@ -137,6 +148,24 @@ impl Block {
         }
         overlay(&mut self.rest, piece);
         update
+    }
+
+    /// Adds the beginning of a result, which is an object, or pieces of its content, which are a list.
+    fn push_result(&mut self, result: &RawJson) {
+        let Ok(pieces) = result.parse::<Vec<RawJson>>() else {
+            if let Ok(fields) = result.parse::<Object>() {
+                overlay(self.result.get_or_insert_default(), fields);
+            }
+            return;
+        };
+        self.result.get_or_insert_default();
+        for piece in pieces {
+            let joined = self.result_content.last().and_then(|last| joined(last, &piece));
+            if joined.is_some() {
+                self.result_content.pop();
+            }
+            self.result_content.push(joined.unwrap_or(piece));
+        }
     }
 
     /// The input, if it is no JSON: the answer ended in the middle of it.
@@ -156,6 +185,12 @@ impl Block {
             call.insert("input".to_owned(), input);
             set("toolUse", raw(&call));
         }
+        if let Some(mut result) = self.result {
+            if !self.result_content.is_empty() {
+                result.insert("content".to_owned(), raw(&self.result_content));
+            }
+            set("toolResult", raw(&result));
+        }
         if let Some(redacted) = self.redacted {
             let content = Object::from([("redactedContent".to_owned(), raw(&redacted))]);
             set("reasoningContent", raw(&content));
@@ -170,6 +205,16 @@ impl Block {
         }
         fields
     }
+}
+
+/// Two pieces of content that are texts and nothing else, as one.
+fn joined(first: &RawJson, second: &RawJson) -> Option<RawJson> {
+    let only_text = |piece: &RawJson| {
+        let fields: Object = piece.parse().ok()?;
+        text(&fields, "text").filter(|_| fields.len() == 1)
+    };
+    let text = only_text(first)? + &only_text(second)?;
+    Some(raw(&Object::from([("text".to_owned(), raw(&text))])))
 }
 
 fn append(text: &mut Option<String>, more: &str) {
