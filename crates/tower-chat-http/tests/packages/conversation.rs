@@ -1,24 +1,8 @@
 //! The openai Python package holds conversations with the endpoint, and the history is in SQLite.
-//!
-//! The package is installed from PyPI into a virtual environment in cargo's target folder, once.
-//! Without Python the test says that it is skipped; with `TOWER_CHAT_CI=1` it fails.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
-mod support;
-
-use std::{
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::path::Path;
 
 use serde_json::{Value, json};
-use support::{Served, serve, sketch};
 use tower_chat::{
     PersistenceMode,
     core::{ConversationKey, Finish, Message, Part, ToolCall, Usage, store::HistoryStore},
@@ -26,13 +10,16 @@ use tower_chat::{
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::Step;
 
-const VERSION: &str = "3.54.0";
+use super::{
+    install, is_ci,
+    support::{Served, serve, sketch},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_openai_package_holds_a_conversation_with_tools_and_sqlite_has_it() {
-    let python = match python() {
-        Ok(python) => python,
-        Err(reason) if std::env::var_os("TOWER_CHAT_CI").is_none() => {
+    let python = match install::python() {
+        Ok(python) => python.program,
+        Err(reason) if !is_ci() => {
             println!("SKIPPED: the openai Python package against the endpoint: {reason}");
             return;
         }
@@ -118,7 +105,7 @@ fn stored() -> Vec<Value> {
 }
 
 async fn hold(python: &Path, served: &Served, arguments: &[&str]) {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/python/conversation.py");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/packages/conversation.py");
     let mut command = tokio::process::Command::new(python);
     command.arg(script).arg(served.url("/v1")).args(arguments);
     // Nothing of this may lead elsewhere.
@@ -129,33 +116,4 @@ async fn hold(python: &Path, served: &Served, arguments: &[&str]) {
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
     assert!(output.status.success() && said.contains("done"), "{arguments:?}: {said}");
-}
-
-/// The Python of an environment that has the package.
-fn python() -> Result<PathBuf, String> {
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("openai-{VERSION}"));
-    let python = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
-    let is_installed = || {
-        let check = format!("import openai; assert openai.__version__ == '{VERSION}'");
-        run(Command::new(&python).args(["-c", &check]))
-    };
-    if python.exists() && is_installed().is_ok() {
-        return Ok(python);
-    }
-    run(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
-    let package = format!("openai=={VERSION}");
-    let mut install = Command::new(&python);
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", &package]);
-    run(&mut install)?;
-    is_installed()?;
-    Ok(python)
-}
-
-fn run(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|error| format!("{command:?}: {error}"))?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = [output.stdout, output.stderr].concat();
-    Err(format!("{command:?}: {}", String::from_utf8_lossy(&said)))
 }

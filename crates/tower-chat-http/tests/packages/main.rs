@@ -1,0 +1,21 @@
+//! OpenAI's own packages against the endpoint.
+//!
+//! They are installed from PyPI and npm into cargo's target folder, once. Without Python, Node.js or
+//! the recordings a test says that it is skipped; with `TOWER_CHAT_CI=1` it fails.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod conversation;
+mod install;
+mod recorded;
+#[path = "../support/mod.rs"]
+mod support;
+
+fn is_ci() -> bool {
+    std::env::var_os("TOWER_CHAT_CI").is_some()
+}
