@@ -24,4 +24,5 @@ mod responses;
 mod retry;
 mod server;
 mod structured;
+mod transport;
 mod wires;
