@@ -148,7 +148,10 @@ fn assert_refused(exchange: &Exchange, error: &ProviderError, place: &str) {
     let code = code.into_iter().find(|code| !code.is_null());
     let code = code.map(|code| code.as_str().map_or_else(|| code.to_string(), str::to_owned));
     assert_eq!(error.code().map(str::to_owned), code, "{place}");
-    assert_eq!(error.is_retryable(), exchange.status == 429 || exchange.status >= 500, "{place}");
+    // An exhausted quota is a 429 that no wait mends.
+    let is_temporary = matches!(exchange.status, 408 | 409 | 429 | 500..=599);
+    let is_quota = error.code() == Some("insufficient_quota");
+    assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{place}");
 }
 
 /// The request of our vocabulary that should make the recorded body. Answers that the leaf read

@@ -232,5 +232,8 @@ fn assert_refused(exchange: &Exchange, error: &ProviderError, place: &str) {
     assert_eq!(Some(message.as_str()), cassettes::error_message(&json), "{place}");
     assert_eq!(body, exchange.text().unwrap(), "{place}");
     assert_eq!(error.code(), json["error"]["code"].as_str(), "{place}");
-    assert_eq!(error.is_retryable(), exchange.status == 429 || exchange.status >= 500, "{place}");
+    // An exhausted quota is a 429 that no wait mends.
+    let is_temporary = matches!(exchange.status, 408 | 409 | 429 | 500..=599);
+    let is_quota = error.code() == Some("insufficient_quota");
+    assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{place}");
 }

@@ -219,7 +219,9 @@ impl Said {
                 said.calls.push((id, string(&function["name"]), function["arguments"].clone()));
             }
             if event["done"] == true {
+                // Ollama has no reason of its own for an answer that ends with calls.
                 said.finish = match string(&event["done_reason"]).as_str() {
+                    "stop" if !said.calls.is_empty() => "tools".to_owned(),
                     reason @ ("stop" | "length") => reason.to_owned(),
                     other => format!("Other({other:?})"),
                 };
