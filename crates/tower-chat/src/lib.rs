@@ -21,6 +21,7 @@ pub mod tool_loop;
 pub mod transcript;
 mod utc;
 pub mod validate;
+mod yielding;
 
 pub use tower_chat_core as core;
 

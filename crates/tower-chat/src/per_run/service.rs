@@ -28,6 +28,7 @@ use crate::{
     run::{Caller, LeaveCause, OpenRun, Run, ServiceCall, Settings, head_of, strip_sentinel},
     tool::RunAncestry,
     tool_loop::check_approvals,
+    yielding::yield_if_large,
 };
 
 const LAYER: &str = "PerRunPersistence";
@@ -201,6 +202,7 @@ where
     S::Future: Send,
 {
     let settings = &layer.settings;
+    yield_if_large(request.messages.iter_from(request.new_from)).await;
     let run = Run::begin(settings, mode, conversation, &mut request, head, Caller::Request).await?;
     let mut opened = Opened { run: run.clone(), place, cause: LeaveCause::Disconnected };
     let begun = begin_call(service, &run, request, &mut opened).await;
@@ -261,7 +263,9 @@ where
     }
     let is_written_here = run.is_written_at_end();
     let before = run.answered_before(&request);
+    yield_if_large(request.messages.iter_from(request.new_from)).await;
     let (request, input) = run.open_request(request)?;
+    yield_if_large(&input).await;
     // Before the input of a journaled run is staged: a run that cannot go on would stay open.
     check_approvals(run, &request)?;
     let open = if is_written_here {

@@ -17,6 +17,7 @@ use crate::{
     layers_below::{LayerKind, report_readiness_poll},
     run::{Begun, CompletedCall, OpenCall, PersisterAbove, Run, RunOfLoop, StartedCall},
     tool::RunAncestry,
+    yielding::yield_if_large,
 };
 
 /// The service that [`PerServiceCallPersistence`] makes.
@@ -89,6 +90,7 @@ where
         let response = service.call(request).await.map_err(Into::into);
         return with_ending(response, CallEnding::WrittenAtEnd(run)).await;
     }
+    yield_if_large(request.messages.iter_from(request.new_from)).await;
     // By itself, so that the future need not hold the error across what follows.
     let started = run.start_call(&mut request)?;
     match started {
@@ -97,6 +99,7 @@ where
             if !call.try_reserve() {
                 call.reserve().await?;
             }
+            yield_if_large(call.inputs()).await;
             let response = service.call(request).await.map_err(Into::into);
             with_ending(response, CallEnding::Stored(call)).await
         }

@@ -51,6 +51,7 @@ use std::{
     sync::Arc,
 };
 
+use tokio::task::yield_now;
 use tower_chat_core::{
     ApprovalRequest, CallPosition, Message, MessageId, Messages, Part, Role, ToolCall, ToolResult,
     store::History,
@@ -87,6 +88,7 @@ pub(crate) use self::{
         without_mark,
     },
 };
+use crate::yielding::LARGE;
 
 /// A fold over the messages of a conversation, oldest first, whose [`view`](Self::view) is what a
 /// provider accepts.
@@ -201,19 +203,42 @@ impl Replay {
     /// messages since the last replay are looked at, and at the first only those that are not
     /// known to be sound.
     pub(crate) fn of_history(history: &History, dangling: DanglingCalls) -> Self {
+        let mut replay = Self::known_of(history, dangling);
+        if replay.pushed < history.messages.len() {
+            replay.push_from(&history.messages, replay.pushed);
+            replay.take_retracted_out();
+            history.memo.set(replay.clone());
+        }
+        replay
+    }
+
+    /// The same, yielding between stretches of many messages.
+    pub(crate) async fn of_long_history(history: &History, dangling: DanglingCalls) -> Self {
+        let mut replay = Self::known_of(history, dangling);
+        let all = history.messages.len();
+        while all - replay.pushed > LARGE {
+            let next = history.messages.take(replay.pushed + LARGE);
+            replay.push_from(&next, replay.pushed);
+            yield_now().await;
+        }
+        if replay.pushed < all {
+            replay.push_from(&history.messages, replay.pushed);
+            replay.take_retracted_out();
+            history.memo.set(replay.clone());
+        }
+        replay
+    }
+
+    /// What is known of the replay of a history: its beginning, or all of it.
+    fn known_of(history: &History, dangling: DanglingCalls) -> Self {
         let strictness = Strictness::Repair(dangling);
         let known = history.memo.get::<Self>().filter(|known| {
             known.strictness == strictness && known.pushed <= history.messages.len()
         });
-        let mut replay = match known {
-            Some(known) if known.pushed == history.messages.len() => return (*known).clone(),
+        match known {
             Some(known) => (*known).clone(),
             None => Self::after_sound(strictness, history),
-        };
-        replay.push_from(&history.messages, replay.pushed);
-        replay.take_retracted_out();
-        history.memo.set(replay.clone());
-        replay
+        }
     }
 
     /// The replay after the messages that are shown as they are.

@@ -38,6 +38,7 @@ use crate::{
     Clock, PersistenceError, PersistenceMode, PersistencePolicy, ToolSource,
     replay::{DanglingCall, Replay},
     tool::RunAncestry,
+    yielding::yield_if_large,
 };
 
 /// What a persistence layer was configured with, and gives each of its runs.
@@ -165,6 +166,7 @@ impl Run {
             shown.for_each(|message| replay.push(message));
             history.extend(content.messages.iter().cloned());
         }
+        yield_if_large(&own).await;
         let (added, is_overtaken) = added_before(&history, conversation.run);
         let stored = Stored { history: &history, added: &added, is_read: needs_history };
         let last_answer = take_new(settings, &conversation, request, &stored, caller).await?;

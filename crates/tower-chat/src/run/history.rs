@@ -72,7 +72,7 @@ async fn replay_of(
     own: &[Arc<Message>],
 ) -> (History, Replay) {
     let dangling_calls = settings.policy.replay.dangling_calls;
-    let mut replay = Replay::of_history(&history, dangling_calls);
+    let mut replay = Replay::of_long_history(&history, dangling_calls).await;
     for write in unsaved {
         write.messages().iter().for_each(|message| replay.push(message));
         history.apply(write);

@@ -403,6 +403,11 @@ impl OpenCall {
         Ok(())
     }
 
+    /// What is new in the call.
+    pub(crate) fn inputs(&self) -> &[Arc<Message>] {
+        &self.inputs
+    }
+
     /// More of the answer has come.
     pub(crate) fn came(&mut self, update: &ChatUpdate) {
         if let Some(streamed) = &mut self.streamed {

@@ -3,6 +3,7 @@
 use std::{collections::HashSet, future::poll_fn, panic::AssertUnwindSafe, sync::Arc, task::Poll};
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
+use tokio::task::consume_budget;
 use tower_chat_core::{BoxError, Message, ToolResult, ToolStatus};
 
 use super::{
@@ -90,6 +91,8 @@ impl Executor<'_> {
         let mut nexts = nexts.into_iter();
         for CallToRun { sequence_index, owed, tool } in calls {
             let place = owed.place();
+            // Tools that are ready at once would keep the worker until the last of them.
+            consume_budget().await;
             let outcome = self.run(sequence_index, owed, tool).await;
             let next = nexts.next().flatten();
             let noted = match outcome.of(self.noted(place)) {
@@ -130,6 +133,7 @@ impl Executor<'_> {
         let mut noting = FuturesUnordered::new();
         let mut failure = None;
         loop {
+            consume_budget().await;
             let step = poll_fn(|cx| {
                 // First, since what is durable decides whether a call that ends now is the last.
                 if let Poll::Ready(Some(noted)) = noting.poll_next_unpin(cx) {

@@ -38,6 +38,7 @@ use crate::{
         is_without_calls,
     },
     tool::{OwedCall, RunContext, SourceNumbers, Tools},
+    yielding::yield_if_large,
 };
 
 /// Runs one request. The service is ready for the first service call.
@@ -56,6 +57,7 @@ where
     let has_persister = check_layers(&mut ready, &settings, &below, &request).await?;
     let streamed = request.options.stream;
     let run = request.extensions.get::<Run>().cloned();
+    yield_if_large(request.messages.iter_from(request.new_from)).await;
     let mut rounds = match Rounds::new(ready, settings, has_persister, request) {
         Ok(rounds) => rounds,
         Err(error) => {
@@ -373,6 +375,7 @@ where
 
     async fn call(&mut self) -> Result<(), BoxError> {
         let context = self.context.clone();
+        yield_if_large(self.transcript.unsent()).await;
         if !std::mem::take(&mut self.is_ready) {
             let ready = poll_fn(|cx| self.service.poll_ready(cx));
             let ready = unless_stopped(&context.handle, ready).await;

@@ -124,6 +124,11 @@ impl Transcript {
         self.history.is_none()
     }
 
+    /// Everything that no service call has carried yet, without a layer's prefix.
+    pub(super) fn unsent(&self) -> impl Iterator<Item = &Arc<Message>> {
+        self.unsent.iter_from(self.unsent_from)
+    }
+
     /// Takes everything that no service call has carried yet, without a layer's prefix.
     pub(super) fn take_unsent(&mut self) -> Messages {
         let unsent = std::mem::take(&mut self.unsent);

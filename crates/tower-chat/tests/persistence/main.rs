@@ -15,6 +15,7 @@ mod concurrency;
 mod conflicts;
 mod conflicts_mid_run;
 mod full_queue;
+mod large_requests;
 mod logs;
 mod matrix;
 mod misplaced_calls;
