@@ -267,6 +267,7 @@ pub(crate) fn json_bytes(object: &Object) -> Bytes {
 
 /// The text as a segment of a path: Bedrock's models have colons, and those of inference profiles
 /// slashes. Those of Claude in Vertex AI have an `@`, which stays.
+#[cfg(any(feature = "bedrock", feature = "gemini", feature = "openai"))]
 pub(crate) fn in_path(segment: &str) -> String {
     let mut path = String::with_capacity(segment.len());
     for byte in segment.bytes() {

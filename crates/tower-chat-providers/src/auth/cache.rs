@@ -48,12 +48,6 @@ impl Expiring for super::source::Token {
     }
 }
 
-impl Expiring for super::source::AwsCredentials {
-    fn expires_at(&self) -> Option<SystemTime> {
-        self.expires_at
-    }
-}
-
 type Fetch<V> = dyn Fn() -> BoxFuture<'static, Result<V, BoxError>> + Send + Sync;
 
 /// A source, and its newest value.

@@ -1,8 +1,8 @@
 //! Authentication, as layers between a client and its transport.
 //!
-//! [`AuthLayer`] sends a key or a token in a header, and [`SigV4Layer`] signs requests for AWS. Both
-//! take what they send from a string or from an asynchronous source: a [`TokenSource`] or a
-//! [`CredentialsSource`], which is asked once, and again shortly before what it gave expires. Requests
+//! [`AuthLayer`] sends a key or a token in a header, and with the feature `sigv4` `SigV4Layer` signs
+//! requests for AWS. Both take what they send from a string or from an asynchronous source: a
+//! [`TokenSource`] or a `CredentialsSource`, which is asked once, and again shortly before what it gave expires. Requests
 //! that need a new token at the same time wait for one call of the source.
 //!
 //! Secrets are wiped from memory when they are dropped. They are never in `Debug`, the headers that
@@ -25,6 +25,8 @@
 //! ```
 
 mod cache;
+#[cfg(feature = "sigv4")]
+mod credentials;
 mod header;
 mod secret;
 #[cfg(feature = "sigv4")]
@@ -39,6 +41,6 @@ pub use self::{
 };
 #[cfg(feature = "sigv4")]
 pub use self::{
+    credentials::{AwsCredentials, CredentialsSource},
     sigv4::{SigV4, SigV4Layer},
-    source::{AwsCredentials, CredentialsSource},
 };

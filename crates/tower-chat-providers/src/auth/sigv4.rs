@@ -21,8 +21,8 @@ use tower_service::Service;
 
 use super::{
     cache::{AuthError, Cache},
+    credentials::{AwsCredentials, CredentialsSource},
     secret::SentSecrets,
-    source::{AwsCredentials, CredentialsSource},
 };
 
 /// Signs every request, with its whole body, by

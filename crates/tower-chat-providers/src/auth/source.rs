@@ -1,6 +1,6 @@
-//! Where tokens and credentials come from.
+//! Where tokens come from.
 
-use std::{fmt, future::Future, time::SystemTime};
+use std::{future::Future, time::SystemTime};
 
 use futures_util::future::BoxFuture;
 use tower_chat_core::BoxError;
@@ -57,73 +57,6 @@ where
     Answer: Future<Output = Result<Token, BoxError>> + Send + 'static,
 {
     fn token(&self) -> BoxFuture<'_, Result<Token, BoxError>> {
-        Box::pin(self())
-    }
-}
-
-/// Credentials of AWS.
-#[derive(Clone)]
-pub struct AwsCredentials {
-    pub(super) access_key_id: String,
-    pub(super) secret_access_key: Secret,
-    pub(super) session_token: Option<Secret>,
-    pub(super) expires_at: Option<SystemTime>,
-}
-
-impl AwsCredentials {
-    /// Credentials that do not expire.
-    pub fn new(access_key_id: impl Into<String>, secret_access_key: impl Into<String>) -> Self {
-        Self {
-            access_key_id: access_key_id.into(),
-            secret_access_key: Secret::new(secret_access_key),
-            session_token: None,
-            expires_at: None,
-        }
-    }
-
-    /// Adds the session token of temporary credentials.
-    #[must_use]
-    pub fn with_session_token(mut self, token: impl Into<String>) -> Self {
-        self.session_token = Some(Secret::new(token));
-        self
-    }
-
-    /// Says when the credentials expire. The source is asked for the next ones shortly before: a tenth
-    /// of their lifetime, and at most a minute.
-    #[must_use]
-    pub fn expires_at(mut self, expiry: SystemTime) -> Self {
-        self.expires_at = Some(expiry);
-        self
-    }
-}
-
-impl fmt::Debug for AwsCredentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AwsCredentials")
-            .field("has_session_token", &self.session_token.is_some())
-            .field("expires_at", &self.expires_at)
-            .finish_non_exhaustive()
-    }
-}
-
-/// An asynchronous source of AWS credentials, such as `aws-config`'s provider chain.
-///
-/// A function that returns a future of [`AwsCredentials`] is one.
-pub trait CredentialsSource: Send + Sync + 'static {
-    /// Obtains credentials; called like [`TokenSource::token`].
-    ///
-    /// # Errors
-    ///
-    /// Why there are none.
-    fn credentials(&self) -> BoxFuture<'_, Result<AwsCredentials, BoxError>>;
-}
-
-impl<F, Answer> CredentialsSource for F
-where
-    F: Fn() -> Answer + Send + Sync + 'static,
-    Answer: Future<Output = Result<AwsCredentials, BoxError>> + Send + 'static,
-{
-    fn credentials(&self) -> BoxFuture<'_, Result<AwsCredentials, BoxError>> {
         Box::pin(self())
     }
 }
