@@ -15,7 +15,7 @@
 
 use std::time::Instant;
 
-use axum::{Router, body::Body, extract::DefaultBodyLimit};
+use axum::{Router, body::Body};
 use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
@@ -98,11 +98,12 @@ fn endpoint() -> Result<Router, BoxError> {
         .persistence(PersistenceMode::PerServiceCall)
         .build()?;
     let limits = RequestLimits::default()
+        .with_max_body_bytes(usize::MAX)
         .with_max_messages(usize::MAX)
         .with_max_calls(usize::MAX)
         .with_max_results(usize::MAX);
     let endpoint = ChatEndpoint::new(stack, store).in_one_scope("benches").with_limits(limits);
-    Ok(endpoint.into_router().layer(DefaultBodyLimit::disable()))
+    Ok(endpoint.into_router())
 }
 
 fn calls_answered_in_reverse(calls: usize) -> Vec<Value> {

@@ -3,8 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use axum::{
-    body::Bytes,
-    extract::{FromRequest, Request, State},
+    extract::{Request, State},
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -31,11 +30,12 @@ pub(crate) async fn complete(
     request: Request,
 ) -> Result<Response, Refusal> {
     let (parts, body) = request.into_parts();
-    let request = Request::from_parts(parts.clone(), body);
-    let bytes = Bytes::from_request(request, &())
-        .await
-        .map_err(|rejection| Refusal::new(rejection.status(), rejection.body_text()))?;
+    let bytes = endpoint.limits.read(body).await?;
+    endpoint.limits.check_depth(&bytes)?;
+    let is_large = bytes.len() >= LARGE;
+    yield_if(is_large).await;
     let mut body = as_object(&bytes)?;
+    yield_if(is_large).await;
     let conversation = body.remove("conversation");
     let asked = Asked {
         headers: &parts.headers,
@@ -50,10 +50,12 @@ pub(crate) async fn complete(
         .parse_request(Value::Object(body))
         .map_err(|error| Refusal::of_body(&error))?;
     endpoint.limits.check(&request.messages)?;
+    yield_if(is_large).await;
     models::check(&endpoint.models, request.options.model.as_deref())?;
 
     let history = endpoint.store.load(&key).await.map_err(|error| Refusal::of_store(&error))?;
     let recognised = new_messages(&history.messages, &request.messages, tries_again)?;
+    yield_if(is_large).await;
     let is_streamed = request.options.stream;
     let upstream = endpoint.upstream;
     let failed = |error| Refusal::of_stack(&error, |error| upstream(error));
@@ -82,6 +84,17 @@ pub(crate) async fn complete(
         as_json(StatusCode::OK, &completion.body(&answer))
     };
     Ok(with_conversation(response, &key))
+}
+
+/// From so many bytes on, one look at a request takes a good part of a millisecond.
+const LARGE: usize = 256 * 1024;
+
+/// Lets other tasks of the worker run before long work goes on. A request whose client has gone ends
+/// there.
+async fn yield_if(is_large: bool) {
+    if is_large {
+        tokio::task::yield_now().await;
+    }
 }
 
 /// Whether the client says that it has sent the request before, as OpenAI's SDKs do.

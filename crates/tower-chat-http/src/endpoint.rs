@@ -108,15 +108,15 @@ impl ChatEndpoint {
         self
     }
 
-    /// Sets how many messages, calls and results a request may hold.
+    /// Sets how much a request may hold.
     #[must_use]
     pub fn with_limits(mut self, limits: RequestLimits) -> Self {
         self.limits = limits;
         self
     }
 
-    /// The routes, to be served or merged into another router. axum's `DefaultBodyLimit` bounds the
-    /// bodies, at 2 MB unless it is set.
+    /// The routes, to be served or merged into another router. [`RequestLimits::max_body_bytes`]
+    /// bounds the bodies; axum's `DefaultBodyLimit` does not.
     pub fn into_router(self) -> Router {
         Router::new()
             .route("/v1/chat/completions", post(chat::complete))

@@ -1,14 +1,17 @@
 //! How much a request may hold.
 
+use axum::body::Body;
+use futures_util::StreamExt;
 use tower_chat::core::Messages;
+use tower_chat_wire::stream::{Limits, check_depth};
 
 use crate::Refusal;
 
-/// How many messages, calls and results a request may hold. What a client repeats of its
-/// conversation counts.
+/// How many bytes, levels of nesting, messages, calls and results a request may hold. What a client
+/// repeats of its conversation counts.
 ///
-/// The defaults are at least ten times what the largest of the recorded requests holds: 100 messages,
-/// 49 calls, 49 results.
+/// The defaults are at least ten times what the largest of the recorded requests and conversations
+/// holds: 100,641 bytes, 11 levels, 100 messages, 49 calls, 49 results.
 ///
 /// ```
 /// use tower_chat_http::RequestLimits;
@@ -18,6 +21,10 @@ use crate::Refusal;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestLimits {
+    /// Bytes of the body: 2 MiB. It takes the place of axum's `DefaultBodyLimit`.
+    pub max_body_bytes: usize,
+    /// Levels of nested objects and lists in the body: 120, the most that can be allowed.
+    pub max_depth: usize,
     /// Messages: 20,000.
     pub max_messages: usize,
     /// Tool calls: 10,000.
@@ -28,11 +35,34 @@ pub struct RequestLimits {
 
 impl Default for RequestLimits {
     fn default() -> Self {
-        Self { max_messages: 20_000, max_calls: 10_000, max_results: 10_000 }
+        Self {
+            max_body_bytes: 2 * 1024 * 1024,
+            max_depth: MOST_LEVELS,
+            max_messages: 20_000,
+            max_calls: 10_000,
+            max_results: 10_000,
+        }
     }
 }
 
+/// `serde_json` parses no deeper than 127 levels.
+const MOST_LEVELS: usize = 120;
+
 impl RequestLimits {
+    /// Sets how many bytes the body of a request may have.
+    #[must_use]
+    pub fn with_max_body_bytes(mut self, bytes: usize) -> Self {
+        self.max_body_bytes = bytes;
+        self
+    }
+
+    /// Sets how deeply the JSON of a request may be nested; more than 120 levels count as 120.
+    #[must_use]
+    pub fn with_max_depth(mut self, levels: usize) -> Self {
+        self.max_depth = levels.min(MOST_LEVELS);
+        self
+    }
+
     /// Sets how many messages a request may hold.
     #[must_use]
     pub fn with_max_messages(mut self, messages: usize) -> Self {
@@ -52,6 +82,37 @@ impl RequestLimits {
     pub fn with_max_results(mut self, results: usize) -> Self {
         self.max_results = results;
         self
+    }
+
+    /// Reads the body of a request, up to the limit.
+    pub(crate) async fn read(&self, body: Body) -> Result<Vec<u8>, Refusal> {
+        let mut chunks = body.into_data_stream();
+        let mut bytes = Vec::new();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|error| {
+                Refusal::bad_request(format!("the body could not be read: {error}"))
+            })?;
+            let (found, limit) = (bytes.len().saturating_add(chunk.len()), self.max_body_bytes);
+            if found > limit {
+                let what = "bytes or more";
+                let over = RequestOverLimit { what, found, limit, setting: "max_body_bytes" };
+                return Err(Refusal { param: None, ..over.into() });
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+
+    /// Fails if the JSON of a body is nested more deeply than is allowed.
+    pub(crate) fn check_depth(&self, body: &[u8]) -> Result<(), Refusal> {
+        let text = std::str::from_utf8(body)
+            .map_err(|error| Refusal::bad_request(format!("the body is no text: {error}")))?;
+        let limits = Limits::default().with_max_depth(self.max_depth);
+        check_depth(text, &limits).map_err(|over| {
+            let (what, found) = ("levels of nesting or more", over.max.saturating_add(1));
+            let over = RequestOverLimit { what, found, limit: over.max, setting: "max_depth" };
+            Refusal { param: None, ..over.into() }
+        })
     }
 
     /// Fails if the messages of a request are more than is allowed.

@@ -289,7 +289,24 @@ async fn a_body_beyond_the_limit_is_refused_in_the_same_form() {
     let fixture = Fixture::new([]);
     let response = fixture.post(ask(&"x".repeat(3 << 20))).await;
     assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
-    assert_eq!(json_of(response).await["error"]["type"], "invalid_request_error");
+    let error = json_of(response).await;
+    assert_eq!(error["error"]["type"], "invalid_request_error");
+    assert_eq!(error["error"]["code"], "limit_exceeded");
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains("2097152") && message.contains("max_body_bytes"), "{message}");
+}
+
+#[tokio::test]
+async fn a_body_that_is_nested_too_deeply_is_refused_in_the_same_form() {
+    let fixture = Fixture::new([]);
+    let mut body = ask("hi");
+    body["metadata"] = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let response = fixture.post(body).await;
+    assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
+    let error = json_of(response).await;
+    assert_eq!(error["error"]["code"], "limit_exceeded");
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains("120") && message.contains("max_depth"), "{message}");
 }
 
 #[tokio::test]
