@@ -31,6 +31,10 @@ mod header;
 mod secret;
 #[cfg(feature = "sigv4")]
 mod sigv4;
+#[cfg_attr(
+    not(feature = "sigv4"),
+    allow(unreachable_pub, dead_code, reason = "the sources of AWS credentials belong to sigv4")
+)]
 mod source;
 
 pub(crate) use self::secret::SentSecrets;
