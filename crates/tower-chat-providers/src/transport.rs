@@ -17,7 +17,7 @@ use crate::error::{Errors, ProviderError};
 /// HTTP by [reqwest](https://docs.rs/reqwest): the transport that clients use unless they are given
 /// another.
 ///
-/// A clone shares the connections. It decompresses nothing, unless [`with_gzip`](Self::with_gzip)
+/// A clone shares the connections. It decompresses nothing, unless `with_gzip` (feature `gzip`)
 /// asks for it: limits on answers would otherwise count compressed bytes of layers above it. It
 /// follows a redirect only to the same scheme, host and port, and only one that repeats the request
 /// as it was (307, 308): a key is never sent elsewhere. It has no timeout; put a layer above it.

@@ -16,7 +16,7 @@ use tower_service::Service;
 use super::{body::RateLimitedBody, state::Limits};
 
 /// Limits concurrent calls, and makes calls wait while a limit of the service is exhausted: see the
-/// [module](self).
+/// documentation of the crate's folder `rate_limit`.
 ///
 /// Clones, and the services they make, share one state.
 ///

@@ -6,7 +6,7 @@
 //!
 //! # Where it belongs
 //!
-//! Beneath the client, where the headers are visible, and beneath a [retry](crate::retry), so that
+//! Beneath the client, where the headers are visible, and beneath a retry (feature `retry`), so that
 //! each attempt waits for its turn: `client.with_layer(RateLimitLayer::new(8))`. Above the layers of
 //! authentication no token expires while a call waits. Limits belong to a key, and at some services
 //! to a model: clones of a layer share what they know, so clients of one key take clones, and
