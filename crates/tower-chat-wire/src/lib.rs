@@ -13,8 +13,10 @@
 
 mod answer_error;
 pub mod anthropic;
+mod as_read;
 pub mod bedrock_converse;
 pub mod body;
+mod call_ids;
 #[cfg(feature = "codec")]
 pub mod codec;
 pub mod cohere;

@@ -6,9 +6,7 @@ use std::{
 };
 
 use serde_json::{Map, Value, json};
-use tower_chat_core::{
-    ChatRequest, Message, Native, RawJson, Role, ToolCall, ToolDefinition, ToolResult,
-};
+use tower_chat_core::{ChatRequest, Message, Native, RawJson, Role, ToolCall, ToolResult};
 
 use crate::object::{Object, raw};
 
@@ -26,18 +24,6 @@ pub(crate) fn native(wire: &str, fields: Object) -> Option<Native> {
 pub(crate) fn messages(request: &ChatRequest) -> impl Iterator<Item = Arc<Message>> {
     let instructions = request.options.instructions.clone().map(Message::system).map(Arc::new);
     instructions.into_iter().chain(request.messages.iter().cloned())
-}
-
-/// A tool in the words of OpenAI, which others took over.
-pub(crate) fn function(definition: &ToolDefinition) -> Value {
-    let ToolDefinition { name, description, parameters, .. } = definition;
-    let mut function = json!({"name": name, "description": description});
-    // A tool without parameters is one without this field; `{}` is no schema of an object.
-    let is_empty = parameters.as_object().is_some_and(Map::is_empty) || parameters.is_null();
-    if let (false, Some(fields)) = (is_empty, function.as_object_mut()) {
-        fields.insert("parameters".to_owned(), parameters.clone());
-    }
-    json!({"type": "function", "function": function})
 }
 
 /// Whether the message speaks for the system.

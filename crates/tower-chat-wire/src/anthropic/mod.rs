@@ -79,7 +79,6 @@ mod arrange;
 mod call;
 mod content;
 mod continuation;
-mod ids;
 mod media;
 mod message;
 mod most_tokens;

@@ -7,13 +7,11 @@ use tower_chat_core::{Message, Part, RawJson, Role};
 
 use super::{
     arrange::{Block, Kind, Speaker, Turn, arranged, content_of},
-    call, content,
-    ids::Round,
-    result,
+    call, content, result,
     shell::{self, Item},
     thinking,
 };
-use crate::{fields::Fields, provider_calls::ids_of_assistants_provider_calls};
+use crate::{call_ids::Round, fields::Fields, provider_calls::ids_of_assistants_provider_calls};
 
 /// The conversation of a request body. Its serde form is an object with these fields, to which
 /// the others of a body (`model`, `max_tokens`, `tools`) are added.

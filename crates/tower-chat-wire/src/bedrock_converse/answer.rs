@@ -1,13 +1,14 @@
 //! A whole answer.
 
 use serde_json::{Value, json};
-use tower_chat_core::{Answer, Finish, FinishReason, Message, Usage};
+use tower_chat_core::{Answer, Finish, FinishReason, Message, RawJson, Usage};
 
-use super::{message, turns::Conversation};
+use super::{WIRE, message, turns::Conversation};
 use crate::{
-    AnswerError,
+    AnswerError, as_read,
+    body::whole,
     finish_fields::{Reasons, put_usage},
-    object::{self, Object, metadata, take, take_object, take_text, to_value},
+    object::{self, Object, metadata, raw, take, take_object, take_text, to_value},
 };
 
 const REASONS: Reasons = Reasons { read: reason, spell };
@@ -17,9 +18,10 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, body);
     let mut fields = object::parse(body)?;
     let output = take_object(&mut fields, "output");
-    let message = output.and_then(|mut output| take_object(&mut output, "message"));
+    let message = output.and_then(|mut output| take(&mut output, "message"));
     let message = message.ok_or_else(|| malformed("it has no message"))?;
-    let message = message::parse(message)?;
+    let message = message::parse_answer(&message)
+        .map_err(|source| AnswerError::unreadable(source, message.get()))?;
     let finish = finish(fields, message.calls().next().is_some());
     Ok(Answer::new(vec![message.into()], finish))
 }
@@ -71,19 +73,22 @@ pub(crate) fn usage(json: &Value) -> Usage {
 }
 
 /// The body of a whole answer of one message.
-pub(crate) fn render(message: &Message, finish: &Finish) -> Value {
+pub(crate) fn render(message: &Message, finish: &Finish) -> RawJson {
     let has_calls = message.calls().next().is_some();
-    let mut conversation = Conversation::default();
-    conversation.push(message);
-    let turn = conversation.messages().pop();
-    let turn = turn.map(|turn| to_value(&turn));
-    let message = turn.unwrap_or_else(|| json!({"role": "assistant", "content": []}));
+    let json = as_read::unchanged(message, WIRE, message::parse).or_else(|| {
+        let mut conversation = Conversation::default();
+        conversation.push_usual(message);
+        conversation.messages().pop()
+    });
+    let json = json.unwrap_or_else(|| raw(&json!({"role": "assistant", "content": []})));
+    let output = raw(&Object::from([("message".to_owned(), json)]));
     let mut body = finish.metadata.clone();
-    body.insert("output".to_owned(), json!({"message": message}));
     let reason = REASONS.text(finish, body.get("stopReason"), has_calls);
     body.insert("stopReason".to_owned(), json!(reason));
-    put_usage(&mut body, "usage", &finish.usage, usage, render_usage);
-    Value::Object(body)
+    if finish.usage != Usage::default() || body.contains_key("usage") {
+        put_usage(&mut body, "usage", &finish.usage, usage, render_usage);
+    }
+    whole(&body, [("output", Some(output))])
 }
 
 fn render_usage(usage: &Usage) -> Value {

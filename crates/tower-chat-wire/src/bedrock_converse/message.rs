@@ -1,133 +1,149 @@
-//! Content blocks to and from the wire. A block has one field, which says what it is.
+//! Messages to and from the wire.
 
-use serde_json::json;
-use tower_chat_core::{
-    Media, MediaSource, Message, Native, Part, RawJson, Reasoning, Role, ToolCall, ToolResult,
+use tower_chat_core::{Message, Native, Part, RawJson, Role};
+
+use super::{
+    WIRE, block, result,
+    turns::{Conversation, SHELL},
 };
-
-use super::WIRE;
 use crate::{
-    AnswerError,
-    object::{Object, raw, take, take_object, take_text, text},
-    text_parts::{fields_of, native, object_of},
+    WireError, as_read,
+    fields::Fields,
+    object::{Object, raw, take, take_text},
+    text_parts::native,
 };
 
-const REASONING: &str = "reasoningContent";
-const REASONING_TEXT: &str = "reasoningText";
+/// The conversation of a request body.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RequestMessages {
+    /// The blocks of the field `system`; it is left out if there are none.
+    pub system: Vec<RawJson>,
+    /// The messages, in order.
+    pub messages: Vec<RawJson>,
+}
 
-/// The assistant's message of an answer. Blocks that are not known are native parts.
-pub(super) fn parse(mut fields: Object) -> Result<Message, AnswerError> {
-    let blocks = take(&mut fields, "content");
-    let blocks = blocks.map_or(Ok(Vec::new()), |blocks| {
-        let list = blocks.parse::<Vec<RawJson>>();
-        list.map_err(|_| AnswerError::malformed("its content is no list", blocks.get()))
-    })?;
+/// Reads the conversation of a request body: `system`, as a system message, and `messages`.
+///
+/// # Errors
+///
+/// As [`parse_messages`]; also if it is no JSON object, has no messages, or a `system` that is no
+/// list.
+pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
+    let body = Fields::parse(json, "a request body")?;
+    let mut messages = Vec::new();
+    if let Some(system) = body.get("system").filter(|system| system.get() != "null") {
+        let blocks = as_read::list(system.get(), "the field system")?;
+        if !blocks.is_empty() {
+            messages.push(parse_system(blocks));
+        }
+    }
+    let expected = "a JSON list";
+    let missing = WireError::Field { what: "a request body", field: "messages", expected };
+    messages.extend(parse_messages(body.get("messages").ok_or(missing)?.get())?);
+    Ok(messages)
+}
+
+/// Reads the messages of a JSON list, as a request body has it under `messages`.
+///
+/// # Errors
+///
+/// [`WireError::InMessage`], naming the first message that cannot be read; [`WireError::Json`], if
+/// it is no list.
+pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
+    let mut messages = Vec::new();
+    for (index, item) in as_read::list(json, "the messages")?.iter().enumerate() {
+        let message =
+            parse(item).map_err(|source| WireError::InMessage { index, source: source.into() })?;
+        messages.push(marked(message, item));
+    }
+    Ok(messages)
+}
+
+/// Reads the message of an answer; its role is the assistant's, whatever it names.
+pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
+    let mut fields = fields(item)?;
     fields.remove("role");
-    fields.retain(|_, value| value.get() != "null");
-    let shell = native(WIRE, fields).map(Part::Native);
-    let parts = shell.into_iter().chain(blocks.into_iter().map(parse_block)).collect();
-    Ok(Message::new(Role::Assistant, parts))
+    let message = Message::new(Role::Assistant, parse_parts(fields)?);
+    Ok(if parse(item).is_ok() { marked(message, item) } else { message })
 }
 
-fn parse_block(block: RawJson) -> Part {
-    let known = block.parse().ok().and_then(parse_known);
-    known.unwrap_or_else(|| Part::Native(Native::new(WIRE, block)))
-}
-
-fn parse_known(mut fields: Object) -> Option<Part> {
-    if fields.len() != 1 {
-        return None;
+/// The message, with a mark if it is written in another form than it was read.
+fn marked(mut message: Message, item: &RawJson) -> Message {
+    let mut conversation = Conversation::default();
+    conversation.push_usual(&message);
+    if !matches!(conversation.messages().as_slice(), [one] if as_read::same(one, item)) {
+        as_read::keep(&mut message, WIRE, item);
     }
-    if let Some(text) = take_text(&mut fields, "text") {
-        return Some(Part::text(text));
-    }
-    if let Some(mut call) = take_object(&mut fields, "toolUse") {
-        // Of another kind are calls of tools that the service runs itself.
-        if text(&call, "type").is_some_and(|kind| kind != "tool_use") {
-            return None;
-        }
-        let name = take_text(&mut call, "name")?;
-        let input = take(&mut call, "input").map(|input| input.get().to_owned());
-        let mut parsed = ToolCall::without_id(name, input.unwrap_or_default());
-        parsed.id = take_text(&mut call, "toolUseId");
-        parsed.native = native(WIRE, call);
-        return Some(parsed.into());
-    }
-    let mut content = take_object(&mut fields, REASONING)?;
-    let text = content.get(REASONING_TEXT).and_then(|text| text.parse::<Object>().ok());
-    let mut reasoning = Reasoning::new("");
-    if let Some(mut inner) = text {
-        reasoning.text = take_text(&mut inner, "text")?;
-        content.insert(REASONING_TEXT.to_owned(), raw(&inner));
-    }
-    reasoning.native = native(WIRE, content);
-    Some(reasoning.into())
+    message
 }
 
-/// The block of a part of the assistant's, or of anybody's that is neither call nor result. `None`
-/// of blank texts, which the service refuses, and of what it cannot say.
-pub(super) fn render_part(part: &Part, role: Role) -> Option<RawJson> {
-    match part {
-        Part::Text(text) if text.text.trim().is_empty() => None,
-        Part::Text(text) => Some(raw(&json!({"text": text.text}))),
-        Part::Reasoning(reasoning) if role == Role::Assistant => render_reasoning(reasoning),
-        Part::Media(media) if role != Role::Assistant => render_media(media),
-        Part::Native(native) => {
-            let fields = fields_of(Some(native), WIRE)?;
-            (fields.len() == 1).then(|| native.item.clone())
-        }
-        _ => None,
-    }
+/// The instructions. A block that is no text is a native part.
+fn parse_system(blocks: Vec<RawJson>) -> Message {
+    let parts = blocks.into_iter().map(|block| {
+        let text = block.parse().ok().filter(|fields: &Object| fields.len() == 1);
+        let text = text.and_then(|mut fields| take_text(&mut fields, "text"));
+        let text = text.filter(|text| !text.trim().is_empty());
+        text.map_or_else(|| Part::Native(Native::new(WIRE, block)), Part::text)
+    });
+    Message::new(Role::System, parts.collect())
 }
 
-fn render_reasoning(reasoning: &Reasoning) -> Option<RawJson> {
-    let mut content = fields_of(reasoning.native.as_ref(), WIRE)?;
-    if let Some(mut inner) = take_object(&mut content, REASONING_TEXT) {
-        inner.insert("text".to_owned(), raw(&reasoning.text));
-        content.insert(REASONING_TEXT.to_owned(), raw(&inner));
-    }
-    Some(raw(&Object::from([(REASONING.to_owned(), raw(&content))])))
-}
-
-pub(super) fn render_call(call: &ToolCall) -> RawJson {
-    let mut fields = fields_of(call.native.as_ref(), WIRE).unwrap_or_default();
-    fields.insert("name".to_owned(), raw(&call.name));
-    fields.insert("input".to_owned(), object_of(&call.arguments));
-    fields.insert("toolUseId".to_owned(), raw(&acceptable(call.id.as_deref())));
-    raw(&Object::from([("toolUse".to_owned(), raw(&fields))]))
-}
-
-pub(super) fn render_result(result: &ToolResult) -> RawJson {
-    let content: Vec<RawJson> =
-        result.content.iter().filter_map(|part| render_part(part, Role::Tool)).collect();
-    // It must not be empty.
-    let content = if content.is_empty() { vec![raw(&json!({"text": "-"}))] } else { content };
-    let mut fields = Object::from([
-        ("toolUseId".to_owned(), raw(&acceptable(result.call_id.as_deref()))),
-        ("content".to_owned(), raw(&content)),
-    ]);
-    if result.is_error {
-        fields.insert("status".to_owned(), raw("error"));
-    }
-    raw(&Object::from([("toolResult".to_owned(), raw(&fields))]))
-}
-
-/// The id, of letters, digits, `_` and `-`, as the service wants it.
-fn acceptable(id: Option<&str>) -> String {
-    let is_acceptable = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
-    let id = id.filter(|id| !id.is_empty()).unwrap_or("call");
-    id.chars().map(|it| if is_acceptable(it) { it } else { '_' }).collect()
-}
-
-fn render_media(media: &Media) -> Option<RawJson> {
-    let MediaSource::Base64(data) = &media.source else { return None };
-    let source = json!({"bytes": data});
-    let block = match media.media_type.split_once('/')? {
-        ("image", format) => json!({"image": {"format": format, "source": source}}),
-        ("application", "pdf") => {
-            json!({"document": {"format": "pdf", "name": "document", "source": source}})
-        }
-        _ => return None,
+/// Reads one message, without a mark. One of the user's that has results alone is a tool message.
+pub(super) fn parse(item: &RawJson) -> Result<Message, WireError> {
+    let mut fields = fields(item)?;
+    let role = take_text(&mut fields, "role").ok_or(WireError::Field {
+        what: "a message",
+        field: "role",
+        expected: "a text",
+    })?;
+    let parts = parse_parts(fields)?;
+    let has_results_alone =
+        !parts.is_empty() && parts.iter().all(|part| part.as_tool_result().is_some());
+    let role = match role.as_str() {
+        "assistant" => Role::Assistant,
+        "user" if has_results_alone => Role::Tool,
+        "user" => Role::User,
+        _ => return Err(WireError::UnknownRole { role }),
     };
-    Some(raw(&block))
+    Ok(Message::new(role, parts))
+}
+
+fn fields(item: &RawJson) -> Result<Object, WireError> {
+    item.parse().map_err(|source| WireError::Json {
+        what: "a message",
+        expected: "a JSON object",
+        source,
+    })
+}
+
+/// The parts of a message's fields but its role. Fields that are not known are a native part before
+/// the others, with a role that is `null`: no block has one.
+fn parse_parts(mut fields: Object) -> Result<Vec<Part>, WireError> {
+    let blocks = take(&mut fields, "content");
+    let blocks: Vec<RawJson> = blocks.map_or(Ok(Vec::new()), |blocks| {
+        let expected = "a list";
+        let error = WireError::Field { what: "a message", field: "content", expected };
+        blocks.parse().map_err(|_| error)
+    })?;
+    fields.retain(|_, value| value.get() != "null");
+    if !fields.is_empty() {
+        fields.insert(SHELL.to_owned(), raw(&()));
+    }
+    let shell = native(WIRE, fields).map(Part::Native);
+    let blocks = blocks.into_iter().map(|block| match result::parse(&block) {
+        Some(result) => Part::ToolResult(result),
+        None => block::parse(block),
+    });
+    Ok(shell.into_iter().chain(blocks).collect())
+}
+
+/// Writes the conversation of a request, as the [module](super) says it.
+pub fn render_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> RequestMessages {
+    let mut conversation = Conversation::default();
+    for message in messages {
+        conversation.push(message);
+    }
+    let system = std::mem::take(&mut conversation.system);
+    RequestMessages { system, messages: conversation.messages() }
 }

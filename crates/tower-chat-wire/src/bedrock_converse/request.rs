@@ -1,49 +1,85 @@
 //! The body of a request.
 
 use serde_json::{Map, Value, json};
-use tower_chat_core::{ChatRequest, ToolChoice, ToolDefinition};
+use tower_chat_core::{ChatOptions, ChatRequest, Messages};
 
-use super::{WIRE, turns::Conversation};
+use super::{WIRE, parse_body, render_messages, tool};
 use crate::{
     anthropic::goes_on_without_thinking,
-    body::BodyError,
+    body::{BodyError, Fields, merge, set},
     object::{Object, raw},
     text_parts::messages,
 };
 
 const CONFIG: &str = "inferenceConfig";
 const MODEL_FIELDS: &str = "additionalModelRequestFields";
+const TOOLS: &str = "toolConfig";
 
-/// The fields of the request for an answer. The model is in the address.
+/// The request that a body is. Its model, and whether it is streamed, are in the address.
+pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
+    let read: Messages = parse_body(body)?.into_iter().collect();
+    let mut fields = Fields::of_body(body, &["messages"])?;
+    // An empty list makes no message.
+    fields.take_as("system", |system| system.as_array().filter(|list| !list.is_empty()).map(drop));
+    let mut options = ChatOptions::default();
+    if let Some(config) = fields.take_as(CONFIG, nonempty) {
+        let mut config = Fields::of_object(config);
+        options.temperature = config.number("temperature");
+        options.top_p = config.number("topP");
+        options.max_output_tokens = config.count("maxTokens");
+        put_rest(&mut fields, CONFIG, config.rest());
+    }
+    if let Some(config) = fields.take_as(TOOLS, nonempty) {
+        let mut config = Fields::of_object(config);
+        let tools = config.list("tools").unwrap_or_default();
+        options.tools = tools.into_iter().map(tool::parse).collect();
+        options.tool_choice = config.take_as("toolChoice", tool::parse_choice);
+        put_rest(&mut fields, TOOLS, config.rest());
+    }
+    options.extra = fields.rest();
+    Ok(ChatRequest::new(read).with_options(options))
+}
+
+fn nonempty(config: &Value) -> Option<Map<String, Value>> {
+    config.as_object().filter(|fields| !fields.is_empty()).cloned()
+}
+
+fn put_rest(fields: &mut Fields, name: &str, rest: Map<String, Value>) {
+    if !rest.is_empty() {
+        fields.put(name, Value::Object(rest));
+    }
+}
+
+/// The fields of the request for an answer, each as the text that is sent. The model is in the
+/// address.
 ///
 /// `extra` options count more than named ones, and a `null` among them takes the field out; those
-/// in `inferenceConfig` are counted one by one. The conversation is the request's own.
+/// in `inferenceConfig` and `toolConfig` are counted one by one. The conversation is the request's
+/// own.
+///
+/// # Errors
+///
+/// [`BodyError::Unsupported`], if tools are offered and none of them may be called.
+///
+/// ```
+/// use tower_chat_core::ChatRequest;
+/// use tower_chat_wire::bedrock_converse::render_request;
+/// let body = render_request(&ChatRequest::user("hi"))?;
+/// assert_eq!(body["messages"].get(), r#"[{"content":[{"text":"hi"}],"role":"user"}]"#);
+/// # Ok::<(), tower_chat_wire::body::BodyError>(())
+/// ```
 pub fn render_request(request: &ChatRequest) -> Result<Object, BodyError> {
     let asked = &*request.options;
     let mut config = Map::new();
-    let mut set = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            config.insert(name.to_owned(), value);
-        }
-    };
-    set("temperature", asked.temperature.map(Value::from));
-    set("topP", asked.top_p.map(Value::from));
-    set("maxTokens", asked.max_output_tokens.map(Value::from));
+    set(&mut config, "temperature", asked.temperature);
+    set(&mut config, "topP", asked.top_p);
+    set(&mut config, "maxTokens", asked.max_output_tokens);
     let mut fields = Map::new();
-    if let Some(tools) = tools(&asked.tools, asked.tool_choice.as_ref())? {
-        fields.insert("toolConfig".to_owned(), tools);
-    }
-    for (name, value) in &asked.extra {
-        match value {
-            Value::Null => drop(fields.remove(name)),
-            Value::Object(extra) if name == CONFIG => config.extend(extra.clone()),
-            _ => drop(fields.insert(name.clone(), value.clone())),
-        }
-    }
-    config.retain(|_, value| !value.is_null());
-    if !config.is_empty() {
-        fields.insert(CONFIG.to_owned(), Value::Object(config));
-    }
+    let mut extra = asked.extra.clone();
+    put(&mut fields, &mut extra, CONFIG, config);
+    put(&mut fields, &mut extra, TOOLS, tool_config(asked)?);
+    merge(&mut fields, &extra);
+    fields.remove("stream");
     if let Some(Value::Object(extra)) = fields.get_mut(MODEL_FIELDS)
         && extra.get("thinking").and_then(|thinking| thinking.get("type"))
             == Some(&json!("enabled"))
@@ -51,53 +87,39 @@ pub fn render_request(request: &ChatRequest) -> Result<Object, BodyError> {
     {
         extra.remove("thinking");
     }
-    let mut conversation = Conversation::default();
-    for message in messages(request) {
-        conversation.push(&message);
-    }
+    let messages: Vec<_> = messages(request).collect();
+    let conversation = render_messages(messages.iter().map(|message| &**message));
     let mut body: Object = fields.iter().map(|(name, value)| (name.clone(), raw(value))).collect();
-    body.remove("stream");
     if !conversation.system.is_empty() {
         body.insert("system".to_owned(), raw(&conversation.system));
     }
-    body.insert("messages".to_owned(), raw(&conversation.messages()));
+    body.insert("messages".to_owned(), raw(&conversation.messages));
     Ok(body)
 }
 
-fn tools(
-    tools: &[ToolDefinition],
-    choice: Option<&ToolChoice>,
-) -> Result<Option<Value>, BodyError> {
-    if tools.is_empty() {
-        return Ok(None);
+/// Puts an object into the body, with the fields that `extra` has for it.
+fn put(
+    fields: &mut Map<String, Value>,
+    extra: &mut Map<String, Value>,
+    name: &str,
+    mut inner: Map<String, Value>,
+) {
+    let is_named = extra.get(name).is_some_and(Value::is_object);
+    if is_named && let Some(Value::Object(more)) = extra.remove(name) {
+        merge(&mut inner, &more);
     }
-    let tools: Vec<Value> = tools.iter().map(render_tool).collect();
-    let mut config = json!({"tools": tools});
-    let choice = match choice {
-        Some(ToolChoice::None) => {
-            // History with calls needs the tools, and there is no word for "none of them".
-            return Err(BodyError::Unsupported { what: "way to offer tools and allow none" });
-        }
-        Some(ToolChoice::Required) => json!({"any": {}}),
-        Some(ToolChoice::Tool(name)) => json!({"tool": {"name": name}}),
-        Some(ToolChoice::Auto) => json!({"auto": {}}),
-        _ => return Ok(Some(config)),
-    };
-    if let Some(fields) = config.as_object_mut() {
-        fields.insert("toolChoice".to_owned(), choice);
+    if is_named || !inner.is_empty() {
+        fields.insert(name.to_owned(), Value::Object(inner));
     }
-    Ok(Some(config))
 }
 
-pub(crate) fn render_tool(definition: &ToolDefinition) -> Value {
-    let ToolDefinition { name, description, parameters, .. } = definition;
-    // The service demands a schema of an object.
-    let has_type = parameters.get("type").is_some();
-    let schema = if has_type { parameters.clone() } else { json!({"type": "object"}) };
-    let mut tool = json!({"name": name, "inputSchema": {"json": schema}});
-    // It takes no empty one.
-    if let (false, Some(fields)) = (description.is_empty(), tool.as_object_mut()) {
-        fields.insert("description".to_owned(), json!(description));
+fn tool_config(asked: &ChatOptions) -> Result<Map<String, Value>, BodyError> {
+    let tools: Vec<Value> = asked.tools.iter().filter_map(tool::render).collect();
+    let mut config = Map::new();
+    if !tools.is_empty() {
+        let choice = asked.tool_choice.as_ref().map(tool::render_choice).transpose()?;
+        set(&mut config, "tools", Some(tools));
+        set(&mut config, "toolChoice", choice);
     }
-    json!({"toolSpec": tool})
+    Ok(config)
 }

@@ -1,12 +1,15 @@
 //! Messages as turns: the service wants the user and the assistant by turns.
 
-use tower_chat_core::{Message, Part, RawJson, Role};
+use tower_chat_core::{Message, Native, Part, RawJson, Role};
 
 use super::{
     WIRE,
-    message::{render_call, render_part, render_result},
+    block::{render_call, render_part},
+    message, result,
 };
 use crate::{
+    as_read,
+    call_ids::Round,
     object::{Object, raw},
     provider_calls::ids_of_assistants_provider_calls,
     text_parts::{fields_of, is_system},
@@ -17,10 +20,24 @@ use crate::{
 pub(super) struct Conversation {
     pub(super) system: Vec<RawJson>,
     turns: Vec<Turn>,
+    /// The calls of the newest turn of the assistant.
+    round: Round,
 }
 
 #[derive(Debug)]
-struct Turn {
+enum Turn {
+    Usual(UsualTurn),
+    /// One message that is as it was read, and what it is in the usual form, in case it is joined
+    /// with another.
+    AsRead {
+        json: RawJson,
+        is_assistant: bool,
+        usual: Vec<Turn>,
+    },
+}
+
+#[derive(Debug)]
+struct UsualTurn {
     is_assistant: bool,
     /// Its other fields.
     fields: Object,
@@ -31,22 +48,49 @@ struct Turn {
 impl Conversation {
     /// Adds a message. Left out are reasoning and native items of other wires, what other
     /// providers ran, approvals, errors, and media that the service does not take.
+    ///
+    /// One that is as it was read is written so, unless the turn before it is of the same side: the
+    /// two are joined, and a joined turn is written in the usual form.
     pub(super) fn push(&mut self, message: &Message) {
+        let is_assistant = message.role == Role::Assistant;
+        let joins = self.turns.last().is_some_and(|turn| turn.is_assistant() == is_assistant);
+        let json = as_read::unchanged(message, WIRE, message::parse);
+        match json.filter(|_| !joins && !has_blank_text(message)) {
+            Some(json) => {
+                let mut alone = Self { round: std::mem::take(&mut self.round), ..Self::default() };
+                alone.push_usual(message);
+                let Self { turns: usual, round, .. } = alone;
+                self.round = round;
+                self.turns.push(Turn::AsRead { json, is_assistant, usual });
+            }
+            None => self.push_usual(message),
+        }
+    }
+
+    /// Adds a message in the usual form.
+    pub(super) fn push_usual(&mut self, message: &Message) {
         if is_system(message) {
             let blocks = message.parts.iter().filter_map(|part| render_part(part, message.role));
             return self.system.extend(blocks);
         }
         let is_assistant = message.role == Role::Assistant;
-        let by_provider = ids_of_assistants_provider_calls(message);
+        let at_provider = ids_of_assistants_provider_calls(message);
         for part in &message.parts {
             match part {
                 Part::ToolCall(call) if call.provider_executed => {}
-                Part::ToolCall(call) => self.turn(true).blocks.push(render_call(call)),
-                Part::ToolResult(result) if by_provider.contains(&result.call_id.as_deref()) => {}
-                Part::ToolResult(result) => self.turn(false).results.push(render_result(result)),
-                Part::Native(native) if is_assistant && is_shell(native) => {
+                Part::ToolCall(call) => {
+                    self.turn(true);
+                    let id = self.round.call(call.id.as_deref());
+                    self.turn(true).blocks.push(render_call(call, &id));
+                }
+                Part::ToolResult(found) if at_provider.contains(&found.call_id.as_deref()) => {}
+                Part::ToolResult(found) => {
+                    let id = self.round.result(found.call_id.as_deref());
+                    self.turn(false).results.push(result::render(found, &id));
+                }
+                Part::Native(native) if is_shell(native) => {
                     let fields = fields_of(Some(native), WIRE).unwrap_or_default();
-                    self.turn(true).fields.extend(fields);
+                    self.turn(is_assistant).fields.extend(fields);
                 }
                 part => {
                     if let Some(block) = render_part(part, message.role) {
@@ -59,30 +103,69 @@ impl Conversation {
 
     /// The messages, each with its results before its other blocks.
     pub(super) fn messages(self) -> Vec<RawJson> {
-        let messages = self.turns.into_iter().map(|turn| {
-            let Turn { is_assistant, mut fields, mut results, blocks } = turn;
-            results.extend(blocks);
-            let role = if is_assistant { "assistant" } else { "user" };
-            fields.insert("role".to_owned(), raw(role));
-            fields.insert("content".to_owned(), raw(&results));
-            raw(&fields)
-        });
-        messages.collect()
+        self.turns.into_iter().map(Turn::into_json).collect()
     }
 
-    /// The turn of this speaker, which goes on or begins.
-    fn turn(&mut self, is_assistant: bool) -> &mut Turn {
-        let goes_on = self.turns.last().is_some_and(|turn| turn.is_assistant == is_assistant);
-        if !goes_on {
-            let (fields, results, blocks) = (Object::new(), Vec::new(), Vec::new());
-            self.turns.push(Turn { is_assistant, fields, results, blocks });
+    /// The turn of this side, which goes on or begins.
+    fn turn(&mut self, is_assistant: bool) -> &mut UsualTurn {
+        if let Some(Turn::AsRead { .. }) =
+            self.turns.last().filter(|turn| turn.is_assistant() == is_assistant)
+            && let Some(Turn::AsRead { usual, .. }) = self.turns.pop()
+        {
+            self.turns.extend(usual);
         }
-        #[allow(clippy::expect_used, reason = "one was pushed, or was there")]
-        self.turns.last_mut().expect("a turn")
+        let goes_on = matches!(self.turns.last(),
+            Some(Turn::Usual(turn)) if turn.is_assistant == is_assistant);
+        if !goes_on {
+            if is_assistant {
+                self.round = Round::default();
+            }
+            let (fields, results, blocks) = (Object::new(), Vec::new(), Vec::new());
+            self.turns.push(Turn::Usual(UsualTurn { is_assistant, fields, results, blocks }));
+        }
+        match self.turns.last_mut() {
+            Some(Turn::Usual(turn)) => turn,
+            #[allow(clippy::unreachable, reason = "one was pushed, or was there")]
+            _ => unreachable!("the last turn is a usual one"),
+        }
     }
 }
 
-/// Whether the item holds fields of the message; a block has a field that no message has.
-fn is_shell(native: &tower_chat_core::Native) -> bool {
-    fields_of(Some(native), WIRE).is_some_and(|fields| fields.len() != 1)
+impl Turn {
+    fn is_assistant(&self) -> bool {
+        match self {
+            Self::Usual(turn) => turn.is_assistant,
+            Self::AsRead { is_assistant, .. } => *is_assistant,
+        }
+    }
+
+    fn into_json(self) -> RawJson {
+        match self {
+            Self::AsRead { json, .. } => json,
+            Self::Usual(UsualTurn { is_assistant, mut fields, mut results, blocks }) => {
+                results.extend(blocks);
+                let role = if is_assistant { "assistant" } else { "user" };
+                fields.insert("role".to_owned(), raw(role));
+                fields.insert("content".to_owned(), raw(&results));
+                raw(&fields)
+            }
+        }
+    }
+}
+
+/// A field that every native item has that holds fields of a message.
+pub(super) const SHELL: &str = "role";
+
+/// Whether the item holds fields of the message, and is no block.
+pub(super) fn is_shell(native: &Native) -> bool {
+    fields_of(Some(native), WIRE).is_some_and(|fields| fields.contains_key(SHELL))
+}
+
+/// Whether a text in the message is blank: the service refuses it, even if it wrote it itself.
+fn has_blank_text(message: &Message) -> bool {
+    let is_blank = |part: &Part| part.as_text().is_some_and(|text| text.trim().is_empty());
+    message.parts.iter().any(|part| match part {
+        Part::ToolResult(found) => found.content.iter().any(is_blank),
+        part => is_blank(part),
+    })
 }

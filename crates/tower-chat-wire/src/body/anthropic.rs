@@ -1,17 +1,20 @@
 //! Bodies of Anthropic Messages.
 
 use serde_json::{Map, Value, json};
-use tower_chat_core::{ChatOptions, ChatRequest, Finish, Message, Messages, ToolChoice, Usage};
+use tower_chat_core::{
+    ChatOptions, ChatRequest, Finish, Message, Messages, RawJson, ToolChoice, Usage,
+};
 
 use super::{
     BodyError,
-    fields::{Fields, merge, set},
+    fields::{Fields, merge, set, whole},
     tool::Form,
-    value, values, with_instructions,
+    with_instructions,
 };
 use crate::{
     anthropic::{REASONS, WIRE, parse_body, render_body, usage},
     finish_fields::put_usage,
+    object::{Object, as_text, raw},
 };
 
 /// What is written where the request sets no limit, which this wire demands.
@@ -20,11 +23,9 @@ const MOST_TOKENS: u64 = 4096;
 const TOOL: Form =
     Form { wire: WIRE, parameters: "input_schema", is_nested: false, plain: || json!({}) };
 
-pub(super) fn parse_request(body: Value) -> Result<ChatRequest, BodyError> {
-    let messages: Messages = parse_body(&body.to_string())?.into_iter().collect();
-    let mut fields = Fields::of(body)?;
-    fields.take("messages");
-    fields.take("system");
+pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
+    let messages: Messages = parse_body(body)?.into_iter().collect();
+    let mut fields = Fields::of_body(body, &["messages", "system"])?;
 
     let mut options = ChatOptions::default();
     options.model = fields.text("model");
@@ -39,7 +40,7 @@ pub(super) fn parse_request(body: Value) -> Result<ChatRequest, BodyError> {
     Ok(ChatRequest::new(messages).with_options(options))
 }
 
-pub(super) fn render_request(request: &ChatRequest) -> Value {
+pub(super) fn render_request(request: &ChatRequest) -> RawJson {
     let options = &*request.options;
     let mut body = Map::new();
     set(&mut body, "model", options.model.as_deref());
@@ -57,19 +58,18 @@ pub(super) fn render_request(request: &ChatRequest) -> Value {
     set(&mut body, "stream", options.stream.then_some(true));
     let messages = with_instructions(request);
     let conversation = render_body(messages.iter().map(|message| &**message));
-    set(&mut body, "system", conversation.system.as_ref().map(value));
-    body.insert("messages".to_owned(), values(&conversation.messages));
-    Value::Object(body)
+    let messages = Some(raw(&conversation.messages));
+    whole(&body, [("system", conversation.system), ("messages", messages)])
 }
 
-pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
+pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
     let conversation = render_body([message]);
-    let content = conversation.messages.last().map(value);
-    let content = content.and_then(|message| message.get("content").cloned());
-    let content = match content {
-        Some(Value::String(text)) => json!([{"type": "text", "text": text}]),
-        Some(content) => content,
-        None => json!([]),
+    let content = conversation.messages.last().and_then(|message| message.parse::<Object>().ok());
+    let content = content.and_then(|mut message| message.remove("content"));
+    let content = match content.as_ref().map(as_text) {
+        Some(Some(text)) => Some(raw(&json!([{"type": "text", "text": text}]))),
+        Some(None) => content,
+        None => Some(raw(&json!([]))),
     };
     let has_calls = message.calls().next().is_some();
     let mut body = finish.metadata.clone();
@@ -77,16 +77,10 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
     body.entry("stop_sequence").or_insert(Value::Null);
     set(&mut body, "model", finish.model.as_deref());
     put_usage(&mut body, "usage", &finish.usage, usage, render_usage);
-    let fields = json!({
-        "type": "message",
-        "role": "assistant",
-        "content": content,
-        "stop_reason": reason,
-    });
-    if let Value::Object(fields) = fields {
-        body.extend(fields);
-    }
-    Value::Object(body)
+    set(&mut body, "type", Some("message"));
+    set(&mut body, "role", Some("assistant"));
+    set(&mut body, "stop_reason", Some(reason));
+    whole(&body, [("content", content)])
 }
 
 fn render_usage(usage: &Usage) -> Value {

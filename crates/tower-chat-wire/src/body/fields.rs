@@ -2,31 +2,34 @@
 
 use serde_json::{Map, Value};
 
+use tower_chat_core::RawJson;
+
 use super::BodyError;
+use crate::object::{Object, raw};
 
 /// The fields of a body that were not taken yet.
 #[derive(Debug, Default)]
-pub(super) struct Fields(Map<String, Value>);
+pub(crate) struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// The fields that are set.
-    pub(super) fn of(body: Value) -> Result<Self, BodyError> {
-        match body {
-            Value::Object(mut fields) => {
-                fields.retain(|_, value| !value.is_null());
-                Ok(Self(fields))
-            }
-            _ => Err(BodyError::Field { field: "fields", expected: "a JSON object" }),
-        }
+    /// The fields of a body that are set, but those of its conversation, which are read as text.
+    pub(crate) fn of_body(body: &str, conversation: &[&str]) -> Result<Self, BodyError> {
+        let error = |_| BodyError::Field { field: "fields", expected: "a JSON object" };
+        let mut object: Object = serde_json::from_str(body).map_err(error)?;
+        object.retain(|name, _| !conversation.contains(&name.as_str()));
+        let fields = object.into_iter().map(|(name, value)| Ok((name, value.parse()?)));
+        let fields = fields.collect::<Result<Map<_, _>, _>>().map_err(error)?;
+        Ok(Self::of_object(fields))
     }
 
-    /// The field, whatever it is.
-    pub(super) fn take(&mut self, name: &str) -> Option<Value> {
-        self.0.remove(name)
+    /// The fields of an object that are set.
+    pub(crate) fn of_object(mut fields: Map<String, Value>) -> Self {
+        fields.retain(|_, value| !value.is_null());
+        Self(fields)
     }
 
     /// The field as what a reader makes of it; where it makes nothing of it, the field stays.
-    pub(super) fn take_as<T>(
+    pub(crate) fn take_as<T>(
         &mut self,
         name: &str,
         read: impl FnOnce(&Value) -> Option<T>,
@@ -36,45 +39,45 @@ impl Fields {
         Some(value)
     }
 
-    pub(super) fn text(&mut self, name: &str) -> Option<String> {
+    pub(crate) fn text(&mut self, name: &str) -> Option<String> {
         self.take_as(name, |value| value.as_str().map(str::to_owned))
     }
 
-    pub(super) fn number(&mut self, name: &str) -> Option<f64> {
+    pub(crate) fn number(&mut self, name: &str) -> Option<f64> {
         self.take_as(name, Value::as_f64)
     }
 
-    pub(super) fn count(&mut self, name: &str) -> Option<u64> {
+    pub(crate) fn count(&mut self, name: &str) -> Option<u64> {
         self.take_as(name, Value::as_u64)
     }
 
-    pub(super) fn flag(&mut self, name: &str) -> Option<bool> {
+    pub(crate) fn flag(&mut self, name: &str) -> Option<bool> {
         self.take_as(name, Value::as_bool)
     }
 
-    pub(super) fn list(&mut self, name: &str) -> Option<Vec<Value>> {
+    pub(crate) fn list(&mut self, name: &str) -> Option<Vec<Value>> {
         self.take_as(name, |value| value.as_array().cloned())
     }
 
-    pub(super) fn put(&mut self, name: &str, value: Value) {
+    pub(crate) fn put(&mut self, name: &str, value: Value) {
         self.0.insert(name.to_owned(), value);
     }
 
     /// What was not taken.
-    pub(super) fn rest(self) -> Map<String, Value> {
+    pub(crate) fn rest(self) -> Map<String, Value> {
         self.0
     }
 }
 
 /// Puts a field into a body, if there is something to put.
-pub(super) fn set(body: &mut Map<String, Value>, name: &str, value: Option<impl Into<Value>>) {
+pub(crate) fn set(body: &mut Map<String, Value>, name: &str, value: Option<impl Into<Value>>) {
     if let Some(value) = value {
         body.insert(name.to_owned(), value.into());
     }
 }
 
 /// Puts fields into a body in place of its own; a `null` takes one out.
-pub(super) fn merge(body: &mut Map<String, Value>, fields: &Map<String, Value>) {
+pub(crate) fn merge(body: &mut Map<String, Value>, fields: &Map<String, Value>) {
     for (name, value) in fields {
         if value.is_null() {
             body.remove(name);
@@ -82,4 +85,21 @@ pub(super) fn merge(body: &mut Map<String, Value>, fields: &Map<String, Value>) 
             body.insert(name.clone(), value.clone());
         }
     }
+}
+
+/// The JSON of a body, from its options and the fields that are text already.
+pub(crate) fn whole<const N: usize>(
+    body: &Map<String, Value>,
+    more: [(&str, Option<RawJson>); N],
+) -> RawJson {
+    let options = body.iter().map(|(name, value)| (name.clone(), raw(value)));
+    let more = more.into_iter().filter_map(|(name, json)| Some((name.to_owned(), json?)));
+    raw(&options.chain(more).collect::<Object>())
+}
+
+/// A field of the conversation in a body, as text; `None` if there is none, or `null`.
+pub(crate) fn conversation_field(body: &str, name: &str) -> Result<Option<RawJson>, BodyError> {
+    let error = |_| BodyError::Field { field: "fields", expected: "a JSON object" };
+    let mut object: Object = serde_json::from_str(body).map_err(error)?;
+    Ok(object.remove(name).filter(|json| json.get() != "null"))
 }

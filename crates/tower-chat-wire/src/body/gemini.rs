@@ -2,18 +2,20 @@
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{
-    ChatOptions, ChatRequest, Finish, Message, Messages, Native, ToolChoice, ToolDefinition, Usage,
+    ChatOptions, ChatRequest, Finish, Message, Messages, Native, RawJson, ToolChoice,
+    ToolDefinition, Usage,
 };
 
 use super::{
     BodyError, as_json,
-    fields::{Fields, merge, set},
+    fields::{Fields, merge, set, whole},
     tool::Form,
-    value, values, with_instructions,
+    value, with_instructions,
 };
 use crate::{
     finish_fields::put_usage,
     gemini::{REASONS, Unsigned, WIRE, parse_body, render_messages, usage},
+    object::{Object, raw, text},
 };
 
 const FUNCTION: Form =
@@ -22,16 +24,14 @@ const FUNCTION: Form =
 /// The field of a tool that lists functions; any other tool is run by the service.
 const FUNCTIONS: &str = "functionDeclarations";
 
-pub(super) fn parse_request(body: Value) -> Result<ChatRequest, BodyError> {
-    let messages: Messages = parse_body(&body.to_string())?.into_iter().collect();
-    let mut fields = Fields::of(body)?;
-    ["contents", "systemInstruction", "system_instruction"]
-        .iter()
-        .for_each(|field| drop(fields.take(field)));
+pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
+    let messages: Messages = parse_body(body)?.into_iter().collect();
+    let conversation = ["contents", "systemInstruction", "system_instruction"];
+    let mut fields = Fields::of_body(body, &conversation)?;
 
     let mut options = ChatOptions::default();
-    if let Some(config) = fields.take("generationConfig") {
-        let mut config = Fields::of(config)?;
+    if let Some(config) = fields.take_as("generationConfig", |it| it.as_object().cloned()) {
+        let mut config = Fields::of_object(config);
         options.temperature = config.number("temperature");
         options.top_p = config.number("topP");
         options.max_output_tokens = config.count("maxOutputTokens");
@@ -47,7 +47,7 @@ pub(super) fn parse_request(body: Value) -> Result<ChatRequest, BodyError> {
     Ok(ChatRequest::new(messages).with_options(options))
 }
 
-pub(super) fn render_request(request: &ChatRequest) -> Value {
+pub(super) fn render_request(request: &ChatRequest) -> RawJson {
     let options = &*request.options;
     let mut body = Map::new();
     let mut config = Map::new();
@@ -68,15 +68,15 @@ pub(super) fn render_request(request: &ChatRequest) -> Value {
     let messages = with_instructions(request);
     let messages = messages.iter().map(|message| &**message);
     let written = render_messages(messages, Unsigned::AsRecorded);
-    set(&mut body, "systemInstruction", written.system_instruction.as_ref().map(value));
-    body.insert("contents".to_owned(), values(&written.contents));
-    Value::Object(body)
+    let contents = Some(raw(&written.contents));
+    whole(&body, [("systemInstruction", written.system_instruction), ("contents", contents)])
 }
 
-pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
+pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
     let written = render_messages([message], Unsigned::AsRecorded);
-    let content = written.contents.iter().map(value).find(|content| {
-        content.get("role").and_then(Value::as_str).is_some_and(|role| role == "model")
+    let content = written.contents.into_iter().find(|content| {
+        let fields = content.parse::<Object>();
+        fields.is_ok_and(|fields| text(&fields, "role").is_some_and(|role| role == "model"))
     });
     let mut body = finish.metadata.clone();
     let mut candidate = match body.remove("candidate") {
@@ -87,12 +87,12 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
     let reason = REASONS.text(finish, candidate.get("finishReason"), has_calls);
     candidate.insert("index".to_owned(), json!(0));
     let empty = || json!({"role": "model", "parts": []});
-    candidate.insert("content".to_owned(), content.unwrap_or_else(empty));
     candidate.insert("finishReason".to_owned(), json!(reason));
-    body.insert("candidates".to_owned(), json!([candidate]));
+    let content = content.unwrap_or_else(|| raw(&empty()));
+    let candidates = Some(raw(&[whole(&candidate, [("content", Some(content))])]));
     set(&mut body, "modelVersion", finish.model.as_deref());
     put_usage(&mut body, "usageMetadata", &finish.usage, usage, render_usage);
-    Value::Object(body)
+    whole(&body, [("candidates", candidates)])
 }
 
 fn render_usage(usage: &Usage) -> Value {

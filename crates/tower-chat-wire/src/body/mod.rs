@@ -8,16 +8,12 @@
 //! [`metadata`](Finish::metadata).
 //!
 //! ```
-//! use serde_json::json;
 //! use tower_chat_wire::body::BodyWire;
-//! let body = json!({
-//!     "model": "gpt-4o-mini", "temperature": 0.5, "seed": 7,
-//!     "messages": [{"role": "user", "content": "hi"}],
-//! });
-//! let request = BodyWire::OpenAiChat.parse_request(body.clone())?;
-//! assert_eq!(request.options.temperature, Some(0.5));
+//! let body = r#"{"messages":[{"role":"user","content":"hi"}],"model":"m","seed":7,"top_p":0.5}"#;
+//! let request = BodyWire::OpenAiChat.parse_request_json(body)?;
+//! assert_eq!(request.options.top_p, Some(0.5));
 //! assert_eq!(request.options.extra["seed"], 7);
-//! assert_eq!(BodyWire::OpenAiChat.render_request(&request)?, body);
+//! assert_eq!(BodyWire::OpenAiChat.render_request_json(&request)?.get(), body);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -34,9 +30,13 @@ use serde_json::Value;
 use tower_chat_core::{Answer, ChatRequest, Finish, Message, RawJson, ToolDefinition};
 
 pub use self::{context::AnswerContext, error::BodyError};
+pub(crate) use self::{
+    fields::{Fields, conversation_field, merge, set, whole},
+    tool::Form,
+};
 use crate::{
-    AnswerError, bedrock_converse, cohere, fields::raw, ollama, refusal, refusal::CodeFields,
-    stream::ResponseAccumulator,
+    AnswerError, bedrock_converse, cohere, fields::raw, object::to_value, ollama, refusal,
+    refusal::CodeFields, stream::ResponseAccumulator,
 };
 
 /// An API whose bodies can be read and written.
@@ -55,7 +55,7 @@ pub enum BodyWire {
     BedrockConverse,
     /// Cohere's chat API, version 2.
     Cohere,
-    /// Ollama's own chat API, `/api/chat`.
+    /// Ollama's own chat API, `/api/chat`. A request that does not name `stream` is streamed.
     Ollama,
 }
 
@@ -66,14 +66,24 @@ impl BodyWire {
     ///
     /// [`BodyError`], if it is no request of this wire.
     pub fn parse_request(self, body: Value) -> Result<ChatRequest, BodyError> {
+        self.parse_request_json(&body.to_string())
+    }
+
+    /// Reads the text of the body of a request: as [`parse_request`](Self::parse_request), and numbers
+    /// in messages keep every digit.
+    ///
+    /// # Errors
+    ///
+    /// [`BodyError`], if it is no request of this wire.
+    pub fn parse_request_json(self, body: &str) -> Result<ChatRequest, BodyError> {
         match self {
             Self::OpenAiChat => openai_chat::parse_request(body),
             Self::OpenAiResponses => openai_responses::parse_request(body),
             Self::Anthropic => anthropic::parse_request(body),
             Self::Gemini => gemini::parse_request(body),
-            Self::BedrockConverse | Self::Cohere | Self::Ollama => {
-                Err(BodyError::Unsupported { what: "reader of requests" })
-            }
+            Self::BedrockConverse => bedrock_converse::parse_request(body),
+            Self::Cohere => cohere::parse_request(body),
+            Self::Ollama => ollama::parse_request(body),
         }
     }
 
@@ -84,6 +94,16 @@ impl BodyWire {
     /// [`BodyError::Unsupported`], if it asks for what the wire does not have: a conversation that
     /// the service keeps, or a background answer.
     pub fn render_request(self, request: &ChatRequest) -> Result<Value, BodyError> {
+        Ok(to_value(&self.render_request_json(request)?))
+    }
+
+    /// Writes the body of a request as the text that is sent, in which numbers of messages have every
+    /// digit.
+    ///
+    /// # Errors
+    ///
+    /// As [`render_request`](Self::render_request).
+    pub fn render_request_json(self, request: &ChatRequest) -> Result<RawJson, BodyError> {
         if request.options.is_background() {
             return Err(BodyError::Unsupported { what: "background answers" });
         }
@@ -98,9 +118,9 @@ impl BodyWire {
             }
             Self::Anthropic => anthropic::render_request(request),
             Self::Gemini => gemini::render_request(request),
-            Self::BedrockConverse => value(&raw(&bedrock_converse::render_request(request)?)),
-            Self::Cohere => value(&raw(&cohere::render_request(request, model(request)?))),
-            Self::Ollama => value(&raw(&ollama::render_request(request, model(request)?)?)),
+            Self::BedrockConverse => raw(&bedrock_converse::render_request(request)?),
+            Self::Cohere => raw(&cohere::render_request(request, model(request)?)),
+            Self::Ollama => raw(&ollama::render_request(request, model(request)?)?),
         })
     }
 
@@ -112,8 +132,9 @@ impl BodyWire {
             Self::OpenAiResponses => openai_responses::TOOL.render(definition),
             Self::Anthropic => anthropic::render_tool(definition),
             Self::Gemini => gemini::render_tools(std::slice::from_ref(definition)).pop(),
-            Self::BedrockConverse => Some(bedrock_converse::render_tool(definition)),
-            Self::Cohere | Self::Ollama => Some(crate::text_parts::function(definition)),
+            Self::BedrockConverse => bedrock_converse::render_tool(definition),
+            Self::Cohere => cohere::TOOL.render(definition),
+            Self::Ollama => ollama::TOOL.render(definition),
         }
     }
 
@@ -202,6 +223,11 @@ impl BodyWire {
     /// Writes the body of a whole answer of one message. What identifies the answer (`id`,
     /// `created`) is written as far as [`Finish::metadata`] has it.
     pub fn render_answer(self, message: &Message, finish: &Finish) -> Value {
+        to_value(&self.render_answer_json(message, finish))
+    }
+
+    /// Writes the body of a whole answer as text, in which numbers of the message have every digit.
+    pub fn render_answer_json(self, message: &Message, finish: &Finish) -> RawJson {
         match self {
             Self::OpenAiChat => openai_chat::render_answer(message, finish),
             Self::OpenAiResponses => openai_responses::render_answer(message, finish),
@@ -224,11 +250,6 @@ fn model(request: &ChatRequest) -> Result<&str, BodyError> {
     let expected = "named by a request of this wire";
     let unnamed = BodyError::Field { field: "model", expected };
     request.options.model.as_deref().ok_or(unnamed)
-}
-
-/// The list of some JSON that was written here.
-fn values(json: &[RawJson]) -> Value {
-    Value::Array(json.iter().map(value).collect())
 }
 
 /// The messages to write: what is to be said this time alone comes first.

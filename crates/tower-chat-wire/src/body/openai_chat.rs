@@ -7,12 +7,13 @@ use tower_chat_core::{
 
 use super::{
     BodyError,
-    fields::{Fields, merge, set},
+    fields::{Fields, conversation_field, merge, set, whole},
     tool::Form,
-    value, values, with_instructions,
+    with_instructions,
 };
 use crate::{
     finish_fields::put_usage,
+    object::{Object, raw, text},
     openai_chat::{Audience, REASONS, WIRE, parse_messages, render_messages, usage},
 };
 
@@ -23,12 +24,12 @@ pub(super) const TOOL: Form = Form {
     plain: || json!({"type": "function", "function": {}}),
 };
 
-pub(super) fn parse_request(body: Value) -> Result<ChatRequest, BodyError> {
-    let mut fields = Fields::of(body)?;
-    let messages = fields.take("messages").filter(Value::is_array);
+pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
+    let mut fields = Fields::of_body(body, &["messages"])?;
+    let messages = conversation_field(body, "messages")?.filter(|json| json.get().starts_with('['));
     let messages =
         messages.ok_or(BodyError::Field { field: "messages", expected: "a JSON list" })?;
-    let messages: Messages = parse_messages(&messages.to_string())?.into_iter().collect();
+    let messages: Messages = parse_messages(messages.get())?.into_iter().collect();
 
     let mut options = ChatOptions::default();
     options.model = fields.text("model");
@@ -46,7 +47,7 @@ pub(super) fn parse_request(body: Value) -> Result<ChatRequest, BodyError> {
     Ok(ChatRequest::new(messages).with_options(options))
 }
 
-pub(super) fn render_request(request: &ChatRequest) -> Value {
+pub(super) fn render_request(request: &ChatRequest) -> RawJson {
     let options = &*request.options;
     let mut body = Map::new();
     set(&mut body, "model", options.model.as_deref());
@@ -65,60 +66,51 @@ pub(super) fn render_request(request: &ChatRequest) -> Value {
     set(&mut body, "stream", options.stream.then_some(true));
     let messages = with_instructions(request);
     let messages = render_messages(messages.iter().map(|message| &**message), Audience::Model);
-    body.insert("messages".to_owned(), values(&messages));
-    Value::Object(body)
+    whole(&body, [("messages", Some(raw(&messages)))])
 }
 
-pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
+pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
     let message = answer_message(message);
     let has_calls = message.contains_key("tool_calls") || message.contains_key("function_call");
-    let mut metadata = finish.metadata.clone();
-    let received = metadata.get("choice").and_then(|choice| choice.get("finish_reason"));
-    let reason = REASONS.text(finish, received, has_calls);
-    let mut choice = Map::from_iter([
-        ("index".to_owned(), json!(0)),
-        ("message".to_owned(), Value::Object(message)),
-        ("finish_reason".to_owned(), json!(reason)),
-    ]);
-    if let Some(Value::Object(rest)) = metadata.remove("choice") {
-        for (name, value) in rest {
-            choice.entry(name).or_insert(value);
-        }
-    }
-    let mut body = metadata;
+    let mut body = finish.metadata.clone();
+    let mut choice = match body.remove("choice") {
+        Some(Value::Object(choice)) => choice,
+        _ => Map::new(),
+    };
+    let reason = REASONS.text(finish, choice.get("finish_reason"), has_calls);
+    choice.insert("index".to_owned(), json!(0));
+    choice.insert("finish_reason".to_owned(), json!(reason));
+    let choices = raw(&[whole(&choice, [("message", Some(raw(&message)))])]);
     body.insert("object".to_owned(), json!("chat.completion"));
-    body.insert("choices".to_owned(), json!([choice]));
     put_usage(&mut body, "usage", &finish.usage, usage, render_usage);
     set(&mut body, "model", finish.model.as_deref());
-    Value::Object(body)
+    whole(&body, [("choices", Some(choices))])
 }
 
 /// The message of an answer, with every field that a reader may count on.
-fn answer_message(message: &Message) -> Map<String, Value> {
-    let rendered: Vec<RawJson> = render_messages([message], Audience::Transcript);
-    let rendered = rendered.iter().map(value).find(|message| {
-        message.get("role").and_then(Value::as_str).is_some_and(|role| role == "assistant")
-    });
-    let mut fields = match rendered {
-        Some(Value::Object(fields)) => fields,
-        _ => Map::from_iter([("role".to_owned(), json!("assistant"))]),
-    };
-    let content = fields.entry("content").or_insert(Value::Null);
+fn answer_message(message: &Message) -> Object {
+    let rendered = render_messages([message], Audience::Transcript);
+    let rendered = rendered.iter().filter_map(|message| message.parse::<Object>().ok());
+    let mut fields = rendered
+        .into_iter()
+        .find(|message| text(message, "role").is_some_and(|role| role == "assistant"))
+        .unwrap_or_else(|| Object::from([("role".to_owned(), raw("assistant"))]));
+    let content = fields.entry("content".to_owned()).or_insert_with(|| raw(&()));
     if let Some(text) = as_one_text(content) {
-        *content = Value::String(text);
+        *content = raw(&text);
     }
     let reasoning: String = message.parts.iter().filter_map(reasoning).collect();
     if !reasoning.is_empty() && !fields.contains_key("reasoning") {
-        fields.entry("reasoning_content").or_insert(Value::String(reasoning));
+        fields.entry("reasoning_content".to_owned()).or_insert_with(|| raw(&reasoning));
     }
-    fields.entry("refusal").or_insert(Value::Null);
+    fields.entry("refusal".to_owned()).or_insert_with(|| raw(&()));
     fields
 }
 
 /// The text of a list of text parts: readers of answers expect no list.
-fn as_one_text(content: &Value) -> Option<String> {
-    let texts = content.as_array()?.iter().map(|part| part.get("text")?.as_str());
-    texts.collect()
+fn as_one_text(content: &RawJson) -> Option<String> {
+    let parts: Vec<Object> = content.parse().ok()?;
+    parts.iter().map(|part| text(part, "text")).collect()
 }
 
 fn reasoning(part: &Part) -> Option<&str> {

@@ -2,17 +2,17 @@
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{
-    ChatOptions, ChatRequest, Finish, FinishReason, Message, Messages, ToolChoice, Usage,
+    ChatOptions, ChatRequest, Finish, FinishReason, Message, Messages, RawJson, ToolChoice, Usage,
 };
 
 use super::{
     BodyError,
-    fields::{Fields, merge, set},
+    fields::{Fields, conversation_field, merge, set, whole},
     tool::Form,
-    values,
 };
 use crate::{
     finish_fields::put_usage,
+    object::{Object, raw, text},
     openai_responses::{WIRE, parse_input, render_input, usage},
 };
 
@@ -23,11 +23,11 @@ pub(super) const TOOL: Form = Form {
     plain: || json!({"type": "function"}),
 };
 
-pub(super) fn parse_request(body: Value) -> Result<ChatRequest, BodyError> {
-    let mut fields = Fields::of(body)?;
-    let input = fields.take("input");
+pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
+    let mut fields = Fields::of_body(body, &["input"])?;
+    let input = conversation_field(body, "input")?;
     let input = input.ok_or(BodyError::Field { field: "input", expected: "a text or a list" })?;
-    let messages: Messages = parse_input(&input.to_string())?.into_iter().collect();
+    let messages: Messages = parse_input(input.get())?.into_iter().collect();
 
     let mut options = ChatOptions::default();
     options.instructions = fields.text("instructions");
@@ -50,7 +50,7 @@ pub(super) fn parse_request(body: Value) -> Result<ChatRequest, BodyError> {
     })
 }
 
-pub(super) fn render_request(request: &ChatRequest, service_id: Option<&str>) -> Value {
+pub(super) fn render_request(request: &ChatRequest, service_id: Option<&str>) -> RawJson {
     let options = &*request.options;
     let mut body = Map::new();
     set(&mut body, "model", options.model.as_deref());
@@ -69,11 +69,10 @@ pub(super) fn render_request(request: &ChatRequest, service_id: Option<&str>) ->
         body.insert(field.to_owned(), json!(id));
     }
     let input = render_input(request.messages.iter().map(|message| &**message));
-    body.insert("input".to_owned(), values(&input));
-    Value::Object(body)
+    whole(&body, [("input", Some(raw(&input)))])
 }
 
-pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
+pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
     let cut = match &finish.reason {
         Some(FinishReason::Length) => Some("max_output_tokens"),
         Some(FinishReason::ContentFilter) => Some("content_filter"),
@@ -86,19 +85,17 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> Value {
         body.remove("usage");
     }
     put_usage(&mut body, "usage", &finish.usage, usage, render_usage);
-    let output = render_input([message]);
-    let output: Vec<Value> = output.iter().map(super::value).map(output_item).collect();
+    let output: Vec<RawJson> = render_input([message]).into_iter().map(output_item).collect();
     let fields = json!({
         "object": "response",
         "status": if cut.is_some() { "incomplete" } else { "completed" },
         "incomplete_details": cut.map(|reason| json!({"reason": reason})),
         "error": null,
-        "output": output,
     });
     if let Value::Object(fields) = fields {
         body.extend(fields);
     }
-    Value::Object(body)
+    whole(&body, [("output", Some(raw(&output)))])
 }
 
 fn render_usage(usage: &Usage) -> Value {
@@ -112,18 +109,18 @@ fn render_usage(usage: &Usage) -> Value {
 }
 
 /// An item in the full form in which an answer has it; a message of a request may have a shorter.
-fn output_item(item: Value) -> Value {
-    let mut item = item;
-    let Some(fields) = item.as_object_mut() else { return item };
-    if fields.contains_key("role") {
-        fields.entry("type").or_insert_with(|| json!("message"));
-        fields.entry("status").or_insert_with(|| json!("completed"));
-        if let Some(Value::String(text)) = fields.get("content").cloned() {
-            let content = json!([{"type": "output_text", "text": text, "annotations": []}]);
-            fields.insert("content".to_owned(), content);
-        }
+fn output_item(item: RawJson) -> RawJson {
+    let Ok(mut fields) = item.parse::<Object>() else { return item };
+    if !fields.contains_key("role") {
+        return item;
     }
-    item
+    fields.entry("type".to_owned()).or_insert_with(|| raw("message"));
+    fields.entry("status".to_owned()).or_insert_with(|| raw("completed"));
+    if let Some(text) = text(&fields, "content") {
+        let content = json!([{"type": "output_text", "text": text, "annotations": []}]);
+        fields.insert("content".to_owned(), raw(&content));
+    }
+    raw(&fields)
 }
 
 fn conversation(value: &Value) -> Option<String> {

@@ -7,20 +7,20 @@ use super::as_json;
 
 /// How a wire names what it says of a tool.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Form {
+pub(crate) struct Form {
     /// The wire.
-    pub(super) wire: &'static str,
+    pub(crate) wire: &'static str,
     /// The field that holds the schema of the arguments.
-    pub(super) parameters: &'static str,
+    pub(crate) parameters: &'static str,
     /// Whether all of it stands in a field that is named as the type is.
-    pub(super) is_nested: bool,
+    pub(crate) is_nested: bool,
     /// What an ordinary tool has besides.
-    pub(super) plain: fn() -> Value,
+    pub(crate) plain: fn() -> Value,
 }
 
 impl Form {
     /// The tool that a JSON object defines; one without a name has that of its type.
-    pub(super) fn parse(&self, tool: Value) -> ToolDefinition {
+    pub(crate) fn parse(&self, tool: Value) -> ToolDefinition {
         let kind = tool.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut rest = tool;
         let inner_name = self.inner_of(&rest, &kind);
@@ -53,7 +53,7 @@ impl Form {
     }
 
     /// The JSON object that defines a tool; `None` for one that only another wire can say.
-    pub(super) fn render(&self, definition: &ToolDefinition) -> Option<Value> {
+    pub(crate) fn render(&self, definition: &ToolDefinition) -> Option<Value> {
         let native = definition.native.as_ref().filter(|native| &*native.wire == self.wire);
         let native: Option<Value> = native.and_then(|native| native.item.parse().ok());
         if native.is_none() && definition.native.is_some() && definition.parameters.is_null() {

@@ -1,15 +1,14 @@
 //! A whole answer.
 
-use std::sync::Arc;
-
 use serde_json::{Value, json};
-use tower_chat_core::{Answer, Finish, FinishReason, Message, Usage};
+use tower_chat_core::{Answer, Finish, FinishReason, Message, RawJson, Usage};
 
-use super::message;
+use super::{message, render_messages};
 use crate::{
     AnswerError,
+    body::whole,
     finish_fields::{Reasons, put_usage},
-    object::{self, Object, metadata, take, take_object, take_text, text, to_value},
+    object::{self, Object, metadata, raw, take, take_text, text, to_value},
 };
 
 const REASONS: Reasons = Reasons { read: reason, spell };
@@ -21,9 +20,10 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     if let Some(error) = error_in(&fields, body) {
         return Err(error);
     }
-    let message = take_object(&mut fields, "message");
+    let message = take(&mut fields, "message");
     let message = message.ok_or_else(|| malformed("it has no message"))?;
-    let message = message::parse(message)?;
+    let message = message::parse_answer(&message)
+        .map_err(|source| AnswerError::unreadable(source, message.get()))?;
     let finish = finish(fields, message.calls().next().is_some());
     Ok(Answer::new(vec![message.into()], finish))
 }
@@ -87,17 +87,17 @@ fn usage(json: &Value) -> Usage {
 }
 
 /// The body of a whole answer of one message.
-pub(crate) fn render(message: &Message, finish: &Finish) -> Value {
+pub(crate) fn render(message: &Message, finish: &Finish) -> RawJson {
     let has_calls = message.calls().next().is_some();
-    let rendered = message::render(std::iter::once(Arc::new(message.clone()))).pop();
-    let rendered = rendered.map(|message| to_value(&message));
+    let rendered = render_messages([message]).pop();
     let mut body = finish.metadata.clone();
-    let message = rendered.unwrap_or_else(|| json!({"role": "assistant"}));
-    body.insert("message".to_owned(), message);
+    let message = rendered.unwrap_or_else(|| raw(&json!({"role": "assistant"})));
     let reason = REASONS.text(finish, body.get("finish_reason"), has_calls);
     body.insert("finish_reason".to_owned(), json!(reason));
-    put_usage(&mut body, "usage", &finish.usage, usage, render_usage);
-    Value::Object(body)
+    if finish.usage != Usage::default() || body.contains_key("usage") {
+        put_usage(&mut body, "usage", &finish.usage, usage, render_usage);
+    }
+    whole(&body, [("message", Some(message))])
 }
 
 fn render_usage(usage: &Usage) -> Value {

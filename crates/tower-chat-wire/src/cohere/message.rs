@@ -1,23 +1,81 @@
 //! Messages to and from the wire.
 
-use std::sync::Arc;
+use tower_chat_core::{Message, Native, Part, RawJson, Reasoning, Role, ToolCall, ToolResult};
 
-use serde_json::json;
-use tower_chat_core::{
-    Media, MediaSource, Message, Native, Part, RawJson, Reasoning, Role, Text, ToolCall,
+use super::{
+    PLAN, WIRE,
+    block::{self, plain_text},
 };
-
-use super::{PLAN, WIRE};
 use crate::{
-    AnswerError,
+    WireError, as_read,
+    call_ids::Round,
     object::{Object, raw, take, take_object, take_text, text},
     provider_calls::ids_of_assistants_provider_calls,
     text_parts::{fields_of, is_system, native},
 };
 
-/// The assistant's message of an answer. Its plan for the tools is reasoning; what is not known is
-/// kept as native parts: a block, which has a type, or fields of the message, such as citations.
-pub(super) fn parse(mut fields: Object) -> Result<Message, AnswerError> {
+/// Reads the messages of a JSON list, as a request body has it under `messages`.
+///
+/// # Errors
+///
+/// [`WireError::InMessage`], naming the first message that cannot be read; [`WireError::Json`], if
+/// it is no list.
+pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
+    let mut messages = Vec::new();
+    for (index, item) in as_read::list(json, "the messages")?.iter().enumerate() {
+        let message =
+            parse(item).map_err(|source| WireError::InMessage { index, source: source.into() })?;
+        messages.push(marked(message, item));
+    }
+    Ok(messages)
+}
+
+/// Reads the message of an answer; its role is the assistant's, whatever it names.
+pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
+    let message = parse_assistant(fields(item)?)?;
+    Ok(if parse(item).is_ok() { marked(message, item) } else { message })
+}
+
+/// The message, with a mark if it is written in another form than it was read.
+fn marked(mut message: Message, item: &RawJson) -> Message {
+    if !matches!(render_usual(&message, &mut Round::of_any_ids()).as_slice(), [one] if as_read::same(one, item))
+    {
+        as_read::keep(&mut message, WIRE, item);
+    }
+    message
+}
+
+/// Reads one message, without a mark.
+fn parse(item: &RawJson) -> Result<Message, WireError> {
+    let mut fields = fields(item)?;
+    let role = take_text(&mut fields, "role").ok_or(WireError::Field {
+        what: "a message",
+        field: "role",
+        expected: "a text",
+    })?;
+    let parts = match role.as_str() {
+        "assistant" => return parse_assistant(fields),
+        "tool" => return Ok(Message::new(Role::Tool, vec![parse_result(fields)?.into()])),
+        "system" | "user" => {
+            let parts = take_content(&mut fields)?;
+            native(WIRE, fields).map(Part::Native).into_iter().chain(parts).collect()
+        }
+        _ => return Err(WireError::UnknownRole { role }),
+    };
+    Ok(Message::new(if role == "system" { Role::System } else { Role::User }, parts))
+}
+
+fn fields(item: &RawJson) -> Result<Object, WireError> {
+    item.parse().map_err(|source| WireError::Json {
+        what: "a message",
+        expected: "a JSON object",
+        source,
+    })
+}
+
+/// The assistant's message. Its plan for the tools is reasoning; fields that are not known, such as
+/// citations, are a native part before the others.
+fn parse_assistant(mut fields: Object) -> Result<Message, WireError> {
     let mut parts = Vec::new();
     fields.remove("role");
     if let Some(plan) = take_text(&mut fields, PLAN).filter(|plan| !plan.is_empty()) {
@@ -25,14 +83,7 @@ pub(super) fn parse(mut fields: Object) -> Result<Message, AnswerError> {
         reasoning.native = native(WIRE, Object::from([("field".to_owned(), raw(PLAN))]));
         parts.push(Part::Reasoning(reasoning));
     }
-    match take_text(&mut fields, "content") {
-        Some(text) if text.is_empty() => {}
-        Some(text) => parts.push(Part::text(text)),
-        None => {
-            let blocks = list(&mut fields, "content")?;
-            parts.extend(blocks.into_iter().map(parse_block));
-        }
-    }
+    parts.extend(take_content(&mut fields)?);
     let calls = list(&mut fields, "tool_calls")?;
     parts.extend(calls.into_iter().map(|call| Part::ToolCall(parse_call(call))));
     fields.retain(|_, value| !matches!(value.get(), "null" | "[]"));
@@ -40,27 +91,30 @@ pub(super) fn parse(mut fields: Object) -> Result<Message, AnswerError> {
     Ok(Message::new(Role::Assistant, parts))
 }
 
-fn list(fields: &mut Object, name: &str) -> Result<Vec<Object>, AnswerError> {
-    let Some(list) = take(fields, name) else { return Ok(Vec::new()) };
-    list.parse().map_err(|_| AnswerError::malformed(format!("its {name} is no list"), list.get()))
+/// The parts of the content, which is a text or a list of blocks. An empty text is no part.
+fn take_content(fields: &mut Object) -> Result<Vec<Part>, WireError> {
+    if let Some(text) = take_text(fields, "content") {
+        return Ok(Some(text)
+            .filter(|text| !text.is_empty())
+            .map(Part::text)
+            .into_iter()
+            .collect());
+    }
+    Ok(list(fields, "content")?.into_iter().map(block::parse).collect())
 }
 
-fn parse_block(mut block: Object) -> Part {
-    match text(&block, "type").as_deref() {
-        Some("text") if text(&block, "text").is_some() => {
-            let mut text = Text::new(take_text(&mut block, "text").unwrap_or_default());
-            block.remove("type");
-            text.native = native(WIRE, block);
-            Part::Text(text)
-        }
-        Some("thinking") if text(&block, "thinking").is_some() => {
-            let thinking = take_text(&mut block, "thinking").unwrap_or_default();
-            let mut reasoning = Reasoning::new(thinking);
-            reasoning.native = native(WIRE, block);
-            Part::Reasoning(reasoning)
-        }
-        _ => Part::Native(Native::new(WIRE, raw(&block))),
-    }
+fn list(fields: &mut Object, name: &'static str) -> Result<Vec<Object>, WireError> {
+    let Some(list) = take(fields, name) else { return Ok(Vec::new()) };
+    let expected = "a list of objects";
+    list.parse().map_err(|_| WireError::Field { what: "a message", field: name, expected })
+}
+
+fn parse_result(mut fields: Object) -> Result<ToolResult, WireError> {
+    let mut result = ToolResult::new("", "");
+    result.call_id = take_text(&mut fields, "tool_call_id");
+    result.content = take_content(&mut fields)?;
+    result.native = native(WIRE, fields);
+    Ok(result)
 }
 
 fn parse_call(mut fields: Object) -> ToolCall {
@@ -79,96 +133,120 @@ fn parse_call(mut fields: Object) -> ToolCall {
     call
 }
 
-/// The messages of a request. Left out are reasoning and native items of other wires, what other
-/// providers ran, approvals, errors, and media other than a user's images.
-pub(super) fn render(messages: impl Iterator<Item = Arc<Message>>) -> Vec<RawJson> {
-    let mut written = Vec::new();
-    for message in messages {
-        let is_assistant = message.role == Role::Assistant;
-        let mut fields = Object::new();
-        let (mut blocks, mut calls, mut results) = (Vec::new(), Vec::new(), Vec::new());
-        let by_provider = ids_of_assistants_provider_calls(&message);
-        for part in &message.parts {
-            match part {
-                Part::Text(text) => blocks.push(render_text(text)),
-                Part::Reasoning(reasoning) if is_assistant => {
-                    match fields_of(reasoning.native.as_ref(), WIRE) {
-                        Some(item) if item.contains_key("field") => {
-                            fields.insert(PLAN.to_owned(), raw(&reasoning.text));
-                        }
-                        Some(mut block) => {
-                            block.insert("thinking".to_owned(), raw(&reasoning.text));
-                            blocks.push(raw(&block));
-                        }
-                        None => {}
-                    }
-                }
-                Part::ToolCall(call) if !call.provider_executed => calls.push(render_call(call)),
-                Part::ToolResult(result) if !by_provider.contains(&result.call_id.as_deref()) => {
-                    results.push(raw(&json!({
-                        "role": "tool",
-                        "tool_call_id": result.call_id.clone().unwrap_or_default(),
-                        "content": result.text(),
-                    })));
-                }
-                Part::Media(media) if !is_assistant => blocks.extend(render_image(media)),
-                Part::Native(item) => match fields_of(Some(item), WIRE) {
-                    Some(block) if block.contains_key("type") => blocks.push(item.item.clone()),
-                    Some(more) => fields.extend(more),
-                    None => {}
-                },
-                _ => {}
-            }
-        }
-        written.extend(results);
-        if blocks.is_empty() && calls.is_empty() && fields.is_empty() {
-            continue;
-        }
-        let role = match message.role {
-            _ if is_system(&message) => "system",
-            Role::Assistant => "assistant",
-            _ => "user",
-        };
-        fields.insert("role".to_owned(), raw(role));
-        if !blocks.is_empty() {
-            fields.insert("content".to_owned(), raw(&blocks));
-        }
-        if !calls.is_empty() {
-            fields.insert("tool_calls".to_owned(), raw(&calls));
-        }
-        written.push(raw(&fields));
+/// Writes the messages of a request, as the [module](super) says it.
+pub fn render_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<RawJson> {
+    let mut round = Round::of_any_ids();
+    messages.into_iter().flat_map(|message| render_message(message, &mut round)).collect()
+}
+
+fn render_message(message: &Message, round: &mut Round) -> Vec<RawJson> {
+    let usual = render_usual(message, round);
+    let Some(json) = as_read::unchanged(message, WIRE, parse) else { return usual };
+    if round.has_renamed() {
+        // The ids are as they were read, too.
+        *round = Round::of_any_ids();
     }
+    vec![json]
+}
+
+/// The message in the usual form: its results, one by one, and then what else it has.
+fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
+    if message.calls().next().is_some() {
+        *round = Round::of_any_ids();
+    }
+    let is_assistant = message.role == Role::Assistant;
+    let at_provider = ids_of_assistants_provider_calls(message);
+    let mut written = Vec::new();
+    let mut fields = Object::new();
+    let (mut blocks, mut calls) = (Vec::new(), Vec::new());
+    for part in &message.parts {
+        match part {
+            Part::Reasoning(reasoning) => {
+                let item = fields_of(reasoning.native.as_ref(), WIRE).filter(|_| is_assistant);
+                if item.as_ref().is_some_and(|item| item.contains_key("field")) {
+                    fields.insert(PLAN.to_owned(), raw(&reasoning.text));
+                } else if let Some(mut block) = item {
+                    block.insert("thinking".to_owned(), raw(&reasoning.text));
+                    blocks.push(raw(&block));
+                }
+            }
+            Part::ToolCall(call) if !call.provider_executed => {
+                let id = round.call(call.id.as_deref());
+                calls.push(render_call(call, &id));
+            }
+            Part::ToolResult(result) if !at_provider.contains(&result.call_id.as_deref()) => {
+                let id = round.result(result.call_id.as_deref());
+                written.push(render_result(result, &id));
+            }
+            Part::Native(item) if is_shell(item) => {
+                fields.extend(fields_of(Some(item), WIRE).unwrap_or_default());
+            }
+            Part::Media(_) if is_assistant => {}
+            part => blocks.extend(block::render(part)),
+        }
+    }
+    if blocks.is_empty() && calls.is_empty() && fields.is_empty() {
+        return written;
+    }
+    let role = match message.role {
+        _ if is_system(message) => "system",
+        Role::Assistant => "assistant",
+        _ => "user",
+    };
+    fields.insert("role".to_owned(), raw(role));
+    if let Some(content) = content(blocks, !is_assistant) {
+        fields.insert("content".to_owned(), content);
+    }
+    if !calls.is_empty() {
+        fields.insert("tool_calls".to_owned(), raw(&calls));
+    }
+    written.push(raw(&fields));
     written
 }
 
-fn render_text(text: &Text) -> RawJson {
-    let mut fields = fields_of(text.native.as_ref(), WIRE).unwrap_or_default();
-    fields.insert("type".to_owned(), raw("text"));
-    fields.insert("text".to_owned(), raw(&text.text));
+/// The field `content`; a lone text may be one, if that is the usual form.
+fn content(blocks: Vec<RawJson>, is_text_usual: bool) -> Option<RawJson> {
+    match blocks.as_slice() {
+        [] => None,
+        [block] if is_text_usual => Some(plain_text(block).unwrap_or_else(|| raw(&blocks))),
+        _ => Some(raw(&blocks)),
+    }
+}
+
+/// Whether a native item holds fields of the message: a block has a type, and a mark is neither.
+fn is_shell(item: &Native) -> bool {
+    let has_type = |fields: Object| fields.contains_key("type");
+    fields_of(Some(item), WIRE).is_some_and(|fields| !has_type(fields))
+        && !as_read::is_mark(item, WIRE)
+}
+
+fn render_result(result: &ToolResult, id: &str) -> RawJson {
+    let mut fields = fields_of(result.native.as_ref(), WIRE).unwrap_or_default();
+    fields.insert("role".to_owned(), raw("tool"));
+    fields.insert("tool_call_id".to_owned(), raw(id));
+    // A list only where a text could not hold it.
+    let is_text = |part: &Part| {
+        !matches!(part, Part::Native(_) | Part::Text(_))
+            || matches!(part, Part::Text(text) if text.native.is_none())
+    };
+    let content = if result.content.iter().all(is_text) {
+        raw(&result.text())
+    } else {
+        let blocks: Vec<RawJson> = result.content.iter().filter_map(block::render).collect();
+        raw(&blocks)
+    };
+    fields.insert("content".to_owned(), content);
     raw(&fields)
 }
 
-fn render_call(call: &ToolCall) -> RawJson {
+fn render_call(call: &ToolCall, id: &str) -> RawJson {
     let mut fields = fields_of(call.native.as_ref(), WIRE).unwrap_or_default();
     let mut function = take_object(&mut fields, "function").unwrap_or_default();
     function.insert("name".to_owned(), raw(&call.name));
     let arguments = if call.arguments.trim().is_empty() { "{}" } else { &call.arguments };
     function.insert("arguments".to_owned(), raw(arguments));
-    fields.insert("id".to_owned(), raw(call.id.as_deref().unwrap_or_default()));
+    fields.insert("id".to_owned(), raw(id));
     fields.entry("type".to_owned()).or_insert_with(|| raw("function"));
     fields.insert("function".to_owned(), raw(&function));
     raw(&fields)
-}
-
-fn render_image(media: &Media) -> Option<RawJson> {
-    let Media { media_type, source, .. } = media;
-    if !media_type.starts_with("image/") {
-        return None;
-    }
-    let url = match source {
-        MediaSource::Url(url) => url.clone(),
-        MediaSource::Base64(data) => format!("data:{media_type};base64,{data}"),
-        _ => return None,
-    };
-    Some(raw(&json!({"type": "image_url", "image_url": {"url": url}})))
 }

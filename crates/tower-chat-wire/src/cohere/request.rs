@@ -1,29 +1,67 @@
 //! The body of a request.
 
-use serde_json::Value;
-use tower_chat_core::{ChatRequest, ToolChoice, ToolDefinition};
+use serde_json::{Map, Value, json};
+use tower_chat_core::{ChatOptions, ChatRequest, Messages, ToolChoice, ToolDefinition};
 
-use super::message;
+use super::{WIRE, parse_messages, render_messages};
 use crate::{
+    body::{BodyError, Fields, Form, conversation_field, merge, set},
     object::{Object, raw},
-    text_parts::{function, messages},
+    text_parts::messages,
 };
 
-/// The fields of the request for an answer.
+pub(crate) const TOOL: Form = Form {
+    wire: WIRE,
+    parameters: "parameters",
+    is_nested: true,
+    plain: || json!({"type": "function", "function": {}}),
+};
+
+/// The request that a body is.
+pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
+    let expected = "a JSON list";
+    let missing = BodyError::Field { field: "messages", expected };
+    let list = conversation_field(body, "messages")?.ok_or(missing)?;
+    let read: Messages = parse_messages(list.get())?.into_iter().collect();
+    let mut fields = Fields::of_body(body, &["messages"])?;
+    let mut options = ChatOptions::default();
+    options.model = fields.text("model");
+    options.temperature = fields.number("temperature");
+    options.top_p = fields.number("p");
+    options.max_output_tokens = fields.count("max_tokens");
+    let tools = fields.list("tools").unwrap_or_default();
+    options.tools = tools.into_iter().map(|tool| TOOL.parse(tool)).collect();
+    options.tool_choice = fields.take_as("tool_choice", |choice| match choice.as_str()? {
+        "NONE" => Some(ToolChoice::None),
+        "REQUIRED" => Some(ToolChoice::Required),
+        _ => None,
+    });
+    let stream = fields.flag("stream");
+    options.stream = stream.unwrap_or_default();
+    options.extra = fields.rest();
+    if stream.is_none() {
+        options.extra.insert("stream".to_owned(), Value::Null);
+    }
+    Ok(ChatRequest::new(read).with_options(options))
+}
+
+/// The fields of the request for an answer, each as the text that is sent.
 ///
 /// `extra` options count more than named ones, and a `null` among them takes the field out. The
-/// conversation is the request's own.
+/// conversation, and whether the answer is streamed, are the request's own.
+///
+/// ```
+/// use tower_chat_core::ChatRequest;
+/// use tower_chat_wire::cohere::render_request;
+/// let body = render_request(&ChatRequest::user("hi"), "command-a-03-2025");
+/// assert_eq!(body["messages"].get(), r#"[{"content":"hi","role":"user"}]"#);
+/// ```
 pub fn render_request(request: &ChatRequest, model: &str) -> Object {
     let asked = &*request.options;
-    let mut body = Object::new();
-    let mut set = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            body.insert(name.to_owned(), raw(&value));
-        }
-    };
-    set("temperature", asked.temperature.map(Value::from));
-    set("p", asked.top_p.map(Value::from));
-    set("max_tokens", asked.max_output_tokens.map(Value::from));
+    let mut fields = Map::new();
+    set(&mut fields, "temperature", asked.temperature);
+    set(&mut fields, "p", asked.top_p);
+    set(&mut fields, "max_tokens", asked.max_output_tokens);
     // A tool cannot be chosen by name: it is the only one that is offered.
     let (choice, only) = match &asked.tool_choice {
         Some(ToolChoice::None) => (Some("NONE"), None),
@@ -32,20 +70,20 @@ pub fn render_request(request: &ChatRequest, model: &str) -> Object {
         _ => (None, None),
     };
     let is_offered = |tool: &&ToolDefinition| only.is_none_or(|only| *only == tool.name);
-    let tools: Vec<Value> = asked.tools.iter().filter(is_offered).map(function).collect();
+    let tools = asked.tools.iter().filter(is_offered);
+    let tools: Vec<Value> = tools.filter_map(|tool| TOOL.render(tool)).collect();
     if !tools.is_empty() {
-        set("tools", Some(Value::Array(tools)));
-        set("tool_choice", choice.map(Value::from));
+        set(&mut fields, "tools", Some(tools));
+        set(&mut fields, "tool_choice", choice);
     }
-    for (name, value) in &asked.extra {
-        if value.is_null() {
-            body.remove(name);
-        } else {
-            body.insert(name.clone(), raw(value));
-        }
-    }
-    body.insert("model".to_owned(), raw(model));
-    body.insert("stream".to_owned(), raw(&asked.stream));
-    body.insert("messages".to_owned(), raw(&message::render(messages(request))));
+    merge(&mut fields, &asked.extra);
+    set(&mut fields, "model", Some(model));
+    // A `null` marks a request that did not name the default.
+    let is_unnamed = !asked.stream && asked.extra.get("stream").is_some_and(Value::is_null);
+    set(&mut fields, "stream", (!is_unnamed).then_some(asked.stream));
+    let messages: Vec<_> = messages(request).collect();
+    let messages = render_messages(messages.iter().map(|message| &**message));
+    let mut body: Object = fields.iter().map(|(name, value)| (name.clone(), raw(value))).collect();
+    body.insert("messages".to_owned(), raw(&messages));
     body
 }

@@ -59,7 +59,9 @@ impl ResponseAccumulator for OllamaAccumulator {
     fn finish(self: Box<Self>) -> Result<Answer, AnswerError> {
         let Self { mut fields, mut message, text, thinking, calls } = *self;
         message.insert("content".to_owned(), raw(&text));
-        message.insert("thinking".to_owned(), raw(&thinking));
+        if !thinking.is_empty() {
+            message.insert("thinking".to_owned(), raw(&thinking));
+        }
         if !calls.is_empty() {
             message.insert("tool_calls".to_owned(), raw(&calls));
         }

@@ -1,15 +1,14 @@
 //! A whole answer.
 
-use std::sync::Arc;
-
 use serde_json::{Map, Value, json};
-use tower_chat_core::{Answer, Finish, FinishReason, Message, Usage};
+use tower_chat_core::{Answer, Finish, FinishReason, Message, RawJson, Usage};
 
-use super::message;
+use super::{message, render_messages};
 use crate::{
     AnswerError,
+    body::whole,
     finish_fields::Reasons,
-    object::{self, Object, metadata, reports, take_object, take_text, to_value},
+    object::{self, Object, metadata, raw, reports, take, take_text},
     refusal::{self, CodeFields},
 };
 
@@ -22,9 +21,10 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     if reports(&fields, "error") {
         return Err(refusal::parse(None, body, CodeFields::Others));
     }
-    let message = take_object(&mut fields, "message");
+    let message = take(&mut fields, "message");
     let message = message.ok_or_else(|| malformed("it has no message"))?;
-    let message = message::parse(message)?;
+    let message = message::parse_answer(&message)
+        .map_err(|source| AnswerError::unreadable(source, message.get()))?;
     let finish = finish(fields, message.calls().next().is_some());
     Ok(Answer::new(vec![message.into()], finish))
 }
@@ -67,13 +67,11 @@ fn usage(fields: &Map<String, Value>) -> Usage {
 }
 
 /// The body of a whole answer of one message.
-pub(crate) fn render(message: &Message, finish: &Finish) -> Value {
+pub(crate) fn render(message: &Message, finish: &Finish) -> RawJson {
     let has_calls = message.calls().next().is_some();
-    let rendered = message::render(std::iter::once(Arc::new(message.clone()))).pop();
-    let rendered = rendered.map(|message| to_value(&message));
+    let rendered = render_messages([message]).pop();
     let mut body = finish.metadata.clone();
-    let message = rendered.unwrap_or_else(|| json!({"role": "assistant", "content": ""}));
-    body.insert("message".to_owned(), message);
+    let message = rendered.unwrap_or_else(|| raw(&json!({"role": "assistant", "content": ""})));
     if let Some(model) = &finish.model {
         body.insert("model".to_owned(), json!(model));
     }
@@ -86,5 +84,5 @@ pub(crate) fn render(message: &Message, finish: &Finish) -> Value {
         body.insert("prompt_eval_cached_count".to_owned(), json!(cached_input_tokens));
         body.insert("eval_count".to_owned(), json!(output_tokens));
     }
-    Value::Object(body)
+    whole(&body, [("message", Some(message))])
 }

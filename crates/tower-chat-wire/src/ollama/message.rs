@@ -1,21 +1,75 @@
 //! Messages to and from the wire.
 
-use std::sync::Arc;
-
-use serde_json::json;
-use tower_chat_core::{Media, MediaSource, Message, Part, RawJson, Reasoning, Role, ToolCall};
+use tower_chat_core::{
+    Media, MediaSource, Message, Part, RawJson, Reasoning, Role, ToolCall, ToolResult,
+};
 
 use super::WIRE;
 use crate::{
-    AnswerError,
+    WireError, as_read,
     object::{Object, raw, take, take_object, take_text},
     provider_calls::ids_of_assistants_provider_calls,
     text_parts::{OpenCalls, fields_of, is_system, native, object_of},
 };
 
-/// The assistant's message of an answer. Fields that are not known are a native part, and go back
-/// with the message.
-pub(super) fn parse(mut fields: Object) -> Result<Message, AnswerError> {
+/// Reads the messages of a JSON list, as a request body has it under `messages`.
+///
+/// # Errors
+///
+/// [`WireError::InMessage`], naming the first message that cannot be read; [`WireError::Json`], if
+/// it is no list.
+pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
+    let mut open = OpenCalls::default();
+    let mut messages = Vec::new();
+    for (index, item) in as_read::list(json, "the messages")?.iter().enumerate() {
+        let mut message =
+            parse(item).map_err(|source| WireError::InMessage { index, source: source.into() })?;
+        let written = render_usual(&message, &mut open);
+        if !matches!(written.as_slice(), [one] if as_read::same(one, item)) {
+            as_read::keep(&mut message, WIRE, item);
+        }
+        messages.push(message);
+    }
+    Ok(messages)
+}
+
+/// Reads the message of an answer; its role is the assistant's, whatever it names.
+pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
+    let mut message = parse_assistant(fields(item)?)?;
+    let written = render_usual(&message, &mut OpenCalls::default());
+    if !matches!(written.as_slice(), [one] if as_read::same(one, item)) && parse(item).is_ok() {
+        as_read::keep(&mut message, WIRE, item);
+    }
+    Ok(message)
+}
+
+/// Reads one message, without a mark.
+fn parse(item: &RawJson) -> Result<Message, WireError> {
+    let mut fields = fields(item)?;
+    let role = take_text(&mut fields, "role").ok_or(WireError::Field {
+        what: "a message",
+        field: "role",
+        expected: "a text",
+    })?;
+    match role.as_str() {
+        "assistant" => parse_assistant(fields),
+        "system" => Ok(Message::new(Role::System, parse_plain(fields))),
+        "user" => Ok(Message::new(Role::User, parse_plain(fields))),
+        "tool" => Ok(Message::new(Role::Tool, vec![parse_result(fields).into()])),
+        _ => Err(WireError::UnknownRole { role }),
+    }
+}
+
+fn fields(item: &RawJson) -> Result<Object, WireError> {
+    item.parse().map_err(|source| WireError::Json {
+        what: "a message",
+        expected: "a JSON object",
+        source,
+    })
+}
+
+/// The parts of the assistant. Fields that are not known are a native part before the others.
+fn parse_assistant(mut fields: Object) -> Result<Message, WireError> {
     let mut parts = Vec::new();
     fields.remove("role");
     if let Some(text) = take_text(&mut fields, "thinking").filter(|text| !text.is_empty()) {
@@ -27,15 +81,55 @@ pub(super) fn parse(mut fields: Object) -> Result<Message, AnswerError> {
     if let Some(text) = take_text(&mut fields, "content").filter(|text| !text.is_empty()) {
         parts.push(Part::text(text));
     }
+    parts.extend(take_images(&mut fields));
     if let Some(calls) = take(&mut fields, "tool_calls") {
-        let calls: Vec<Object> = calls.parse().map_err(|_| {
-            AnswerError::malformed("its tool calls are no list of objects", calls.get())
+        let calls: Vec<Object> = calls.parse().map_err(|_| WireError::Field {
+            what: "a message",
+            field: "tool_calls",
+            expected: "a list of objects",
         })?;
         parts.extend(calls.into_iter().map(|call| Part::ToolCall(parse_call(call))));
     }
     fields.retain(|_, value| value.get() != "null");
     parts.splice(0..0, native(WIRE, fields).map(Part::Native));
     Ok(Message::new(Role::Assistant, parts))
+}
+
+/// The parts of a message of the user or of the system.
+fn parse_plain(mut fields: Object) -> Vec<Part> {
+    let mut parts = Vec::new();
+    if let Some(text) = take_text(&mut fields, "content").filter(|text| !text.is_empty()) {
+        parts.push(Part::text(text));
+    }
+    parts.extend(take_images(&mut fields));
+    parts.splice(0..0, native(WIRE, fields).map(Part::Native));
+    parts
+}
+
+fn parse_result(mut fields: Object) -> ToolResult {
+    let mut result = ToolResult::new("", take_text(&mut fields, "content").unwrap_or_default());
+    result.call_id = take_text(&mut fields, "tool_call_id");
+    result.name = take_text(&mut fields, "tool_name");
+    result.content.extend(take_images(&mut fields));
+    result.native = native(WIRE, fields);
+    result
+}
+
+/// The images of a message, if the field is a list of texts; anything else stays.
+fn take_images(fields: &mut Object) -> Vec<Part> {
+    let images = fields.get("images").and_then(|images| images.parse::<Vec<String>>().ok());
+    if images.is_some() {
+        fields.remove("images");
+    }
+    let media = |data: String| Media::new(media_type(&data), MediaSource::Base64(data));
+    images.into_iter().flatten().map(|data| Part::Media(media(data))).collect()
+}
+
+/// The type of an image by its first bytes, in base64: the wire does not name it.
+fn media_type(data: &str) -> &'static str {
+    let types = [("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
+    let known = types.into_iter().find(|(beginning, _)| data.starts_with(beginning));
+    known.map_or("image/png", |(_, media_type)| media_type)
 }
 
 fn parse_call(mut fields: Object) -> ToolCall {
@@ -52,59 +146,75 @@ fn parse_call(mut fields: Object) -> ToolCall {
     call
 }
 
-/// The messages of a request. Left out are reasoning and native items of other wires, what other
-/// providers ran, approvals, errors, and media other than images in base64.
-pub(super) fn render(messages: impl Iterator<Item = Arc<Message>>) -> Vec<RawJson> {
-    let mut written = Vec::new();
+/// Writes the messages of a request, as the [module](super) says it.
+pub fn render_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<RawJson> {
     let mut open = OpenCalls::default();
-    for message in messages {
-        let mut fields = Object::new();
-        let (mut text, mut images, mut calls) = (String::new(), Vec::new(), Vec::new());
-        let mut results = Vec::new();
-        let by_provider = ids_of_assistants_provider_calls(&message);
-        for part in &message.parts {
-            match part {
-                Part::Text(more) => text.push_str(&more.text),
-                Part::Reasoning(reasoning)
-                    if fields_of(reasoning.native.as_ref(), WIRE).is_some() =>
-                {
-                    fields.insert("thinking".to_owned(), raw(&reasoning.text));
-                }
-                Part::ToolCall(call) if !call.provider_executed => {
-                    open.push(call);
-                    calls.push(render_call(call));
-                }
-                Part::ToolResult(result) if !by_provider.contains(&result.call_id.as_deref()) => {
-                    let mut fields = Object::from([
-                        ("role".to_owned(), raw("tool")),
-                        ("content".to_owned(), raw(&result.text())),
-                    ]);
-                    if let Some(name) = open.answer(result) {
-                        fields.insert("tool_name".to_owned(), raw(&name));
-                    }
-                    if let Some(id) = &result.call_id {
-                        fields.insert("tool_call_id".to_owned(), raw(id));
-                    }
-                    results.push(raw(&fields));
-                    images.extend(result.content.iter().filter_map(image));
-                }
-                Part::Media(_) => images.extend(image(part)),
-                Part::Native(item) => {
-                    fields.extend(fields_of(Some(item), WIRE).unwrap_or_default())
-                }
-                _ => {}
+    let messages = messages.into_iter();
+    messages.flat_map(|message| render_message(message, &mut open)).collect()
+}
+
+fn render_message(message: &Message, open: &mut OpenCalls) -> Vec<RawJson> {
+    let usual = render_usual(message, open);
+    as_read::unchanged(message, WIRE, parse).map_or(usual, |json| vec![json])
+}
+
+/// What is written of one message besides its results.
+#[derive(Debug, Default)]
+struct Written {
+    fields: Object,
+    text: String,
+    images: Vec<RawJson>,
+    calls: Vec<RawJson>,
+}
+
+/// The message in the usual form: its results, one by one, and then what else it has.
+fn render_usual(message: &Message, open: &mut OpenCalls) -> Vec<RawJson> {
+    let at_provider = ids_of_assistants_provider_calls(message);
+    let mut written = Vec::new();
+    let mut rest = Written::default();
+    for part in &message.parts {
+        match part {
+            Part::ToolResult(result) if !at_provider.contains(&result.call_id.as_deref()) => {
+                written.push(render_result(result, open));
+                rest.images.extend(result.content.iter().filter_map(image));
             }
+            part => rest.push(part, open),
         }
-        written.extend(results);
-        let says_nothing = text.is_empty() && images.is_empty() && calls.is_empty();
-        if says_nothing && fields.is_empty() {
-            continue;
+    }
+    let role = match message.role {
+        _ if is_system(message) => "system",
+        Role::Assistant => "assistant",
+        _ => "user",
+    };
+    written.extend(rest.into_json(role));
+    written
+}
+
+impl Written {
+    fn push(&mut self, part: &Part, open: &mut OpenCalls) {
+        match part {
+            Part::Text(more) => self.text.push_str(&more.text),
+            Part::Reasoning(reasoning) if fields_of(reasoning.native.as_ref(), WIRE).is_some() => {
+                self.fields.insert("thinking".to_owned(), raw(&reasoning.text));
+            }
+            Part::ToolCall(call) if !call.provider_executed => {
+                open.push(call);
+                self.calls.push(render_call(call));
+            }
+            Part::Media(_) => self.images.extend(image(part)),
+            Part::Native(item) if !as_read::is_mark(item, WIRE) => {
+                self.fields.extend(fields_of(Some(item), WIRE).unwrap_or_default());
+            }
+            _ => {}
         }
-        let role = match message.role {
-            _ if is_system(&message) => "system",
-            Role::Assistant => "assistant",
-            _ => "user",
-        };
+    }
+
+    /// The message; `None` if there is nothing in it.
+    fn into_json(self, role: &str) -> Option<RawJson> {
+        let Self { mut fields, text, images, calls } = self;
+        if text.is_empty() && images.is_empty() && calls.is_empty() && fields.is_empty() {
+            return None;
+        }
         fields.insert("role".to_owned(), raw(role));
         fields.insert("content".to_owned(), raw(&text));
         if !images.is_empty() {
@@ -113,9 +223,21 @@ pub(super) fn render(messages: impl Iterator<Item = Arc<Message>>) -> Vec<RawJso
         if !calls.is_empty() {
             fields.insert("tool_calls".to_owned(), raw(&calls));
         }
-        written.push(raw(&fields));
+        Some(raw(&fields))
     }
-    written
+}
+
+fn render_result(result: &ToolResult, open: &mut OpenCalls) -> RawJson {
+    let mut fields = fields_of(result.native.as_ref(), WIRE).unwrap_or_default();
+    fields.insert("role".to_owned(), raw("tool"));
+    fields.insert("content".to_owned(), raw(&result.text()));
+    if let Some(name) = open.answer(result).or_else(|| result.name.clone()) {
+        fields.insert("tool_name".to_owned(), raw(&name));
+    }
+    if let Some(id) = &result.call_id {
+        fields.insert("tool_call_id".to_owned(), raw(id));
+    }
+    raw(&fields)
 }
 
 fn render_call(call: &ToolCall) -> RawJson {
@@ -135,7 +257,7 @@ fn image(part: &Part) -> Option<RawJson> {
         Part::Media(Media { media_type, source: MediaSource::Base64(data), .. })
             if media_type.starts_with("image/") =>
         {
-            Some(raw(&json!(data)))
+            Some(raw(data))
         }
         _ => None,
     }

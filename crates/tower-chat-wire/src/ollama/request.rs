@@ -1,31 +1,81 @@
 //! The body of a request.
 
-use serde_json::{Map, Value};
-use tower_chat_core::{ChatRequest, ToolChoice};
+use serde_json::{Map, Value, json};
+use tower_chat_core::{ChatOptions, ChatRequest, Messages, ToolChoice};
 
-use super::message;
+use super::{WIRE, parse_messages, render_messages};
 use crate::{
-    body::BodyError,
+    body::{BodyError, Fields, Form, conversation_field, merge, set},
     object::{Object, raw},
-    text_parts::{function, messages},
+    text_parts::messages,
 };
 
-/// The fields of the request for an answer.
+const OPTIONS: &str = "options";
+
+pub(crate) const TOOL: Form = Form {
+    wire: WIRE,
+    parameters: "parameters",
+    is_nested: true,
+    plain: || json!({"type": "function", "function": {}}),
+};
+
+/// The request that a body is. One that does not name `stream` asks for a stream.
+pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
+    let expected = "a JSON list";
+    let missing = BodyError::Field { field: "messages", expected };
+    let list = conversation_field(body, "messages")?.ok_or(missing)?;
+    let read: Messages = parse_messages(list.get())?.into_iter().collect();
+    let mut fields = Fields::of_body(body, &["messages"])?;
+    let mut options = ChatOptions::default();
+    options.model = fields.text("model");
+    if let Some(named) = fields
+        .take_as(OPTIONS, |named| named.as_object().filter(|fields| !fields.is_empty()).cloned())
+    {
+        let mut named = Fields::of_object(named);
+        options.temperature = named.number("temperature");
+        options.top_p = named.number("top_p");
+        options.max_output_tokens = named.count("num_predict");
+        let rest = named.rest();
+        if !rest.is_empty() {
+            fields.put(OPTIONS, Value::Object(rest));
+        }
+    }
+    let tools = fields.list("tools").unwrap_or_default();
+    options.tools = tools.into_iter().map(|tool| TOOL.parse(tool)).collect();
+    let stream = fields.flag("stream");
+    options.stream = stream.unwrap_or(true);
+    options.extra = fields.rest();
+    if stream.is_none() {
+        options.extra.insert("stream".to_owned(), Value::Null);
+    }
+    Ok(ChatRequest::new(read).with_options(options))
+}
+
+/// The fields of the request for an answer, each as the text that is sent.
 ///
 /// `extra` options count more than named ones, and a `null` among them takes the field out; those
-/// in `options` are counted one by one. The conversation is the request's own.
+/// in `options` are counted one by one. The conversation, and whether the answer is streamed, are
+/// the request's own.
+///
+/// # Errors
+///
+/// [`BodyError::Unsupported`], if a tool has to be called: the model decides by itself.
+///
+/// ```
+/// use tower_chat_core::ChatRequest;
+/// use tower_chat_wire::ollama::render_request;
+/// let body = render_request(&ChatRequest::user("hi"), "qwen3")?;
+/// assert_eq!(body["messages"].get(), r#"[{"content":"hi","role":"user"}]"#);
+/// assert_eq!(body["stream"].get(), "false");
+/// # Ok::<(), tower_chat_wire::body::BodyError>(())
+/// ```
 pub fn render_request(request: &ChatRequest, model: &str) -> Result<Object, BodyError> {
     let asked = &*request.options;
     let mut options = Map::new();
-    let mut set = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            options.insert(name.to_owned(), value);
-        }
-    };
-    set("temperature", asked.temperature.map(Value::from));
-    set("top_p", asked.top_p.map(Value::from));
-    set("num_predict", asked.max_output_tokens.map(Value::from));
-    let mut body = Object::new();
+    set(&mut options, "temperature", asked.temperature);
+    set(&mut options, "top_p", asked.top_p);
+    set(&mut options, "num_predict", asked.max_output_tokens);
+    let mut fields = Map::new();
     let offers_tools = match &asked.tool_choice {
         Some(ToolChoice::None) => false,
         Some(ToolChoice::Required | ToolChoice::Tool(_)) => {
@@ -33,24 +83,25 @@ pub fn render_request(request: &ChatRequest, model: &str) -> Result<Object, Body
         }
         _ => true,
     };
-    if offers_tools && !asked.tools.is_empty() {
-        let tools: Vec<Value> = asked.tools.iter().map(function).collect();
-        body.insert("tools".to_owned(), raw(&tools));
+    let tools = asked.tools.iter().filter(|_| offers_tools);
+    let tools: Vec<Value> = tools.filter_map(|tool| TOOL.render(tool)).collect();
+    let has_tools = !tools.is_empty();
+    set(&mut fields, "tools", has_tools.then_some(tools));
+    let mut extra = asked.extra.clone();
+    let is_named = extra.get(OPTIONS).is_some_and(Value::is_object);
+    if is_named && let Some(Value::Object(more)) = extra.remove(OPTIONS) {
+        merge(&mut options, &more);
     }
-    for (name, value) in &asked.extra {
-        match value {
-            Value::Null => drop(body.remove(name)),
-            Value::Object(extra) if name == "options" => options.extend(extra.clone()),
-            _ => drop(body.insert(name.clone(), raw(value))),
-        }
-    }
-    options.retain(|_, value| !value.is_null());
-    if !options.is_empty() {
-        body.insert("options".to_owned(), raw(&options));
-    }
-    body.insert("model".to_owned(), raw(model));
-    // It streams unless it is told not to.
-    body.insert("stream".to_owned(), raw(&asked.stream));
-    body.insert("messages".to_owned(), raw(&message::render(messages(request))));
+    let has_options = is_named || !options.is_empty();
+    set(&mut fields, OPTIONS, has_options.then_some(options));
+    merge(&mut fields, &extra);
+    set(&mut fields, "model", Some(model));
+    // It streams unless it is told not to. A `null` marks a request that did not name the default.
+    let is_unnamed = asked.stream && asked.extra.get("stream").is_some_and(Value::is_null);
+    set(&mut fields, "stream", (!is_unnamed).then_some(asked.stream));
+    let messages: Vec<_> = messages(request).collect();
+    let messages = render_messages(messages.iter().map(|message| &**message));
+    let mut body: Object = fields.iter().map(|(name, value)| (name.clone(), raw(value))).collect();
+    body.insert("messages".to_owned(), raw(&messages));
     Ok(body)
 }

@@ -52,14 +52,13 @@ async fn cohere_gets_the_options_as_its_fields() {
     let received = sent(Provider::Cohere, COHERE, asked("command-x")).await;
     assert!(received.head.starts_with("post /v1/chat "), "{}", received.head);
     assert!(received.head.contains("authorization: bearer test-key\r\n"), "{}", received.head);
-    let text = |text: &str| json!([{"type": "text", "text": text}]);
     let expected = json!({
         "model": "command-x",
         "stream": false,
         "messages": [
-            {"role": "system", "content": text("Be brief.")},
-            {"role": "system", "content": text("Be kind.")},
-            {"role": "user", "content": text("hi")},
+            {"role": "system", "content": "Be brief."},
+            {"role": "system", "content": "Be kind."},
+            {"role": "user", "content": "hi"},
         ],
         "temperature": 0.5,
         "p": 0.9,

@@ -1,14 +1,14 @@
-//! The ids of calls, as the wire takes them.
+//! The ids of calls, as the wires of Anthropic, Bedrock and Cohere take them.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// The calls of one round: an assistant's turn and what answers it.
 ///
-/// The wire wants ids of ASCII letters, digits, `_` and `-`, each once in a round; an id that is
+/// Anthropic and Bedrock want ids of ASCII letters, digits, `_` and `-`, each once in a round; an id that is
 /// like that stays. Nothing but the round decides, so that a round is written alike whatever
 /// stands before it.
 #[derive(Debug, Default)]
-pub(super) struct Round {
+pub(crate) struct Round {
     calls: Vec<Call>,
     /// The calls that wait for a result, by the id they came with; `""` for none.
     waiting: HashMap<String, VecDeque<usize>>,
@@ -17,6 +17,10 @@ pub(super) struct Round {
     next_number: HashMap<String, usize>,
     /// All calls before this one are answered.
     first_open: usize,
+    /// Ids may have any character.
+    takes_any: bool,
+    /// Some call was written with another id than it has.
+    has_renamed: bool,
 }
 
 #[derive(Debug)]
@@ -26,12 +30,23 @@ struct Call {
 }
 
 impl Round {
+    /// A round on a wire that takes ids of any characters.
+    pub(crate) fn of_any_ids() -> Self {
+        Self { takes_any: true, ..Self::default() }
+    }
+
+    /// Whether some call was written with another id than it has.
+    pub(crate) fn has_renamed(&self) -> bool {
+        self.has_renamed
+    }
+
     /// The id to write for the next call.
-    pub(super) fn call(&mut self, id: Option<&str>) -> String {
+    pub(crate) fn call(&mut self, id: Option<&str>) -> String {
         let place = self.calls.len();
         let came = id.unwrap_or_default();
-        let wanted = if came.is_empty() { format!("call_{place}") } else { acceptable(came) };
+        let wanted = if came.is_empty() { format!("call_{place}") } else { self.acceptable(came) };
         let id = self.free(wanted);
+        self.has_renamed |= id != came;
         self.taken.insert(id.clone());
         self.waiting.entry(came.to_owned()).or_default().push_back(place);
         self.calls.push(Call { id: id.clone(), is_answered: false });
@@ -40,7 +55,7 @@ impl Round {
 
     /// The id to write for the next result: that of the first open call with its id, or, if it has
     /// none, of the first open call.
-    pub(super) fn result(&mut self, id: Option<&str>) -> String {
+    pub(crate) fn result(&mut self, id: Option<&str>) -> String {
         let came = id.unwrap_or_default();
         let named = self.next_named(came);
         let place = named.or_else(|| if came.is_empty() { self.next_open() } else { None });
@@ -50,8 +65,12 @@ impl Round {
                 call.id.clone()
             }
             None if came.is_empty() => "call".to_owned(),
-            None => acceptable(came),
+            None => self.acceptable(came),
         }
+    }
+
+    fn acceptable(&self, id: &str) -> String {
+        if self.takes_any { id.to_owned() } else { acceptable(id) }
     }
 
     fn next_named(&mut self, came: &str) -> Option<usize> {

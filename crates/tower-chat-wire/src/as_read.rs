@@ -1,0 +1,108 @@
+//! Messages in an unusual form, which are written again as they were read.
+//!
+//! The wires of Bedrock, Cohere and Ollama have several forms for the same message. A message in the
+//! usual form has no native item of its own. Any other begins with a native part that holds the JSON
+//! from which it was read. As long as that JSON still reads as the same message, it is what is
+//! written; once somebody has changed the message, its parts are written in the usual form.
+
+use std::collections::BTreeMap;
+
+use tower_chat_core::{Message, Native, Part, RawJson};
+
+use crate::{WireError, fields::Fields};
+
+/// The only field of the native item.
+const FIELD: &str = "as_read";
+
+/// Marks a message as one that was read from this JSON.
+pub(crate) fn keep(message: &mut Message, wire: &str, json: &RawJson) {
+    let mut fields = Fields::default();
+    fields.set(FIELD, json.clone());
+    message.parts.insert(0, Part::Native(fields.into_native(wire)));
+}
+
+/// Whether the item is such a mark, which is never written itself.
+pub(crate) fn is_mark(native: &Native, wire: &str) -> bool {
+    mark(native, wire).is_some()
+}
+
+fn mark(native: &Native, wire: &str) -> Option<RawJson> {
+    let mut fields = Fields::of_native(Some(native), wire)?;
+    (fields.len() == 1).then(|| fields.take(FIELD)).flatten()
+}
+
+/// The JSON from which a message was read, if it was marked and the JSON still reads as it.
+pub(crate) fn unchanged(
+    message: &Message,
+    wire: &str,
+    parse: fn(&RawJson) -> Result<Message, WireError>,
+) -> Option<RawJson> {
+    let (first, rest) = message.parts.split_first()?;
+    let Part::Native(native) = first else { return None };
+    let json = mark(native, wire)?;
+    let read = parse(&json).ok()?;
+    let is_same = read.role == message.role
+        && read.parts.len() == rest.len()
+        && read.parts.iter().zip(rest).all(|(read, part)| is_same_part(read, part));
+    is_same.then_some(json)
+}
+
+/// Whether a part is as it was read, but for what the store adds to results.
+fn is_same_part(read: &Part, part: &Part) -> bool {
+    match part {
+        Part::ToolResult(result) if result.call.is_some() || result.ends_run => {
+            let mut result = result.clone();
+            (result.call, result.ends_run) = (None, false);
+            *read == Part::ToolResult(result)
+        }
+        part => read == part,
+    }
+}
+
+/// Whether two texts are the same JSON: names in any order, numbers digit by digit. Values that are
+/// nested more deeply than any service sends are the same if their texts are.
+pub(crate) fn same(one: &RawJson, other: &RawJson) -> bool {
+    same_at(one, other, 0)
+}
+
+const MAX_DEPTH: usize = 120;
+
+fn same_at(one: &RawJson, other: &RawJson, depth: usize) -> bool {
+    if one.get() == other.get() {
+        return true;
+    }
+    let kind = |json: &RawJson| json.get().as_bytes().first().copied();
+    if depth > MAX_DEPTH || kind(one) != kind(other) {
+        return false;
+    }
+    match kind(one) {
+        Some(b'{') => {
+            let fields = |json: &RawJson| json.parse::<BTreeMap<String, RawJson>>();
+            let (Ok(one), Ok(other)) = (fields(one), fields(other)) else { return false };
+            one.len() == other.len()
+                && one.iter().zip(&other).all(|((name, value), (other_name, other_value))| {
+                    name == other_name && same_at(value, other_value, depth + 1)
+                })
+        }
+        Some(b'[') => {
+            let items = |json: &RawJson| json.parse::<Vec<RawJson>>();
+            let (Ok(one), Ok(other)) = (items(one), items(other)) else { return false };
+            one.len() == other.len()
+                && one.iter().zip(&other).all(|(one, other)| same_at(one, other, depth + 1))
+        }
+        Some(b'"') => {
+            let text = |json: &RawJson| json.parse::<String>().ok();
+            text(one).is_some() && text(one) == text(other)
+        }
+        _ => false,
+    }
+}
+
+/// The items of a list, each as the text it is.
+pub(crate) fn list(json: &str, what: &'static str) -> Result<Vec<RawJson>, WireError> {
+    serde_json::from_str(json).map_err(|source| WireError::Json {
+        what,
+        expected: "a JSON list",
+        source,
+    })
+}
