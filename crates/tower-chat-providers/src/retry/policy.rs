@@ -18,7 +18,7 @@ use tower::{
 use super::error::RetryableError;
 
 /// Which failures of a model client are met by another attempt, and when: see the
-/// [module](self).
+/// module.
 ///
 /// All clones share one retry budget, so a service that is down is not asked several times by each of
 /// many callers. A call that used up its attempts, its time or the budget, or whose failure would be

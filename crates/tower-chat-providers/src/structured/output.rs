@@ -11,7 +11,7 @@ use super::{
     schema::{PortableSchema, VALUE},
 };
 
-/// Asks for answers of a type, and reads them: see the [module](self).
+/// Asks for answers of a type, and reads them: see the module.
 pub struct StructuredOutput<T> {
     format: StructuredFormat,
     name: String,
