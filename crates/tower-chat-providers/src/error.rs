@@ -5,7 +5,7 @@ use std::{fmt, time::Duration};
 use tower_chat_core::{BoxError, SentinelAtLeaf};
 #[cfg(any(feature = "bedrock", feature = "ollama"))]
 use tower_chat_wire::body::BodyError;
-use tower_chat_wire::{AnswerError, stream::LimitExceeded};
+use tower_chat_wire::{AnswerError, is_refusal_retryable, stream::LimitExceeded};
 
 /// Why a provider gave no answer, or no whole one.
 ///
@@ -205,38 +205,9 @@ impl ProviderError {
     }
 }
 
-/// Parts of the codes of errors that the same request meets again. They are looked for in lower case.
-const BLAMES_REQUEST: [&str; 15] = [
-    "accessdenied",
-    "authentication",
-    "billing",
-    "blocklist",
-    "content_filter",
-    "context_length",
-    "invalid",
-    "not_found",
-    "notfound",
-    "permission",
-    "policy",
-    "prohibited",
-    "safety",
-    "too_large",
-    "unsupported",
-];
-
 impl Refusal {
     fn is_retryable(&self) -> bool {
-        let code = self.code.as_deref().unwrap_or_default().to_ascii_lowercase();
-        if code == "insufficient_quota" {
-            return false;
-        }
-        match self.status {
-            Some(status) => matches!(status, 408 | 409 | 429 | 500..=599),
-            None => {
-                !code.contains("validation")
-                    && !BLAMES_REQUEST.iter().any(|part| code.contains(part))
-            }
-        }
+        is_refusal_retryable(self.status, self.code.as_deref())
     }
 }
 

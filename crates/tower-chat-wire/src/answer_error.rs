@@ -114,14 +114,7 @@ impl AnswerError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Truncated { .. } => true,
-            Self::Refused { code: Some(code), .. } if code == "insufficient_quota" => false,
-            Self::Refused { status: Some(status), .. } => {
-                matches!(status, 408 | 409 | 429 | 500..=599)
-            }
-            Self::Refused { status: None, code, .. } => !code.as_deref().is_some_and(|code| {
-                let code = code.to_ascii_lowercase();
-                BLAMES_REQUEST.iter().any(|part| code.contains(part))
-            }),
+            Self::Refused { status, code, .. } => is_refusal_retryable(*status, code.as_deref()),
             Self::Malformed { .. } | Self::Limit(_) => false,
         }
     }
@@ -157,7 +150,26 @@ impl From<DamagedStream> for AnswerError {
     }
 }
 
-/// Parts of the codes of errors that are repeated for the same request.
+/// Whether a service that refused a request by this HTTP status, or by an error of this code in an
+/// answer that names no status, may accept the same request later.
+///
+/// ```
+/// use tower_chat_wire::is_refusal_retryable;
+/// assert!(is_refusal_retryable(Some(503), None));
+/// assert!(is_refusal_retryable(None, Some("overloaded_error")));
+/// assert!(!is_refusal_retryable(None, Some("invalid_request_error")));
+/// assert!(!is_refusal_retryable(Some(429), Some("insufficient_quota")));
+/// ```
+pub fn is_refusal_retryable(status: Option<u16>, code: Option<&str>) -> bool {
+    let code = code.unwrap_or_default().to_ascii_lowercase();
+    match status {
+        _ if code == "insufficient_quota" => false,
+        Some(status) => matches!(status, 408 | 409 | 429 | 500..=599),
+        None => !BLAMES_REQUEST.iter().any(|part| code.contains(part)),
+    }
+}
+
+/// Parts of the codes of errors that are repeated for the same request, in lower case.
 const BLAMES_REQUEST: [&str; 16] = [
     "invalid",
     "not_found",

@@ -36,4 +36,7 @@ pub mod stream;
 mod text_parts;
 pub mod validate;
 
-pub use self::{answer_error::AnswerError, error::WireError};
+pub use self::{
+    answer_error::{AnswerError, is_refusal_retryable},
+    error::WireError,
+};
