@@ -42,7 +42,7 @@ pub(crate) async fn begin(
     let frames = stream::iter(first).chain(frames);
     let frames = frames.map(|frame| frame.map_err(answer_error));
     let mut rest: Updates = Box::pin(updates(frames, accumulator));
-    // The first frame is there; for the second nobody waits yet.
+    // The first frame was received. The second is not awaited: it may take long.
     let first = match futures_util::poll!(rest.next()) {
         Poll::Ready(first) => first,
         Poll::Pending => None,

@@ -33,7 +33,7 @@ pub enum AnswerError {
         /// The error as it was received.
         body: String,
     },
-    /// The answer is none that the provider's API can give.
+    /// The answer does not have the form that the provider's API documents.
     #[error("the chat service's answer cannot be read: {what}")]
     #[non_exhaustive]
     Malformed {

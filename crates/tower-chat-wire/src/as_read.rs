@@ -3,7 +3,7 @@
 //! The wires of Bedrock, Cohere and Ollama have several forms for the same message. A message in the
 //! usual form has no native item of its own. Any other begins with a native part that holds the JSON
 //! from which it was read. As long as that JSON still reads as the same message, it is what is
-//! written; once somebody has changed the message, its parts are written in the usual form.
+//! written. After an application has changed the message, its parts are written in the usual form.
 
 use std::collections::BTreeMap;
 

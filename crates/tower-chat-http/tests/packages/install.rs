@@ -4,13 +4,14 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::OnceLock,
 };
 
 const PYTHON: &str = "3.54.0";
 const JAVASCRIPT: &str = "7.57.0";
 
 /// A program that runs scripts which use the package.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Program {
     pub(crate) program: PathBuf,
     /// Where it is started.
@@ -19,8 +20,13 @@ pub(crate) struct Program {
     pub(crate) script: &'static str,
 }
 
-/// The Python of an environment that has the package.
+/// The Python of an environment that has the package. Two tests use it: the first installs it.
 pub(crate) fn python() -> Result<Program, String> {
+    static INSTALLED: OnceLock<Result<Program, String>> = OnceLock::new();
+    INSTALLED.get_or_init(install_python).clone()
+}
+
+fn install_python() -> Result<Program, String> {
     let folder = target().join(format!("openai-{PYTHON}"));
     let python = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
     let is_installed = || {

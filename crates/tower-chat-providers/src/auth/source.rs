@@ -35,8 +35,8 @@ impl Token {
 pub trait TokenSource: Send + Sync + 'static {
     /// Obtains a token.
     ///
-    /// It is called when there is none yet, shortly before the last one expires, and by at most one
-    /// request at a time. Dropping the future of a request drops this one with it.
+    /// A request calls it if no token was obtained yet, or if the last one expires shortly; at most
+    /// one request at a time does. Dropping the future of a request drops this one with it.
     ///
     /// # Errors
     ///

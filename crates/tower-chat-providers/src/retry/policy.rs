@@ -100,7 +100,7 @@ impl RetryPolicy {
         self
     }
 
-    /// How long to wait before the next attempt; `None` if there is none.
+    /// How long to wait before the next attempt; `None` if the call is not attempted again.
     fn wait(&mut self, error: &impl RetryableError) -> Option<Duration> {
         self.failed = self.failed.saturating_add(1);
         if self.failed >= self.max_attempts || !error.is_retryable() {

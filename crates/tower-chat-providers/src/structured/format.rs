@@ -106,7 +106,7 @@ impl Asked<'_> {
     }
 }
 
-/// Sets a field of the object of this name, which is made if there is none.
+/// Sets a field of the object `name` in `extra`, and adds the object if it is missing.
 fn set_in(extra: &mut Map<String, Value>, name: &str, field: &str, value: Value) {
     let mut fields = match extra.remove(name) {
         Some(Value::Object(fields)) => fields,

@@ -63,14 +63,21 @@ async fn a_token_is_fetched_once_by_requests_that_need_it_at_once() {
 #[tokio::test]
 async fn a_token_that_expires_is_fetched_again() {
     let server = Server::start(vec![Reply::json(200, ANSWER); 3]).await;
-    let (_, source) = numbered(Duration::from_millis(200));
+    let count = Arc::new(AtomicUsize::new(0));
+    // The first token has expired when it is given, the second is valid for an hour.
+    let source = move || {
+        let number = count.fetch_add(1, Ordering::SeqCst) + 1;
+        let (now, hour) = (SystemTime::now(), Duration::from_secs(3600));
+        let expiry = if number == 1 { now - hour } else { now + hour };
+        let token = Token::new(format!("token-{number}")).expires_at(expiry);
+        async move { Ok::<_, BoxError>(token) }
+    };
     let layer = AuthLayer::from_source(AuthHeader::Bearer, source);
     let mut client = OpenAiChat::compatible(&server.url).unwrap().with_auth(layer);
-    ask(&mut client, ChatRequest::user("before")).await.unwrap();
-    ask(&mut client, ChatRequest::user("still")).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(210)).await;
-    ask(&mut client, ChatRequest::user("after")).await.unwrap();
-    assert_eq!(sent(&server), ["Bearer token-1", "Bearer token-1", "Bearer token-2"]);
+    ask(&mut client, ChatRequest::user("expired")).await.unwrap();
+    ask(&mut client, ChatRequest::user("renewed")).await.unwrap();
+    ask(&mut client, ChatRequest::user("still valid")).await.unwrap();
+    assert_eq!(sent(&server), ["Bearer token-1", "Bearer token-2", "Bearer token-2"]);
 }
 
 #[tokio::test]
@@ -96,7 +103,10 @@ async fn a_failed_source_fails_all_requests_that_wait_for_it() {
     let source = move || {
         let counter = counter.clone();
         async move {
-            tokio::time::sleep(Duration::from_millis(50)).await;
+            // Until the other request waits too.
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
             counter.fetch_add(1, Ordering::SeqCst);
             Err::<Token, BoxError>("the metadata server is away".into())
         }

@@ -214,7 +214,7 @@ async fn a_wait_that_is_too_long_is_a_typed_error_at_once() {
 async fn without_the_headers_only_concurrent_calls_are_limited() {
     let replies = [
         (200, Vec::new()),
-        // Nothing is left, and nobody knows until when.
+        // No request is left, and no header gives the time of the reset.
         (200, vec![header("x-ratelimit-remaining-requests", 0)]),
         (429, Vec::new()),
         (200, vec![header("x-ratelimit-reset-tokens", "5m")]),

@@ -222,7 +222,7 @@ async fn boxed_errors_are_known_by_what_is_inside() {
         (Wrapped(refusal(401, None)).into(), 1, None),
         (limit.clone().into(), 2, Some(after)),
         (ProviderError::new("provider", beneath_the_client).into(), 2, Some(after)),
-        ("nobody knows".into(), 1, None),
+        ("an error of another type".into(), 1, None),
     ];
     for (error, expected, wait) in cases {
         let name = error.to_string();

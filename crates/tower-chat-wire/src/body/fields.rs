@@ -97,7 +97,7 @@ pub(crate) fn whole<const N: usize>(
     raw(&options.chain(more).collect::<Object>())
 }
 
-/// A field of the conversation in a body, as text; `None` if there is none, or `null`.
+/// A field of a body that holds the conversation, as text; `None` if it is missing or `null`.
 pub(crate) fn conversation_field(body: &str, name: &str) -> Result<Option<RawJson>, BodyError> {
     let error = |_| BodyError::Field { field: "fields", expected: "a JSON object" };
     let mut object: Object = serde_json::from_str(body).map_err(error)?;

@@ -19,9 +19,10 @@ pub enum HistoryLocation {
     /// In the request. The service is told to store nothing.
     #[default]
     Request,
-    /// There is none yet; the service stores the response.
+    /// The conversation begins with this request, and the service stores the response.
     NewResponse,
-    /// There is none yet; the service stores it in a conversation, which the client creates first.
+    /// The conversation begins with this request, and the service stores it under a conversation id,
+    /// which the client creates first.
     NewConversation,
     /// At the service, up to this response.
     AfterResponse(Arc<str>),

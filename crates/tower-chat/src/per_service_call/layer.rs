@@ -30,7 +30,8 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 /// policy. By itself it needs a conversation on the request. The first service call of a
 /// [`ToolLoop`](crate::ToolLoop) then begins a run, which loads the history once and which the loop
 /// shares: it stores what the hooks of the loop's tools allow, and records when tools ran and what
-/// became of them.
+/// became of them. A request that is sent again goes on after what is stored of its run, and its
+/// answer holds only what it has added. If the run was complete, the answer is the stored one.
 ///
 /// **Under a foreign tool loop** every service call loads the history, when tools ran is not
 /// known, and no tool is: give the layer the [`tools`](Self::tools) whose

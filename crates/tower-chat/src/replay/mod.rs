@@ -557,7 +557,7 @@ impl Replay {
         }
     }
 
-    /// Does not show a call any more that was said to be interrupted.
+    /// Marks a call that was shown as interrupted: the next view is without it.
     fn retract(&mut self, call: Arc<Unanswered>) {
         self.retracted.push(Retracted { call, within: self.closed.len() });
     }

@@ -399,9 +399,12 @@ where
         }
         match response.try_into_answer() {
             Ok(Answer { messages, finish, .. }) => {
-                let mut calls = self.call_count();
+                // A stored answer holds the calls of all rounds of its run.
+                let mut calls = (!self.is_stored_answer()).then(|| self.call_count());
                 for message in &messages {
-                    calls.take(message, self.context.conversation())?;
+                    if let Some(calls) = &mut calls {
+                        calls.take(message, self.context.conversation())?;
+                    }
                 }
                 let messages = messages
                     .into_iter()
@@ -557,7 +560,7 @@ where
         if let Some(run) = &self.run {
             run.pin_calls(&messages);
         }
-        if self.run_of_loop.as_ref().is_some_and(RunOfLoop::is_answered) {
+        if self.is_stored_answer() {
             // Its open calls were left to the caller, or not run because a tool had ended the run.
             self.phase = Phase::Finishing(finish);
             return Ok(());
@@ -578,6 +581,12 @@ where
             }
         };
         Ok(())
+    }
+
+    /// Whether the persister below has answered with the stored answer of a run that was complete
+    /// before this request.
+    fn is_stored_answer(&self) -> bool {
+        self.run_of_loop.as_ref().is_some_and(RunOfLoop::is_answered)
     }
 
     /// Whether a layer below has taken the response for the run's last and committed it.

@@ -324,6 +324,27 @@ async fn a_run_that_ended_on_purpose_runs_no_tool_and_asks_nobody_when_it_is_sen
     }
 }
 
+/// Each answer of the model was within the limit; the stored answer holds all of them.
+#[tokio::test]
+async fn the_limit_of_calls_is_none_for_a_stored_answer_of_several_rounds() {
+    for (above, streamed) in ABOVE.into_iter().flat_map(|above| BOTH_WAYS.map(|it| (above, it))) {
+        let script = vec![
+            calls([("look", "c1"), ("look", "c2")]),
+            calls([("look", "c3"), ("look", "c4")]),
+            Step::text("done"),
+        ];
+        let tool_loop = ToolLoop::new(tools()).max_calls_per_answer(Some(2));
+        let agent = agent(above, &tool_loop, script);
+        let request = ChatRequest::user("hi").in_conversation(key());
+        agent.send_again(streamed, &request).await.unwrap();
+        let again = agent.send_again(streamed, &request).await.unwrap();
+        let asked = again.messages.iter().flat_map(|message| message.calls());
+        let asked: Vec<_> = asked.filter_map(|call| call.id.as_deref()).collect();
+        assert_eq!(asked, ["c1", "c2", "c3", "c4"], "above: {above}, streamed: {streamed}");
+        assert_eq!(again.text(), "done");
+    }
+}
+
 /// A foreign tool loop, which knows of no run and sends everything again.
 #[tokio::test]
 async fn under_a_foreign_tool_loop_the_hooks_of_the_named_tools_are_asked() {
