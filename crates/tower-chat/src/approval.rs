@@ -1,4 +1,4 @@
-//! Tool calls that wait for somebody's consent.
+//! Tool calls that wait for somebody's approval.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -7,7 +7,7 @@ use tower_chat_core::{
 };
 
 /// The message with all its calls turned into approval requests, if any of the called tools needs
-/// consent; else the message as it is.
+/// approval; else the message as it is.
 ///
 /// The whole batch waits together, because its results go back together: the requests of calls that
 /// need no approval are not `required`. The id of a request is
@@ -31,7 +31,7 @@ pub fn request_approvals(message: Arc<Message>, tools: &[ToolDefinition]) -> Arc
 }
 
 /// Like [`request_approvals`] for all messages of one response, whose calls are one batch: if one
-/// needs consent, the calls of all messages wait. Calls that the response itself answers stay.
+/// needs approval, the calls of all messages wait. Calls that the response itself answers stay.
 pub fn request_approvals_of(
     messages: Vec<Arc<Message>>,
     tools: &[ToolDefinition],
@@ -226,7 +226,7 @@ mod tests {
         let mut replay = Replay::new(DanglingCalls::Drop);
         replay.push(&request_approvals(message.into(), &tools()));
         let waiting: Vec<String> =
-            replay.waiting_calls().into_iter().flatten().map(|call| call.call_id).collect();
+            replay.approvals_in_order().into_iter().flatten().map(|call| call.call_id).collect();
         assert_eq!(waiting, before);
     }
 }

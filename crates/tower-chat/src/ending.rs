@@ -17,7 +17,7 @@ pub(crate) trait Ending: Send + 'static {
     const SHOWS_MESSAGES: bool;
 
     /// More of the answer has come.
-    fn came(&mut self, _update: &ChatUpdate) {}
+    fn record_update(&mut self, _update: &ChatUpdate) {}
 
     /// Whether the next message of the answer may be stored, with those before it.
     ///
@@ -100,7 +100,7 @@ impl<E: Ending> Streamed<E> {
                 self.response.next().await
             };
             if let (Some(Ok(update)), Some(ending)) = (&update, &mut self.ending) {
-                ending.came(update);
+                ending.record_update(update);
             }
             match update {
                 Some(Ok(ChatUpdate::Message(message))) => {

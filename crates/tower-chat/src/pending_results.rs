@@ -64,14 +64,15 @@ pub(crate) async fn completed_from_record(
     let mut found = recorded_rows(store, key, history, &asking).await?;
     let ended = answers_that_ended(history, &found);
     let dangling: HashSet<_> = dangling.into_iter().collect();
-    found.retain(|place, call| {
-        dangling.contains(place) && (call.result.is_some() || call.status == ToolStatus::Returned)
+    found.retain(|position, call| {
+        dangling.contains(position)
+            && (call.result.is_some() || call.status == ToolStatus::Returned)
     });
     if found.is_empty() && ended.is_empty() {
         return Ok(None);
     }
-    for place in answered {
-        found.remove(place);
+    for position in answered {
+        found.remove(position);
     }
     let completes_all = policy == DanglingCalls::FromRecord;
     let mut completed = Messages::new();
@@ -89,9 +90,9 @@ pub(crate) async fn completed_from_record(
         }
         completed.push(shown);
         if !is_ended || completes_all {
-            let places = (0..).zip(message.asked_calls());
+            let positions = (0..).zip(message.asked_calls());
             let found =
-                places.filter_map(|(index, _)| named(&found.remove(&(message.id?, index))?));
+                positions.filter_map(|(index, _)| named(&found.remove(&(message.id?, index))?));
             results.extend(found);
         }
         before = Some(message);
@@ -159,7 +160,7 @@ pub(crate) async fn results_of_ended_run(
     Ok(is_ended.then_some(results))
 }
 
-/// What the record knows of calls, those of unsaved writes included, by their places.
+/// What the record knows of calls, those of unsaved writes included, by their positions.
 async fn recorded_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -169,11 +170,11 @@ async fn recorded_calls(
     let asking = calls.iter().map(|(message, _)| *message).collect();
     let mut found = recorded_rows(store, key, history, &asking).await?;
     let calls: HashSet<_> = calls.iter().collect();
-    found.retain(|place, _| calls.contains(place));
+    found.retain(|position, _| calls.contains(position));
     Ok(found)
 }
 
-/// The rows of all calls in these messages, those of unsaved writes included, by their places.
+/// The rows of all calls in these messages, those of unsaved writes included, by their positions.
 async fn recorded_rows(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,

@@ -22,7 +22,7 @@ pub(super) struct Admitted {
 }
 
 /// What a run holds until its end.
-pub(super) struct RunPlace {
+pub(super) struct RunAdmission {
     pub(super) _turn: RunUnderWay,
     /// The copy of the conversation in which it goes on, if it does.
     pub(super) branch: Option<ConversationKey>,

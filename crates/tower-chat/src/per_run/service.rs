@@ -17,7 +17,7 @@ use tower_service::Service;
 
 use super::{
     PerRunPersistence,
-    admission::{Admitted, OpenRunInTheWay, RunPlace, admit, resuming, to_foreground},
+    admission::{Admitted, OpenRunInTheWay, RunAdmission, admit, resuming, to_foreground},
     lease_wait::LeaseWaiting,
 };
 use crate::{
@@ -156,7 +156,7 @@ where
             }
         }
     };
-    let of_run = RunPlace { _turn: turn, branch, recovered };
+    let of_run = RunAdmission { _turn: turn, branch, recovered };
     one_run(&mut service, &layer, request, conversation, mode, head, Some(of_run)).await
 }
 
@@ -194,7 +194,7 @@ async fn one_run<S>(
     conversation: Conversation,
     mode: PersistenceMode,
     head: Head,
-    place: Option<RunPlace>,
+    place: Option<RunAdmission>,
 ) -> Result<ChatResponse, BoxError>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
@@ -353,7 +353,7 @@ struct RunEnding {
 /// attempt, and it is the next run's turn.
 struct Opened {
     run: Run,
-    place: Option<RunPlace>,
+    place: Option<RunAdmission>,
     /// Why it goes, if it goes now.
     cause: LeaveCause,
 }

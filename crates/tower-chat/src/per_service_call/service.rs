@@ -159,9 +159,9 @@ enum CallEnding {
 impl Ending for CallEnding {
     const SHOWS_MESSAGES: bool = false;
 
-    fn came(&mut self, update: &ChatUpdate) {
+    fn record_update(&mut self, update: &ChatUpdate) {
         if let Self::Stored(call) = self {
-            call.came(update);
+            call.record_update(update);
         }
     }
 

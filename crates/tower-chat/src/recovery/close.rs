@@ -20,8 +20,7 @@ use crate::{
     PersistenceError,
     replay::{DanglingCalls, INTERRUPTED, Replay},
     run::{
-        Settings, answers_approvals, by_call, cut_off_message, mark_statuses,
-        rows_of_calls_answered_earlier,
+        Settings, answers_approvals, by_call, mark_statuses, partial_message, rows_of_prior_calls,
     },
     tool_loop::rejection,
 };
@@ -134,10 +133,10 @@ async fn committing(
             staged.push(decided.clone());
             messages.push(decided);
         }
-        rows.extend(rows_of_calls_answered_earlier(store, key, &visible, &staged).await?);
+        rows.extend(rows_of_prior_calls(store, key, &visible, &staged).await?);
     }
     if let Some(text) = &content.open.partial_text {
-        messages.push(Arc::new(cut_off_message(text)));
+        messages.push(Arc::new(partial_message(text)));
     }
     let write = last_write(store, key, content, messages, Close::Commit);
     Ok(write.with_tools(rows))
@@ -164,9 +163,9 @@ async fn results_of_decided_calls(
     }
     let mut replay = Replay::of_history(visible, DanglingCalls::default());
     staged.iter().for_each(|message| replay.push(message));
-    let waiting = replay.waiting_calls().into_iter().flatten();
+    let waiting = replay.approvals_in_order().into_iter().flatten();
     let decided: Vec<_> = waiting
-        .filter_map(|call| Some((*decisions.get(&*call.request.id)?, call.place?, call)))
+        .filter_map(|call| Some((*decisions.get(&*call.request.id)?, call.call_position?, call)))
         .collect();
     let asking: HashSet<MessageId> = decided.iter().map(|(_, (message, _), _)| *message).collect();
     let is_it = |message: &Arc<Message>| message.id.is_some_and(|id| asking.contains(&id));
@@ -182,8 +181,8 @@ async fn results_of_decided_calls(
             Some((Some(result), started_at)) => {
                 if started_at.is_none() {
                     // Its stored arguments are not those that were approved.
-                    let place = u32::try_from(results.len()).unwrap_or(u32::MAX);
-                    statuses.push((place, ToolStatus::RejectedArguments));
+                    let position = u32::try_from(results.len()).unwrap_or(u32::MAX);
+                    statuses.push((position, ToolStatus::RejectedArguments));
                 }
                 result.clone()
             }

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::HashSet, vec};
 
 use tower_chat_core::{Message, Role, RunId, ToolCall};
 
-use super::pairing::owed_call;
+use super::pairing::pending_call;
 
 /// The ids by which the tool calls of a message are answered, in the order of
 /// [`Message::asked_calls`].
@@ -22,7 +22,7 @@ pub fn effective_call_ids(message: &Message) -> Vec<String> {
 
 /// The [`effective_call_ids`] without copies of those that calls came with.
 pub(crate) fn ids_of_calls(message: &Message) -> impl Iterator<Item = Cow<'_, str>> {
-    let calls = message.parts.iter().filter_map(owed_call);
+    let calls = message.parts.iter().filter_map(pending_call);
     call_ids(calls, Place::of(message, 0), 0, &HashSet::new())
 }
 
@@ -59,7 +59,7 @@ impl AnswerIds {
     /// The ids of the calls of the next message of a conversation. One that does not belong to the
     /// answer so far begins another.
     pub(crate) fn next<'m>(&mut self, message: &'m Message) -> Vec<Cow<'m, str>> {
-        let calls = message.parts.iter().filter_map(owed_call);
+        let calls = message.parts.iter().filter_map(pending_call);
         let run = message.id.map(|id| id.run);
         self.next_calls(message.role, run, calls, Place::of(message, 0), 0)
     }
@@ -137,7 +137,7 @@ impl<'a, I: Iterator<Item = &'a ToolCall>> Iterator for CallIds<I> {
 
 /// Whether each of the calls of a message has an id, and none that of another.
 pub(crate) fn has_distinct_ids(message: &Message) -> bool {
-    have_distinct_ids(message.parts.iter().filter_map(owed_call))
+    have_distinct_ids(message.parts.iter().filter_map(pending_call))
 }
 
 /// Whether each of the calls has an id, and none that of another.
@@ -199,7 +199,7 @@ mod tests {
         let ids = ["x", "x", "call_0_1", ""];
         let message = Message::tool_calls(ids.map(|id| ToolCall::new(id, "look", "{}")));
         assert_eq!(effective_call_ids(&message), ["x", "call_0_1_1", "call_0_1", "call_0_3"]);
-        assert!(!have_distinct_ids(message.parts.iter().filter_map(owed_call)));
+        assert!(!have_distinct_ids(message.parts.iter().filter_map(pending_call)));
         let calls: Vec<ToolCall> =
             (0..40).map(|id| ToolCall::new(id.to_string(), "look", "{}")).collect();
         assert!(have_distinct_ids(calls.iter()) && have_distinct_ids(calls[..3].iter()));

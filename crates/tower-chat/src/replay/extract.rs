@@ -11,7 +11,7 @@ use super::{
     call_ids::{AnswerIds, Place},
     left_out::NamedCalls,
     order::{Piece, pieces},
-    pairing::{Answers, Asked, Pairing, RoundPairing, owed_call},
+    pairing::{Answers, Asked, Pairing, RoundPairing, pending_call},
     round::named_by,
     turns::Turns,
 };
@@ -120,7 +120,7 @@ impl Extraction {
             } else if parts.iter().any(|part| matches!(part, Part::ApprovalResponse(_))) {
                 self.push_approvals(parts);
             } else {
-                let first = before.iter().filter_map(owed_call).count();
+                let first = before.iter().filter_map(pending_call).count();
                 self.push_asking(sequence, message, parts, first);
             }
         }
@@ -149,7 +149,7 @@ impl Extraction {
     fn push_asking(&mut self, sequence: u64, message: &Message, parts: &[Part], first: usize) {
         // Calls of anybody but the model are not replayed, so nothing can answer them.
         let parts = if message.role == Role::Assistant { parts } else { &[] };
-        let asked = parts.iter().filter_map(|part| Some((part, owed_call(part)?)));
+        let asked = parts.iter().filter_map(|part| Some((part, pending_call(part)?)));
         let position = usize::try_from(sequence).unwrap_or(usize::MAX);
         let place = Place::of(message, position);
         // Of a row that is split, the first piece alone has the row's id.
@@ -164,8 +164,8 @@ impl Extraction {
             self.leave_out(ended.first);
         }
         let mut ids = open.as_ref().map(|open| open.ids.clone()).unwrap_or_default();
-        let owed = parts.iter().filter_map(owed_call);
-        let call_ids = ids.next_calls(message.role, run, owed, place, first);
+        let pending = parts.iter().filter_map(pending_call);
+        let call_ids = ids.next_calls(message.role, run, pending, place, first);
         if open.is_none() && !call_ids.is_empty() {
             open = Some(OpenRound::at(self.calls.len(), self.next_round));
             self.next_round = self.next_round.saturating_add(1);

@@ -68,7 +68,7 @@ fn turn_of(numbers: &mut Numbers, turn: usize, messages: &mut Vec<Message>) {
     }
     for round in 0..numbers.below(4) {
         let calls: Vec<ToolCall> =
-            (0..1 + numbers.below(3)).map(|place| call(numbers, round, place)).collect();
+            (0..1 + numbers.below(3)).map(|index| call(numbers, round, index)).collect();
         let mut parts = Vec::new();
         if numbers.one_in(4) {
             parts.push(Reasoning::new("hm").into());
@@ -102,21 +102,21 @@ fn turn_of(numbers: &mut Numbers, turn: usize, messages: &mut Vec<Message>) {
     }
 }
 
-fn call(numbers: &mut Numbers, round: usize, place: usize) -> ToolCall {
+fn call(numbers: &mut Numbers, round: usize, index: usize) -> ToolCall {
     let name = numbers.one_of(&["look", "search", "gone"]);
     let arguments = numbers.one_of(&["{}", "", r#"{"a": "é"}"#, r#"{"cut": "#, "[1]", "7"]);
     match numbers.below(8) {
         0 => ToolCall::without_id(name, arguments),
         1 => ToolCall::new("", name, arguments),
         2 => ToolCall::new("again", name, arguments),
-        _ => ToolCall::new(format!("c{round}_{place}"), name, arguments),
+        _ => ToolCall::new(format!("c{round}_{index}"), name, arguments),
     }
 }
 
 fn results(numbers: &mut Numbers, calls: &[ToolCall], turn: usize) -> Message {
     let mut results = Vec::new();
-    for (place, call) in calls.iter().enumerate() {
-        let text = result_text(numbers, turn * 3 + place);
+    for (index, call) in calls.iter().enumerate() {
+        let text = result_text(numbers, turn * 3 + index);
         let mut result = ToolResult::new("", text);
         result.call_id.clone_from(&call.id);
         result.is_error = numbers.one_in(9);
@@ -175,20 +175,20 @@ pub(super) fn check_step(step: impl Fn(&Messages, u64) -> Messages, policy_says:
 
 /// Every call is answered right after its message, by results in its order and no others.
 pub(super) fn assert_valid(messages: &Messages, seed: u64) {
-    let mut owed: Vec<String> = Vec::new();
+    let mut pending: Vec<String> = Vec::new();
     for message in messages.iter() {
         if message.role == Role::Tool {
             for result in message.results() {
-                assert!(!owed.is_empty(), "an orphan result, seed {seed}: {messages:?}");
-                assert_eq!(result.call_id, Some(owed.remove(0)), "seed {seed}: {messages:?}");
+                assert!(!pending.is_empty(), "an orphan result, seed {seed}: {messages:?}");
+                assert_eq!(result.call_id, Some(pending.remove(0)), "seed {seed}: {messages:?}");
             }
             continue;
         }
-        assert!(owed.is_empty(), "a dangling call, seed {seed}: {messages:?}");
-        owed = message.calls().map(|call| call.id.clone().unwrap_or_default()).collect();
-        assert!(!owed.contains(&String::new()), "a call without an id, seed {seed}");
+        assert!(pending.is_empty(), "a dangling call, seed {seed}: {messages:?}");
+        pending = message.calls().map(|call| call.id.clone().unwrap_or_default()).collect();
+        assert!(!pending.contains(&String::new()), "a call without an id, seed {seed}");
     }
-    assert!(owed.is_empty(), "a dangling call at the end, seed {seed}: {messages:?}");
+    assert!(pending.is_empty(), "a dangling call at the end, seed {seed}: {messages:?}");
 }
 
 fn assert_nothing_new(before: &Messages, after: &Messages, policy_says: &[&str], seed: u64) {

@@ -8,7 +8,7 @@ use std::{
 use tower_chat_core::{Message, MessageId, Messages, Role};
 
 use super::{
-    pairing::owed_call,
+    pairing::pending_call,
     round::{Unanswered, drop_trailing_reasoning, has_content, interrupted_id},
 };
 
@@ -35,7 +35,7 @@ pub(super) fn without(shown: &Messages, retracted: &[Retracted]) -> Messages {
         from = position + 2;
         let mut asking = (**asking).clone();
         asking.parts.retain(|part| {
-            let id = owed_call(part).and_then(|call| call.id.as_deref());
+            let id = pending_call(part).and_then(|call| call.id.as_deref());
             !id.is_some_and(|id| ids.contains(id))
         });
         drop_trailing_reasoning(&mut asking.parts);
@@ -68,7 +68,7 @@ fn find<'a>(
     let mut wanted = HashMap::<_, Vec<(&'a str, usize)>>::new();
     let mut left = 0_usize;
     for (call, within) in calls {
-        let message: Option<MessageId> = call.place.map(|(message, _)| message);
+        let message: Option<MessageId> = call.call_position.map(|(message, _)| message);
         wanted.entry((call.id(), message)).or_default().push((call.id(), within));
         left += 1;
     }
@@ -88,7 +88,7 @@ fn find<'a>(
                 let Some(of_id) = wanted.get_mut(&(id, of_message)) else { continue };
                 let is_within = of_id.last().is_some_and(|(_, within)| position + 1 < *within);
                 let asked = asked.get_or_insert_with(|| {
-                    let calls = message.parts.iter().filter_map(owed_call);
+                    let calls = message.parts.iter().filter_map(pending_call);
                     calls.filter_map(|call| call.id.as_deref()).collect()
                 });
                 if is_within && asked.contains(id) && !ids.contains(id) {

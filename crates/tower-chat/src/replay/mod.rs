@@ -63,7 +63,7 @@ use self::{
     left_out::LeftOut,
     naming::Naming,
     order::{Ordered, in_order},
-    pairing::{Answers, owed_call},
+    pairing::{Answers, pending_call},
     policy::Strictness,
     round::{AfterRound, Round, Unanswered},
 };
@@ -126,7 +126,7 @@ pub struct Replay {
 #[derive(Debug, Clone)]
 pub(crate) struct AskedCall {
     /// The message that holds it, and its place among the calls of that message.
-    pub(crate) place: (MessageId, usize),
+    pub(crate) call_position: (MessageId, usize),
     pub(crate) call: ToolCall,
     /// It waited for approval.
     pub(crate) needed_approval: bool,
@@ -137,9 +137,9 @@ pub(crate) struct AskedCall {
 
 /// A call that waits for approval.
 #[derive(Debug, Clone)]
-pub(crate) struct WaitingCall {
+pub(crate) struct PendingApproval {
     /// The message that holds the call, if it has an id, and the call's place in it.
-    pub(crate) place: Option<(MessageId, usize)>,
+    pub(crate) call_position: Option<(MessageId, usize)>,
     pub(crate) request: ApprovalRequest,
     /// The id by which its result names it.
     pub(crate) call_id: String,
@@ -148,7 +148,7 @@ pub(crate) struct WaitingCall {
 /// The calls of one answer of which some wait for approval.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PendingBatch {
-    pub(crate) waiting: Vec<WaitingCall>,
+    pub(crate) waiting: Vec<PendingApproval>,
     /// The tools and ids of those that wait for nobody's approval and have no result.
     pub(crate) returned: Vec<(String, String)>,
     /// The caller executes a part of it, answered or not.
@@ -345,12 +345,12 @@ impl Replay {
     /// The approval requests that nobody has answered yet, oldest first; those of one answer are
     /// one batch.
     pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
-        let batches = self.waiting_calls().into_iter();
+        let batches = self.approvals_in_order().into_iter();
         batches.map(|batch| batch.into_iter().map(|call| call.request).collect()).collect()
     }
 
     /// The same with the places of the calls, where their messages have ids.
-    pub(crate) fn waiting_calls(&self) -> Vec<Vec<WaitingCall>> {
+    pub(crate) fn approvals_in_order(&self) -> Vec<Vec<PendingApproval>> {
         self.pending_batches().into_iter().map(|batch| batch.waiting).collect()
     }
 
@@ -368,16 +368,20 @@ impl Replay {
         let mut batches: Vec<PendingBatch> = Vec::new();
         let mut places: HashMap<usize, usize> = HashMap::new();
         for call in calls {
-            let place = *places.entry(call.position).or_insert_with(|| {
+            let batch = *places.entry(call.position).or_insert_with(|| {
                 batches.push(PendingBatch::default());
                 batches.len() - 1
             });
-            let Some(batch) = batches.get_mut(place) else { continue };
+            let Some(batch) = batches.get_mut(batch) else { continue };
             batch.has_returned |= call.is_beside_calls;
             let call_id = call.id().to_owned();
             match call.approval.clone() {
                 Some(request) => {
-                    batch.waiting.push(WaitingCall { place: call.place, request, call_id });
+                    batch.waiting.push(PendingApproval {
+                        call_position: call.call_position,
+                        request,
+                        call_id,
+                    });
                 }
                 None => batch.returned.push((call.call.name.clone(), call_id)),
             }
@@ -460,9 +464,14 @@ impl Replay {
                     (Arc::unwrap_or_clone(earlier.remove(number)?), true)
                 }
             };
-            let place = call.place?;
+            let call_position = call.call_position?;
             let needed_approval = call.approval.is_some();
-            Some(AskedCall { place, call: call.into_call(), needed_approval, must_be_named })
+            Some(AskedCall {
+                call_position,
+                call: call.into_call(),
+                needed_approval,
+                must_be_named,
+            })
         };
         message.results().zip(found).map(asked).collect()
     }
@@ -511,12 +520,14 @@ impl Replay {
         let mut ended = self.clone();
         ended.close_round();
         let is_dangling = |call: &&Arc<Unanswered>| call.approval.is_none();
-        let places = ended.left_out.iter().filter(is_dangling).filter_map(|call| call.place);
+        let places =
+            ended.left_out.iter().filter(is_dangling).filter_map(|call| call.call_position);
         let mut places: Vec<_> = places.collect();
-        let left_out: HashSet<_> = ended.left_out.iter().filter_map(|call| call.place).collect();
+        let left_out: HashSet<_> =
+            ended.left_out.iter().filter_map(|call| call.call_position).collect();
         let open = self.unanswered_of_open();
-        let open = open.iter().filter(is_dangling).filter_map(|call| call.place);
-        places.extend(open.filter(|place| !left_out.contains(place)));
+        let open = open.iter().filter(is_dangling).filter_map(|call| call.call_position);
+        places.extend(open.filter(|call_position| !left_out.contains(call_position)));
         places
     }
 
@@ -529,7 +540,7 @@ impl Replay {
             return Vec::new();
         }
         let answered = self.clone().push_answering(further);
-        answered.into_iter().flatten().flatten().map(|call| call.place).collect()
+        answered.into_iter().flatten().flatten().map(|call| call.call_position).collect()
     }
 
     /// What becomes of the calls that nothing has answered and that wait for nobody's approval, if
@@ -726,7 +737,7 @@ impl Replay {
                 self.decided.push(response.request_id.clone());
                 false
             }
-            part => owed_call(part).is_none(),
+            part => pending_call(part).is_none(),
         });
         match &mut self.open {
             // They belong to a round before it.

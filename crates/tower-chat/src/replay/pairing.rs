@@ -473,7 +473,7 @@ fn id_of(result: &ToolResult) -> Option<&str> {
 }
 
 /// The call of a part that owes, or will owe, a result.
-pub(super) fn owed_call(part: &Part) -> Option<&ToolCall> {
+pub(super) fn pending_call(part: &Part) -> Option<&ToolCall> {
     match part {
         Part::ToolCall(call) if !call.provider_executed => Some(call),
         Part::ApprovalRequest(request) => Some(&request.call),

@@ -10,7 +10,7 @@ use tower_chat_core::{
 use super::{
     DanglingCalls, Place, broken_links,
     call_ids::{AnswerIds, have_distinct_ids},
-    pairing::{Answers, Asked, RoundPairing, owed_call},
+    pairing::{Answers, Asked, RoundPairing, pending_call},
     policy::Strictness,
     run_end::{ends_with_open_calls, forgotten_ids, is_of_same_answer},
 };
@@ -72,13 +72,13 @@ pub(super) struct Unanswered {
     /// Where the first message of its answer stood; the same for all calls of a batch.
     pub(super) position: usize,
     /// The message that holds the call, and the call's place in it.
-    pub(super) place: Option<(MessageId, usize)>,
+    pub(super) call_position: Option<(MessageId, usize)>,
     /// The same for results that name the call, also where its message has no id.
     pub(super) named_by: CallPosition,
     pub(super) call: ToolCall,
     /// Its answer holds calls too that wait for nobody's approval.
     pub(super) is_beside_calls: bool,
-    /// The request for consent that it waits for, if it does.
+    /// The request for approval that it waits for, if it does.
     pub(super) approval: Option<ApprovalRequest>,
     /// The call is shown, with a result that says it was interrupted.
     pub(super) is_shown: bool,
@@ -106,7 +106,7 @@ pub(super) enum AfterRound {
 impl Round {
     /// Whether a message owes results.
     pub(super) fn opens_with(message: &Message) -> bool {
-        message.parts.iter().any(|part| owed_call(part).is_some())
+        message.parts.iter().any(|part| pending_call(part).is_some())
     }
 
     pub(super) fn new(message: Arc<Message>, position: usize) -> Self {
@@ -206,21 +206,21 @@ impl Round {
         }
         let (paired, _) = self.pair();
         let messages = self.answer().flat_map(|(message, _)| {
-            let calls = message.parts.iter().filter(|part| owed_call(part).is_some());
+            let calls = message.parts.iter().filter(|part| pending_call(part).is_some());
             calls.enumerate().map(move |(index, _)| (message, index))
         });
         let calls = paired.iter().zip(messages).enumerate();
         let answered = calls.filter(|(_, ((_, result), _))| result.is_some());
         let hidden = answered
             .filter(|(_, ((call, _), (message, index)))| goes(message, *index, &call.call))
-            .map(|(place, _)| place)
+            .map(|(index, _)| index)
             .collect();
         self.after.get_or_insert_default().hidden = hidden;
     }
 
-    /// Leaves out parts of the message that are no calls owed a result.
+    /// Leaves out parts of the message other than calls that wait for a result.
     pub(super) fn retain_beside_calls(&mut self, stays: impl Fn(&Part) -> bool) {
-        let stays = |part: &Part| owed_call(part).is_some() || stays(part);
+        let stays = |part: &Part| pending_call(part).is_some() || stays(part);
         let others = self.after.iter_mut().flat_map(|after| &mut after.answer);
         for message in std::iter::once(&mut self.message).chain(others.map(|(other, _)| other)) {
             if !message.parts.iter().all(&stays) {
@@ -252,7 +252,7 @@ impl Round {
         let mut before = 0;
         let mut last = 0;
         for (message, _) in self.answer() {
-            let calls = message.parts.iter().filter_map(owed_call).count();
+            let calls = message.parts.iter().filter_map(pending_call).count();
             if calls > 0 {
                 last = before;
             }
@@ -334,8 +334,8 @@ impl Round {
         let hidden = self.after.iter().flat_map(|after| &after.hidden).copied();
         let hidden: HashSet<usize> = hidden.collect();
         let forgotten = if shows_interrupted { self.forgotten() } else { HashSet::new() };
-        let mut calls = calls.into_iter().enumerate().map(|(place, (call, result))| PairedCall {
-            is_hidden: hidden.contains(&place),
+        let mut calls = calls.into_iter().enumerate().map(|(index, (call, result))| PairedCall {
+            is_hidden: hidden.contains(&index),
             is_interrupted: shows_interrupted && !forgotten.contains(&*call.id),
             call,
             result,
@@ -398,7 +398,7 @@ impl Round {
 
     /// The calls of the round's first message that owe results.
     fn calls(&self) -> impl Iterator<Item = &ToolCall> + Clone {
-        self.message.parts.iter().filter_map(owed_call)
+        self.message.parts.iter().filter_map(pending_call)
     }
 
     /// All calls of the answer.
@@ -409,9 +409,9 @@ impl Round {
         let mut calls = Vec::new();
         for (message, position) in self.answer() {
             let run = message.id.map(|id| id.run);
-            let owed = message.parts.iter().filter_map(owed_call);
-            let ids = ids.next_calls(message.role, run, owed, Place::of(message, position), 0);
-            let parts = message.parts.iter().filter_map(|part| Some((part, owed_call(part)?)));
+            let pending = message.parts.iter().filter_map(pending_call);
+            let ids = ids.next_calls(message.role, run, pending, Place::of(message, position), 0);
+            let parts = message.parts.iter().filter_map(|part| Some((part, pending_call(part)?)));
             calls.extend(parts.zip(ids).enumerate().map(|(index, ((part, call), id))| {
                 let approval = match part {
                     Part::ApprovalRequest(request) => Some(request.clone()),
@@ -419,7 +419,7 @@ impl Round {
                 };
                 Unanswered {
                     position: self.position,
-                    place: message.id.map(|message| (message, index)),
+                    call_position: message.id.map(|message| (message, index)),
                     named_by: named_by(message, position, index),
                     call: call.clone(),
                     is_beside_calls,
@@ -518,7 +518,7 @@ fn shown_message(
     let (mut kept, mut gaps, mut is_answered) = (0, Vec::new(), false);
     message.parts.retain_mut(|part| {
         kept += 1;
-        if owed_call(part).is_none() {
+        if pending_call(part).is_none() {
             return true;
         }
         let Some(PairedCall { call, result, is_hidden, is_interrupted }) = calls.next() else {

@@ -2,7 +2,7 @@
 
 use tower_chat_core::{Message, Role, RunId};
 
-use super::pairing::owed_call;
+use super::pairing::pending_call;
 
 /// Finds the beginnings of turns in messages that pass by, oldest first.
 ///
@@ -42,7 +42,8 @@ pub(super) fn is_input(message: &Message) -> bool {
 
 /// Whether a message is one of the model that asks for nothing more.
 pub(super) fn is_answer(message: &Message) -> bool {
-    message.role == Role::Assistant && !message.parts.iter().any(|part| owed_call(part).is_some())
+    message.role == Role::Assistant
+        && !message.parts.iter().any(|part| pending_call(part).is_some())
 }
 
 #[cfg(test)]

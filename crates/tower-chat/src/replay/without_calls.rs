@@ -6,7 +6,7 @@ use tower_chat_core::{Message, Messages, Part, Role, ToolCall};
 
 use super::{
     call_ids::{Place, call_ids},
-    pairing::{Answers, Asked, Pairing, owed_call},
+    pairing::{Answers, Asked, Pairing, pending_call},
     round::{drop_trailing_reasoning, has_content},
     shown::{Passing, after_step, changed},
 };
@@ -32,7 +32,7 @@ pub(super) struct WithoutCalls<G> {
 }
 
 impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
-    /// `goes` is asked about each call that is owed a result, with its message and its place among
+    /// `goes` is asked about each call without a result, with its message and its place among
     /// the calls of that message.
     pub(super) fn new(goes: G) -> Self {
         Self { goes, open: Round::Whole, position: 0, going: Vec::new() }
@@ -52,7 +52,7 @@ impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
         self.open = Round::Whole;
         self.going.clear();
         for part in &message.parts {
-            if let Some(call) = owed_call(part) {
+            if let Some(call) = pending_call(part) {
                 let is_call = matches!(part, Part::ToolCall(_));
                 self.going.push(is_call && (self.goes)(message, self.going.len(), call));
             }
@@ -86,7 +86,7 @@ struct PartedRound {
 
 impl PartedRound {
     fn of(message: &Message, position: usize, going: &[bool]) -> Self {
-        let calls = || message.parts.iter().filter_map(owed_call);
+        let calls = || message.parts.iter().filter_map(pending_call);
         let ids = call_ids(calls(), Place::of(message, position), 0, &HashSet::new());
         // What is shown of a result names no call by position.
         let asked =
@@ -100,7 +100,7 @@ fn without_going(message: &Message, going: &[bool]) -> Option<Message> {
         return None;
     }
     let mut going = going.iter();
-    let stays = |part: &&Part| owed_call(part).is_none() || going.next() != Some(&true);
+    let stays = |part: &&Part| pending_call(part).is_none() || going.next() != Some(&true);
     let mut parts: Vec<Part> = message.parts.iter().filter(stays).cloned().collect();
     drop_trailing_reasoning(&mut parts);
     let rest = message.with_parts(parts);

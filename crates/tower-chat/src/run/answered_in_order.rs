@@ -101,7 +101,7 @@ mod tests {
                 let found: Vec<_> = found
                     .into_iter()
                     .flatten()
-                    .map(|it| it.map(|it| (it.place, it.call)))
+                    .map(|it| it.map(|it| (it.call_position, it.call)))
                     .collect();
                 let expected: Vec<_> = (0..)
                     .zip(before.calls().take(answers.len()))

@@ -19,20 +19,20 @@ use tower_chat_core::{
 use super::{
     Run, ServiceCall, Shared, State,
     added_before::added_before,
-    answered_earlier::reports_of_recorded_results,
     answers_approvals,
-    history::{is_remains, load_head, load_history},
+    history::{is_incomplete_response, load_head, load_history},
     hooks::Hooks,
     journal::{Journal, input_of},
     leaf_request::{joined, own_messages},
     loaded::Loaded,
-    partial_text::is_cut_off,
+    partial_text::is_partial_response,
+    prior_call_results::reports_of_recorded_results,
     record::Recorder,
     repeated::{Caller, Stored, take_new},
-    rows_of_calls_answered_earlier,
+    rows_of_prior_calls,
     run_end::{as_answered, is_complete, recorded_end},
     service_id::{Recording, agreed_service_id},
-    tool_events::BegunBefore,
+    tool_events::PriorAttempts,
 };
 use crate::{
     Clock, PersistenceError, PersistenceMode, PersistencePolicy, ToolSource,
@@ -152,7 +152,7 @@ impl Run {
             needs_history = true;
         }
         let loaded = Loaded::of(&history);
-        let mut answered_earlier = Vec::new();
+        let mut prior_call_results = Vec::new();
         if let Some(content) = &resumed {
             if history.head.revision != content.head.revision {
                 let found = history.head.revision;
@@ -160,9 +160,10 @@ impl Run {
                 return Err(not_loaded(Box::new(conflict).into()));
             }
             let (visible, staged) = (&history, &content.messages);
-            let rows = rows_of_calls_answered_earlier(store.as_ref(), key, visible, staged);
-            answered_earlier = rows.await.map_err(not_loaded)?;
-            let shown = staged.iter().filter(|message| !is_remains(message, conversation.run));
+            let rows = rows_of_prior_calls(store.as_ref(), key, visible, staged);
+            prior_call_results = rows.await.map_err(not_loaded)?;
+            let shown =
+                staged.iter().filter(|message| !is_incomplete_response(message, conversation.run));
             shown.for_each(|message| replay.push(message));
             history.extend(content.messages.iter().cloned());
         }
@@ -173,9 +174,9 @@ impl Run {
         let own = own_messages(request);
         let staged = resumed.iter().flat_map(|content| &content.messages);
         let approves = answers_approvals(own.iter().chain(staged));
-        let begun_before = match approves {
-            true => begun_before(store, key, &history, &replay).await.map_err(not_loaded)?,
-            false => BegunBefore::default(),
+        let prior_attempts = match approves {
+            true => prior_attempts(store, key, &history, &replay).await.map_err(not_loaded)?,
+            false => PriorAttempts::default(),
         };
         let staged = resumed.as_ref().map_or(0, |content| content.messages.len());
         let visible = added.len().saturating_sub(staged);
@@ -185,7 +186,7 @@ impl Run {
             let (holder, length) = (store.handle().holder(), settings.lease_length());
             match &resumed {
                 Some(content) => Journal::resuming(holder, length, now, content, &own, visible)
-                    .with_deferred(answered_earlier),
+                    .with_deferred(prior_call_results),
                 None => Journal::new(holder, length, now, history.head.revision.sequence),
             }
         });
@@ -206,14 +207,14 @@ impl Run {
         if needs_history {
             warn_of_dangling(key, &replay, &own);
         }
-        let places = added.iter().filter_map(|message| message.id);
-        let taken = places.map(|id| id.index as usize + 1).max().unwrap_or(0);
+        let positions = added.iter().filter_map(|message| message.id);
+        let taken = positions.map(|id| id.index as usize + 1).max().unwrap_or(0);
         let hooks = Hooks::of_source(settings.tools.clone());
         let mut recorder = Recorder::after(&added, hooks);
         if added.is_empty() {
             let reports = reports_of_recorded_results(store.as_ref(), key, &history, &own);
-            for (place, reports) in reports.await.map_err(not_loaded)? {
-                let index = u32::try_from(place).unwrap_or(u32::MAX);
+            for (position, reports) in reports.await.map_err(not_loaded)? {
+                let index = u32::try_from(position).unwrap_or(u32::MAX);
                 recorder.report(MessageId { run: conversation.run, index }, reports);
             }
         }
@@ -237,9 +238,9 @@ impl Run {
             unsaved: store.handle().unsaved(key).iter().map(|it| it.messages().len()).sum(),
             last_call: None,
             refused: None,
-            cut_off: None,
+            partial_response: None,
             journal,
-            begun_before,
+            prior_attempts,
             open_replay: None,
             recorder,
             above: Messages::new(),
@@ -288,13 +289,13 @@ impl Run {
             let head = Head::new(state.revision).with_pruned(state.pruned);
             (History::new(head, state.history.clone()), state.replay.clone())
         };
-        let begun_before = match approves {
-            true => Some(begun_before(self.store(), self.key(), &history, &replay).await?),
+        let prior_attempts = match approves {
+            true => Some(prior_attempts(self.store(), self.key(), &history, &replay).await?),
             false => None,
         };
         let mut state = self.state();
-        if let Some(begun_before) = begun_before {
-            state.begun_before = begun_before;
+        if let Some(prior_attempts) = prior_attempts {
+            state.prior_attempts = prior_attempts;
         }
         if let (Some(journal), Some(content)) = (&mut state.journal, content) {
             journal.read_again(&content);
@@ -383,7 +384,7 @@ impl Run {
         let state = self.state();
         let input = state.input_len(self.id(), request);
         let added = state.added.get(input..).unwrap_or_default();
-        added.iter().filter(|message| !is_cut_off(message, self.id())).cloned().collect()
+        added.iter().filter(|message| !is_partial_response(message, self.id())).cloned().collect()
     }
 
     /// The request as the tool loop gets it, and the run's input as it will be stored: numbered,
@@ -570,16 +571,20 @@ async fn tool_calls_before(
 
 /// What the record knows of the calls that wait for approval: those that somebody has begun, and
 /// those that have a result which no message holds.
-async fn begun_before(
+async fn prior_attempts(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
     history: &History,
     replay: &Replay,
-) -> Result<BegunBefore, StoreError> {
+) -> Result<PriorAttempts, StoreError> {
     let query = InvocationQuery::of(key).with_status(ToolStatus::PendingApproval);
     let mut known = store.invocations(&query).await?.found;
-    let waiting: HashSet<MessageId> =
-        replay.waiting_calls().iter().flatten().filter_map(|call| Some(call.place?.0)).collect();
+    let waiting: HashSet<MessageId> = replay
+        .approvals_in_order()
+        .iter()
+        .flatten()
+        .filter_map(|call| Some(call.call_position?.0))
+        .collect();
     let is_waiting = |message: &Arc<Message>| message.id.is_some_and(|id| waiting.contains(&id));
     let asking = history.numbered().filter(|(_, message)| is_waiting(message));
     let asking: Vec<u64> = asking.map(|(sequence, _)| sequence).collect();

@@ -9,7 +9,8 @@ use tower_chat_core::{
 };
 
 use super::{
-    Settings, leaf_request::own_messages, partial_text::is_cut_off, record::is_without_calls,
+    Settings, leaf_request::own_messages, partial_text::is_partial_response,
+    record::is_without_calls,
 };
 use crate::{
     pending_results::completed_from_record,
@@ -77,10 +78,10 @@ async fn replay_of(
         write.messages().iter().for_each(|message| replay.push(message));
         history.apply(write);
     }
-    let has_remains = has_remains(&history, run);
-    if has_remains {
+    let has_incomplete_responses = has_incomplete_responses(&history, run);
+    if has_incomplete_responses {
         replay = Replay::new(dangling_calls);
-        replay.push_from(&without_remains(&history.messages, run), 0);
+        replay.push_from(&without_incomplete_responses(&history.messages, run), 0);
     }
     if dangling_calls.needs_record() && !replay.dangling_calls().is_empty() {
         let store = &settings.store;
@@ -89,8 +90,11 @@ async fn replay_of(
             completed_from_record(store, key, &history, &replay, dangling_calls, &answered);
         match completed.await {
             Ok(Some(completed)) => {
-                let completed =
-                    if has_remains { without_remains(&completed, run) } else { completed };
+                let completed = if has_incomplete_responses {
+                    without_incomplete_responses(&completed, run)
+                } else {
+                    completed
+                };
                 replay = Replay::new(dangling_calls);
                 replay.push_from(&completed, 0);
             }
@@ -107,23 +111,23 @@ async fn replay_of(
 }
 
 /// Whether the history has messages of a run that goes on which are no answers.
-fn has_remains(history: &History, run: RunId) -> bool {
+fn has_incomplete_responses(history: &History, run: RunId) -> bool {
     let Some(end) = history.end_of_run(run) else { return false };
     let before = (0..end).rev().map_while(|position| history.messages.get(position));
     let is_of_run = |message: &&Arc<Message>| message.id.is_some_and(|id| id.run == run);
-    before.take_while(is_of_run).any(|message| is_remains(message, run))
+    before.take_while(is_of_run).any(|message| is_incomplete_response(message, run))
 }
 
 /// The messages without those of a run that goes on which are no answers.
-fn without_remains(messages: &Messages, run: RunId) -> Messages {
-    messages.iter().filter(|message| !is_remains(message, run)).cloned().collect()
+fn without_incomplete_responses(messages: &Messages, run: RunId) -> Messages {
+    messages.iter().filter(|message| !is_incomplete_response(message, run)).cloned().collect()
 }
 
 /// Whether a message is what was left of a response of this run that is no answer: it was cut off,
 /// or its calls were not kept. While the run goes on the model is not shown it.
-pub(super) fn is_remains(message: &Message, run: RunId) -> bool {
+pub(super) fn is_incomplete_response(message: &Message, run: RunId) -> bool {
     let is_of_run = message.id.is_some_and(|id| id.run == run);
-    is_of_run && (is_cut_off(message, run) || is_without_calls(message))
+    is_of_run && (is_partial_response(message, run) || is_without_calls(message))
 }
 
 /// Takes the steps of replay that the policy asks for, over what is stored: what this run adds is

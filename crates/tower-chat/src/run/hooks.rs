@@ -15,7 +15,7 @@ use super::{
     journal::CallOfRun,
     record::{ResultSource, ToolReport},
 };
-use crate::tool::{Kept, Redaction, Tool, ToolSource, Tools, kept};
+use crate::tool::{Redaction, Retained, Tool, ToolSource, Tools, retained};
 
 /// The key of a stored message's metadata under which the positions of those of its calls are kept
 /// whose tool has a hook: without that hook nothing raw of their results may be stored.
@@ -136,35 +136,35 @@ impl Hooks {
 
 impl State {
     /// What of a call's outcome is stored.
-    pub(super) fn kept_outcome(
+    pub(super) fn retained_outcome(
         &self,
         of_run: CallOfRun,
         call: &ToolCall,
         result: &ToolResult,
         report: Option<&ToolReport>,
-    ) -> Kept {
+    ) -> Retained {
         let source = report.map_or(ResultSource::Tool, |report| report.source);
         let had_no_tool = self.recorder.hooks.had_no_tool(of_run);
         if source == ResultSource::Record || (source == ResultSource::ToolLoop && had_no_tool) {
-            return Kept::Whole;
+            return Retained::Whole;
         }
         if let Some(tool) = self.recorder.hooks.tool(of_run, call) {
             let error = report.and_then(|report| report.error.as_deref());
-            let kept = kept(tool, call, Some(result), error);
-            if let (Kept::Nothing(_), false) = (&kept, self.is_of_this_run(of_run)) {
+            let retained = retained(tool, call, Some(result), error);
+            if let (Retained::Nothing(_), false) = (&retained, self.is_of_this_run(of_run)) {
                 // The call is in the history of an earlier run, and waits for its result there.
-                return Kept::Redacted(Box::new(Redaction {
+                return Retained::Redacted(Box::new(Redaction {
                     arguments: None,
                     result: Some(withheld(result, NOT_KEPT)),
                     error: Some(None),
                 }));
             }
-            return kept;
+            return retained;
         }
         if source == ResultSource::ToolLoop || !self.is_hooked(of_run) {
-            return Kept::Whole;
+            return Retained::Whole;
         }
-        Kept::Redacted(Box::new(Redaction {
+        Retained::Redacted(Box::new(Redaction {
             arguments: None,
             result: Some(withheld(result, WITHHELD)),
             error: Some(None),
@@ -173,7 +173,7 @@ impl State {
 
     /// What is stored in place of a result that answers no stored call: it may be that of a call
     /// which a hook has kept out. `None` if the result is stored as it is.
-    pub(super) fn kept_orphan(&self, result: &ToolResult) -> Option<Box<ToolResult>> {
+    pub(super) fn retained_orphan(&self, result: &ToolResult) -> Option<Box<ToolResult>> {
         let may_be_forgotten = self.recorder.hooks.may_be_forgotten(&self.added, &self.history);
         may_be_forgotten.then(|| withheld(result, WITHHELD))
     }

@@ -17,7 +17,7 @@ use tower_chat_core::{
 use super::{
     Run, Shared, State, Submission, ToolReport, answers_approvals,
     finish::{last_response, mark_results, take_trailing_results},
-    partial_text::{PartialText, cut_off_message},
+    partial_text::{PartialText, partial_message},
     record::{ResultSource, calls_without_arguments},
     service_call::ToStore,
     submission::FailedSubmission,
@@ -28,7 +28,7 @@ use crate::{
     recovery::{OnDisconnect, RunEnd, UnknownCalls, missing_results},
 };
 
-/// Names a call of a run: the message that holds it, and its place among the calls of that message.
+/// Names a call of a run: the message that holds it, and its position among the calls of that message.
 pub(crate) type CallOfRun = (MessageId, usize);
 
 /// What a journaled run knows of what it has staged.
@@ -49,8 +49,8 @@ pub(super) struct Journal {
     visible_before: usize,
     /// Calls whose start is staged.
     started: HashSet<CallOfRun>,
-    /// Rows of calls in messages that readers see, whose result is staged: the commit puts them in
-    /// place, since nobody could resolve them before.
+    /// Rows of calls in messages that readers see, whose result is staged: the commit writes
+    /// them, since no reader could resolve them before.
     deferred: Vec<ToolRecord>,
     partial_text: PartialText,
     /// What is staged, as it is stored, where the commit leaves uncited sources out of it.
@@ -78,7 +78,7 @@ pub(crate) struct InterruptedRun {
     /// The last response, if its calls have no results among the messages yet.
     pub(crate) response: Vec<Arc<Message>>,
     /// What is known of the calls in it.
-    pub(crate) calls: HashMap<CallOfRun, KnownCall>,
+    pub(crate) calls: HashMap<CallOfRun, CallOutcome>,
     /// How many rounds the run has had, that of the response included, in whatever mode.
     pub(crate) rounds: usize,
     /// How many tool calls the run has started before this round.
@@ -87,7 +87,7 @@ pub(crate) struct InterruptedRun {
 
 /// What the journal knows of a call.
 #[derive(Debug, Clone)]
-pub(crate) enum KnownCall {
+pub(crate) enum CallOutcome {
     NeverStarted,
     /// It may or may not have run.
     Started(Option<SystemTime>),
@@ -162,7 +162,7 @@ impl Journal {
         }
     }
 
-    /// With rows that the commit has to put in place.
+    /// With rows that the commit has to resolve.
     pub(super) fn with_deferred(mut self, deferred: Vec<ToolRecord>) -> Self {
         self.deferred = deferred;
         self
@@ -226,8 +226,8 @@ impl Journal {
                 let visible = self.visible;
                 let is_deferred = |row: &ToolRecord| {
                     row.call.sequence <= visible
-                        && matches!(row.result, RecordedResult::InMessage(place)
-                            if place.sequence > visible)
+                        && matches!(row.result, RecordedResult::InMessage(position)
+                            if position.sequence > visible)
                 };
                 self.deferred.extend(rows.extract_if(.., |row| is_deferred(row)));
             }
@@ -264,8 +264,8 @@ impl InterruptedRun {
         let is_response = |message: &&Arc<Message>| message.role == Role::Assistant;
         let last = added.iter().rev().take_while(is_response).count();
         let response = added.get(added.len() - last..).unwrap_or_default().to_vec();
-        let message_of = |place: CallPlace| {
-            let index = place.sequence.checked_sub(content.open.visible + 1)?;
+        let message_of = |position: CallPlace| {
+            let index = position.sequence.checked_sub(content.open.visible + 1)?;
             messages.get(usize::try_from(index).ok()?)?.id
         };
         let of_response: HashSet<MessageId> =
@@ -275,7 +275,7 @@ impl InterruptedRun {
         for row in &content.tools {
             let Some(message) = message_of(row.call) else { continue };
             if of_response.contains(&message) {
-                calls.insert((message, row.call.index as usize), KnownCall::of(row));
+                calls.insert((message, row.call.index as usize), CallOutcome::of(row));
             } else if row.started_at.is_some() || row.status == ToolStatus::RejectedArguments {
                 tool_calls += 1;
             }
@@ -292,7 +292,7 @@ impl InterruptedRun {
     }
 }
 
-impl KnownCall {
+impl CallOutcome {
     pub(crate) fn lose_arguments(&mut self) {
         match self {
             Self::NeverStarted => *self = Self::WithoutArguments(None),
@@ -358,13 +358,16 @@ impl Run {
         state.journal.as_ref().is_some_and(|journal| journal.stage == Stage::Committed)
     }
 
-    /// The place by which every attempt knows a call: a hook may have kept calls before it out of
+    /// The position by which every attempt knows a call: a hook may have kept calls before it out of
     /// the journal. `None` for a call that was kept out itself; no other attempt knows of that one.
-    pub(crate) fn place_across_attempts(&self, (message, index): CallOfRun) -> Option<CallOfRun> {
+    pub(crate) fn position_across_attempts(
+        &self,
+        (message, index): CallOfRun,
+    ) -> Option<CallOfRun> {
         if !self.is_journaled() {
             return Some((message, index));
         }
-        let stored = self.state().stored_place((message, index))?;
+        let stored = self.state().stored_position((message, index))?;
         Some((message, stored.call.index as usize))
     }
 
@@ -507,9 +510,9 @@ impl Run {
         let outcomes = self.of_this_journal(beside).into_iter().chain([outcome]).collect();
         let close = closes.then_some(Close::Commit);
         let to_store = ToStore { outcomes, close, ends_run: closes, ..ToStore::default() };
-        let mut owed = Owed(self, Some(to_store));
+        let mut pending = PendingOutcome(self, Some(to_store));
         let slot = self.reserve_beside().await;
-        let to_store = owed.1.take().unwrap_or_default();
+        let to_store = pending.1.take().unwrap_or_default();
         // A claim fails by itself: an outcome that went with it would be lost for it.
         let (claim, start): (Vec<_>, Vec<_>) =
             next.into_iter().partition(|next| next.0.run != self.id());
@@ -519,7 +522,7 @@ impl Run {
         self.note_starts(&claim).await
     }
 
-    /// A place for a write besides that of the run itself, which holds its own all along if it is
+    /// A slot in the store's queue for a write besides that of the run itself, which holds its own all along if it is
     /// written at its end: waiting for another one it could wait for itself.
     async fn reserve_beside(&self) -> Result<Result<Slot, StoreError>, PersistenceError> {
         match self.is_written_at_end() {
@@ -605,7 +608,7 @@ impl Run {
     /// In per-service-call mode what is kept of an answer that was cut off becomes part of the
     /// history.
     pub(crate) fn leave(&self, cause: LeaveCause) {
-        self.submit_cut_off();
+        self.submit_partial_response();
         let until = match (cause, self.policy().journal.on_disconnect) {
             (LeaveCause::Failed, _) => None,
             (LeaveCause::Disconnected, OnDisconnect::LeaveOpen) => Some(Lease::ABANDONED),
@@ -686,7 +689,7 @@ impl Run {
                 let (results, rows) = missing_results(calls, revision.sequence + 1, id_of);
                 messages.extend(results.map(Arc::new));
                 let text = journal.partial_text.text();
-                messages.extend(text.map(|text| Arc::new(cut_off_message(&text))));
+                messages.extend(text.map(|text| Arc::new(partial_message(&text))));
                 (Close::Commit, rows)
             }
         };
@@ -793,9 +796,9 @@ impl Drop for TakenOver {
 }
 
 /// What came out of a call, and whether the run ends with it, until it is submitted.
-struct Owed<'a>(&'a Run, Option<ToStore>);
+struct PendingOutcome<'a>(&'a Run, Option<ToStore>);
 
-impl Drop for Owed<'_> {
+impl Drop for PendingOutcome<'_> {
     fn drop(&mut self) {
         let Self(run, to_store) = self;
         let Some(to_store) = to_store.take() else { return };

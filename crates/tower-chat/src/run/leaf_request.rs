@@ -34,12 +34,12 @@ impl State {
 
 /// The request's own messages, without what a layer above put before them.
 pub(super) fn own_messages(request: &ChatRequest) -> Vec<Arc<Message>> {
-    /// So few are found by their places with less ado than by a walk.
+    /// Up to this many messages are looked up one by one; an iterator costs more to set up.
     const FEW: usize = 4;
     let messages = &request.messages;
     match messages.len().saturating_sub(request.new_from) {
         ..=FEW => (request.new_from..messages.len())
-            .filter_map(|place| messages.get(place).cloned())
+            .filter_map(|position| messages.get(position).cloned())
             .collect(),
         _ => messages.iter_from(request.new_from).cloned().collect(),
     }

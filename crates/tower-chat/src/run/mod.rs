@@ -7,7 +7,6 @@
 
 mod added_before;
 mod answered_calls;
-mod answered_earlier;
 mod answered_in_order;
 mod begin;
 mod compaction;
@@ -20,6 +19,7 @@ mod leaf_request;
 mod loaded;
 mod of_loop;
 mod partial_text;
+mod prior_call_results;
 mod record;
 mod records;
 mod repeated;
@@ -30,7 +30,7 @@ mod stop;
 mod stored_messages;
 mod submission;
 mod tool_events;
-mod unsent;
+mod unsubmitted_results;
 
 use std::{
     fmt,
@@ -48,41 +48,41 @@ use tower_chat_core::{
 
 use self::submission::Submission;
 pub(crate) use self::{
-    answered_earlier::{by_call, mark_statuses, rows_of_calls_answered_earlier},
     begin::{Settings, head_of, shared},
-    partial_text::cut_off_message,
+    partial_text::partial_message,
+    prior_call_results::{by_call, mark_statuses, rows_of_prior_calls},
     record::{ResultSource, ToolReport, ToolReports, is_without_calls},
     repeated::Caller,
 };
 pub(crate) use self::{
     finish::OpenRun,
-    journal::{CallOfRun, InterruptedRun, KnownCall, LeaveCause},
+    journal::{CallOfRun, CallOutcome, InterruptedRun, LeaveCause},
     of_loop::{Begun, RunOfLoop},
     service_call::{CompletedCall, OpenCall, StartedCall, strip_sentinel},
-    tool_events::Outcome as CallOutcome,
+    tool_events::Outcome as ToolOutcome,
 };
 use self::{
     journal::Journal,
     loaded::Loaded,
-    partial_text::CutOff,
+    partial_text::PartialResponse,
     record::{PendingCallNotKept, Recorder, calls_without_arguments},
     service_call::CallRecord,
     service_id::Recording,
-    tool_events::BegunBefore,
+    tool_events::PriorAttempts,
 };
 use crate::{
     Clock, PersistenceError, PersistenceMode, PersistencePolicy, Tool, Tools,
     approval::{find_request, trailing_result_of},
-    replay::{PendingBatch, Replay, WaitingCall},
+    replay::{PendingApproval, PendingBatch, Replay},
     tool::NotKept,
 };
 
 /// A stored result that the model has not answered to.
-pub(crate) enum UnheardResult {
+pub(crate) enum UnseenResult {
     /// The replay shows it.
-    Shown,
+    InReplay,
     /// The service keeps the history, and has not been sent it.
-    SendAgain(Box<(WaitingCall, ToolResult)>),
+    SendAgain(Box<(PendingApproval, ToolResult)>),
 }
 
 /// A run under way: a request extension that the layers of one stack share.
@@ -131,7 +131,7 @@ struct State {
     checks_each_answer: bool,
     /// What this run has submitted to the store, in order.
     added: Vec<Arc<Message>>,
-    /// How many messages the run has taken in, stored or not: the place of the next one.
+    /// How many messages the run has taken in, stored or not: the position of the next one.
     taken: usize,
     /// Where a run that is written at its end numbers its answer from: after what is stored of it
     /// and after its input, which it takes in at its end.
@@ -155,10 +155,10 @@ struct State {
     /// stored.
     refused: Option<u32>,
     /// In per-service-call mode alone: what is kept of the last call, if it came to no answer.
-    cut_off: Option<CutOff>,
+    partial_response: Option<PartialResponse>,
     /// In journaled mode alone.
     journal: Option<Journal>,
-    begun_before: BegunBefore,
+    prior_attempts: PriorAttempts,
     open_replay: Option<Replay>,
     recorder: Recorder,
     /// What a layer above put before the run's input: it stays first in every service call,
@@ -228,7 +228,8 @@ impl Run {
         let state = self.state();
         let position = state.position_in_history(message);
         let stored = position.and_then(|position| state.history.get(position));
-        stored.is_some_and(|stored| calls_without_arguments(stored).any(|place| place == index))
+        stored
+            .is_some_and(|stored| calls_without_arguments(stored).any(|position| position == index))
     }
 
     /// Checks that what waits for approval in these messages of an answer can be run later.
@@ -280,14 +281,14 @@ impl Run {
     }
 
     /// What the record knew of a call that waits for approval when the run began, if it was begun.
-    pub(crate) fn known_approved(&self, call: CallOfRun) -> Option<KnownCall> {
-        self.state().begun_before.call(call)
+    pub(crate) fn known_approved(&self, call: CallOfRun) -> Option<CallOutcome> {
+        self.state().prior_attempts.call(call)
     }
 
     /// Whether the record holds the result of a call that waits for approval: it was run, and its
     /// result became part of no message.
-    pub(crate) fn has_recorded_result(&self, waiting: &WaitingCall) -> bool {
-        waiting.place.is_some_and(|call| self.state().begun_before.has_result(call))
+    pub(crate) fn has_recorded_result(&self, waiting: &PendingApproval) -> bool {
+        waiting.call_position.is_some_and(|call| self.state().prior_attempts.has_result(call))
     }
 
     /// Whether a stored message holds an approval request of this id.
@@ -299,7 +300,7 @@ impl Run {
     /// was stored: the run that the call was approved for has not come to its end.
     ///
     /// A run goes on from there. The result is sent again where the service keeps the history.
-    pub(crate) fn unheard_result_of(&self, request: &str) -> Option<UnheardResult> {
+    pub(crate) fn unseen_result_of(&self, request: &str) -> Option<UnseenResult> {
         let state = self.state();
         let ((message, index), request) = state.approval_request(request)?;
         let call = CallPosition { message, index: u32::try_from(index).ok()? };
@@ -314,18 +315,18 @@ impl Run {
         }?
         .clone();
         let call_id = result.call_id.clone().unwrap_or_default();
-        let waiting = WaitingCall { place: Some((message, index)), request, call_id };
+        let waiting = PendingApproval { call_position: Some((message, index)), request, call_id };
         Some(match state.recording {
-            Recording::History => UnheardResult::Shown,
+            Recording::History => UnseenResult::InReplay,
             Recording::RecordOnly | Recording::Approvals => {
-                UnheardResult::SendAgain(Box::new((waiting, result)))
+                UnseenResult::SendAgain(Box::new((waiting, result)))
             }
         })
     }
 
     /// The messages with answers to approval requests that the run has stored: what they let run
     /// and has not run goes on waiting until somebody sends the run again.
-    pub(crate) fn stored_consent(&self) -> Vec<Arc<Message>> {
+    pub(crate) fn stored_approvals(&self) -> Vec<Arc<Message>> {
         let state = self.state();
         state.added.iter().filter(|message| answers_approvals([*message])).cloned().collect()
     }
@@ -464,7 +465,7 @@ impl Run {
 }
 
 impl State {
-    /// A stored approval request, with the place of its call.
+    /// A stored approval request, with the position of its call.
     fn approval_request(&self, id: &str) -> Option<(CallOfRun, ApprovalRequest)> {
         let stored = self.added.iter().rev().chain(self.history.iter().rev());
         let mut found = stored.filter_map(|message| {

@@ -11,14 +11,14 @@ use super::{Run, State, service_call::ToStore};
 const INTERRUPTED: &str = "interrupted";
 
 /// The text of an answer that was cut off, as a message of the history.
-pub(crate) fn cut_off_message(text: &str) -> Message {
+pub(crate) fn partial_message(text: &str) -> Message {
     let mut partial = Message::assistant(text);
     partial.metadata.insert(INTERRUPTED.to_owned(), Value::Bool(true));
     partial
 }
 
 /// Whether a message is what was left of an answer of this run.
-pub(super) fn is_cut_off(message: &Message, run: RunId) -> bool {
+pub(super) fn is_partial_response(message: &Message, run: RunId) -> bool {
     message.id.is_some_and(|id| id.run == run)
         && message.metadata.get(INTERRUPTED) == Some(&Value::Bool(true))
 }
@@ -26,7 +26,7 @@ pub(super) fn is_cut_off(message: &Message, run: RunId) -> bool {
 /// A service call that was cut off, for when its run goes: a retry below the tool loop may still
 /// have an answer.
 #[derive(Debug)]
-pub(super) struct CutOff {
+pub(super) struct PartialResponse {
     /// Those of its inputs that were not submitted.
     pub(super) rest: Vec<Arc<Message>>,
     text: Arc<str>,
@@ -34,19 +34,22 @@ pub(super) struct CutOff {
 
 impl State {
     /// A service call of per-service-call mode was cut off.
-    pub(super) fn note_cut_off(&mut self, text: Option<Arc<str>>, rest: &[Arc<Message>]) {
-        let text = text.or_else(|| self.cut_off.take().map(|earlier| earlier.text));
-        self.cut_off = text.map(|text| CutOff { rest: rest.to_vec(), text });
+    pub(super) fn note_partial_response(&mut self, text: Option<Arc<str>>, rest: &[Arc<Message>]) {
+        let text = text.or_else(|| self.partial_response.take().map(|earlier| earlier.text));
+        self.partial_response = text.map(|text| PartialResponse { rest: rest.to_vec(), text });
     }
 }
 
 impl Run {
     /// The run goes: what is left of an answer that was cut off is stored, after what the model
     /// was asked. It is a submission, for where nothing can be awaited.
-    pub(super) fn submit_cut_off(&self) {
+    pub(super) fn submit_partial_response(&self) {
         let mut state = self.state();
-        let Some(CutOff { rest: mut messages, text }) = state.cut_off.take() else { return };
-        messages.push(Arc::new(cut_off_message(&text)));
+        let Some(PartialResponse { rest: mut messages, text }) = state.partial_response.take()
+        else {
+            return;
+        };
+        messages.push(Arc::new(partial_message(&text)));
         let messages = self.number(state.taken, messages);
         let slot = Ok(Slot::unbounded().without_blocking());
         let submission = self.submit(&mut state, slot, ToStore::messages(messages)).0;
@@ -65,7 +68,7 @@ pub(super) struct StreamedText {
 }
 
 impl StreamedText {
-    pub(super) fn came(&mut self, update: &ChatUpdate) {
+    pub(super) fn record_update(&mut self, update: &ChatUpdate) {
         match update {
             ChatUpdate::TextDelta(delta) => self.under_way.push_str(delta),
             ChatUpdate::Message(message) => {

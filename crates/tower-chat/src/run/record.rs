@@ -17,20 +17,20 @@ use tower_chat_core::{
 use super::{
     State,
     answered_calls::AnsweredCalls,
-    answered_earlier::{mark_statuses, must_be_marked},
     answered_in_order::{answered_in_order, continues_round},
     held_calls::HeldCalls,
     hooks::{Hooks, mark_hooked},
     journal::CallOfRun,
+    prior_call_results::{mark_statuses, must_be_marked},
     records::Records,
     stored_messages::{Rounds, StoredMessages},
 };
 use crate::{
     replay::{AnswerIds, AskedCall, Citations, Truncation, mark_not_kept},
-    tool::{Kept, NotKept, kept},
+    tool::{NotKept, Retained, retained},
 };
 
-/// The key of a stored message's metadata under which the places of those of its calls are kept
+/// The key of a stored message's metadata under which the positions of those of its calls are kept
 /// whose arguments a hook has changed: who takes the run up must not run them.
 const ARGUMENTS_NOT_KEPT: &str = "arguments_not_kept";
 
@@ -51,7 +51,7 @@ pub(crate) struct ToolReport {
 /// Who has made a result: it decides whether a hook may have to change it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultSource {
-    /// A tool, or a caller in its place.
+    /// A tool, or a caller instead of it.
     Tool,
     /// The tool loop, in words of its own.
     ToolLoop,
@@ -97,14 +97,14 @@ pub(super) struct Recorder {
     /// How many rounds of the run were stored before it was sent again.
     pub(super) rounds_before: usize,
     /// What the hooks keep of calls that wait for approval, asked before approval is.
-    pending: HashMap<CallOfRun, Kept>,
+    pending: HashMap<CallOfRun, Retained>,
 }
 
 #[derive(Debug)]
 struct Asking {
     sequence: u64,
     round_index: u32,
-    /// For each call of the message its place in what is stored of it; `None` if it is not stored.
+    /// For each call of the message its position in what is stored of it; `None` if it is not stored.
     stored: SmallVec<[Option<u32>; 1]>,
     /// Hooks have left out some of its calls.
     lacks_calls: bool,
@@ -125,7 +125,7 @@ pub(super) struct Composed {
 }
 
 /// Where a call was stored, and what is known of it.
-pub(super) struct StoredPlace {
+pub(super) struct StoredPosition {
     pub(super) call: CallPlace,
     pub(super) round_index: u32,
 }
@@ -161,22 +161,26 @@ impl State {
         let mut answered = AnsweredCalls::default();
         let mut stored = Vec::with_capacity(messages.len());
         let mut last_forgotten = None;
-        for (place, &message) in all.iter().enumerate() {
+        for (position, &message) in all.iter().enumerate() {
             let sequence =
-                (place < messages.len()).then(|| self.revision.sequence + 1 + place as u64);
+                (position < messages.len()).then(|| self.revision.sequence + 1 + position as u64);
             let before = || {
-                let of_write = all.get(..place).unwrap_or_default().iter().rev().copied();
+                let of_write = all.get(..position).unwrap_or_default().iter().rev().copied();
                 of_write.chain(&added).map(|message| &**message)
             };
-            let mut kept = message.clone();
+            let mut retained = message.clone();
             let ids = ids.next(message);
             if let (Some(sequence), Some(id)) = (sequence, message.id)
                 && message.asked_calls().next().is_some()
             {
                 let begins_round = !continues_round(before(), message);
-                let keeps_all =
-                    self.store_calls(&mut kept, (id, sequence), (ids, begins_round), &mut records);
-                last_forgotten = if keeps_all { last_forgotten } else { Some(place) };
+                let keeps_all = self.store_calls(
+                    &mut retained,
+                    (id, sequence),
+                    (ids, begins_round),
+                    &mut records,
+                );
+                last_forgotten = if keeps_all { last_forgotten } else { Some(position) };
             }
             if message.results().next().is_some() {
                 match answered_in_order(before(), message) {
@@ -185,25 +189,26 @@ impl State {
                         let asked = asked.map(|(index, call)| {
                             Some(AnsweredCall { of_run: (id, index), call, must_be_named: false })
                         });
-                        self.store_results(&mut kept, asked, sequence, &mut records);
+                        self.store_results(&mut retained, asked, sequence, &mut records);
                     }
                     None => {
-                        let asked = answered.by_message_at(place, &all, &self.replay);
+                        let asked = answered.by_message_at(position, &all, &self.replay);
                         let asked = asked.iter().map(|asked| {
-                            let AskedCall { place, call, must_be_named, .. } = asked.as_ref()?;
+                            let AskedCall { call_position, call, must_be_named, .. } =
+                                asked.as_ref()?;
                             let must_be_named = *must_be_named;
-                            Some(AnsweredCall { of_run: *place, call, must_be_named })
+                            Some(AnsweredCall { of_run: *call_position, call, must_be_named })
                         });
-                        self.store_results(&mut kept, asked, sequence, &mut records);
+                        self.store_results(&mut retained, asked, sequence, &mut records);
                     }
                 }
             }
             if sequence.is_some() {
-                stored.push(kept);
+                stored.push(retained);
             }
         }
-        if let Some(place) = last_forgotten {
-            mark_without_calls(&mut stored, place);
+        if let Some(position) = last_forgotten {
+            mark_without_calls(&mut stored, position);
         }
         if let Some(citations) = citations {
             let compacted = citations.apply(&stored.iter().cloned().collect());
@@ -227,7 +232,7 @@ impl State {
         records: &mut Records,
     ) -> bool {
         let round_index = self.recorder.round_index(begins_round);
-        let mut places = SmallVec::new();
+        let mut positions = SmallVec::new();
         let mut changes = Vec::new();
         let mut hooked = Vec::new();
         let mut next = 0;
@@ -235,22 +240,24 @@ impl State {
         let parts = message.parts.iter().filter_map(asked_call);
         for (index, ((call, is_waiting), call_id)) in parts.zip(ids).enumerate() {
             let decided = self.recorder.pending.remove(&(id, index));
-            let kept = decided.unwrap_or_else(|| self.recorder.kept_call((id, index), call));
-            let redaction = match kept {
-                Kept::Whole => None,
-                Kept::Redacted(redaction) => {
+            let retained =
+                decided.unwrap_or_else(|| self.recorder.retained_call((id, index), call));
+            let redaction = match retained {
+                Retained::Whole => None,
+                Retained::Redacted(redaction) => {
                     hooked.push(next);
                     Some(redaction)
                 }
-                Kept::Nothing(_) => {
-                    places.push(None);
+                Retained::Nothing(_) => {
+                    positions.push(None);
                     changes.push((index, None));
                     continue;
                 }
             };
-            places.push(Some(next));
-            let place = CallPlace { sequence, index: next };
-            let mut row = ToolRecord::pending(place, round_index, call_id.into_owned(), &call.name);
+            positions.push(Some(next));
+            let position = CallPlace { sequence, index: next };
+            let mut row =
+                ToolRecord::pending(position, round_index, call_id.into_owned(), &call.name);
             if is_waiting {
                 row.status = ToolStatus::PendingApproval;
             }
@@ -259,10 +266,10 @@ impl State {
             let arguments = redaction.and_then(|redaction| redaction.arguments);
             changes.extend(arguments.map(|arguments| (index, Some(arguments))));
         }
-        let keeps_all = places.iter().all(Option::is_some);
+        let keeps_all = positions.iter().all(Option::is_some);
         self.recorder.asked.insert(id, self.recorder.asking.len());
         let lacks_calls = !keeps_all;
-        let stored = places;
+        let stored = positions;
         self.recorder.asking.push(Asking { sequence, round_index, stored, lacks_calls });
         redact_calls(message, changes);
         if !hooked.is_empty() || !keeps_all {
@@ -288,15 +295,16 @@ impl State {
         for (index, (result, asked)) in message.results().zip(asked).enumerate() {
             let report = reports.next();
             let Some(AnsweredCall { of_run, call, must_be_named }) = asked else {
-                changes.extend(self.kept_orphan(result).map(|kept| (index, Some(kept))));
+                changes
+                    .extend(self.retained_orphan(result).map(|retained| (index, Some(retained))));
                 next += 1;
                 continue;
             };
-            let kept = self.kept_outcome(of_run, call, result, report.as_ref());
-            let (place, redaction) = match (self.stored_place(of_run), kept) {
-                (Some(place), Kept::Whole) => (place, None),
-                (Some(place), Kept::Redacted(redaction)) => (place, Some(*redaction)),
-                (Some(_), Kept::Nothing(_)) => {
+            let retained = self.retained_outcome(of_run, call, result, report.as_ref());
+            let (position, redaction) = match (self.stored_position(of_run), retained) {
+                (Some(position), Retained::Whole) => (position, None),
+                (Some(position), Retained::Redacted(redaction)) => (position, Some(*redaction)),
+                (Some(_), Retained::Nothing(_)) => {
                     not_kept.extend(result.call_id.clone().map(Value::from));
                     changes.push((index, None));
                     continue;
@@ -312,7 +320,7 @@ impl State {
             };
             // As the call is stored: siblings before it may not be, and then ids and order of those
             // that are left do not tell which of them the result answers.
-            let stored_call = CallPosition { message: of_run.0, index: place.call.index };
+            let stored_call = CallPosition { message: of_run.0, index: position.call.index };
             let must_be_named = must_be_named || self.recorder.lacks_calls_of(of_run.0);
             let named = (must_be_named || result.call.is_some()).then_some(stored_call);
             if named != result.call {
@@ -325,7 +333,8 @@ impl State {
                 ),
             };
             let call_id = call.id.clone().unwrap_or_default();
-            let mut row = ToolRecord::pending(place.call, place.round_index, call_id, &call.name);
+            let mut row =
+                ToolRecord::pending(position.call, position.round_index, call_id, &call.name);
             let report = report.unwrap_or_else(|| ToolReport::of(result));
             row.result = recorded;
             row.error = changed_error.unwrap_or(report.error);
@@ -345,11 +354,14 @@ impl State {
     }
 
     /// Where a call stands in the store: a call of this run, or of the loaded history.
-    pub(super) fn stored_place(&self, (message, index): (MessageId, usize)) -> Option<StoredPlace> {
+    pub(super) fn stored_position(
+        &self,
+        (message, index): (MessageId, usize),
+    ) -> Option<StoredPosition> {
         if let Some(asking) = self.recorder.asking(message) {
             let index = (*asking.stored.get(index)?)?;
             let call = CallPlace { sequence: asking.sequence, index };
-            return Some(StoredPlace { call, round_index: asking.round_index });
+            return Some(StoredPosition { call, round_index: asking.round_index });
         }
         let position = self.position_in_history(message)?;
         let round_index = self.round_in_history(position);
@@ -357,7 +369,7 @@ impl State {
             sequence: self.pruned + position as u64 + 1,
             index: u32::try_from(index).ok()?,
         };
-        Some(StoredPlace { call, round_index })
+        Some(StoredPosition { call, round_index })
     }
 }
 
@@ -391,12 +403,12 @@ impl Recorder {
                 if !is_waiting || self.pending.contains_key(&(id, index)) {
                     continue;
                 }
-                match self.kept_call((id, index), call) {
-                    Kept::Nothing(reason) => {
+                match self.retained_call((id, index), call) {
+                    Retained::Nothing(reason) => {
                         let (tool, call_id) = (call.name.clone(), call_id.into_owned());
                         return Err(PendingCallNotKept { tool, call_id, reason });
                     }
-                    kept => decided.push(((id, index), kept)),
+                    retained => decided.push(((id, index), retained)),
                 }
             }
         }
@@ -405,9 +417,9 @@ impl Recorder {
     }
 
     /// What the hook of a call's tool keeps of the call itself.
-    fn kept_call(&self, of_run: CallOfRun, call: &ToolCall) -> Kept {
+    fn retained_call(&self, of_run: CallOfRun, call: &ToolCall) -> Retained {
         let tool = self.hooks.tool(of_run, call).filter(|_| !self.hooks.had_no_tool(of_run));
-        tool.map_or(Kept::Whole, |tool| kept(tool, call, None, None))
+        tool.map_or(Retained::Whole, |tool| retained(tool, call, None, None))
     }
 
     /// The recorder of a run of which these messages are stored already.
@@ -452,27 +464,27 @@ impl Recorder {
             return self.reports.push_back((message, reports));
         }
         match self.reports.binary_search_by_key(&message, |(known, _)| *known) {
-            Ok(place) => {
-                if let Some((_, known)) = self.reports.get_mut(place) {
+            Ok(position) => {
+                if let Some((_, known)) = self.reports.get_mut(position) {
                     *known = reports;
                 }
             }
-            Err(place) => self.reports.insert(place, (message, reports)),
+            Err(position) => self.reports.insert(position, (message, reports)),
         }
     }
 
     /// What a tool loop has said of the results in a message that was not stored yet.
     pub(super) fn reports(&self, message: MessageId) -> Option<&ToolReports> {
-        let place = self.reports.binary_search_by_key(&message, |(known, _)| *known).ok()?;
-        self.reports.get(place).map(|(_, reports)| reports)
+        let position = self.reports.binary_search_by_key(&message, |(known, _)| *known).ok()?;
+        self.reports.get(position).map(|(_, reports)| reports)
     }
 
     fn take_reports(&mut self, message: MessageId) -> Option<ToolReports> {
         if self.reports.front().is_some_and(|(first, _)| *first == message) {
             return self.reports.pop_front().map(|(_, reports)| reports);
         }
-        let place = self.reports.binary_search_by_key(&message, |(known, _)| *known).ok()?;
-        self.reports.remove(place).map(|(_, reports)| reports)
+        let position = self.reports.binary_search_by_key(&message, |(known, _)| *known).ok()?;
+        self.reports.remove(position).map(|(_, reports)| reports)
     }
 }
 
@@ -509,7 +521,7 @@ fn redact_calls(message: &mut Arc<Message>, changes: Vec<(usize, Option<String>)
     let mut changes = changes.into_iter().peekable();
     let mut index = 0;
     let mut not_kept = Vec::new();
-    let mut kept = 0_u32;
+    let mut retained = 0_u32;
     let message = Arc::make_mut(message);
     message.parts.retain_mut(|part| {
         let call = match part {
@@ -523,14 +535,14 @@ fn redact_calls(message: &mut Arc<Message>, changes: Vec<(usize, Option<String>)
             Some((_, None)) => return false,
             Some((_, Some(arguments))) => {
                 if call.arguments != arguments {
-                    not_kept.push(Value::from(kept));
+                    not_kept.push(Value::from(retained));
                 }
                 call.arguments = arguments;
                 call.native = None;
             }
             None => {}
         }
-        kept += 1;
+        retained += 1;
         true
     });
     if !not_kept.is_empty() {
@@ -558,14 +570,14 @@ pub(crate) fn is_without_calls(message: &Message) -> bool {
     message.metadata.get(CALLS_NOT_KEPT) == Some(&Value::Bool(true))
 }
 
-/// The places of the calls in a stored message whose arguments are not those the model gave.
+/// The positions of the calls in a stored message whose arguments are not those the model gave.
 pub(super) fn calls_without_arguments(message: &Message) -> impl Iterator<Item = usize> {
-    let places = message.metadata.get(ARGUMENTS_NOT_KEPT).and_then(Value::as_array);
-    let places = places.map(Vec::as_slice).unwrap_or_default();
-    places.iter().filter_map(|place| usize::try_from(place.as_u64()?).ok())
+    let positions = message.metadata.get(ARGUMENTS_NOT_KEPT).and_then(Value::as_array);
+    let positions = positions.map(Vec::as_slice).unwrap_or_default();
+    positions.iter().filter_map(|position| usize::try_from(position.as_u64()?).ok())
 }
 
-/// Leaves results out (`None`), or puts others in their place; those that are not named stay.
+/// Leaves results out (`None`), or replaces them; those that are not named stay.
 fn redact_results(message: &mut Arc<Message>, changes: Vec<(usize, Option<Box<ToolResult>>)>) {
     if changes.is_empty() {
         return;

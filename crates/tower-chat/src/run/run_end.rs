@@ -7,11 +7,14 @@ use tower_chat_core::{
     store::{History, HistoryStore, RecordedResult, StoreError, ToolRecord},
 };
 
-use super::{CallOfRun, State, history::is_remains, partial_text::is_cut_off, records::Records};
+use super::{
+    CallOfRun, State, history::is_incomplete_response, partial_text::is_partial_response,
+    records::Records,
+};
 use crate::{
     pending_results::results_of_ended_run,
     replay::{end_marker, is_end_marker, is_marked_ended, mark_ended, without_mark},
-    tool_loop::owed_calls,
+    tool_loop::pending_calls,
 };
 
 /// Whether what a run has added after its input shows that it is complete: a final answer, requests
@@ -28,8 +31,8 @@ pub(super) fn is_complete(answer: &[Arc<Message>]) -> bool {
         |message: &Arc<Message>| is_marked_ended(message) || message.parts.iter().any(is_request);
     response.iter().any(ends)
         || (!response.is_empty()
-            && !last.id.is_some_and(|id| is_remains(last, id.run))
-            && owed_calls(response).is_empty())
+            && !last.id.is_some_and(|id| is_incomplete_response(last, id.run))
+            && pending_calls(response).is_empty())
 }
 
 /// The messages of the model at the end of these.
@@ -48,7 +51,7 @@ pub(super) fn as_answered(
 ) -> Vec<Arc<Message>> {
     let last = answer.len().saturating_sub(1);
     let is_answer = |(position, message): &(usize, &Arc<Message>)| {
-        let is_left = message.id.is_some_and(|id| is_cut_off(message, id.run));
+        let is_left = message.id.is_some_and(|id| is_partial_response(message, id.run));
         (*position == last || !is_left) && !is_end_marker(message)
     };
     let shown = answer.iter().enumerate().filter(is_answer);
@@ -70,7 +73,7 @@ pub(super) async fn recorded_end(
     added: &[Arc<Message>],
 ) -> Result<Option<Vec<ToolResult>>, StoreError> {
     let calls: Vec<CallOfRun> =
-        owed_calls(response_at_end(added)).iter().filter_map(|call| call.place()).collect();
+        pending_calls(response_at_end(added)).iter().filter_map(|call| call.position()).collect();
     results_of_ended_run(store, key, history, &calls).await
 }
 
@@ -85,7 +88,7 @@ fn ends_in_record(records: &[ToolRecord]) -> bool {
 impl State {
     /// Whether the run ends now with an answer of which nothing stored says that it is the last.
     pub(super) fn has_unmarked_end(&self) -> bool {
-        !self.is_end_stored && !owed_calls(response_at_end(&self.added)).is_empty()
+        !self.is_end_stored && !pending_calls(response_at_end(&self.added)).is_empty()
     }
 
     /// Takes note that one of these results, which are in the record alone, ended the run. Those of
@@ -114,10 +117,10 @@ impl State {
                 0
             });
             let all: Vec<_> = before.chain(written).cloned().collect();
-            let is_cut_off = written
+            let is_partial_response = written
                 .last()
-                .is_some_and(|last| last.id.is_some_and(|id| is_remains(last, id.run)));
-            if is_cut_off || !owed_calls(response_at_end(&all)).is_empty() {
+                .is_some_and(|last| last.id.is_some_and(|id| is_incomplete_response(last, id.run)));
+            if is_partial_response || !pending_calls(response_at_end(&all)).is_empty() {
                 let first = messages.len() - written.len();
                 let stored = stored.get_mut(first..).unwrap_or_default();
                 stored.iter_mut().for_each(mark_ended);
@@ -134,7 +137,7 @@ impl State {
         }
         let is_returned = self.return_calls(response, records);
         let has_open_calls =
-            messages.is_empty() && !owed_calls(response_at_end(&self.added)).is_empty();
+            messages.is_empty() && !pending_calls(response_at_end(&self.added)).is_empty();
         (has_open_calls && !is_returned).then(end_marker)
     }
 
@@ -142,8 +145,10 @@ impl State {
     /// whether the record holds one of them.
     fn return_calls(&self, response: &[Arc<Message>], records: &mut Records) -> bool {
         let mut is_returned = false;
-        for owed in owed_calls(response) {
-            let Some(stored) = owed.place().and_then(|place| self.stored_place(place)) else {
+        for pending in pending_calls(response) {
+            let Some(stored) =
+                pending.position().and_then(|position| self.stored_position(position))
+            else {
                 continue;
             };
             is_returned = true;
@@ -152,7 +157,7 @@ impl State {
                 continue;
             }
             let mut row =
-                ToolRecord::pending(stored.call, stored.round_index, owed.id(), owed.name());
+                ToolRecord::pending(stored.call, stored.round_index, pending.id(), pending.name());
             row.status = ToolStatus::Returned;
             records.put(row);
         }

@@ -23,7 +23,7 @@ use crate::{
     NotStored, PersistenceError, StoreFailure, ToolLoopError, UnansweredInputs,
     approval::request_approvals_of,
     replay::Replay,
-    tool_loop::{CallCount, Foresight, Next},
+    tool_loop::{CallCount, LoopPolicy, Next},
 };
 
 /// A service call that was begun: it is stored if it completes, and its inputs are stored if it is
@@ -37,7 +37,7 @@ pub(crate) struct OpenCall {
     replay: Replay,
     options: Arc<ChatOptions>,
     /// What the tool loop will do with the answer, where it says so.
-    foresight: Option<Foresight>,
+    loop_policy: Option<LoopPolicy>,
     /// The calls of the answer so far, where the tool loop limits them.
     calls: Option<CallCount>,
     /// What was streamed of the answer, where that is kept.
@@ -83,7 +83,7 @@ pub(crate) struct StoredCall {
 /// The last service call of a run, for a retry that sends it again.
 pub(super) struct CallRecord {
     ordinal: u32,
-    outcome: CallOutcome,
+    outcome: Attempt,
 }
 
 /// What goes into one write.
@@ -114,7 +114,7 @@ impl ToStore {
     }
 }
 
-enum CallOutcome {
+enum Attempt {
     /// Its answer and everything before it was submitted, by a write that is kept until it is
     /// known to be durable.
     Answered { answer: Answer, write: Option<Write> },
@@ -126,15 +126,15 @@ impl CallRecord {
     /// How many messages at the end of a service call were not submitted, if it is this one.
     pub(super) fn left_of(&self, ordinal: u32) -> Option<usize> {
         let left = match &self.outcome {
-            CallOutcome::Answered { .. } => 0,
-            CallOutcome::Unanswered { rest } => rest.len(),
+            Attempt::Answered { .. } => 0,
+            Attempt::Unanswered { rest } => rest.len(),
         };
         (self.ordinal == ordinal).then_some(left)
     }
 
     /// Whether it is this call, and it has its answer.
     pub(super) fn has_answer(&self, ordinal: u32) -> bool {
-        self.ordinal == ordinal && matches!(self.outcome, CallOutcome::Answered { .. })
+        self.ordinal == ordinal && matches!(self.outcome, Attempt::Answered { .. })
     }
 }
 
@@ -143,7 +143,7 @@ impl State {
     fn keep_answer(&mut self, ordinal: u32, answer: &Answer, write: Option<Write>) {
         if let Some(CallRecord {
             ordinal: last,
-            outcome: CallOutcome::Answered { answer: kept, write: submitted },
+            outcome: Attempt::Answered { answer: kept, write: submitted },
         }) = &mut self.last_call
         {
             *last = ordinal;
@@ -152,14 +152,14 @@ impl State {
             *submitted = write;
             return;
         }
-        let outcome = CallOutcome::Answered { answer: answer.clone(), write };
+        let outcome = Attempt::Answered { answer: answer.clone(), write };
         self.last_call = Some(CallRecord { ordinal, outcome });
     }
 
     /// The answer of a call is durable: its retry has nothing to submit again.
     fn forget_write(&mut self, ordinal: Option<u32>) {
         let last = self.last_call.as_mut().filter(|last| Some(last.ordinal) == ordinal);
-        if let Some(CallRecord { outcome: CallOutcome::Answered { write, .. }, .. }) = last {
+        if let Some(CallRecord { outcome: Attempt::Answered { write, .. }, .. }) = last {
             *write = None;
         }
     }
@@ -192,12 +192,12 @@ impl Run {
         }
         let record = state.last_call.as_ref().filter(|record| Some(record.ordinal) == ordinal);
         let own = match record.map(|record| &record.outcome) {
-            Some(CallOutcome::Answered { answer, write }) => {
+            Some(Attempt::Answered { answer, write }) => {
                 let (answer, write) = (answer.clone(), write.clone());
                 let again = self.submit_again(&state, ordinal, answer, write);
                 return Ok(StartedCall::Answered(Box::new(again)));
             }
-            Some(CallOutcome::Unanswered { rest }) => rest.clone(),
+            Some(Attempt::Unanswered { rest }) => rest.clone(),
             // A run that nobody began above is resumed; what is stored of its input comes first.
             None if ordinal == Some(0) && self.0.is_alone => {
                 own_messages(request).into_iter().skip(state.added.len()).collect()
@@ -217,15 +217,15 @@ impl Run {
         drop(state);
         // Without a layer above nobody knows when the run goes.
         let keeps_text = self.policy().keep_partial_text && !self.0.is_alone;
-        let foresight = request.extensions.get::<Foresight>().cloned();
+        let loop_policy = request.extensions.get::<LoopPolicy>().cloned();
         Ok(StartedCall::Call(Box::new(OpenCall {
             run: self,
             ordinal,
             inputs,
             replay,
             options: request.options.clone(),
-            calls: foresight.as_ref().map(Foresight::call_count),
-            foresight,
+            calls: loop_policy.as_ref().map(LoopPolicy::call_count),
+            loop_policy,
             streamed: keeps_text.then(StreamedText::default),
             slot: Some(Ok(Slot::unbounded())),
         })))
@@ -409,9 +409,9 @@ impl OpenCall {
     }
 
     /// More of the answer has come.
-    pub(crate) fn came(&mut self, update: &ChatUpdate) {
+    pub(crate) fn record_update(&mut self, update: &ChatUpdate) {
         if let Some(streamed) = &mut self.streamed {
-            streamed.came(update);
+            streamed.record_update(update);
         }
     }
 
@@ -438,12 +438,12 @@ impl OpenCall {
         let mut inputs = std::mem::take(&mut self.inputs);
         let mut state = run.state();
         match self.attempted_meanwhile(&state) {
-            Some(CallOutcome::Answered { answer, write }) => {
+            Some(Attempt::Answered { answer, write }) => {
                 let (answer, write) = (answer.clone(), write.clone());
                 let again = run.submit_again(&state, self.ordinal, answer, write);
                 return CompletedCall::Submitted(Box::new(again));
             }
-            Some(CallOutcome::Unanswered { .. }) => drop_taken(&state, &mut inputs),
+            Some(Attempt::Unanswered { .. }) => drop_taken(&state, &mut inputs),
             None => {}
         }
         let (service_id, recording) = (state.service_id.clone(), state.recording);
@@ -460,8 +460,8 @@ impl OpenCall {
             };
         let first = state.taken + inputs.len();
         let messages = run.number(first, std::mem::take(&mut answer.messages));
-        answer.messages = match &self.foresight {
-            Some(foresight) => foresight.rules().request_approvals(messages.clone()),
+        answer.messages = match &self.loop_policy {
+            Some(loop_policy) => loop_policy.rules().request_approvals(messages.clone()),
             None => request_approvals_of(messages.clone(), &self.options.tools),
         };
         if let Err(refused) = state.recorder.keep_pending_calls(&answer.messages) {
@@ -478,12 +478,12 @@ impl OpenCall {
         let mut messages = inputs;
         messages.extend(answer.messages.iter().cloned());
         let mut to_store = ToStore { adopted: Some(adopted), ..ToStore::messages(messages) };
-        state.cut_off = None;
+        state.partial_response = None;
         if let Some(journal) = &mut state.journal {
             journal.forget_partial_text();
         }
         let is_journaled = run.is_journaled();
-        match Next::after(self.foresight.as_ref(), &answer.messages) {
+        match Next::after(self.loop_policy.as_ref(), &answer.messages) {
             Next::Tools(starts) if is_journaled => to_store.starts = starts,
             Next::End => {
                 to_store.ends_run = true;
@@ -535,7 +535,7 @@ impl OpenCall {
     /// Journaled: everything worth keeping is staged, so that a retry finds its inputs here.
     fn leave_unanswered(&mut self) {
         let mut state = self.run.state();
-        if let Some(CallOutcome::Answered { .. }) = self.attempted_meanwhile(&state) {
+        if let Some(Attempt::Answered { .. }) = self.attempted_meanwhile(&state) {
             return;
         }
         let text = self.streamed.take().and_then(|streamed| streamed.text());
@@ -544,7 +544,7 @@ impl OpenCall {
         }
         let Some(ordinal) = self.ordinal else { return };
         if self.attempted_meanwhile(&state).is_none() {
-            let outcome = CallOutcome::Unanswered { rest: std::mem::take(&mut self.inputs) };
+            let outcome = Attempt::Unanswered { rest: std::mem::take(&mut self.inputs) };
             state.last_call = Some(CallRecord { ordinal, outcome });
         }
     }
@@ -556,7 +556,7 @@ impl OpenCall {
 
     /// What another attempt at the same call has come to since this one was begun, where somebody
     /// above makes a call twice at once.
-    fn attempted_meanwhile<'a>(&self, state: &'a State) -> Option<&'a CallOutcome> {
+    fn attempted_meanwhile<'a>(&self, state: &'a State) -> Option<&'a Attempt> {
         let record = state.last_call.as_ref()?;
         (Some(record.ordinal) == self.ordinal).then_some(&record.outcome)
     }
@@ -568,14 +568,14 @@ impl OpenCall {
         let run = self.run.clone();
         let mut state = run.state();
         match self.attempted_meanwhile(&state) {
-            Some(CallOutcome::Answered { .. }) => return Submission::nothing(),
-            Some(CallOutcome::Unanswered { .. }) => drop_taken(&state, &mut inputs),
+            Some(Attempt::Answered { .. }) => return Submission::nothing(),
+            Some(Attempt::Unanswered { .. }) => drop_taken(&state, &mut inputs),
             None => {}
         }
         let text = self.streamed.take().and_then(|streamed| streamed.text());
-        state.note_cut_off(text, &rest);
+        state.note_partial_response(text, &rest);
         if let Some(ordinal) = self.ordinal {
-            let outcome = CallOutcome::Unanswered { rest };
+            let outcome = Attempt::Unanswered { rest };
             state.last_call = Some(CallRecord { ordinal, outcome });
         }
         if inputs.is_empty() {

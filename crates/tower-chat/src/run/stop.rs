@@ -32,7 +32,7 @@ impl Run {
         let mut submission = {
             let mut state = self.state();
             // Its text is among the messages.
-            state.cut_off = None;
+            state.partial_response = None;
             if let Some(journal) = &mut state.journal {
                 journal.forget_partial_text();
             }

@@ -14,27 +14,27 @@ use tower_chat_core::{
 use super::{
     State,
     held_calls::HeldCall,
-    journal::{CallOfRun, KnownCall},
-    record::{StoredPlace, ToolReport},
+    journal::{CallOfRun, CallOutcome},
+    record::{StoredPosition, ToolReport},
     records::Records,
 };
-use crate::{replay::Truncation, tool::Kept};
+use crate::{replay::Truncation, tool::Retained};
 
 /// What came out of a call.
 pub(crate) type Outcome = (CallOfRun, ToolResult, ToolReport);
 
 /// The calls that wait for approval and were begun or refused before, as the record said when the run began.
 #[derive(Debug, Default)]
-pub(super) struct BegunBefore {
+pub(super) struct PriorAttempts {
     starts: HashMap<CallPlace, SystemTime>,
-    calls: HashMap<CallOfRun, KnownCall>,
+    calls: HashMap<CallOfRun, CallOutcome>,
     /// Calls that the record has closed with a result, although no message holds it.
     with_result: HashSet<CallOfRun>,
 }
 
-impl BegunBefore {
+impl PriorAttempts {
     /// What is known of a call, if it was begun.
-    pub(super) fn call(&self, call: CallOfRun) -> Option<KnownCall> {
+    pub(super) fn call(&self, call: CallOfRun) -> Option<CallOutcome> {
         self.calls.get(&call).cloned()
     }
 
@@ -44,7 +44,7 @@ impl BegunBefore {
     }
 }
 
-impl FromIterator<ToolInvocation> for BegunBefore {
+impl FromIterator<ToolInvocation> for PriorAttempts {
     fn from_iter<I: IntoIterator<Item = ToolInvocation>>(waiting: I) -> Self {
         let mut begun = Self::default();
         for call in waiting {
@@ -55,10 +55,10 @@ impl FromIterator<ToolInvocation> for BegunBefore {
             if call.started_at.is_none() && call.result.is_none() {
                 continue;
             }
-            let place = CallPlace { sequence: call.sequence, index: call.sequence_index };
-            begun.starts.extend(call.started_at.map(|started_at| (place, started_at)));
+            let position = CallPlace { sequence: call.sequence, index: call.sequence_index };
+            begun.starts.extend(call.started_at.map(|started_at| (position, started_at)));
             let of_run = (call.message, call.sequence_index as usize);
-            begun.calls.insert(of_run, KnownCall::of_waiting(call));
+            begun.calls.insert(of_run, CallOutcome::of_waiting(call));
         }
         begun
     }
@@ -66,7 +66,7 @@ impl FromIterator<ToolInvocation> for BegunBefore {
 
 /// A stored call.
 struct StoredCall {
-    stored: StoredPlace,
+    stored: StoredPosition,
     held: HeldCall,
 }
 
@@ -95,7 +95,7 @@ impl State {
         for stored in calls.iter().filter_map(|call| self.stored_call(*call, messages)) {
             let call = stored.stored.call;
             if stored.held.waits_for_approval {
-                let started_at = self.begun_before.starts.get(&call).copied();
+                let started_at = self.prior_attempts.starts.get(&call).copied();
                 claims.push(Claim { call, started_at });
             }
             match records.get_mut(call) {
@@ -121,11 +121,11 @@ impl State {
     ) {
         for (call, result, report) in outcomes {
             let Some(stored) = self.stored_call(*call, &[]) else { continue };
-            let kept = self.kept_outcome(*call, &stored.held.call, result, Some(report));
-            let (changed, changed_error) = match kept {
-                Kept::Whole => (None, None),
-                Kept::Redacted(redaction) => (redaction.result, redaction.error),
-                Kept::Nothing(_) => continue,
+            let retained = self.retained_outcome(*call, &stored.held.call, result, Some(report));
+            let (changed, changed_error) = match retained {
+                Retained::Whole => (None, None),
+                Retained::Redacted(redaction) => (redaction.result, redaction.error),
+                Retained::Nothing(_) => continue,
             };
             let mut result = changed.unwrap_or_else(|| Box::new(result.clone()));
             truncation.apply(&mut result);
@@ -143,7 +143,7 @@ impl State {
 
     /// A call of messages about to be stored, or one that is stored.
     fn stored_call(&self, call: CallOfRun, messages: &[Arc<Message>]) -> Option<StoredCall> {
-        let stored = self.stored_place(call)?;
+        let stored = self.stored_position(call)?;
         let held = self.held_call(call, messages)?;
         Some(StoredCall { stored, held })
     }

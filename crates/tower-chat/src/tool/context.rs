@@ -7,7 +7,7 @@ use tower_chat_core::{
     ChatRequest, Conversation, ConversationKey, Message, Messages, RunHandle, RunId, ToolCall,
 };
 
-use super::{OwedCall, RunAncestry, source_numbers::SourceNumbers};
+use super::{PendingCall, RunAncestry, source_numbers::SourceNumbers};
 use crate::{
     replay::Citations,
     run::{CallOfRun, Run, RunOfLoop},
@@ -17,7 +17,7 @@ use crate::{
 #[derive(Clone)]
 pub struct ToolContext {
     run: Arc<RunContext>,
-    owed: OwedCall,
+    pending: PendingCall,
     round_index: usize,
     sequence_index: usize,
 }
@@ -52,29 +52,29 @@ impl RunContext {
 impl ToolContext {
     pub(crate) fn new(
         run: Arc<RunContext>,
-        owed: OwedCall,
+        pending: PendingCall,
         (round_index, sequence_index): (usize, usize),
     ) -> Self {
-        Self { run, owed, round_index, sequence_index }
+        Self { run, pending, round_index, sequence_index }
     }
 
     /// The call as the model made it.
     pub fn call(&self) -> &ToolCall {
-        self.owed.call()
+        self.pending.call()
     }
 
     /// The id that the call and its result carry in what the model is shown: the provider's, or a
     /// generated one where the provider gave none. Not unique: some providers repeat their ids.
     pub fn call_id(&self) -> &str {
-        self.owed.id()
+        self.pending.id()
     }
 
     /// Names the call, the same at every attempt to run it and different from every other call's:
     /// for the systems a tool talks to, so that they know a repetition. It is made of the run's id
     /// and the call's place in it, in characters that fit a header.
     pub fn idempotency_key(&self) -> String {
-        match self.owed.place() {
-            Some(place) => idempotency_key(place),
+        match self.pending.position() {
+            Some(position) => idempotency_key(position),
             // A loop without a history has nothing that outlives the run.
             None => format!("{}-r{}-{}", self.run.run, self.round_index, self.sequence_index),
         }

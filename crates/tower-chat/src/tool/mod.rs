@@ -21,7 +21,7 @@ mod context;
 mod function;
 mod nesting;
 mod output;
-mod owed_call;
+mod pending_call;
 mod persist;
 mod set;
 mod shared;
@@ -44,8 +44,8 @@ pub use self::{
 pub(crate) use self::{
     context::{RunContext, idempotency_key},
     output::ResultName,
-    owed_call::OwedCall,
-    persist::{Kept, NotKept, Redaction, kept},
+    pending_call::PendingCall,
+    persist::{NotKept, Redaction, Retained, retained},
     source_numbers::SourceNumbers,
 };
 

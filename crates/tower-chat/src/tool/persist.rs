@@ -111,7 +111,7 @@ impl<'a> StoredCall<'a> {
 
 /// What of a call is stored.
 #[derive(Debug)]
-pub(crate) enum Kept {
+pub(crate) enum Retained {
     /// All of it, as it is: there is no hook.
     Whole,
     /// What a hook has made of it, be it nothing.
@@ -137,12 +137,12 @@ pub(crate) struct Redaction {
 
 /// Asks a tool what of a call may be stored. A hook that fails, or panics, stores nothing: what it
 /// was to hide must not be.
-pub(crate) fn kept(
+pub(crate) fn retained(
     tool: &dyn Tool,
     call: &ToolCall,
     result: Option<&ToolResult>,
     error: Option<&str>,
-) -> Kept {
+) -> Retained {
     let mut stored = StoredCall::new(call, result, error);
     let outcome = catch_unwind(AssertUnwindSafe(|| tool.persist(&mut stored)));
     let failure = match outcome {
@@ -154,14 +154,14 @@ pub(crate) fn kept(
                     new_error: None,
                     is_hooked: false,
                     ..
-                } => Kept::Whole,
+                } => Retained::Whole,
                 StoredCall { new_arguments, new_result, new_error, .. } => {
                     let ends_run = result.is_some_and(|result| result.ends_run);
                     let with_end = |mut result: Box<ToolResult>| {
                         result.ends_run = ends_run;
                         result
                     };
-                    Kept::Redacted(Box::new(Redaction {
+                    Retained::Redacted(Box::new(Redaction {
                         arguments: new_arguments,
                         result: new_result.map(with_end),
                         error: new_error,
@@ -169,7 +169,7 @@ pub(crate) fn kept(
                 }
             };
         }
-        Ok(Ok(Retention::Forget)) => return Kept::Nothing(NotKept::Forgotten),
+        Ok(Ok(Retention::Forget)) => return Retained::Nothing(NotKept::Forgotten),
         Ok(Err(error)) => error.to_string(),
         Err(_) => "it panicked".to_owned(),
     };
@@ -177,7 +177,7 @@ pub(crate) fn kept(
         tool = %call.name,
         "the persist hook failed, so nothing of the call is stored: {failure}"
     );
-    Kept::Nothing(NotKept::HookFailed(failure))
+    Retained::Nothing(NotKept::HookFailed(failure))
 }
 
 /// A tool with a [`persist`](Tool::persist) hook made of a closure.

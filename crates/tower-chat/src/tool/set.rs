@@ -10,7 +10,7 @@ use super::Tool;
 ///
 /// Besides tools that run here it holds definitions that are only declared: a call of one of those
 /// goes back to the caller. Names are unique: [`with`](Self::with) replaces the tool of the same
-/// name, in its place, and [`try_with`](Self::try_with) refuses it.
+/// name, at its index, and [`try_with`](Self::try_with) refuses it.
 #[derive(Clone, Default)]
 pub struct Tools(Arc<Set>);
 
@@ -19,7 +19,7 @@ struct Set {
     definitions: Vec<ToolDefinition>,
     /// Beside each definition; `None` for one that is only declared.
     tools: Vec<Option<Arc<dyn Tool>>>,
-    places: HashMap<String, usize>,
+    indexes: HashMap<String, usize>,
     needs_approval: bool,
 }
 
@@ -29,7 +29,7 @@ impl Tools {
         Self::default()
     }
 
-    /// Adds a tool, in place of the one with its name if there is one.
+    /// Adds a tool; it replaces the one of its name.
     #[must_use]
     pub fn with(self, tool: impl Tool) -> Self {
         let definition = tool.definition().clone();
@@ -41,7 +41,7 @@ impl Tools {
     /// # Errors
     ///
     /// [`DuplicateTool`], if the set has one of that name. Use it for tools that come from
-    /// elsewhere, such as several MCP servers, where one must not take another's place.
+    /// elsewhere, such as several MCP servers, where one must not take another's name.
     pub fn try_with(self, tool: impl Tool) -> Result<Self, DuplicateTool> {
         let name = &tool.definition().name;
         if self.get(name).is_some() {
@@ -85,8 +85,8 @@ impl Tools {
 
     /// The definition of the tool with this name, and the tool if it runs here.
     pub(crate) fn find(&self, name: &str) -> Option<(&ToolDefinition, Option<&Arc<dyn Tool>>)> {
-        let place = self.place(name)?;
-        Some((self.0.definitions.get(place)?, self.0.tools.get(place)?.as_ref()))
+        let index = self.index(name)?;
+        Some((self.0.definitions.get(index)?, self.0.tools.get(index)?.as_ref()))
     }
 
     /// The tools that run here.
@@ -104,20 +104,20 @@ impl Tools {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    fn place(&self, name: &str) -> Option<usize> {
+    fn index(&self, name: &str) -> Option<usize> {
         /// Up to so many names are compared faster than one is hashed.
         const FEW: usize = 8;
         match self.0.definitions.len() {
             ..=FEW => self.0.definitions.iter().position(|tool| tool.name == name),
-            _ => self.0.places.get(name).copied(),
+            _ => self.0.indexes.get(name).copied(),
         }
     }
 
     fn put(mut self, definition: ToolDefinition, tool: Option<Arc<dyn Tool>>) -> Self {
         let set = Arc::make_mut(&mut self.0);
-        let place = *set.places.entry(definition.name.clone()).or_insert(set.definitions.len());
+        let index = *set.indexes.entry(definition.name.clone()).or_insert(set.definitions.len());
         if let (Some(old), Some(old_tool)) =
-            (set.definitions.get_mut(place), set.tools.get_mut(place))
+            (set.definitions.get_mut(index), set.tools.get_mut(index))
         {
             *old = definition;
             *old_tool = tool;

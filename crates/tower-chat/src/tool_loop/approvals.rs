@@ -14,9 +14,9 @@ use super::{
 };
 use crate::{
     approval::{find_request, trailing_result_of},
-    replay::{PendingBatch, Replay, WaitingCall},
-    run::{Run, ToolReport, UnheardResult},
-    tool::{OwedCall, Tools},
+    replay::{PendingApproval, PendingBatch, Replay},
+    run::{Run, ToolReport, UnseenResult},
+    tool::{PendingCall, Tools},
 };
 
 /// Checks the decisions of a request before anything of its run is stored.
@@ -54,7 +54,7 @@ pub(super) fn decide(
     rules: Option<&CallRules<'_>>,
 ) -> Result<Vec<PlannedCall>, ToolLoopError> {
     // What is stored of the input of a run that is sent again is not in its request.
-    let stored = run.map(Run::stored_consent).unwrap_or_default();
+    let stored = run.map(Run::stored_approvals).unwrap_or_default();
     let own = || request.messages.iter_from(request.new_from);
     let mut decisions = decisions(stored.iter().chain(own()));
     if decisions.is_empty() {
@@ -66,7 +66,7 @@ pub(super) fn decide(
     let stored = run.map(|run| run.pending_batches(own())).unwrap_or_default();
     for PendingBatch { waiting, returned, has_returned } in stored.into_iter().chain(sent) {
         // Taken out, so that a request that is both stored and sent again counts once.
-        let take = |waiting: WaitingCall| {
+        let take = |waiting: PendingApproval| {
             let decision = decisions.remove(waiting.request.id.as_str());
             (waiting, decision)
         };
@@ -97,10 +97,10 @@ pub(super) fn decide(
         if !decisions.contains_key(id) {
             continue;
         }
-        match run.and_then(|run| run.unheard_result_of(id)) {
-            Some(UnheardResult::Shown) => {}
-            Some(UnheardResult::SendAgain(known)) => calls.push(known_already(*known)),
-            None if is_unheard_among(own(), id) => {}
+        match run.and_then(|run| run.unseen_result_of(id)) {
+            Some(UnseenResult::InReplay) => {}
+            Some(UnseenResult::SendAgain(known)) => calls.push(known_already(*known)),
+            None if is_unseen_among(own(), id) => {}
             None => return Err(not_waiting(request, run, id, conversation())),
         }
     }
@@ -145,7 +145,7 @@ fn new_decisions<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Vec<&'
 
 /// Whether these messages hold an approval request, and the result of its call with no word of the
 /// model behind it: the run that the call was approved for goes on from there.
-fn is_unheard_among<'a>(messages: impl Iterator<Item = &'a Arc<Message>>, id: &str) -> bool {
+fn is_unseen_among<'a>(messages: impl Iterator<Item = &'a Arc<Message>>, id: &str) -> bool {
     let messages: Vec<_> = messages.collect();
     let found = messages.iter().find_map(|message| {
         let (index, request) = find_request(message, id)?;
@@ -157,14 +157,14 @@ fn is_unheard_among<'a>(messages: impl Iterator<Item = &'a Arc<Message>>, id: &s
 }
 
 /// A call that was run before, and whose result the service has not been sent.
-fn known_already((waiting, result): (WaitingCall, ToolResult)) -> PlannedCall {
+fn known_already((waiting, result): (PendingApproval, ToolResult)) -> PlannedCall {
     let report = ToolReport::not_run(match result.is_error {
         true => ToolStatus::Error,
         false => ToolStatus::Ok,
     });
-    let WaitingCall { place, request, call_id } = waiting;
-    let owed = OwedCall::alone(request.call, call_id, place);
-    PlannedCall { owed, action: Action::Reuse(Box::new((result, report))) }
+    let PendingApproval { call_position, request, call_id } = waiting;
+    let pending = PendingCall::alone(request.call, call_id, call_position);
+    PlannedCall { pending, action: Action::Reuse(Box::new((result, report))) }
 }
 
 /// Why a decision about a request has no effect.
@@ -184,19 +184,19 @@ fn not_waiting(
 }
 
 fn planned(
-    waiting: WaitingCall,
+    waiting: PendingApproval,
     decision: Option<&ApprovalResponse>,
     rules: Option<&CallRules<'_>>,
 ) -> PlannedCall {
-    let WaitingCall { place, request, call_id } = waiting;
-    let owed = OwedCall::alone(request.call, call_id, place);
+    let PendingApproval { call_position, request, call_id } = waiting;
+    let pending = PendingCall::alone(request.call, call_id, call_position);
     match decision {
         Some(decision) if !decision.approved => {
-            PlannedCall::rejected(owed, decision.reason.clone())
+            PlannedCall::rejected(pending, decision.reason.clone())
         }
         Some(_) | None => match rules {
-            Some(rules) => PlannedCall::run(owed, rules.tools),
-            None => PlannedCall::run(owed, &Tools::new()),
+            Some(rules) => PlannedCall::run(pending, rules.tools),
+            None => PlannedCall::run(pending, &Tools::new()),
         },
     }
 }

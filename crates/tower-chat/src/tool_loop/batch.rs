@@ -12,12 +12,12 @@ use super::settings::UnknownTools;
 use crate::{
     approval::request_pending,
     run::{CallOfRun, ToolReport},
-    tool::{OwedCall, Tool, Tools},
+    tool::{PendingCall, Tool, Tools},
 };
 
 /// A call that gets a result in this batch.
 pub(super) struct PlannedCall {
-    pub(super) owed: OwedCall,
+    pub(super) pending: PendingCall,
     pub(super) action: Action,
 }
 
@@ -96,22 +96,22 @@ impl CallRules<'_> {
 pub(super) fn plan(
     messages: &[Arc<Message>],
     rules: CallRules<'_>,
-    settled: impl Fn(&OwedCall) -> bool,
+    settled: impl Fn(&PendingCall) -> bool,
 ) -> Plan {
-    let calls = owed_calls(messages);
+    let calls = pending_calls(messages);
     if calls.is_empty() {
-        // A persister below has turned the calls into requests for consent already.
-        let is_asking = messages.iter().any(|message| asks_for_consent(message));
+        // A persister below has turned the calls into requests for approval already.
+        let is_asking = messages.iter().any(|message| asks_for_approval(message));
         return if is_asking { Plan::Return } else { Plan::Answer };
     }
     let mut planned = Vec::with_capacity(calls.len());
     let (mut is_returned, mut needs_approval) = (false, false);
-    for owed in calls {
-        if !settled(&owed) {
-            is_returned |= rules.is_callers(owed.name());
-            needs_approval |= rules.needs_approval(owed.name());
+    for pending in calls {
+        if !settled(&pending) {
+            is_returned |= rules.is_callers(pending.name());
+            needs_approval |= rules.needs_approval(pending.name());
         }
-        planned.push(PlannedCall::run(owed, rules.tools));
+        planned.push(PlannedCall::run(pending, rules.tools));
     }
     match (needs_approval, is_returned) {
         (true, _) => Plan::Ask,
@@ -122,22 +122,22 @@ pub(super) fn plan(
 
 impl PlannedCall {
     /// A call that is run, if its tool is known.
-    pub(super) fn run(owed: OwedCall, tools: &Tools) -> Self {
-        let tool = tools.tool(owed.name());
-        Self::of(owed, tool)
+    pub(super) fn run(pending: PendingCall, tools: &Tools) -> Self {
+        let tool = tools.tool(pending.name());
+        Self::of(pending, tool)
     }
 
-    fn of(owed: OwedCall, tool: Option<&Arc<dyn Tool>>) -> Self {
+    fn of(pending: PendingCall, tool: Option<&Arc<dyn Tool>>) -> Self {
         let action = match tool {
             Some(tool) => Action::Run(tool.clone()),
             None => Action::Refuse(Refusal::UnknownTool),
         };
-        Self { owed, action }
+        Self { pending, action }
     }
 
     /// A call that somebody refused.
-    pub(super) fn rejected(owed: OwedCall, reason: Option<String>) -> Self {
-        Self { owed, action: Action::Refuse(Refusal::Rejected { reason }) }
+    pub(super) fn rejected(pending: PendingCall, reason: Option<String>) -> Self {
+        Self { pending, action: Action::Refuse(Refusal::Rejected { reason }) }
     }
 }
 
@@ -155,13 +155,13 @@ pub(super) fn charge(calls: &mut [PlannedCall], spent: &mut usize, budget: Optio
     }
 }
 
-fn asks_for_consent(message: &Message) -> bool {
+fn asks_for_approval(message: &Message) -> bool {
     message.parts.iter().any(|part| matches!(part, Part::ApprovalRequest(_)))
 }
 
 /// The calls that nothing in the response itself answers.
-pub(crate) fn owed_calls(messages: &[Arc<Message>]) -> SmallVec<[OwedCall; 2]> {
-    let calls = OwedCall::of_answer(messages);
+pub(crate) fn pending_calls(messages: &[Arc<Message>]) -> SmallVec<[PendingCall; 2]> {
+    let calls = PendingCall::of_answer(messages);
     if calls.is_empty() || messages.iter().all(|message| message.results().next().is_none()) {
         return calls;
     }
@@ -181,13 +181,13 @@ pub(crate) fn owed_calls(messages: &[Arc<Message>]) -> SmallVec<[OwedCall; 2]> {
     }
     let open = open.all;
     let calls = calls.iter().enumerate().filter(|(index, _)| open.contains(index));
-    calls.map(|(_, owed)| owed.clone()).collect()
+    calls.map(|(_, pending)| pending.clone()).collect()
 }
 
 /// The calls of a response that nothing in it has answered so far, by everything that a result may
 /// name them by.
 struct OpenCalls<'c> {
-    calls: &'c [OwedCall],
+    calls: &'c [PendingCall],
     all: BTreeSet<usize>,
     by_position: HashMap<CallOfRun, usize>,
     by_id: BTreeSet<(&'c str, usize)>,
@@ -195,18 +195,18 @@ struct OpenCalls<'c> {
 }
 
 impl<'c> OpenCalls<'c> {
-    fn of(calls: &'c [OwedCall]) -> Self {
+    fn of(calls: &'c [PendingCall]) -> Self {
         Self {
             calls,
             all: (0..calls.len()).collect(),
             by_position: calls
                 .iter()
-                .map(OwedCall::place)
+                .map(PendingCall::position)
                 .zip(0..)
                 .filter_map(positioned)
                 .collect(),
-            by_id: calls.iter().map(OwedCall::id).zip(0..).collect(),
-            by_name: calls.iter().map(OwedCall::name).zip(0..).collect(),
+            by_id: calls.iter().map(PendingCall::id).zip(0..).collect(),
+            by_name: calls.iter().map(PendingCall::name).zip(0..).collect(),
         }
     }
 
@@ -232,13 +232,13 @@ impl<'c> OpenCalls<'c> {
     }
 
     fn remove(&mut self, found: Option<usize>) {
-        let Some((index, owed)) = found.and_then(|index| Some((index, self.calls.get(index)?)))
+        let Some((index, pending)) = found.and_then(|index| Some((index, self.calls.get(index)?)))
         else {
             return;
         };
         self.all.remove(&index);
-        self.by_id.remove(&(owed.id(), index));
-        self.by_name.remove(&(owed.name(), index));
+        self.by_id.remove(&(pending.id(), index));
+        self.by_name.remove(&(pending.name(), index));
     }
 }
 
@@ -257,9 +257,9 @@ mod tests {
     use super::*;
     use crate::replay::effective_call_ids;
 
-    fn owed(messages: impl IntoIterator<Item = Message>) -> Vec<String> {
+    fn pending(messages: impl IntoIterator<Item = Message>) -> Vec<String> {
         let messages: Vec<_> = messages.into_iter().map(Arc::new).collect();
-        owed_calls(&messages).iter().map(|owed| owed.id().to_owned()).collect()
+        pending_calls(&messages).iter().map(|pending| pending.id().to_owned()).collect()
     }
 
     fn calls(ids: &[&str]) -> Message {
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn the_calls_of_all_messages_are_collected_in_order() {
         assert_eq!(
-            owed([calls(&["1", "2"]), Message::assistant("x"), calls(&["3"])]),
+            pending([calls(&["1", "2"]), Message::assistant("x"), calls(&["3"])]),
             ["1", "2", "3"]
         );
     }
@@ -284,16 +284,16 @@ mod tests {
         let of_other = ToolResult::new("call_1_2", "found").answering(position);
         let answer = Message::tool_results([of_other]);
         let open = effective_call_ids(&asking);
-        assert_eq!(owed([asking, answer]), [&*open[0]]);
+        assert_eq!(pending([asking, answer]), [&*open[0]]);
     }
 
     #[test]
     fn a_call_answered_inside_the_response_is_not_owed() {
         let answer = Message::tool_results([ToolResult::new("1", "found")]);
-        assert_eq!(owed([calls(&["1", "2"]), answer]), ["2"]);
+        assert_eq!(pending([calls(&["1", "2"]), answer]), ["2"]);
         let mut both = calls(&["1", "2"]);
         both.parts.push(Part::ToolResult(ToolResult::new("2", "found")));
-        assert_eq!(owed([both]), ["1"]);
+        assert_eq!(pending([both]), ["1"]);
     }
 
     #[test]
@@ -301,7 +301,7 @@ mod tests {
         let answer = Message::tool_results([ToolResult::new("1", "found")]);
         let message = calls(&["1", "1"]);
         let second = effective_call_ids(&message).remove(1);
-        assert_eq!(owed([message, answer]), [second]);
+        assert_eq!(pending([message, answer]), [second]);
     }
 
     #[test]
@@ -311,13 +311,13 @@ mod tests {
         let mut message = calls(&["", ""]);
         message.id = Some(MessageId { run: RunId::new(), index: 1 });
         let ids = effective_call_ids(&message);
-        assert_eq!(owed([message, Message::tool_results([result])]), [ids[1].clone()]);
+        assert_eq!(pending([message, Message::tool_results([result])]), [ids[1].clone()]);
     }
 
     #[test]
     fn calls_the_provider_ran_itself_are_not_owed() {
         let mut call = ToolCall::new("1", "search", "{}");
         call.provider_executed = true;
-        assert!(owed([Message::tool_calls([call])]).is_empty());
+        assert!(pending([Message::tool_calls([call])]).is_empty());
     }
 }

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{
     Clock, PersistenceError,
-    run::{CallOfRun, CallOutcome, ResultSource, Run, ToolReport, ToolReports},
-    tool::{OwedCall, ResultName, RunContext, Tool, ToolContext, ToolOutput},
+    run::{CallOfRun, ResultSource, Run, ToolOutcome, ToolReport, ToolReports},
+    tool::{PendingCall, ResultName, RunContext, Tool, ToolContext, ToolOutput},
 };
 
 /// Runs the calls of one batch.
@@ -31,7 +31,7 @@ pub(super) struct Executor<'a> {
 /// calls that have finished outlive the cancellation of the others.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
-    /// Each result with its call's place in the batch, in the order in which they came.
+    /// Each result with its call's position in the batch, in the order in which they came.
     results: Vec<(usize, ToolResult, ToolReport)>,
     failures: Vec<ToolFailure>,
     terminate: bool,
@@ -41,7 +41,7 @@ pub(super) struct Outcomes {
 struct CallToRun {
     /// Its position among all calls of the batch.
     sequence_index: usize,
-    owed: OwedCall,
+    pending: PendingCall,
     tool: Arc<dyn Tool>,
 }
 
@@ -78,7 +78,8 @@ impl Executor<'_> {
             return Ok(());
         }
         let at_once = if self.settings.concurrent { calls.len() } else { 1 };
-        let starts = calls.iter().take(at_once).filter_map(|call| self.noted(call.owed.place()));
+        let starts =
+            calls.iter().take(at_once).filter_map(|call| self.noted(call.pending.position()));
         let starts: Vec<_> = starts.collect();
         if let (Some(run), false) = (self.run, starts.is_empty()) {
             run.note_starts(&starts).await?;
@@ -87,15 +88,15 @@ impl Executor<'_> {
             return self.execute_at_once(calls, not_run, outcomes).await;
         }
         // The start of a call is made durable with the outcome of the one before, or after it.
-        let nexts: Vec<_> = calls.iter().skip(1).map(|call| call.owed.place()).collect();
+        let nexts: Vec<_> = calls.iter().skip(1).map(|call| call.pending.position()).collect();
         let mut nexts = nexts.into_iter();
-        for CallToRun { sequence_index, owed, tool } in calls {
-            let place = owed.place();
+        for CallToRun { sequence_index, pending, tool } in calls {
+            let position = pending.position();
             // Tools that are ready at once would keep the worker until the last of them.
             consume_budget().await;
-            let outcome = self.run(sequence_index, owed, tool).await;
+            let outcome = self.run(sequence_index, pending, tool).await;
             let next = nexts.next().flatten();
-            let noted = match outcome.of(self.noted(place)) {
+            let noted = match outcome.of(self.noted(position)) {
                 Some(of_call) => {
                     let next = next.filter(|_| !outcome.terminate);
                     // With the first outcome.
@@ -120,14 +121,14 @@ impl Executor<'_> {
     async fn execute_at_once(
         &self,
         calls: Vec<CallToRun>,
-        not_run: Vec<CallOutcome>,
+        not_run: Vec<ToolOutcome>,
         outcomes: &mut Outcomes,
     ) -> Result<(), PersistenceError> {
         let to_run = calls.len();
         let (mut ended, mut durable, mut not_run) = (0, 0, not_run);
-        let run = async |CallToRun { sequence_index, owed, tool }| {
-            let place = owed.place();
-            (sequence_index, place, self.run(sequence_index, owed, tool).await)
+        let run = async |CallToRun { sequence_index, pending, tool }| {
+            let position = pending.position();
+            (sequence_index, position, self.run(sequence_index, pending, tool).await)
         };
         let mut running: FuturesUnordered<_> = calls.into_iter().map(run).collect();
         let mut noting = FuturesUnordered::new();
@@ -150,9 +151,9 @@ impl Executor<'_> {
                 Some(Step::Noted(Ok(()))) => durable += 1,
                 Some(Step::Noted(Err(error))) => _ = failure.get_or_insert(error),
                 Some(Step::Ran(ran)) => {
-                    let (index, place, outcome) = *ran;
+                    let (index, position, outcome) = *ran;
                     ended += 1;
-                    let of_call = outcome.of(self.noted(place));
+                    let of_call = outcome.of(self.noted(position));
                     // Before it is durable: whoever stops the run meanwhile knows it.
                     outcomes.add(index, outcome);
                     let Some(of_call) = of_call else {
@@ -180,24 +181,24 @@ impl Executor<'_> {
         &self,
         calls: Vec<PlannedCall>,
         outcomes: &mut Outcomes,
-    ) -> (Vec<CallToRun>, Vec<CallOutcome>) {
+    ) -> (Vec<CallToRun>, Vec<ToolOutcome>) {
         let mut to_run = Vec::with_capacity(calls.len());
         let mut not_run = Vec::new();
-        for (sequence_index, PlannedCall { owed, action }) in calls.into_iter().enumerate() {
+        for (sequence_index, PlannedCall { pending, action }) in calls.into_iter().enumerate() {
             let outcome = match action {
                 Action::Run(tool) => {
-                    to_run.push(CallToRun { sequence_index, owed, tool });
+                    to_run.push(CallToRun { sequence_index, pending, tool });
                     continue;
                 }
                 Action::Refuse(refusal) => Outcome {
-                    result: result(&owed, refusal.output(owed.name())),
+                    result: result(&pending, refusal.output(pending.name())),
                     report: ToolReport::not_run(refusal.status()),
                     failure: None,
                     terminate: false,
                 },
-                Action::Reuse(reused) => self.reused(&owed, *reused),
+                Action::Reuse(reused) => self.reused(&pending, *reused),
             };
-            not_run.extend(outcome.of(self.noted(owed.place())));
+            not_run.extend(outcome.of(self.noted(pending.position())));
             outcomes.add(sequence_index, outcome);
         }
         (to_run, not_run)
@@ -206,8 +207,8 @@ impl Executor<'_> {
     /// Makes durable what came out of a call that has run, and that `next` is about to run.
     async fn note(
         &self,
-        of_call: CallOutcome,
-        beside: Vec<CallOutcome>,
+        of_call: ToolOutcome,
+        beside: Vec<ToolOutcome>,
         next: Option<CallOfRun>,
         ends_run: bool,
     ) -> Result<(), PersistenceError> {
@@ -217,27 +218,32 @@ impl Executor<'_> {
         }
     }
 
-    /// The place of a call, if there is a run that makes its start and its outcome durable.
-    fn noted(&self, place: Option<CallOfRun>) -> Option<CallOfRun> {
-        place.filter(|place| self.run.is_some_and(|run| run.notes(*place)))
+    /// The position of a call, if there is a run that makes its start and its outcome durable.
+    fn noted(&self, position: Option<CallOfRun>) -> Option<CallOfRun> {
+        position.filter(|position| self.run.is_some_and(|run| run.notes(*position)))
     }
 
     /// Runs one call.
-    async fn run(&self, sequence_index: usize, owed: OwedCall, tool: Arc<dyn Tool>) -> Outcome {
+    async fn run(
+        &self,
+        sequence_index: usize,
+        pending: PendingCall,
+        tool: Arc<dyn Tool>,
+    ) -> Outcome {
         let call = match self.run {
             Some(run) => {
-                let place = owed.place();
-                owed.at(place.and_then(|place| run.place_across_attempts(place)))
+                let position = pending.position();
+                pending.at(position.and_then(|position| run.position_across_attempts(position)))
             }
-            None => owed.clone(),
+            None => pending.clone(),
         };
         let place_in_round = (self.round_index, sequence_index);
         let context = ToolContext::new(self.context.clone(), call, place_in_round);
         let started_at = self.clock.now();
         let answer = run_caught(tool, context).await;
         let mut outcome = match answer {
-            Ok(output) => self.answered(&owed, output),
-            Err(error) => self.failed(&owed, error),
+            Ok(output) => self.answered(&pending, output),
+            Err(error) => self.failed(&pending, error),
         };
         if outcome.report.status != ToolStatus::RejectedArguments {
             outcome.report.started_at = Some(started_at);
@@ -248,26 +254,30 @@ impl Executor<'_> {
 
     /// What an earlier attempt, or the policy for calls that may or may not have run, says of a
     /// call.
-    fn reused(&self, owed: &OwedCall, (mut result, report): (ToolResult, ToolReport)) -> Outcome {
-        result.call_id = Some(owed.id().to_owned());
-        result.call = owed.named_by();
+    fn reused(
+        &self,
+        pending: &PendingCall,
+        (mut result, report): (ToolResult, ToolReport),
+    ) -> Outcome {
+        result.call_id = Some(pending.id().to_owned());
+        result.call = pending.named_by();
         let is_failure = report.status == ToolStatus::Error;
         let failure = is_failure.then(|| {
             let source = report.error.clone().unwrap_or_else(|| result.text());
-            self.failure(owed, source.into())
+            self.failure(pending, source.into())
         });
         let terminate = result.ends_run;
         Outcome { result, report, failure, terminate }
     }
 
-    fn answered(&self, owed: &OwedCall, output: ToolOutput) -> Outcome {
-        let failure = output.is_error.then(|| self.failure(owed, BoxError::from(output.text())));
+    fn answered(&self, pending: &PendingCall, output: ToolOutput) -> Outcome {
+        let failure = output.is_error.then(|| self.failure(pending, BoxError::from(output.text())));
         if output.is_error {
             // What it says is for the model, and may hold what a user wrote.
             tracing::warn!(
                 conversation = self.context.conversation().map(tracing::field::display),
-                tool = owed.name(),
-                call_id = owed.id(),
+                tool = pending.name(),
+                call_id = pending.id(),
                 "a tool answered with an error"
             );
         }
@@ -279,16 +289,16 @@ impl Executor<'_> {
         };
         let mut report = ToolReport::from(ResultSource::Tool, status);
         report.error = failure.as_ref().map(|failure| failure.source.to_string());
-        Outcome { result: result(owed, output), report, failure, terminate }
+        Outcome { result: result(pending, output), report, failure, terminate }
     }
 
-    fn failed(&self, owed: &OwedCall, error: BoxError) -> Outcome {
+    fn failed(&self, pending: &PendingCall, error: BoxError) -> Outcome {
         let mut report = ToolReport::from(ResultSource::Tool, ToolStatus::Error);
         report.error = Some(Chain(&*error).to_string());
         tracing::warn!(
             conversation = self.context.conversation().map(tracing::field::display),
-            tool = owed.name(),
-            call_id = owed.id(),
+            tool = pending.name(),
+            call_id = pending.id(),
             error = &*error as &dyn std::error::Error,
             "a tool failed"
         );
@@ -297,15 +307,15 @@ impl Executor<'_> {
         } else {
             "The tool failed.".to_owned()
         };
-        let failure = self.failure(owed, error);
-        let result = result(owed, ToolOutput::error(text));
+        let failure = self.failure(pending, error);
+        let result = result(pending, ToolOutput::error(text));
         Outcome { result, report, failure: Some(failure), terminate: false }
     }
 
-    fn failure(&self, owed: &OwedCall, source: BoxError) -> Box<ToolFailure> {
+    fn failure(&self, pending: &PendingCall, source: BoxError) -> Box<ToolFailure> {
         Box::new(ToolFailure {
-            tool: owed.name().to_owned(),
-            call_id: owed.id().to_owned(),
+            tool: pending.name().to_owned(),
+            call_id: pending.id().to_owned(),
             round_index: self.round_index,
             source,
         })
@@ -320,8 +330,8 @@ enum Step {
 
 impl Outcome {
     /// What the run needs to know of it, if it knows the call.
-    fn of(&self, place: Option<CallOfRun>) -> Option<CallOutcome> {
-        Some((place?, self.result.clone(), self.report.clone()))
+    fn of(&self, position: Option<CallOfRun>) -> Option<ToolOutcome> {
+        Some((position?, self.result.clone(), self.report.clone()))
     }
 }
 
@@ -415,15 +425,15 @@ async fn run_caught(tool: Arc<dyn Tool>, context: ToolContext) -> Result<ToolOut
     }
 }
 
-pub(super) fn result(owed: &OwedCall, output: ToolOutput) -> ToolResult {
-    let mut result = ToolResult::of_parts(owed.id(), output.content);
+pub(super) fn result(pending: &PendingCall, output: ToolOutput) -> ToolResult {
+    let mut result = ToolResult::of_parts(pending.id(), output.content);
     result.name = match output.name {
-        ResultName::OfTool => Some(owed.name().to_owned()),
+        ResultName::OfTool => Some(pending.name().to_owned()),
         ResultName::As(name) => name,
     };
     result.is_error = output.is_error;
     result.native = output.native;
-    result.call = owed.named_by();
+    result.call = pending.named_by();
     result.ends_run = output.terminate;
     result
 }

@@ -27,7 +27,7 @@ impl InFlight {
         if let (Some(run), true, None) = (run, has_results, left) {
             // No persister has seen the call.
             let count = messages.len().saturating_sub(queued.len());
-            run.submit_unsent(messages.iter().take(count).cloned().collect());
+            run.submit_results(messages.iter().take(count).cloned().collect());
         }
         if let Some(left) = left {
             queued.drain(..queued.len().saturating_sub(left));

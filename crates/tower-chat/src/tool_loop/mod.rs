@@ -69,26 +69,26 @@
 mod approvals;
 mod batch;
 mod call_count;
+mod counters;
 mod error;
 mod execute;
-mod foresight;
 mod in_flight;
 mod layer;
+mod loop_policy;
 mod options;
 mod resume;
 mod rounds;
 mod service;
 mod settings;
 mod stop;
-mod tally;
 mod transcript;
 
 pub(crate) use self::{
     approvals::check as check_approvals,
-    batch::owed_calls,
+    batch::pending_calls,
     call_count::CallCount,
     execute::rejection,
-    foresight::{Foresight, Next},
+    loop_policy::{LoopPolicy, Next},
 };
 pub use self::{
     error::{CallNotRun, ToolFailure, ToolLoopError, ToolPanicked, ZeroRounds},

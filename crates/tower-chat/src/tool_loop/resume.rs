@@ -11,7 +11,7 @@ use super::{
 use crate::{
     recovery::{UnknownAnswer, UnknownCall, UnknownCalls},
     replay::INTERRUPTED,
-    run::{CallOfRun, CallOutcome, KnownCall, ResultSource, ToolReport},
+    run::{CallOfRun, CallOutcome, ResultSource, ToolOutcome, ToolReport},
     tool::idempotency_key,
 };
 
@@ -20,10 +20,10 @@ const ARGUMENTS_NOT_KEPT: &str = "The call was not run: its arguments were not k
 
 impl PlannedCall {
     /// What the record and the model are told of an approved call whose arguments were not kept.
-    pub(super) fn refusal_for_changed_arguments(&self) -> Option<CallOutcome> {
-        let mut result = ToolResult::error(self.owed.id(), ARGUMENTS_NOT_KEPT);
-        result.name = Some(self.owed.name().to_owned());
-        Some((self.owed.place()?, result, ToolReport::not_run(ToolStatus::RejectedArguments)))
+    pub(super) fn refusal_for_changed_arguments(&self) -> Option<ToolOutcome> {
+        let mut result = ToolResult::error(self.pending.id(), ARGUMENTS_NOT_KEPT);
+        result.name = Some(self.pending.name().to_owned());
+        Some((self.pending.position()?, result, ToolReport::not_run(ToolStatus::RejectedArguments)))
     }
 
     /// Whether its tool takes arguments that a hook has changed.
@@ -33,8 +33,8 @@ impl PlannedCall {
 
     /// Answers the call with an error instead of running it.
     fn answer_with(&mut self, report: ToolReport, text: &str) {
-        let mut result = ToolResult::error(self.owed.id(), text);
-        result.name = Some(self.owed.name().to_owned());
+        let mut result = ToolResult::error(self.pending.id(), text);
+        result.name = Some(self.pending.name().to_owned());
         self.action = Action::Reuse(Box::new((result, report)));
     }
 }
@@ -47,28 +47,30 @@ impl PlannedCall {
 /// [`ToolLoopError::UnknownCalls`], if the policy is not to go on.
 pub(super) fn settle(
     calls: &mut [PlannedCall],
-    known: &HashMap<CallOfRun, KnownCall>,
+    known: &HashMap<CallOfRun, CallOutcome>,
     policy: &UnknownCalls,
     (key, run): (&ConversationKey, RunId),
 ) -> Result<(), ToolLoopError> {
     let mut refused = Vec::new();
     for call in calls {
-        let Some(place) = call.owed.place() else { continue };
-        let (started_at, has_arguments) = match known.get(&place) {
-            None | Some(KnownCall::NeverStarted) => continue,
-            Some(KnownCall::Finished(finished)) => {
+        let Some(position) = call.pending.position() else { continue };
+        let (started_at, has_arguments) = match known.get(&position) {
+            None | Some(CallOutcome::NeverStarted) => continue,
+            Some(CallOutcome::Finished(finished)) => {
                 call.action = Action::Reuse(finished.clone());
                 continue;
             }
-            Some(KnownCall::WithoutArguments(None)) if call.accepts_stored_arguments() => continue,
-            Some(KnownCall::WithoutArguments(None)) => {
+            Some(CallOutcome::WithoutArguments(None)) if call.accepts_stored_arguments() => {
+                continue;
+            }
+            Some(CallOutcome::WithoutArguments(None)) => {
                 call.answer_with(ToolReport::not_run(ToolStatus::Interrupted), ARGUMENTS_NOT_KEPT);
                 continue;
             }
-            Some(KnownCall::WithoutArguments(started_at)) => {
+            Some(CallOutcome::WithoutArguments(started_at)) => {
                 (*started_at, call.accepts_stored_arguments())
             }
-            Some(KnownCall::Started(started_at)) => (*started_at, true),
+            Some(CallOutcome::Started(started_at)) => (*started_at, true),
         };
         if let Action::Run(tool) = &call.action
             && tool.definition().safe_to_retry
@@ -79,10 +81,10 @@ pub(super) fn settle(
         let unknown = UnknownCall {
             key: key.clone(),
             run,
-            tool: call.owed.name().to_owned(),
-            call_id: call.owed.id().to_owned(),
-            arguments: call.owed.call().arguments.clone(),
-            idempotency_key: idempotency_key(place),
+            tool: call.pending.name().to_owned(),
+            call_id: call.pending.id().to_owned(),
+            arguments: call.pending.call().arguments.clone(),
+            idempotency_key: idempotency_key(position),
             started_at,
         };
         let answer = match policy {
@@ -101,7 +103,7 @@ pub(super) fn settle(
             UnknownAnswer::Output(output) => {
                 report.status = if output.is_error { ToolStatus::Error } else { ToolStatus::Ok };
                 report.source = ResultSource::Tool;
-                let result = super::execute::result(&call.owed, *output);
+                let result = super::execute::result(&call.pending, *output);
                 call.action = Action::Reuse(Box::new((result, report)));
             }
         }

@@ -17,15 +17,15 @@ use super::{
     ToolLoopError, approvals,
     batch::{self, Action, CallRules, Plan, PlannedCall, Refusal},
     call_count::CallCount,
+    counters::RunCounters,
     error::CallNotRun,
     execute::{Executor, Outcomes},
-    foresight::Foresight,
     in_flight::InFlight,
+    loop_policy::LoopPolicy,
     options::CallOptions,
     resume,
     settings::Settings,
     stop::{refuse_stopped, unless_stopped, unless_stopped_in_call},
-    tally::Tally,
     transcript::{Outgoing, Transcript, without_sentinel},
 };
 use crate::{
@@ -34,10 +34,10 @@ use crate::{
     recovery::UnknownCalls,
     replay::Replay,
     run::{
-        CallOfRun, InterruptedRun, KnownCall, PersisterAbove, Run, RunOfLoop, ServiceCall,
+        CallOfRun, CallOutcome, InterruptedRun, PersisterAbove, Run, RunOfLoop, ServiceCall,
         is_without_calls,
     },
-    tool::{OwedCall, RunContext, SourceNumbers, Tools},
+    tool::{PendingCall, RunContext, SourceNumbers, Tools},
     yielding::yield_if_large,
 };
 
@@ -112,7 +112,7 @@ pub(super) struct Rounds<S> {
     outcomes: Outcomes,
     pub(super) has_unsent_results: bool,
     pub(super) in_flight: InFlight,
-    pub(super) tally: Tally,
+    pub(super) counters: RunCounters,
 }
 
 /// What happens next.
@@ -183,16 +183,16 @@ where
             return Err(run.persister_missing().into());
         }
         let interrupted = run.as_ref().and_then(Run::take_interrupted);
-        let mut tally = match &interrupted {
-            Some(interrupted) => Tally::resumed(interrupted, &approved),
-            None => Tally::default(),
+        let mut counters = match &interrupted {
+            Some(interrupted) => RunCounters::resumed(interrupted, &approved),
+            None => RunCounters::default(),
         };
         let phase = if !refused.is_empty() {
             Phase::Refusing(refused)
         } else if approved.is_empty() {
             Phase::Calling
         } else {
-            let calls = tally.charged(approved, settings.call_budget);
+            let calls = counters.charged(approved, settings.call_budget);
             Phase::Running { calls, finish: Box::default() }
         };
         request.extensions.remove::<ServiceCall>();
@@ -227,7 +227,7 @@ where
             outcomes: Outcomes::default(),
             has_unsent_results: false,
             in_flight: InFlight::default(),
-            tally,
+            counters,
         };
         if let Some(interrupted) = interrupted {
             rounds.resume(interrupted, unknown_calls)?;
@@ -254,13 +254,13 @@ where
             run.pin_calls(&response);
         }
         let finish = Box::default();
-        let is_settled = |owed: &OwedCall| {
-            let known = owed.place().and_then(|place| known.get(&place));
-            matches!(known, Some(KnownCall::Finished(_)))
+        let is_settled = |pending: &PendingCall| {
+            let known = pending.position().and_then(|position| known.get(&position));
+            matches!(known, Some(CallOutcome::Finished(_)))
         };
         self.phase = match batch::plan(&response, self.rules(), is_settled) {
             Plan::Run(calls) => {
-                let mut calls = self.tally.charged(calls, self.settings.call_budget);
+                let mut calls = self.counters.charged(calls, self.settings.call_budget);
                 self.settle(&mut calls, &known, unknown_calls)?;
                 Phase::Running { calls, finish }
             }
@@ -276,7 +276,7 @@ where
     fn settle(
         &self,
         calls: &mut [PlannedCall],
-        known: &HashMap<CallOfRun, KnownCall>,
+        known: &HashMap<CallOfRun, CallOutcome>,
         unknown_calls: Option<UnknownCalls>,
     ) -> Result<(), ToolLoopError> {
         let Some(run) = &self.run else { return Ok(()) };
@@ -299,7 +299,7 @@ where
 
     /// Advances until the first service call has answered, or the run ended without one.
     async fn head(&mut self) -> Result<(), BoxError> {
-        while self.tally.service_calls == 0 && !self.is_complete() {
+        while self.counters.service_calls == 0 && !self.is_complete() {
             self.advance().await?;
         }
         Ok(())
@@ -366,8 +366,8 @@ where
             run.discard_input().await;
         }
         let calls = calls.iter().map(|call| CallNotRun {
-            tool: call.owed.name().to_owned(),
-            call_id: call.owed.id().to_owned(),
+            tool: call.pending.name().to_owned(),
+            call_id: call.pending.id().to_owned(),
         });
         let conversation = self.run.as_ref().map(|run| run.key().clone());
         Err(ToolLoopError::ArgumentsNotKept { calls: calls.collect(), conversation }.into())
@@ -394,7 +394,7 @@ where
         };
         let response = response?;
         self.options.after_first_call();
-        if let (1, Some(run)) = (self.tally.service_calls, &self.run) {
+        if let (1, Some(run)) = (self.counters.service_calls, &self.run) {
             run.check_persister()?;
         }
         match response.try_into_answer() {
@@ -455,20 +455,20 @@ where
         request.new_from = new_from;
         request.conversation_id = conversation_id;
         if let Some(call) = self.extensions.get_mut::<ServiceCall>() {
-            call.ordinal = self.tally.service_calls;
+            call.ordinal = self.counters.service_calls;
         }
         request.extensions = self.extensions.clone();
         if self.run.as_ref().is_none_or(|run| !run.is_written_at_end()) {
             // A persister below stores with the answer what follows it, or that nothing does.
-            request.extensions.insert(self.foresight());
+            request.extensions.insert(self.loop_policy());
         }
-        self.tally.service_calls += 1;
+        self.counters.service_calls += 1;
         request
     }
 
-    fn foresight(&self) -> Foresight {
-        let spent = self.tally.tool_calls();
-        Foresight {
+    fn loop_policy(&self) -> LoopPolicy {
+        let spent = self.counters.tool_calls();
+        LoopPolicy {
             tools: self.tools.clone(),
             options: self.options.callers(),
             unknown_tools: self.settings.unknown_tools,
@@ -487,7 +487,7 @@ where
 
     /// Whether all rounds are used up, so that the model must answer without tools.
     fn is_last_call(&self) -> bool {
-        self.settings.max_rounds.is_some_and(|most| self.tally.rounds >= most.get())
+        self.settings.max_rounds.is_some_and(|most| self.counters.rounds >= most.get())
     }
 
     async fn read(&mut self, mut reading: Reading) -> Result<(), BoxError> {
@@ -540,15 +540,15 @@ where
             run.check_service_id(&finish, answer)?;
         }
         self.in_flight = InFlight::default();
-        self.tally.usage += finish.usage;
-        finish.usage = self.tally.usage;
+        self.counters.usage += finish.usage;
+        finish.usage = self.counters.usage;
         self.transcript.answered(finish.conversation_id.clone());
         finish.conversation_id = without_sentinel(finish.conversation_id);
         if self.is_last_call() {
             finish.ended_by = Some(EndedBy::RoundLimit);
             tracing::warn!(
                 conversation = self.context.conversation().map(tracing::field::display),
-                rounds = self.tally.rounds,
+                rounds = self.counters.rounds,
                 "the rounds of tool calls that a run may have are used up: its last answer is one \
                  for which the model had no tools"
             );
@@ -570,8 +570,8 @@ where
                 Phase::Calling
             }
             Plan::Run(calls) if !self.is_last_call() => {
-                self.tally.rounds += 1;
-                let calls = self.tally.charged(calls, self.settings.call_budget);
+                self.counters.rounds += 1;
+                let calls = self.counters.charged(calls, self.settings.call_budget);
                 Phase::Running { calls, finish }
             }
             Plan::Answer | Plan::Return | Plan::Run(_) => Phase::Finishing(finish),
@@ -600,19 +600,19 @@ where
         mut finish: Box<Finish>,
     ) -> Result<(), BoxError> {
         if std::mem::take(&mut self.is_ready) {
-            // A tool may call the same service; the place this clone holds must not be missing.
+            // A tool may call the same service; so the permit that this clone holds is released.
             self.service = self.service.clone();
         }
         let context = self.context.clone();
-        let batch: Vec<_> = calls.iter().map(|call| call.owed.clone()).collect();
+        let batch: Vec<_> = calls.iter().map(|call| call.pending.clone()).collect();
         let executor = Executor {
             settings: &self.settings,
             context: &self.context,
             clock: &self.clock,
             run: self.run.as_ref(),
-            round_index: self.tally.batches,
+            round_index: self.counters.batches,
         };
-        self.tally.batches += 1;
+        self.counters.batches += 1;
         let executed = executor.execute(calls, &mut self.outcomes);
         match unless_stopped(&context.handle, executed).await {
             Some(executed) => executed?,
@@ -622,7 +622,7 @@ where
             }
         }
         let failures = self.outcomes.take_failures();
-        self.tally.failed(
+        self.counters.failed(
             failures,
             self.settings.max_failing_rounds,
             self.context.conversation(),
@@ -633,7 +633,7 @@ where
         } else {
             finish.ended_by = Some(EndedBy::Tool);
             let is_journaled = self.run.as_ref().is_some_and(Run::is_journaled);
-            if self.tally.rounds > 0 || is_journaled {
+            if self.counters.rounds > 0 || is_journaled {
                 // They go to the caller, and no service call will have seen them. What of them
                 // is part of the history the commit decides.
                 self.has_unsent_results = false;
@@ -644,7 +644,7 @@ where
                 }
             } else {
                 // Their calls were stored by another run, which would ask for them again.
-                self.submit_unsent();
+                self.submit_results();
             }
             Phase::Finishing(finish)
         };
@@ -653,7 +653,7 @@ where
 }
 
 impl<S> Rounds<S> {
-    /// Gives the response on with its calls as requests for consent.
+    /// Gives the response on with its calls as requests for approval.
     ///
     /// # Errors
     ///
@@ -742,12 +742,12 @@ impl<S> Rounds<S> {
         // Whoever is below is done with the call under way before the loop looks.
         self.phase = Phase::Ended;
         self.find_run();
-        if let Some(ordinal) = self.tally.service_calls.checked_sub(1) {
+        if let Some(ordinal) = self.counters.service_calls.checked_sub(1) {
             let in_flight = std::mem::take(&mut self.in_flight);
             in_flight.give_back(ordinal, self.run.as_ref(), &self.context.handle);
         }
         if self.submits_results() {
-            self.submit_unsent();
+            self.submit_results();
         }
     }
 
@@ -757,13 +757,13 @@ impl<S> Rounds<S> {
         self.transcript.is_kept_below() && !self.run.as_ref().is_some_and(Run::is_journaled)
     }
 
-    fn submit_unsent(&mut self) {
+    fn submit_results(&mut self) {
         if !self.transcript.is_kept_below() {
             return;
         }
         self.add_results();
         if let (true, Some(run)) = (std::mem::take(&mut self.has_unsent_results), &self.run) {
-            run.submit_unsent(self.transcript.take_unsent().iter().cloned().collect());
+            run.submit_results(self.transcript.take_unsent().iter().cloned().collect());
         }
     }
 }
@@ -844,15 +844,15 @@ fn approved(
         let mut known = HashMap::new();
         let mut refused = Vec::new();
         for call in &calls {
-            let Some(place) = call.owed.place() else { continue };
-            let mut of_call = run.known_approved(place);
-            if matches!(call.action, Action::Run(_)) && run.has_changed_arguments(place) {
+            let Some(position) = call.pending.position() else { continue };
+            let mut of_call = run.known_approved(position);
+            if matches!(call.action, Action::Run(_)) && run.has_changed_arguments(position) {
                 if of_call.is_none() && !call.accepts_stored_arguments() {
-                    refused.push(PlannedCall::run(call.owed.clone(), rules.tools));
+                    refused.push(PlannedCall::run(call.pending.clone(), rules.tools));
                 }
-                of_call.get_or_insert(KnownCall::NeverStarted).lose_arguments();
+                of_call.get_or_insert(CallOutcome::NeverStarted).lose_arguments();
             }
-            known.extend(of_call.map(|of_call| (place, of_call)));
+            known.extend(of_call.map(|of_call| (position, of_call)));
         }
         if !refused.is_empty() {
             return Ok(Approved { calls: Vec::new(), refused });
@@ -861,7 +861,7 @@ fn approved(
         let policy = policy.unwrap_or_else(|| run.unknown_calls());
         resume::settle(&mut calls, &known, &policy, (run.key(), run.id()))?;
         for call in &calls {
-            match (&call.action, call.owed.place()) {
+            match (&call.action, call.pending.position()) {
                 (Action::Run(tool), Some(position)) => run.pin_tool(position, Some(tool.clone())),
                 (Action::Refuse(Refusal::UnknownTool), Some(position)) => {
                     run.pin_tool(position, None);

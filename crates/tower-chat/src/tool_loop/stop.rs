@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     replay::INTERRUPTED,
-    run::{Run, RunOfLoop, ToolReport, cut_off_message},
-    tool::{OwedCall, ToolOutput},
+    run::{Run, RunOfLoop, ToolReport, partial_message},
+    tool::{PendingCall, ToolOutput},
 };
 
 /// What a future comes to, unless the run is stopped before it is ready.
@@ -68,19 +68,19 @@ pub(super) fn refuse_stopped(calls: &mut [PlannedCall]) {
 impl Outcomes {
     /// Answers the calls of a batch that have no outcome because the run was stopped. The first
     /// `begun` of them may or may not have run.
-    pub(super) fn stop(&mut self, batch: &[OwedCall], begun: usize) {
+    pub(super) fn stop(&mut self, batch: &[PendingCall], begun: usize) {
         let mut begun = begun;
         let answered = self.answered();
-        for (index, owed) in batch.iter().enumerate() {
+        for (index, pending) in batch.iter().enumerate() {
             if answered.contains(&index) {
                 continue;
             }
             let (output, status) = match begun {
-                0 => (Refusal::Stopped.output(owed.name()), ToolStatus::Stopped),
+                0 => (Refusal::Stopped.output(pending.name()), ToolStatus::Stopped),
                 _ => (ToolOutput::error(INTERRUPTED), ToolStatus::Interrupted),
             };
             begun = begun.saturating_sub(1);
-            self.add_not_run(index, result(owed, output), ToolReport::not_run(status));
+            self.add_not_run(index, result(pending, output), ToolReport::not_run(status));
         }
     }
 }
@@ -91,7 +91,7 @@ impl<S> Rounds<S> {
         CallUnderWay {
             run: self.run.clone(),
             run_of_loop: self.run_of_loop.clone(),
-            ordinal: self.tally.service_calls.checked_sub(1),
+            ordinal: self.counters.service_calls.checked_sub(1),
         }
     }
 
@@ -110,7 +110,7 @@ impl<S> Rounds<S> {
             messages = self.ask(messages, &Finish::default())?;
         }
         if !text.is_empty() {
-            let partial = self.transcript.number(Arc::new(cut_off_message(&text)), &self.clock);
+            let partial = self.transcript.number(Arc::new(partial_message(&text)), &self.clock);
             self.updates.push_back(ChatUpdate::Message(partial.clone()));
             messages.push(partial);
         }
@@ -120,7 +120,7 @@ impl<S> Rounds<S> {
     /// Stops after the service call under way was dropped, of whose answer this has come.
     pub(super) async fn stop_call(&mut self, answer: Vec<Arc<Message>>) -> Result<(), BoxError> {
         let in_flight = std::mem::take(&mut self.in_flight);
-        let unsent = match (&self.run, self.tally.service_calls.checked_sub(1)) {
+        let unsent = match (&self.run, self.counters.service_calls.checked_sub(1)) {
             (Some(run), Some(ordinal)) => in_flight.left(ordinal, run),
             _ => Messages::new(),
         };
@@ -136,7 +136,7 @@ impl<S> Rounds<S> {
         self.in_flight = InFlight::default();
         self.has_unsent_results = false;
         let mut finish = Finish::default();
-        finish.usage = self.tally.usage;
+        finish.usage = self.counters.usage;
         finish.ended_by = Some(EndedBy::Stop);
         if let Some(run) = self.run.as_ref().filter(|run| !run.is_written_at_end()) {
             run.stop(unsent.iter().cloned().collect(), answer).await?;

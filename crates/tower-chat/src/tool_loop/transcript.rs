@@ -77,7 +77,7 @@ impl Transcript {
         self.only_unsent = true;
     }
 
-    /// Gives a message its place in the run, unless it has one: a persister below gives its own.
+    /// Gives a message its position in the run, unless it has one: a persister below gives its own.
     pub(super) fn number(&mut self, mut message: Arc<Message>, clock: &Clock) -> Arc<Message> {
         match message.id {
             Some(id) if id.run == self.run => self.next_index = id.index.saturating_add(1),
@@ -155,7 +155,7 @@ impl Transcript {
     }
 }
 
-/// The place of the run's next message: after those of the run in the request that have one, else
+/// The position of the run's next message: after those of the run in the request that have one, else
 /// after the request's own and those that were taken before.
 fn next_index(request: &ChatRequest, run: RunId, taken: impl FnOnce() -> usize) -> u32 {
     match request.messages.last().and_then(|last| last.id) {

@@ -60,7 +60,7 @@ pub enum Fault {
         /// The id.
         call_id: String,
     },
-    /// A request for consent, or the answer to one: no model knows of those.
+    /// A request for approval, or the answer to one: no model knows of those.
     #[error("message {message} holds a part about approval request {request_id:?}")]
     Approval {
         /// The message.

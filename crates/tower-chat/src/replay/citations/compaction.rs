@@ -10,7 +10,7 @@ use super::{
     sources::{compact, looks_like_sources},
 };
 use crate::replay::{
-    pairing::owed_call,
+    pairing::pending_call,
     shown::{self, Passing},
     turns::{Turns, is_answer},
 };
@@ -79,7 +79,8 @@ impl<'c, 'a> Compaction<'c, 'a> {
 
     fn has_final_text(&self) -> bool {
         let is_of_round = |message: &&Passing<'a>| {
-            message.role == Role::Tool || message.parts.iter().any(|part| owed_call(part).is_some())
+            message.role == Role::Tool
+                || message.parts.iter().any(|part| pending_call(part).is_some())
         };
         self.turn
             .iter()

@@ -45,8 +45,8 @@ fn plain_next(result: &ToolResult, calls: &mut [Asked<&str>]) -> Answers {
 /// The rule for a round, with everything paired anew.
 fn plain_round(mut calls: Vec<Asked<&str>>, last: usize, results: &[&ToolResult]) -> Vec<Answers> {
     let mut paired = vec![Answers::Nothing; results.len()];
-    for (place, result) in results.iter().enumerate().filter(|(_, it)| it.call.is_some()) {
-        paired[place] = plain_next(result, &mut calls);
+    for (index, result) in results.iter().enumerate().filter(|(_, it)| it.call.is_some()) {
+        paired[index] = plain_next(result, &mut calls);
     }
     let by_id = || results.iter().enumerate().filter(|(_, result)| result.call.is_none());
     if last > 0 && last <= calls.len() {
@@ -61,15 +61,15 @@ fn plain_round(mut calls: Vec<Asked<&str>>, last: usize, results: &[&ToolResult]
             |it: &ToolResult| names_one(it, &calls[..last]) && !names_one(it, &calls[last..]);
         let fits = !by_id().any(|(_, it)| is_of_before(it));
         if fits && found.iter().all(|found| matches!(found, Answers::Call(_))) {
-            for ((place, _), found) in by_id().zip(found) {
-                let Answers::Call(index) = found else { unreachable!() };
-                paired[place] = Answers::Call(last + index);
+            for ((result, _), found) in by_id().zip(found) {
+                let Answers::Call(call) = found else { unreachable!() };
+                paired[result] = Answers::Call(last + call);
             }
             return paired;
         }
     }
-    for (place, result) in by_id() {
-        paired[place] = plain_next(result, &mut calls);
+    for (index, result) in by_id() {
+        paired[index] = plain_next(result, &mut calls);
     }
     paired
 }

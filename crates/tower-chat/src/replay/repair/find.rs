@@ -7,7 +7,7 @@ use tower_chat_core::{
     store::{CallPlace, RecordedResult},
 };
 
-use crate::replay::{extract::Extraction, order::foreign_results, pairing::owed_call};
+use crate::replay::{extract::Extraction, order::foreign_results, pairing::pending_call};
 
 /// A stored call without its result, or a stored result without its call.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
@@ -82,7 +82,7 @@ pub fn mismatches_of_readable<'a>(
         results.extend(places.clone().zip(foreign).filter(|(_, (is_foreign, _))| *is_foreign).map(
             |(place, (_, result))| (place, result.call_id.as_deref().filter(|id| !id.is_empty())),
         ));
-        let asking = message.parts.iter().filter(|part| owed_call(part).is_some());
+        let asking = message.parts.iter().filter(|part| pending_call(part).is_some());
         requests.extend(
             places
                 .zip(asking)
@@ -148,7 +148,7 @@ impl Uncertain {
             // Results may stand before its words.
             self.results.insert(sequence);
         }
-        let asks = message.parts.iter().any(|part| owed_call(part).is_some());
+        let asks = message.parts.iter().any(|part| pending_call(part).is_some());
         self.open = asks.then_some(sequence);
     }
 }

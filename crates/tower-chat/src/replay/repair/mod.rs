@@ -40,7 +40,7 @@ pub use super::round::INTERRUPTED;
 use super::{
     extract,
     order::{Piece, pieces},
-    pairing::owed_call,
+    pairing::pending_call,
 };
 
 /// The key of a message's metadata under which results that were taken out of it are kept: a list
@@ -162,7 +162,7 @@ fn place_for_result(messages: &Messages, first: u64, call: CallPlace) -> Option<
     let all = pieces(message);
     let mut pieces = all.iter().skip_while(|piece| {
         let parts = message.parts.get(piece.parts.clone()).unwrap_or_default();
-        calls_before += parts.iter().filter_map(owed_call).count();
+        calls_before += parts.iter().filter_map(pending_call).count();
         calls_before <= call.index as usize
     });
     pieces.next()?;

@@ -7,17 +7,17 @@ use tower_chat_core::{CallPosition, Message, Part, ToolCall};
 
 use crate::{replay::AnswerIds, run::CallOfRun};
 
-/// A call that is owed a result. It is passed on without a copy of its arguments, through the
+/// A call without a result. It is passed on without a copy of its arguments, through the
 /// futures of the loop and of the tool.
 #[derive(Clone)]
-pub(crate) struct OwedCall(Arc<Owed>);
+pub(crate) struct PendingCall(Arc<Inner>);
 
 #[derive(Clone)]
-struct Owed {
+struct Inner {
     stands: Stands,
     /// The id its result names, where it is not the one it came with.
     made_id: Option<String>,
-    place: Option<CallOfRun>,
+    position: Option<CallOfRun>,
     /// Its result names it by position: it will not stand behind the only message that asked.
     is_named: bool,
 }
@@ -29,7 +29,7 @@ enum Stands {
     Alone(ToolCall),
 }
 
-impl OwedCall {
+impl PendingCall {
     /// The calls of an answer that the provider did not run itself and that wait for nobody's
     /// approval.
     pub(crate) fn of_answer(messages: &[Arc<Message>]) -> SmallVec<[Self; 2]> {
@@ -43,17 +43,17 @@ impl OwedCall {
                 part => matches!(part, Part::ApprovalRequest(_)),
             };
             let parts = message.parts.iter().enumerate().filter(|(_, part)| owes(part));
-            for (index, ((place, part), id)) in parts.zip(ids.next(message)).enumerate() {
+            for (index, ((position, part), id)) in parts.zip(ids.next(message)).enumerate() {
                 if !matches!(part, Part::ToolCall(_)) {
                     continue;
                 }
-                calls.push(Self(Arc::new(Owed {
-                    stands: Stands::In(message.clone(), place),
+                calls.push(Self(Arc::new(Inner {
+                    stands: Stands::In(message.clone(), position),
                     made_id: match id {
                         Cow::Borrowed(_) => None,
                         Cow::Owned(made) => Some(made),
                     },
-                    place: message.id.map(|message| (message, index)),
+                    position: message.id.map(|message| (message, index)),
                     is_named,
                 })));
             }
@@ -63,27 +63,27 @@ impl OwedCall {
 
     /// A call that is known by itself, with the id its result names: the result comes in a later
     /// run.
-    pub(crate) fn alone(call: ToolCall, id: String, place: Option<CallOfRun>) -> Self {
+    pub(crate) fn alone(call: ToolCall, id: String, position: Option<CallOfRun>) -> Self {
         let (stands, made_id) = (Stands::Alone(call), Some(id));
-        Self(Arc::new(Owed { stands, made_id, place, is_named: true }))
+        Self(Arc::new(Inner { stands, made_id, position, is_named: true }))
     }
 
-    /// The same call at another place.
-    pub(crate) fn at(&self, place: Option<CallOfRun>) -> Self {
-        if self.0.place == place {
+    /// The same call at another position.
+    pub(crate) fn at(&self, position: Option<CallOfRun>) -> Self {
+        if self.0.position == position {
             return self.clone();
         }
-        Self(Arc::new(Owed { place, ..(*self.0).clone() }))
+        Self(Arc::new(Inner { position, ..(*self.0).clone() }))
     }
 
     /// Where it stands in its run, if its message has an id.
-    pub(crate) fn place(&self) -> Option<CallOfRun> {
-        self.0.place
+    pub(crate) fn position(&self) -> Option<CallOfRun> {
+        self.0.position
     }
 
     /// How its result names it, if it has to.
     pub(crate) fn named_by(&self) -> Option<CallPosition> {
-        let (message, index) = self.0.place.filter(|_| self.0.is_named)?;
+        let (message, index) = self.0.position.filter(|_| self.0.is_named)?;
         Some(CallPosition { message, index: u32::try_from(index).unwrap_or(u32::MAX) })
     }
 

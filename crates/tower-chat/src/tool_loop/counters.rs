@@ -10,7 +10,7 @@ use crate::run::InterruptedRun;
 
 /// What is counted over a run.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct RunCounters {
     pub(super) service_calls: u32,
     pub(super) usage: Usage,
     /// Batches so far, approved ones included.
@@ -22,7 +22,7 @@ pub(super) struct Tally {
     failures: Vec<ToolFailure>,
 }
 
-impl Tally {
+impl RunCounters {
     /// What an earlier attempt at the run has used. Approved calls whose outcome is known count
     /// with it.
     pub(super) fn resumed(interrupted: &InterruptedRun, approved: &[PlannedCall]) -> Self {

@@ -21,7 +21,7 @@ use crate::replay::{DanglingCalls, Replay};
 const RESULT_STATUSES: &str = "result_statuses";
 
 /// Says in a message of results how the calls of earlier runs have ended that some of them answer,
-/// by the places of the results.
+/// by the positions of the results.
 pub(crate) fn mark_statuses(message: &mut Arc<Message>, statuses: Vec<(u32, ToolStatus)>) {
     if statuses.is_empty() {
         return;
@@ -47,14 +47,14 @@ fn marked_status(message: &Message, index: u32) -> Option<ToolStatus> {
     statuses.get(index.to_string())?.as_str()?.parse().ok()
 }
 
-/// The rows that put the staged results of calls in the visible history in place. They belong to
+/// The rows that resolve calls in the visible history with their staged results. They belong to
 /// the commit, since nobody could resolve them before; whoever takes a run up, or ends it, has to
 /// make them anew.
 ///
 /// # Errors
 ///
 /// If the record of the calls cannot be read.
-pub(crate) async fn rows_of_calls_answered_earlier(
+pub(crate) async fn rows_of_prior_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
     visible: &History,
@@ -82,7 +82,7 @@ pub(crate) fn by_call<T>(known: &[(T, ToolInvocation)]) -> HashMap<CallOfRun, &T
 }
 
 /// What the record says of the results in a run's input that were taken from the record, message by
-/// message, with the place of the message in the input. They are in the form in which they may be
+/// message, with the position of the message in the input. They are in the form in which they may be
 /// stored, and their calls have run when the record says.
 ///
 /// # Errors
@@ -103,14 +103,14 @@ pub(super) async fn reports_of_recorded_results(
     let known = store.invocations(&query).await?.found;
     let known = by_call(&known);
     let answered: HashMap<CallPlace, CallOfRun> =
-        answered.iter().map(|answered| (answered.place, answered.call)).collect();
+        answered.iter().map(|answered| (answered.position, answered.call)).collect();
     let first = history.head.pruned + history.messages.len() as u64 + 1;
     let mut reports = Vec::new();
-    for (place, message) in input.iter().enumerate() {
-        let sequence = first + place as u64;
+    for (position, message) in input.iter().enumerate() {
+        let sequence = first + position as u64;
         let of_result = |(index, result): (u32, &ToolResult)| {
-            let place = CallPlace { sequence, index };
-            let call = known.get(answered.get(&place)?)?;
+            let position = CallPlace { sequence, index };
+            let call = known.get(answered.get(&position)?)?;
             let recorded = call.result.as_ref()?;
             let is_same =
                 recorded.content == result.content && recorded.is_error == result.is_error;
@@ -128,7 +128,7 @@ pub(super) async fn reports_of_recorded_results(
             let or_result = of_message
                 .into_iter()
                 .map(|((_, result), report)| report.unwrap_or_else(|| ToolReport::of(result)));
-            reports.push((place, or_result.collect()));
+            reports.push((position, or_result.collect()));
         }
     }
     Ok(reports)
@@ -139,7 +139,7 @@ struct Answered {
     call: CallOfRun,
     /// The number of the message that holds the call.
     sequence: u64,
-    place: CallPlace,
+    position: CallPlace,
     result: ToolResult,
     /// As the message of the result says it.
     status: Option<ToolStatus>,
@@ -147,10 +147,10 @@ struct Answered {
 
 impl Answered {
     fn row(self, call: &ToolInvocation) -> ToolRecord {
-        let place = CallPlace { sequence: self.sequence, index: call.sequence_index };
-        let mut row = ToolRecord::pending(place, call.round_index, &*call.call_id, &call.name);
+        let position = CallPlace { sequence: self.sequence, index: call.sequence_index };
+        let mut row = ToolRecord::pending(position, call.round_index, &*call.call_id, &call.name);
         row.status = self.status.unwrap_or_else(|| status(call, &self.result));
-        row.result = RecordedResult::InMessage(self.place);
+        row.result = RecordedResult::InMessage(self.position);
         row.error.clone_from(&call.error);
         row.started_at = call.started_at;
         row.finished_at = call.finished_at;
@@ -186,11 +186,11 @@ fn answered(visible: &History, staged: &[Arc<Message>]) -> Vec<Answered> {
     let first = visible.head.pruned + visible.messages.len() as u64 + 1;
     for ((result_in, message), asked) in (first..).zip(staged).zip(asked) {
         for ((index, result), asked) in (0..).zip(message.results()).zip(asked) {
-            let Some(call) = asked.map(|asked| asked.place) else { continue };
+            let Some(call) = asked.map(|asked| asked.call_position) else { continue };
             let Some(&sequence) = messages.get(&call.0) else { continue };
-            let place = CallPlace { sequence: result_in, index };
+            let position = CallPlace { sequence: result_in, index };
             let (result, status) = (result.clone(), marked_status(message, index));
-            answered.push(Answered { call, sequence, place, result, status });
+            answered.push(Answered { call, sequence, position, result, status });
         }
     }
     answered

@@ -37,7 +37,7 @@ impl Run {
     /// A submission, so that it can be made where nothing can be awaited. Only for a run whose
     /// persister is below the loop; it does nothing where that was missed, since then nobody has
     /// stored the calls.
-    pub(crate) fn submit_unsent(&self, messages: Vec<Arc<Message>>) {
+    pub(crate) fn submit_results(&self, messages: Vec<Arc<Message>>) {
         if self.0.persister_missed.load(Ordering::Acquire) {
             return;
         }
@@ -91,7 +91,7 @@ impl State {
                 let report = reports.next().cloned();
                 let Some(asked) = asked.filter(|asked| !asked.needed_approval) else { continue };
                 let report = report.unwrap_or_else(|| ToolReport::of(result));
-                outcomes.push((asked.place, result.clone(), report));
+                outcomes.push((asked.call_position, result.clone(), report));
             }
         }
         outcomes

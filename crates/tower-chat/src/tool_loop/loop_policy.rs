@@ -17,7 +17,7 @@ use crate::{run::CallOfRun, tool::Tools};
 /// request for approval as the loop decides it. A journal stages the start of a tool together with
 /// the answer that asks for it, and commits a run together with its last answer.
 #[derive(Clone)]
-pub(crate) struct Foresight {
+pub(crate) struct LoopPolicy {
     pub(super) tools: Tools,
     /// The caller's, for the tools they declare.
     pub(super) options: Arc<ChatOptions>,
@@ -40,7 +40,7 @@ pub(crate) enum Next {
     End,
 }
 
-impl Foresight {
+impl LoopPolicy {
     /// A count of the calls of the answer.
     pub(crate) fn call_count(&self) -> CallCount {
         CallCount::up_to(self.max_calls_per_answer)
@@ -58,27 +58,29 @@ impl Foresight {
 
 impl Next {
     /// What follows these messages. A loop that says nothing may run every tool they ask for.
-    pub(crate) fn after(foresight: Option<&Foresight>, messages: &[Arc<Message>]) -> Self {
-        let Some(foresight) = foresight else {
-            let calls = batch::owed_calls(messages);
-            let places: Vec<_> = calls.into_iter().filter_map(|call| call.place()).collect();
-            return if places.is_empty() { Self::Call } else { Self::Tools(places) };
+    pub(crate) fn after(loop_policy: Option<&LoopPolicy>, messages: &[Arc<Message>]) -> Self {
+        let Some(loop_policy) = loop_policy else {
+            let calls = batch::pending_calls(messages);
+            let positions: Vec<_> = calls.into_iter().filter_map(|call| call.position()).collect();
+            return if positions.is_empty() { Self::Call } else { Self::Tools(positions) };
         };
-        match batch::plan(messages, foresight.rules(), |_| false) {
-            Plan::Run(mut calls) if !foresight.is_last_call => {
-                batch::charge(&mut calls, &mut 0, foresight.budget_left);
+        match batch::plan(messages, loop_policy.rules(), |_| false) {
+            Plan::Run(mut calls) if !loop_policy.is_last_call => {
+                batch::charge(&mut calls, &mut 0, loop_policy.budget_left);
                 let to_run = calls.iter().filter(|call| matches!(call.action, Action::Run(_)));
-                let at_once = if foresight.concurrent { calls.len() } else { 1 };
-                Self::Tools(to_run.take(at_once).filter_map(|call| call.owed.place()).collect())
+                let at_once = if loop_policy.concurrent { calls.len() } else { 1 };
+                Self::Tools(
+                    to_run.take(at_once).filter_map(|call| call.pending.position()).collect(),
+                )
             }
-            Plan::Answer if foresight.handle.has_queued() => Self::Call,
+            Plan::Answer if loop_policy.handle.has_queued() => Self::Call,
             Plan::Answer | Plan::Return | Plan::Ask | Plan::Run(_) => Self::End,
         }
     }
 }
 
-impl fmt::Debug for Foresight {
+impl fmt::Debug for LoopPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Foresight")
+        f.write_str("LoopPolicy")
     }
 }
