@@ -18,6 +18,11 @@ pub(crate) struct Seeds {
 pub(crate) fn of_wire(recordings: Option<&Recordings>, wire: BodyWire) -> Seeds {
     let mut seeds = Seeds::default();
     seeds.requests.push(OWN_REQUEST.into());
+    if wire == BodyWire::Ollama {
+        seeds.answers.extend(OLLAMA_ANSWERS.map(Vec::from));
+        seeds.errors.extend(OLLAMA_ERRORS.map(Vec::from));
+        seeds.streams.extend(OLLAMA_STREAMS.map(Vec::from));
+    }
     let Some(recordings) = recordings else { return seeds };
     for cassette in recordings.cassettes().expect("the recorded exchanges can be read") {
         for exchange in cassette.exchanges {
@@ -75,3 +80,53 @@ pub(crate) const OWN_ROWS: &str = concat!(
     "\n",
     r#"{"role": "tool", "content": "late"}"#,
 );
+
+/// Ollama's whole answers, streams and errors, of which few are recorded, as its documentation
+/// (docs/api.md) has them.
+const OLLAMA_ANSWERS: [&str; 2] = [
+    r#"{"model": "llama3.2", "created_at": "2023-12-12T14:13:43.416799Z", "message": {"role":
+        "assistant", "content": "Hello! How are you?"}, "done": true, "done_reason": "stop",
+        "total_duration": 5191566416, "load_duration": 2154458, "prompt_eval_count": 26,
+        "prompt_eval_duration": 383809000, "eval_count": 298, "eval_duration": 4799921000}"#,
+    r#"{"model": "qwen3", "created_at": "2025-07-07T20:32:53.844124Z", "message": {"role":
+        "assistant", "content": "", "thinking": "Two cities.", "tool_calls": [{"function": {"name":
+        "weather", "arguments": {"city": "Tokyo", "days": [1, 2]}}}, {"id": "call_9", "function":
+        {"index": 1, "name": "weather", "arguments": {}}}]}, "done_reason": "length", "done": true}"#,
+];
+const OLLAMA_STREAMS: [&str; 3] = [
+    concat!(
+        r#"{"model":"m","created_at":"t0","message":{"role":"assistant","content":"","#,
+        r#""thinking":"The sea, "},"done":false}"#,
+        "\n",
+        r#"{"model":"m","created_at":"t1","message":{"role":"assistant","content":"","#,
+        r#""thinking":"then."},"done":false}"#,
+        "\n",
+        r#"{"model":"m","created_at":"t2","message":{"role":"assistant","content":"Möwen"},"done":false}"#,
+        "\n",
+        r#"{"model":"m","created_at":"t3","message":{"role":"assistant","content":""},"done":true,"#,
+        r#""done_reason":"stop","total_duration":4883583458,"prompt_eval_count":7,"eval_count":5}"#,
+        "\n",
+    ),
+    concat!(
+        r#"{"model":"m","created_at":"t5","message":{"role":"assistant","content":"","tool_calls":"#,
+        r#"[{"function":{"index":0,"name":"f","arguments":{"x": 1.0}}}]},"done":false}"#,
+        "\r\n",
+        r#"{"model":"m","created_at":"t6","message":{"role":"assistant","content":"","tool_calls":"#,
+        r#"[{"id":"call_2","function":{"name":"g","arguments":"{}"}}]},"done":false}"#,
+        "\n\n",
+        r#"{"model":"m","created_at":"t7","message":{"role":"assistant","content":""},"done":true,"#,
+        r#""done_reason":"length"}"#,
+    ),
+    concat!(
+        r#"{"model":"m","created_at":"t8","message":{"role":"assistant","content":"Cut "},"done":false}"#,
+        "\n",
+        r#"{"error":"an error was encountered while running the model"}"#,
+        "\n",
+    ),
+];
+const OLLAMA_ERRORS: [&str; 4] = [
+    r#"{"error":"model \"llama9\" not found, try pulling it first"}"#,
+    r#"{"error":"registry.ollama.ai/library/phi:latest does not support tools"}"#,
+    r#"{"StatusCode":429,"Status":"429 Too Many Requests","error":"too many requests"}"#,
+    "404 page not found",
+];

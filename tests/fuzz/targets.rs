@@ -20,7 +20,9 @@ use tower_chat_wire::{
 };
 
 use crate::{
+    mcp,
     numbers::Numbers,
+    rows,
     seeds::{self, OWN_REQUEST, OWN_ROWS, Seeds},
 };
 
@@ -88,6 +90,8 @@ pub(crate) fn all() -> Vec<Target> {
         let Ok(rows) = import::read_rows(text.lines()) else { return false };
         import::valid_messages_of_rows(rows, DanglingCalls::Interrupted).is_ok()
     }));
+    targets.extend(rows::targets());
+    targets.extend(mcp::targets());
     targets.push(endpoint(requests));
     targets
 }
@@ -114,7 +118,7 @@ fn accepts_request(body: BodyWire, wire: Wire, bytes: &[u8]) -> bool {
     true
 }
 
-fn replayed(messages: &Messages) -> Messages {
+pub(crate) fn replayed(messages: &Messages) -> Messages {
     let mut replay = Replay::new(DanglingCalls::Interrupted);
     messages.iter().for_each(|message| replay.push(message));
     drop(replay.split_open());

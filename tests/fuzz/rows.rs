@@ -1,0 +1,206 @@
+//! A store whose rows somebody else has written.
+
+use std::sync::Arc;
+
+use rusqlite::{
+    Connection, params,
+    types::{Value, ValueRef},
+};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tower_chat::core::{
+    ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
+    ToolStatus,
+    store::{
+        CallPlace, HistoryStore, InvocationQuery, Lease, RecordedResult, Revision, ServiceIdChange,
+        Staged, ToolRecord, Write,
+    },
+};
+use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
+use tower_chat_sqlite::{Durability, SqliteStore};
+
+use crate::{
+    numbers::Numbers,
+    targets::{Target, replayed},
+};
+
+/// What no store writes into a column of numbers.
+const INTEGERS: [i64; 8] = [-1, 0, 1, 9, u32::MAX as i64, 1 << 40, i64::MAX, i64::MIN];
+
+/// The rows of a store, in clear and sealed.
+pub(crate) fn targets() -> [Target; 2] {
+    let keys = MasterKeys::new("master", SecretKey::from_bytes([7; 32])).expect("a key");
+    let sealed = Rows::new(|store| Arc::new(EncryptedStore::new(store, keys)));
+    [target("SQLite rows", Rows::new(|store| Arc::new(store))), target("sealed rows", sealed)]
+}
+
+fn target(name: &str, rows: Rows) -> Target {
+    let seeds = rows.cells.iter().filter_map(Cell::text).collect();
+    let run = Box::new(move |bytes: &[u8], numbers: &mut Numbers| rows.accepts(bytes, numbers));
+    Target { name: name.into(), seeds, is_slow: true, run }
+}
+
+struct Rows {
+    runtime: Runtime,
+    store: Arc<dyn HistoryStore>,
+    /// A connection of the other writer's own.
+    other: Connection,
+    cells: Vec<Cell>,
+    _folder: TempDir,
+}
+
+/// One value of a row.
+struct Cell {
+    table: &'static str,
+    column: String,
+    row: i64,
+    value: Value,
+}
+
+impl Rows {
+    fn new(wrap: impl FnOnce(SqliteStore) -> Arc<dyn HistoryStore>) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
+        let runtime = runtime.expect("a runtime");
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("rows.db");
+        let options = SqliteStore::options().durability(Durability::Normal);
+        let store = wrap(runtime.block_on(options.open(&path)).expect("a store"));
+        runtime.block_on(fill(&*store));
+        let other = Connection::open(&path).expect("a connection");
+        other.pragma_update(None, "ignore_check_constraints", true).expect("a setting");
+        other.pragma_update(None, "synchronous", "OFF").expect("a setting");
+        let cells = cells(&other).expect("rows");
+        Self { runtime, store, other, cells, _folder: folder }
+    }
+
+    /// Puts the bytes, or another number, into a cell, and reads all that the store has.
+    fn accepts(&self, bytes: &[u8], numbers: &mut Numbers) -> bool {
+        let cell = numbers.one_of(&self.cells).expect("a cell");
+        let damaged = match cell.value {
+            Value::Integer(_) => numbers.one_of(&INTEGERS).copied().map(Value::Integer),
+            _ => Some(Value::Blob(bytes.to_vec())),
+        };
+        if self.put(cell, &damaged.expect("a number")).is_err() {
+            // Two rows with the same key.
+            return false;
+        }
+        let is_read = self.runtime.block_on(read(&*self.store));
+        self.put(cell, &cell.value).expect("the value as it was");
+        is_read
+    }
+
+    fn put(&self, cell: &Cell, value: &Value) -> rusqlite::Result<()> {
+        let Cell { table, column, row, .. } = cell;
+        // A text need not be UTF-8.
+        let kind = match (&cell.value, value) {
+            (Value::Text(_), Value::Blob(_)) => "CAST(?1 AS TEXT)",
+            _ => "?1",
+        };
+        let sql = format!("UPDATE {table} SET {column} = {kind} WHERE {} = ?2", key(table));
+        self.other.prepare_cached(&sql)?.execute(params![value, row]).map(drop)
+    }
+}
+
+impl Cell {
+    fn text(&self) -> Option<Vec<u8>> {
+        match &self.value {
+            Value::Text(text) => Some(text.clone().into_bytes()),
+            _ => None,
+        }
+    }
+}
+
+/// What names a row.
+fn key(table: &str) -> &'static str {
+    match table {
+        "tool_invocations" => "place * 16 + call_index",
+        _ => "rowid",
+    }
+}
+
+fn cells(connection: &Connection) -> rusqlite::Result<Vec<Cell>> {
+    let mut cells = Vec::new();
+    for table in ["messages", "tool_invocations", "conversations", "open_runs"] {
+        let mut statement =
+            connection.prepare(&format!("SELECT {}, * FROM {table}", key(table)))?;
+        let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            for (index, column) in names.iter().enumerate().skip(1) {
+                // What names a row stays, so that the row is found again.
+                let is_key = matches!(&**column, "place" | "call_index" | "id" | "number");
+                if is_key || matches!(row.get_ref(index)?, ValueRef::Null) {
+                    continue;
+                }
+                let (row, value) = (row.get(0)?, row.get(index)?);
+                cells.push(Cell { table, column: column.clone(), row, value });
+            }
+        }
+    }
+    Ok(cells)
+}
+
+fn conversation() -> ConversationKey {
+    ConversationKey::new("fuzz", "rows")
+}
+
+async fn fill(store: &dyn HistoryStore) {
+    let run = RunId::from_bytes([1; 16]);
+    let asked = ["first", "second"].map(|id| ToolCall::new(id, "look", format!("[\"{id}\"]")));
+    let needed = ApprovalRequest::new("approve", ToolCall::new("third", "buy", "{}"), true);
+    let result = CallPlace { sequence: 3, index: 0 };
+    let apart = ToolResult::new("second", "apart");
+    let records = [
+        (ToolStatus::Ok, RecordedResult::InMessage(result)),
+        (ToolStatus::Error, RecordedResult::Apart(Box::new(apart))),
+        (ToolStatus::PendingApproval, RecordedResult::None),
+    ];
+    let records = (0..).zip(records).map(|(index, (status, result))| {
+        let call = CallPlace { sequence: 2, index };
+        let mut record = ToolRecord::pending(call, 0, format!("id {index}"), "look");
+        (record.status, record.result) = (status, result);
+        record.error = Some(format!("why {status:?}"));
+        record.started_at = Some(std::time::UNIX_EPOCH);
+        record
+    });
+    let records = records.collect();
+    let asking = asked.into_iter().map(Part::ToolCall).chain([needed.into()]).collect();
+    let messages = [
+        Message::user("Which ship?"),
+        Message::new(Role::Assistant, asking),
+        Message::tool_results([ToolResult::new("first", "the red one")]),
+        Message::assistant("The red one."),
+    ];
+    let id = MessageId { run, index: 0 };
+    let whole = Write::new(conversation(), id, Revision::ABSENT, messages.map(Arc::new))
+        .with_tools(records)
+        .with_service_id(ServiceIdChange::Set("kept-elsewhere".into()));
+    let at = whole.result();
+    let lease = Lease { attempt: 1, holder: 1, renewed_at: std::time::UNIX_EPOCH, until: None };
+    let text = Some("It is".into());
+    let staged = Staged { lease, close: None, service_id: None, partial_text: text };
+    let id = MessageId { run: RunId::from_bytes([2; 16]), index: 0 };
+    let staged =
+        Write::new(conversation(), id, at, [Arc::new(Message::user("When?"))]).staged(staged);
+    for write in [whole, staged] {
+        let slot = store.reserve().await.expect("a slot");
+        store.append(slot, vec![write]).await.expect("a write that is stored");
+    }
+    store.flush().await.expect("all is stored");
+}
+
+/// Whether all that is stored can be read.
+async fn read(store: &dyn HistoryStore) -> bool {
+    let key = conversation();
+    let mut is_read = store.head(&key).await.is_ok();
+    is_read &= match store.load(&key).await {
+        Ok(history) => replayed(&history.messages).len() > 1,
+        Err(error) => error.to_string().is_empty(),
+    };
+    is_read &= store.open_run(&key).await.is_ok();
+    is_read &= store.open_runs("fuzz", None, 9).await.is_ok();
+    is_read &= store.list("fuzz", None, 9).await.is_ok();
+    let query = InvocationQuery::in_scope("fuzz");
+    is_read &= store.invocations(&query).await.is_ok_and(|found| found.unreadable.is_empty());
+    is_read & store.tool_totals(&query).await.is_ok()
+}
