@@ -49,7 +49,7 @@ const WORK: [(&str, Work); 10] = [
     ("imported_equal_ids", |calls| import(calls, |_| 0)),
     ("openai_chat", |calls| {
         Ok(render(calls, |messages| {
-            drop(black_box(openai_chat::with_nine_character_ids(openai_chat::render_messages(
+            drop(black_box(openai_chat::with_mistral_ids(openai_chat::render_messages(
                 messages,
                 openai_chat::Audience::Model,
             ))));

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use tower_chat::core::{Messages, format};
 use tower_chat_wire::{
-    openai_chat::with_nine_character_ids,
+    openai_chat::with_mistral_ids,
     validate::{Wire, validate},
 };
 
@@ -81,7 +81,7 @@ fn ids<'a>(list: &'a Value, message: impl Fn(&'a Value) -> Vec<&'a Value>) -> Ve
 /// Mistral takes ids of nine letters and digits.
 fn assert_mistral(place: &str, body: &Value) {
     let messages: Vec<_> = serde_json::from_value(body["messages"].clone()).unwrap();
-    let messages = serde_json::to_value(with_nine_character_ids(messages)).unwrap();
+    let messages = serde_json::to_value(with_mistral_ids(messages)).unwrap();
     let body = json!({ "messages": messages });
     validate(Wire::OpenAiChat, &body).unwrap_or_else(|invalid| panic!("{place}: {invalid}"));
     let found = ids(&messages, |message| {

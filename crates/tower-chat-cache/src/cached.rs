@@ -1,4 +1,4 @@
-//! What is kept of one conversation.
+//! The cached state of one conversation.
 
 use std::{sync::Arc, time::Instant};
 
@@ -9,7 +9,7 @@ use tower_chat_core::{
 
 use crate::weight;
 
-/// A conversation as it was at one moment, and since then as acknowledged writes have left it.
+/// A conversation as it was read, with the acknowledged writes since then applied.
 #[derive(Debug, Clone)]
 pub(crate) struct Cached {
     head: Head,
@@ -20,14 +20,14 @@ pub(crate) struct Cached {
     /// What the open run has staged, if all of that is known.
     staged: Option<StagedMessages>,
     bytes: u64,
-    /// When the store inside was last asked.
+    /// When the inner store was last read.
     pub(crate) read: ReadAt,
 }
 
-/// When something was read from the store inside: just before it was asked.
+/// When something was read from the inner store: just before the read began.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadAt {
-    /// Counts readings and questions.
+    /// Counts reads and lookups.
     pub(crate) tick: u64,
     pub(crate) time: Instant,
 }
@@ -115,8 +115,7 @@ impl Cached {
         loaded
     }
 
-    /// Makes it what is known once these writes are stored. If that cannot be told, it says so, and
-    /// is of no use any more.
+    /// Applies writes. Returns `false` if the result is not known; the value must then be dropped.
     pub(crate) fn apply<'a>(&mut self, writes: impl IntoIterator<Item = &'a Write>) -> bool {
         writes.into_iter().all(|write| self.apply_one(write).is_some())
     }

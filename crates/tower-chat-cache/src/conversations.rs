@@ -1,4 +1,4 @@
-//! What is kept of all conversations.
+//! All cached conversations.
 
 use std::{
     fmt,
@@ -13,46 +13,46 @@ use moka::{policy::EvictionPolicy, sync::Cache};
 use tower_chat_core::{ConversationKey, store::Write};
 
 use crate::{
+    cache_entry::CacheEntry,
     cached::{Cached, ReadAt},
-    kept::Kept,
-    reading::Reading,
+    in_flight::{InFlight, InFlightTable, LoadFuture, SharedLoad},
+    load_guard::LoadGuard,
     submission::{Keys, Submission},
-    traffic::{AllTraffic, Flight, LoadFuture, Traffic},
 };
 
-/// The most bytes of a conversation that is kept: heavier ones the cache cannot tell apart.
+/// The most bytes of a cached conversation: moka's weights are `u32`.
 const LARGEST: u64 = u32::MAX as u64;
 
-/// The kept conversations.
+/// The cached conversations.
 ///
-/// What is kept was read, or made by applying acknowledged writes, with nothing under way. While a
-/// write of a conversation is under way nothing is kept of it; a reading counts only if no
-/// submission came since it began.
+/// An entry was loaded, or made by applying acknowledged writes, while no operation was in flight.
+/// While a write of a conversation is in flight its entry is empty. A load is cached only if no write
+/// was submitted since the load began.
 pub(crate) struct Conversations {
-    kept: Cache<ConversationKey, Arc<Kept>>,
-    traffic: Mutex<AllTraffic>,
+    entries: Cache<ConversationKey, Arc<CacheEntry>>,
+    in_flight: Mutex<InFlightTable>,
     ticks: AtomicU64,
     max_bytes: u64,
-    /// How many bytes were kept since the bound was last enforced.
-    kept_since: AtomicU64,
+    /// How many bytes were inserted since the bound was last enforced.
+    inserted_bytes: AtomicU64,
 }
 
 impl Conversations {
     pub(crate) fn new(max_bytes: u64) -> Self {
-        let kept = Cache::builder()
+        let entries = Cache::builder()
             .max_capacity(max_bytes)
-            .weigher(|key: &ConversationKey, kept: &Arc<Kept>| {
+            .weigher(|key: &ConversationKey, entry: &Arc<CacheEntry>| {
                 let names = key.scope().len() + key.id().len();
-                u32::try_from(kept.room.saturating_add(names as u64)).unwrap_or(u32::MAX)
+                u32::try_from(entry.max_bytes.saturating_add(names as u64)).unwrap_or(u32::MAX)
             })
             .eviction_policy(EvictionPolicy::lru())
             .build();
         Self {
-            kept,
-            traffic: Mutex::default(),
+            entries,
+            in_flight: Mutex::default(),
             ticks: AtomicU64::new(0),
             max_bytes,
-            kept_since: AtomicU64::new(0),
+            inserted_bytes: AtomicU64::new(0),
         }
     }
 
@@ -61,66 +61,65 @@ impl Conversations {
     }
 
     pub(crate) fn get(&self, key: &ConversationKey) -> Option<Arc<Cached>> {
-        self.kept.get(key)?.get()
+        self.entries.get(key)?.get()
     }
 
-    /// How many conversations are kept, and their bytes.
+    /// How many conversations are cached, and their bytes.
     pub(crate) fn size(&self) -> (u64, u64) {
-        self.kept.run_pending_tasks();
-        (self.kept.entry_count(), self.kept.weighted_size())
+        self.entries.run_pending_tasks();
+        (self.entries.entry_count(), self.entries.weighted_size())
     }
 
-    /// Begins a reading that nobody else waits for.
-    pub(crate) fn read(self: &Arc<Self>, key: &ConversationKey, read: ReadAt) -> Reading {
-        let mut traffic = self.traffic();
-        self.read_in(traffic.of(key), key, read)
+    /// Begins a read that is not shared with other callers.
+    pub(crate) fn read(self: &Arc<Self>, key: &ConversationKey, read: ReadAt) -> LoadGuard {
+        let mut in_flight = self.in_flight();
+        self.read_in(in_flight.of(key), key, read)
     }
 
-    /// The load under way, or a new one; or what came of one that has landed since `is_fresh` was
-    /// last asked.
+    /// The load in flight, or a new one; or the cached history, if a load has finished since the
+    /// caller last looked.
     pub(crate) fn load(
         self: &Arc<Self>,
         key: &ConversationKey,
         read: ReadAt,
         is_fresh: impl FnOnce(ReadAt) -> bool,
-        load: impl FnOnce(Reading) -> LoadFuture,
-    ) -> Flight {
-        let mut all = self.traffic();
+        load: impl FnOnce(LoadGuard) -> LoadFuture,
+    ) -> SharedLoad {
+        let mut all = self.in_flight();
         if let Some(cached) = self.get(key).filter(|cached| is_fresh(cached.read))
             && let Some(history) = cached.history()
         {
-            return Flight { load: ready(Ok(history)).boxed().shared(), read: cached.read };
+            return SharedLoad { load: ready(Ok(history)).boxed().shared(), read: cached.read };
         }
-        let traffic = all.of(key);
-        let under_way = traffic
-            .flight
-            .as_ref()
-            .and_then(|flight| Some(Flight { load: flight.load.upgrade()?, read: flight.read }));
-        if let Some(flight) = under_way {
-            return flight;
+        let in_flight = all.of(key);
+        let under_way = in_flight.shared_load.as_ref().and_then(|shared_load| {
+            Some(SharedLoad { load: shared_load.load.upgrade()?, read: shared_load.read })
+        });
+        if let Some(shared_load) = under_way {
+            return shared_load;
         }
-        let reading = self.read_in(traffic, key, read);
-        let flight = Flight { load: load(reading).shared(), read };
-        // What began while a submission was being made may not see it.
-        if traffic.submitting == 0 {
-            let weak = flight.load.downgrade();
-            traffic.flight = weak.map(|load| Flight { load, read });
+        let load_guard = self.read_in(in_flight, key, read);
+        let shared_load = SharedLoad { load: load(load_guard).shared(), read };
+        // A load that begins during a submission may not see its writes, so it is not shared.
+        if in_flight.submitting == 0 {
+            let weak = shared_load.load.downgrade();
+            in_flight.shared_load = weak.map(|load| SharedLoad { load, read });
         }
-        flight
+        shared_load
     }
 
     fn read_in(
         self: &Arc<Self>,
-        traffic: &mut Traffic,
+        in_flight: &mut InFlight,
         key: &ConversationKey,
         read: ReadAt,
-    ) -> Reading {
-        traffic.readers += 1;
-        let generation = (traffic.submitting == 0).then_some(traffic.generation);
-        Reading { conversations: self.clone(), key: key.clone(), generation, read }
+    ) -> LoadGuard {
+        in_flight.readers += 1;
+        let generation = (in_flight.submitting == 0).then_some(in_flight.generation);
+        LoadGuard { conversations: self.clone(), key: key.clone(), generation, read }
     }
 
-    /// Begins to submit writes, each to its conversation.
+    /// Begins a submission of writes.
     pub(crate) fn submit(self: &Arc<Self>, writes: &[Write]) -> Submission {
         let mut keys = Keys::new();
         for write in writes {
@@ -128,17 +127,17 @@ impl Conversations {
                 keys.push(write.key().clone());
             }
         }
-        let mut all = self.traffic();
+        let mut all = self.in_flight();
         for key in &keys {
             let own = || writes.iter().filter(|write| write.key() == key);
             let leaves_revision = own().any(|write| write.result() == write.expected());
-            let traffic = all.of(key);
-            let known = self.known(traffic, key);
-            let is_overtaken = traffic.is_unordered && leaves_revision;
-            traffic.begin();
-            traffic.is_unordered |= leaves_revision;
-            // Nobody else has it as a rule, and it is changed in place.
-            traffic.ahead = known.filter(|_| !is_overtaken).and_then(|mut known| {
+            let in_flight = all.of(key);
+            let known = self.known(in_flight, key);
+            let is_overtaken = in_flight.is_unordered && leaves_revision;
+            in_flight.begin();
+            in_flight.is_unordered |= leaves_revision;
+            // Usually the only reference, so `make_mut` changes it in place.
+            in_flight.ahead = known.filter(|_| !is_overtaken).and_then(|mut known| {
                 let is_known = Arc::make_mut(&mut known).apply(own());
                 is_known.then_some(known)
             });
@@ -146,25 +145,26 @@ impl Conversations {
         Submission::new(self.clone(), keys)
     }
 
-    /// Begins to change a conversation in another way.
+    /// Begins a change other than an append: a fork, a deletion or a pruning.
     pub(crate) fn change(self: &Arc<Self>, key: &ConversationKey) -> Submission {
-        let mut all = self.traffic();
-        let traffic = all.of(key);
-        traffic.begin();
-        traffic.ahead = None;
-        self.forget(key, &mut traffic.place);
+        let mut all = self.in_flight();
+        let in_flight = all.of(key);
+        in_flight.begin();
+        in_flight.ahead = None;
+        self.forget(key, &mut in_flight.entry);
         Submission::new(self.clone(), Keys::from_iter([key.clone()]))
     }
 
-    /// Takes what is known, with everything that is under way.
-    fn known(&self, traffic: &mut Traffic, key: &ConversationKey) -> Option<Arc<Cached>> {
-        if traffic.unsettled > 0 {
-            return traffic.ahead.take();
+    /// Takes the cached state, with the writes in flight applied.
+    fn known(&self, in_flight: &mut InFlight, key: &ConversationKey) -> Option<Arc<Cached>> {
+        if in_flight.unsettled > 0 {
+            return in_flight.ahead.take();
         }
-        self.find(key, &mut traffic.place)?.take()
+        self.find(key, &mut in_flight.entry)?.take()
     }
 
-    /// Changes what is known by a reading, unless something newer is known or it saw too little.
+    /// Caches what a read returned, unless the cache has newer state or a write was submitted since
+    /// the read began.
     pub(crate) fn learn(
         &self,
         key: &ConversationKey,
@@ -172,88 +172,88 @@ impl Conversations {
         read: ReadAt,
         learned: impl FnOnce(Option<&Cached>) -> Cached,
     ) {
-        let mut all = self.traffic();
-        let Some(traffic) = all.get_mut(key) else { return };
-        if generation != Some(traffic.generation) || traffic.submitting > 0 {
+        let mut all = self.in_flight();
+        let Some(in_flight) = all.get_mut(key) else { return };
+        if generation != Some(in_flight.generation) || in_flight.submitting > 0 {
             return;
         }
-        if traffic.unsettled > 0 {
-            let is_newer = traffic.ahead.as_ref().is_none_or(|known| known.read.tick < read.tick);
+        if in_flight.unsettled > 0 {
+            let is_newer = in_flight.ahead.as_ref().is_none_or(|known| known.read.tick < read.tick);
             if is_newer {
-                traffic.ahead = Some(Arc::new(learned(traffic.ahead.as_deref())));
+                in_flight.ahead = Some(Arc::new(learned(in_flight.ahead.as_deref())));
             }
             return;
         }
         let known = self.get(key);
         if known.as_ref().is_none_or(|known| known.read.tick < read.tick) {
-            // A remembered place that the cache has dropped is not always gone at once.
-            traffic.place = Weak::new();
-            self.keep(key, &mut traffic.place, Arc::new(learned(known.as_deref())));
+            // moka frees an evicted entry later, so the weak reference may still be valid.
+            in_flight.entry = Weak::new();
+            self.keep(key, &mut in_flight.entry, Arc::new(learned(known.as_deref())));
         }
     }
 
-    /// The place of a conversation, found again if it is not known.
-    fn find(&self, key: &ConversationKey, place: &mut Weak<Kept>) -> Option<Arc<Kept>> {
-        if let Some(kept) = place.upgrade() {
-            return Some(kept);
+    /// The entry of a conversation: through the weak reference, or else from the cache.
+    fn find(&self, key: &ConversationKey, entry: &mut Weak<CacheEntry>) -> Option<Arc<CacheEntry>> {
+        if let Some(found) = entry.upgrade() {
+            return Some(found);
         }
-        let found = self.kept.get(key)?;
-        *place = Arc::downgrade(&found);
+        let found = self.entries.get(key)?;
+        *entry = Arc::downgrade(&found);
         Some(found)
     }
 
-    /// Keeps what is known of a conversation, in its place.
+    /// Stores a conversation in its entry.
     pub(crate) fn keep(
         &self,
         key: &ConversationKey,
-        place: &mut Weak<Kept>,
+        entry: &mut Weak<CacheEntry>,
         mut cached: Arc<Cached>,
     ) {
         if cached.bytes() > LARGEST {
-            return self.forget(key, place);
+            return self.forget(key, entry);
         }
-        let kept = self.find(key, place);
-        let before = kept.as_ref().map_or(0, |kept| kept.room);
-        if let Some(kept) = kept {
-            match kept.put(cached) {
+        let old = self.find(key, entry);
+        let before = old.as_ref().map_or(0, |old| old.max_bytes);
+        if let Some(old) = old {
+            match old.put(cached) {
                 Ok(()) => return,
                 Err(back) => cached = back,
             }
         }
-        let kept = Arc::new(Kept::new(cached, self.max_bytes));
-        *place = Arc::downgrade(&kept);
-        let more = kept.room.saturating_sub(before);
-        self.kept.insert(key.clone(), kept);
-        // The cache would let some entries gather before it looks at their weight.
-        let since = self.kept_since.fetch_add(more, Ordering::Relaxed).saturating_add(more);
+        let new = Arc::new(CacheEntry::new(cached, self.max_bytes));
+        *entry = Arc::downgrade(&new);
+        let more = new.max_bytes.saturating_sub(before);
+        self.entries.insert(key.clone(), new);
+        // moka enforces its bound in batches; large entries would exceed it by too much.
+        let since = self.inserted_bytes.fetch_add(more, Ordering::Relaxed).saturating_add(more);
         if since > self.max_bytes / 64 {
-            self.kept_since.store(0, Ordering::Relaxed);
-            self.kept.run_pending_tasks();
+            self.inserted_bytes.store(0, Ordering::Relaxed);
+            self.entries.run_pending_tasks();
         }
     }
 
-    /// Gives up the place of a conversation of which nothing is known.
-    pub(crate) fn forget(&self, key: &ConversationKey, place: &mut Weak<Kept>) {
-        *place = Weak::new();
-        self.kept.invalidate(key);
+    /// Removes the entry of a conversation.
+    pub(crate) fn forget(&self, key: &ConversationKey, entry: &mut Weak<CacheEntry>) {
+        *entry = Weak::new();
+        self.entries.invalidate(key);
     }
 
-    /// Drops a conversation as the cache does to make room, except that its place is not freed yet.
+    /// Evicts an entry as moka does, except that the entry is not freed yet.
     #[cfg(test)]
-    pub(crate) fn evict(&self, key: &ConversationKey) -> Option<Arc<Kept>> {
-        self.kept.remove(key)
+    pub(crate) fn evict(&self, key: &ConversationKey) -> Option<Arc<CacheEntry>> {
+        self.entries.remove(key)
     }
 
-    pub(crate) fn traffic(&self) -> MutexGuard<'_, AllTraffic> {
-        self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn in_flight(&self) -> MutexGuard<'_, InFlightTable> {
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl fmt::Debug for Conversations {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Conversations")
-            .field("conversations", &self.kept.entry_count())
-            .field("bytes", &self.kept.weighted_size())
+            .field("conversations", &self.entries.entry_count())
+            .field("bytes", &self.entries.weighted_size())
             .field("max_bytes", &self.max_bytes)
             .finish_non_exhaustive()
     }

@@ -55,15 +55,15 @@
 //! What is kept is in clear: after the key of a conversation was erased, have it forgotten with
 //! [`CachingStore::forget`].
 
+mod cache_entry;
 mod cached;
 mod conversations;
-mod kept;
+mod in_flight;
+mod load_guard;
 mod options;
-mod reading;
 mod statistics;
 mod store;
 mod submission;
-mod traffic;
 mod weight;
 mod write_behind;
 

@@ -21,11 +21,10 @@ use crate::{
 
 /// Keeps conversations of another store in memory; see [the crate](crate).
 ///
-/// It is the store it is put around: their [`handle`](HistoryStore::handle) is the same. Clones
-/// share what is kept.
+/// It has the [`handle`](HistoryStore::handle) of the store it wraps. Clones share the cache.
 ///
-/// Loads of one conversation that come at the same time read it once. A load that is dropped is
-/// finished by whoever waits for it too.
+/// Concurrent loads of one conversation read it once. If the caller that began the load drops its
+/// future, another waiting caller drives the load.
 pub struct CachingStore<S>(Arc<Shared<S>>);
 
 struct Shared<S> {
@@ -55,13 +54,13 @@ impl<S: HistoryStore> CachingStore<S> {
         Self(Arc::new(Shared { inner, options, conversations, counters }))
     }
 
-    /// The store inside. What is written to it directly is noticed as what another process writes.
+    /// The inner store. Direct writes to it are noticed like those of another process.
     pub fn inner(&self) -> &S {
         &self.0.inner
     }
 
-    /// Forgets what is kept of a conversation, such as when its store tells that it was changed, or
-    /// when the key that encrypts it was erased.
+    /// Removes a conversation from the cache, for example after another process changed it, or after
+    /// its encryption key was erased.
     pub fn forget(&self, key: &ConversationKey) {
         drop(self.0.conversations.change(key));
     }
@@ -76,7 +75,7 @@ impl<S: HistoryStore> CachingStore<S> {
         ReadAt { tick: self.0.conversations.tick(), time: self.0.options.now() }
     }
 
-    /// Whether what was read then may be used now without asking again.
+    /// Whether state read at `read` may be used now without revalidation.
     fn is_fresh(&self, read: ReadAt, now: ReadAt) -> bool {
         match self.0.options.revalidation {
             Revalidation::Never => true,
@@ -85,16 +84,16 @@ impl<S: HistoryStore> CachingStore<S> {
         }
     }
 
-    /// Reads the head, and learns from it.
+    /// Reads the head from the inner store, and caches it.
     async fn read_head(&self, key: &ConversationKey, now: ReadAt) -> Result<Head, StoreError> {
-        let reading = self.0.conversations.read(key, now);
+        let load_guard = self.0.conversations.read(key, now);
         let head = self.0.inner.head(key).await?;
-        reading.saw_head(&head);
+        load_guard.record_head(&head);
         Ok(head)
     }
 
-    /// The history that is kept, if it may be used, or is as it was.
-    async fn kept(
+    /// The cached history, if it is fresh or the head shows that it has not changed.
+    async fn cached_history(
         &self,
         key: &ConversationKey,
         now: ReadAt,
@@ -134,26 +133,26 @@ impl<S: HistoryStore> HistoryStore for CachingStore<S> {
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
         let now = self.now();
-        if let Some(history) = self.kept(key, now).await? {
+        if let Some(history) = self.cached_history(key, now).await? {
             return Ok(history);
         }
         self.0.counters.miss();
         let began = self.now();
         let is_fresh = |read| self.is_fresh(read, now);
-        let flight = self.0.conversations.load(key, began, is_fresh, |reading| {
+        let shared_load = self.0.conversations.load(key, began, is_fresh, |load_guard| {
             let (inner, key) = (self.0.inner.clone(), key.clone());
             let load = async move {
                 let history = inner.load(&key).await?;
-                reading.saw_history(&history);
+                load_guard.record_history(&history);
                 Ok(history)
             };
             load.boxed()
         });
-        let history = flight.load.await?;
-        if self.is_fresh(flight.read, now) {
+        let history = shared_load.load.await?;
+        if self.is_fresh(shared_load.read, now) {
             return Ok(history);
         }
-        // The load had begun before this one, and may have missed what another process wrote.
+        // The shared load began before this call, so it may have missed another process's write.
         let head = self.0.inner.head(key).await?;
         match is_same_history(&history.head, &head) {
             true => Ok(with_head(&history, &head)),
@@ -174,7 +173,7 @@ impl<S: HistoryStore> HistoryStore for CachingStore<S> {
         self.0.inner.open_runs(scope, after, limit).await
     }
 
-    // As it is, since a future around it would be one more allocation in every service call.
+    // Delegates without `async`, which would box a second future in every service call.
     fn reserve<'a, 'f>(&'a self) -> BoxFuture<'f, Result<Slot, StoreError>>
     where
         'a: 'f,
@@ -195,7 +194,7 @@ impl<S: HistoryStore> HistoryStore for CachingStore<S> {
             Ok(revision) => expected == Some(*revision),
             Err(_) => false,
         };
-        // A store that does the writes at once needs nobody to wait for them.
+        // A store that writes synchronously has the outcome now, so no watching future is needed.
         if let Some(outcome) = (&mut ticket).now_or_never() {
             submission.settled(is_stored(&outcome));
             return Ticket::done(outcome);

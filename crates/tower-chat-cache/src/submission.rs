@@ -1,4 +1,4 @@
-//! Writes on their way into the store inside.
+//! Writes that are being submitted to the inner store.
 
 use std::{mem, sync::Arc};
 
@@ -7,11 +7,10 @@ use tower_chat_core::ConversationKey;
 
 use crate::conversations::Conversations;
 
-/// The conversations of a submission: one, except where an outbox is emptied.
+/// The conversations of a submission: one, except when an outbox is flushed.
 pub(crate) type Keys = SmallVec<[ConversationKey; 1]>;
 
-/// A submission whose outcome nobody has seen yet. Dropped like that, it leaves nothing known of its
-/// conversations.
+/// A submission without an outcome. Dropping it removes the cache entries of its conversations.
 #[derive(Debug)]
 pub(crate) struct Submission {
     conversations: Arc<Conversations>,
@@ -24,40 +23,40 @@ impl Submission {
         Self { conversations, keys, is_submitted: false }
     }
 
-    /// The store inside has it: readings that begin from now on see it.
+    /// The inner store has the writes: reads that begin from now on see them.
     pub(crate) fn submitted(&mut self) {
         self.is_submitted = true;
-        let mut all = self.conversations.traffic();
+        let mut all = self.conversations.in_flight();
         for key in &self.keys {
-            if let Some(traffic) = all.get_mut(key) {
-                traffic.submitting -= 1;
+            if let Some(in_flight) = all.get_mut(key) {
+                in_flight.submitting -= 1;
             }
         }
     }
 
-    /// Its outcome was seen.
+    /// The submission has an outcome.
     pub(crate) fn settled(mut self, is_stored: bool) {
         self.settle(is_stored);
     }
 
     fn settle(&mut self, is_stored: bool) {
-        let mut all = self.conversations.traffic();
+        let mut all = self.conversations.in_flight();
         for key in mem::take(&mut self.keys) {
-            let Some(traffic) = all.get_mut(&key) else { continue };
-            traffic.unsettled -= 1;
+            let Some(in_flight) = all.get_mut(&key) else { continue };
+            in_flight.unsettled -= 1;
             if !self.is_submitted {
-                traffic.submitting -= 1;
+                in_flight.submitting -= 1;
             }
             if !is_stored {
-                traffic.ahead = None;
+                in_flight.ahead = None;
             }
-            if traffic.unsettled > 0 {
+            if in_flight.unsettled > 0 {
                 continue;
             }
-            traffic.is_unordered = false;
-            match traffic.ahead.take() {
-                Some(ahead) => self.conversations.keep(&key, &mut traffic.place, ahead),
-                None => self.conversations.forget(&key, &mut traffic.place),
+            in_flight.is_unordered = false;
+            match in_flight.ahead.take() {
+                Some(ahead) => self.conversations.keep(&key, &mut in_flight.entry, ahead),
+                None => self.conversations.forget(&key, &mut in_flight.entry),
             }
         }
     }

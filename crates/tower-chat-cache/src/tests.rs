@@ -1,4 +1,4 @@
-//! Orders of events that a store inside brings about only now and then.
+//! Interleavings of reads and writes that an inner store causes only rarely.
 
 use std::{sync::Arc, time::Instant};
 
@@ -10,7 +10,7 @@ use tower_chat_core::{
 use crate::{
     cached::{Cached, ReadAt},
     conversations::Conversations,
-    traffic::AT_REST,
+    in_flight::IDLE,
     weight,
 };
 
@@ -38,20 +38,20 @@ fn store(conversations: &Arc<Conversations>, write: &Write) {
     submission.settled(true);
 }
 
-fn kept(conversations: &Conversations) -> Option<Revision> {
+fn cached_revision(conversations: &Conversations) -> Option<Revision> {
     Some(conversations.get(&key())?.history()?.head.revision)
 }
 
 /// A conversation that is known to be empty.
 fn with_empty() -> Arc<Conversations> {
     let conversations = conversations();
-    conversations.read(&key(), now(&conversations)).saw_head(&Head::new(Revision::ABSENT));
-    assert_eq!(kept(&conversations), Some(Revision::ABSENT));
+    conversations.read(&key(), now(&conversations)).record_head(&Head::new(Revision::ABSENT));
+    assert_eq!(cached_revision(&conversations), Some(Revision::ABSENT));
     conversations
 }
 
 #[test]
-fn what_was_read_before_a_write_is_not_kept_after_it() {
+fn a_read_that_began_before_a_write_is_not_cached_after_it() {
     let conversations = with_empty();
     let early = conversations.read(&key(), now(&conversations));
     let write = write(Revision::ABSENT, &["1"]);
@@ -59,40 +59,44 @@ fn what_was_read_before_a_write_is_not_kept_after_it() {
     let between = conversations.read(&key(), now(&conversations));
     submission.submitted();
     submission.settled(true);
-    early.saw_history(&History::empty());
-    assert_eq!(kept(&conversations), Some(write.result()));
-    between.saw_history(&History::empty());
-    assert_eq!(kept(&conversations), Some(write.result()));
-    assert!(conversations.traffic().is_over());
+    early.record_history(&History::empty());
+    assert_eq!(cached_revision(&conversations), Some(write.result()));
+    between.record_history(&History::empty());
+    assert_eq!(cached_revision(&conversations), Some(write.result()));
+    assert!(conversations.in_flight().is_over());
 }
 
 #[test]
-fn what_was_read_while_a_write_is_submitted_does_not_stand_for_it() {
+fn a_read_that_began_during_a_submission_is_not_cached() {
     let conversations = with_empty();
     let write = write(Revision::ABSENT, &["1"]);
     let mut submission = conversations.submit(std::slice::from_ref(&write));
-    conversations.read(&key(), now(&conversations)).saw_history(&History::empty());
+    conversations.read(&key(), now(&conversations)).record_history(&History::empty());
     submission.submitted();
-    assert_eq!(kept(&conversations), None, "nothing is certain yet");
+    assert_eq!(cached_revision(&conversations), None, "nothing is certain yet");
     submission.settled(true);
-    assert_eq!(kept(&conversations), Some(write.result()));
+    assert_eq!(cached_revision(&conversations), Some(write.result()));
 }
 
 #[test]
-fn what_was_read_after_a_write_was_submitted_is_what_it_left() {
+fn a_read_that_began_after_a_submission_sees_its_writes() {
     let conversations = with_empty();
     let write = write(Revision::ABSENT, &["1"]);
     let mut submission = conversations.submit(std::slice::from_ref(&write));
     submission.submitted();
-    conversations.read(&key(), now(&conversations)).saw_history(&History::empty());
-    assert_eq!(kept(&conversations), None);
+    conversations.read(&key(), now(&conversations)).record_history(&History::empty());
+    assert_eq!(cached_revision(&conversations), None);
     submission.settled(true);
-    assert_eq!(kept(&conversations), Some(Revision::ABSENT), "it was refused, and read so");
+    assert_eq!(
+        cached_revision(&conversations),
+        Some(Revision::ABSENT),
+        "it was refused, and read so"
+    );
 }
 
-/// Nobody can tell in which order the store inside took them.
+/// The order in which the inner store applied them is not known.
 #[test]
-fn writes_that_leave_the_revision_as_it_is_and_overlap_leave_nothing_known() {
+fn overlapping_writes_that_leave_the_revision_unchanged_empty_the_entry() {
     let conversations = with_empty();
     let first = write(Revision::ABSENT, &["1"]);
     store(&conversations, &first);
@@ -107,37 +111,37 @@ fn writes_that_leave_the_revision_as_it_is_and_overlap_leave_nothing_known() {
     one.submitted();
     one.settled(true);
     two.settled(true);
-    assert_eq!(kept(&conversations), None);
-    assert!(conversations.traffic().is_over());
+    assert_eq!(cached_revision(&conversations), None);
+    assert!(conversations.in_flight().is_over());
 }
 
 #[test]
-fn a_reading_that_began_earlier_does_not_replace_a_later_one() {
+fn a_read_that_began_earlier_does_not_replace_a_later_one() {
     let conversations = conversations();
     let early = conversations.read(&key(), now(&conversations));
     let late = conversations.read(&key(), now(&conversations));
     let at = write(Revision::ABSENT, &[]).result();
-    late.saw_head(&Head::new(at));
-    early.saw_head(&Head::new(Revision::ABSENT));
-    assert_eq!(kept(&conversations), Some(at));
+    late.record_head(&Head::new(at));
+    early.record_head(&Head::new(Revision::ABSENT));
+    assert_eq!(cached_revision(&conversations), Some(at));
 }
 
-/// A submission that is dropped half-way, as by a panic, holds nobody up for ever.
+/// A submission that is dropped half-way, as by a panic, does not block later ones.
 #[test]
-fn a_submission_that_was_never_made_leaves_nothing_known() {
+fn a_dropped_submission_empties_the_entry() {
     let conversations = with_empty();
     drop(conversations.submit(&[write(Revision::ABSENT, &["1"])]));
-    assert_eq!(kept(&conversations), None);
-    assert!(conversations.traffic().is_over());
+    assert_eq!(cached_revision(&conversations), None);
+    assert!(conversations.in_flight().is_over());
 }
 
 #[test]
-fn writes_to_several_conversations_are_known_to_each() {
+fn a_submission_to_several_conversations_updates_each_entry() {
     let conversations = conversations();
     let keys = ["a", "b"].map(|id| ConversationKey::new("alice", id));
     let mut writes = Vec::new();
     for key in &keys {
-        conversations.read(key, now(&conversations)).saw_head(&Head::new(Revision::ABSENT));
+        conversations.read(key, now(&conversations)).record_head(&Head::new(Revision::ABSENT));
         let id = MessageId { run: RunId::new(), index: 0 };
         let message = Arc::new(Message::user("1"));
         writes.push(Write::new(key.clone(), id, Revision::ABSENT, [message]));
@@ -151,12 +155,12 @@ fn writes_to_several_conversations_are_known_to_each() {
     }
 }
 
-/// Those that were used lately stay, to be found again; all others go.
+/// Idle conversations are removed once there are too many.
 #[test]
-fn conversations_at_rest_are_not_remembered_without_end() {
+fn the_number_of_idle_conversations_is_bounded() {
     let conversations = conversations();
     let mut under_way = Vec::new();
-    for id in 0..10 * AT_REST {
+    for id in 0..10 * IDLE {
         let key = ConversationKey::new("alice", id.to_string());
         let mut change = conversations.change(&key);
         if id % 10 == 0 {
@@ -165,55 +169,55 @@ fn conversations_at_rest_are_not_remembered_without_end() {
             change.submitted();
             change.settled(true);
         }
-        let most = AT_REST + 2 * under_way.len();
-        assert!((under_way.len()..=most).contains(&conversations.traffic().len()));
+        let most = IDLE + 2 * under_way.len();
+        assert!((under_way.len()..=most).contains(&conversations.in_flight().len()));
     }
     drop(under_way);
-    assert!(conversations.traffic().is_over());
+    assert!(conversations.in_flight().is_over());
 }
 
-/// The cache may have dropped it to make room.
+/// moka may have evicted the entry.
 #[test]
-fn a_place_that_is_not_in_the_cache_any_more_is_not_used() {
+fn an_evicted_entry_is_not_used() {
     let conversations = Arc::new(Conversations::new(weight::CONVERSATION + 64));
-    conversations.read(&key(), now(&conversations)).saw_head(&Head::new(Revision::ABSENT));
+    conversations.read(&key(), now(&conversations)).record_head(&Head::new(Revision::ABSENT));
     let write_one = |expected, texts: &[&str]| {
         let write = write(expected, texts);
         store(&conversations, &write);
         write.result()
     };
     let at = write_one(Revision::ABSENT, &[]);
-    assert_eq!(kept(&conversations), Some(at));
+    assert_eq!(cached_revision(&conversations), Some(at));
     let at = write_one(at, &["larger than the whole cache"]);
     assert_eq!(conversations.size(), (0, 0));
-    assert_eq!(kept(&conversations), None);
+    assert_eq!(cached_revision(&conversations), None);
     write_one(at, &["and more"]);
-    assert_eq!(kept(&conversations), None, "what is known is not what was written last");
+    assert_eq!(cached_revision(&conversations), None, "what is known is not what was written last");
 }
 
-/// The cache cannot count so far, and would take it for smaller than it is.
+/// moka's weights are `u32`, so a larger weight would wrap.
 #[test]
-fn what_is_larger_than_4_gib_is_not_kept() {
+fn a_conversation_above_4_gib_is_not_cached() {
     let conversations = Arc::new(Conversations::new(8 << 30));
     // One text, which is counted again for each message.
     let message = Arc::new(Message::user("x".repeat(64 << 20)));
     let mut history = History::empty();
     history.extend(std::iter::repeat_n(message.clone(), 60));
-    conversations.read(&key(), now(&conversations)).saw_history(&history);
+    conversations.read(&key(), now(&conversations)).record_history(&history);
     assert_eq!(conversations.size().0, 1);
     history.extend(std::iter::repeat_n(message, 10));
-    conversations.read(&key(), now(&conversations)).saw_history(&history);
+    conversations.read(&key(), now(&conversations)).record_history(&history);
     assert_eq!(conversations.size(), (0, 0));
 }
 
-/// The cache frees what it drops some time later; until then the place looks as if it were in use.
+/// moka frees an evicted entry later; until then the weak reference is still valid.
 #[test]
-fn what_is_read_again_is_kept_although_its_old_place_is_not_gone_yet() {
+fn a_conversation_is_cached_again_before_its_evicted_entry_is_freed() {
     let conversations = with_empty();
     store(&conversations, &write(Revision::ABSENT, &["1"]));
-    let old_place = conversations.evict(&key());
-    assert!(old_place.is_some());
-    assert_eq!(kept(&conversations), None);
-    conversations.read(&key(), now(&conversations)).saw_history(&History::empty());
-    assert_eq!(kept(&conversations), Some(Revision::ABSENT));
+    let evicted = conversations.evict(&key());
+    assert!(evicted.is_some());
+    assert_eq!(cached_revision(&conversations), None);
+    conversations.read(&key(), now(&conversations)).record_history(&History::empty());
+    assert_eq!(cached_revision(&conversations), Some(Revision::ABSENT));
 }

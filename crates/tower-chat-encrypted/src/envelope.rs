@@ -36,7 +36,7 @@ impl Sealer {
         sequence: u64,
         message: &Message,
     ) -> Result<Message, EncryptionError> {
-        let mut shells = Vec::new();
+        let mut placeholders = Vec::new();
         let mut rest = Vec::new();
         // Calls and results are counted by themselves, as the record of tool calls counts them.
         let (mut calls, mut results, mut provider_calls) = (0.., 0.., PROVIDER_CALLS..);
@@ -53,7 +53,7 @@ impl Sealer {
             let at = next(part);
             match part {
                 Part::ToolCall(call) => {
-                    shells.push(Part::from(self.call(at, message.id, call, &json(call))?));
+                    placeholders.push(Part::from(self.call(at, message.id, call, &json(call))?));
                     let mut marker = no_call();
                     marker.provider_executed = call.provider_executed;
                     rest.push(marker.into());
@@ -61,12 +61,13 @@ impl Sealer {
                 Part::ApprovalRequest(request) => {
                     // All of it is sealed: consent is given by its id.
                     let call = self.call(at, message.id, &request.call, &json(request))?;
-                    let shell = ApprovalRequest::new(request.id.clone(), call, request.required);
-                    shells.push(shell.into());
+                    let placeholder =
+                        ApprovalRequest::new(request.id.clone(), call, request.required);
+                    placeholders.push(placeholder.into());
                     rest.push(ApprovalRequest::new("", no_call(), false).into());
                 }
                 Part::ToolResult(result) => {
-                    shells.push(self.result(at, message.id, RESULT, result)?.into());
+                    placeholders.push(self.result(at, message.id, RESULT, result)?.into());
                     rest.push(ToolResult::new("", "").with_content(Vec::new()).into());
                 }
                 other => rest.push(other.clone()),
@@ -75,7 +76,7 @@ impl Sealer {
         let body = format::encode(&message.with_parts(rest));
         let place = Place { sequence, index: 0 };
         let mut parts = vec![self.native(place, message.id, BODY, &body)?];
-        parts.append(&mut shells);
+        parts.append(&mut placeholders);
         let mut envelope = Message::new(message.role, parts);
         envelope.id = message.id;
         Ok(envelope)
@@ -89,12 +90,12 @@ impl Sealer {
         call: &ToolCall,
         sealed: &str,
     ) -> Result<ToolCall, EncryptionError> {
-        let mut shell = no_call();
-        shell.id.clone_from(&call.id);
-        shell.name.clone_from(&call.name);
-        shell.provider_executed = call.provider_executed;
-        shell.arguments = self.seal(at, message, CALL, sealed)?;
-        Ok(shell)
+        let mut placeholder = no_call();
+        placeholder.id.clone_from(&call.id);
+        placeholder.name.clone_from(&call.name);
+        placeholder.provider_executed = call.provider_executed;
+        placeholder.arguments = self.seal(at, message, CALL, sealed)?;
+        Ok(placeholder)
     }
 
     pub(crate) fn result(
@@ -105,10 +106,10 @@ impl Sealer {
         result: &ToolResult,
     ) -> Result<ToolResult, EncryptionError> {
         let sealed = self.native(at, message, column, &json(result))?;
-        let mut shell = ToolResult::new("", "").with_content(vec![sealed]);
-        shell.call_id.clone_from(&result.call_id);
-        shell.name.clone_from(&result.name);
-        Ok(shell)
+        let mut placeholder = ToolResult::new("", "").with_content(vec![sealed]);
+        placeholder.call_id.clone_from(&result.call_id);
+        placeholder.name.clone_from(&result.name);
+        Ok(placeholder)
     }
 
     fn native(
@@ -154,7 +155,7 @@ impl Opener<'_> {
                 _ => calls,
             };
             let found = Found::from(Place { sequence, index });
-            let is_shell = match part {
+            let is_envelope = match part {
                 Part::ToolCall(call) if call.provider_executed => {
                     provider_calls += 1;
                     true
@@ -172,22 +173,22 @@ impl Opener<'_> {
                     false
                 }
             };
-            if is_shell {
+            if is_envelope {
                 opened.push(match (part, parts.next()) {
-                    (Part::ToolCall(_), Some(Part::ToolCall(shell))) => {
-                        match self.asked(found, envelope.id, &shell.arguments).await? {
+                    (Part::ToolCall(_), Some(Part::ToolCall(placeholder))) => {
+                        match self.asked(found, envelope.id, &placeholder.arguments).await? {
                             (Asked::Call(call), sealed) if sealed.is_former == is_former => {
                                 call.into()
                             }
                             _ => return Err(self.not_whole(found)),
                         }
                     }
-                    (Part::ApprovalRequest(_), Some(Part::ApprovalRequest(shell))) => {
-                        self.approval_request(found, envelope.id, shell).await?.into()
+                    (Part::ApprovalRequest(_), Some(Part::ApprovalRequest(placeholder))) => {
+                        self.approval_request(found, envelope.id, placeholder).await?.into()
                     }
-                    (Part::ToolResult(_), Some(Part::ToolResult(shell))) => {
+                    (Part::ToolResult(_), Some(Part::ToolResult(placeholder))) => {
                         let (result, sealed) =
-                            self.result(found, envelope.id, RESULT, shell).await?;
+                            self.result(found, envelope.id, RESULT, placeholder).await?;
                         if sealed.is_former != is_former {
                             return Err(self.not_whole(found));
                         }
@@ -209,11 +210,11 @@ impl Opener<'_> {
         &mut self,
         found: Found,
         message: Option<MessageId>,
-        shell: &ApprovalRequest,
+        placeholder: &ApprovalRequest,
     ) -> Result<ApprovalRequest, EncryptionError> {
-        match self.asked(found, message, &shell.call.arguments).await?.0 {
+        match self.asked(found, message, &placeholder.call.arguments).await?.0 {
             Asked::Request(request)
-                if (&request.id, request.required) == (&shell.id, shell.required) =>
+                if (&request.id, request.required) == (&placeholder.id, placeholder.required) =>
             {
                 Ok(request)
             }
@@ -253,9 +254,9 @@ impl Opener<'_> {
         found: Found,
         message: Option<MessageId>,
         column: &str,
-        shell: &ToolResult,
+        placeholder: &ToolResult,
     ) -> Result<(ToolResult, Opened), EncryptionError> {
-        let [part] = shell.content.as_slice() else {
+        let [part] = placeholder.content.as_slice() else {
             return Err(self.not_sealed(found, column, "it is in clear"));
         };
         let opened = self.native(found, message, column, part).await?;

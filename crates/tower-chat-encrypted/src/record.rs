@@ -130,8 +130,8 @@ impl Sealer {
     fn row(&self, row: &ToolRecord) -> Result<ToolRecord, EncryptionError> {
         let (at, mut sealed) = (at(row.call), row.clone());
         if let RecordedResult::Apart(result) = &row.result {
-            let shell = self.result(at, None, RECORDED_RESULT, result)?;
-            sealed.result = RecordedResult::Apart(Box::new(shell));
+            let placeholder = self.result(at, None, RECORDED_RESULT, result)?;
+            sealed.result = RecordedResult::Apart(Box::new(placeholder));
         }
         let content = json(&SealedRow::of(row, row.error.clone()));
         sealed.error = Some(self.seal(at, None, ROW, &content)?);
@@ -165,8 +165,8 @@ impl Opener<'_> {
             }
             None => row.error = self.former_error(found, row.error.as_deref()).await?,
         }
-        if let RecordedResult::Apart(shell) = &mut row.result {
-            **shell = self.result(found, None, RECORDED_RESULT, shell).await?.0;
+        if let RecordedResult::Apart(placeholder) = &mut row.result {
+            **placeholder = self.result(found, None, RECORDED_RESULT, placeholder).await?.0;
         }
         Ok(row)
     }
@@ -253,12 +253,12 @@ impl Opener<'_> {
         invocation.error = row.error;
         invocation.result = match (row.result, invocation.result) {
             (SealedResult::None, None) => None,
-            (SealedResult::Apart, Some(shell)) => {
-                Some(self.result(found, None, RECORDED_RESULT, &shell).await?.0)
+            (SealedResult::Apart, Some(placeholder)) => {
+                Some(self.result(found, None, RECORDED_RESULT, &placeholder).await?.0)
             }
-            (SealedResult::InMessage(sequence, index), Some(shell)) => {
+            (SealedResult::InMessage(sequence, index), Some(placeholder)) => {
                 let in_message = Found::in_message(sequence);
-                let (result, opened) = self.result(in_message, None, RESULT, &shell).await?;
+                let (result, opened) = self.result(in_message, None, RESULT, &placeholder).await?;
                 if !opened.is_former && opened.place.index != u64::from(index) {
                     return Err(self.not_sealed(found, ROW, "its result is another call's"));
                 }
@@ -276,12 +276,12 @@ impl Opener<'_> {
         found: Found,
         mut invocation: ToolInvocation,
     ) -> Result<ToolInvocation, EncryptionError> {
-        if let Some(shell) = &mut invocation.result {
-            let apart = self.result(found, None, RECORDED_RESULT, shell).await;
-            *shell = match apart {
+        if let Some(placeholder) = &mut invocation.result {
+            let apart = self.result(found, None, RECORDED_RESULT, placeholder).await;
+            *placeholder = match apart {
                 Ok((result, _)) => result,
                 Err(EncryptionError::Moved { .. } | EncryptionError::NotOpened { .. }) => {
-                    self.result(Found::somewhere(), None, RESULT, shell).await?.0
+                    self.result(Found::somewhere(), None, RESULT, placeholder).await?.0
                 }
                 Err(error) => return Err(error),
             };

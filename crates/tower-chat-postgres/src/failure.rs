@@ -1,4 +1,4 @@
-//! What PostgreSQL's errors mean, in one place.
+//! Maps the errors of the server to what a caller may conclude from them.
 
 use std::fmt;
 
@@ -8,30 +8,31 @@ use tower_chat_core::{BoxError, store::StoreError};
 
 use crate::OpenError;
 
-/// Something that was asked of the server and not answered as it should be.
+/// A request to the server that failed.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) meaning: Meaning,
     source: BoxError,
 }
 
-/// What an error means for whoever asked.
+/// What a caller may conclude from an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// Nothing was done: the server could not be reached, or gave the work up for another's.
-    NotDone,
-    /// The connection was lost after the question was sent: it may have been done.
-    Open,
-    /// Nothing was done in the time that it may take.
+    /// Nothing was changed: the server could not be reached, or chose the transaction as a deadlock
+    /// or serialization victim.
+    NotApplied,
+    /// The connection was lost after the request was sent, so the change may be applied or not.
+    Unknown,
+    /// Nothing was changed: the statement exceeded its timeout.
     TooSlow,
-    /// Nothing was done; the server lacks something that it may have again.
-    Short,
-    /// The server only reads, as a standby does.
+    /// Nothing was changed: the server lacks disk, memory or connections for now.
+    ResourceExhausted,
+    /// The server is read-only, such as a standby.
     ReadOnly,
-    /// The server says that its data are damaged.
+    /// The server reports damaged data.
     Damaged,
-    /// Nothing was done, and will not be.
-    Lasting,
+    /// Nothing was changed, and a retry will fail too.
+    Permanent,
 }
 
 impl Failure {
@@ -40,16 +41,16 @@ impl Failure {
         let meaning = match error.code() {
             Some(code) => meaning(code),
             // Without a code it does not come from the server.
-            None if error.is_closed() || is_io(&error) => Meaning::Open,
-            None => Meaning::Lasting,
+            None if error.is_closed() || is_io(&error) => Meaning::Unknown,
+            None => Meaning::Permanent,
         };
         Self { meaning, source: error.into() }
     }
 
     /// The same of what was sent before the statement: nothing was done.
     pub(crate) fn before_statement(mut self) -> Self {
-        if self.meaning == Meaning::Open {
-            self.meaning = Meaning::NotDone;
+        if self.meaning == Meaning::Unknown {
+            self.meaning = Meaning::NotApplied;
         }
         self
     }
@@ -62,7 +63,7 @@ impl Failure {
                 let mut failure = Self::of_statement(error).before_statement();
                 // What keeps a client from connecting is told without a code too.
                 if !has_code {
-                    failure.meaning = Meaning::NotDone;
+                    failure.meaning = Meaning::NotApplied;
                 }
                 failure
             }
@@ -70,14 +71,14 @@ impl Failure {
             | PoolError::Closed
             | PoolError::NoRuntimeSpecified
             | PoolError::PostCreateHook(_) => {
-                Self { meaning: Meaning::NotDone, source: error.into() }
+                Self { meaning: Meaning::NotApplied, source: error.into() }
             }
         }
     }
 
     /// No answer came for longer than the server may take.
     pub(crate) fn no_answer() -> Self {
-        Self { meaning: Meaning::Open, source: NoAnswer.into() }
+        Self { meaning: Meaning::Unknown, source: NoAnswer.into() }
     }
 
     /// Whether nothing better can be expected over the same connection, nor over others that were
@@ -89,13 +90,13 @@ impl Failure {
     /// Whether the same may be sent again at once. `is_repeatable`: doing it twice does it once.
     pub(crate) fn may_repeat(&self, is_repeatable: bool) -> bool {
         match self.meaning {
-            Meaning::NotDone => true,
-            Meaning::Open => is_repeatable,
+            Meaning::NotApplied => true,
+            Meaning::Unknown => is_repeatable,
             Meaning::TooSlow
-            | Meaning::Short
+            | Meaning::ResourceExhausted
             | Meaning::ReadOnly
             | Meaning::Damaged
-            | Meaning::Lasting => false,
+            | Meaning::Permanent => false,
         }
     }
 
@@ -104,7 +105,7 @@ impl Failure {
         if is_untrusted(&*self.source) {
             return OpenError::Untrusted { source: self.source };
         }
-        let retryable = self.meaning == Meaning::NotDone;
+        let retryable = self.meaning == Meaning::NotApplied;
         OpenError::Connect { source: self.into(), retryable }
     }
 
@@ -113,11 +114,11 @@ impl Failure {
         match self.meaning {
             Meaning::ReadOnly => StoreError::ReadOnly,
             Meaning::Damaged => StoreError::Corrupt { reason: self.source.to_string() },
-            Meaning::NotDone | Meaning::TooSlow | Meaning::Short => {
+            Meaning::NotApplied | Meaning::TooSlow | Meaning::ResourceExhausted => {
                 StoreError::backend(action, true, self)
             }
-            Meaning::Open => StoreError::backend(action, is_repeatable, self),
-            Meaning::Lasting => StoreError::backend(action, false, self),
+            Meaning::Unknown => StoreError::backend(action, is_repeatable, self),
+            Meaning::Permanent => StoreError::backend(action, false, self),
         }
     }
 }
@@ -128,12 +129,12 @@ fn meaning(code: &SqlState) -> Meaning {
         SqlState::T_R_SERIALIZATION_FAILURE
         | SqlState::T_R_DEADLOCK_DETECTED
         | SqlState::CANNOT_CONNECT_NOW
-        | SqlState::TOO_MANY_CONNECTIONS => Meaning::NotDone,
+        | SqlState::TOO_MANY_CONNECTIONS => Meaning::NotApplied,
         SqlState::ADMIN_SHUTDOWN
         | SqlState::CRASH_SHUTDOWN
         | SqlState::IDLE_SESSION_TIMEOUT
         | SqlState::T_R_STATEMENT_COMPLETION_UNKNOWN
-        | SqlState::TRANSACTION_RESOLUTION_UNKNOWN => Meaning::Open,
+        | SqlState::TRANSACTION_RESOLUTION_UNKNOWN => Meaning::Unknown,
         SqlState::QUERY_CANCELED | SqlState::LOCK_NOT_AVAILABLE => Meaning::TooSlow,
         SqlState::READ_ONLY_SQL_TRANSACTION => Meaning::ReadOnly,
         // No store sends numbers out of range, or adds a message where one can be: a row that is
@@ -143,9 +144,9 @@ fn meaning(code: &SqlState) -> Meaning {
         | SqlState::NUMERIC_VALUE_OUT_OF_RANGE
         | SqlState::UNIQUE_VIOLATION => Meaning::Damaged,
         _ => match code.code().get(..2) {
-            Some("08") => Meaning::Open,
-            Some("53" | "58") => Meaning::Short,
-            Some(_) | None => Meaning::Lasting,
+            Some("08") => Meaning::Unknown,
+            Some("53" | "58") => Meaning::ResourceExhausted,
+            Some(_) | None => Meaning::Permanent,
         },
     }
 }
@@ -174,16 +175,20 @@ fn is_untrusted(error: &(dyn std::error::Error + 'static)) -> bool {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.meaning {
-            Meaning::NotDone => "PostgreSQL could not be reached: see that it runs, and try again",
-            Meaning::Open => {
+            Meaning::NotApplied => {
+                "PostgreSQL could not be reached: see that it runs, and try again"
+            }
+            Meaning::Unknown => {
                 "the connection to PostgreSQL was lost before the answer came, so it may have been \
                  done or not: load the conversation to see"
             }
             Meaning::TooSlow => {
                 "PostgreSQL took longer than it may: try again, or allow a longer statement timeout"
             }
-            Meaning::Short => "PostgreSQL lacks disk, memory or connections: make room, try again",
-            Meaning::ReadOnly | Meaning::Damaged | Meaning::Lasting => "PostgreSQL refused it",
+            Meaning::ResourceExhausted => {
+                "PostgreSQL lacks disk, memory or connections: make room, try again"
+            }
+            Meaning::ReadOnly | Meaning::Damaged | Meaning::Permanent => "PostgreSQL refused it",
         })
     }
 }
@@ -206,20 +211,20 @@ mod tests {
     fn codes_mean_what_the_documentation_says() {
         // https://www.postgresql.org/docs/current/errcodes-appendix.html
         for (code, expected) in [
-            ("40001", Meaning::NotDone),
-            ("40P01", Meaning::NotDone),
-            ("57P03", Meaning::NotDone),
-            ("57P01", Meaning::Open),
-            ("57P02", Meaning::Open),
-            ("08006", Meaning::Open),
+            ("40001", Meaning::NotApplied),
+            ("40P01", Meaning::NotApplied),
+            ("57P03", Meaning::NotApplied),
+            ("57P01", Meaning::Unknown),
+            ("57P02", Meaning::Unknown),
+            ("08006", Meaning::Unknown),
             ("57014", Meaning::TooSlow),
-            ("53100", Meaning::Short),
+            ("53100", Meaning::ResourceExhausted),
             ("25006", Meaning::ReadOnly),
             ("XX001", Meaning::Damaged),
-            ("42P01", Meaning::Lasting),
+            ("42P01", Meaning::Permanent),
             ("23505", Meaning::Damaged),
             ("22003", Meaning::Damaged),
-            ("23502", Meaning::Lasting),
+            ("23502", Meaning::Permanent),
         ] {
             assert_eq!(meaning(&SqlState::from_code(code)), expected, "{code}");
         }

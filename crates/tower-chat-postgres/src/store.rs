@@ -13,7 +13,7 @@ use tower_chat_core::{
     store::{
         AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
         OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
-        order::{Order, Turn},
+        keyed_queue::{KeyedQueue, QueueGuard},
     },
 };
 
@@ -42,7 +42,7 @@ pub struct PostgresStore(Arc<Shared>);
 struct Shared {
     handle: StoreHandle,
     connections: Arc<Connections>,
-    order: Order,
+    queue: KeyedQueue,
     slots: Arc<Semaphore>,
     runtime: Handle,
 }
@@ -81,17 +81,18 @@ impl PostgresStore {
         Ok(Self(Arc::new(Shared {
             handle: StoreHandle::new(),
             connections: Arc::new(connections),
-            order: Order::default(),
+            queue: KeyedQueue::default(),
             slots: Arc::new(Semaphore::new(options.queue_capacity)),
             runtime: Handle::current(),
         })))
     }
 
     async fn settle(&self, key: Option<&ConversationKey>) {
-        self.0.order.settle(key).await;
+        self.0.queue.settle(key).await;
     }
 
-    /// Changes these conversations when it is their turn, whether or not anybody waits for it.
+    /// Changes these conversations after the writes queued before it, whether or not the caller still
+    /// waits for the outcome.
     async fn change<T, Change>(
         &self,
         keys: Vec<ConversationKey>,
@@ -102,20 +103,20 @@ impl PostgresStore {
         Change: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         let slot = self.reserve().await?;
-        let mut turn = self.0.order.take(keys).ok_or(StoreError::Closed)?;
+        let mut guard = self.0.queue.enqueue(keys).ok_or(StoreError::Closed)?;
         let connections = self.0.connections.clone();
         let (reply, outcome) = oneshot::channel();
         self.0.runtime.spawn(async move {
-            turn.comes().await;
-            // Nobody is told, so nothing need be done: the caller gave up.
+            guard.wait().await;
+            // The caller dropped its future before the change began, so nothing is changed.
             if reply.is_closed() {
                 return;
             }
             let outcome = change(connections).await;
             drop(slot);
-            // Nobody need be waiting any more.
+            // The caller may have dropped its future.
             drop(reply.send(outcome));
-            drop(turn);
+            drop(guard);
         });
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
@@ -163,12 +164,12 @@ impl HistoryStore for PostgresStore {
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         let keys = writes.iter().map(|write| write.key().clone()).collect();
-        let Some(turn) = self.0.order.take(keys) else {
+        let Some(guard) = self.0.queue.enqueue(keys) else {
             return Ticket::done(Err(AppendError { completed: 0, source: StoreError::Closed }));
         };
         let connections = self.0.connections.clone();
         let (reply, outcome) = oneshot::channel();
-        self.0.runtime.spawn(submit(connections, turn, slot, writes, reply));
+        self.0.runtime.spawn(submit(connections, guard, slot, writes, reply));
         Ticket::waiting(outcome)
     }
 
@@ -232,21 +233,21 @@ impl HistoryStore for PostgresStore {
 
     async fn close(&self) -> Result<(), StoreError> {
         self.0.slots.close();
-        self.0.order.close();
+        self.0.queue.close();
         self.settle(None).await;
         Ok(())
     }
 }
 
-/// Stores the writes of a submission, in order, up to the first that fails.
+/// Stores the writes of a submission, in their order, up to the first that fails.
 async fn submit(
     connections: Arc<Connections>,
-    mut turn: Turn,
+    mut guard: QueueGuard,
     slot: Slot,
     writes: Vec<Write>,
     reply: oneshot::Sender<Result<Revision, AppendError>>,
 ) {
-    turn.comes().await;
+    guard.wait().await;
     let mut outcome = Ok(Revision::ABSENT);
     for (completed, write) in writes.iter().enumerate() {
         let stored = append::append(&connections, write).await;
@@ -256,10 +257,10 @@ async fn submit(
         }
     }
     drop(slot);
-    // Nobody need be waiting.
+    // The caller may have dropped its ticket.
     drop(reply.send(outcome));
-    // Those who wait for the end of it find the ticket resolved.
-    drop(turn);
+    // Released last: whoever waits for this guard in `settle` then finds the ticket resolved.
+    drop(guard);
 }
 
 /// Deletes a conversation; says whether there was one. It is not sent again where it may have been
@@ -301,7 +302,7 @@ async fn prepare(connections: &Connections, layout: &Layout) -> Result<bool, Ope
     let schema = || layout.schema.clone();
     let failed = |failure: Failure| {
         let failure = failure.before_statement();
-        let retryable = failure.meaning == Meaning::NotDone;
+        let retryable = failure.meaning == Meaning::NotApplied;
         OpenError::Migrate { schema: schema(), source: failure.into(), retryable }
     };
     let row = connections.in_time(client.query_one("SHOW server_encoding", &[])).await;

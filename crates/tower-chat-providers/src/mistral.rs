@@ -33,7 +33,7 @@ pub struct MistralApi(OpenAiChatApi);
 impl<T> Mistral<T> {
     /// A client over a transport, which is to authenticate.
     pub fn new(transport: T) -> Self {
-        let api = MistralApi(OpenAiChatApi::compatible("mistral").with_nine_character_ids());
+        let api = MistralApi(OpenAiChatApi::compatible("mistral").with_mistral_ids());
         Self::with_provider(api, "https://api.mistral.ai/v1", transport)
     }
 }

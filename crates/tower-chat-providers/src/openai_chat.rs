@@ -50,7 +50,7 @@ pub struct OpenAiChatApi {
     auth_header: AuthHeader,
     /// The field that limits the tokens of an answer.
     token_limit: &'static str,
-    nine_character_ids: bool,
+    mistral_ids: bool,
     /// What follows the path of the method.
     query: String,
 }
@@ -61,13 +61,13 @@ impl OpenAiChatApi {
             name,
             auth_header: AuthHeader::Bearer,
             token_limit: "max_tokens",
-            nine_character_ids: false,
+            mistral_ids: false,
             query: String::new(),
         }
     }
 
-    pub(crate) fn with_nine_character_ids(self) -> Self {
-        Self { nine_character_ids: true, ..self }
+    pub(crate) fn with_mistral_ids(self) -> Self {
+        Self { mistral_ids: true, ..self }
     }
 }
 
@@ -149,8 +149,8 @@ impl<T> OpenAiChat<T> {
     /// that a history of another provider has. Nothing that is stored changes. It is on for addresses
     /// of `mistral.ai`.
     #[must_use]
-    pub fn with_nine_character_ids(self) -> Self {
-        self.map_provider(OpenAiChatApi::with_nine_character_ids)
+    pub fn with_mistral_ids(self) -> Self {
+        self.map_provider(OpenAiChatApi::with_mistral_ids)
     }
 }
 
@@ -208,7 +208,7 @@ impl Provider for OpenAiChatApi {
         let form = RequestForm {
             model: settings.model(request),
             token_limit: self.token_limit,
-            nine_character_ids: self.nine_character_ids || is_mistral(&settings.base_url),
+            mistral_ids: self.mistral_ids || is_mistral(&settings.base_url),
         };
         let body = json_bytes(&render_request(request, &form));
         let post = settings.post(&format!("/chat/completions{}", self.query), body)?;

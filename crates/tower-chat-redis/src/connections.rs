@@ -171,7 +171,7 @@ impl Connections {
     /// Uses a script once, with its code where the server does not know it.
     async fn call(&self, place: usize, call: &Call, waits: bool) -> Result<Value, Failure> {
         match self.once(place, call.command(), waits).await {
-            Err(failure) if failure.meaning == Meaning::Unknown => {
+            Err(failure) if failure.meaning == Meaning::UnknownScript => {
                 self.once(place, &call.with_code(), waits).await
             }
             outcome => outcome,

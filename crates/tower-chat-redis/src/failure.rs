@@ -1,36 +1,36 @@
-//! What the errors of Redis mean, in one place.
+//! Maps the errors of the server to what a caller may conclude from them.
 
 use std::{fmt, sync::Arc};
 
 use redis::{ErrorKind, RedisError, ServerErrorKind};
 use tower_chat_core::store::StoreError;
 
-/// Something that was asked of the server and not answered as it should be.
+/// A request to the server that failed.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     pub(crate) meaning: Meaning,
     source: Arc<dyn std::error::Error + Send + Sync>,
 }
 
-/// What an error means for whoever asked.
+/// What a caller may conclude from an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
-    /// Nothing was done: the server could not be reached, or does not serve yet.
-    NotDone,
-    /// The connection was lost after the question was sent: it may have been done.
-    Open,
-    /// It was done, and is not yet where it should be safe.
-    NotSafe,
-    /// Nothing was done; the server lacks something that it may have again.
-    Short,
-    /// Nothing was done: the server only reads, as a replica does.
-    ReadOnly,
-    /// Something else lies under the names of the store.
-    Foreign,
-    /// The server does not know the script.
+    /// Nothing was changed: the server could not be reached, or is still starting.
+    NotApplied,
+    /// The connection was lost after the request was sent, so the change may be applied or not.
     Unknown,
-    /// Nothing was done, and will not be.
-    Lasting,
+    /// The change was applied, but not yet replicated or synced as the options ask for.
+    NotSafe,
+    /// Nothing was changed: the server lacks disk, memory or connections for now.
+    ResourceExhausted,
+    /// Nothing was changed: the server is read-only, such as a replica.
+    ReadOnly,
+    /// A key of the store holds a value that this library did not write.
+    Foreign,
+    /// The server has not cached the script (`NOSCRIPT`).
+    UnknownScript,
+    /// Nothing was changed, and a retry will fail too.
+    Permanent,
 }
 
 impl Failure {
@@ -38,21 +38,21 @@ impl Failure {
     pub(crate) fn of_command(error: RedisError) -> Self {
         let meaning = match error.kind() {
             ErrorKind::Server(kind) => match kind {
-                ServerErrorKind::NoScript => Meaning::Unknown,
+                ServerErrorKind::NoScript => Meaning::UnknownScript,
                 ServerErrorKind::ReadOnly => Meaning::ReadOnly,
                 ServerErrorKind::BusyLoading
                 | ServerErrorKind::TryAgain
                 | ServerErrorKind::ClusterDown
                 | ServerErrorKind::MasterDown
                 | ServerErrorKind::Moved
-                | ServerErrorKind::Ask => Meaning::NotDone,
+                | ServerErrorKind::Ask => Meaning::NotApplied,
                 // An error in a script carries the code of what the script did.
-                _ => code_in(&error).map_or(Meaning::Lasting, meaning_of_code),
+                _ => code_in(&error).map_or(Meaning::Permanent, meaning_of_code),
             },
-            ErrorKind::Extension => error.code().map_or(Meaning::Lasting, meaning_of_code),
-            ErrorKind::Io | ErrorKind::Parse => Meaning::Open,
-            ErrorKind::ClusterConnectionNotFound => Meaning::NotDone,
-            _ => Meaning::Lasting,
+            ErrorKind::Extension => error.code().map_or(Meaning::Permanent, meaning_of_code),
+            ErrorKind::Io | ErrorKind::Parse => Meaning::Unknown,
+            ErrorKind::ClusterConnectionNotFound => Meaning::NotApplied,
+            _ => Meaning::Permanent,
         };
         Self { meaning, source: Arc::new(error) }
     }
@@ -60,8 +60,8 @@ impl Failure {
     /// Of making a connection: nothing was done.
     pub(crate) fn of_connecting(error: RedisError) -> Self {
         let mut failure = Self::of_command(error);
-        if failure.meaning == Meaning::Open {
-            failure.meaning = Meaning::NotDone;
+        if failure.meaning == Meaning::Unknown {
+            failure.meaning = Meaning::NotApplied;
         }
         failure
     }
@@ -73,7 +73,7 @@ impl Failure {
 
     /// No answer came for longer than the server may take.
     pub(crate) fn no_answer() -> Self {
-        Self { meaning: Meaning::Open, source: Arc::new(NoAnswer) }
+        Self { meaning: Meaning::Unknown, source: Arc::new(NoAnswer) }
     }
 
     /// Not as many as were asked for have what was written.
@@ -84,21 +84,24 @@ impl Failure {
     /// Whether the same may be sent again at once. `is_repeatable`: doing it twice does it once.
     pub(crate) fn may_repeat(&self, is_repeatable: bool) -> bool {
         match self.meaning {
-            Meaning::NotDone | Meaning::ReadOnly => true,
-            Meaning::Open | Meaning::NotSafe => is_repeatable,
-            Meaning::Short | Meaning::Foreign | Meaning::Unknown | Meaning::Lasting => false,
+            Meaning::NotApplied | Meaning::ReadOnly => true,
+            Meaning::Unknown | Meaning::NotSafe => is_repeatable,
+            Meaning::ResourceExhausted
+            | Meaning::Foreign
+            | Meaning::UnknownScript
+            | Meaning::Permanent => false,
         }
     }
 
     /// Whether another connection may do better.
     pub(crate) fn ends_connection(&self) -> bool {
         match self.meaning {
-            Meaning::NotDone | Meaning::Open | Meaning::ReadOnly => true,
+            Meaning::NotApplied | Meaning::Unknown | Meaning::ReadOnly => true,
             Meaning::NotSafe
-            | Meaning::Short
+            | Meaning::ResourceExhausted
             | Meaning::Foreign
-            | Meaning::Unknown
-            | Meaning::Lasting => false,
+            | Meaning::UnknownScript
+            | Meaning::Permanent => false,
         }
     }
 
@@ -107,9 +110,11 @@ impl Failure {
         match self.meaning {
             Meaning::ReadOnly => StoreError::ReadOnly,
             Meaning::Foreign => foreign(&self.source.to_string()),
-            Meaning::NotDone | Meaning::Short => StoreError::backend(action, true, self),
-            Meaning::Open | Meaning::NotSafe => StoreError::backend(action, is_repeatable, self),
-            Meaning::Unknown | Meaning::Lasting => StoreError::backend(action, false, self),
+            Meaning::NotApplied | Meaning::ResourceExhausted => {
+                StoreError::backend(action, true, self)
+            }
+            Meaning::Unknown | Meaning::NotSafe => StoreError::backend(action, is_repeatable, self),
+            Meaning::UnknownScript | Meaning::Permanent => StoreError::backend(action, false, self),
         }
     }
 }
@@ -130,24 +135,24 @@ fn code_in(error: &RedisError) -> Option<&str> {
 }
 
 fn is_known(code: &str) -> bool {
-    meaning_of_code(code) != Meaning::Lasting
+    meaning_of_code(code) != Meaning::Permanent
 }
 
 fn meaning_of_code(code: &str) -> Meaning {
     match code {
         "WRONGTYPE" => Meaning::Foreign,
-        "OOM" | "MISCONF" | "NOREPLICAS" => Meaning::Short,
-        "BUSY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => Meaning::NotDone,
+        "OOM" | "MISCONF" | "NOREPLICAS" => Meaning::ResourceExhausted,
+        "BUSY" | "LOADING" | "MASTERDOWN" | "CLUSTERDOWN" | "TRYAGAIN" => Meaning::NotApplied,
         "READONLY" => Meaning::ReadOnly,
-        _ => Meaning::Lasting,
+        _ => Meaning::Permanent,
     }
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.meaning {
-            Meaning::NotDone => "Redis could not be reached: see that it runs, and try again",
-            Meaning::Open => {
+            Meaning::NotApplied => "Redis could not be reached: see that it runs, and try again",
+            Meaning::Unknown => {
                 "the connection to Redis was lost before the answer came, so it may have been done \
                  or not: load the conversation to see"
             }
@@ -155,8 +160,10 @@ impl fmt::Display for Failure {
                 "Redis has done it, and not as many disks and replicas as were asked for have it \
                  yet: try again"
             }
-            Meaning::Short => "Redis lacks memory, disk or replicas: make room, try again",
-            Meaning::ReadOnly | Meaning::Foreign | Meaning::Unknown | Meaning::Lasting => {
+            Meaning::ResourceExhausted => {
+                "Redis lacks memory, disk or replicas: make room, try again"
+            }
+            Meaning::ReadOnly | Meaning::Foreign | Meaning::UnknownScript | Meaning::Permanent => {
                 "Redis refused it"
             }
         })
@@ -188,13 +195,13 @@ mod tests {
     fn codes_mean_what_the_documentation_says() {
         for (code, expected) in [
             ("WRONGTYPE", Meaning::Foreign),
-            ("OOM", Meaning::Short),
-            ("MISCONF", Meaning::Short),
-            ("NOREPLICAS", Meaning::Short),
-            ("BUSY", Meaning::NotDone),
+            ("OOM", Meaning::ResourceExhausted),
+            ("MISCONF", Meaning::ResourceExhausted),
+            ("NOREPLICAS", Meaning::ResourceExhausted),
+            ("BUSY", Meaning::NotApplied),
             ("READONLY", Meaning::ReadOnly),
-            ("NOAUTH", Meaning::Lasting),
-            ("WRONGPASS", Meaning::Lasting),
+            ("NOAUTH", Meaning::Permanent),
+            ("WRONGPASS", Meaning::Permanent),
         ] {
             let error = redis::make_extension_error(code.to_owned(), None);
             assert_eq!(Failure::of_command(error).meaning, expected, "{code}");

@@ -85,7 +85,6 @@ mod append;
 mod connections;
 mod conversation;
 mod durability;
-mod facts;
 mod failure;
 mod fork;
 mod invocations;
@@ -97,6 +96,7 @@ mod options;
 mod prune;
 mod read;
 mod script;
+mod server_info;
 mod settings;
 mod store;
 #[cfg(feature = "tls")]

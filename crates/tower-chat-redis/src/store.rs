@@ -13,7 +13,7 @@ use tower_chat_core::{
     store::{
         AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
         OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
-        order::{Order, Turn},
+        keyed_queue::{KeyedQueue, QueueGuard},
     },
 };
 
@@ -22,12 +22,12 @@ use crate::{
     answer::{self, Answer},
     append,
     connections::{Connections, Target},
-    facts::Facts,
     failure::{Failure, Meaning, foreign},
     fork, invocations, list,
     names::Names,
     prune, read,
     script::{DELETE, FREQUENT},
+    server_info::ServerInfo,
     settings::Settings,
 };
 
@@ -45,7 +45,7 @@ pub struct RedisStore(Arc<Shared>);
 struct Shared {
     handle: StoreHandle,
     settings: Arc<Settings>,
-    order: Order,
+    queue: KeyedQueue,
     slots: Arc<Semaphore>,
     runtime: Handle,
 }
@@ -105,8 +105,8 @@ impl RedisStore {
             redis::Value::Map(answers) => answers.into_iter().next().map(|(_, answer)| answer),
             answer => Some(answer),
         };
-        let facts = answer.and_then(|answer| answer::text(answer).ok());
-        Facts::read(&facts.unwrap_or_default())?.check(&options, in_cluster)?;
+        let info = answer.and_then(|answer| answer::text(answer).ok());
+        ServerInfo::read(&info.unwrap_or_default())?.check(&options, in_cluster)?;
         for script in FREQUENT {
             let mut load = cmd("SCRIPT");
             load.arg("LOAD").arg(script.code);
@@ -119,17 +119,18 @@ impl RedisStore {
                 names: Names::new(&options.prefix),
                 time_to_live: options.time_to_live,
             }),
-            order: Order::default(),
+            queue: KeyedQueue::default(),
             slots: Arc::new(Semaphore::new(options.queue_capacity)),
             runtime: Handle::current(),
         })))
     }
 
     async fn settle(&self, key: Option<&ConversationKey>) {
-        self.0.order.settle(key).await;
+        self.0.queue.settle(key).await;
     }
 
-    /// Changes these conversations when it is their turn, whether or not anybody waits for it.
+    /// Changes these conversations after the writes queued before it, whether or not the caller still
+    /// waits for the outcome.
     async fn change<T, Change>(
         &self,
         keys: Vec<ConversationKey>,
@@ -140,20 +141,20 @@ impl RedisStore {
         Change: Future<Output = Result<T, StoreError>> + Send + 'static,
     {
         let slot = self.reserve().await?;
-        let mut turn = self.0.order.take(keys).ok_or(StoreError::Closed)?;
+        let mut guard = self.0.queue.enqueue(keys).ok_or(StoreError::Closed)?;
         let settings = self.0.settings.clone();
         let (reply, outcome) = oneshot::channel();
         self.0.runtime.spawn(async move {
-            turn.comes().await;
-            // Nobody is told, so nothing need be done: the caller gave up.
+            guard.wait().await;
+            // The caller dropped its future before the change began, so nothing is changed.
             if reply.is_closed() {
                 return;
             }
             let outcome = change(settings).await;
             drop(slot);
-            // Nobody need be waiting any more.
+            // The caller may have dropped its future.
             drop(reply.send(outcome));
-            drop(turn);
+            drop(guard);
         });
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }
@@ -201,12 +202,12 @@ impl HistoryStore for RedisStore {
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         let keys = writes.iter().map(|write| write.key().clone()).collect();
-        let Some(turn) = self.0.order.take(keys) else {
+        let Some(guard) = self.0.queue.enqueue(keys) else {
             return Ticket::done(Err(AppendError { completed: 0, source: StoreError::Closed }));
         };
         let settings = self.0.settings.clone();
         let (reply, outcome) = oneshot::channel();
-        self.0.runtime.spawn(submit(settings, turn, slot, writes, reply));
+        self.0.runtime.spawn(submit(settings, guard, slot, writes, reply));
         Ticket::waiting(outcome)
     }
 
@@ -268,21 +269,21 @@ impl HistoryStore for RedisStore {
 
     async fn close(&self) -> Result<(), StoreError> {
         self.0.slots.close();
-        self.0.order.close();
+        self.0.queue.close();
         self.settle(None).await;
         Ok(())
     }
 }
 
-/// Stores the writes of a submission, in order, up to the first that fails.
+/// Stores the writes of a submission, in their order, up to the first that fails.
 async fn submit(
     settings: Arc<Settings>,
-    mut turn: Turn,
+    mut guard: QueueGuard,
     slot: Slot,
     writes: Vec<Write>,
     reply: oneshot::Sender<Result<Revision, AppendError>>,
 ) {
-    turn.comes().await;
+    guard.wait().await;
     let mut outcome = Ok(Revision::ABSENT);
     for (completed, write) in writes.iter().enumerate() {
         let stored = append::append(&settings, write).await;
@@ -292,10 +293,10 @@ async fn submit(
         }
     }
     drop(slot);
-    // Nobody need be waiting.
+    // The caller may have dropped its ticket.
     drop(reply.send(outcome));
-    // Those who wait for the end of it find the ticket resolved.
-    drop(turn);
+    // Released last: whoever waits for this guard in `settle` then finds the ticket resolved.
+    drop(guard);
 }
 
 /// Deletes a conversation; says whether there was one. It is not sent again where it may have been
@@ -316,13 +317,13 @@ async fn delete(settings: &Settings, key: &ConversationKey) -> Result<bool, Stor
 /// What keeps a store from being opened, after the server's error.
 fn refused(failure: Failure) -> OpenError {
     match failure.meaning {
-        Meaning::NotDone | Meaning::Open | Meaning::Short => {
+        Meaning::NotApplied | Meaning::Unknown | Meaning::ResourceExhausted => {
             OpenError::Connect { source: failure.into() }
         }
         Meaning::NotSafe
         | Meaning::ReadOnly
         | Meaning::Foreign
-        | Meaning::Unknown
-        | Meaning::Lasting => OpenError::Refused { source: failure.into() },
+        | Meaning::UnknownScript
+        | Meaning::Permanent => OpenError::Refused { source: failure.into() },
     }
 }

@@ -11,7 +11,7 @@ use tower_chat_core::{
 
 use crate::{
     conversation::{self, Conversation},
-    heads::Heads,
+    head_cache::HeadCache,
     open_run, place,
     read::NotRead,
     removal, tool_row,
@@ -72,7 +72,7 @@ impl EncodedWrite {
     pub(crate) fn store(
         &self,
         connection: &Connection,
-        heads: &mut Heads,
+        heads: &mut HeadCache,
     ) -> Result<Revision, NotStored> {
         let found = heads.find(connection, self.key())?;
         let revision = found.as_ref().map_or(Revision::ABSENT, |found| found.revision);

@@ -184,7 +184,7 @@ impl Checkpoints {
         }
         loop {
             let this = self.clone();
-            let attempt = queue.in_turn(move || this.try_to_empty()).blocking_recv();
+            let attempt = queue.run_exclusively(move || this.try_to_empty()).blocking_recv();
             if attempt.map_err(|_| NotRead::Damaged(StoreError::Closed))?? {
                 return Ok(());
             }

@@ -1,4 +1,4 @@
-//! What SQLite's errors mean, in one place.
+//! Maps the errors of SQLite to what a caller may conclude from them.
 
 use std::{fmt, path::Path, sync::Arc};
 
@@ -22,21 +22,21 @@ enum Cause {
     Panicked(WritePanicked),
 }
 
-/// What an error means for whoever asked.
+/// What a caller may conclude from an error.
 enum Meaning {
     Locked,
     ReadOnly,
     Damaged,
     NotADatabase,
-    /// There is no room on the disk.
+    /// The disk is full.
     Full,
-    /// The file is not where it was, or not as it was.
+    /// The file was moved or replaced.
     Moved(FileMoved),
-    /// It may pass; what the reader can do.
-    Passing(&'static str),
+    /// A retry may succeed; the text says what an operator can do.
+    Transient(&'static str),
     /// A panic.
     Panicked(WritePanicked),
-    Lasting,
+    Permanent,
 }
 
 impl Failure {
@@ -72,11 +72,11 @@ impl Failure {
                 StoreError::StorageFull { action, source: SharedError::new(self.clone()) }
             }
             Meaning::Moved(moved) => StoreError::backend(action, true, moved),
-            Meaning::Locked | Meaning::Passing(_) => {
+            Meaning::Locked | Meaning::Transient(_) => {
                 StoreError::backend(action, true, self.clone())
             }
             Meaning::Panicked(panic) => StoreError::backend(action, false, panic),
-            Meaning::Lasting => StoreError::backend(action, false, self.clone()),
+            Meaning::Permanent => StoreError::backend(action, false, self.clone()),
         }
     }
 
@@ -90,7 +90,7 @@ impl Failure {
             Meaning::Locked => OpenError::Locked { path, source: self.clone().into() },
             Meaning::Full => OpenError::StorageFull { path, source: self.clone().into() },
             Meaning::Moved(moved) => OpenError::Io { path, source: moved.into() },
-            Meaning::Passing(_) | Meaning::Panicked(_) | Meaning::Lasting => {
+            Meaning::Transient(_) | Meaning::Panicked(_) | Meaning::Permanent => {
                 OpenError::Io { path, source: self.clone().into() }
             }
         }
@@ -120,15 +120,15 @@ impl Failure {
             Some(ErrorCode::NotADatabase) => Meaning::NotADatabase,
             Some(ErrorCode::DiskFull) => Meaning::Full,
             Some(ErrorCode::CannotOpen) => {
-                Meaning::Passing("check that the file is still there and files can be opened")
+                Meaning::Transient("check that the file is still there and files can be opened")
             }
             Some(ErrorCode::SystemIoFailure | ErrorCode::FileLockingProtocolFailed) => {
-                Meaning::Passing("check its disk")
+                Meaning::Transient("check its disk")
             }
             Some(ErrorCode::OutOfMemory | ErrorCode::OperationInterrupted) => {
-                Meaning::Passing("try again")
+                Meaning::Transient("try again")
             }
-            Some(_) | None => Meaning::Lasting,
+            Some(_) | None => Meaning::Permanent,
         }
     }
 }
@@ -150,13 +150,13 @@ impl fmt::Display for Failure {
         match self.meaning() {
             Meaning::Locked => f.write_str(", which another process holds: try again"),
             Meaning::Full => f.write_str(": make room on its disk"),
-            Meaning::Passing(advice) => write!(f, ": {advice}"),
+            Meaning::Transient(advice) => write!(f, ": {advice}"),
             Meaning::Moved(_)
             | Meaning::ReadOnly
             | Meaning::Damaged
             | Meaning::NotADatabase
             | Meaning::Panicked(_)
-            | Meaning::Lasting => Ok(()),
+            | Meaning::Permanent => Ok(()),
         }
     }
 }

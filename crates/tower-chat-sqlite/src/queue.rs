@@ -1,4 +1,4 @@
-//! The queue of writes: who does them, and in what order.
+//! The queue of writes: which thread runs them, and in what order.
 
 use std::{
     collections::VecDeque,
@@ -24,25 +24,25 @@ use crate::{
     writer::{Busy, Writer},
 };
 
-/// How much one transaction holds of what waits, at least one submission: beyond that a larger one
-/// would save little more of the disk's time, and keep everybody of it waiting longer.
+/// The most that one transaction takes from the queue, but at least one submission. A larger group
+/// would save few more syncs and delay all of its callers.
 const GROUP_BYTES: usize = 1 << 20;
 const GROUP_SUBMISSIONS: usize = 256;
 
-/// Submissions in order, and the writer that does them.
+/// Submissions in order, and the writer that runs them.
 ///
-/// Whoever leads does one group of submissions: a caller its own, if nobody else leads or waits;
-/// the writer thread those that wait, and what takes its turn between them. Who leads is decided
-/// under the mutex of the state.
+/// The leader runs one group of submissions. A caller leads its own submission if no other leader is
+/// active and no submission waits. Otherwise the writer thread leads the waiting submissions, and the
+/// exclusive work between them. The state's mutex decides who leads.
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
     state: Mutex<State>,
-    /// Tells the writer thread that there is something to do.
+    /// Wakes the writer thread.
     wake: Condvar,
     writer: Mutex<Writer>,
     work_on_caller: bool,
-    /// Rows of deleted conversations are left in the file that was opened.
-    has_remains: bool,
+    /// The opened file has rows of deleted conversations.
+    has_deleted_rows: bool,
     commits: AtomicU64,
     writes: AtomicU64,
 }
@@ -50,14 +50,15 @@ pub(crate) struct WriteQueue {
 #[derive(Debug, Default)]
 struct State {
     waiting: VecDeque<Waiting>,
-    /// Somebody does a group, or takes a turn, at the moment.
+    /// A leader is active.
     led: bool,
-    /// How many submissions were finished, ever.
+    /// How many submissions have finished since the queue was made.
     finished: u64,
-    /// What the submissions after those change: first of the group under way, then of the waiting.
+    /// The conversations of the unfinished submissions: first those of the active group, then those
+    /// that wait.
     unfinished: VecDeque<Keys>,
     barriers: Vec<Barrier>,
-    /// No more is taken.
+    /// No submission is accepted any more.
     closed: bool,
     /// The writer thread ends when nothing is left.
     retiring: bool,
@@ -66,19 +67,19 @@ struct State {
 #[derive(Debug)]
 enum Waiting {
     Submission(Submission),
-    Turn(Turn),
+    Exclusive(Exclusive),
 }
 
-/// Something else than a submission that is to be done while the writer rests.
-struct Turn(Box<dyn FnOnce() + Send>);
+/// Work that needs the file while the writer connection is idle, such as a checkpoint.
+struct Exclusive(Box<dyn FnOnce() + Send>);
 
 /// What a leader does.
 enum Due {
     Group(Vec<Submission>),
-    Turn(Turn),
+    Exclusive(Exclusive),
 }
 
-/// Somebody who waits until so many submissions are finished.
+/// A caller that waits until this many submissions have finished.
 #[derive(Debug)]
 struct Barrier {
     until: u64,
@@ -87,19 +88,19 @@ struct Barrier {
 
 impl WriteQueue {
     pub(crate) fn new(writer: Writer, work_on_caller: bool) -> Self {
-        let has_remains = writer.has_remains();
+        let has_deleted_rows = writer.has_deleted_rows();
         Self {
             state: Mutex::default(),
             wake: Condvar::new(),
             writer: Mutex::new(writer),
             work_on_caller,
-            has_remains,
+            has_deleted_rows,
             commits: AtomicU64::new(0),
             writes: AtomicU64::new(0),
         }
     }
 
-    /// Takes an append: does it at once, or leaves it to the writer thread.
+    /// Runs an append on the caller's thread, or queues it for the writer thread.
     pub(crate) fn append(&self, append: Submission<Append>) -> Ticket {
         let may_lead = self.work_on_caller && append.may_block() && caller::may_block();
         let mut state = self.state();
@@ -117,7 +118,7 @@ impl WriteQueue {
         ticket
     }
 
-    /// Leaves a submission to the writer thread.
+    /// Queues a submission for the writer thread.
     pub(crate) fn submit(&self, mut submission: Submission) {
         let mut state = self.state();
         if state.closed {
@@ -129,24 +130,23 @@ impl WriteQueue {
         self.enqueue(state, Waiting::Submission(submission));
     }
 
-    /// Leaves to the writer thread what needs SQLite's lock on another connection, in turn with the
-    /// submissions: nobody of this store then meets that lock, and each waits no longer than for
-    /// what came before. Not done if nobody waits for its outcome any more. Without an outcome, the
-    /// queue takes nothing more.
-    pub(crate) fn in_turn<T: Send + 'static>(
+    /// Queues work that takes SQLite's lock on another connection. The writer thread runs it between
+    /// two groups, so no submission of this store fails on that lock. It is skipped if the receiver
+    /// was dropped. The sender is dropped without an outcome if the queue is closed.
+    pub(crate) fn run_exclusively<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let (reply, outcome) = oneshot::channel();
-        let turn = move || {
+        let work = move || {
             if !reply.is_closed() {
-                // Whoever waited may have given up.
+                // The receiver may have been dropped.
                 let _ = reply.send(work());
             }
         };
         let state = self.state();
         if !state.closed {
-            self.enqueue(state, Waiting::Turn(Turn(Box::new(turn))));
+            self.enqueue(state, Waiting::Exclusive(Exclusive(Box::new(work))));
         }
         outcome
     }
@@ -159,8 +159,8 @@ impl WriteQueue {
         }
     }
 
-    /// Something to wait for until everything submitted so far is finished, or everything that
-    /// changes one conversation. `None` if there is no such thing.
+    /// A receiver that resolves when all submissions so far have finished, or those that change one
+    /// conversation. `None` if there are none.
     pub(crate) fn barrier(&self, key: Option<&ConversationKey>) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state();
         let last = match key {
@@ -173,12 +173,12 @@ impl WriteQueue {
         Some(receiver)
     }
 
-    /// Takes no more submissions.
+    /// Accepts no more submissions.
     pub(crate) fn close(&self) {
         self.state().closed = true;
     }
 
-    /// Takes no more submissions, and ends the writer thread when it has done those that wait.
+    /// Accepts no more submissions, and ends the writer thread once the queue is empty.
     pub(crate) fn retire(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -188,9 +188,9 @@ impl WriteQueue {
 
     /// The writer thread.
     pub(crate) fn serve(&self) -> Result<(), NotSynced> {
-        let _gone = Gone(self);
-        if self.has_remains {
-            self.writer().remove_remains();
+        let _end = ThreadEnd(self);
+        if self.has_deleted_rows {
+            self.writer().purge_deleted_rows();
         }
         while let Some((lead, due)) = self.next() {
             match due {
@@ -198,9 +198,9 @@ impl WriteQueue {
                     Ok(()) => lead.finish(group),
                     Err(Busy) => lead.give_back(group),
                 },
-                Due::Turn(Turn(work)) => {
+                Due::Exclusive(Exclusive(work)) => {
                     let _writer = self.writer();
-                    // Who waits for the outcome of a turn that panicked is told when it is dropped.
+                    // A panic drops the sender, which tells the caller.
                     drop(catch(work));
                     drop(lead);
                 }
@@ -235,7 +235,7 @@ impl WriteQueue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for submissions and takes the lead over the first of them. `None` to end.
+    /// Waits for work and becomes the leader of it. `None` when the queue retires.
     fn next(&self) -> Option<(Lead<'_>, Due)> {
         let mut state = self.state();
         loop {
@@ -244,7 +244,7 @@ impl WriteQueue {
                     state.led = true;
                     let submissions = match &due {
                         Due::Group(group) => group.len(),
-                        Due::Turn(_) => 0,
+                        Due::Exclusive(_) => 0,
                     };
                     return Some((Lead { queue: self, submissions }, due));
                 }
@@ -256,15 +256,15 @@ impl WriteQueue {
         }
     }
 
-    /// The caller does its own submission; if another process holds the file, the writer thread
-    /// does it before all others.
+    /// Runs the caller's own submission. If another process holds the file lock, the submission goes
+    /// to the front of the queue, for the writer thread.
     fn lead_alone(&self, append: Submission<Append>) -> Ticket {
         let lead = Lead { queue: self, submissions: 1 };
         let mut group = [append];
         let done = caller::block(|| self.write(&mut group, Duration::ZERO).is_ok());
         let [append] = group;
         if done == Some(true) {
-            // Its place is given back before the lead ends, as with a group.
+            // Resolved before the lead ends, as with a group.
             let ticket = append.done();
             drop(lead);
             return ticket;
@@ -287,7 +287,7 @@ impl WriteQueue {
     }
 }
 
-/// Takes what is first: a turn, or as many of the submissions before one as a transaction may hold.
+/// Takes the next work: exclusive work, or as many submissions as one transaction may hold.
 fn first(waiting: &mut VecDeque<Waiting>) -> Option<Due> {
     let mut group = Vec::new();
     let mut bytes = 0;
@@ -299,8 +299,10 @@ fn first(waiting: &mut VecDeque<Waiting>) -> Option<Due> {
                 bytes += next.bytes();
                 group.push(next);
             }
-            Some(Waiting::Turn(turn)) if group.is_empty() => return Some(Due::Turn(turn)),
-            Some(later @ (Waiting::Submission(_) | Waiting::Turn(_))) => {
+            Some(Waiting::Exclusive(work)) if group.is_empty() => {
+                return Some(Due::Exclusive(work));
+            }
+            Some(later @ (Waiting::Submission(_) | Waiting::Exclusive(_))) => {
                 waiting.push_front(later);
                 break;
             }
@@ -310,29 +312,29 @@ fn first(waiting: &mut VecDeque<Waiting>) -> Option<Due> {
     if group.is_empty() { None } else { Some(Due::Group(group)) }
 }
 
-impl fmt::Debug for Turn {
+impl fmt::Debug for Exclusive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Turn").finish_non_exhaustive()
+        f.debug_struct("Exclusive").finish_non_exhaustive()
     }
 }
 
-/// The right to do a group of submissions, or to take a turn. It ends even if that panics.
+/// The leader's guard, for one group or one piece of exclusive work. Dropped even on a panic.
 struct Lead<'a> {
     queue: &'a WriteQueue,
     submissions: usize,
 }
 
 impl Lead<'_> {
-    /// Tells everybody who waits for the group, and ends the lead.
+    /// Resolves the tickets of the group, and ends the lead.
     fn finish(self, group: impl IntoIterator<Item = Submission>) {
-        // First, so that after a barrier every ticket before it has its outcome.
+        // Before the barrier passes, so that every ticket before it has its outcome.
         for submission in group {
             submission.resolve();
         }
         drop(self);
     }
 
-    /// Ends the lead with nothing done; the group comes before all that wait.
+    /// Ends the lead with nothing done; the group goes to the front of the queue.
     fn give_back(
         mut self,
         group: impl IntoIterator<Item = Submission, IntoIter: DoubleEndedIterator>,
@@ -359,25 +361,25 @@ impl Drop for Lead<'_> {
         }
         drop(state);
         for barrier in passed {
-            // Whoever waited may have given up.
+            // The receiver may have been dropped.
             let _ = barrier.passed.send(());
         }
     }
 }
 
-/// However the writer thread ends, nobody waits for it in vain.
-struct Gone<'a>(&'a WriteQueue);
+/// Closes the queue when the writer thread ends, also by a panic, and refuses the waiting submissions.
+struct ThreadEnd<'a>(&'a WriteQueue);
 
-impl Drop for Gone<'_> {
+impl Drop for ThreadEnd<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.closed = true;
-        // Who waits for a turn is told when that is dropped.
+        // Dropping exclusive work drops its sender, which tells the caller.
         let waiting: Vec<Submission> = mem::take(&mut state.waiting)
             .into_iter()
             .filter_map(|waiting| match waiting {
                 Waiting::Submission(submission) => Some(submission),
-                Waiting::Turn(_) => None,
+                Waiting::Exclusive(_) => None,
             })
             .collect();
         let unfinished = state.unfinished.len() - waiting.len();

@@ -19,6 +19,7 @@ use tower_chat_core::{
 
 use crate::{
     Backup, BackupError, OpenError, SqliteOptions,
+    byte_budget::ByteBudget,
     checkpoints::{CHECKPOINT, Checkpoints},
     file::{NotSynced, StoreFile},
     invocations,
@@ -27,7 +28,6 @@ use crate::{
     queue::WriteQueue,
     read::{self, NotRead},
     readers::Readers,
-    room::Room,
     submission::Submission,
     tool_totals,
     write_panicked::catch,
@@ -66,7 +66,7 @@ struct Shared {
 struct Writing {
     queue: Arc<WriteQueue>,
     slots: Arc<Semaphore>,
-    room: Arc<Room>,
+    budget: Arc<ByteBudget>,
     checkpoints: Arc<Checkpoints>,
     threads: Mutex<Option<Threads>>,
 }
@@ -165,7 +165,7 @@ impl SqliteStore {
     /// process was in the way. Nothing is lost then, and what was deleted may still be there.
     pub async fn vacuum(&self) -> Result<(), StoreError> {
         let vacuumed =
-            self.in_turn("vacuum the file", |connection| maintenance::vacuum(connection));
+            self.run_exclusively("vacuum the file", |connection| maintenance::vacuum(connection));
         let vacuumed = vacuumed.await;
         // Where it failed, what it wrote takes room there.
         let emptied = self.checkpoint().await;
@@ -232,7 +232,7 @@ impl SqliteStore {
     /// run, which must be committed or discarded before; otherwise, if the store cannot be written.
     pub async fn rewrite(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
         let rewrite = move |connection: &mut _| maintenance::rewrite(connection, &rewrite);
-        self.in_turn(maintenance::REWRITE, rewrite).await
+        self.run_exclusively(maintenance::REWRITE, rewrite).await
     }
 
     /// Removes rows of the record of tool calls that belong to no conversation; says how many.
@@ -242,7 +242,7 @@ impl SqliteStore {
     /// If the store cannot be written.
     pub async fn remove_stray_tools(&self) -> Result<u64, StoreError> {
         let remove = |connection: &mut _| maintenance::remove_stray_tools(connection);
-        self.in_turn("remove stray rows", remove).await
+        self.run_exclusively("remove stray rows", remove).await
     }
 
     /// How much this store has written since it was opened.
@@ -274,7 +274,7 @@ impl SqliteStore {
 
     /// Changes the file on a connection of its own, after everything submitted so far and before
     /// everything submitted later.
-    pub(crate) async fn in_turn<T: Send + 'static>(
+    pub(crate) async fn run_exclusively<T: Send + 'static>(
         &self,
         action: &'static str,
         work: impl FnOnce(&mut Connection) -> Result<T, NotRead> + Send + 'static,
@@ -287,7 +287,7 @@ impl SqliteStore {
                 Err(NotRead::Damaged(StoreError::backend(action, false, panic)))
             })
         };
-        match queue.in_turn(turn).await.map_err(|_| StoreError::Closed)? {
+        match queue.run_exclusively(turn).await.map_err(|_| StoreError::Closed)? {
             Ok(done) => Ok(done),
             Err(NotRead::Damaged(error)) => Err(error),
             Err(NotRead::Failed(error)) => Err(self.file().failure(error).store_error(action)),
@@ -349,9 +349,9 @@ impl HistoryStore for SqliteStore {
     }
 
     async fn reserve(&self) -> Result<Slot, StoreError> {
-        let Writing { slots, room, .. } = self.writing()?;
+        let Writing { slots, budget, .. } = self.writing()?;
         let permit = slots.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
-        room.wait().await;
+        budget.wait().await;
         if slots.is_closed() {
             return Err(StoreError::Closed);
         }
@@ -359,14 +359,14 @@ impl HistoryStore for SqliteStore {
     }
 
     fn try_reserve(&self) -> Option<Slot> {
-        let Writing { slots, room, .. } = self.writing().ok()?;
+        let Writing { slots, budget, .. } = self.writing().ok()?;
         let permit = slots.clone().try_acquire_owned().ok()?;
-        room.is_free().then(|| Slot::guarded(permit))
+        budget.is_free().then(|| Slot::guarded(permit))
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         match self.writing() {
-            Ok(writing) => writing.queue.append(Submission::append(slot, writes, &writing.room)),
+            Ok(writing) => writing.queue.append(Submission::append(slot, writes, &writing.budget)),
             Err(source) => Ticket::done(Err(AppendError { completed: 0, source })),
         }
     }
@@ -470,8 +470,8 @@ impl Writing {
             }
         };
         let slots = Arc::new(Semaphore::new(options.queue_capacity));
-        let room = Arc::new(Room::new(options.queue_bytes));
-        Ok(Self { queue, slots, room, checkpoints, threads: Mutex::new(Some(threads)) })
+        let budget = Arc::new(ByteBudget::new(options.queue_bytes));
+        Ok(Self { queue, slots, budget, checkpoints, threads: Mutex::new(Some(threads)) })
     }
 
     /// Ends the threads when all that was submitted is done and durable, and gives the right to wait

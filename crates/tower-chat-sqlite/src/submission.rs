@@ -12,11 +12,11 @@ use tower_chat_core::{
 
 use crate::{
     append::{self, EncodedWrite, NotStored},
+    byte_budget::{BudgetGuard, ByteBudget},
     failure::Failure,
     fork,
-    heads::Heads,
+    head_cache::HeadCache,
     prune,
-    room::{Room, Taken},
 };
 
 /// What is submitted, with the place it takes: an append that its caller may do itself, or an entry
@@ -24,8 +24,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Submission<W = Queued> {
     slot: Slot,
-    /// What it takes of the queue's room; only messages do.
-    room: Option<Taken>,
+    /// Its part of the queue's byte budget; only appends use the budget.
+    budget: Option<BudgetGuard>,
     work: W,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Submission<W = Queued> {
 pub(crate) trait Work {
     /// Does its next write inside a transaction. After an error the transaction must be rolled
     /// back, and the submission either [started over](Self::start_over) or [failed](Self::fail).
-    fn step(&mut self, connection: &Connection, heads: &mut Heads) -> rusqlite::Result<Next>;
+    fn step(&mut self, connection: &Connection, heads: &mut HeadCache) -> rusqlite::Result<Next>;
 
     /// Forgets what it did, after a rollback.
     fn start_over(&mut self);
@@ -104,17 +104,17 @@ pub(crate) enum Next {
 impl<W> Submission<W> {
     /// How many bytes of messages and results it holds.
     pub(crate) fn bytes(&self) -> usize {
-        self.room.as_ref().map_or(0, Taken::bytes)
+        self.budget.as_ref().map_or(0, BudgetGuard::bytes)
     }
 }
 
 impl Submission<Append> {
-    /// An append that is counted against the room of a queue until it is answered.
-    pub(crate) fn append(slot: Slot, writes: Vec<Write>, room: &Arc<Room>) -> Self {
+    /// An append that counts against the queue's byte budget until it has an outcome.
+    pub(crate) fn append(slot: Slot, writes: Vec<Write>, budget: &Arc<ByteBudget>) -> Self {
         let writes: SmallVec<_> = writes.into_iter().map(EncodedWrite::new).collect();
-        let room = Some(room.take(writes.iter().map(EncodedWrite::bytes).sum()));
+        let budget = Some(budget.take(writes.iter().map(EncodedWrite::bytes).sum()));
         let work = Append { writes, stored: 0, outcome: Ok(Revision::ABSENT) };
-        Self { slot, room, work }
+        Self { slot, budget, work }
     }
 
     pub(crate) fn may_block(&self) -> bool {
@@ -128,14 +128,14 @@ impl Submission<Append> {
 
     /// Leaves it to the queue.
     pub(crate) fn queued(self) -> (Submission, Ticket) {
-        let Self { slot, room, work } = self;
+        let Self { slot, budget, work } = self;
         let (reply, outcome) = oneshot::channel();
-        (Submission { slot, room, work: Queued::Append(work, reply) }, Ticket::waiting(outcome))
+        (Submission { slot, budget, work: Queued::Append(work, reply) }, Ticket::waiting(outcome))
     }
 
     /// Gives its place in the queue back; the outcome of what its caller has done.
     pub(crate) fn done(self) -> Ticket {
-        drop((self.slot, self.room));
+        drop((self.slot, self.budget));
         Ticket::done(self.work.outcome)
     }
 }
@@ -147,7 +147,7 @@ impl Submission {
     ) -> (Self, oneshot::Receiver<Result<bool, StoreError>>) {
         let (reply, outcome) = oneshot::channel();
         let delete = Delete { key, outcome: Ok(false), reply };
-        (Self { slot, room: None, work: Queued::Delete(delete) }, outcome)
+        (Self { slot, budget: None, work: Queued::Delete(delete) }, outcome)
     }
 
     pub(crate) fn fork(
@@ -157,7 +157,7 @@ impl Submission {
     ) -> (Self, oneshot::Receiver<Result<Revision, StoreError>>) {
         let (reply, outcome) = oneshot::channel();
         let fork = Fork { from, to, outcome: Ok(Revision::ABSENT), reply };
-        (Self { slot, room: None, work: Queued::Fork(fork) }, outcome)
+        (Self { slot, budget: None, work: Queued::Fork(fork) }, outcome)
     }
 
     pub(crate) fn prune(
@@ -167,7 +167,7 @@ impl Submission {
     ) -> (Self, oneshot::Receiver<Result<Pruned, StoreError>>) {
         let (reply, outcome) = oneshot::channel();
         let prune = Prune { key, keep, outcome: Ok(Pruned::default()), reply };
-        (Self { slot, room: None, work: Queued::Prune(prune) }, outcome)
+        (Self { slot, budget: None, work: Queued::Prune(prune) }, outcome)
     }
 
     /// The conversations it changes.
@@ -189,7 +189,7 @@ impl Submission {
 
     /// Gives its place in the queue back and tells whoever waits.
     pub(crate) fn resolve(self) {
-        drop((self.slot, self.room));
+        drop((self.slot, self.budget));
         // Nobody need be waiting.
         match self.work {
             Queued::Append(append, reply) => drop(reply.send(append.outcome)),
@@ -201,7 +201,7 @@ impl Submission {
 }
 
 impl<W: Work> Work for Submission<W> {
-    fn step(&mut self, connection: &Connection, heads: &mut Heads) -> rusqlite::Result<Next> {
+    fn step(&mut self, connection: &Connection, heads: &mut HeadCache) -> rusqlite::Result<Next> {
         self.work.step(connection, heads)
     }
 
@@ -238,7 +238,7 @@ impl Queued {
 }
 
 impl Work for Queued {
-    fn step(&mut self, connection: &Connection, heads: &mut Heads) -> rusqlite::Result<Next> {
+    fn step(&mut self, connection: &Connection, heads: &mut HeadCache) -> rusqlite::Result<Next> {
         #[cfg(test)]
         self.keys().iter().for_each(|key| heads.panic_at(key));
         match self {
@@ -325,7 +325,7 @@ impl Append {
 }
 
 impl Work for Append {
-    fn step(&mut self, connection: &Connection, heads: &mut Heads) -> rusqlite::Result<Next> {
+    fn step(&mut self, connection: &Connection, heads: &mut HeadCache) -> rusqlite::Result<Next> {
         let Some(write) = self.writes.get(self.stored) else { return Ok(Next::Done) };
         match write.store(connection, heads) {
             Ok(revision) => {

@@ -8,7 +8,7 @@ use crate::{
     checkpoints::Checkpoints,
     failure::Failure,
     file::{NotSynced, PATIENCE, StoreFile},
-    heads::{self, Heads},
+    head_cache::{self, HeadCache},
     removal,
     submission::{Next, Work},
     watched::Watched,
@@ -23,11 +23,11 @@ pub(crate) struct Writer {
     /// `None` after a rollback failed, until the next transaction opens another.
     connection: Option<Connection>,
     /// What the connection knows.
-    heads: Heads,
+    heads: HeadCache,
     /// What the files were when it had the lock.
     watched: Watched,
     /// Whether rows of deleted conversations were left when it was made.
-    has_remains: bool,
+    has_deleted_rows: bool,
     /// How many transactions were committed.
     commits: u64,
 }
@@ -70,21 +70,21 @@ impl Writer {
         let version = prepare(&file, &checkpoints, &mut connection)?;
         let watched = Watched::begin(&file, &connection, version)?;
         let found = removal::find(&connection).map_err(|error| file.failure(error))?;
-        let (connection, heads) = (Some(connection), Heads::default());
-        let has_remains = found.is_some();
-        Ok(Self { file, checkpoints, connection, heads, watched, has_remains, commits: 0 })
+        let (connection, heads) = (Some(connection), HeadCache::default());
+        let has_deleted_rows = found.is_some();
+        Ok(Self { file, checkpoints, connection, heads, watched, has_deleted_rows, commits: 0 })
     }
 
     /// Goes on with deletions that a process before has left, once. Where that fails, the next deletion
     /// does.
-    pub(crate) fn remove_remains(&mut self) {
-        if std::mem::take(&mut self.has_remains) {
+    pub(crate) fn purge_deleted_rows(&mut self) {
+        if std::mem::take(&mut self.has_deleted_rows) {
             drop(catch(|| self.remove_deleted()));
         }
     }
 
-    pub(crate) fn has_remains(&self) -> bool {
-        self.has_remains
+    pub(crate) fn has_deleted_rows(&self) -> bool {
+        self.has_deleted_rows
     }
 
     pub(crate) fn commits(&self) -> u64 {
@@ -250,7 +250,7 @@ impl Writer {
     fn transaction(
         &mut self,
         patience: Duration,
-        body: impl FnOnce(&Connection, &mut Heads) -> rusqlite::Result<()>,
+        body: impl FnOnce(&Connection, &mut HeadCache) -> rusqlite::Result<()>,
     ) -> Result<(), Stopped> {
         let failure = |error| self.file.failure(error);
         let connection = match &mut self.connection {
@@ -267,7 +267,7 @@ impl Writer {
             }
         };
         let outcome = begin(connection, patience)
-            .and_then(|()| heads::version(connection))
+            .and_then(|()| head_cache::version(connection))
             .map_err(|error| Stopped::BeforeBegin(failure(error)))
             .and_then(|version| {
                 let watched = &mut self.watched;
@@ -283,7 +283,7 @@ impl Writer {
             });
         if outcome.is_ok() {
             self.commits += 1;
-            let version = heads::version(connection).ok();
+            let version = head_cache::version(connection).ok();
             self.heads.committed(version);
             self.watched.committed(version, self.checkpoints.take_written());
             self.checkpoints.committed(connection);
@@ -311,7 +311,7 @@ fn prepare(
     let prepared = checkpoints.follow(connection).and_then(|()| {
         // A read opens the log, and has the count begin.
         connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))?;
-        heads::version(connection)
+        head_cache::version(connection)
     });
     prepared.map_err(|error| file.failure(error))
 }

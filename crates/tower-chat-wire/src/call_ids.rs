@@ -10,7 +10,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     calls: Vec<Call>,
-    /// The calls that wait for a result, by the id they came with; `""` for none.
+    /// The calls that wait for a result, by the id they original with; `""` for none.
     waiting: HashMap<String, VecDeque<usize>>,
     taken: HashSet<String>,
     /// For an id that was wanted again, the number to try next; the smaller ones are taken.
@@ -43,12 +43,13 @@ impl Round {
     /// The id to write for the next call.
     pub(crate) fn call(&mut self, id: Option<&str>) -> String {
         let place = self.calls.len();
-        let came = id.unwrap_or_default();
-        let wanted = if came.is_empty() { format!("call_{place}") } else { self.acceptable(came) };
+        let original = id.unwrap_or_default();
+        let wanted =
+            if original.is_empty() { format!("call_{place}") } else { self.acceptable(original) };
         let id = self.free(wanted);
-        self.has_renamed |= id != came;
+        self.has_renamed |= id != original;
         self.taken.insert(id.clone());
-        self.waiting.entry(came.to_owned()).or_default().push_back(place);
+        self.waiting.entry(original.to_owned()).or_default().push_back(place);
         self.calls.push(Call { id: id.clone(), is_answered: false });
         id
     }
@@ -56,16 +57,16 @@ impl Round {
     /// The id to write for the next result: that of the first open call with its id, or, if it has
     /// none, of the first open call.
     pub(crate) fn result(&mut self, id: Option<&str>) -> String {
-        let came = id.unwrap_or_default();
-        let named = self.next_named(came);
-        let place = named.or_else(|| if came.is_empty() { self.next_open() } else { None });
+        let original = id.unwrap_or_default();
+        let named = self.next_named(original);
+        let place = named.or_else(|| if original.is_empty() { self.next_open() } else { None });
         match place.and_then(|place| self.calls.get_mut(place)) {
             Some(call) => {
                 call.is_answered = true;
                 call.id.clone()
             }
-            None if came.is_empty() => "call".to_owned(),
-            None => self.acceptable(came),
+            None if original.is_empty() => "call".to_owned(),
+            None => self.acceptable(original),
         }
     }
 
@@ -73,8 +74,8 @@ impl Round {
         if self.takes_any { id.to_owned() } else { acceptable(id) }
     }
 
-    fn next_named(&mut self, came: &str) -> Option<usize> {
-        let waiting = self.waiting.get_mut(came)?;
+    fn next_named(&mut self, original: &str) -> Option<usize> {
+        let waiting = self.waiting.get_mut(original)?;
         while let Some(place) = waiting.pop_front() {
             if self.calls.get(place).is_some_and(|call| !call.is_answered) {
                 return Some(place);

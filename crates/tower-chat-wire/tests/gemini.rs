@@ -403,7 +403,7 @@ fn what_is_no_conversation_is_refused() {
 
 #[test]
 fn a_native_item_of_this_wire_that_is_no_part_says_nothing() {
-    let shell = Native::new(WIRE, r#"{"role":"model","parts":null,"x":1}"#.parse().unwrap());
-    let user = Message::new(Role::User, vec![shell.into(), Part::text("hi")]);
+    let envelope = Native::new(WIRE, r#"{"role":"model","parts":null,"x":1}"#.parse().unwrap());
+    let user = Message::new(Role::User, vec![envelope.into(), Part::text("hi")]);
     assert_eq!(contents(&[user]), json!([{"role": "user", "parts": [{"text": "hi"}], "x": 1}]));
 }

@@ -90,7 +90,7 @@ pub(super) struct Submission {
 }
 
 /// What becomes of a submission.
-pub(super) enum Taken {
+pub(super) enum Admission {
     /// It was gathered.
     Acknowledged { revision: Revision, is_new: bool },
     /// It waits in the row.
@@ -128,19 +128,19 @@ impl Gathered {
         writes: Vec<Write>,
         can_gather: bool,
         max_delay: Duration,
-    ) -> Taken {
+    ) -> Admission {
         if let Some(error) = writes.iter().find_map(|write| self.lost.remove(write.key())) {
-            return Taken::Refused(error);
+            return Admission::Refused(error);
         }
         let may_gather = can_gather && self.phase == Phase::Gathering && !self.has_row();
         if let Some((key, revision)) = self.goes_on(&writes).filter(|_| may_gather) {
             let is_new = self.gather(&key, slot, writes, revision, max_delay);
-            return Taken::Acknowledged { revision, is_new };
+            return Admission::Acknowledged { revision, is_new };
         }
         if self.has_row() || writes.iter().any(|it| self.conversations.contains_key(it.key())) {
             let (outcome, receiver) = oneshot::channel();
             self.row.push_back(InRow { slot, writes, outcome });
-            return Taken::InRow(receiver);
+            return Admission::InRow(receiver);
         }
         self.submissions += 1;
         let number = self.submissions;
@@ -155,7 +155,7 @@ impl Gathered {
             self.known.insert(key.clone(), Known { revision: None, submission: number });
         }
         let is_staged = writes.iter().any(|write| write.as_staged().is_some());
-        Taken::Direct { slot, writes, submission: Submission { keys, number, is_staged } }
+        Admission::Direct { slot, writes, submission: Submission { keys, number, is_staged } }
     }
 
     /// The conversation and its revision afterwards, if the writes go on from what is known of it.
@@ -458,7 +458,7 @@ mod tests {
         Write::new(key, id, expected, [Arc::new(Message::user("hi"))])
     }
 
-    fn take(gathered: &mut Gathered, write: &Write) -> Taken {
+    fn take(gathered: &mut Gathered, write: &Write) -> Admission {
         gathered.take(Slot::unbounded(), vec![write.clone()], true, DELAY)
     }
 
@@ -466,11 +466,11 @@ mod tests {
     fn whoever_has_everything_stored_waits_for_a_row_that_is_being_submitted() {
         let mut gathered = Gathered::default();
         let first = write(Revision::ABSENT);
-        let Taken::Direct { submission, .. } = take(&mut gathered, &first) else { panic!() };
+        let Admission::Direct { submission, .. } = take(&mut gathered, &first) else { panic!() };
         gathered.stored(&submission, first.result());
         let second = write(first.result());
-        assert!(matches!(take(&mut gathered, &second), Taken::Acknowledged { .. }));
-        assert!(matches!(take(&mut gathered, &write(first.result())), Taken::InRow(_)));
+        assert!(matches!(take(&mut gathered, &second), Admission::Acknowledged { .. }));
+        assert!(matches!(take(&mut gathered, &write(first.result())), Admission::InRow(_)));
 
         let Work::Store(due) = gathered.next_work(Instant::now()) else { panic!() };
         for due in due {

@@ -17,7 +17,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    gathered::{Gathered, Taken, Unsettled},
+    gathered::{Admission, Gathered, Unsettled},
     writer,
 };
 
@@ -217,18 +217,20 @@ impl<S: HistoryStore> HistoryStore for WriteBehindStore<S> {
         let has_writer = *shared.writer.get_or_init(|| writer::start(shared.clone()));
         let taken = shared.gathered().take(slot, writes, has_writer, shared.max_delay);
         match taken {
-            Taken::Acknowledged { revision, is_new } => {
+            Admission::Acknowledged { revision, is_new } => {
                 if is_new {
                     shared.due.notify_one();
                 }
                 Ticket::done(Ok(revision))
             }
-            Taken::InRow(outcome) => {
+            Admission::InRow(outcome) => {
                 shared.due.notify_one();
                 Ticket::waiting(outcome)
             }
-            Taken::Refused(error) => Ticket::done(Err(AppendError { completed: 0, source: error })),
-            Taken::Direct { slot, writes, submission } => {
+            Admission::Refused(error) => {
+                Ticket::done(Err(AppendError { completed: 0, source: error }))
+            }
+            Admission::Direct { slot, writes, submission } => {
                 let mut ticket = self.inner().append(slot, writes);
                 let shared = shared.clone();
                 let learn = move |outcome: &Result<Revision, AppendError>| {

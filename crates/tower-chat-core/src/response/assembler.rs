@@ -23,13 +23,13 @@ pub struct TruncatedStream {
 
 // The message that deltas add up to so far.
 #[derive(Debug, Default)]
-struct Draft {
+struct Accumulator {
     reasoning: String,
     text: String,
     calls: BTreeMap<usize, ToolCall>,
 }
 
-impl Draft {
+impl Accumulator {
     fn is_empty(&self) -> bool {
         self.reasoning.is_empty() && self.text.is_empty() && self.calls.is_empty()
     }
@@ -61,7 +61,7 @@ impl Draft {
 /// A leaf's stream in the documented shape.
 pub(super) struct Assembled {
     updates: Option<BoxStream<'static, Result<ChatUpdate, BoxError>>>,
-    draft: Draft,
+    accumulator: Accumulator,
     ready: VecDeque<ChatUpdate>,
 }
 
@@ -69,19 +69,23 @@ impl Assembled {
     pub(super) fn new(
         updates: impl Stream<Item = Result<ChatUpdate, BoxError>> + Send + 'static,
     ) -> Self {
-        Self { updates: Some(Box::pin(updates)), draft: Draft::default(), ready: VecDeque::new() }
+        Self {
+            updates: Some(Box::pin(updates)),
+            accumulator: Accumulator::default(),
+            ready: VecDeque::new(),
+        }
     }
 
     fn accept(&mut self, update: ChatUpdate) {
         match &update {
-            ChatUpdate::TextDelta(text) => self.draft.text.push_str(text),
-            ChatUpdate::ReasoningDelta(text) => self.draft.reasoning.push_str(text),
-            ChatUpdate::ToolCallDelta(delta) => self.draft.push_call(delta),
-            ChatUpdate::Message(_) => self.draft = Draft::default(),
+            ChatUpdate::TextDelta(text) => self.accumulator.text.push_str(text),
+            ChatUpdate::ReasoningDelta(text) => self.accumulator.reasoning.push_str(text),
+            ChatUpdate::ToolCallDelta(delta) => self.accumulator.push_call(delta),
+            ChatUpdate::Message(_) => self.accumulator = Accumulator::default(),
             ChatUpdate::Finish(_) => {
-                let draft = std::mem::take(&mut self.draft);
-                if !draft.is_empty() {
-                    self.ready.push_back(ChatUpdate::Message(Arc::new(draft.into_message())));
+                let accumulator = std::mem::take(&mut self.accumulator);
+                if !accumulator.is_empty() {
+                    self.ready.push_back(ChatUpdate::Message(Arc::new(accumulator.into_message())));
                 }
                 self.updates = None;
             }
@@ -106,7 +110,7 @@ impl Stream for Assembled {
                 }
                 Some(Err(error)) => error,
                 None => {
-                    let text = std::mem::take(&mut self.draft.text);
+                    let text = std::mem::take(&mut self.accumulator.text);
                     TruncatedStream { text }.into()
                 }
             };

@@ -40,7 +40,7 @@ async fn refused(store: &Store) -> EncryptionError {
     }
 }
 
-fn shell_arguments(message: &mut Message) -> &mut String {
+fn envelope_arguments(message: &mut Message) -> &mut String {
     match &mut message.parts[1] {
         Part::ToolCall(call) => &mut call.arguments,
         other => panic!("no call: {other:?}"),
@@ -58,13 +58,13 @@ async fn every_character_counts() {
     let store = EncryptedStore::new(MemoryStore::new(), keys());
     append(&store, write(&key(), Revision::ABSENT, messages())).await;
     let sealed = store.inner().load(&key()).await.unwrap();
-    let arguments = shell_arguments(&mut (**sealed.messages.get(1).unwrap()).clone()).clone();
+    let arguments = envelope_arguments(&mut (**sealed.messages.get(1).unwrap()).clone()).clone();
     let start = arguments.rfind(':').unwrap() + 1;
     for place in start..arguments.len() {
         let other = if &arguments[place..=place] == "A" { "B" } else { "A" };
         let mut altered = arguments.clone();
         altered.replace_range(place..=place, other);
-        let store = changed(1, |message| *shell_arguments(message) = altered).await;
+        let store = changed(1, |message| *envelope_arguments(message) = altered).await;
         refused(&store).await;
     }
 }
@@ -79,7 +79,7 @@ async fn what_is_missing_or_in_clear_is_refused() {
     assert!(matches!(refused(&fewer).await, EncryptionError::NotSealed { sequence: 2, .. }));
     let more = changed(2, |message| message.parts.push(message.parts[1].clone())).await;
     refused(&more).await;
-    let in_clear = changed(1, |message| *shell_arguments(message) = "{}".to_owned()).await;
+    let in_clear = changed(1, |message| *envelope_arguments(message) = "{}".to_owned()).await;
     assert!(matches!(refused(&in_clear).await, EncryptionError::NotSealed { .. }));
     let role = changed(0, |message| message.role = tower_chat_core::Role::System).await;
     refused(&role).await;

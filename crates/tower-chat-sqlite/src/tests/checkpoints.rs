@@ -19,7 +19,7 @@ use tower_chat_core::store::{HistoryStore, Revision};
 
 use super::{Fixture, first, key, run, unbounded, write};
 use crate::{
-    Durability, SqliteStore, checkpoints::Checkpoints, file::PATIENCE, room::Room,
+    Durability, SqliteStore, byte_budget::ByteBudget, checkpoints::Checkpoints, file::PATIENCE,
     submission::Submission, writer::Writer,
 };
 
@@ -144,8 +144,8 @@ async fn what_the_thread_cannot_carry_over_the_writer_does() {
     for _ in 0..6 {
         let next = write("c", run(1), at, &[&text]);
         at = next.result();
-        let room = Arc::new(Room::new(usize::MAX));
-        let (submission, outcome) = Submission::append(unbounded(), vec![next], &room).queued();
+        let budget = Arc::new(ByteBudget::new(usize::MAX));
+        let (submission, outcome) = Submission::append(unbounded(), vec![next], &budget).queued();
         let mut group = [submission];
         writer.write(&mut group, PATIENCE).unwrap();
         group.into_iter().for_each(Submission::resolve);

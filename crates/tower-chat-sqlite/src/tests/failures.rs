@@ -23,8 +23,8 @@ use tower_chat_core::{
 use super::{Fixture, first, hold_the_lead, is_open, key, run, unbounded, write};
 use crate::{
     OpenError,
+    byte_budget::ByteBudget,
     file::{PATIENCE, while_locked},
-    room::Room,
     submission::Submission,
 };
 
@@ -218,7 +218,7 @@ async fn a_caller_that_finds_the_file_locked_leaves_its_write_to_the_thread() {
 }
 
 fn queued(writes: Vec<Write>) -> (Submission, Ticket) {
-    Submission::append(unbounded(), writes, &Arc::new(Room::new(usize::MAX))).queued()
+    Submission::append(unbounded(), writes, &Arc::new(ByteBudget::new(usize::MAX))).queued()
 }
 
 #[tokio::test]

@@ -156,8 +156,8 @@ async fn a_turn_is_taken_between_the_writes_before_it_and_those_after() {
     let held = hold_the_lead(store).await;
     let before = store.append(unbounded(), vec![first("a", &["one"])]);
     let seen = queue.clone();
-    let turn = queue.in_turn(move || seen.commits());
-    let given_up = queue.in_turn(|| panic!("nobody waits for it"));
+    let turn = queue.run_exclusively(move || seen.commits());
+    let given_up = queue.run_exclusively(|| panic!("nobody waits for it"));
     drop(given_up);
     let after = store.append(unbounded(), vec![first("b", &["two"])]);
     drop(held);

@@ -9,8 +9,8 @@
 
 #![allow(clippy::expect_used, reason = "a panic is a failing test")]
 
-mod account;
 mod end;
+mod os_user;
 mod outages;
 mod postgres;
 mod programs;
@@ -20,8 +20,8 @@ mod redis_cluster;
 use std::{io::Write as _, net::TcpListener};
 
 pub use self::{
-    account::Account,
     end::AtTheEnd,
+    os_user::OsUser,
     outages::writes_through_outages,
     postgres::{PostgresServer, PostgresSetup},
     programs::Programs,

@@ -11,7 +11,7 @@ use std::{
 
 use tempfile::TempDir;
 
-use super::{Account, AtTheEnd, Missing, Programs, free_port};
+use super::{AtTheEnd, Missing, OsUser, Programs, free_port};
 
 const PROGRAMS: Programs = Programs {
     what: "PostgreSQL",
@@ -37,7 +37,7 @@ pub struct PostgresServer {
     _end: AtTheEnd,
     folder: TempDir,
     programs: PathBuf,
-    account: Account,
+    user: OsUser,
     port: u16,
     setup: PostgresSetup,
 }
@@ -90,7 +90,7 @@ impl PostgresServer {
         self.port
     }
 
-    /// The folder that holds its data. It belongs to the server's account.
+    /// The folder that holds its data. It belongs to the server's user.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
@@ -150,7 +150,7 @@ impl PostgresServer {
 
     /// Lets `pg_ctl` do something, and waits until it is done.
     fn control(&self, arguments: &[&str]) -> Result<(), String> {
-        let mut command = self.account.command(&self.programs.join("pg_ctl"));
+        let mut command = self.user.command(&self.programs.join("pg_ctl"));
         command.args(arguments).args(["--wait", "--timeout=120", "--silent", "--pgdata"]);
         command.arg(self.folder.path().join("data"));
         if arguments.contains(&"start") {
@@ -174,7 +174,7 @@ impl PostgresServer {
 impl PostgresSetup {
     /// Lets the server wait for the disk before it says that a transaction is committed, as
     /// PostgreSQL does by default, and keeps its data under a folder: that for temporary files may be
-    /// in memory. The server's account must be able to reach the folder.
+    /// in memory. The server's user must be able to reach the folder.
     #[must_use]
     pub fn durable_under(mut self, folder: impl Into<PathBuf>) -> Self {
         self.durable_under = Some(folder.into());
@@ -199,7 +199,7 @@ impl PostgresSetup {
     /// If it is there and does not start.
     pub fn start(self) -> Result<PostgresServer, Missing> {
         let programs = PROGRAMS.find()?;
-        let account = Account::not_root(&["postgres"]);
+        let user = OsUser::not_root(&["postgres"]);
         let mut temporary = tempfile::Builder::new();
         temporary.prefix("postgres-");
         let folder = match &self.durable_under {
@@ -207,14 +207,14 @@ impl PostgresSetup {
             None => temporary.tempdir(),
         };
         let folder = folder.expect("a folder");
-        account.own(folder.path());
+        user.own(folder.path());
         let data = folder.path().join("data");
-        let mut initdb = account.command(&programs.join("initdb"));
+        let mut initdb = user.command(&programs.join("initdb"));
         initdb.args(["--username=postgres", "--auth=trust", "--encoding=UTF8", "--locale=C"]);
         initdb.args(["--no-sync", "--no-instructions", "--pgdata"]).arg(&data);
         run(&mut initdb, folder.path()).expect("a database cluster is made");
         if let Some(tls) = &self.tls {
-            tls.write(&data, &account);
+            tls.write(&data, &user);
         }
         let end = AtTheEnd::run(
             "pid=$(head -n 1 \"$1/data/postmaster.pid\") && kill -QUIT $pid
@@ -222,8 +222,7 @@ impl PostgresSetup {
              rm -rf \"$1\"",
             &[&folder.path().to_string_lossy()],
         );
-        let mut server =
-            PostgresServer { _end: end, folder, programs, account, port: 0, setup: self };
+        let mut server = PostgresServer { _end: end, folder, programs, user, port: 0, setup: self };
         let mut failure = String::new();
         for _ in 0..ATTEMPTS {
             server.port = free_port();
@@ -238,7 +237,7 @@ impl PostgresSetup {
 
 impl TlsFiles {
     /// Puts the files where the server looks for them, and lets nobody in without TLS.
-    fn write(&self, data: &Path, account: &Account) {
+    fn write(&self, data: &Path, user: &OsUser) {
         for (name, content) in [
             ("server.crt", self.certificate.as_str()),
             ("server.key", self.key.as_str()),
@@ -249,12 +248,12 @@ impl TlsFiles {
             // PostgreSQL refuses a key that others may read.
             let owner_alone = fs::Permissions::from_mode(0o600);
             fs::set_permissions(&path, owner_alone).expect("a file of the server");
-            account.own(&path);
+            user.own(&path);
         }
     }
 }
 
-/// Runs a command in a folder that its account may be in.
+/// Runs a command in a folder that its user may be in.
 fn run(command: &mut Command, folder: &Path) -> Result<(), String> {
     // A pipe would stay open for as long as the server that is started holds it.
     let said = folder.join("said");

@@ -7,7 +7,7 @@ use std::{
     sync::Mutex,
 };
 
-use super::{Missing, account};
+use super::{Missing, os_user};
 
 /// What a server's programs are called, and how they come onto the machine.
 #[derive(Debug, Clone, Copy)]
@@ -63,7 +63,7 @@ fn matching(pattern: &str) -> Vec<PathBuf> {
 }
 
 fn install(package: &str) -> Result<(), String> {
-    if !account::is_root() {
+    if !os_user::is_root() {
         return Err(format!("only root may install it: `apt-get install {package}`"));
     }
     for arguments in [vec!["update"], vec!["install", "-y", "--no-install-recommends", package]] {

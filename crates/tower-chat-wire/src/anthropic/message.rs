@@ -5,7 +5,7 @@ use tower_chat_core::{Message, Part, RawJson, Role};
 use super::{
     WIRE,
     content::{self, Place},
-    shell::{self, SYSTEM},
+    envelope::{self, SYSTEM},
 };
 use crate::{
     WireError,
@@ -165,7 +165,7 @@ fn take_content(fields: &mut Fields, place: Place) -> Result<Vec<Part>, WireErro
 
 /// Keeps the message from being joined to the one before it.
 fn stand_alone(message: &mut Message) {
-    if shell::begins(message) {
+    if envelope::begins(message) {
         return;
     }
     let mut fields = Fields::default();

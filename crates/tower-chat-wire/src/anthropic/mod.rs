@@ -75,17 +75,17 @@
 
 mod accumulator;
 mod answer;
-mod arrange;
+mod block_order;
 mod call;
 mod content;
 mod continuation;
+mod envelope;
 mod media;
 mod message;
 mod most_tokens;
 mod render;
 mod request;
 mod result;
-mod shell;
 mod thinking;
 
 pub use self::{

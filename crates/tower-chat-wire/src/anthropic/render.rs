@@ -6,10 +6,10 @@ use serde::Serialize;
 use tower_chat_core::{Message, Part, RawJson, Role};
 
 use super::{
-    arrange::{Block, Kind, Speaker, Turn, arranged, content_of},
-    call, content, result,
-    shell::{self, Item},
-    thinking,
+    block_order::{Block, Kind, Speaker, Turn, content_of, ordered_blocks},
+    call, content,
+    envelope::{self, Item},
+    result, thinking,
 };
 use crate::{call_ids::Round, fields::Fields, provider_calls::ids_of_assistants_provider_calls};
 
@@ -46,7 +46,7 @@ struct Writing {
 impl Writing {
     fn message(&mut self, message: &Message) {
         let speaker = match message.role {
-            Role::System | Role::Developer if shell::begins(message) => Speaker::System,
+            Role::System | Role::Developer if envelope::begins(message) => Speaker::System,
             Role::System | Role::Developer => return self.instructions(message),
             Role::Assistant => Speaker::Assistant,
             _ => Speaker::User,
@@ -144,7 +144,7 @@ impl Writing {
     fn into_body(self) -> Body {
         Body {
             system: content_of(self.system).or(self.empty_system),
-            messages: arranged(self.turns),
+            messages: ordered_blocks(self.turns),
         }
     }
 }

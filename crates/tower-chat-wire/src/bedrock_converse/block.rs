@@ -3,7 +3,7 @@
 use serde_json::json;
 use tower_chat_core::{Media, MediaSource, Native, Part, RawJson, Reasoning, Role, ToolCall};
 
-use super::{WIRE, turns::is_shell};
+use super::{WIRE, turns::is_envelope};
 use crate::{
     as_read,
     object::{Object, raw, take, take_object, take_text, text},
@@ -85,7 +85,7 @@ pub(super) fn render_part(part: &Part, role: Role) -> Option<RawJson> {
         Part::Media(media) if role != Role::Assistant => render_media(media),
         Part::Native(native) => {
             let is_of_wire = &*native.wire == WIRE && !as_read::is_mark(native, WIRE);
-            (is_of_wire && !is_shell(native)).then(|| native.item.clone())
+            (is_of_wire && !is_envelope(native)).then(|| native.item.clone())
         }
         _ => None,
     }

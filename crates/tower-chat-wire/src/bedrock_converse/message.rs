@@ -4,7 +4,7 @@ use tower_chat_core::{Message, Native, Part, RawJson, Role};
 
 use super::{
     WIRE, block, result,
-    turns::{Conversation, SHELL},
+    turns::{Conversation, ENVELOPE},
 };
 use crate::{
     WireError, as_read,
@@ -128,14 +128,14 @@ fn parse_parts(mut fields: Object) -> Result<Vec<Part>, WireError> {
     })?;
     fields.retain(|_, value| value.get() != "null");
     if !fields.is_empty() {
-        fields.insert(SHELL.to_owned(), raw(&()));
+        fields.insert(ENVELOPE.to_owned(), raw(&()));
     }
-    let shell = native(WIRE, fields).map(Part::Native);
+    let envelope = native(WIRE, fields).map(Part::Native);
     let blocks = blocks.into_iter().map(|block| match result::parse(&block) {
         Some(result) => Part::ToolResult(result),
         None => block::parse(block),
     });
-    Ok(shell.into_iter().chain(blocks).collect())
+    Ok(envelope.into_iter().chain(blocks).collect())
 }
 
 /// Writes the conversation of a request, as the [module](super) says it.

@@ -88,7 +88,7 @@ impl Conversation {
                     let id = self.round.result(found.call_id.as_deref());
                     self.turn(false).results.push(result::render(found, &id));
                 }
-                Part::Native(native) if is_shell(native) => {
+                Part::Native(native) if is_envelope(native) => {
                     let fields = fields_of(Some(native), WIRE).unwrap_or_default();
                     self.turn(is_assistant).fields.extend(fields);
                 }
@@ -154,11 +154,11 @@ impl Turn {
 }
 
 /// A field that every native item has that holds fields of a message.
-pub(super) const SHELL: &str = "role";
+pub(super) const ENVELOPE: &str = "role";
 
 /// Whether the item holds fields of the message, and is no block.
-pub(super) fn is_shell(native: &Native) -> bool {
-    fields_of(Some(native), WIRE).is_some_and(|fields| fields.contains_key(SHELL))
+pub(super) fn is_envelope(native: &Native) -> bool {
+    fields_of(Some(native), WIRE).is_some_and(|fields| fields.contains_key(ENVELOPE))
 }
 
 /// Whether a text in the message is blank: the service refuses it, even if it wrote it itself.

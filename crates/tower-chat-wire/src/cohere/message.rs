@@ -178,7 +178,7 @@ fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
                 let id = round.result(result.call_id.as_deref());
                 written.push(render_result(result, &id));
             }
-            Part::Native(item) if is_shell(item) => {
+            Part::Native(item) if is_envelope(item) => {
                 fields.extend(fields_of(Some(item), WIRE).unwrap_or_default());
             }
             Part::Media(_) if is_assistant => {}
@@ -214,7 +214,7 @@ fn content(blocks: Vec<RawJson>, is_text_usual: bool) -> Option<RawJson> {
 }
 
 /// Whether a native item holds fields of the message: a block has a type, and a mark is neither.
-fn is_shell(item: &Native) -> bool {
+fn is_envelope(item: &Native) -> bool {
     let has_type = |fields: Object| fields.contains_key("type");
     fields_of(Some(item), WIRE).is_some_and(|fields| !has_type(fields))
         && !as_read::is_mark(item, WIRE)

@@ -23,7 +23,7 @@ pub(super) fn parse(item: &RawJson) -> Result<Message, WireError> {
     };
     let usual = if speaker == Speaker::Model { "model" } else { "user" };
     if !(fields.len() == 1 && fields.is_text("role", usual) && form == Form::List) {
-        parts.insert(0, shell(fields, form));
+        parts.insert(0, envelope(fields, form));
     }
     Ok(Message::new(role, parts))
 }
@@ -46,48 +46,48 @@ pub(super) fn parse_system(item: &RawJson) -> Result<Message, WireError> {
     let mut fields = Fields::parse(item.get(), "the system instruction")?;
     let (mut parts, form) = parse_parts(&mut fields, Speaker::System)?;
     if !(fields.is_empty() && form == Form::List) {
-        parts.insert(0, shell(fields, form));
+        parts.insert(0, envelope(fields, form));
     }
     Ok(Message::new(Role::System, parts))
 }
 
 /// Keeps a message of results apart from the one before it, with which it would be one content.
 pub(super) fn keep_apart(message: &mut Message) {
-    if shell_of(message).is_none() {
+    if envelope_of(message).is_none() {
         let mut fields = Fields::default();
         fields.set("role", raw("user"));
-        message.parts.insert(0, shell(fields, Form::List));
+        message.parts.insert(0, envelope(fields, Form::List));
     }
 }
 
 /// The fields of a message's content that its native item keeps; its field `parts` says how the
 /// parts are written.
-pub(super) fn shell_of(message: &Message) -> Option<Fields> {
+pub(super) fn envelope_of(message: &Message) -> Option<Fields> {
     message.parts.iter().find_map(|part| match part {
-        Part::Native(native) if is_shell(native) => Fields::of_native(Some(native), WIRE),
+        Part::Native(native) if is_envelope(native) => Fields::of_native(Some(native), WIRE),
         _ => None,
     })
 }
 
 /// Whether a native item belongs to a whole content; only such an item has a field `parts` without
 /// any.
-pub(super) fn is_shell(native: &Native) -> bool {
+pub(super) fn is_envelope(native: &Native) -> bool {
     Fields::of_native(Some(native), WIRE)
         .and_then(|mut fields| fields.take("parts"))
         .is_some_and(|parts| matches!(parts.get(), "null" | "{}"))
 }
 
-/// The content of parts, in the fields and the form of its shell.
-pub(super) fn render(mut shell: Fields, parts: &[RawJson]) -> RawJson {
-    let is_single = shell.get("parts").is_some_and(|form| form.get() == "{}");
-    shell.set(
+/// The content of parts, in the fields and the form of its envelope.
+pub(super) fn render(mut envelope: Fields, parts: &[RawJson]) -> RawJson {
+    let is_single = envelope.get("parts").is_some_and(|form| form.get() == "{}");
+    envelope.set(
         "parts",
         match parts {
             [part] if is_single && part.get().starts_with('{') => part.clone(),
             parts => raw(parts),
         },
     );
-    raw(&shell)
+    raw(&envelope)
 }
 
 /// How a content holds its parts: as a list, or, as Gemini's own examples of the system instruction
@@ -133,7 +133,7 @@ fn parse_parts(fields: &mut Fields, speaker: Speaker) -> Result<(Vec<Part>, Form
     Ok((parts, form))
 }
 
-fn shell(mut fields: Fields, form: Form) -> Part {
+fn envelope(mut fields: Fields, form: Form) -> Part {
     fields.set(
         "parts",
         match form {

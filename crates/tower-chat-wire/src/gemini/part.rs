@@ -2,7 +2,7 @@
 
 use tower_chat_core::{Native, Part, RawJson, Reasoning, Text};
 
-use super::{WIRE, call, content::is_shell, media, result};
+use super::{WIRE, call, content::is_envelope, media, result};
 use crate::{
     WireError,
     fields::{Fields, raw},
@@ -47,7 +47,7 @@ pub(super) fn parse(item: &RawJson, speaker: Speaker) -> Result<Part, WireError>
     if let Some(part) = parse_known(&fields, speaker) {
         return Ok(part);
     }
-    if is_shell(&native) {
+    if is_envelope(&native) {
         return Err(WireError::Field {
             what: "a part",
             field: "parts",
@@ -67,7 +67,7 @@ pub(super) fn render(part: &Part) -> Option<RawJson> {
             (Fields::of_native(reasoning.native.as_ref(), WIRE)?, &reasoning.text)
         }
         Part::Media(media) => return Some(raw(&media::render(media)?)),
-        Part::Native(native) if &*native.wire == WIRE && !is_shell(native) => {
+        Part::Native(native) if &*native.wire == WIRE && !is_envelope(native) => {
             return Some(native.item.clone());
         }
         _ => return None,

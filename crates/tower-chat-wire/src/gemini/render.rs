@@ -82,7 +82,7 @@ impl<'a> Writer<'a> {
     fn system(&mut self, message: &Message) {
         let parts: Vec<RawJson> = message.parts.iter().filter_map(part::render).collect();
         if !parts.is_empty() {
-            self.system.extend(content::shell_of(message).unwrap_or_default());
+            self.system.extend(content::envelope_of(message).unwrap_or_default());
             self.system_parts.extend(parts);
         }
     }
@@ -107,29 +107,29 @@ impl<'a> Writer<'a> {
             parts.push(raw(&fields));
         }
         if !parts.is_empty() {
-            let shell = content::shell_of(message).unwrap_or_default();
-            self.push_model(shell, parts, calls);
+            let envelope = content::envelope_of(message).unwrap_or_default();
+            self.push_model(envelope, parts, calls);
         }
         self.push_user(Content::results(), owed_results(message), Vec::new());
     }
 
     fn user(&mut self, message: &'a Message) {
         let others: Vec<RawJson> = message.parts.iter().filter_map(part::render).collect();
-        let content = match content::shell_of(message) {
+        let content = match content::envelope_of(message) {
             None if message.role == Role::Tool && others.is_empty() => Content::results(),
-            shell => Content::user(shell),
+            envelope => Content::user(envelope),
         };
         self.push_user(content, message.results(), others);
     }
 
-    fn push_model(&mut self, shell: Fields, parts: Vec<RawJson>, calls: Vec<&'a ToolCall>) {
+    fn push_model(&mut self, envelope: Fields, parts: Vec<RawJson>, calls: Vec<&'a ToolCall>) {
         if self.contents.last().is_some_and(Content::is_user) {
             self.calls = OpenCalls::default();
             put_results_first(&mut self.contents);
         }
         self.begins_with_call |= !self.user_spoke && !calls.is_empty();
         self.calls.extend(calls);
-        self.contents.push(Content::model(shell, parts));
+        self.contents.push(Content::model(envelope, parts));
     }
 
     fn push_user(

@@ -10,7 +10,7 @@ use crate::fields::{Fields, raw};
 /// A content that is being written.
 #[derive(Debug)]
 pub(super) struct Content {
-    shell: Fields,
+    envelope: Fields,
     is_user: bool,
     /// It was no content of its own, and may be one with its like.
     may_join: bool,
@@ -19,18 +19,18 @@ pub(super) struct Content {
 }
 
 impl Content {
-    pub(super) fn model(mut shell: Fields, parts: Vec<RawJson>) -> Self {
-        shell.set("role", raw("model"));
-        Self { shell, is_user: false, may_join: false, results: Vec::new(), others: parts }
+    pub(super) fn model(mut envelope: Fields, parts: Vec<RawJson>) -> Self {
+        envelope.set("role", raw("model"));
+        Self { envelope, is_user: false, may_join: false, results: Vec::new(), others: parts }
     }
 
-    /// A content of the user; the shell of another role does not make it another's.
-    pub(super) fn user(shell: Option<Fields>) -> Self {
-        let mut shell = shell.unwrap_or_else(usual_shell);
-        if shell.is_text("role", "model") {
-            shell.extend(usual_shell());
+    /// A content of the user; the envelope of another role does not make it another's.
+    pub(super) fn user(envelope: Option<Fields>) -> Self {
+        let mut envelope = envelope.unwrap_or_else(usual_envelope);
+        if envelope.is_text("role", "model") {
+            envelope.extend(usual_envelope());
         }
-        Self { shell, is_user: true, may_join: false, results: Vec::new(), others: Vec::new() }
+        Self { envelope, is_user: true, may_join: false, results: Vec::new(), others: Vec::new() }
     }
 
     /// A content of results, which is one with those before it.
@@ -65,9 +65,9 @@ impl Content {
     }
 
     pub(super) fn into_json(self) -> RawJson {
-        let Self { shell, mut results, others, is_user: _, may_join: _ } = self;
+        let Self { envelope, mut results, others, is_user: _, may_join: _ } = self;
         results.extend(others);
-        content::render(shell, &results)
+        content::render(envelope, &results)
     }
 }
 
@@ -156,7 +156,7 @@ fn first_named(calls: &BTreeSet<(&str, usize)>, name: &str) -> Option<usize> {
     calls.range((name, 0)..=(name, usize::MAX)).next().map(|(_, position)| *position)
 }
 
-fn usual_shell() -> Fields {
+fn usual_envelope() -> Fields {
     let mut fields = Fields::default();
     fields.set("role", raw("user"));
     fields

@@ -2,7 +2,7 @@
 
 use tower_chat_core::{Native, Part, RawJson, Text};
 
-use super::{WIRE, media, message::is_shell};
+use super::{WIRE, media, message::is_envelope};
 use crate::{
     WireError,
     fields::{Fields, as_text, raw},
@@ -48,7 +48,7 @@ pub(super) fn render(parts: &[Part]) -> Option<RawJson> {
 pub(super) fn is_content(part: &Part) -> bool {
     match part {
         Part::Text(_) | Part::Media(_) => true,
-        Part::Native(native) => &*native.wire == WIRE && !is_shell(native),
+        Part::Native(native) => &*native.wire == WIRE && !is_envelope(native),
         _ => false,
     }
 }

@@ -115,21 +115,21 @@ fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
     if message.role == Role::Tool {
         return None;
     }
-    let shells: Vec<Fields> = message.parts.iter().filter_map(shell).collect();
+    let envelopes: Vec<Fields> = message.parts.iter().filter_map(envelope).collect();
     let calls: Vec<&ToolCall> = message.calls().collect();
     let content = content::render(&message.parts);
     let mut fields = Fields::default();
     message.parts.iter().for_each(|part| render_reasoning(part, &mut fields));
     let says_something =
-        content.is_some() || !calls.is_empty() || !shells.is_empty() || !fields.is_empty();
+        content.is_some() || !calls.is_empty() || !envelopes.is_empty() || !fields.is_empty();
     if !says_something && !message.parts.is_empty() {
         return None;
     }
-    if shells.is_empty() {
+    if envelopes.is_empty() {
         let nothing = if message.role == Role::Assistant { raw(&()) } else { raw("") };
         fields.set("content", nothing);
     }
-    shells.into_iter().for_each(|shell| fields.extend(shell));
+    envelopes.into_iter().for_each(|envelope| fields.extend(envelope));
     fields.set("role", raw(&message.role));
     fields.set_text("name", message.author.as_deref());
     if let Some(content) = content {
@@ -160,13 +160,13 @@ fn render_reasoning(part: &Part, fields: &mut Fields) {
 }
 
 /// The fields of a message that its native item keeps.
-fn shell(part: &Part) -> Option<Fields> {
+fn envelope(part: &Part) -> Option<Fields> {
     let Part::Native(native) = part else { return None };
-    is_shell(native).then(|| Fields::of_native(Some(native), WIRE)).flatten()
+    is_envelope(native).then(|| Fields::of_native(Some(native), WIRE)).flatten()
 }
 
 /// Whether a native item belongs to a whole message; only such an item has a role.
-pub(super) fn is_shell(native: &Native) -> bool {
+pub(super) fn is_envelope(native: &Native) -> bool {
     Fields::of_native(Some(native), WIRE).is_some_and(|fields| fields.contains("role"))
 }
 

@@ -22,7 +22,7 @@
 //! with several results becomes several; results in a user message come before its text; media
 //! become `image_url`, `input_audio` or `file` parts. Left out are reasoning, approvals, errors,
 //! calls that a provider ran itself and their results, and the native items of other wires; a
-//! message of which nothing is left disappears. [`with_nine_character_ids`] makes the ids ones that
+//! message of which nothing is left disappears. [`with_mistral_ids`] makes the ids ones that
 //! Mistral takes.
 //!
 //! ```
@@ -48,13 +48,13 @@ mod finish;
 mod media;
 mod message;
 mod message_accumulator;
-mod nine_characters;
+mod mistral_ids;
 mod request;
 mod result;
 
 pub use self::{
     message::{parse_message, parse_messages, render_message, render_messages},
-    nine_characters::with_nine_character_ids,
+    mistral_ids::with_mistral_ids,
     request::{RequestForm, render_request},
 };
 

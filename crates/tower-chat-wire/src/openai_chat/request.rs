@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, RawJson, ToolChoice};
 
-use super::{Audience, render_messages, with_nine_character_ids};
+use super::{Audience, render_messages, with_mistral_ids};
 use crate::{
     body::BodyWire,
     object::{Object, raw, to_value},
@@ -18,8 +18,8 @@ pub struct RequestForm<'a> {
     /// The field that limits the tokens of the answer: `max_completion_tokens` or `max_tokens`.
     pub token_limit: &'a str,
     /// The service takes only ids of calls that are [nine letters and
-    /// digits](with_nine_character_ids).
-    pub nine_character_ids: bool,
+    /// digits](with_mistral_ids).
+    pub mistral_ids: bool,
 }
 
 /// The fields of the request for an answer, each as the text that is sent.
@@ -31,7 +31,7 @@ pub struct RequestForm<'a> {
 /// use tower_chat_core::ChatRequest;
 /// use tower_chat_wire::openai_chat::{RequestForm, render_request};
 /// let form =
-///     RequestForm { model: Some("m"), token_limit: "max_tokens", nine_character_ids: false };
+///     RequestForm { model: Some("m"), token_limit: "max_tokens", mistral_ids: false };
 /// let body = serde_json::to_string(&render_request(&ChatRequest::user("hi"), &form))?;
 /// assert_eq!(body, r#"{"messages":[{"role":"user","content":"hi"}],"model":"m"}"#);
 /// # Ok::<(), serde_json::Error>(())
@@ -48,8 +48,8 @@ fn messages(request: &ChatRequest, form: &RequestForm<'_>) -> Vec<RawJson> {
     let instructions = instructions.map(|text| raw(&json!({"role": "system", "content": text})));
     let messages = request.messages.iter().map(|message| &**message);
     let mut messages = render_messages(messages, Audience::Model);
-    if form.nine_character_ids {
-        messages = with_nine_character_ids(messages);
+    if form.mistral_ids {
+        messages = with_mistral_ids(messages);
     }
     instructions.into_iter().chain(messages.iter().map(without_empty_fields)).collect()
 }

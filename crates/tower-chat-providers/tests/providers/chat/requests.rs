@@ -154,7 +154,7 @@ async fn ids_from_elsewhere_are_made_nine_characters_long_where_a_service_wants_
     };
     let received = sent(compatible, history()).await;
     assert_eq!(received.body["messages"][2]["tool_call_id"], "call_elsewhere");
-    let received = sent(|url| compatible(url).with_nine_character_ids(), history()).await;
+    let received = sent(|url| compatible(url).with_mistral_ids(), history()).await;
     let messages = &received.body["messages"];
     let id = messages[2]["tool_call_id"].as_str().unwrap();
     assert!(id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{id}");

@@ -1,4 +1,4 @@
-//! A reading of the store inside, and what the cache learns from it.
+//! A read of the inner store, and what the cache keeps of it.
 
 use std::sync::Arc;
 
@@ -12,25 +12,25 @@ use crate::{
     conversations::Conversations,
 };
 
-/// A reading under way. What it sees is kept only if no submission came since it began.
+/// A read in flight. Its result is cached only if no write was submitted since it began.
 #[derive(Debug)]
-pub(crate) struct Reading {
+pub(crate) struct LoadGuard {
     pub(crate) conversations: Arc<Conversations>,
     pub(crate) key: ConversationKey,
-    /// `None` if a submission was being made when the reading began.
+    /// `None` if a submission was in progress when the read began.
     pub(crate) generation: Option<u64>,
     pub(crate) read: ReadAt,
 }
 
-impl Reading {
-    pub(crate) fn saw_head(self, head: &Head) {
+impl LoadGuard {
+    pub(crate) fn record_head(self, head: &Head) {
         self.conversations.learn(&self.key, self.generation, self.read, |known| match known {
             Some(known) => known.with_head(head, self.read),
             None => Cached::of_head(head, self.read),
         });
     }
 
-    pub(crate) fn saw_history(self, history: &History) {
+    pub(crate) fn record_history(self, history: &History) {
         self.conversations.learn(&self.key, self.generation, self.read, |known| match known {
             Some(known) => known.with_history(history, self.read),
             None => Cached::of_history(history, self.read),
@@ -38,11 +38,11 @@ impl Reading {
     }
 }
 
-impl Drop for Reading {
+impl Drop for LoadGuard {
     fn drop(&mut self) {
-        let mut all = self.conversations.traffic();
-        let Some(traffic) = all.get_mut(&self.key) else { return };
-        traffic.readers -= 1;
-        traffic.landed(self.read);
+        let mut all = self.conversations.in_flight();
+        let Some(in_flight) = all.get_mut(&self.key) else { return };
+        in_flight.readers -= 1;
+        in_flight.load_finished(self.read);
     }
 }

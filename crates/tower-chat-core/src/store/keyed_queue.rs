@@ -1,5 +1,5 @@
-//! The order of writes, for stores that do them in tasks: one after the other within a conversation,
-//! side by side otherwise.
+//! A queue of writes for stores that run them in tasks: writes of one conversation run one after the
+//! other, those of different conversations concurrently.
 
 use std::{
     collections::HashMap,
@@ -10,24 +10,24 @@ use tokio::sync::watch;
 
 use crate::ConversationKey;
 
-/// Who comes after whom.
+/// Orders the tasks that change conversations.
 ///
-/// Each submission waits for the last one before it that changes one of its conversations. That
-/// one's sender is dropped when it is finished, however it ends.
+/// A task waits for the last task before it on each of its conversations. A task ends when its
+/// [`QueueGuard`] is dropped, whether it succeeded, failed or was cancelled.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use tower_chat_core::{ConversationKey, store::order::Order};
-/// let order = Order::default();
+/// use tower_chat_core::{ConversationKey, store::keyed_queue::KeyedQueue};
+/// let queue = KeyedQueue::default();
 /// let key = ConversationKey::new("alice", "support");
-/// let first = order.take(vec![key.clone()]).expect("it is not closed");
-/// let mut second = order.take(vec![key]).expect("it is not closed");
-/// drop(first); // its write is done, or has failed, or its task was dropped
-/// second.comes().await;
+/// let first = queue.enqueue(vec![key.clone()]).expect("it is not closed");
+/// let mut second = queue.enqueue(vec![key]).expect("it is not closed");
+/// drop(first); // its write is stored, or has failed, or its task was dropped
+/// second.wait().await;
 /// # });
 /// ```
 #[derive(Debug, Clone, Default)]
-pub struct Order(Arc<Mutex<State>>);
+pub struct KeyedQueue(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
@@ -35,20 +35,20 @@ struct State {
     last: HashMap<ConversationKey, watch::Receiver<()>>,
 }
 
-/// The right to change some conversations, once those before are finished. Dropping it lets those
-/// after it go on.
+/// An entry in a [`KeyedQueue`]: the right to change some conversations once the guards before it
+/// are dropped. Dropping it releases the guards after it.
 #[derive(Debug)]
-pub struct Turn {
-    order: Order,
+pub struct QueueGuard {
+    queue: KeyedQueue,
     keys: Vec<ConversationKey>,
     before: Vec<watch::Receiver<()>>,
     finished: watch::Receiver<()>,
     _unfinished: watch::Sender<()>,
 }
 
-impl Order {
-    /// Takes the next turn on these conversations; `None` once the order is closed.
-    pub fn take(&self, keys: Vec<ConversationKey>) -> Option<Turn> {
+impl KeyedQueue {
+    /// Adds an entry for these conversations at the end; `None` once the queue is closed.
+    pub fn enqueue(&self, keys: Vec<ConversationKey>) -> Option<QueueGuard> {
         let mut state = self.state();
         if state.closed {
             return None;
@@ -60,7 +60,7 @@ impl Order {
             .filter(|last| !last.same_channel(&finished))
             .collect();
         drop(state);
-        Some(Turn { order: self.clone(), keys, before, finished, _unfinished: unfinished })
+        Some(QueueGuard { queue: self.clone(), keys, before, finished, _unfinished: unfinished })
     }
 
     /// Waits until everything submitted so far is finished, or everything for one conversation.
@@ -77,7 +77,7 @@ impl Order {
         }
     }
 
-    /// Gives no more turns.
+    /// Closes the queue: [`enqueue`](Self::enqueue) returns `None` from now on.
     pub fn close(&self) {
         self.state().closed = true;
     }
@@ -87,18 +87,18 @@ impl Order {
     }
 }
 
-impl Turn {
-    /// Waits for those before.
-    pub async fn comes(&mut self) {
+impl QueueGuard {
+    /// Waits until the guards before this one on its conversations are dropped.
+    pub async fn wait(&mut self) {
         for last in self.before.drain(..) {
             end_of(last).await;
         }
     }
 }
 
-impl Drop for Turn {
+impl Drop for QueueGuard {
     fn drop(&mut self) {
-        let mut state = self.order.state();
+        let mut state = self.queue.state();
         for key in &self.keys {
             if state.last.get(key).is_some_and(|last| last.same_channel(&self.finished)) {
                 state.last.remove(key);
@@ -125,46 +125,46 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn turns_on_one_conversation_come_one_after_the_other() {
-        let order = Order::default();
-        let first = order.take(vec![key("a")]).unwrap();
-        let mut second = order.take(vec![key("b"), key("a")]).unwrap();
-        let mut third = order.take(vec![key("a")]).unwrap();
-        let mut elsewhere = order.take(vec![key("c")]).unwrap();
-        elsewhere.comes().await;
+    async fn guards_of_one_conversation_are_released_in_order() {
+        let queue = KeyedQueue::default();
+        let first = queue.enqueue(vec![key("a")]).unwrap();
+        let mut second = queue.enqueue(vec![key("b"), key("a")]).unwrap();
+        let mut third = queue.enqueue(vec![key("a")]).unwrap();
+        let mut elsewhere = queue.enqueue(vec![key("c")]).unwrap();
+        elsewhere.wait().await;
         {
-            let mut waiting = pin!(second.comes());
+            let mut waiting = pin!(second.wait());
             assert_eq!(poll!(&mut waiting), Poll::Pending);
             drop(first);
             waiting.await;
         }
         {
-            let mut waiting = pin!(third.comes());
+            let mut waiting = pin!(third.wait());
             assert_eq!(poll!(&mut waiting), Poll::Pending);
             drop(second);
             waiting.await;
         }
         drop((third, elsewhere));
-        assert!(order.state().last.is_empty(), "nothing is left behind");
+        assert!(queue.state().last.is_empty(), "nothing is left behind");
     }
 
     #[tokio::test]
-    async fn settling_waits_for_what_was_taken_before() {
-        let order = Order::default();
+    async fn settle_waits_for_earlier_guards_of_the_conversation() {
+        let queue = KeyedQueue::default();
         let (a, b) = (key("a"), key("b"));
-        let turn = order.take(vec![a.clone(), a.clone()]).unwrap();
-        order.settle(Some(&b)).await;
-        let mut one = pin!(order.settle(Some(&a)));
+        let guard = queue.enqueue(vec![a.clone(), a.clone()]).unwrap();
+        queue.settle(Some(&b)).await;
+        let mut one = pin!(queue.settle(Some(&a)));
         assert_eq!(poll!(&mut one), Poll::Pending);
-        drop(turn);
+        drop(guard);
         one.await;
-        order.settle(None).await;
+        queue.settle(None).await;
     }
 
     #[test]
-    fn a_closed_order_gives_no_turns() {
-        let order = Order::default();
-        order.close();
-        assert!(order.take(vec![key("a")]).is_none());
+    fn a_closed_queue_accepts_no_entries() {
+        let queue = KeyedQueue::default();
+        queue.close();
+        assert!(queue.enqueue(vec![key("a")]).is_none());
     }
 }

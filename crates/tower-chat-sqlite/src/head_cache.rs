@@ -1,4 +1,4 @@
-//! What the connection that writes knows of conversations, so that an append need not look.
+//! The writer connection's cache of conversation heads, so that an append needs no query.
 
 use std::collections::HashMap;
 
@@ -11,32 +11,32 @@ use crate::{
     read::NotRead,
 };
 
-/// How many conversations are known at most.
+/// The most conversations that are cached; a full cache is cleared.
 const LIMIT: usize = 512;
 
-/// Conversations as one connection has left them. They are right as long as no other connection,
-/// of whatever process, commits anything; SQLite counts commits.
+/// The heads of conversations as this connection last wrote them. They are valid until another
+/// connection, of this or another process, commits; SQLite's data version tells when.
 #[derive(Debug, Default)]
-pub(crate) struct Heads {
-    /// SQLite's count after the connection's last commit.
+pub(crate) struct HeadCache {
+    /// The data version after this connection's last commit.
     version: Option<u32>,
-    /// Few, so a hash that is merely seeded at random is enough against keys chosen to collide.
+    /// At most [`LIMIT`] entries, so a randomly seeded hash is enough against colliding keys.
     known: HashMap<ConversationKey, Conversation, RandomState>,
     /// The writer is to panic where it looks for this conversation.
     #[cfg(test)]
     pub(crate) panics_at: Option<ConversationKey>,
 }
 
-impl Heads {
-    /// To be called when a transaction begins, with SQLite's count of commits: forgets everything if
-    /// it may not be right.
+impl HeadCache {
+    /// Called when a transaction begins, with the data version: clears the cache if another
+    /// connection has committed.
     pub(crate) fn begin(&mut self, version: u32) {
         if self.version != Some(version) {
             self.known.clear();
         }
     }
 
-    /// To be called when the transaction was committed, with the count after it, if it is known.
+    /// Called after a commit, with the data version after it, if it could be read.
     pub(crate) fn committed(&mut self, version: Option<u32>) {
         self.version = version;
         if version.is_none() {
@@ -44,7 +44,7 @@ impl Heads {
         }
     }
 
-    /// What is known of a conversation, or else is found in the file.
+    /// The head from the cache, or else from the file.
     pub(crate) fn find(
         &self,
         connection: &Connection,
@@ -63,9 +63,9 @@ impl Heads {
         assert!(self.panics_at.as_ref() != Some(key), "made to panic");
     }
 
-    /// Keeps what a conversation is from here on in the transaction.
+    /// Stores the head that the transaction has written.
     pub(crate) fn keep(&mut self, key: &ConversationKey, conversation: Conversation) {
-        // A text may be of any size.
+        // The partial text has no size limit, so such a head is not cached.
         if conversation.open.as_ref().is_some_and(|open| open.partial_text.is_some()) {
             self.known.remove(key);
         } else if let Some(known) = self.known.get_mut(key) {
@@ -78,18 +78,18 @@ impl Heads {
         }
     }
 
-    /// Forgets everything: the transaction was rolled back, or did something else.
+    /// Clears the cache, after a rollback or a change other than an append.
     pub(crate) fn forget(&mut self) {
         self.version = None;
         self.known.clear();
     }
 }
 
-/// The count of commits, one's own and those of others that the connection has seen. Unlike
-/// `PRAGMA data_version` it takes no statement.
+/// SQLite's data version, which changes with every commit. Unlike `PRAGMA data_version` this needs
+/// no statement.
 pub(crate) fn version(connection: &Connection) -> rusqlite::Result<u32> {
     let mut version = 0;
-    // Without a name it is that of the main database, which need not be looked for.
+    // `None` names the main database.
     connection.file_control(None::<&str>, FileControl::DataVersion(&mut version))?;
     Ok(version)
 }

@@ -19,17 +19,17 @@ const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall, ToolResult};
-/// use tower_chat_wire::openai_chat::{Audience, render_messages, with_nine_character_ids};
+/// use tower_chat_wire::openai_chat::{Audience, render_messages, with_mistral_ids};
 /// let history = [
 ///     Message::tool_calls([ToolCall::new("toolu_01A09q90qw90lq917835lq9", "look", "{}")]),
 ///     Message::tool_results([ToolResult::new("toolu_01A09q90qw90lq917835lq9", "12 degrees")]),
 /// ];
-/// let sent = with_nine_character_ids(render_messages(&history, Audience::Model));
+/// let sent = with_mistral_ids(render_messages(&history, Audience::Model));
 /// let result: serde_json::Value = sent[1].parse()?;
 /// assert_eq!(result["tool_call_id"].as_str().map(str::len), Some(9));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
-pub fn with_nine_character_ids(messages: impl IntoIterator<Item = RawJson>) -> Vec<RawJson> {
+pub fn with_mistral_ids(messages: impl IntoIterator<Item = RawJson>) -> Vec<RawJson> {
     let mut ids = Ids::default();
     messages.into_iter().map(|message| ids.change(&message).unwrap_or(message)).collect()
 }
@@ -63,16 +63,16 @@ impl Ids {
         true
     }
 
-    fn id(&mut self, came: String) -> String {
-        if let Some(given) = self.given.get(&came) {
+    fn id(&mut self, id: String) -> String {
+        if let Some(given) = self.given.get(&id) {
             return given.clone();
         }
-        let own = is_fit(&came).then(|| came.clone());
-        let made = (0..).map(|attempt| made_of(&came, attempt));
+        let own = is_fit(&id).then(|| id.clone());
+        let made = (0..).map(|attempt| made_of(&id, attempt));
         let mut wanted = own.into_iter().chain(made);
         let free = wanted.find(|id| !self.taken.contains(id)).unwrap_or_default();
         self.taken.insert(free.clone());
-        self.given.insert(came, free.clone());
+        self.given.insert(id, free.clone());
         free
     }
 }
@@ -104,7 +104,7 @@ mod tests {
 
     fn changed(messages: &Value) -> Value {
         let messages: Vec<RawJson> = serde_json::from_value(messages.clone()).expect("a list");
-        serde_json::to_value(with_nine_character_ids(messages)).expect("JSON")
+        serde_json::to_value(with_mistral_ids(messages)).expect("JSON")
     }
 
     #[test]

@@ -1,17 +1,17 @@
-//! The account that runs a server.
+//! The user that runs a server.
 
 use std::{fs, os::unix::fs::chown, path::Path, process::Command};
 
-/// The account under which a server runs: this process's own, or, since a database server refuses to
+/// The user under which a server runs: this process's own, or, since a database server refuses to
 /// run as root, another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Account {
+pub struct OsUser {
     /// Its user and group, if it is another.
     other: Option<(u32, u32)>,
 }
 
-impl Account {
-    /// An account that is not root: the first of these that there is, or `nobody`.
+impl OsUser {
+    /// A user that is not root: the first of these that there is, or `nobody`.
     ///
     /// # Panics
     ///
@@ -22,10 +22,10 @@ impl Account {
         }
         let accounts = fs::read_to_string("/etc/passwd").expect("the list of accounts");
         let other = preferred.iter().chain(&["nobody"]).find_map(|name| find(&accounts, name));
-        Self { other: Some(other.expect("an account that is not root")) }
+        Self { other: Some(other.expect("a user that is not root")) }
     }
 
-    /// A command that will run under this account.
+    /// A command that will run under this user.
     pub fn command(&self, program: &Path) -> Command {
         let Some((user, group)) = self.other else { return Command::new(program) };
         let mut command = Command::new("setpriv");
@@ -55,7 +55,7 @@ pub(super) fn is_root() -> bool {
     id.stdout.trim_ascii() == b"0"
 }
 
-/// The user and group of an account, as /etc/passwd has them.
+/// The user id and group id of a user, as /etc/passwd has them.
 fn find(accounts: &str, name: &str) -> Option<(u32, u32)> {
     let fields = accounts
         .lines()
@@ -69,7 +69,7 @@ mod tests {
     use super::find;
 
     #[test]
-    fn an_account_is_found_by_its_whole_name() {
+    fn an_os_user_is_matched_by_its_whole_name() {
         let accounts =
             "root:x:0:0:root:/root:/bin/bash\nnobody2:x:7:8::/:\nnobody:x:65534:65533::/:";
         assert_eq!(find(accounts, "nobody"), Some((65534, 65533)));

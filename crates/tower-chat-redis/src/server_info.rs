@@ -9,7 +9,7 @@ const OLDEST_THAT_SYNCS: (u32, u32) = (7, 2);
 
 /// What of the answer to `INFO` matters.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
+pub(crate) struct ServerInfo {
     version: String,
     policy: Option<String>,
     has_memory_limit: bool,
@@ -17,7 +17,7 @@ pub(crate) struct Facts {
     is_in_cluster: bool,
 }
 
-impl Facts {
+impl ServerInfo {
     pub(crate) fn read(answer: &str) -> Result<Self, OpenError> {
         let find = |name: &str| {
             let line = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
@@ -79,7 +79,7 @@ mod tests {
         # Cluster\r\ncluster_enabled:0\r\n";
 
     fn check(answer: &str, options: &RedisOptions) -> Result<(), OpenError> {
-        Facts::read(answer)?.check(options, false)
+        ServerInfo::read(answer)?.check(options, false)
     }
 
     #[test]

@@ -123,7 +123,7 @@ pub(super) fn content_of(blocks: Vec<Block>) -> Option<RawJson> {
 }
 
 /// The messages in their final form.
-pub(super) fn arranged(mut turns: Vec<Turn>) -> Vec<RawJson> {
+pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
     turns.iter_mut().for_each(Turn::sort);
     drop_last_thoughts(&mut turns);
     let last = turns.len().saturating_sub(1);

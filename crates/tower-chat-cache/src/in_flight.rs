@@ -1,0 +1,108 @@
+//! The operations in flight, by conversation.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Weak},
+};
+
+use foldhash::fast::RandomState;
+use futures_util::future::{BoxFuture, Shared, WeakShared};
+use tower_chat_core::{
+    ConversationKey,
+    store::{History, StoreError},
+};
+
+use crate::{
+    cache_entry::CacheEntry,
+    cached::{Cached, ReadAt},
+};
+
+pub(crate) type Loaded = Result<History, StoreError>;
+pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
+
+/// The operations in flight on all conversations. Idle conversations stay for a while, since they
+/// hold a reference to their cache entry.
+#[derive(Debug, Default)]
+pub(crate) struct InFlightTable {
+    /// At most [`IDLE`] plus twice the busy conversations, so a randomly seeded hash is enough against
+    /// colliding keys.
+    of: HashMap<ConversationKey, InFlight, RandomState>,
+    /// Above this size the idle conversations are removed.
+    most: usize,
+}
+
+/// How many idle conversations may stay.
+pub(crate) const IDLE: usize = 64;
+
+impl InFlightTable {
+    /// The operations of a conversation, to begin one.
+    pub(crate) fn of(&mut self, key: &ConversationKey) -> &mut InFlight {
+        if self.of.len() >= self.most {
+            self.of.retain(|_, in_flight| !in_flight.is_over());
+            self.most = IDLE + 2 * self.of.len();
+        }
+        self.of.entry(key.clone()).or_default()
+    }
+
+    /// The operations of a conversation on which one has begun.
+    pub(crate) fn get_mut(&mut self, key: &ConversationKey) -> Option<&mut InFlight> {
+        self.of.get_mut(key)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn len(&self) -> usize {
+        self.of.len()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn is_over(&self) -> bool {
+        self.of.values().all(InFlight::is_over)
+    }
+}
+
+/// The operations in flight on one conversation.
+#[derive(Debug, Default)]
+pub(crate) struct InFlight {
+    pub(crate) readers: usize,
+    /// The load that later callers may wait for too.
+    pub(crate) shared_load: Option<SharedLoad<WeakShared<LoadFuture>>>,
+    /// Counts submissions.
+    pub(crate) generation: u64,
+    /// Submissions that the inner store may not have received yet.
+    pub(crate) submitting: usize,
+    /// Submissions without an outcome.
+    pub(crate) unsettled: usize,
+    /// One of them leaves the revision unchanged, so the inner store may have reordered them.
+    pub(crate) is_unordered: bool,
+    /// The cached state if all of them are stored.
+    pub(crate) ahead: Option<Arc<Cached>>,
+    /// The cache entry, if it was looked up before and is still in the cache.
+    pub(crate) entry: Weak<CacheEntry>,
+}
+
+/// A load in flight, which several callers may wait for.
+#[derive(Debug)]
+pub(crate) struct SharedLoad<F = Shared<LoadFuture>> {
+    pub(crate) load: F,
+    pub(crate) read: ReadAt,
+}
+
+impl InFlight {
+    pub(crate) fn begin(&mut self) {
+        self.generation += 1;
+        self.shared_load = None;
+        self.submitting += 1;
+        self.unsettled += 1;
+    }
+
+    /// Stops sharing the load that began at this tick.
+    pub(crate) fn load_finished(&mut self, read: ReadAt) {
+        if self.shared_load.as_ref().is_some_and(|shared_load| shared_load.read.tick == read.tick) {
+            self.shared_load = None;
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.readers == 0 && self.unsettled == 0
+    }
+}
