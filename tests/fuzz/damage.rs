@@ -41,8 +41,12 @@ const WORDS: [&str; 32] = [
     "[[[[[[[[[[[[[[[[",
     "{\"a\":{\"a\":{\"a\":{\"a\":",
 ];
+/// How deeply a value is nested where it is. Parsers recurse down to 120 or 128 levels.
+const LEVELS: [usize; 6] = [60, 119, 126, 130, 1000, 10_000];
+/// Stands where a nested value will be; no seed has it.
+const NESTED: &str = "<nested>";
 /// Inputs are no longer than this.
-const LONGEST: usize = 64 * 1024;
+const LONGEST: usize = 160 * 1024;
 
 /// One of the inputs, damaged in one place or in several.
 pub(crate) fn damaged(seeds: &[Vec<u8>], numbers: &mut Numbers) -> Vec<u8> {
@@ -94,9 +98,8 @@ fn damage_bytes(mut bytes: Vec<u8>, seeds: &[Vec<u8>], numbers: &mut Numbers) ->
 
 /// Damages one of the JSON values in the bytes: all of them, or the JSON of one line or event.
 fn damage_json(bytes: &[u8], numbers: &mut Numbers) -> Result<Vec<u8>, Vec<u8>> {
-    if let Ok(mut value) = serde_json::from_slice::<Value>(bytes) {
-        damage_value(&mut value, numbers);
-        return Ok(value.to_string().into_bytes());
+    if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
+        return Ok(damage_value(value, numbers).into_bytes());
     }
     let starts: Vec<usize> = bytes
         .iter()
@@ -106,13 +109,33 @@ fn damage_json(bytes: &[u8], numbers: &mut Numbers) -> Result<Vec<u8>, Vec<u8>> 
         .collect();
     let Some(&start) = numbers.one_of(&starts) else { return Err(bytes.to_vec()) };
     let mut values = serde_json::Deserializer::from_slice(&bytes[start..]).into_iter::<Value>();
-    let Some(Ok(mut value)) = values.next() else { return Err(bytes.to_vec()) };
+    let Some(Ok(value)) = values.next() else { return Err(bytes.to_vec()) };
     let end = start + values.byte_offset();
-    damage_value(&mut value, numbers);
-    Ok([&bytes[..start], value.to_string().as_bytes(), &bytes[end..]].concat())
+    Ok([&bytes[..start], damage_value(value, numbers).as_bytes(), &bytes[end..]].concat())
 }
 
-fn damage_value(root: &mut Value, numbers: &mut Numbers) {
+/// The JSON of a value that was damaged.
+fn damage_value(mut value: Value, numbers: &mut Numbers) -> String {
+    if !numbers.one_in(64) {
+        replace_value(&mut value, numbers);
+        return value.to_string();
+    }
+    let count = nodes(&value);
+    if let Some(replaced) = node(&mut value, &mut numbers.below(count)) {
+        *replaced = NESTED.into();
+    }
+    let levels = numbers.one_of(&LEVELS).copied().unwrap_or_default();
+    let (open, inner, close) = match numbers.below(3) {
+        0 => ("[", "", "]"),
+        1 => (r#"{"a":"#, "null", "}"),
+        _ => (r#"{"type":[1,"#, r#"{"text":""}"#, "]}"),
+    };
+    let nested = [&*open.repeat(levels), inner, &close.repeat(levels)].concat();
+    let nested = if numbers.one_in(2) { nested } else { json!(nested).to_string() };
+    value.to_string().replace(&json!(NESTED).to_string(), &nested)
+}
+
+fn replace_value(root: &mut Value, numbers: &mut Numbers) {
     let count = nodes(root);
     let other = node(root, &mut numbers.below(count)).cloned().unwrap_or_default();
     let Some(value) = node(root, &mut numbers.below(count)) else { return };
