@@ -3,10 +3,10 @@
 
 mod common;
 
-use std::sync::LazyLock;
+use std::{fs, process::Command, sync::LazyLock};
 
 use common::{append, key, options, server, texts, write};
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tempfile::TempDir;
 use tower_chat_core::store::Revision;
 use tower_chat_postgres::{OpenError, PostgresStore};
 use tower_chat_testkit::server::{PostgresServer, required};
@@ -14,23 +14,57 @@ use tower_chat_testkit::server::{PostgresServer, required};
 /// The name in the server's certificate.
 const NAME: &str = "chat.test";
 
-type Authority = CertifiedIssuer<'static, KeyPair>;
-
-static AUTHORITY: LazyLock<Authority> = LazyLock::new(authority);
+static AUTHORITY: LazyLock<Authority> = LazyLock::new(Authority::new);
 
 /// A server that lets nobody in without TLS.
 static SERVER: LazyLock<PostgresServer> = LazyLock::new(|| {
-    let key = KeyPair::generate().unwrap();
-    let parameters = CertificateParams::new([NAME.to_owned()]).unwrap();
-    let certificate = parameters.signed_by(&key, &AUTHORITY).unwrap();
-    let server = PostgresServer::setup().tls(certificate.pem(), key.serialize_pem()).start();
+    let (certificate, key) = AUTHORITY.sign(NAME);
+    let server = PostgresServer::setup().tls(certificate, key).start();
     required(server, "TLS of the PostgreSQL store")
 });
 
-fn authority() -> Authority {
-    let mut parameters = CertificateParams::new([]).unwrap();
-    parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    CertifiedIssuer::self_signed(parameters, KeyPair::generate().unwrap()).unwrap()
+/// An authority for certificates, made by the program `openssl`.
+struct Authority {
+    folder: TempDir,
+}
+
+impl Authority {
+    fn new() -> Self {
+        let authority = Self { folder: tempfile::tempdir().unwrap() };
+        authority.make("authority", &["-addext", "basicConstraints=critical,CA:TRUE"]);
+        authority
+    }
+
+    /// A certificate for a server of this name, and its key.
+    fn sign(&self, name: &str) -> (String, String) {
+        let name = format!("subjectAltName=DNS:{name}");
+        let is_no_authority = "basicConstraints=critical,CA:FALSE";
+        let signed_by = ["-CA", "authority.pem", "-CAkey", "authority.key"];
+        let named = ["-addext", &name, "-addext", is_no_authority];
+        self.make("server", &[named, signed_by].concat());
+        (self.read("server.pem"), self.read("server.key"))
+    }
+
+    fn pem(&self) -> String {
+        self.read("authority.pem")
+    }
+
+    fn make(&self, file: &str, options: &[&str]) {
+        let (key, certificate) = (format!("{file}.key"), format!("{file}.pem"));
+        let made = Command::new("openssl")
+            .args(["req", "-x509", "-nodes", "-days", "2", "-subj", &format!("/CN={file}")])
+            .args(["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1"])
+            .args(["-keyout", &key, "-out", &certificate])
+            .args(options)
+            .current_dir(self.folder.path())
+            .output()
+            .expect("the program openssl");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+    }
+
+    fn read(&self, file: &str) -> String {
+        fs::read_to_string(self.folder.path().join(file)).unwrap()
+    }
 }
 
 /// The address of the server under a name.
@@ -59,7 +93,7 @@ async fn a_server_with_the_right_certificate_is_used_over_tls() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_certificate_of_another_authority_is_refused() {
     for sslmode in ["require", "prefer"] {
-        let error = open(&address(NAME, sslmode), &authority()).await.unwrap_err();
+        let error = open(&address(NAME, sslmode), &Authority::new()).await.unwrap_err();
         assert!(matches!(error, OpenError::Untrusted { .. }), "{error:?}");
         assert!(!error.is_retryable());
     }
