@@ -7,6 +7,7 @@ mod ending;
 mod error;
 mod future;
 mod layers_below;
+mod next_step;
 mod pending_results;
 mod per_run;
 mod per_service_call;

@@ -24,6 +24,7 @@ use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
     layers_below::{LayerKind, LayersBelow, report_readiness_poll},
+    policy::{JournalPolicy, RunEnd},
     recovery::{ResumesRun, close_open_run},
     run::{Caller, LeaveCause, OpenRun, Run, ServiceCall, Settings, head_of, strip_sentinel},
     tool::RunAncestry,
@@ -399,8 +400,22 @@ impl Ending for RunEnding {
 
     async fn fail(mut self, error: &BoxError) {
         self.opened.cause = LeaveCause::Failed;
-        self.run.end_refused(error).await;
+        let Some(attempt) = self.run.unanswered_attempt() else { return };
+        if let Some(end) = end_of_unanswered(&self.run.policy().journal, error, attempt) {
+            self.run.end(end).await;
+        }
     }
+}
+
+/// How a run ends, by the policy, that failed before the model had answered anything; `None` if it
+/// stays open.
+fn end_of_unanswered(policy: &JournalPolicy, error: &BoxError, attempt: u32) -> Option<RunEnd> {
+    let is_wrong_stack = matches!(error.downcast_ref(), Some(PersistenceError::LayerTwice { .. }));
+    if is_wrong_stack && attempt == 1 {
+        // No attempt has been made with a stack that can run it.
+        return Some(RunEnd::Discard);
+    }
+    policy.on_refusal.end(false).filter(|_| policy.is_refusal(&**error, attempt))
 }
 
 /// The messages that were queued for a run while it was under way: neither the model's nor results.

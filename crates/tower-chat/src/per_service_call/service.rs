@@ -169,7 +169,10 @@ impl Ending for CallEnding {
         match self {
             // The tool loop does it, before the run comes to its end.
             Self::WrittenAtEnd(_) => Ok(()),
-            Self::Stored(call) => Ok(call.check(message)?),
+            Self::Stored(call) => {
+                let checked = call.check(message);
+                Ok(checked.map_err(|too_many| too_many.in_conversation(Some(call.key())))?)
+            }
         }
     }
 

@@ -10,35 +10,21 @@ use tower_chat_core::{
     ApprovalResponse, CallPosition, ConversationKey, Message, MessageId, Part, ToolResult,
     ToolStatus,
     store::{
-        CallPlace, Close, History, HistoryStore, InvocationQuery, Lease, OpenRun, OpenRunContent,
-        RecordedResult, Staged, StoreError, ToolRecord, Write,
+        Close, History, HistoryStore, InvocationQuery, Lease, OpenRun, OpenRunContent, Staged,
+        StoreError, Write,
     },
 };
 
-use super::CallState;
 use crate::{
     PersistenceError,
+    policy::RunEnd,
     replay::{DanglingCalls, INTERRUPTED, Replay},
     run::{
-        Settings, answers_approvals, by_call, mark_statuses, partial_message, rows_of_prior_calls,
+        NEVER_RUN, Settings, answers_approvals, by_call, mark_statuses, missing_results,
+        partial_message, rows_of_prior_calls,
     },
     tool_loop::rejection,
 };
-
-/// How an open run ends if it is not resumed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum RunEnd {
-    /// What is staged becomes part of the history, with an answer to every call that has none: its
-    /// recorded result, or that it may or may not have run, or that it was not run.
-    Commit,
-    /// Nothing of it is left, but for what the record says of calls that earlier runs had asked
-    /// for and that were approved.
-    Discard,
-}
-
-/// What the model is told of a call that was not run before its run ended.
-const NEVER_RUN: &str = "The call was not run: its run was interrupted before.";
 
 /// Ends the open run of a conversation; says whether there was one. Whoever still works on it can
 /// write no more.
@@ -232,44 +218,4 @@ fn last_write(
     let id = MessageId { run: *run, index: next };
     let staged = Staged { lease, close: Some(close), service_id: None, partial_text: None };
     Write::new(key.clone(), id, content.head.revision, messages).staged(staged).beginning_attempt()
-}
-
-/// The results that the last round lacks, as one message in the order of its calls, and the rows
-/// that say where they are: in the message at `sequence`.
-pub(crate) fn missing_results<'a>(
-    tools: impl IntoIterator<Item = &'a ToolRecord>,
-    sequence: u64,
-    id_of: impl Fn(u64) -> Option<MessageId>,
-) -> (Option<Message>, Vec<ToolRecord>) {
-    let mut results = Vec::new();
-    let mut rows = Vec::new();
-    let open = tools.into_iter().filter(|row| !matches!(row.result, RecordedResult::InMessage(_)));
-    for row in open.filter(|row| row.status != ToolStatus::PendingApproval) {
-        let mut row = row.clone();
-        let state = CallState::of(&row);
-        let mut result = match std::mem::replace(&mut row.result, RecordedResult::None) {
-            RecordedResult::Apart(result) => *result,
-            RecordedResult::InMessage(_) | RecordedResult::None => {
-                let (status, text) = match state {
-                    CallState::Unknown => (ToolStatus::Interrupted, INTERRUPTED),
-                    CallState::NeverStarted | CallState::Done | CallState::Failed => {
-                        (ToolStatus::Error, NEVER_RUN)
-                    }
-                };
-                row.status = status;
-                row.error = Some(text.to_owned());
-                ToolResult::error(&row.call_id, text)
-            }
-        };
-        result.call_id = Some(row.call_id.clone());
-        // By position: siblings with its id may have results, and a hook may have left some out.
-        let position = |message| CallPosition { message, index: row.call.index };
-        result.call = id_of(row.call.sequence).map(position);
-        result.name.get_or_insert_with(|| row.name.clone());
-        let index = u32::try_from(results.len()).unwrap_or(u32::MAX);
-        row.result = RecordedResult::InMessage(CallPlace { sequence, index });
-        results.push(result);
-        rows.push(row);
-    }
-    ((!results.is_empty()).then(|| Message::tool_results(results)), rows)
 }

@@ -21,19 +21,15 @@
 
 mod close;
 mod open_runs;
-mod policy;
 mod recover;
 
+pub(crate) use self::{close::close_open_run, open_runs::ResumesRun, recover::LeaseWait};
 pub use self::{
-    close::{RunEnd, close, sweep},
+    close::{close, sweep},
     open_runs::{CallState, OpenRunReport, ReportedCall, open_run},
-    policy::{
-        JournalPolicy, OnDisconnect, OnOpenRun, OnRefusal, UnknownAnswer, UnknownCall, UnknownCalls,
-    },
     recover::{Recovered, RecoveryPolicy, recover},
 };
-pub(crate) use self::{
-    close::{close_open_run, missing_results},
-    open_runs::ResumesRun,
-    recover::LeaseWait,
+pub use crate::policy::{
+    JournalPolicy, OnDisconnect, OnOpenRun, OnRefusal, RunEnd, UnknownAnswer, UnknownCall,
+    UnknownCalls,
 };

@@ -4,8 +4,8 @@ use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
 use tower_chat_core::{Message, MessageId, Part, Role, ToolCall};
 
-use super::{State, journal::CallOfRun, stored_messages::find};
-use crate::replay::AnswerIds;
+use super::{State, stored_messages::find};
+use crate::{replay::AnswerIds, tool::CallOfRun};
 
 /// The calls of the answer that was asked about last: what comes out of its calls is mostly told one
 /// by one.

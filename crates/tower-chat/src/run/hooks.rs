@@ -10,12 +10,10 @@ use std::{
 use serde_json::Value;
 use tower_chat_core::{Message, MessageId, Messages, Part, ToolCall, ToolResult};
 
-use super::{
-    State,
-    journal::CallOfRun,
-    record::{ResultSource, ToolReport},
+use super::State;
+use crate::tool::{
+    CallOfRun, Redaction, ResultSource, Retained, Tool, ToolReport, ToolSource, Tools, retained,
 };
-use crate::tool::{Redaction, Retained, Tool, ToolSource, Tools, retained};
 
 /// The key of a stored message's metadata under which the positions of those of its calls are kept
 /// whose tool has a hook: without that hook nothing raw of their results may be stored.

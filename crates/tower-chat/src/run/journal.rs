@@ -7,7 +7,7 @@ use std::{
 };
 
 use tower_chat_core::{
-    Answer, BoxError, Message, MessageId, Role, ToolInvocation, ToolResult, ToolStatus,
+    Answer, Message, MessageId, Role, ToolInvocation, ToolResult, ToolStatus,
     store::{
         CallPlace, Close, Lease, OpenRunContent, RecordedResult, ServiceIdChange, Slot, Staged,
         StoreError, ToolRecord, Write,
@@ -15,21 +15,19 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, Shared, State, Submission, ToolReport, answers_approvals,
+    Run, Shared, State, Submission, answers_approvals,
     finish::{last_response, mark_results, take_trailing_results},
+    missing_results::missing_results,
     partial_text::{PartialText, partial_message},
-    record::{ResultSource, calls_without_arguments},
+    record::calls_without_arguments,
     service_call::ToStore,
     submission::FailedSubmission,
-    tool_events::Outcome,
 };
 use crate::{
     PersistenceError, StoreFailure,
-    recovery::{OnDisconnect, RunEnd, UnknownCalls, missing_results},
+    policy::{OnDisconnect, RunEnd, UnknownCalls},
+    tool::{CallOfRun, ResultSource, ToolOutcome, ToolReport},
 };
-
-/// Names a call of a run: the message that holds it, and its position among the calls of that message.
-pub(crate) type CallOfRun = (MessageId, usize);
 
 /// What a journaled run knows of what it has staged.
 #[derive(Debug)]
@@ -352,12 +350,6 @@ impl Run {
         self.state().journal.as_ref().is_some_and(|journal| journal.lease.attempt > 1)
     }
 
-    /// Whether the run was committed: nothing can be added to it any more.
-    pub(crate) fn is_committed(&self) -> bool {
-        let state = self.state();
-        state.journal.as_ref().is_some_and(|journal| journal.stage == Stage::Committed)
-    }
-
     /// The position by which every attempt knows a call: a hook may have kept calls before it out of
     /// the journal. `None` for a call that was kept out itself; no other attempt knows of that one.
     pub(crate) fn position_across_attempts(
@@ -464,7 +456,10 @@ impl Run {
     /// # Errors
     ///
     /// If it could not be stored.
-    pub(crate) async fn note_refused(&self, refused: Vec<Outcome>) -> Result<(), PersistenceError> {
+    pub(crate) async fn note_refused(
+        &self,
+        refused: Vec<ToolOutcome>,
+    ) -> Result<(), PersistenceError> {
         let mut outcomes = self.of_this_journal(refused);
         outcomes.retain(|(.., report)| report.source != ResultSource::Record);
         if outcomes.is_empty() {
@@ -478,7 +473,7 @@ impl Run {
 
     /// Those of the outcomes that a journal holds: an approved call of an earlier run that was not
     /// run goes on waiting, as in the other modes.
-    fn of_this_journal(&self, mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
+    fn of_this_journal(&self, mut outcomes: Vec<ToolOutcome>) -> Vec<ToolOutcome> {
         outcomes.retain(|(call, ..)| self.is_journaled() && call.0.run == self.id());
         outcomes
     }
@@ -495,8 +490,8 @@ impl Run {
     /// If it could not be stored.
     pub(crate) async fn note_outcome(
         &self,
-        outcome: Outcome,
-        beside: Vec<Outcome>,
+        outcome: ToolOutcome,
+        beside: Vec<ToolOutcome>,
         next: Option<CallOfRun>,
         ends_run: bool,
     ) -> Result<(), PersistenceError> {
@@ -638,25 +633,18 @@ impl Run {
         answers_approvals(last)
     }
 
-    /// Ends the run, if it is open, where the service has refused it before the model had answered
-    /// anything, as the policy says.
-    pub(crate) async fn end_refused(&self, error: &BoxError) {
-        let policy = &self.policy().journal;
-        let attempt = {
-            let state = self.state();
-            let has_answers = state.added.iter().any(|message| message.role == Role::Assistant);
-            let journal = state.journal.as_ref().filter(|journal| journal.is_open());
-            journal.filter(|_| !has_answers).map(|journal| journal.lease.attempt)
-        };
-        let Some(attempt) = attempt else { return };
-        let is_wrong_stack =
-            matches!(error.downcast_ref(), Some(PersistenceError::LayerTwice { .. }));
-        let end = match policy.on_refusal.end(false) {
-            // No attempt has been made with a stack that can run it.
-            _ if is_wrong_stack && attempt == 1 => RunEnd::Discard,
-            Some(end) if policy.is_refusal(&**error, attempt) => end,
-            Some(_) | None => return,
-        };
+    /// The number of this attempt at the run, if the run is open and the model has answered nothing
+    /// in any attempt.
+    pub(crate) fn unanswered_attempt(&self) -> Option<u32> {
+        let state = self.state();
+        let has_answers = state.added.iter().any(|message| message.role == Role::Assistant);
+        let journal = state.journal.as_ref().filter(|journal| journal.is_open());
+        journal.filter(|_| !has_answers).map(|journal| journal.lease.attempt)
+    }
+
+    /// Ends the run where it stands, if it is open. That it could not be ended is logged: the caller
+    /// has an error to report already.
+    pub(crate) async fn end(&self, end: RunEnd) {
         let mut submission = self.submit_end(end);
         if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
             tracing::error!(

@@ -17,6 +17,7 @@ mod hooks;
 mod journal;
 mod leaf_request;
 mod loaded;
+mod missing_results;
 mod of_loop;
 mod partial_text;
 mod prior_call_results;
@@ -51,15 +52,15 @@ pub(crate) use self::{
     begin::{Settings, head_of, shared},
     partial_text::partial_message,
     prior_call_results::{by_call, mark_statuses, rows_of_prior_calls},
-    record::{ResultSource, ToolReport, ToolReports, is_without_calls},
+    record::is_without_calls,
     repeated::Caller,
 };
 pub(crate) use self::{
     finish::OpenRun,
-    journal::{CallOfRun, CallOutcome, InterruptedRun, LeaveCause},
+    journal::{CallOutcome, InterruptedRun, LeaveCause},
+    missing_results::{NEVER_RUN, missing_results},
     of_loop::{Begun, RunOfLoop},
     service_call::{CompletedCall, OpenCall, StartedCall, strip_sentinel},
-    tool_events::Outcome as ToolOutcome,
 };
 use self::{
     journal::Journal,
@@ -74,7 +75,7 @@ use crate::{
     Clock, PersistenceError, PersistenceMode, PersistencePolicy, Tool, Tools,
     approval::{find_request, trailing_result_of},
     replay::{PendingApproval, PendingBatch, Replay},
-    tool::NotKept,
+    tool::{CallOfRun, NotKept, ToolReports},
 };
 
 /// A stored result that the model has not answered to.

@@ -10,11 +10,10 @@ use tower_chat_core::{
     },
 };
 
-use super::{
-    CallOfRun,
-    record::{ResultSource, ToolReport, ToolReports},
+use crate::{
+    replay::{DanglingCalls, Replay},
+    tool::{CallOfRun, ResultSource, ToolReport, ToolReports},
 };
-use crate::replay::{DanglingCalls, Replay};
 
 /// The key of the metadata of a stored message of results under which the statuses of those stand
 /// that answer calls of earlier runs, where neither result nor record says them.

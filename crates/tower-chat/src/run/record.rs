@@ -4,7 +4,6 @@ use std::{
     borrow::Cow,
     collections::{HashMap, VecDeque},
     sync::Arc,
-    time::SystemTime,
 };
 
 use serde_json::Value;
@@ -20,14 +19,13 @@ use super::{
     answered_in_order::{answered_in_order, continues_round},
     held_calls::HeldCalls,
     hooks::{Hooks, mark_hooked},
-    journal::CallOfRun,
     prior_call_results::{mark_statuses, must_be_marked},
     records::Records,
     stored_messages::{Rounds, StoredMessages},
 };
 use crate::{
     replay::{AnswerIds, AskedCall, Citations, Truncation, mark_not_kept},
-    tool::{NotKept, Retained, retained},
+    tool::{CallOfRun, NotKept, Retained, ToolReport, ToolReports, retained},
 };
 
 /// The key of a stored message's metadata under which the positions of those of its calls are kept
@@ -37,49 +35,6 @@ const ARGUMENTS_NOT_KEPT: &str = "arguments_not_kept";
 /// The key of the metadata of stored messages whose response asked for tools, and of whose calls
 /// hooks have kept none: they are no answer, although they ask for nothing.
 const CALLS_NOT_KEPT: &str = "calls_not_kept";
-
-/// What a tool loop knows of a result and the result does not say.
-#[derive(Debug, Clone)]
-pub(crate) struct ToolReport {
-    pub(crate) status: ToolStatus,
-    pub(crate) error: Option<String>,
-    pub(crate) started_at: Option<SystemTime>,
-    pub(crate) finished_at: Option<SystemTime>,
-    pub(crate) source: ResultSource,
-}
-
-/// Who has made a result: it decides whether a hook may have to change it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ResultSource {
-    /// A tool, or a caller instead of it.
-    Tool,
-    /// The tool loop, in words of its own.
-    ToolLoop,
-    /// The record of an earlier attempt: it is in the form in which it may be stored.
-    Record,
-}
-
-impl ToolReport {
-    /// The report of a call whose tool was not run, or of which nothing more is known.
-    pub(crate) fn not_run(status: ToolStatus) -> Self {
-        let source = ResultSource::ToolLoop;
-        Self { status, error: None, started_at: None, finished_at: None, source }
-    }
-
-    /// The same of a result that has another source.
-    pub(crate) fn from(source: ResultSource, status: ToolStatus) -> Self {
-        Self { source, ..Self::not_run(status) }
-    }
-
-    /// What a result alone says.
-    pub(super) fn of(result: &ToolResult) -> Self {
-        let status = if result.is_error { ToolStatus::Error } else { ToolStatus::Ok };
-        Self::from(ResultSource::Tool, status)
-    }
-}
-
-/// What is known of the results in a message, of which there mostly is one.
-pub(crate) type ToolReports = SmallVec<[ToolReport; 1]>;
 
 /// What the record needs to know between the writes of a run.
 #[derive(Debug, Default)]

@@ -8,13 +8,13 @@ use tower_chat_core::{
 };
 
 use super::{
-    CallOfRun, State, history::is_incomplete_response, partial_text::is_partial_response,
-    records::Records,
+    State, history::is_incomplete_response, partial_text::is_partial_response, records::Records,
 };
 use crate::{
+    next_step::pending_calls,
     pending_results::results_of_ended_run,
     replay::{end_marker, is_end_marker, is_marked_ended, mark_ended, without_mark},
-    tool_loop::pending_calls,
+    tool::CallOfRun,
 };
 
 /// Whether what a run has added after its input shows that it is complete: a final answer, requests

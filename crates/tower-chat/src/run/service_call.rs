@@ -4,26 +4,22 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use tower_chat_core::{
-    Answer, ChatOptions, ChatRequest, ChatUpdate, ConversationId, Message, MessageId, Role,
+    Answer, ChatOptions, ChatRequest, ChatUpdate, ConversationId, ConversationKey, Message,
+    MessageId, Role,
     store::{Close, Slot, StoreError, Write},
 };
 
 use super::{
-    Run, ServiceCall, State, Submission,
-    hooks::has_asked_hooks,
-    journal::{CallOfRun, Journal},
-    leaf_request::own_messages,
-    partial_text::StreamedText,
-    record::Composed,
-    service_id::Adopted,
+    Run, ServiceCall, State, Submission, hooks::has_asked_hooks, journal::Journal,
+    leaf_request::own_messages, partial_text::StreamedText, record::Composed, service_id::Adopted,
     submission::FailedSubmission,
-    tool_events::Outcome,
 };
 use crate::{
-    NotStored, PersistenceError, StoreFailure, ToolLoopError, UnansweredInputs,
+    NotStored, PersistenceError, StoreFailure, UnansweredInputs,
     approval::request_approvals_of,
+    next_step::{CallCount, LoopPolicy, NextStep, TooManyCalls, pending_calls},
     replay::Replay,
-    tool_loop::{CallCount, LoopPolicy, Next},
+    tool::{CallOfRun, PendingCall, ToolOutcome},
 };
 
 /// A service call that was begun: it is stored if it completes, and its inputs are stored if it is
@@ -99,7 +95,7 @@ pub(super) struct ToStore {
     /// Calls that are about to run.
     pub(super) starts: Vec<CallOfRun>,
     /// What came out of calls whose results are in no message yet.
-    pub(super) outcomes: Vec<Outcome>,
+    pub(super) outcomes: Vec<ToolOutcome>,
     /// How a journaled run ends with it.
     pub(super) close: Option<Close>,
     /// It is the last of its run, which ended on purpose.
@@ -117,7 +113,8 @@ impl ToStore {
 enum Attempt {
     /// Its answer and everything before it was submitted, by a write that is kept until it is
     /// known to be durable.
-    Answered { answer: Answer, write: Option<Write> },
+    /// `step` is what follows it, where the tool loop has said how it decides.
+    Answered { answer: Answer, step: Option<NextStep>, write: Option<Write> },
     /// It came to no answer; `rest` are those of its inputs that were not submitted.
     Unanswered { rest: Vec<Arc<Message>> },
 }
@@ -132,6 +129,16 @@ impl CallRecord {
         (self.ordinal == ordinal).then_some(left)
     }
 
+    /// What follows its answer, if it is this call and this is the answer as it was stored.
+    fn step_after(&self, ordinal: u32, messages: &[Arc<Message>]) -> Option<NextStep> {
+        match &self.outcome {
+            Attempt::Answered { answer, step, .. } if self.ordinal == ordinal => {
+                step.clone().filter(|_| answer.messages == messages)
+            }
+            Attempt::Answered { .. } | Attempt::Unanswered { .. } => None,
+        }
+    }
+
     /// Whether it is this call, and it has its answer.
     pub(super) fn has_answer(&self, ordinal: u32) -> bool {
         self.ordinal == ordinal && matches!(self.outcome, Attempt::Answered { .. })
@@ -139,20 +146,15 @@ impl CallRecord {
 }
 
 impl State {
-    /// Keeps the answer of a call for a retry, in the room of the one before.
-    fn keep_answer(&mut self, ordinal: u32, answer: &Answer, write: Option<Write>) {
-        if let Some(CallRecord {
-            ordinal: last,
-            outcome: Attempt::Answered { answer: kept, write: submitted },
-        }) = &mut self.last_call
-        {
-            *last = ordinal;
-            kept.messages.clone_from(&answer.messages);
-            kept.finish.clone_from(&answer.finish);
-            *submitted = write;
-            return;
-        }
-        let outcome = Attempt::Answered { answer: answer.clone(), write };
+    /// Keeps the answer of a call for a retry.
+    fn keep_answer(
+        &mut self,
+        ordinal: u32,
+        answer: &Answer,
+        step: Option<NextStep>,
+        write: Option<Write>,
+    ) {
+        let outcome = Attempt::Answered { answer: answer.clone(), step, write };
         self.last_call = Some(CallRecord { ordinal, outcome });
     }
 
@@ -192,7 +194,7 @@ impl Run {
         }
         let record = state.last_call.as_ref().filter(|record| Some(record.ordinal) == ordinal);
         let own = match record.map(|record| &record.outcome) {
-            Some(Attempt::Answered { answer, write }) => {
+            Some(Attempt::Answered { answer, write, .. }) => {
                 let (answer, write) = (answer.clone(), write.clone());
                 let again = self.submit_again(&state, ordinal, answer, write);
                 return Ok(StartedCall::Answered(Box::new(again)));
@@ -420,11 +422,13 @@ impl OpenCall {
     /// # Errors
     ///
     /// If the answer holds more calls than the loop allows.
-    pub(crate) fn check(&mut self, message: &Message) -> Result<(), ToolLoopError> {
-        match &mut self.calls {
-            Some(calls) => calls.take(message, Some(self.run.key())),
-            None => Ok(()),
-        }
+    pub(crate) fn check(&mut self, message: &Message) -> Result<(), TooManyCalls> {
+        self.calls.as_mut().map_or(Ok(()), |calls| calls.take(message))
+    }
+
+    /// The conversation that it extends.
+    pub(crate) fn key(&self) -> &ConversationKey {
+        self.run.key()
     }
 
     /// The service has answered: submits inputs and answer together.
@@ -438,7 +442,7 @@ impl OpenCall {
         let mut inputs = std::mem::take(&mut self.inputs);
         let mut state = run.state();
         match self.attempted_meanwhile(&state) {
-            Some(Attempt::Answered { answer, write }) => {
+            Some(Attempt::Answered { answer, write, .. }) => {
                 let (answer, write) = (answer.clone(), write.clone());
                 let again = run.submit_again(&state, self.ordinal, answer, write);
                 return CompletedCall::Submitted(Box::new(again));
@@ -482,21 +486,18 @@ impl OpenCall {
         if let Some(journal) = &mut state.journal {
             journal.forget_partial_text();
         }
-        let is_journaled = run.is_journaled();
-        match Next::after(self.loop_policy.as_ref(), &answer.messages) {
-            Next::Tools(starts) if is_journaled => to_store.starts = starts,
-            Next::End => {
-                to_store.ends_run = true;
-                to_store.close = is_journaled.then_some(Close::Commit);
-            }
-            Next::Tools(_) | Next::Call => {}
+        let step = self.loop_policy.as_ref().map(|policy| policy.next_step(&answer.messages));
+        to_store.ends_run = step.as_ref().is_some_and(NextStep::ends_run);
+        if run.is_journaled() {
+            to_store.starts = self.first_calls(step.as_ref(), &answer.messages);
+            to_store.close = to_store.ends_run.then_some(Close::Commit);
         }
         let (submission, write) = run.submit(&mut state, slot, to_store);
         answer.messages.iter().for_each(|message| self.replay.push(message));
         std::mem::swap(&mut state.replay, &mut self.replay);
         let is_durable = submission.is_durable();
         if let Some(ordinal) = self.ordinal {
-            state.keep_answer(ordinal, &answer, write.filter(|_| !is_durable));
+            state.keep_answer(ordinal, &answer, step, write.filter(|_| !is_durable));
         }
         if is_durable {
             state.settle(0, &mut answer);
@@ -506,6 +507,15 @@ impl OpenCall {
         let ordinal = self.ordinal;
         let submitted = StoredCall { run, ordinal, answer, submission };
         CompletedCall::Submitted(Box::new(submitted))
+    }
+
+    /// The calls that start once the answer is stored. A loop that says nothing of itself may run
+    /// every tool that the answer asks for.
+    fn first_calls(&self, step: Option<&NextStep>, answer: &[Arc<Message>]) -> Vec<CallOfRun> {
+        match self.loop_policy.as_ref().zip(step) {
+            Some((policy, step)) => policy.first_calls(step),
+            None => pending_calls(answer).iter().filter_map(PendingCall::position).collect(),
+        }
     }
 
     /// The service has failed: submits what is kept of the inputs, by policy, and waits.
@@ -656,6 +666,11 @@ impl StoredCall {
 }
 
 impl Run {
+    /// What follows the answer of a service call, if it was decided when the answer was stored.
+    pub(crate) fn step_after(&self, ordinal: u32, answer: &[Arc<Message>]) -> Option<NextStep> {
+        self.state().last_call.as_ref()?.step_after(ordinal, answer)
+    }
+
     /// A place in the store's queue. Under [`StoreFailure::Continue`] the failure to get one is
     /// the outcome of the write it was for.
     ///

@@ -7,21 +7,17 @@ use std::{
 };
 
 use tower_chat_core::{
-    Message, ToolInvocation, ToolResult, ToolStatus,
+    Message, ToolInvocation, ToolStatus,
     store::{CallPlace, Claim, RecordedResult, ToolRecord},
 };
 
 use super::{
-    State,
-    held_calls::HeldCall,
-    journal::{CallOfRun, CallOutcome},
-    record::{StoredPosition, ToolReport},
-    records::Records,
+    State, held_calls::HeldCall, journal::CallOutcome, record::StoredPosition, records::Records,
 };
-use crate::{replay::Truncation, tool::Retained};
-
-/// What came out of a call.
-pub(crate) type Outcome = (CallOfRun, ToolResult, ToolReport);
+use crate::{
+    replay::Truncation,
+    tool::{CallOfRun, Retained, ToolOutcome},
+};
 
 /// The calls that wait for approval and were begun or refused before, as the record said when the run began.
 #[derive(Debug, Default)]
@@ -115,7 +111,7 @@ impl State {
     /// be part of the history.
     pub(super) fn outcome_rows(
         &self,
-        outcomes: &[Outcome],
+        outcomes: &[ToolOutcome],
         truncation: Truncation,
         records: &mut Records,
     ) {

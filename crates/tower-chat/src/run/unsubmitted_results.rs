@@ -7,8 +7,11 @@ use tower_chat_core::{
     store::{Slot, StoreError},
 };
 
-use super::{Run, State, Submission, ToolReport, service_call::ToStore, tool_events::Outcome};
-use crate::UnansweredInputs;
+use super::{Run, State, Submission, service_call::ToStore};
+use crate::{
+    UnansweredInputs,
+    tool::{ToolOutcome, ToolReport},
+};
 
 impl Run {
     /// How many messages at the end of a service call have not become part of the run; `None` if
@@ -78,7 +81,7 @@ impl Run {
 impl State {
     /// What came out of the calls that results in these messages answer, apart from calls that wait
     /// for approval: the tool loop records those when their tools finish, under their claims.
-    fn outcomes_in(&self, inputs: &[Arc<Message>]) -> Vec<Outcome> {
+    fn outcomes_in(&self, inputs: &[Arc<Message>]) -> Vec<ToolOutcome> {
         if inputs.iter().all(|message| message.results().next().is_none()) {
             return Vec::new();
         }

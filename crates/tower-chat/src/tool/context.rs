@@ -4,15 +4,10 @@ use std::{fmt, ops::Range, sync::Arc};
 
 use serde::Deserialize;
 use tower_chat_core::{
-    ChatRequest, Conversation, ConversationKey, Message, Messages, RunHandle, RunId, ToolCall,
+    ChatRequest, Conversation, ConversationKey, Message, RunHandle, RunId, ToolCall,
 };
 
-use super::{PendingCall, RunAncestry, source_numbers::SourceNumbers};
-use crate::{
-    replay::Citations,
-    run::{CallOfRun, Run, RunOfLoop},
-};
-
+use super::{CallOfRun, PendingCall, RunAncestry, source_numbers::SourceNumbers};
 /// What a tool knows about the call it answers, and how it talks to the run around it.
 #[derive(Clone)]
 pub struct ToolContext {
@@ -27,23 +22,10 @@ pub(crate) struct RunContext {
     pub(crate) run: RunId,
     pub(crate) handle: RunHandle,
     pub(crate) extensions: http::Extensions,
-    /// Where the run is found that a layer below has begun.
-    pub(crate) run_of_loop: Option<RunOfLoop>,
-    /// What the request brought: the history too, where no store has it.
-    pub(crate) messages: Messages,
     pub(crate) source_numbers: SourceNumbers,
 }
 
 impl RunContext {
-    /// The number after the highest that a source of the conversation has.
-    fn next_source_number(&self) -> u64 {
-        let below = || self.run_of_loop.as_ref().and_then(RunOfLoop::run);
-        match self.extensions.get::<Run>().or_else(below) {
-            Some(run) => run.next_source_number(&self.messages),
-            None => Citations::default().next_number(&self.messages),
-        }
-    }
-
     pub(crate) fn conversation(&self) -> Option<&ConversationKey> {
         self.extensions.get::<Conversation>().map(|conversation| &conversation.key)
     }
@@ -147,7 +129,7 @@ impl ToolContext {
     /// # let _ = search;
     /// ```
     pub fn take_source_numbers(&self, count: u64) -> Range<u64> {
-        self.run.source_numbers.take(count, || self.run.next_source_number())
+        self.run.source_numbers.take(count)
     }
 
     /// The handle by which messages can be queued after the tool has returned.

@@ -23,6 +23,7 @@ mod nesting;
 mod output;
 mod pending_call;
 mod persist;
+mod report;
 mod set;
 mod shared;
 mod source_numbers;
@@ -44,8 +45,9 @@ pub use self::{
 pub(crate) use self::{
     context::{RunContext, idempotency_key},
     output::ResultName,
-    pending_call::PendingCall,
+    pending_call::{CallOfRun, PendingCall},
     persist::{NotKept, Redaction, Retained, retained},
+    report::{ResultSource, ToolOutcome, ToolReport, ToolReports},
     source_numbers::SourceNumbers,
 };
 

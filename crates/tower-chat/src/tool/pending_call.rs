@@ -3,9 +3,12 @@
 use std::{borrow::Cow, sync::Arc};
 
 use smallvec::SmallVec;
-use tower_chat_core::{CallPosition, Message, Part, ToolCall};
+use tower_chat_core::{CallPosition, Message, MessageId, Part, ToolCall};
 
-use crate::{replay::AnswerIds, run::CallOfRun};
+use crate::replay::AnswerIds;
+
+/// Names a call of a run: the message that holds it, and its position among the calls of that message.
+pub(crate) type CallOfRun = (MessageId, usize);
 
 /// A call without a result. It is passed on without a copy of its arguments, through the
 /// futures of the loop and of the tool.

@@ -7,16 +7,13 @@ use tower_chat_core::{
     ToolStatus,
 };
 
-use super::{
-    ToolLoopError,
-    batch::{Action, CallRules, PlannedCall},
-    error::CallNotRun,
-};
+use super::{ToolLoopError, error::CallNotRun};
 use crate::{
     approval::{find_request, trailing_result_of},
+    next_step::{Action, CallRules, PlannedCall},
     replay::{PendingApproval, PendingBatch, Replay},
-    run::{Run, ToolReport, UnseenResult},
-    tool::{PendingCall, Tools},
+    run::{Run, UnseenResult},
+    tool::{PendingCall, ToolReport, Tools},
 };
 
 /// Checks the decisions of a request before anything of its run is stored.

@@ -2,11 +2,11 @@
 
 use tower_chat_core::{ConversationKey, Usage};
 
-use super::{
-    ToolFailure, ToolLoopError,
-    batch::{self, Action, PlannedCall},
+use super::{ToolFailure, ToolLoopError};
+use crate::{
+    next_step::{Action, PlannedCall, charge},
+    run::InterruptedRun,
 };
-use crate::run::InterruptedRun;
 
 /// What is counted over a run.
 #[derive(Default)]
@@ -42,14 +42,20 @@ impl RunCounters {
         self.tool_calls
     }
 
-    /// Takes a batch of calls off the budget; those it does not cover are refused.
+    /// Refuses the calls of a batch that are over the budget, and counts the others.
     pub(super) fn charged(
         &mut self,
         mut calls: Vec<PlannedCall>,
         budget: Option<usize>,
     ) -> Vec<PlannedCall> {
-        batch::charge(&mut calls, &mut self.tool_calls, budget);
+        charge(&mut calls, self.tool_calls, budget);
+        self.count_calls(&calls);
         calls
+    }
+
+    /// Counts the calls of a batch that are to run.
+    pub(super) fn count_calls(&mut self, calls: &[PlannedCall]) {
+        self.tool_calls += calls.iter().filter(|call| call.is_to_run()).count();
     }
 
     /// Takes note of the failures of a batch, and fails the run where there are too many in a row.

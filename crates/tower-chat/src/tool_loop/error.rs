@@ -4,7 +4,7 @@ use std::{any::Any, fmt};
 
 use tower_chat_core::{BoxError, ConversationKey};
 
-use crate::recovery::UnknownCall;
+use crate::{next_step::TooManyCalls, policy::UnknownCall};
 
 /// A run failed in the tool loop. The loop's service returns it as a [`BoxError`].
 #[derive(Debug, thiserror::Error)]
@@ -137,6 +137,14 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
+}
+
+impl TooManyCalls {
+    /// The error of the layer that refuses the answer.
+    pub(crate) fn in_conversation(self, conversation: Option<&ConversationKey>) -> ToolLoopError {
+        let Self { calls, limit } = self;
+        ToolLoopError::TooManyCalls { calls, limit, conversation: conversation.cloned() }
+    }
 }
 
 impl ToolLoopError {

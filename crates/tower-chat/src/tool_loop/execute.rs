@@ -7,14 +7,17 @@ use tokio::task::consume_budget;
 use tower_chat_core::{BoxError, Message, ToolResult, ToolStatus};
 
 use super::{
-    batch::{Action, PlannedCall, Refusal},
     error::{Chain, ToolFailure, ToolPanicked},
     settings::Settings,
 };
 use crate::{
     Clock, PersistenceError,
-    run::{CallOfRun, ResultSource, Run, ToolOutcome, ToolReport, ToolReports},
-    tool::{PendingCall, ResultName, RunContext, Tool, ToolContext, ToolOutput},
+    next_step::{Action, PlannedCall, Refusal},
+    run::Run,
+    tool::{
+        CallOfRun, PendingCall, ResultName, ResultSource, RunContext, Tool, ToolContext,
+        ToolOutcome, ToolOutput, ToolReport, ToolReports,
+    },
 };
 
 /// Runs the calls of one batch.

@@ -4,12 +4,8 @@ use std::{fmt, num::NonZeroUsize, sync::Arc};
 
 use tower_layer::Layer;
 
-use super::{
-    error::ZeroRounds,
-    service::ToolLoopService,
-    settings::{Settings, UnknownTools},
-};
-use crate::tool::ToolSource;
+use super::{error::ZeroRounds, service::ToolLoopService, settings::Settings};
+use crate::{next_step::UnknownTools, tool::ToolSource};
 
 /// Runs the tools a model asks for, and calls it again with their results, until it answers.
 ///

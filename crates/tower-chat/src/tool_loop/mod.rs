@@ -67,14 +67,11 @@
 //! tools included: nothing is detached.
 
 mod approvals;
-mod batch;
-mod call_count;
 mod counters;
 mod error;
 mod execute;
 mod in_flight;
 mod layer;
-mod loop_policy;
 mod options;
 mod resume;
 mod rounds;
@@ -83,16 +80,10 @@ mod settings;
 mod stop;
 mod transcript;
 
-pub(crate) use self::{
-    approvals::check as check_approvals,
-    batch::pending_calls,
-    call_count::CallCount,
-    execute::rejection,
-    loop_policy::{LoopPolicy, Next},
-};
+pub(crate) use self::{approvals::check as check_approvals, execute::rejection};
 pub use self::{
     error::{CallNotRun, ToolFailure, ToolLoopError, ToolPanicked, ZeroRounds},
     layer::ToolLoop,
     service::ToolLoopService,
-    settings::UnknownTools,
 };
+pub use crate::next_step::UnknownTools;

@@ -4,15 +4,13 @@ use std::collections::HashMap;
 
 use tower_chat_core::{ConversationKey, RunId, ToolResult, ToolStatus};
 
-use super::{
-    ToolLoopError,
-    batch::{Action, PlannedCall},
-};
+use super::ToolLoopError;
 use crate::{
-    recovery::{UnknownAnswer, UnknownCall, UnknownCalls},
+    next_step::{Action, PlannedCall},
+    policy::{UnknownAnswer, UnknownCall, UnknownCalls},
     replay::INTERRUPTED,
-    run::{CallOfRun, CallOutcome, ResultSource, ToolOutcome, ToolReport},
-    tool::idempotency_key,
+    run::CallOutcome,
+    tool::{CallOfRun, ResultSource, ToolOutcome, ToolReport, idempotency_key},
 };
 
 /// What the model is told of a call that cannot be run any more.

@@ -9,19 +9,16 @@ use std::{
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, EndedBy, Finish,
-    Message, MessageId, RunId, TruncatedStream,
+    Message, MessageId, Messages, RunId, TruncatedStream,
 };
 use tower_service::Service;
 
 use super::{
     ToolLoopError, approvals,
-    batch::{self, Action, CallRules, Plan, PlannedCall, Refusal},
-    call_count::CallCount,
     counters::RunCounters,
     error::CallNotRun,
     execute::{Executor, Outcomes},
     in_flight::InFlight,
-    loop_policy::LoopPolicy,
     options::CallOptions,
     resume,
     settings::Settings,
@@ -31,13 +28,15 @@ use super::{
 use crate::{
     Clock, PersistenceError,
     layers_below::{LayerKind, LayersBelow},
-    recovery::UnknownCalls,
-    replay::Replay,
-    run::{
-        CallOfRun, CallOutcome, InterruptedRun, PersisterAbove, Run, RunOfLoop, ServiceCall,
-        is_without_calls,
+    next_step::{
+        Action, CallCount, CallRules, LoopPolicy, NextStep, PlannedCall, Refusal, TooManyCalls,
     },
-    tool::{PendingCall, RunContext, SourceNumbers, Tools},
+    policy::UnknownCalls,
+    replay::{Citations, Replay},
+    run::{
+        CallOutcome, InterruptedRun, PersisterAbove, Run, RunOfLoop, ServiceCall, is_without_calls,
+    },
+    tool::{CallOfRun, PendingCall, RunContext, SourceNumbers, Tools},
     yielding::yield_if_large,
 };
 
@@ -211,9 +210,7 @@ where
                 run: run_id,
                 handle,
                 extensions: request.extensions,
-                run_of_loop: run_of_loop.clone(),
-                messages: request.messages,
-                source_numbers: SourceNumbers::default(),
+                source_numbers: source_numbers(run.clone(), run_of_loop.clone(), request.messages),
             }),
             clock: run.as_ref().map(Run::clock).unwrap_or_default(),
             run,
@@ -258,17 +255,20 @@ where
             let known = pending.position().and_then(|position| known.get(&position));
             matches!(known, Some(CallOutcome::Finished(_)))
         };
-        self.phase = match batch::plan(&response, self.rules(), is_settled) {
-            Plan::Run(calls) => {
+        self.phase = match self.rules().step_after(&response, is_settled) {
+            NextStep::RunTools(calls) => {
                 let mut calls = self.counters.charged(calls, self.settings.call_budget);
                 self.settle(&mut calls, &known, unknown_calls)?;
                 Phase::Running { calls, finish }
             }
             // What it asked for is not known any more: the model is asked again.
-            Plan::Answer if response.last().is_some_and(|last| is_without_calls(last)) => {
+            NextStep::Finish if response.last().is_some_and(|last| is_without_calls(last)) => {
                 Phase::Calling
             }
-            Plan::Answer | Plan::Return | Plan::Ask => Phase::Finishing(finish),
+            NextStep::CallAgain => Phase::Calling,
+            NextStep::AskApproval | NextStep::ReturnCalls | NextStep::Finish => {
+                Phase::Finishing(finish)
+            }
         };
         Ok(())
     }
@@ -403,7 +403,7 @@ where
                 let mut calls = (!self.is_stored_answer()).then(|| self.call_count());
                 for message in &messages {
                     if let Some(calls) = &mut calls {
-                        calls.take(message, self.context.conversation())?;
+                        self.too_many(calls.take(message))?;
                     }
                 }
                 let messages = messages
@@ -467,7 +467,6 @@ where
     }
 
     fn loop_policy(&self) -> LoopPolicy {
-        let spent = self.counters.tool_calls();
         LoopPolicy {
             tools: self.tools.clone(),
             options: self.options.callers(),
@@ -475,7 +474,8 @@ where
             is_last_call: self.is_last_call(),
             concurrent: self.settings.concurrent,
             max_calls_per_answer: self.settings.max_calls_per_answer,
-            budget_left: self.settings.call_budget.map(|budget| budget.saturating_sub(spent)),
+            call_budget: self.settings.call_budget,
+            tool_calls: self.counters.tool_calls(),
             handle: self.context.handle.clone(),
         }
     }
@@ -505,7 +505,7 @@ where
                 return self.answered(reading.messages, finish);
             }
             ChatUpdate::Message(message) => {
-                reading.calls.take(&message, self.context.conversation())?;
+                self.too_many(reading.calls.take(&message))?;
                 let message = self.transcript.number(message, &self.clock);
                 let has_calls = message.calls().next().is_some();
                 reading.is_held |= has_calls && self.tools.any_needs_approval();
@@ -565,17 +565,16 @@ where
             self.phase = Phase::Finishing(finish);
             return Ok(());
         }
-        self.phase = match batch::plan(&messages, self.rules(), |_| false) {
-            Plan::Answer if self.context.handle.has_queued() && !self.is_committed() => {
-                Phase::Calling
-            }
-            Plan::Run(calls) if !self.is_last_call() => {
+        let step = self.stored_step(&messages);
+        self.phase = match step.unwrap_or_else(|| self.loop_policy().next_step(&messages)) {
+            NextStep::CallAgain => Phase::Calling,
+            NextStep::RunTools(calls) => {
                 self.counters.rounds += 1;
-                let calls = self.counters.charged(calls, self.settings.call_budget);
+                self.counters.count_calls(&calls);
                 Phase::Running { calls, finish }
             }
-            Plan::Answer | Plan::Return | Plan::Run(_) => Phase::Finishing(finish),
-            Plan::Ask => {
+            NextStep::ReturnCalls | NextStep::Finish => Phase::Finishing(finish),
+            NextStep::AskApproval => {
                 self.ask(messages, &finish)?;
                 Phase::Finishing(finish)
             }
@@ -583,15 +582,21 @@ where
         Ok(())
     }
 
+    /// What the persister below has decided, and stored, to follow this answer. An answer that a
+    /// layer between has changed is not the one that was stored.
+    fn stored_step(&self, answer: &[Arc<Message>]) -> Option<NextStep> {
+        let ordinal = self.counters.service_calls.checked_sub(1)?;
+        self.run.as_ref()?.step_after(ordinal, answer)
+    }
+
+    fn too_many(&self, counted: Result<(), TooManyCalls>) -> Result<(), ToolLoopError> {
+        counted.map_err(|too_many| too_many.in_conversation(self.context.conversation()))
+    }
+
     /// Whether the persister below has answered with the stored answer of a run that was complete
     /// before this request.
     fn is_stored_answer(&self) -> bool {
         self.run_of_loop.as_ref().is_some_and(RunOfLoop::is_answered)
-    }
-
-    /// Whether a layer below has taken the response for the run's last and committed it.
-    fn is_committed(&self) -> bool {
-        self.run.as_ref().is_some_and(Run::is_committed)
     }
 
     async fn run_tools(
@@ -773,6 +778,22 @@ impl<S> Drop for Rounds<S> {
     fn drop(&mut self) {
         self.give_up();
     }
+}
+
+/// The numbers of the sources that the run's tools find, after those of the conversation: as the run
+/// has loaded it, else as the request brought it.
+fn source_numbers(
+    run: Option<Run>,
+    run_of_loop: Option<RunOfLoop>,
+    messages: Messages,
+) -> SourceNumbers {
+    SourceNumbers::from(move || {
+        let begun_below = || run_of_loop.as_ref().and_then(RunOfLoop::run);
+        match run.as_ref().or_else(begun_below) {
+            Some(run) => run.next_source_number(&messages),
+            None => Citations::default().next_number(&messages),
+        }
+    })
 }
 
 /// Names the tools for their hooks to the run, or to whoever will begin it.

@@ -3,19 +3,7 @@
 use std::{num::NonZeroUsize, sync::Arc};
 
 use super::options::OptionsCache;
-use crate::tool::ToolSource;
-
-/// What happens when the model calls a tool that nobody knows.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum UnknownTools {
-    /// The call gets an error result that says so, and the run goes on.
-    #[default]
-    ErrorResult,
-    /// All calls of the answer are returned to the caller, unexecuted; where one of them needs
-    /// approval, those of unknown tools.
-    Return,
-}
+use crate::{next_step::UnknownTools, tool::ToolSource};
 
 /// Everything the runs of a loop share.
 #[derive(Clone)]

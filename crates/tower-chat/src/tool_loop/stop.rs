@@ -8,15 +8,15 @@ use tower_chat_core::{
 };
 
 use super::{
-    batch::{self, Action, Plan, PlannedCall, Refusal},
     execute::{Outcomes, result},
     in_flight::InFlight,
     rounds::{Phase, Reading, Rounds},
 };
 use crate::{
+    next_step::{Action, NextStep, PlannedCall, Refusal},
     replay::INTERRUPTED,
-    run::{Run, RunOfLoop, ToolReport, partial_message},
-    tool::{PendingCall, ToolOutput},
+    run::{Run, RunOfLoop, partial_message},
+    tool::{PendingCall, ToolOutput, ToolReport},
 };
 
 /// What a future comes to, unless the run is stopped before it is ready.
@@ -106,7 +106,7 @@ impl<S> Rounds<S> {
     pub(super) async fn stop_reading(&mut self, reading: Reading) -> Result<(), BoxError> {
         let Reading { response, mut messages, text, .. } = reading;
         drop(response);
-        if let Plan::Ask = batch::plan(&messages, self.rules(), |_| false) {
+        if let NextStep::AskApproval = self.rules().step_after(&messages, |_| false) {
             messages = self.ask(messages, &Finish::default())?;
         }
         if !text.is_empty() {

@@ -4,11 +4,12 @@
 use std::sync::Arc;
 
 use futures_util::StreamExt;
-use tower::Layer;
+use tower::{Layer, ServiceExt};
 use tower_chat::{
     PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolLoop, Tools,
     core::{
-        Answer, ChatRequest, ChatUpdate, Message, Role, ToolCall, ToolResult,
+        Answer, ChatRequest, ChatResponse, ChatUpdate, Message, Role, RunHandle, ToolCall,
+        ToolResult,
         store::{HistoryStore, InvocationQuery},
     },
     pending_results,
@@ -415,5 +416,36 @@ async fn a_run_that_failed_with_recorded_results_is_shown_them_and_goes_on_with_
         let later = ["user where?", "user well?", "assistant well", WHOLE_RUN[1], WHOLE_RUN[2]];
         assert_eq!(seen(&leaf, 1), later, "{mode:?}: with its call, and once");
         assert_eq!(pending_results(&store, &key()).await.unwrap(), None, "{mode:?}");
+    }
+}
+
+/// What follows an answer is decided when it is stored: a message that is queued before the tool loop
+/// has seen the end of the answer does not make it go on.
+#[tokio::test]
+async fn a_message_queued_after_the_last_answer_was_stored_is_left_for_the_next_run() {
+    let modes = [PerServiceCall, Journaled];
+    for (mode, streamed) in modes.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))) {
+        let store = store();
+        let leaf = ScriptedLeaf::new([Step::text("the last"), Step::text("never asked")]);
+        let handle = RunHandle::new();
+        let queued = handle.clone();
+        let persister = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+        let queueing = persister.map_response(move |response: ChatResponse| {
+            let queued = queued.clone();
+            ChatResponse::forward(response.inspect(move |update| {
+                if let Ok(ChatUpdate::Finish(_)) = update {
+                    queued.queue(Message::user("too late"));
+                }
+            }))
+        });
+        let agent = ToolLoop::new(Tools::new()).layer(queueing);
+        let client = boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(agent));
+        let request = ask("a question", streamed).with_extension(handle.clone());
+        let answer = send(&client, request).await.unwrap();
+        let case = (mode, streamed);
+        assert_eq!(shorts(&answer.messages), ["assistant the last"], "{case:?}");
+        assert_eq!(stored(&store).await, ["user a question", "assistant the last"], "{case:?}");
+        assert!(handle.has_queued(), "{case:?}");
+        assert_eq!(leaf.requests().len(), 1, "{case:?}");
     }
 }

@@ -4,7 +4,6 @@ use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 
 use tower_chat_core::{ConversationKey, RunId};
 
-use super::RunEnd;
 use crate::ToolOutput;
 
 /// The choices about journaled runs.
@@ -45,7 +44,7 @@ impl JournalPolicy {
     /// How long a run waits for the lease of another process to end, 60 seconds by default. It
     /// waits only where it was told to: under
     /// [`ConcurrentRuns::Queue`](crate::ConcurrentRuns::Queue), or by
-    /// [`RecoveryPolicy::wait`](super::RecoveryPolicy::wait), which has its own limit. Past the
+    /// [`RecoveryPolicy::wait`](crate::recovery::RecoveryPolicy::wait), which has its own limit. Past the
     /// limit it fails with [`PersistenceError::RunHeld`](crate::PersistenceError::RunHeld).
     ///
     /// The wait is counted by tokio's clock; whether the lease has ended, by the layer's
@@ -138,7 +137,7 @@ pub enum OnOpenRun {
 #[non_exhaustive]
 pub enum OnDisconnect {
     /// It stays open, with a mark that its caller is gone. The same request sent again and
-    /// [`recover`](super::recover) go on with it. A new request commits it as it is before it
+    /// [`recover`](crate::recovery::recover) go on with it. A new request commits it as it is before it
     /// begins, under [`OnOpenRun::Recover`] too, and pays nothing for it.
     #[default]
     LeaveOpen,
@@ -169,6 +168,18 @@ pub enum OnRefusal {
     Discard,
     /// It stays open, and every later request fails as it did, until somebody ends it.
     LeaveOpen,
+}
+
+/// How an open run ends if it is not resumed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RunEnd {
+    /// What is staged becomes part of the history, with an answer to every call that has none: its
+    /// recorded result, or that it may or may not have run, or that it was not run.
+    Commit,
+    /// Nothing of it is left, but for what the record says of calls that earlier runs had asked
+    /// for and that were approved.
+    Discard,
 }
 
 impl OnRefusal {

@@ -1,4 +1,4 @@
-//! Which calls of a response are run, and how.
+//! The calls of an answer that wait for a result.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -6,158 +6,9 @@ use std::{
 };
 
 use smallvec::SmallVec;
-use tower_chat_core::{CallPosition, Message, Part, Role, ToolDefinition, ToolResult};
+use tower_chat_core::{CallPosition, Message, Role};
 
-use super::settings::UnknownTools;
-use crate::{
-    approval::request_pending,
-    run::{CallOfRun, ToolReport},
-    tool::{PendingCall, Tool, Tools},
-};
-
-/// A call that gets a result in this batch.
-pub(super) struct PlannedCall {
-    pub(super) pending: PendingCall,
-    pub(super) action: Action,
-}
-
-/// Where a call's result comes from.
-pub(super) enum Action {
-    Run(Arc<dyn Tool>),
-    Refuse(Refusal),
-    /// It was run by an earlier attempt at the run, or by an earlier run that it was approved for.
-    Reuse(Box<(ToolResult, ToolReport)>),
-}
-
-/// Why a call is not run, although it gets a result.
-pub(super) enum Refusal {
-    UnknownTool,
-    Rejected {
-        reason: Option<String>,
-    },
-    OverBudget {
-        budget: usize,
-    },
-    /// The run was stopped.
-    Stopped,
-}
-
-/// What becomes of a response's calls.
-pub(super) enum Plan {
-    /// There are none: the answer is final.
-    Answer,
-    /// They go back to the caller.
-    Return,
-    /// They wait for approval, apart from those that the caller executes, which go back to it.
-    Ask,
-    /// They get their results here.
-    Run(Vec<PlannedCall>),
-}
-
-/// Who answers a call, by the name of its tool.
-#[derive(Clone, Copy)]
-pub(crate) struct CallRules<'a> {
-    pub(super) tools: &'a Tools,
-    /// The tools that the request's options declare.
-    pub(super) callers_tools: &'a [ToolDefinition],
-    pub(super) unknown_tools: UnknownTools,
-}
-
-impl CallRules<'_> {
-    /// Whether the caller of the loop executes it.
-    pub(super) fn is_callers(&self, name: &str) -> bool {
-        match self.tools.find(name) {
-            Some((_, tool)) => tool.is_none(),
-            None => {
-                self.unknown_tools == UnknownTools::Return
-                    || self.callers_tools.iter().any(|tool| tool.name == name)
-            }
-        }
-    }
-
-    /// Whether it runs here, and only once somebody has approved it.
-    fn needs_approval(&self, name: &str) -> bool {
-        let found = self.tools.find(name);
-        found.is_some_and(|(definition, tool)| tool.is_some() && definition.needs_approval)
-    }
-
-    /// The messages of a response, its calls turned into requests for approval if one of them needs
-    /// it. What the caller executes stays a call.
-    pub(crate) fn request_approvals(&self, messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
-        if !self.tools.any_needs_approval() {
-            return messages;
-        }
-        request_pending(messages, |name| self.needs_approval(name), |name| self.is_callers(name))
-    }
-}
-
-/// Decides what becomes of the calls of all messages of a response. Those that are `settled` have
-/// their results already, and need neither approval nor the caller, whatever tools there are now.
-pub(super) fn plan(
-    messages: &[Arc<Message>],
-    rules: CallRules<'_>,
-    settled: impl Fn(&PendingCall) -> bool,
-) -> Plan {
-    let calls = pending_calls(messages);
-    if calls.is_empty() {
-        // A persister below has turned the calls into requests for approval already.
-        let is_asking = messages.iter().any(|message| asks_for_approval(message));
-        return if is_asking { Plan::Return } else { Plan::Answer };
-    }
-    let mut planned = Vec::with_capacity(calls.len());
-    let (mut is_returned, mut needs_approval) = (false, false);
-    for pending in calls {
-        if !settled(&pending) {
-            is_returned |= rules.is_callers(pending.name());
-            needs_approval |= rules.needs_approval(pending.name());
-        }
-        planned.push(PlannedCall::run(pending, rules.tools));
-    }
-    match (needs_approval, is_returned) {
-        (true, _) => Plan::Ask,
-        (false, true) => Plan::Return,
-        (false, false) => Plan::Run(planned),
-    }
-}
-
-impl PlannedCall {
-    /// A call that is run, if its tool is known.
-    pub(super) fn run(pending: PendingCall, tools: &Tools) -> Self {
-        let tool = tools.tool(pending.name());
-        Self::of(pending, tool)
-    }
-
-    fn of(pending: PendingCall, tool: Option<&Arc<dyn Tool>>) -> Self {
-        let action = match tool {
-            Some(tool) => Action::Run(tool.clone()),
-            None => Action::Refuse(Refusal::UnknownTool),
-        };
-        Self { pending, action }
-    }
-
-    /// A call that somebody refused.
-    pub(super) fn rejected(pending: PendingCall, reason: Option<String>) -> Self {
-        Self { pending, action: Action::Refuse(Refusal::Rejected { reason }) }
-    }
-}
-
-/// Takes the calls to run off the budget, and refuses those it does not cover.
-pub(super) fn charge(calls: &mut [PlannedCall], spent: &mut usize, budget: Option<usize>) {
-    let Some(budget) = budget else { return };
-    for call in calls {
-        if let Action::Run(_) = call.action {
-            if *spent < budget {
-                *spent += 1;
-            } else {
-                call.action = Action::Refuse(Refusal::OverBudget { budget });
-            }
-        }
-    }
-}
-
-fn asks_for_approval(message: &Message) -> bool {
-    message.parts.iter().any(|part| matches!(part, Part::ApprovalRequest(_)))
-}
+use crate::tool::{CallOfRun, PendingCall};
 
 /// The calls that nothing in the response itself answers.
 pub(crate) fn pending_calls(messages: &[Arc<Message>]) -> SmallVec<[PendingCall; 2]> {
@@ -252,7 +103,7 @@ fn first_named(calls: &BTreeSet<(&str, usize)>, name: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use tower_chat_core::{MessageId, RunId, ToolCall, ToolResult};
+    use tower_chat_core::{MessageId, Part, RunId, ToolCall, ToolResult};
 
     use super::*;
     use crate::replay::effective_call_ids;

@@ -1,8 +1,6 @@
 //! How many calls one answer of the model may hold.
 
-use tower_chat_core::{ConversationKey, Message, Part};
-
-use super::ToolLoopError;
+use tower_chat_core::{Message, Part};
 
 /// Counts the calls of one answer as its messages arrive.
 ///
@@ -14,6 +12,14 @@ pub(crate) struct CallCount {
     calls: usize,
 }
 
+/// An answer holds more calls than the tool loop allows.
+#[derive(Debug)]
+pub(crate) struct TooManyCalls {
+    /// How many had arrived.
+    pub(crate) calls: usize,
+    pub(crate) limit: usize,
+}
+
 impl CallCount {
     pub(crate) fn up_to(limit: Option<usize>) -> Self {
         Self { limit, calls: 0 }
@@ -23,19 +29,14 @@ impl CallCount {
     ///
     /// # Errors
     ///
-    /// [`ToolLoopError::TooManyCalls`].
-    pub(crate) fn take(
-        &mut self,
-        message: &Message,
-        conversation: Option<&ConversationKey>,
-    ) -> Result<(), ToolLoopError> {
+    /// If there are more than the limit allows.
+    pub(crate) fn take(&mut self, message: &Message) -> Result<(), TooManyCalls> {
         let Some(limit) = self.limit else { return Ok(()) };
         let is_call = |part: &&Part| matches!(part, Part::ToolCall(_) | Part::ApprovalRequest(_));
         self.calls = self.calls.saturating_add(message.parts.iter().filter(is_call).count());
         if self.calls <= limit {
             return Ok(());
         }
-        let conversation = conversation.cloned();
-        Err(ToolLoopError::TooManyCalls { calls: self.calls, limit, conversation })
+        Err(TooManyCalls { calls: self.calls, limit })
     }
 }

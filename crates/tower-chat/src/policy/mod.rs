@@ -1,9 +1,14 @@
 //! When and how a run is persisted, and what happens where that fails.
 
+mod journal;
+
 use std::sync::Arc;
 
+pub use self::journal::{
+    JournalPolicy, OnDisconnect, OnOpenRun, OnRefusal, RunEnd, UnknownAnswer, UnknownCall,
+    UnknownCalls,
+};
 use crate::{
-    recovery::JournalPolicy,
     replay::{DanglingCalls, ReplayPolicy, Truncation},
     transcript::RepeatedTranscript,
 };

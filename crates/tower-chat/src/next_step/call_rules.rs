@@ -1,0 +1,94 @@
+//! Who answers a call: a tool of the loop, or the caller.
+
+use std::sync::Arc;
+
+use tower_chat_core::{Message, Part, ToolDefinition};
+
+use super::{NextStep, PlannedCall, pending_calls};
+use crate::{
+    approval::request_pending,
+    tool::{PendingCall, Tools},
+};
+
+/// What happens when the model calls a tool that nobody knows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum UnknownTools {
+    /// The call gets an error result that says so, and the run goes on.
+    #[default]
+    ErrorResult,
+    /// All calls of the answer are returned to the caller, unexecuted; where one of them needs
+    /// approval, those of unknown tools.
+    Return,
+}
+
+/// Who answers a call, by the name of its tool.
+#[derive(Clone, Copy)]
+pub(crate) struct CallRules<'a> {
+    pub(crate) tools: &'a Tools,
+    /// The tools that the request's options declare.
+    pub(crate) callers_tools: &'a [ToolDefinition],
+    pub(crate) unknown_tools: UnknownTools,
+}
+
+impl CallRules<'_> {
+    /// Whether the caller of the loop executes it.
+    pub(crate) fn is_callers(&self, name: &str) -> bool {
+        match self.tools.find(name) {
+            Some((_, tool)) => tool.is_none(),
+            None => {
+                self.unknown_tools == UnknownTools::Return
+                    || self.callers_tools.iter().any(|tool| tool.name == name)
+            }
+        }
+    }
+
+    /// Whether it runs here, and only once somebody has approved it.
+    fn needs_approval(&self, name: &str) -> bool {
+        let found = self.tools.find(name);
+        found.is_some_and(|(definition, tool)| tool.is_some() && definition.needs_approval)
+    }
+
+    /// The messages of a response, its calls turned into requests for approval if one of them needs
+    /// it. What the caller executes stays a call.
+    pub(crate) fn request_approvals(&self, messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
+        if !self.tools.any_needs_approval() {
+            return messages;
+        }
+        request_pending(messages, |name| self.needs_approval(name), |name| self.is_callers(name))
+    }
+
+    /// What follows an answer, as far as its calls say it: limits and queued messages are not looked
+    /// at. Calls that are `settled` have their results already, and need neither approval nor the
+    /// caller, whatever tools there are now.
+    pub(crate) fn step_after(
+        &self,
+        answer: &[Arc<Message>],
+        settled: impl Fn(&PendingCall) -> bool,
+    ) -> NextStep {
+        let calls = pending_calls(answer);
+        if calls.is_empty() {
+            // A persister below has turned the calls into requests for approval already.
+            let is_asking = answer.iter().any(|message| asks_for_approval(message));
+            return if is_asking { NextStep::ReturnCalls } else { NextStep::Finish };
+        }
+        let mut planned = Vec::with_capacity(calls.len());
+        let (mut is_returned, mut needs_approval) = (false, false);
+        for call in calls {
+            if !settled(&call) {
+                is_returned |= self.is_callers(call.name());
+                needs_approval |= self.needs_approval(call.name());
+            }
+            planned.push(PlannedCall::run(call, self.tools));
+        }
+        match (needs_approval, is_returned) {
+            (true, _) => NextStep::AskApproval,
+            (false, true) => NextStep::ReturnCalls,
+            (false, false) => NextStep::RunTools(planned),
+        }
+    }
+}
+
+fn asks_for_approval(message: &Message) -> bool {
+    message.parts.iter().any(|part| matches!(part, Part::ApprovalRequest(_)))
+}
