@@ -52,9 +52,11 @@ pub(crate) fn all() -> Vec<Target> {
     let recordings = Recordings::from_env();
     let mut targets = Vec::new();
     let mut requests = vec![OWN_REQUEST.as_bytes().to_vec()];
+    let mut messages = Vec::new();
     for (body, wire) in WIRES {
         let Seeds { requests: of_wire, answers, errors, streams } =
             seeds::of_wire(recordings.as_ref(), body);
+        messages.extend(stored_answers(body, &answers));
         if body == BodyWire::OpenAiChat {
             requests.clone_from(&of_wire);
         }
@@ -77,12 +79,22 @@ pub(crate) fn all() -> Vec<Target> {
             }),
         ]);
     }
-    targets.push(target("stored messages".into(), stored(&requests), |bytes, _| {
+    messages.extend(stored(&requests));
+    targets.push(target("stored messages".into(), messages, |bytes, _| {
         let Ok(text) = std::str::from_utf8(bytes) else { return false };
         let Ok(message) = format::decode(text) else { return false };
         let stored = format::encode(&message);
         let again = format::decode(&stored).expect("what was written is read");
         assert_eq!(format::encode(&again), stored);
+        // An item of a provider may be nested more deeply here than in an answer.
+        let request = ChatRequest::new(vec![Message::user("Go on."), message]);
+        let mut shown = request.clone();
+        shown.messages = replayed(&request.messages);
+        for (body, wire) in WIRES {
+            for request in [&request, &shown] {
+                let _is_valid = body.render_request(request).map(|json| validate(wire, &json));
+            }
+        }
         true
     }));
     targets.push(target("imported rows".into(), vec![OWN_ROWS.into()], |bytes, _| {
@@ -180,6 +192,14 @@ fn stored(requests: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let messages =
         requests.flat_map(|request| request.messages.iter().cloned().collect::<Vec<_>>());
     messages.map(|message: Arc<Message>| format::encode(&message).into_bytes()).collect()
+}
+
+/// Messages of answers as stores hold them: with the items that providers get back.
+fn stored_answers(body: BodyWire, answers: &[Vec<u8>]) -> Vec<Vec<u8>> {
+    let texts = answers.iter().filter_map(|bytes| std::str::from_utf8(bytes).ok());
+    let answers = texts.filter_map(|text| body.parse_answer(text).ok());
+    let messages = answers.flat_map(|answer| answer.messages);
+    messages.map(|message| format::encode(&message).into_bytes()).collect()
 }
 
 /// How many requests go into one store.

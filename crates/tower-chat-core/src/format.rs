@@ -17,7 +17,7 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{BoxError, Message, Part, Role, SharedError, exact_vec, store::milliseconds};
+use crate::{BoxError, Message, Part, Role, SharedError, exact_vec, metadata, store::milliseconds};
 
 /// The version that [`encode`] writes.
 pub const VERSION: u32 = 1;
@@ -66,7 +66,7 @@ struct Loaded {
     author: Option<String>,
     #[serde(default, with = "milliseconds::optional")]
     added_at: Option<SystemTime>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "metadata::deserialize")]
     metadata: Map<String, Value>,
 }
 

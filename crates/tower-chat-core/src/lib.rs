@@ -12,6 +12,7 @@ mod key;
 mod memory_store;
 mod message;
 mod messages;
+mod metadata;
 mod native;
 mod options;
 mod part;

@@ -260,3 +260,49 @@ fn the_time_of_a_message_is_stored_in_milliseconds_and_may_be_missing() {
     let beyond = r#"{"v":1,"role":"user","parts":[],"added_at":"noon"}"#;
     assert!(decode(beyond).is_err());
 }
+
+/// A list in a list, so many of them.
+fn nested(levels: usize) -> String {
+    format!("{}{}", "[".repeat(levels), "]".repeat(levels))
+}
+
+#[test]
+fn metadata_nested_as_deeply_as_serde_json_reads_is_read_back() {
+    for levels in [1, 120, 126, 127] {
+        let value: Value = serde_json::from_str(&nested(levels)).expect("serde_json reads it");
+        let mut message = Message::user("deep");
+        message.metadata.insert("first".to_owned(), json!(levels));
+        message.metadata.insert("nested".to_owned(), value);
+        assert_eq!(decode(&encode(&message)).expect("a stored message"), message, "{levels}");
+    }
+}
+
+#[test]
+fn a_hostile_row_is_malformed_or_its_item_stays_a_text() {
+    for levels in [128, 129, 1_000_000] {
+        let deep = nested(levels);
+        let message = |part: &str, metadata: &str| {
+            format!(r#"{{"v":1,"role":"user","parts":[{part}],"metadata":{metadata}}}"#)
+        };
+        let text = r#"{"text":{"text":"deep"}}"#;
+        for stored in [
+            message(text, &format!(r#"{{"a":{deep}}}"#)),
+            message(text, &deep),
+            message(&deep, "{}"),
+            message(&format!(r#"{{"text":{deep}}}"#), "{}"),
+            deep.clone(),
+        ] {
+            let error = decode(&stored).expect_err("no stored message");
+            assert!(matches!(error, FormatError::Malformed(_)), "{levels}: {error}");
+        }
+        // What no release knows, and the items of providers, are not parsed.
+        let unknown = message(text, "{}").replace("{\"v\"", &format!(r#"{{"new":{deep},"v""#));
+        assert_eq!(decode(&unknown).expect("a message with a field more"), Message::user("deep"));
+        let item = message(&format!(r#"{{"native":{{"wire":"w","item":{deep}}}}}"#), "{}");
+        let message = decode(&item).expect("a message with an item");
+        assert_eq!(encode(&message), item.replace(r#","metadata":{}"#, ""));
+        let Part::Native(native) = &message.parts[0] else { panic!("{message:?}") };
+        let error = native.item.parse::<Value>().expect_err("serde_json does not read it");
+        assert!(error.to_string().contains("recursion limit"), "{error}");
+    }
+}

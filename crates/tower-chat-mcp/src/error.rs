@@ -62,7 +62,10 @@ pub enum McpError {
         source: ServiceError,
     },
     /// No answer came in time. The server was told to stop.
-    #[error("tool {tool:?} of the MCP server did not answer within {limit:?}")]
+    #[error(
+        "tool {tool:?} of the MCP server did not answer within {limit:?}: \
+         McpTools::with_time_limit allows more"
+    )]
     TimedOut {
         /// The tool, by the server's name.
         tool: String,

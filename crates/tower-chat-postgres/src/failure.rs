@@ -183,7 +183,8 @@ impl fmt::Display for Failure {
                  done or not: load the conversation to see"
             }
             Meaning::TooSlow => {
-                "PostgreSQL took longer than it may: try again, or allow a longer statement timeout"
+                "PostgreSQL took longer than it may: try again, or allow more by \
+                 PostgresOptions::statement_timeout"
             }
             Meaning::ResourceExhausted => {
                 "PostgreSQL lacks disk, memory or connections: make room, try again"
@@ -200,7 +201,7 @@ impl std::error::Error for Failure {
 }
 
 #[derive(Debug, thiserror::Error)]
-#[error("no answer came")]
+#[error("no answer came within the time that PostgresOptions::statement_timeout allows")]
 struct NoAnswer;
 
 #[cfg(test)]

@@ -278,3 +278,18 @@ async fn the_pipeline_is_handed_the_runs_input_alone() {
     assert!(runs[5..].iter().all(|id| id.run == runs[5].run && id.run != runs[0].run));
     assert_eq!(runs[5].index, 0);
 }
+
+#[test]
+fn a_line_that_is_nested_too_deeply_is_named() {
+    let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
+    for line in [
+        format!(r#"{{"id":"deep","messages":[{{"role":"user","content":{deep}}}]}}"#),
+        format!(r#"{{"id":"deep","messages":[{deep}]}}"#),
+        format!(r#"{{"id":{deep},"messages":[]}}"#),
+        deep.clone(),
+    ] {
+        let text = format!("{{\"id\":1,\"messages\":[]}}\n{line}\n");
+        let error = Recording::read_lines(&text).unwrap_err();
+        assert_eq!(error.line, 2, "{error}");
+    }
+}

@@ -79,3 +79,28 @@ impl fmt::Display for UnreadableRows {
 }
 
 impl std::error::Error for UnreadableRows {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::import::messages_of_rows;
+
+    #[test]
+    fn deeply_nested_rows_are_named_or_taken_over_as_text() {
+        let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
+        let call = format!(r#"{{"id":"c1","name":"look","arguments":{deep},"result":{deep}}}"#);
+        let taken = format!(r#"{{"role":"assistant","tool_calls":[{call}]}}"#);
+        let messages = messages_of_rows(read_rows([&*taken]).unwrap()).unwrap();
+        assert_eq!(messages[0].calls().next().unwrap().arguments, deep);
+        assert_eq!(messages[1].results().next().unwrap().text(), deep);
+        let rows = [
+            format!(r#"{{"role":"user","content":{deep}}}"#),
+            format!(r#"{{"role":"assistant","reasoning":{deep}}}"#),
+            format!(r#"{{"role":"assistant","tool_calls":{deep}}}"#),
+            deep.clone(),
+        ];
+        let error = read_rows(rows.iter().map(String::as_str)).unwrap_err();
+        let named: Vec<usize> = error.rows.iter().map(|unreadable| unreadable.row).collect();
+        assert_eq!(named, [0, 1, 2, 3]);
+    }
+}

@@ -1,0 +1,38 @@
+//! Metadata in the stored form of a message.
+
+use std::fmt;
+
+use serde::{
+    Deserializer,
+    de::{Error, MapAccess, Visitor},
+};
+use serde_json::{Map, Value, value::RawValue};
+
+/// Reads metadata, each value by itself.
+///
+/// `serde_json` reads values that are nested 127 levels deep. Within the stored form such a value is
+/// two levels deeper, and a message that holds one would be stored and never read again.
+pub(crate) fn deserialize<'de, D>(deserializer: D) -> Result<Map<String, Value>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    deserializer.deserialize_map(Metadata)
+}
+
+struct Metadata;
+
+impl<'de> Visitor<'de> for Metadata {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Self::Value, A::Error> {
+        let mut metadata = Map::new();
+        while let Some((name, value)) = fields.next_entry::<String, &'de RawValue>()? {
+            metadata.insert(name, serde_json::from_str(value.get()).map_err(A::Error::custom)?);
+        }
+        Ok(metadata)
+    }
+}
