@@ -60,6 +60,11 @@ pub(crate) fn to_value(value: &RawJson) -> Value {
     value.parse().unwrap_or_else(|_| Value::String(value.get().to_owned()))
 }
 
+/// The fields, each as its text.
+pub(crate) fn to_object(fields: &Map<String, Value>) -> Object {
+    fields.iter().map(|(name, value)| (name.clone(), raw(value))).collect()
+}
+
 /// The fields of an answer that nothing else holds, for metadata.
 pub(crate) fn metadata(fields: &Object) -> Map<String, Value> {
     let set = fields.iter().filter(|(_, value)| value.get() != "null");

@@ -84,7 +84,7 @@ mod media;
 mod message;
 mod most_tokens;
 mod render;
-mod request;
+pub(crate) mod request;
 mod result;
 mod thinking;
 

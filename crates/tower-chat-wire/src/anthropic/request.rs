@@ -1,12 +1,15 @@
 //! The body of a request.
 
 use serde_json::{Map, Value, json};
-use tower_chat_core::{ChatOptions, ChatRequest, RawJson, ToolChoice, ToolDefinition};
+use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice, ToolDefinition};
 
 use super::{WIRE, goes_on_without_thinking, most_tokens::most_tokens, render_body};
 use crate::{
+    body::{BodyWire, set},
     names::with_acceptable_names,
-    object::{Object, raw, text},
+    object::{Object, raw, to_object},
+    request_fields::with_extra,
+    text_parts::messages,
 };
 
 /// In which form a service takes a request.
@@ -26,9 +29,9 @@ pub enum RequestForm<'a> {
 /// The version of the API in Vertex AI.
 const VERTEX_VERSION: &str = "vertex-2023-10-16";
 
-/// The most tokens of an answer in Vertex AI where the request names no number: the service demands
-/// one, and every Claude can write this many.
-const VERTEX_TOKENS: u64 = 4096;
+/// The most tokens of an answer where neither the request nor the name of the model says how many:
+/// the service demands a number, and every Claude can write this many.
+const TOKENS: u64 = 4096;
 
 /// The fields of the request for an answer, each as the text that is sent.
 ///
@@ -44,51 +47,40 @@ const VERTEX_TOKENS: u64 = 4096;
 /// assert_eq!((body["max_tokens"].get(), body["stream"].get()), ("64000", "true"));
 /// ```
 pub fn render_request(request: &ChatRequest, form: RequestForm<'_>) -> Object {
-    let (model, tokens) = match form {
-        RequestForm::Anthropic { model } => (Some(model), most_tokens(model)),
-        RequestForm::Vertex => (None, VERTEX_TOKENS),
-    };
-    let mut body = render(request, model);
-    body.entry("max_tokens".to_owned()).or_insert_with(|| raw(&tokens));
-    let is_streamed = request.options.stream;
-    match form {
-        RequestForm::Anthropic { .. } => {
-            body.insert("stream".to_owned(), raw(&is_streamed));
-        }
-        RequestForm::Vertex => {
-            body.entry("anthropic_version".to_owned()).or_insert_with(|| raw(VERTEX_VERSION));
-            if is_streamed {
-                body.insert("stream".to_owned(), raw(&true));
-            }
-        }
-    }
-    body
+    render(request, Some(form))
 }
 
-/// The fields that every service takes; `model` where it belongs in the body.
-fn render(request: &ChatRequest, model: Option<&str>) -> Object {
+/// The fields of the request; without a form, those alone that the request names, so that one which
+/// was read is written as it was.
+pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Object {
     let options = &*request.options;
-    let mut body = Object::new();
-    for (name, value) in named(options, model).iter().chain(&options.extra) {
-        if value.is_null() {
-            body.remove(name);
-        } else {
-            body.insert(name.clone(), raw(value));
+    let mut fields = with_extra(named(options, form), options);
+    let tokens = match form {
+        Some(RequestForm::Anthropic { model }) => most_tokens(model),
+        Some(RequestForm::Vertex) | None => TOKENS,
+    };
+    fields.entry("max_tokens").or_insert(tokens.into());
+    set(&mut fields, "stream", options.stream.then_some(true));
+    let mut messages: Vec<_> = messages(request).collect();
+    if let Some(form) = form {
+        fields.entry("stream").or_insert(false.into());
+        if form == RequestForm::Vertex {
+            if !options.stream {
+                fields.remove("stream");
+            }
+            fields.entry("anthropic_version").or_insert(VERTEX_VERSION.into());
         }
+        let thinks = fields
+            .get("thinking")
+            .is_some_and(|thinking| thinking.get("type").is_some_and(|kind| kind == "enabled"));
+        if thinks && goes_on_without_thinking(messages.iter().map(|message| &**message), WIRE) {
+            fields.remove("thinking");
+        }
+        messages = with_acceptable_names(messages, is_name_character);
     }
-    if !body.contains_key("tools") {
-        body.remove("tool_choice");
-    }
-    body.remove("stream");
-    let thinking = body.get("thinking").and_then(|thinking| thinking.parse::<Object>().ok());
-    if thinking.is_some_and(|fields| text(&fields, "type").is_some_and(|kind| kind == "enabled"))
-        && goes_on_without_thinking(request.messages.iter().map(|message| &**message), WIRE)
-    {
-        body.remove("thinking");
-    }
-    let messages = with_acceptable_names(&request.messages, is_name_character);
     let conversation = render_body(messages.iter().map(|message| &**message));
-    if let Some(system) = system(options.instructions.as_deref(), conversation.system) {
+    let mut body = to_object(&fields);
+    if let Some(system) = conversation.system {
         body.insert("system".to_owned(), system);
     }
     body.insert("messages".to_owned(), raw(&conversation.messages));
@@ -100,44 +92,34 @@ fn is_name_character(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '-')
 }
 
-/// The instructions of this request, before those of the conversation.
-fn system(instructions: Option<&str>, conversation: Option<RawJson>) -> Option<RawJson> {
-    let Some(instructions) = instructions else { return conversation };
-    let Some(conversation) = conversation else { return Some(raw(instructions)) };
-    let block = |text: &RawJson| {
-        raw(&Object::from([("type".to_owned(), raw("text")), ("text".to_owned(), text.clone())]))
+fn named(options: &ChatOptions, form: Option<RequestForm<'_>>) -> Map<String, Value> {
+    let model = match form {
+        Some(RequestForm::Anthropic { model }) => Some(model),
+        Some(RequestForm::Vertex) => None,
+        None => options.model.as_deref(),
     };
-    let mut blocks = vec![block(&raw(instructions))];
-    match conversation.parse::<Vec<RawJson>>() {
-        Ok(list) => blocks.extend(list),
-        Err(_) => blocks.push(block(&conversation)),
-    }
-    Some(raw(&blocks))
-}
-
-fn named(options: &ChatOptions, model: Option<&str>) -> Map<String, Value> {
     let mut fields = Map::new();
-    let mut set = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            fields.insert(name.to_owned(), value);
-        }
+    set(&mut fields, "model", model);
+    set(&mut fields, "temperature", options.temperature);
+    set(&mut fields, "top_p", options.top_p);
+    set(&mut fields, "max_tokens", options.max_output_tokens);
+    set(&mut fields, "tool_choice", options.tool_choice.as_ref().map(tool_choice));
+    let render_tool = |definition| match form {
+        Some(_) => tool(definition),
+        None => BodyWire::Anthropic.render_tool(definition),
     };
-    set("model", model.map(Value::from));
-    set("temperature", options.temperature.map(Value::from));
-    set("top_p", options.top_p.map(Value::from));
-    set("max_tokens", options.max_output_tokens.map(Value::from));
-    set("tool_choice", options.tool_choice.as_ref().map(tool_choice));
-    let tools: Vec<Value> = options.tools.iter().map(tool).collect();
-    set("tools", (!tools.is_empty()).then_some(Value::Array(tools)));
+    let tools: Vec<Value> = options.tools.iter().filter_map(render_tool).collect();
+    set(&mut fields, "tools", (!tools.is_empty()).then_some(tools));
     fields
 }
 
-fn tool(definition: &ToolDefinition) -> Value {
-    let ToolDefinition { name, description, parameters, .. } = definition;
-    // The service demands a schema of an object.
-    let has_type = parameters.get("type").is_some();
-    let schema = if has_type { parameters.clone() } else { json!({"type": "object"}) };
-    json!({"name": name, "description": description, "input_schema": schema})
+/// The service demands a schema of an object.
+fn tool(definition: &ToolDefinition) -> Option<Value> {
+    let mut tool = BodyWire::Anthropic.render_tool(definition)?;
+    if let Some(schema) = tool.get_mut("input_schema").and_then(Value::as_object_mut) {
+        schema.entry("type").or_insert("object".into());
+    }
+    Some(tool)
 }
 
 fn tool_choice(choice: &ToolChoice) -> Value {

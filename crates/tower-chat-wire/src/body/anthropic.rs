@@ -1,24 +1,20 @@
 //! Bodies of Anthropic Messages.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tower_chat_core::{
     ChatOptions, ChatRequest, Finish, Message, Messages, RawJson, ToolChoice, Usage,
 };
 
 use super::{
     BodyError,
-    fields::{Fields, merge, set, whole},
+    fields::{Fields, set, whole},
     tool::Form,
-    with_instructions,
 };
 use crate::{
     anthropic::{REASONS, WIRE, parse_body, render_body, usage},
     finish_fields::put_usage,
     object::{Object, as_text, raw},
 };
-
-/// What is written where the request sets no limit, which this wire demands.
-const MOST_TOKENS: u64 = 4096;
 
 const TOOL: Form =
     Form { wire: WIRE, parameters: "input_schema", is_nested: false, plain: || json!({}) };
@@ -38,28 +34,6 @@ pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     options.stream = fields.flag("stream").unwrap_or_default();
     options.extra = fields.rest();
     Ok(ChatRequest::new(messages).with_options(options))
-}
-
-pub(super) fn render_request(request: &ChatRequest) -> RawJson {
-    let options = &*request.options;
-    let mut body = Map::new();
-    set(&mut body, "model", options.model.as_deref());
-    set(&mut body, "max_tokens", Some(options.max_output_tokens.unwrap_or(MOST_TOKENS)));
-    set(&mut body, "temperature", options.temperature);
-    set(&mut body, "top_p", options.top_p);
-    let tools: Vec<Value> = options.tools.iter().filter_map(render_tool).collect();
-    let has_tools = !tools.is_empty();
-    set(&mut body, "tools", has_tools.then_some(tools));
-    set(&mut body, "tool_choice", options.tool_choice.as_ref().map(render_tool_choice));
-    merge(&mut body, &options.extra);
-    if !body.contains_key("tools") {
-        body.remove("tool_choice");
-    }
-    set(&mut body, "stream", options.stream.then_some(true));
-    let messages = with_instructions(request);
-    let conversation = render_body(messages.iter().map(|message| &**message));
-    let messages = Some(raw(&conversation.messages));
-    whole(&body, [("system", conversation.system), ("messages", messages)])
 }
 
 pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
@@ -111,14 +85,5 @@ fn tool_choice(choice: &Value) -> Option<ToolChoice> {
         ("none", None, 1) => Some(ToolChoice::None),
         ("tool", Some(name), 2) => Some(ToolChoice::Tool(name.to_owned())),
         _ => None,
-    }
-}
-
-fn render_tool_choice(choice: &ToolChoice) -> Value {
-    match choice {
-        ToolChoice::None => json!({"type": "none"}),
-        ToolChoice::Required => json!({"type": "any"}),
-        ToolChoice::Tool(name) => json!({"type": "tool", "name": name}),
-        _ => json!({"type": "auto"}),
     }
 }

@@ -8,9 +8,9 @@ use tower_chat_core::{
 
 use super::{
     BodyError, as_json,
-    fields::{Fields, merge, set, whole},
+    fields::{Fields, set, whole},
     tool::Form,
-    value, with_instructions,
+    value,
 };
 use crate::{
     finish_fields::put_usage,
@@ -18,7 +18,10 @@ use crate::{
     object::{Object, raw, text},
 };
 
-const FUNCTION: Form =
+/// The field of a function for a schema in the whole language; `parameters` takes a part of it.
+pub(crate) const JSON_SCHEMA: &str = "parametersJsonSchema";
+
+pub(crate) const FUNCTION: Form =
     Form { wire: WIRE, parameters: "parameters", is_nested: false, plain: || json!({}) };
 
 /// The field of a tool that lists functions; any other tool is run by the service.
@@ -45,31 +48,6 @@ pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     options.tool_choice = fields.take_as("toolConfig", tool_choice);
     options.extra = fields.rest();
     Ok(ChatRequest::new(messages).with_options(options))
-}
-
-pub(super) fn render_request(request: &ChatRequest) -> RawJson {
-    let options = &*request.options;
-    let mut body = Map::new();
-    let mut config = Map::new();
-    set(&mut config, "temperature", options.temperature);
-    set(&mut config, "topP", options.top_p);
-    set(&mut config, "maxOutputTokens", options.max_output_tokens);
-    let mut extra = options.extra.clone();
-    if let Some(Value::Object(more)) = extra.remove("generationConfig") {
-        merge(&mut config, &more);
-    }
-    set(&mut body, "generationConfig", (!config.is_empty()).then_some(config));
-    let tools = render_tools(&options.tools);
-    let has_tools = !tools.is_empty();
-    set(&mut body, "tools", has_tools.then_some(tools));
-    let choice = options.tool_choice.as_ref().filter(|_| has_tools);
-    set(&mut body, "toolConfig", choice.map(render_tool_choice));
-    merge(&mut body, &extra);
-    let messages = with_instructions(request);
-    let messages = messages.iter().map(|message| &**message);
-    let written = render_messages(messages, Unsigned::AsRecorded);
-    let contents = Some(raw(&written.contents));
-    whole(&body, [("systemInstruction", written.system_instruction), ("contents", contents)])
 }
 
 pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
@@ -125,7 +103,7 @@ fn parse_tool(tool: Value) -> Vec<ToolDefinition> {
 }
 
 fn parse_function(function: Value) -> ToolDefinition {
-    let schema = function.get("parametersJsonSchema").cloned();
+    let schema = function.get(JSON_SCHEMA).cloned();
     let mut definition = FUNCTION.parse(function);
     // Its native item keeps the schema under the name it came with.
     if let Some(schema) = schema {
@@ -134,30 +112,33 @@ fn parse_function(function: Value) -> ToolDefinition {
     definition
 }
 
-pub(super) fn render_tools(definitions: &[ToolDefinition]) -> Vec<Value> {
+/// The tools. The schema of one that was not read from this wire is written under a name of the
+/// caller's choice: `parameters`, or [`JSON_SCHEMA`].
+pub(crate) fn render_tools(definitions: &[ToolDefinition], schema_name: &str) -> Vec<Value> {
     let mut functions = Vec::new();
     let mut tools = Vec::new();
-    // All functions are one tool, in the place of the first.
-    let mut place = 0;
+    // All functions are one tool, at the index of the first.
+    let mut index = 0;
     for definition in definitions {
-        if definition.parameters.is_null() {
-            let native = definition.native.as_ref().filter(|native| &*native.wire == WIRE);
-            tools.extend(native.map(|native| value(&native.item)));
+        let native = definition.native.as_ref();
+        if let (Some(native), true) = (native, definition.parameters.is_null()) {
+            tools.extend((&*native.wire == WIRE).then(|| value(&native.item)));
         } else if let Some(mut function) = FUNCTION.render(definition) {
+            let is_own = native.is_some_and(|native| &*native.wire == WIRE);
             if let Some(fields) = function.as_object_mut()
-                && fields.contains_key("parametersJsonSchema")
+                && (fields.contains_key(JSON_SCHEMA) || !is_own && schema_name == JSON_SCHEMA)
                 && let Some(schema) = fields.remove(FUNCTION.parameters)
             {
-                fields.insert("parametersJsonSchema".to_owned(), schema);
+                fields.insert(JSON_SCHEMA.to_owned(), schema);
             }
             if functions.is_empty() {
-                place = tools.len();
+                index = tools.len();
             }
             functions.push(function);
         }
     }
     if !functions.is_empty() {
-        tools.insert(place, json!({FUNCTIONS: functions}));
+        tools.insert(index, json!({FUNCTIONS: functions}));
     }
     tools
 }
@@ -174,14 +155,4 @@ fn tool_choice(config: &Value) -> Option<ToolChoice> {
         ("ANY", Some([name]), 2) => Some(ToolChoice::Tool(name.as_str()?.to_owned())),
         _ => None,
     }
-}
-
-fn render_tool_choice(choice: &ToolChoice) -> Value {
-    let calling = match choice {
-        ToolChoice::None => json!({"mode": "NONE"}),
-        ToolChoice::Required => json!({"mode": "ANY"}),
-        ToolChoice::Tool(name) => json!({"mode": "ANY", "allowedFunctionNames": [name]}),
-        _ => json!({"mode": "AUTO"}),
-    };
-    json!({"functionCallingConfig": calling})
 }

@@ -21,7 +21,7 @@ mod anthropic;
 mod context;
 mod error;
 mod fields;
-mod gemini;
+pub(crate) mod gemini;
 mod openai_chat;
 mod openai_responses;
 mod tool;
@@ -35,8 +35,8 @@ pub(crate) use self::{
     tool::Form,
 };
 use crate::{
-    AnswerError, bedrock_converse, cohere, fields::raw, object::to_value, ollama, refusal,
-    refusal::CodeFields, stream::ResponseAccumulator,
+    AnswerError, bedrock_converse, cohere, fields::raw, object::to_value, ollama,
+    openai_responses::HistoryLocation, refusal, refusal::CodeFields, stream::ResponseAccumulator,
 };
 
 /// An API whose bodies can be read and written.
@@ -111,17 +111,23 @@ impl BodyWire {
         if service_id.is_some() && self != Self::OpenAiResponses {
             return Err(BodyError::Unsupported { what: "conversations that the service keeps" });
         }
-        Ok(match self {
-            Self::OpenAiChat => openai_chat::render_request(request),
+        let body = match self {
+            Self::OpenAiChat => crate::openai_chat::request::render(request, None),
             Self::OpenAiResponses => {
-                openai_responses::render_request(request, service_id.map(AsRef::as_ref))
+                let location = service_id.cloned().map(HistoryLocation::of_service_id);
+                crate::openai_responses::request::render(
+                    request,
+                    &location.unwrap_or_default(),
+                    None,
+                )
             }
-            Self::Anthropic => anthropic::render_request(request),
-            Self::Gemini => gemini::render_request(request),
-            Self::BedrockConverse => raw(&bedrock_converse::render_request(request)?),
-            Self::Cohere => raw(&cohere::render_request(request, model(request)?)),
-            Self::Ollama => raw(&ollama::render_request(request, model(request)?)?),
-        })
+            Self::Anthropic => crate::anthropic::request::render(request, None),
+            Self::Gemini => crate::gemini::request::render(request, None),
+            Self::BedrockConverse => bedrock_converse::render_request(request)?,
+            Self::Cohere => cohere::render_request(request, model(request)?),
+            Self::Ollama => ollama::render_request(request, model(request)?)?,
+        };
+        Ok(raw(&body))
     }
 
     /// Writes the definition of a tool as it stands in the list of tools, if this wire can say it:
@@ -131,7 +137,10 @@ impl BodyWire {
             Self::OpenAiChat => openai_chat::TOOL.render(definition),
             Self::OpenAiResponses => openai_responses::TOOL.render(definition),
             Self::Anthropic => anthropic::render_tool(definition),
-            Self::Gemini => gemini::render_tools(std::slice::from_ref(definition)).pop(),
+            Self::Gemini => {
+                gemini::render_tools(std::slice::from_ref(definition), gemini::FUNCTION.parameters)
+                    .pop()
+            }
             Self::BedrockConverse => bedrock_converse::render_tool(definition),
             Self::Cohere => cohere::TOOL.render(definition),
             Self::Ollama => ollama::TOOL.render(definition),
@@ -250,13 +259,6 @@ fn model(request: &ChatRequest) -> Result<&str, BodyError> {
     let expected = "named by a request of this wire";
     let unnamed = BodyError::Field { field: "model", expected };
     request.options.model.as_deref().ok_or(unnamed)
-}
-
-/// The messages to write: what is to be said this time alone comes first.
-fn with_instructions(request: &ChatRequest) -> Vec<std::sync::Arc<Message>> {
-    let instructions = request.options.instructions.as_ref();
-    let instructions = instructions.map(|text| Message::system(text.clone()).into());
-    instructions.into_iter().chain(request.messages.iter().cloned()).collect()
 }
 
 fn as_json<T: serde::Serialize + ?Sized>(value: &T) -> RawJson {

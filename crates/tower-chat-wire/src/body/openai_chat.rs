@@ -7,9 +7,8 @@ use tower_chat_core::{
 
 use super::{
     BodyError,
-    fields::{Fields, conversation_field, merge, set, whole},
+    fields::{Fields, conversation_field, set, whole},
     tool::Form,
-    with_instructions,
 };
 use crate::{
     finish_fields::put_usage,
@@ -45,28 +44,6 @@ pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     options.stream = fields.flag("stream").unwrap_or_default();
     options.extra = fields.rest();
     Ok(ChatRequest::new(messages).with_options(options))
-}
-
-pub(super) fn render_request(request: &ChatRequest) -> RawJson {
-    let options = &*request.options;
-    let mut body = Map::new();
-    set(&mut body, "model", options.model.as_deref());
-    set(&mut body, "temperature", options.temperature);
-    set(&mut body, "top_p", options.top_p);
-    set(&mut body, "max_completion_tokens", options.max_output_tokens);
-    let tools: Vec<Value> = options.tools.iter().filter_map(|tool| TOOL.render(tool)).collect();
-    let has_tools = !tools.is_empty();
-    set(&mut body, "tools", has_tools.then_some(tools));
-    set(&mut body, "tool_choice", options.tool_choice.as_ref().map(render_tool_choice));
-    merge(&mut body, &options.extra);
-    if !body.contains_key("tools") {
-        // Services refuse a choice among no tools.
-        body.remove("tool_choice");
-    }
-    set(&mut body, "stream", options.stream.then_some(true));
-    let messages = with_instructions(request);
-    let messages = render_messages(messages.iter().map(|message| &**message), Audience::Model);
-    whole(&body, [("messages", Some(raw(&messages)))])
 }
 
 pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
@@ -131,15 +108,6 @@ fn tool_choice(choice: &Value) -> Option<ToolChoice> {
     let name = choice.pointer("/function/name")?.as_str()?;
     let choice = ToolChoice::Tool(name.to_owned());
     Some(choice)
-}
-
-fn render_tool_choice(choice: &ToolChoice) -> Value {
-    match choice {
-        ToolChoice::None => json!("none"),
-        ToolChoice::Required => json!("required"),
-        ToolChoice::Tool(name) => json!({"type": "function", "function": {"name": name}}),
-        _ => json!("auto"),
-    }
 }
 
 /// The usage object of this wire.

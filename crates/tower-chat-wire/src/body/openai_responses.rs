@@ -1,13 +1,13 @@
 //! Bodies of OpenAI Responses.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use tower_chat_core::{
     ChatOptions, ChatRequest, Finish, FinishReason, Message, Messages, RawJson, ToolChoice, Usage,
 };
 
 use super::{
     BodyError,
-    fields::{Fields, conversation_field, merge, set, whole},
+    fields::{Fields, conversation_field, set, whole},
     tool::Form,
 };
 use crate::{
@@ -48,28 +48,6 @@ pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
         Some(id) => request.with_service_id(id),
         None => request,
     })
-}
-
-pub(super) fn render_request(request: &ChatRequest, service_id: Option<&str>) -> RawJson {
-    let options = &*request.options;
-    let mut body = Map::new();
-    set(&mut body, "model", options.model.as_deref());
-    set(&mut body, "instructions", options.instructions.as_deref());
-    set(&mut body, "temperature", options.temperature);
-    set(&mut body, "top_p", options.top_p);
-    set(&mut body, "max_output_tokens", options.max_output_tokens);
-    let tools: Vec<Value> = options.tools.iter().filter_map(|tool| TOOL.render(tool)).collect();
-    let has_tools = !tools.is_empty();
-    set(&mut body, "tools", has_tools.then_some(tools));
-    set(&mut body, "tool_choice", options.tool_choice.as_ref().map(render_tool_choice));
-    merge(&mut body, &options.extra);
-    set(&mut body, "stream", options.stream.then_some(true));
-    if let Some(id) = service_id {
-        let field = if id.starts_with("conv_") { "conversation" } else { "previous_response_id" };
-        body.insert(field.to_owned(), json!(id));
-    }
-    let input = render_input(request.messages.iter().map(|message| &**message));
-    whole(&body, [("input", Some(raw(&input)))])
 }
 
 pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
@@ -139,13 +117,4 @@ fn tool_choice(choice: &Value) -> Option<ToolChoice> {
     let is_function = choice.get("type")?.as_str()? == "function";
     let name = choice.get("name")?.as_str()?;
     is_function.then(|| ToolChoice::Tool(name.to_owned()))
-}
-
-fn render_tool_choice(choice: &ToolChoice) -> Value {
-    match choice {
-        ToolChoice::None => json!("none"),
-        ToolChoice::Required => json!("required"),
-        ToolChoice::Tool(name) => json!({"type": "function", "name": name}),
-        _ => json!("auto"),
-    }
 }

@@ -72,7 +72,7 @@ mod content;
 mod media;
 mod part;
 mod render;
-mod request;
+pub(crate) mod request;
 mod result;
 mod turn;
 

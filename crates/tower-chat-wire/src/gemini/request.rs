@@ -1,20 +1,26 @@
 //! The body of a request.
 
 use serde_json::{Map, Value, json};
-use tower_chat_core::{ChatOptions, ChatRequest, RawJson, ToolChoice, ToolDefinition};
+use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice};
 
 use super::{Unsigned, render_messages};
 use crate::{
+    body::{
+        gemini::{FUNCTION, JSON_SCHEMA, render_tools},
+        merge, set,
+    },
     names::with_acceptable_names,
-    object::{Object, raw},
+    object::{Object, raw, to_object},
+    text_parts::messages,
 };
 
 const CONFIG: &str = "generationConfig";
 
-/// The fields of the request for an answer. The model is in the address.
+/// The fields of the request for an answer, each as the text that is sent. The model is in the
+/// address.
 ///
-/// Each is the text that is sent. `extra` options count more than named ones, and a `null` among them takes the field out; those
-/// in `generationConfig` are counted one by one. The conversation is the request's own.
+/// `extra` options count more than named ones, and a `null` among them takes the field out; those in
+/// `generationConfig` are counted one by one. The conversation is the request's own.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -22,39 +28,45 @@ const CONFIG: &str = "generationConfig";
 /// assert_eq!(body["contents"].get(), r#"[{"role":"user","parts":[{"text":"hi"}]}]"#);
 /// ```
 pub fn render_request(request: &ChatRequest, model: &str) -> Object {
+    render(request, Some(model))
+}
+
+/// The fields of the request; without a model, those alone that the request names, so that one which
+/// was read is written as it was.
+pub(crate) fn render(request: &ChatRequest, model: Option<&str>) -> Object {
     let options = &*request.options;
-    let mut config = config(options);
     let mut fields = Map::new();
-    let declarations: Vec<Value> = options.tools.iter().map(tool).collect();
-    if !declarations.is_empty() {
-        fields.insert("tools".to_owned(), json!([{"functionDeclarations": declarations}]));
-    }
-    if let Some(choice) = &options.tool_choice {
-        fields.insert("toolConfig".to_owned(), tool_choice(choice));
-    }
-    for (name, value) in &options.extra {
-        match value {
-            Value::Null => drop(fields.remove(name)),
-            Value::Object(extra) if name == CONFIG || name == "generation_config" => {
-                config.extend(extra.clone());
-            }
-            _ => drop(fields.insert(name.clone(), value.clone())),
+    let schema_name = if model.is_some() { JSON_SCHEMA } else { FUNCTION.parameters };
+    let tools = render_tools(&options.tools, schema_name);
+    set(&mut fields, "tools", (!tools.is_empty()).then_some(tools));
+    set(&mut fields, "toolConfig", options.tool_choice.as_ref().map(tool_choice));
+    let mut config = config(options);
+    let mut extra = options.extra.clone();
+    for name in [CONFIG, "generation_config"] {
+        if model.is_none() && name != CONFIG {
+            continue;
+        }
+        match extra.remove(name) {
+            Some(Value::Object(more)) => merge(&mut config, &more),
+            Some(other) => drop(extra.insert(name.to_owned(), other)),
+            None => {}
         }
     }
+    set(&mut fields, CONFIG, (!config.is_empty()).then_some(config));
+    merge(&mut fields, &extra);
     if !fields.contains_key("tools") {
         fields.remove("toolConfig");
     }
-    config.retain(|_, value| !value.is_null());
-    if !config.is_empty() {
-        fields.insert(CONFIG.to_owned(), Value::Object(config));
-    }
 
-    let messages = with_acceptable_names(&request.messages, is_name_character);
-    let unsigned = if wants_signatures(model) { Unsigned::StandIn } else { Unsigned::AsRecorded };
+    let mut messages: Vec<_> = messages(request).collect();
+    if model.is_some() {
+        messages = with_acceptable_names(messages, is_name_character);
+    }
+    let wants_signatures = model.is_some_and(wants_signatures);
+    let unsigned = if wants_signatures { Unsigned::StandIn } else { Unsigned::AsRecorded };
     let conversation = render_messages(messages.iter().map(|message| &**message), unsigned);
-    let mut body: Object = fields.iter().map(|(name, value)| (name.clone(), raw(value))).collect();
-    let instructions = options.instructions.as_deref();
-    if let Some(system) = system(instructions, conversation.system_instruction) {
+    let mut body = to_object(&fields);
+    if let Some(system) = conversation.system_instruction {
         body.insert("systemInstruction".to_owned(), system);
     }
     body.insert("contents".to_owned(), raw(&conversation.contents));
@@ -73,44 +85,12 @@ fn is_name_character(character: char) -> bool {
     character.is_ascii_alphanumeric() || matches!(character, '_' | '-' | '.' | ':')
 }
 
-/// The instructions of this request, before those of the conversation.
-fn system(instructions: Option<&str>, conversation: Option<RawJson>) -> Option<RawJson> {
-    let Some(instructions) = instructions else { return conversation };
-    let mut content: Object =
-        conversation.and_then(|content| content.parse().ok()).unwrap_or_default();
-    let mut parts = vec![raw(&json!({"text": instructions}))];
-    if let Some(earlier) = content.remove("parts") {
-        match earlier.parse::<Vec<RawJson>>() {
-            Ok(list) => parts.extend(list),
-            Err(_) => parts.push(earlier),
-        }
-    }
-    content.insert("parts".to_owned(), raw(&parts));
-    Some(raw(&content))
-}
-
 fn config(options: &ChatOptions) -> Map<String, Value> {
     let mut fields = Map::new();
-    let mut set = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            fields.insert(name.to_owned(), value);
-        }
-    };
-    set("temperature", options.temperature.map(Value::from));
-    set("topP", options.top_p.map(Value::from));
-    set("maxOutputTokens", options.max_output_tokens.map(Value::from));
+    set(&mut fields, "temperature", options.temperature);
+    set(&mut fields, "topP", options.top_p);
+    set(&mut fields, "maxOutputTokens", options.max_output_tokens);
     fields
-}
-
-fn tool(definition: &ToolDefinition) -> Value {
-    let ToolDefinition { name, description, parameters, .. } = definition;
-    let mut function = json!({"name": name, "description": description});
-    // A function without parameters is one without this field.
-    let is_empty = parameters.as_object().is_some_and(Map::is_empty) || parameters.is_null();
-    if let (false, Some(fields)) = (is_empty, function.as_object_mut()) {
-        fields.insert("parametersJsonSchema".to_owned(), parameters.clone());
-    }
-    function
 }
 
 fn tool_choice(choice: &ToolChoice) -> Value {

@@ -49,7 +49,7 @@ mod media;
 mod message;
 mod message_accumulator;
 mod mistral_ids;
-mod request;
+pub(crate) mod request;
 mod result;
 
 pub use self::{

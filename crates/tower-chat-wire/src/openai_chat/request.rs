@@ -5,9 +5,10 @@ use tower_chat_core::{ChatOptions, ChatRequest, RawJson, ToolChoice};
 
 use super::{Audience, render_messages, with_mistral_ids};
 use crate::{
-    body::BodyWire,
-    object::{Object, raw, to_value},
-    request_fields,
+    body::{BodyWire, set},
+    object::{Object, raw, to_object, to_value},
+    request_fields::with_extra,
+    text_parts::messages,
 };
 
 /// In which form a service takes a request.
@@ -37,21 +38,30 @@ pub struct RequestForm<'a> {
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 pub fn render_request(request: &ChatRequest, form: &RequestForm<'_>) -> Object {
+    render(request, Some(form))
+}
+
+/// The fields of the request; without a form, those alone that the request names, so that one which
+/// was read is written as it was.
+pub(crate) fn render(request: &ChatRequest, form: Option<&RequestForm<'_>>) -> Object {
     let options = &*request.options;
-    let mut body = request_fields::render(&named(options, form), options, options.stream);
-    body.insert("messages".to_owned(), raw(&messages(request, form)));
+    let mut fields = with_extra(named(options, form), options);
+    if form.is_some() && !options.stream {
+        fields.remove("stream");
+        fields.remove("stream_options");
+    }
+    set(&mut fields, "stream", options.stream.then_some(true));
+    let mut body = to_object(&fields);
+    body.insert("messages".to_owned(), raw(&messages_of(request, form)));
     body
 }
 
-fn messages(request: &ChatRequest, form: &RequestForm<'_>) -> Vec<RawJson> {
-    let instructions = request.options.instructions.as_ref();
-    let instructions = instructions.map(|text| raw(&json!({"role": "system", "content": text})));
-    let messages = request.messages.iter().map(|message| &**message);
-    let mut messages = render_messages(messages, Audience::Model);
-    if form.mistral_ids {
-        messages = with_mistral_ids(messages);
-    }
-    instructions.into_iter().chain(messages.iter().map(without_empty_fields)).collect()
+fn messages_of(request: &ChatRequest, form: Option<&RequestForm<'_>>) -> Vec<RawJson> {
+    let messages: Vec<_> = messages(request).collect();
+    let messages = render_messages(messages.iter().map(|message| &**message), Audience::Model);
+    let Some(form) = form else { return messages };
+    let messages = if form.mistral_ids { with_mistral_ids(messages) } else { messages };
+    messages.iter().map(without_empty_fields).collect()
 }
 
 /// The message without the fields in which an answer said nothing, such as `"refusal": null` and
@@ -83,22 +93,21 @@ fn says_nothing(value: &Value) -> bool {
     }
 }
 
-fn named(options: &ChatOptions, form: &RequestForm<'_>) -> Map<String, Value> {
+fn named(options: &ChatOptions, form: Option<&RequestForm<'_>>) -> Map<String, Value> {
     let mut fields = Map::new();
-    let mut set = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            fields.insert(name.to_owned(), value);
-        }
-    };
-    set("model", form.model.map(Value::from));
-    set("temperature", options.temperature.map(Value::from));
-    set("top_p", options.top_p.map(Value::from));
-    set(form.token_limit, options.max_output_tokens.map(Value::from));
-    set("tool_choice", options.tool_choice.as_ref().map(tool_choice));
+    set(&mut fields, "model", form.map_or(options.model.as_deref(), |form| form.model));
+    set(&mut fields, "temperature", options.temperature);
+    set(&mut fields, "top_p", options.top_p);
+    let token_limit = form.map_or("max_completion_tokens", |form| form.token_limit);
+    set(&mut fields, token_limit, options.max_output_tokens);
+    set(&mut fields, "tool_choice", options.tool_choice.as_ref().map(tool_choice));
     let tool = |tool| BodyWire::OpenAiChat.render_tool(tool);
     let tools: Vec<Value> = options.tools.iter().filter_map(tool).collect();
-    set("tools", (!tools.is_empty()).then_some(Value::Array(tools)));
-    set("stream_options", options.stream.then(|| json!({"include_usage": true})));
+    set(&mut fields, "tools", (!tools.is_empty()).then_some(tools));
+    if form.is_some() {
+        let usage = options.stream.then(|| json!({"include_usage": true}));
+        set(&mut fields, "stream_options", usage);
+    }
     fields
 }
 

@@ -67,7 +67,7 @@ mod order;
 mod parse;
 mod reasoning;
 mod render;
-mod request;
+pub(crate) mod request;
 mod result;
 
 pub use self::{

@@ -5,9 +5,9 @@ use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice, ToolDefinition};
 
 use super::{HistoryLocation, render_input};
 use crate::{
-    body::BodyWire,
-    object::{Object, as_text, raw},
-    request_fields,
+    body::{BodyWire, set},
+    object::{Object, raw, to_object},
+    request_fields::with_extra,
 };
 
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
@@ -48,23 +48,40 @@ pub fn render_request(
     location: &HistoryLocation,
     form: &RequestForm<'_>,
 ) -> Object {
+    render(request, location, Some(form))
+}
+
+/// The fields of the request; without a form, those alone that the request names, so that one which
+/// was read is written as it was.
+pub(crate) fn render(
+    request: &ChatRequest,
+    location: &HistoryLocation,
+    form: Option<&RequestForm<'_>>,
+) -> Object {
     let options = &*request.options;
-    let named = named(options, form, location);
-    let mut body = request_fields::render(&named, options, form.is_streamed);
-    let may_reason = || body.get("model").and_then(as_text).is_none_or(|model| may_reason(&model));
-    if *location == HistoryLocation::Request && form.encrypted_reasoning.unwrap_or_else(may_reason)
+    let mut fields = with_extra(named(options, form, location), options);
+    let is_streamed = form.map_or(options.stream, |form| form.is_streamed);
+    if form.is_some() && !is_streamed {
+        fields.remove("stream");
+        fields.remove("stream_options");
+    }
+    set(&mut fields, "stream", is_streamed.then_some(true));
+    let may_reason = || fields.get("model").and_then(Value::as_str).is_none_or(may_reason);
+    if let (Some(form), HistoryLocation::Request) = (form, location)
+        && form.encrypted_reasoning.unwrap_or_else(may_reason)
     {
-        include_reasoning(&mut body, options);
+        include_reasoning(&mut fields, options);
     }
     match location {
         HistoryLocation::AfterResponse(id) => {
-            drop(body.insert("previous_response_id".to_owned(), raw(id)));
+            set(&mut fields, "previous_response_id", Some(&**id));
         }
-        HistoryLocation::InConversation(id) => {
-            drop(body.insert("conversation".to_owned(), raw(id)));
-        }
-        _ => {}
+        HistoryLocation::InConversation(id) => set(&mut fields, "conversation", Some(&**id)),
+        HistoryLocation::Request
+        | HistoryLocation::NewResponse
+        | HistoryLocation::NewConversation => {}
     }
+    let mut body = to_object(&fields);
     let input = render_input(request.messages.iter().map(|message| &**message));
     body.insert("input".to_owned(), raw(&input));
     body
@@ -72,7 +89,7 @@ pub fn render_request(
 
 /// Asks for the encrypted reasoning besides what else is to be included, unless it was said that
 /// nothing is.
-fn include_reasoning(body: &mut Object, options: &ChatOptions) {
+fn include_reasoning(body: &mut Map<String, Value>, options: &ChatOptions) {
     let mut include = match options.extra.get("include") {
         None => Vec::new(),
         Some(Value::Array(include)) => include.clone(),
@@ -81,7 +98,7 @@ fn include_reasoning(body: &mut Object, options: &ChatOptions) {
     if !include.iter().any(|what| what == ENCRYPTED_REASONING) {
         include.push(json!(ENCRYPTED_REASONING));
     }
-    body.insert("include".to_owned(), raw(&include));
+    set(body, "include", Some(include));
 }
 
 /// Whether a model may reason, by its name: `gpt-4o`, `openai/gpt-4o` and `ft:gpt-4o:mine` do not.
@@ -94,26 +111,28 @@ fn may_reason(model: &str) -> bool {
 
 fn named(
     options: &ChatOptions,
-    form: &RequestForm<'_>,
+    form: Option<&RequestForm<'_>>,
     location: &HistoryLocation,
 ) -> Map<String, Value> {
     let mut fields = Map::new();
-    let mut set = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            fields.insert(name.to_owned(), value);
-        }
+    set(&mut fields, "model", form.map_or(options.model.as_deref(), |form| form.model));
+    set(&mut fields, "instructions", options.instructions.as_deref());
+    set(&mut fields, "temperature", options.temperature);
+    set(&mut fields, "top_p", options.top_p);
+    set(&mut fields, "max_output_tokens", options.max_output_tokens);
+    set(&mut fields, "tool_choice", options.tool_choice.as_ref().map(tool_choice));
+    let render_tool = |definition| match form {
+        Some(_) => tool(definition),
+        None => BodyWire::OpenAiResponses.render_tool(definition),
     };
-    set("model", form.model.map(Value::from));
-    set("instructions", options.instructions.clone().map(Value::from));
-    set("temperature", options.temperature.map(Value::from));
-    set("top_p", options.top_p.map(Value::from));
-    set("max_output_tokens", options.max_output_tokens.map(Value::from));
-    set("tool_choice", options.tool_choice.as_ref().map(tool_choice));
-    let tools: Vec<Value> = options.tools.iter().filter_map(tool).collect();
-    set("tools", (!tools.is_empty()).then_some(Value::Array(tools)));
-    set("background", options.background.then_some(Value::Bool(true)));
-    // A background answer has to be stored to be fetched.
-    set("store", Some(Value::Bool(*location != HistoryLocation::Request || options.background)));
+    let tools: Vec<Value> = options.tools.iter().filter_map(render_tool).collect();
+    set(&mut fields, "tools", (!tools.is_empty()).then_some(tools));
+    if form.is_some() {
+        set(&mut fields, "background", options.background.then_some(true));
+        // A background answer has to be stored to be fetched.
+        let is_stored = *location != HistoryLocation::Request || options.background;
+        set(&mut fields, "store", Some(is_stored));
+    }
     fields
 }
 

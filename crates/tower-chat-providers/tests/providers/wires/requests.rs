@@ -5,6 +5,7 @@ use tower_chat_core::{
     ChatOptions, ChatRequest, Message, Native, Part, Reasoning, Role, ToolCall, ToolChoice,
     ToolDefinition, ToolResult,
 };
+use tower_chat_wire::body::BodyWire;
 
 use crate::{
     client::Client,
@@ -100,6 +101,29 @@ async fn gemini_gets_the_options_as_its_fields() {
         ]}],
     });
     assert_eq!(received.body, expected);
+}
+
+#[tokio::test]
+async fn tools_that_were_read_from_the_wire_are_sent_as_they_were() {
+    let search = json!({"type": "web_search_20250305", "name": "web_search", "max_uses": 2});
+    let marked = json!({"name": "h", "description": "does h", "input_schema": {"type": "object"},
+        "cache_control": {"type": "ephemeral"}});
+    let body = json!({"max_tokens": 9, "messages": [{"role": "user", "content": "search"}],
+        "model": "claude-x", "tools": [search, marked]});
+    let request = BodyWire::Anthropic.parse_request(body.clone()).unwrap();
+    let received = sent(Provider::Anthropic, ANTHROPIC, request).await;
+    assert_eq!(received.body["tools"], body["tools"]);
+
+    let declared = json!({"name": "k", "description": "does k", "behavior": "BLOCKING",
+        "parameters": {"type": "OBJECT", "properties": {"at": {"type": "STRING"}}}});
+    let body = json!({"contents": [{"role": "user", "parts": [{"text": "look it up"}]}],
+        "tools": [{"googleSearch": {}}, {"functionDeclarations": [declared]}]});
+    let mut request = BodyWire::Gemini.parse_request(body.clone()).unwrap();
+    let mut options = (*request.options).clone();
+    options.model = Some("gemini-x".to_owned());
+    request.options = options.into();
+    let received = sent(Provider::Gemini, GEMINI, request).await;
+    assert_eq!(received.body["tools"], body["tools"]);
 }
 
 #[tokio::test]
