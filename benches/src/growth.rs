@@ -7,7 +7,10 @@
 //!   - `provider_results`: one message of calls that the provider ran, with results of other calls
 //!     among their results.
 //!   - `imported_steps`: a row with so many steps, whose results stand in a list of their own;
-//!     `imported_equal_ids` is the same with one id for all.
+//!     `imported_equal_ids` is the same with one id for all, and in `imported_named` each step also has a
+//!     call without an id, and a result for the one that the results name.
+//!   - `finish_times`: the times of calls of one answer that have all the same id are filled in from
+//!     their results, and stale results left out.
 //!   - the names of wires: the body of a request with so many calls of one answer, which have all the
 //!     same id, and their results in one message.
 //! - the history is the number of calls.
@@ -16,12 +19,16 @@
 //! two are measured in turns, since the load of the machine changes while they run; growth with the
 //! square would make the ratio 16.
 
-use std::{hint::black_box, sync::Arc, time::Instant};
+use std::{
+    hint::black_box,
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
 
 use tower_chat::{
-    core::{BoxError, Message, Part, Role, ToolCall, ToolResult},
+    core::{BoxError, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult},
     replay::{
-        DanglingCalls, Replay,
+        DanglingCalls, FinishTimes, Freshness, Replay,
         import::{self, AggregateCall, AggregateResult, AggregateRow, AggregateStep},
     },
 };
@@ -40,13 +47,15 @@ const GROWTH: f64 = 3.0;
 /// Does it with so many calls; gives the time in microseconds.
 type Work = fn(usize) -> Result<f64, BoxError>;
 
-const WORK: [(&str, Work); 10] = [
+const WORK: [(&str, Work); 12] = [
     ("late_results", |calls| Ok(push_late(&asked_at_once(calls), calls, |call| call))),
     ("late_rounds", |calls| Ok(push_late(&asked_in_rounds(calls), calls, |_| 0))),
     ("split_open", |calls| Ok(split_open(calls))),
     ("provider_results", |calls| Ok(split_provider_results(calls))),
     ("imported_steps", |calls| import(calls, |call| call)),
     ("imported_equal_ids", |calls| import(calls, |_| 0)),
+    ("imported_named", import_named),
+    ("finish_times", |calls| Ok(complete_times(calls))),
     ("openai_chat", |calls| {
         Ok(render(calls, |messages| {
             drop(black_box(openai_chat::with_mistral_ids(openai_chat::render_messages(
@@ -166,6 +175,38 @@ fn import(calls: usize, id: fn(usize) -> usize) -> Result<f64, BoxError> {
     let start = Instant::now();
     black_box(import::messages_of_rows([row])?);
     Ok(us_since(start))
+}
+
+/// Each result names the answered call of every step, and none of the calls that may be answered by
+/// their positions.
+fn import_named(steps: usize) -> Result<f64, BoxError> {
+    let mut row = AggregateRow::new(Role::Assistant).text("All done.");
+    for step in 0..steps {
+        let mut answered = AggregateCall::new("call", TOOL, format!("[{step}]"));
+        answered.result = Some(AggregateResult::new("call", format!("known {step}")));
+        let open = AggregateCall::new("", TOOL, format!("[-{step}]"));
+        row = row.step(AggregateStep::new("", [answered, open], []));
+    }
+    for step in 0..steps {
+        row = row.result(AggregateResult::new("call", format!("late {step}")));
+    }
+    let start = Instant::now();
+    black_box(import::messages_of_rows([row])?);
+    Ok(us_since(start))
+}
+
+fn complete_times(calls: usize) -> f64 {
+    let mut asked = Message::tool_calls((0..calls).map(|_| call(0)));
+    asked.id = Some(MessageId { run: RunId::from_bytes([1; 16]), index: 1 });
+    let mut results = Message::tool_results((0..calls).map(|text| result(0, text)));
+    results.added_at = Some(SystemTime::UNIX_EPOCH);
+    let messages = [Message::user("Look."), asked, results].into();
+    let mut times = FinishTimes::new();
+    let policy = Freshness::within(Duration::from_secs(60));
+    let start = Instant::now();
+    times.complete(&messages);
+    black_box(policy.apply(&messages, SystemTime::now(), None, &times));
+    us_since(start)
 }
 
 /// Writes calls of one answer that have all the same id, and their results.

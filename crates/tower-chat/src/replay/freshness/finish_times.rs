@@ -1,11 +1,6 @@
 //! When tools had finished.
 
-use std::{
-    collections::HashMap,
-    ptr,
-    sync::{Arc, OnceLock},
-    time::SystemTime,
-};
+use std::{collections::HashMap, mem, ptr, sync::OnceLock, time::SystemTime};
 
 use tower_chat_core::{Message, MessageId, Messages, ToolCall, ToolInvocation};
 
@@ -79,25 +74,39 @@ impl FinishTimes {
     /// The messages are in order and paired, as [`Replay::view`](crate::replay::Replay::view) gives
     /// them.
     pub fn complete(&mut self, messages: &Messages) {
-        let mut asking: Option<&Arc<Message>> = None;
-        let mut answered = 0;
+        let mut walk = self.walk();
+        let mut found = Vec::new();
+        let mut asking = None;
         for message in messages.iter() {
             if message.calls().next().is_some() {
-                (asking, answered) = (Some(message), 0);
+                asking = message.id.map(|id| (message, id, (0..).zip(message.asked_calls())));
             }
-            let Some((asking, id)) = asking.and_then(|asking| Some((asking, asking.id?))) else {
-                continue;
-            };
-            for result in message.results() {
-                let Some(call) = asking.asked_calls().nth(answered) else { break };
-                let is_unknown = self.walk().of(asking, answered, call).is_none();
-                if let (true, Ok(index)) = (is_unknown, u32::try_from(answered)) {
-                    let call_id = call.id.as_deref().or(result.call_id.as_deref());
-                    self.insert(id, index, call_id.unwrap_or_default(), message.time());
+            let Some((asking, id, calls)) = &mut asking else { continue };
+            for (result, (index, call)) in message.results().zip(calls) {
+                if walk.of(asking, index as usize, call).is_some() {
+                    continue;
                 }
-                answered += 1;
+                let call_id = call.id.as_deref().or(result.call_id.as_deref());
+                let call_id = call_id.unwrap_or_default().to_owned();
+                let finished_at = message.time();
+                found.push(FinishedCall { message: *id, index, call_id, finished_at });
             }
         }
+        self.extend(found);
+    }
+
+    /// Adds calls in any order. Of several of one place the last counts.
+    fn extend(&mut self, calls: impl IntoIterator<Item = FinishedCall>) {
+        self.alone.take();
+        self.calls.extend(calls);
+        self.calls.sort_by_key(FinishedCall::place);
+        self.calls.dedup_by(|later, kept| {
+            let is_same = later.place() == kept.place();
+            if is_same {
+                mem::swap(later, kept);
+            }
+            is_same
+        });
     }
 
     /// When the call at a place among those of a replayed message had finished, if it is known.
@@ -108,7 +117,7 @@ impl FinishTimes {
 
     /// Looks calls up one after the other, in the order of their messages.
     pub(super) fn walk(&self) -> FinishTimesWalk<'_> {
-        FinishTimesWalk { times: self, at: 0 }
+        FinishTimesWalk { times: self, at: 0, known: None, ranks: None }
     }
 
     fn alone(&self) -> &HashMap<String, Option<SystemTime>> {
@@ -128,9 +137,12 @@ impl FinishTimes {
 impl<'a> FromIterator<&'a ToolInvocation> for FinishTimes {
     fn from_iter<I: IntoIterator<Item = &'a ToolInvocation>>(calls: I) -> Self {
         let mut times = Self::new();
-        for call in calls {
-            times.insert(call.message, call.sequence_index, &call.call_id, call.finished_at);
-        }
+        times.extend(calls.into_iter().map(|call| FinishedCall {
+            message: call.message,
+            index: call.sequence_index,
+            call_id: call.call_id.clone(),
+            finished_at: call.finished_at,
+        }));
         times
     }
 }
@@ -141,6 +153,10 @@ impl FinishedCall {
     }
 }
 
+/// More calls than a message has as a rule. So few are looked through; more are indexed once for all
+/// of their message.
+const FEW: usize = 8;
+
 /// A walk over the times along with one over messages: as long as the two go in step, nothing has
 /// to be searched.
 #[derive(Debug)]
@@ -148,6 +164,10 @@ pub(super) struct FinishTimesWalk<'a> {
     times: &'a FinishTimes,
     /// Where the calls of a message begin.
     at: usize,
+    /// The known calls of the message that was asked about last.
+    known: Option<KnownCalls<'a>>,
+    /// Of the last message with many calls.
+    ranks: Option<Ranks>,
 }
 
 impl<'a> FinishTimesWalk<'a> {
@@ -162,35 +182,26 @@ impl<'a> FinishTimesWalk<'a> {
         let Some(message_id) = message.id else {
             return self.times.alone().get(call_id?).copied().flatten();
         };
-        let known = self.calls_of(message_id);
-        let Some(call_id) = call_id else {
-            return known.iter().find(|known| known.index as usize == index)?.finished_at;
-        };
-        let (mut same_id, mut same_id_before) = (0, 0);
-        for (place, asked) in message.asked_calls().enumerate() {
-            let is_same = ptr::eq(asked, call) || asked.id.as_deref() == Some(call_id);
-            same_id += usize::from(is_same);
-            same_id_before += usize::from(is_same && place < index);
+        if self.known.as_ref().is_none_or(|known| known.message != message_id) {
+            self.known = Some(KnownCalls::new(message_id, self.calls_of(message_id)));
         }
-        let (mut same_id_known, mut its_own, mut latest) = (0, None, None);
-        for call in known.iter().filter(|call| call.call_id == call_id) {
-            if same_id_known == same_id_before {
-                its_own = call.finished_at;
+        let known = self.known.as_ref()?;
+        let Some(call_id) = call_id else { return known.at(index) };
+        match known.of_id(call_id) {
+            OfId { count: 0 | 1, latest, .. } => latest,
+            of_id => {
+                let rank = rank(&mut self.ranks, message, message_id, index, call_id);
+                // Where some were left out, it cannot be told which.
+                if of_id.count == rank.of { of_id.nth(rank.before) } else { of_id.latest }
             }
-            latest = latest.max(call.finished_at);
-            same_id_known += 1;
         }
-        // Where some were left out, it cannot be told which.
-        if same_id_known == same_id { its_own } else { latest }
     }
 
     /// The known calls of a message, in their order.
     fn calls_of(&mut self, message: MessageId) -> &'a [FinishedCall] {
-        /// More calls than a message has as a rule.
-        const NEAR: usize = 8;
         let calls = &self.times.calls;
         let is_before = |call: &&FinishedCall| call.message < message;
-        let behind = calls.iter().skip(self.at).take(NEAR).take_while(is_before).count();
+        let behind = calls.iter().skip(self.at).take(FEW).take_while(is_before).count();
         let is_there = calls.get(self.at + behind).is_some_and(|call| call.message == message);
         self.at = match is_there {
             true => self.at + behind,
@@ -199,5 +210,124 @@ impl<'a> FinishTimesWalk<'a> {
         let ahead = calls.get(self.at..).unwrap_or_default();
         let count = ahead.iter().take_while(|call| call.message == message).count();
         ahead.get(..count).unwrap_or_default()
+    }
+}
+
+/// The known calls of one message.
+#[derive(Debug)]
+struct KnownCalls<'a> {
+    message: MessageId,
+    /// In the order of their indexes.
+    calls: &'a [FinishedCall],
+    /// By their ids, if there are many.
+    by_id: HashMap<&'a str, (Vec<Option<SystemTime>>, Option<SystemTime>)>,
+}
+
+/// The known calls of one id.
+struct OfId<'k> {
+    count: usize,
+    latest: Option<SystemTime>,
+    times: Times<'k>,
+}
+
+enum Times<'k> {
+    Indexed(&'k [Option<SystemTime>]),
+    Among(&'k [FinishedCall], &'k str),
+}
+
+impl<'a> KnownCalls<'a> {
+    fn new(message: MessageId, calls: &'a [FinishedCall]) -> Self {
+        let mut by_id: HashMap<&str, (Vec<_>, Option<SystemTime>)> = HashMap::new();
+        if calls.len() > FEW {
+            for call in calls {
+                let (times, latest) = by_id.entry(&call.call_id).or_default();
+                times.push(call.finished_at);
+                *latest = (*latest).max(call.finished_at);
+            }
+        }
+        Self { message, calls, by_id }
+    }
+
+    fn at(&self, index: usize) -> Option<SystemTime> {
+        let found = self.calls.binary_search_by_key(&index, |call| call.index as usize).ok()?;
+        self.calls.get(found)?.finished_at
+    }
+
+    fn of_id<'k>(&'k self, call_id: &'k str) -> OfId<'k> {
+        if self.calls.len() > FEW {
+            let (times, latest) = match self.by_id.get(call_id) {
+                Some((times, latest)) => (times.as_slice(), *latest),
+                None => (&[][..], None),
+            };
+            return OfId { count: times.len(), latest, times: Times::Indexed(times) };
+        }
+        let (mut count, mut latest) = (0, None);
+        for call in self.calls.iter().filter(|call| call.call_id == call_id) {
+            count += 1;
+            latest = latest.max(call.finished_at);
+        }
+        OfId { count, latest, times: Times::Among(self.calls, call_id) }
+    }
+}
+
+impl OfId<'_> {
+    fn nth(&self, position: usize) -> Option<SystemTime> {
+        match self.times {
+            Times::Indexed(times) => times.get(position).copied().flatten(),
+            Times::Among(calls, id) => {
+                calls.iter().filter(|call| call.call_id == id).nth(position)?.finished_at
+            }
+        }
+    }
+}
+
+/// A call among those of its message with the same id.
+#[derive(Debug, Clone, Copy, Default)]
+struct Rank {
+    before: usize,
+    of: usize,
+}
+
+/// The ranks of all calls of a message, in their order.
+#[derive(Debug)]
+struct Ranks {
+    /// Replay may have made two messages of one, which have the same id.
+    address: usize,
+    message: MessageId,
+    ranks: Vec<Rank>,
+}
+
+fn rank(
+    ranks: &mut Option<Ranks>,
+    message: &Message,
+    id: MessageId,
+    index: usize,
+    call_id: &str,
+) -> Rank {
+    if message.parts.len() <= FEW {
+        let is_same = |call: &ToolCall| call.id.as_deref() == Some(call_id);
+        let before = message.asked_calls().take(index).filter(|call| is_same(call)).count();
+        let of = message.asked_calls().filter(|call| is_same(call)).count();
+        return Rank { before, of };
+    }
+    let address = ptr::from_ref(message).addr();
+    let known = ranks.take().filter(|known| (known.address, known.message) == (address, id));
+    let known = ranks.insert(known.unwrap_or_else(|| Ranks::new(address, id, message)));
+    known.ranks.get(index).copied().unwrap_or_default()
+}
+
+impl Ranks {
+    fn new(address: usize, message_id: MessageId, message: &Message) -> Self {
+        let mut counts: HashMap<Option<&str>, usize> = HashMap::new();
+        let mut ranks = Vec::with_capacity(message.parts.len());
+        for call in message.asked_calls() {
+            let count = counts.entry(call.id.as_deref()).or_default();
+            ranks.push(Rank { before: *count, of: 0 });
+            *count += 1;
+        }
+        for (rank, call) in ranks.iter_mut().zip(message.asked_calls()) {
+            rank.of = counts.get(&call.id.as_deref()).copied().unwrap_or_default();
+        }
+        Self { address, message: message_id, ranks }
     }
 }

@@ -278,3 +278,91 @@ fn every_history_stays_valid() {
         &[],
     );
 }
+
+/// What [`FinishTimes::of`] says, looked for without any index.
+fn searched(
+    known: &[(u32, &str, Option<SystemTime>)],
+    message: &Message,
+    index: usize,
+) -> Option<SystemTime> {
+    let call = message.asked_calls().nth(index).unwrap();
+    let Some(id) = call.id.as_deref().filter(|id| !id.is_empty()) else {
+        return known.iter().find(|known| known.0 as usize == index)?.2;
+    };
+    let same: Vec<_> = known.iter().filter(|known| known.1 == id).map(|known| known.2).collect();
+    let is_same = |asked: &&ToolCall| asked.id.as_deref() == Some(id);
+    let before = message.asked_calls().take(index).filter(is_same).count();
+    match message.asked_calls().filter(is_same).count() == same.len() {
+        true => same[before],
+        false => same.into_iter().max().flatten(),
+    }
+}
+
+#[test]
+fn the_times_of_many_calls_are_those_that_a_search_finds() {
+    const IDS: [&str; 5] = ["a", "b", "c", "", "e"];
+    for seed in 0..300 {
+        let mut numbers = Numbers::of(seed);
+        let mut times = FinishTimes::new();
+        let run = RunId::from_bytes([3; 16]);
+        let mut asked = Vec::new();
+        for index in 0..6 {
+            let calls: Vec<_> = (0..numbers.below(24)).map(|_| IDS[numbers.below(5)]).collect();
+            let id = MessageId { run, index };
+            let (mut known, mut left) = (Vec::new(), Vec::new());
+            for (call, call_id) in (0..).zip(&calls) {
+                if numbers.below(12) > 0 {
+                    let time = (numbers.below(4) > 0).then(|| at(u64::from(index * 100 + call)));
+                    times.insert(id, call, *call_id, time);
+                    known.push((call, *call_id, time));
+                }
+                if seed % 2 == 0 || numbers.below(12) > 0 {
+                    left.push(ToolCall::new(*call_id, "look", "{}"));
+                }
+            }
+            // Replay may make two messages of one.
+            let rest = left.split_off(left.len() - numbers.below(left.len() + 1) / 2);
+            for calls in [left, rest] {
+                let mut message = Message::tool_calls(calls);
+                message.id = Some(id);
+                asked.push((known.clone(), message));
+            }
+        }
+        let mut walk = times.walk();
+        for (known, message) in &asked {
+            for (index, call) in message.asked_calls().enumerate() {
+                let expected = searched(known, message, index);
+                assert_eq!(walk.of(message, index, call), expected, "{seed}: {message:?} {index}");
+                assert_eq!(times.of(message, index), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn results_of_equal_ids_are_completed_with_their_own_times() {
+    let asking = |index: u32, count: usize| {
+        let mut message =
+            Message::tool_calls((0..count).map(|_| ToolCall::new("same", "look", "")));
+        message.id = Some(MessageId { run: RunId::from_bytes([4; 16]), index });
+        message
+    };
+    let answer = |text: u64| {
+        let mut message = Message::tool_results([ToolResult::new("same", text.to_string())]);
+        message.added_at = Some(at(text));
+        message
+    };
+    let mut messages = vec![asking(0, 2), answer(10), answer(11), asking(1, 20)];
+    messages.extend((20..40).map(answer));
+    messages.extend([asking(2, 1), answer(50)]);
+    let mut times = FinishTimes::new();
+    let last = messages[24].id.unwrap();
+    times.insert(last, 0, "same", Some(at(49)));
+    times.complete(&messages.clone().into());
+    let of = |message: usize, index| times.of(&messages[message], index);
+    assert_eq!([of(0, 0), of(0, 1)], [Some(at(10)), Some(at(11))]);
+    for index in 0..20 {
+        assert_eq!(of(3, index), Some(at(20 + index as u64)));
+    }
+    assert_eq!(of(24, 0), Some(at(49)), "what is known stays");
+}

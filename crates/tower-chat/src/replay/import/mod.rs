@@ -10,13 +10,16 @@ mod read;
 mod row;
 mod row_calls;
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use tower_chat_core::{
     CallPosition, Message, MessageId, Messages, Part, Reasoning, Role, RunId, ToolCall, ToolResult,
 };
 
-use self::row_calls::RowCalls;
+use self::row_calls::{ExactResult, RowCalls};
 pub use self::{
     read::{UnreadableRow, UnreadableRows, read_rows},
     row::{AggregateCall, AggregateResult, AggregateRow, AggregateStep},
@@ -112,8 +115,7 @@ struct Entry {
     calls: Vec<AskedCall>,
     pairing: Pairing<String>,
     results: Vec<ToolResult>,
-    /// The positions of the results, by what tells most of them apart.
-    by_text: HashMap<(Option<String>, String), Vec<usize>>,
+    held: HashSet<ExactResult>,
 }
 
 struct AskedCall {
@@ -196,10 +198,8 @@ impl Import {
     /// place of the call if that has an answer.
     fn near_call(&mut self, result: &ToolResult, own: usize) -> Option<(usize, Option<usize>)> {
         let open = self.of_row.first_open(result, own);
-        let mut held = self.of_row.with_result(result, own);
-        let is_held = |index: &usize| self.entries.get(*index).is_some_and(|it| it.holds(result));
-        if let Some(index) = held.find(is_held).filter(|held| open.is_none_or(|open| *held < open))
-        {
+        let held = self.of_row.first_with_result(result, own);
+        if let Some(index) = held.filter(|held| open.is_none_or(|open| *held < open)) {
             return Some((index, None));
         }
         let Some(open) = open else { return Some((self.of_row.first_named(result, own)?, None)) };
@@ -260,15 +260,12 @@ impl Entry {
     }
 
     fn push_result(&mut self, result: ToolResult) {
-        let position = self.results.len();
-        self.by_text.entry((result.call_id.clone(), result.text())).or_default().push(position);
+        self.held.insert(ExactResult::of(&result));
         self.results.push(result);
     }
 
     fn holds(&self, result: &ToolResult) -> bool {
-        let alike = self.by_text.get(&(result.call_id.clone(), result.text()));
-        let mut alike = alike.into_iter().flatten().filter_map(|at| self.results.get(*at));
-        alike.any(|held| held == result)
+        self.held.contains(&ExactResult::of(result))
     }
 
     fn into_messages(self) -> impl Iterator<Item = Message> {

@@ -1,6 +1,9 @@
 //! The calls of one row, by what results may say of them.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
+    ops::Range,
+};
 
 use tower_chat_core::{ToolCall, ToolResult};
 
@@ -14,12 +17,15 @@ pub(super) struct RowCalls {
     by_id: HashMap<String, BTreeSet<usize>>,
     /// Calls without an answer, by their ids.
     unanswered_by_id: HashMap<String, BTreeMap<usize, usize>>,
-    /// By the id and the text of a result.
-    with_result: HashMap<(Option<String>, String), BTreeSet<usize>>,
+    /// By a result: the entries that hold it and have a call that it names by its id.
+    with_result: HashMap<ExactResult, BTreeSet<usize>>,
     /// Calls without an answer, for results without an id.
     unanswered: OfTools,
     /// The same, but for those that have an id.
     without_id: OfTools,
+    /// By the id and the tool of a result: entries of which none has a call without an id that the
+    /// result may answer, since each with one has a call that it names.
+    named: HashMap<(String, Option<String>), Range<usize>>,
     /// What was asked for: ids, names and arguments.
     asked: HashSet<(Option<String>, String, String)>,
 }
@@ -56,8 +62,10 @@ impl RowCalls {
 
     /// An entry has got a result.
     pub(super) fn push_result(&mut self, index: usize, result: &ToolResult) {
-        let with_result = (result.call_id.clone(), result.text());
-        self.with_result.entry(with_result).or_default().insert(index);
+        let named = given(result).and_then(|id| self.by_id.get(id));
+        if named.is_some_and(|named| named.contains(&index)) {
+            self.with_result.entry(ExactResult::of(result)).or_default().insert(index);
+        }
     }
 
     /// A call of an entry has its answer.
@@ -81,14 +89,31 @@ impl RowCalls {
 
     /// Of the entries from `own` on, the first with a call without an answer that a result answers:
     /// one that it names by its id, or, where it names none of the entry, one by its place.
-    pub(super) fn first_open(&self, result: &ToolResult, own: usize) -> Option<usize> {
-        let id = given(result);
-        let named = id.and_then(|id| self.by_id.get(id));
-        let is_named = |index: &usize| named.is_some_and(|named| named.contains(index));
-        let calls = if id.is_none() { &self.unanswered } else { &self.without_id };
-        let by_place = calls.entries(result.name.as_deref(), own).find(|index| !is_named(index));
-        let open = id.and_then(|id| self.unanswered_by_id.get(id));
+    pub(super) fn first_open(&mut self, result: &ToolResult, own: usize) -> Option<usize> {
+        let tool = result.name.as_deref();
+        let Some(id) = given(result) else { return self.unanswered.entries(tool, own).next() };
+        let open = self.unanswered_by_id.get(id);
         let by_id = open.and_then(|open| open.range(own..).next()).map(|(index, _)| *index);
+        let by_place = match self.by_id.get(id) {
+            None => self.without_id.entries(tool, own).next(),
+            Some(named) => {
+                // Entries are only added at the end, and none loses an id: what was passed once need
+                // not be looked at again.
+                let known = self.named.entry((id.to_owned(), result.name.clone())).or_default();
+                if !(known.start..=known.end).contains(&own) {
+                    *known = own..own;
+                }
+                let (mut found, start) = (None, known.end);
+                for index in self.without_id.entries(tool, start) {
+                    if !named.contains(&index) {
+                        (found, known.end) = (Some(index), index);
+                        break;
+                    }
+                    known.end = index + 1;
+                }
+                found
+            }
+        };
         by_place.into_iter().chain(by_id).min()
     }
 
@@ -97,17 +122,21 @@ impl RowCalls {
         self.by_id.get(given(result)?)?.range(own..).next().copied()
     }
 
-    /// Of the entries from `own` on, those with a call that a result names by its id, and with a
-    /// result that has the same id and text.
-    pub(super) fn with_result(
-        &self,
-        result: &ToolResult,
-        own: usize,
-    ) -> impl Iterator<Item = usize> {
-        let named = given(result).and_then(|id| self.by_id.get(id));
-        let held = self.with_result.get(&(result.call_id.clone(), result.text()));
-        let held = held.into_iter().flat_map(move |held| held.range(own..)).copied();
-        held.filter(move |index| named.is_some_and(|named| named.contains(index)))
+    /// Of the entries from `own` on, the first with a call that a result names by its id that holds
+    /// the result already.
+    pub(super) fn first_with_result(&self, result: &ToolResult, own: usize) -> Option<usize> {
+        self.with_result.get(&ExactResult::of(result))?.range(own..).next().copied()
+    }
+}
+
+/// A result in a form that can be looked up: equal results alone have equal forms.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(super) struct ExactResult(String);
+
+impl ExactResult {
+    pub(super) fn of(result: &ToolResult) -> Self {
+        #[allow(clippy::expect_used, reason = "all map keys are strings")]
+        Self(serde_json::to_string(result).expect("a result has a JSON form"))
     }
 }
 
@@ -148,4 +177,62 @@ fn given(result: &ToolResult) -> Option<&str> {
 
 fn given_id(call: &ToolCall) -> Option<&str> {
     call.id.as_deref().filter(|id| !id.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::{
+        generated::Numbers,
+        import::{AskedCall, Pairing},
+    };
+
+    /// The same as [`RowCalls::first_open`], looked for from the beginning each time.
+    fn searched(calls: &RowCalls, result: &ToolResult, own: usize) -> Option<usize> {
+        let id = given(result);
+        let named = id.and_then(|id| calls.by_id.get(id));
+        let is_named = |index: &usize| named.is_some_and(|named| named.contains(index));
+        let tools = if id.is_none() { &calls.unanswered } else { &calls.without_id };
+        let by_place = tools.entries(result.name.as_deref(), own).find(|index| !is_named(index));
+        let open = id.and_then(|id| calls.unanswered_by_id.get(id));
+        let by_id = open.and_then(|open| open.range(own..).next()).map(|(index, _)| *index);
+        by_place.into_iter().chain(by_id).min()
+    }
+
+    #[test]
+    fn the_first_open_entry_is_the_one_that_a_search_finds() {
+        const IDS: [Option<&str>; 3] = [None, Some("one"), Some("two")];
+        const TOOLS: [&str; 2] = ["look", "ask"];
+        for seed in 0..500 {
+            let mut numbers = Numbers::of(seed);
+            let mut calls = RowCalls::default();
+            let mut open = Vec::new();
+            for index in 0..12 {
+                let asked: Vec<_> = (0..numbers.below(4))
+                    .map(|_| {
+                        let mut call = ToolCall::without_id(TOOLS[numbers.below(2)], "{}");
+                        call.id = IDS[numbers.below(3)].map(str::to_owned);
+                        AskedCall { call, is_answered: numbers.below(4) == 0 }
+                    })
+                    .collect();
+                let waiting = asked.iter().filter(|asked| !asked.is_answered);
+                open.extend(waiting.map(|asked| (index, asked.call.clone())));
+                let pairing = Pairing::new(Vec::new());
+                calls.push(index, &Entry { calls: asked, pairing, ..Entry::default() });
+                for _ in 0..6 {
+                    let mut result = ToolResult::new("", "found");
+                    result.call_id = IDS[numbers.below(3)].map(str::to_owned);
+                    result.name =
+                        [None, Some("look"), Some("ask")][numbers.below(3)].map(str::to_owned);
+                    let own = numbers.below(index + 2);
+                    let expected = searched(&calls, &result, own);
+                    assert_eq!(calls.first_open(&result, own), expected, "{seed} {index} {own}");
+                    if !open.is_empty() && numbers.below(3) == 0 {
+                        let (index, call) = open.swap_remove(numbers.below(open.len()));
+                        calls.remove(index, &call);
+                    }
+                }
+            }
+        }
+    }
 }
