@@ -26,7 +26,7 @@ use crate::{
     layers_below::{LayerKind, LayersBelow, report_readiness_poll},
     policy::{JournalPolicy, RunEnd},
     recovery::{ResumesRun, close_open_run},
-    run::{Caller, LeaveCause, OpenRun, Run, ServiceCall, Settings, head_of, strip_sentinel},
+    run::{Caller, LeaveCause, Run, ServiceCall, Settings, head_of, strip_sentinel},
     tool::RunAncestry,
     tool_loop::check_approvals,
     yielding::yield_if_large,
@@ -207,7 +207,7 @@ where
     let run = Run::begin(settings, mode, conversation, &mut request, head, Caller::Request).await?;
     let mut opened = Opened { run: run.clone(), place, cause: LeaveCause::Disconnected };
     let begun = begin_call(service, &run, request, &mut opened).await;
-    let Begun { request, open, before } = match begun {
+    let Begun { request, before } = match begun {
         Ok(Beginning::Call(begun)) => *begun,
         Ok(Beginning::Stored(answer)) => return Ok(answer.into()),
         Err(error) => {
@@ -217,15 +217,13 @@ where
     };
     let handle = request.extensions.get::<RunHandle>().cloned();
     let response = service.call(request).await.map_err(Into::into);
-    let ending = RunEnding { run, open, before: before.len(), handle, opened };
+    let ending = RunEnding { run, before: before.len(), handle, opened };
     with_ending(response.map(|response| following(before, response)), ending).await
 }
 
 /// A run whose request can be passed on.
 struct Begun {
     request: ChatRequest,
-    /// The run's buffer, if it is written at its end.
-    open: Option<OpenRun>,
     /// What was stored of its answer before.
     before: Vec<Arc<Message>>,
 }
@@ -252,7 +250,7 @@ where
         return Ok(Beginning::Stored(answer));
     }
     if let Some(mut answer) = run.stored_answer(&request)? {
-        run.commit(&answer, answer.messages.len()).await?;
+        run.close_complete(&answer).await?;
         opened.report(&mut answer);
         return Ok(Beginning::Stored(answer));
     }
@@ -262,24 +260,17 @@ where
         let (key, run) = (run.key().clone(), run.id());
         return Err(PersistenceError::RunGone { key, run }.into());
     }
-    let is_written_here = run.is_written_at_end();
     let before = run.answered_before(&request);
     yield_if_large(request.messages.iter_from(request.new_from)).await;
     let (request, input) = run.open_request(request)?;
     yield_if_large(&input).await;
     // Before the input of a journaled run is staged: a run that cannot go on would stay open.
     check_approvals(run, &request)?;
-    let open = if is_written_here {
+    if run.reserves_at_beginning(&input) {
         let slot = giving_way(service, pin!(run.reserve())).await?;
-        Some(OpenRun::new(run.clone(), input, slot))
-    } else {
-        if run.is_journaled() && !input.is_empty() {
-            let slot = giving_way(service, pin!(run.reserve())).await?;
-            run.stage_input(slot, input).await?;
-        }
-        None
-    };
-    Ok(Beginning::Call(Box::new(Begun { request, open, before })))
+        run.begin_input(slot, input).await?;
+    }
+    Ok(Beginning::Call(Box::new(Begun { request, before })))
 }
 
 /// Ends an open run, by the policy, that could not be resumed because the service refuses it, so
@@ -342,8 +333,6 @@ fn following(before: Vec<Arc<Message>>, response: ChatResponse) -> ChatResponse 
 
 struct RunEnding {
     run: Run,
-    /// The run's buffer, if it is written at its end.
-    open: Option<OpenRun>,
     /// How many messages of the answer are of an earlier attempt at the run.
     before: usize,
     handle: Option<RunHandle>,
@@ -378,11 +367,11 @@ impl Ending for RunEnding {
     const SHOWS_MESSAGES: bool = true;
 
     async fn complete(mut self, answer: Answer) -> Result<Answer, PersistenceError> {
-        let (run, open) = (self.run, self.open);
+        let run = self.run;
         // Of a run that is written at its end, nothing is stored if that write is refused.
-        let handle = self.handle.filter(|_| open.is_some());
+        let handle = self.handle.filter(|_| run.is_written_at_end());
         let queued = handle.as_ref().map(|_| queued_in(&answer, self.before));
-        match completed(&run, open, self.before, answer).await {
+        match completed(&run, self.before, answer).await {
             Ok(mut answer) => {
                 answer.finish.saved = Some(run.saved());
                 self.opened.report(&mut answer);
@@ -400,10 +389,7 @@ impl Ending for RunEnding {
 
     async fn fail(mut self, error: &BoxError) {
         self.opened.cause = LeaveCause::Failed;
-        let Some(attempt) = self.run.unanswered_attempt() else { return };
-        if let Some(end) = end_of_unanswered(&self.run.policy().journal, error, attempt) {
-            self.run.end(end).await;
-        }
+        self.run.end_unanswered(error, end_of_unanswered).await;
     }
 }
 
@@ -434,31 +420,14 @@ fn queued_in(answer: &Answer, before: usize) -> Vec<Message> {
 /// Stores what is left to store of a run that has its answer.
 async fn completed(
     run: &Run,
-    open: Option<OpenRun>,
     before: usize,
     mut answer: Answer,
 ) -> Result<Answer, PersistenceError> {
     strip_sentinel(&mut answer);
-    match open {
-        Some(open) => {
-            // What an earlier attempt has stored is part of the answer, and not stored again.
-            let new = answer.messages.split_off(before.min(answer.messages.len()));
-            let stored = std::mem::replace(&mut answer.messages, new);
-            answer = open.complete(answer).await?;
-            answer.messages.splice(..0, stored);
-        }
-        None => {
-            // A foreign tool loop does not check after its first service call.
-            let mut now = answer.messages.iter().skip(before);
-            if now.any(|message| message.role == Role::Assistant) {
-                run.check_persister()?;
-            }
-            if run.is_journaled() {
-                run.commit(&answer, before).await?;
-            } else {
-                run.record_left_out(&answer.messages, before).await;
-            }
-        }
+    // A foreign tool loop does not check after its first service call.
+    let mut now = answer.messages.iter().skip(before);
+    if !run.is_written_at_end() && now.any(|message| message.role == Role::Assistant) {
+        run.check_persister()?;
     }
-    Ok(answer)
+    run.finish(answer, before).await
 }

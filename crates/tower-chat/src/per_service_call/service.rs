@@ -15,7 +15,7 @@ use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
     layers_below::{LayerKind, report_readiness_poll},
-    run::{Begun, CompletedCall, OpenCall, PersisterAbove, Run, RunOfLoop, StartedCall},
+    run::{Begun, OpenCall, PersisterAbove, Run, RunOfLoop, StartedCall},
     tool::RunAncestry,
     yielding::yield_if_large,
 };
@@ -96,9 +96,7 @@ where
     match started {
         StartedCall::Answered(call) => Ok(call.durable().await?.into()),
         StartedCall::Call(mut call) => {
-            if !call.try_reserve() {
-                call.reserve().await?;
-            }
+            call.reserve().await?;
             yield_if_large(call.inputs()).await;
             let response = service.call(request).await.map_err(Into::into);
             with_ending(response, CallEnding::Stored(call)).await
@@ -183,9 +181,8 @@ impl Ending for CallEnding {
                 Ok(answer)
             }
             Self::Stored(call) => match call.complete(answer) {
-                CompletedCall::Durable(answer) => Ok(answer),
-                CompletedCall::Submitted(call) => call.durable().await,
-                CompletedCall::Refused(call) => Err(call.refuse().await),
+                Ok(call) => call.durable().await,
+                Err(refused) => Err(refused.refuse().await),
             },
         }
     }
@@ -194,27 +191,5 @@ impl Ending for CallEnding {
         if let Self::Stored(call) = self {
             call.fail().await;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::future::ready;
-
-    use tower::service_fn;
-    use tower_chat_core::{Finish, MemoryStore, Message};
-
-    use super::*;
-
-    #[test]
-    fn the_future_of_a_call_is_one_that_glibc_keeps_room_for_in_each_thread() {
-        const MOST: usize = 1032;
-        let layer = Arc::new(PerServiceCallPersistence::new(MemoryStore::new()));
-        let leaf = service_fn(|_| {
-            let answer = Arc::new(Message::assistant("hello"));
-            ready(Ok::<_, BoxError>(ChatResponse::whole([answer], Finish::stop())))
-        });
-        let size = size_of_val(&per_service_call(leaf, ChatRequest::user("hi"), layer));
-        assert!(size <= MOST, "{size} bytes");
     }
 }

@@ -37,13 +37,13 @@ impl State {
         (id, index): CallOfRun,
         messages: &[Arc<Message>],
     ) -> Option<HeldCall> {
-        let known = self.recorder.held.0.borrow().get(&id).cloned();
+        let known = self.call_records.held.0.borrow().get(&id).cloned();
         let held = match known {
             Some(known) => known,
             None => {
                 let held = self.held_answer(id, messages)?;
                 let found = held.get(&id).cloned();
-                *self.recorder.held.0.borrow_mut() = held;
+                *self.call_records.held.0.borrow_mut() = held;
                 found?
             }
         };
@@ -65,13 +65,16 @@ impl State {
         let is_of_answer = |message: &&Arc<Message>| {
             message.role == Role::Assistant && message.id.map(|id| id.run) == Some(id.run)
         };
-        let of_run = self.added.len() + messages.len();
-        let of_run_at = |position: usize| match position.checked_sub(self.added.len()) {
+        let of_run = self.conversation.added.len() + messages.len();
+        let of_run_at = |position: usize| match position.checked_sub(self.conversation.added.len())
+        {
             Some(position) => messages.get(position),
-            None => self.added.get(position),
+            None => self.conversation.added.get(position),
         };
-        let found = find(messages, id).map(|(position, _)| self.added.len() + position);
-        let found = found.or_else(|| find(&self.added, id).map(|(position, _)| position));
+        let found =
+            find(messages, id).map(|(position, _)| self.conversation.added.len() + position);
+        let found =
+            found.or_else(|| find(&self.conversation.added, id).map(|(position, _)| position));
         let mut before: Vec<&Arc<Message>>;
         let from: Vec<&Arc<Message>>;
         if let Some(position) = found {
@@ -81,10 +84,10 @@ impl State {
             from = of_run_at(position).into_iter().chain(later).collect();
         } else {
             let position = self.position_in_history(id)?;
-            let earlier = (0..position).rev().filter_map(|at| self.history.get(at));
+            let earlier = (0..position).rev().filter_map(|at| self.conversation.history.get(at));
             before = earlier.take_while(is_of_answer).collect();
-            let later = self.history.iter_from(position + 1).take_while(is_of_answer);
-            from = self.history.get(position).into_iter().chain(later).collect();
+            let later = self.conversation.history.iter_from(position + 1).take_while(is_of_answer);
+            from = self.conversation.history.get(position).into_iter().chain(later).collect();
         }
         before.reverse();
         let mut ids = AnswerIds::default();

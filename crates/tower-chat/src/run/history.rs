@@ -9,8 +9,8 @@ use tower_chat_core::{
 };
 
 use super::{
-    Settings, leaf_request::own_messages, partial_text::is_partial_response,
-    record::is_without_calls,
+    Settings, call_records::is_without_calls, leaf_request::own_messages,
+    partial_text::is_partial_response,
 };
 use crate::{
     pending_results::completed_from_record,

@@ -142,11 +142,11 @@ impl State {
         report: Option<&ToolReport>,
     ) -> Retained {
         let source = report.map_or(ResultSource::Tool, |report| report.source);
-        let had_no_tool = self.recorder.hooks.had_no_tool(of_run);
+        let had_no_tool = self.call_records.hooks.had_no_tool(of_run);
         if source == ResultSource::Record || (source == ResultSource::ToolLoop && had_no_tool) {
             return Retained::Whole;
         }
-        if let Some(tool) = self.recorder.hooks.tool(of_run, call) {
+        if let Some(tool) = self.call_records.hooks.tool(of_run, call) {
             let error = report.and_then(|report| report.error.as_deref());
             let retained = retained(tool, call, Some(result), error);
             if let (Retained::Nothing(_), false) = (&retained, self.is_of_this_run(of_run)) {
@@ -172,19 +172,23 @@ impl State {
     /// What is stored in place of a result that answers no stored call: it may be that of a call
     /// which a hook has kept out. `None` if the result is stored as it is.
     pub(super) fn retained_orphan(&self, result: &ToolResult) -> Option<Box<ToolResult>> {
-        let may_be_forgotten = self.recorder.hooks.may_be_forgotten(&self.added, &self.history);
+        let may_be_forgotten = self
+            .call_records
+            .hooks
+            .may_be_forgotten(&self.conversation.added, &self.conversation.history);
         may_be_forgotten.then(|| withheld(result, WITHHELD))
     }
 
     fn is_of_this_run(&self, (message, _): CallOfRun) -> bool {
-        let of_run = self.added.first().and_then(|added| added.id);
-        self.recorder.has_stored_calls_of(message) || of_run.is_some_and(|id| id.run == message.run)
+        let of_run = self.conversation.added.first().and_then(|added| added.id);
+        self.call_records.has_stored_calls_of(message)
+            || of_run.is_some_and(|id| id.run == message.run)
     }
 
     /// Whether a stored call had a tool with a hook when it was stored.
     fn is_hooked(&self, (id, index): CallOfRun) -> bool {
         let is_marked = |hooked: &HashSet<usize>| hooked.contains(&index);
-        let mut known = self.recorder.hooks.hooked.borrow_mut();
+        let mut known = self.call_records.hooks.hooked.borrow_mut();
         match &*known {
             Some((message, hooked)) if *message == id => is_marked(hooked),
             _ => {

@@ -12,10 +12,10 @@ impl State {
     /// messages no call has carried yet, stored or not.
     pub(super) fn address_leaf(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {
         let mut prefix = request.messages.take(request.new_from);
-        if prefix.is_empty() && self.service_id.is_none() {
-            prefix = self.above.clone();
+        if prefix.is_empty() && self.conversation.service_id.is_none() {
+            prefix = self.calls.above.clone();
         }
-        let messages = if self.service_id.is_some() {
+        let messages = if self.conversation.service_id.is_some() {
             // A retry sends all of them again, although some may be recorded already.
             let mut own = Replay::lenient();
             own_messages(request).iter().for_each(|message| own.push(message));
@@ -27,7 +27,7 @@ impl State {
             view
         };
         request.messages = joined(prefix, messages);
-        request.conversation_id = self.service_id.clone().map(ConversationId::Service);
+        request.conversation_id = self.conversation.service_id.clone().map(ConversationId::Service);
         request.extensions.insert(PersisterAbove);
     }
 }

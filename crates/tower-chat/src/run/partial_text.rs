@@ -3,9 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tower_chat_core::{ChatUpdate, Message, RunId, store::Slot};
-
-use super::{Run, State, service_call::ToStore};
+use tower_chat_core::{ChatUpdate, Message, RunId};
 
 /// The key of a message's metadata that says it is no whole answer.
 const INTERRUPTED: &str = "interrupted";
@@ -21,41 +19,6 @@ pub(crate) fn partial_message(text: &str) -> Message {
 pub(super) fn is_partial_response(message: &Message, run: RunId) -> bool {
     message.id.is_some_and(|id| id.run == run)
         && message.metadata.get(INTERRUPTED) == Some(&Value::Bool(true))
-}
-
-/// A service call that was cut off, for when its run goes: a retry below the tool loop may still
-/// have an answer.
-#[derive(Debug)]
-pub(super) struct PartialResponse {
-    /// Those of its inputs that were not submitted.
-    pub(super) rest: Vec<Arc<Message>>,
-    text: Arc<str>,
-}
-
-impl State {
-    /// A service call of per-service-call mode was cut off.
-    pub(super) fn note_partial_response(&mut self, text: Option<Arc<str>>, rest: &[Arc<Message>]) {
-        let text = text.or_else(|| self.partial_response.take().map(|earlier| earlier.text));
-        self.partial_response = text.map(|text| PartialResponse { rest: rest.to_vec(), text });
-    }
-}
-
-impl Run {
-    /// The run goes: what is left of an answer that was cut off is stored, after what the model
-    /// was asked. It is a submission, for where nothing can be awaited.
-    pub(super) fn submit_partial_response(&self) {
-        let mut state = self.state();
-        let Some(PartialResponse { rest: mut messages, text }) = state.partial_response.take()
-        else {
-            return;
-        };
-        messages.push(Arc::new(partial_message(&text)));
-        let messages = self.number(state.taken, messages);
-        let slot = Ok(Slot::unbounded().without_blocking());
-        let submission = self.submit(&mut state, slot, ToStore::messages(messages)).0;
-        drop(state);
-        drop(submission);
-    }
 }
 
 /// What was streamed so far of the text of an answer.

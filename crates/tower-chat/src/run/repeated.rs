@@ -98,7 +98,7 @@ impl Run {
     /// The answer of the last run, where the request repeats everything up to it: its client did
     /// not get it.
     pub(crate) fn last_answer(&self) -> Option<Answer> {
-        let messages = self.state().last_answer.take()?;
+        let messages = self.state().stored_before.last_answer.take()?;
         let shown = messages.iter().filter(|message| !is_end_marker(message));
         let messages = shown.map(without_mark).collect();
         let mut finish = Finish::stop();

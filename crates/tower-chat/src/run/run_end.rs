@@ -88,7 +88,7 @@ fn ends_in_record(records: &[ToolRecord]) -> bool {
 impl State {
     /// Whether the run ends now with an answer of which nothing stored says that it is the last.
     pub(super) fn has_unmarked_end(&self) -> bool {
-        !self.is_end_stored && !pending_calls(response_at_end(&self.added)).is_empty()
+        !self.is_end_stored && !pending_calls(response_at_end(&self.conversation.added)).is_empty()
     }
 
     /// Takes note that one of these results, which are in the record alone, ended the run. Those of
@@ -111,8 +111,8 @@ impl State {
         let was_stored = std::mem::replace(&mut self.is_end_stored, true);
         let written = response_at_end(messages);
         if !written.is_empty() {
-            let before = self.added.iter().take(if written.len() == messages.len() {
-                self.added.len()
+            let before = self.conversation.added.iter().take(if written.len() == messages.len() {
+                self.conversation.added.len()
             } else {
                 0
             });
@@ -132,12 +132,12 @@ impl State {
         }
         let ends = |result: &ToolResult| result.ends_run;
         let is_in_message = stored.iter().any(|message| message.results().any(ends));
-        if was_stored || is_in_message || is_complete(&self.added) {
+        if was_stored || is_in_message || is_complete(&self.conversation.added) {
             return None;
         }
         let is_returned = self.return_calls(response, records);
-        let has_open_calls =
-            messages.is_empty() && !pending_calls(response_at_end(&self.added)).is_empty();
+        let has_open_calls = messages.is_empty()
+            && !pending_calls(response_at_end(&self.conversation.added)).is_empty();
         (has_open_calls && !is_returned).then(end_marker)
     }
 

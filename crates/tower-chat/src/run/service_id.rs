@@ -100,11 +100,14 @@ impl Run {
             return Ok(());
         }
         let mut state = self.state();
-        let current = state.service_id.clone();
-        let adopted = self.adopt_service_id(current.as_ref(), state.recording, finish, answer)?;
-        state.service_id = adopted.service_id;
-        state.recording = adopted.recording;
-        state.checks_each_answer = true;
+        let current = state.conversation.service_id.clone();
+        let adopted =
+            self.adopt_service_id(current.as_ref(), state.conversation.recording, finish, answer)?;
+        state.conversation.service_id = adopted.service_id;
+        state.conversation.recording = adopted.recording;
+        if let Some(buffer) = state.of_mode.buffer_mut() {
+            buffer.checks_each_answer = true;
+        }
         Ok(())
     }
 
@@ -145,8 +148,10 @@ impl Run {
                     });
                 }
                 // What a journaled run has staged will be committed, so the rest is too.
-                let records_run =
-                    ConflictPolicy { clear: policy.clear && !self.is_journaled(), ..policy };
+                let records_run = ConflictPolicy {
+                    clear: policy.clear && !self.records_each_outcome(),
+                    ..policy
+                };
                 (returned, Recording::of_service_kept(records_run))
             }
         };

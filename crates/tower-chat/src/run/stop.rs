@@ -2,12 +2,9 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use tower_chat_core::{
-    Message,
-    store::{Close, Slot},
-};
+use tower_chat_core::{Message, store::Slot};
 
-use super::{Run, service_call::ToStore};
+use super::{Run, write::RunWrite};
 use crate::PersistenceError;
 
 impl Run {
@@ -32,21 +29,18 @@ impl Run {
         let mut submission = {
             let mut state = self.state();
             // Its text is among the messages.
-            state.partial_response = None;
-            if let Some(journal) = &mut state.journal {
-                journal.forget_partial_text();
-            }
+            state.of_mode.forget_partial_text();
             let mut messages = self.not_stored_of(&state, unsent);
             messages.extend(answer);
             messages.retain(|message| {
                 let index = message.id.filter(|id| id.run == self.id()).map(|id| id.index);
-                index.is_none_or(|index| index as usize >= state.taken)
+                index.is_none_or(|index| index as usize >= state.conversation.taken)
             });
-            let mut messages = self.number(state.taken, messages);
+            let mut messages = self.number(state.conversation.taken, messages);
             state.mark_trailing_results(&mut messages);
-            let close = self.is_journaled().then_some(Close::Commit);
-            let to_store = ToStore { close, ends_run: true, ..ToStore::messages(messages) };
-            self.submit(&mut state, Ok(Slot::unbounded()), to_store).0
+            let close = self.recorder().close();
+            let write = RunWrite { close, ends_run: true, ..RunWrite::messages(messages) };
+            self.submit(&mut state, Ok(Slot::unbounded()), write).0
         };
         match submission.outcome().await {
             Ok(unsaved) => {

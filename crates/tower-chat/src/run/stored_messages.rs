@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
-use tower_chat_core::{Message, MessageId, Messages};
+use tower_chat_core::{Message, MessageId, Messages, RunId, store::History};
 
 use super::State;
 
@@ -20,21 +20,32 @@ struct Index {
     rounds: HashMap<usize, u32>,
 }
 
+/// The messages of this run that are stored already, because it is sent again, and whether others
+/// stand after them.
+pub(super) fn stored_of_run(history: &History, run: RunId) -> (Vec<Arc<Message>>, bool) {
+    let Some(end) = history.end_of_run(run) else { return (Vec::new(), false) };
+    let before = (0..end).rev().map_while(|position| history.messages.get(position));
+    let is_of_run = |message: &&Arc<Message>| message.id.is_some_and(|id| id.run == run);
+    let mut added: Vec<_> = before.take_while(is_of_run).cloned().collect();
+    added.reverse();
+    (added, end < history.messages.len())
+}
+
 impl State {
     /// The position of a message in the loaded history; of two with the same id, of the last.
     pub(super) fn position_in_history(&self, id: MessageId) -> Option<usize> {
-        self.recorder.stored.0.borrow_mut().position(&self.history, id)
+        self.call_records.stored.0.borrow_mut().position(&self.conversation.history, id)
     }
 
     /// The round of its run that a message of the loaded history is part of.
     pub(super) fn round_in_history(&self, position: usize) -> u32 {
-        self.recorder.stored.0.borrow_mut().round(&self.history, position)
+        self.call_records.stored.0.borrow_mut().round(&self.conversation.history, position)
     }
 
     /// A message that this run has stored, or one of the loaded history.
     pub(super) fn stored_message(&self, id: MessageId) -> Option<&Arc<Message>> {
-        let added = find(&self.added, id).map(|(_, message)| message);
-        added.or_else(|| self.history.get(self.position_in_history(id)?))
+        let added = find(&self.conversation.added, id).map(|(_, message)| message);
+        added.or_else(|| self.conversation.history.get(self.position_in_history(id)?))
     }
 }
 

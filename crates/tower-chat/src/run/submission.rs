@@ -70,11 +70,6 @@ impl Submission {
         Self(Some(Pending { ticket, writes: kept, waited, store: store.clone(), policy }))
     }
 
-    /// Whether nothing is to be waited for, as everything is durable already.
-    pub(crate) fn is_durable(&self) -> bool {
-        self.0.is_none()
-    }
-
     /// Waits for the writes; returns how many messages of the conversation wait in the outbox.
     pub(crate) async fn outcome(&mut self) -> Result<usize, FailedSubmission> {
         let Some(pending) = &mut self.0 else { return Ok(0) };

@@ -1,62 +1,123 @@
-//! What the record says of tool calls between the messages that hold them and their results.
+//! The start and the outcome of a tool call, before a message holds its result.
 
-use std::{
-    collections::{HashMap, HashSet},
-    sync::Arc,
-    time::SystemTime,
-};
+use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
-    Message, ToolInvocation, ToolStatus,
-    store::{CallPlace, Claim, RecordedResult, ToolRecord},
+    Message, ToolStatus,
+    store::{Claim, RecordedResult, Slot, StoreError, ToolRecord},
 };
 
 use super::{
-    State, held_calls::HeldCall, journal::CallOutcome, record::StoredPosition, records::Records,
+    Run, State, call_records::StoredPosition, held_calls::HeldCall, records::Records,
+    write::RunWrite,
 };
 use crate::{
+    PersistenceError,
     replay::Truncation,
-    tool::{CallOfRun, Retained, ToolOutcome},
+    tool::{CallOfRun, ResultSource, Retained, ToolOutcome},
 };
 
-/// The calls that wait for approval and were begun or refused before, as the record said when the run began.
-#[derive(Debug, Default)]
-pub(super) struct PriorAttempts {
-    starts: HashMap<CallPlace, SystemTime>,
-    calls: HashMap<CallOfRun, CallOutcome>,
-    /// Calls that the record has closed with a result, although no message holds it.
-    with_result: HashSet<CallOfRun>,
-}
-
-impl PriorAttempts {
-    /// What is known of a call, if it was begun.
-    pub(super) fn call(&self, call: CallOfRun) -> Option<CallOutcome> {
-        self.calls.get(&call).cloned()
+impl Run {
+    /// Whether what becomes of a call is made durable before its result is part of a message: of
+    /// every call in a journal, elsewhere of one that an earlier run had asked for and that waited
+    /// for approval.
+    pub(crate) fn records_call(&self, call: CallOfRun) -> bool {
+        self.recorder().records_call(self, call)
     }
 
-    /// Whether the record has closed a call with a result.
-    pub(super) fn has_result(&self, call: CallOfRun) -> bool {
-        self.with_result.contains(&call)
-    }
-}
-
-impl FromIterator<ToolInvocation> for PriorAttempts {
-    fn from_iter<I: IntoIterator<Item = ToolInvocation>>(waiting: I) -> Self {
-        let mut begun = Self::default();
-        for call in waiting {
-            if !call.status.is_open() && call.result.is_some() {
-                begun.with_result.insert((call.message, call.sequence_index as usize));
-                continue;
-            }
-            if call.started_at.is_none() && call.result.is_none() {
-                continue;
-            }
-            let position = CallPlace { sequence: call.sequence, index: call.sequence_index };
-            begun.starts.extend(call.started_at.map(|started_at| (position, started_at)));
-            let of_run = (call.message, call.sequence_index as usize);
-            begun.calls.insert(of_run, CallOutcome::of_waiting(call));
+    /// Makes durable that calls are about to run. Those that waited for approval are claimed: of
+    /// several who try, one may go on.
+    ///
+    /// # Errors
+    ///
+    /// If it could not be stored, or somebody else has claimed one; no tool may run then.
+    pub(crate) async fn tools_started(&self, calls: &[CallOfRun]) -> Result<(), PersistenceError> {
+        let mut starts = calls.to_vec();
+        {
+            let state = self.state();
+            let journal = state.of_mode.journal();
+            let is_known = |call| journal.is_some_and(|journal| journal.is_started(call));
+            starts.retain(|call| self.records_call(*call) && !is_known(*call));
         }
-        begun
+        if starts.is_empty() {
+            return Ok(());
+        }
+        self.write_beside(RunWrite { starts, ..RunWrite::default() }).await
+    }
+
+    /// Makes durable what came out of a call, and that another is about to run. A caller who goes
+    /// away before the store has a slot for it loses nothing. `beside` are the outcomes of calls of
+    /// the round that were not run; `ends_run`, that the tool has ended the run.
+    ///
+    /// # Errors
+    ///
+    /// If it could not be stored.
+    pub(crate) async fn tool_finished(
+        &self,
+        outcome: ToolOutcome,
+        beside: Vec<ToolOutcome>,
+        next: Option<CallOfRun>,
+        ends_run: bool,
+    ) -> Result<(), PersistenceError> {
+        if !self.records_call(outcome.0) {
+            return Ok(());
+        }
+        let write = self.recorder().with_outcome(outcome, beside, ends_run);
+        let mut pending = PendingOutcome(self, Some(write));
+        let slot = self.reserve_beside().await;
+        let write = pending.1.take().unwrap_or_default();
+        // A claim fails by itself: an outcome that went with it would be lost for it.
+        let (claim, starts): (Vec<_>, Vec<_>) =
+            next.into_iter().partition(|next| next.0.run != self.id());
+        let write = RunWrite { starts, ..write };
+        let submission = self.submit(&mut self.state(), slot?, write).0;
+        self.settled(submission).await?;
+        self.tools_started(&claim).await
+    }
+
+    /// Makes durable what the model is told of the calls of a round of which none runs.
+    ///
+    /// # Errors
+    ///
+    /// If it could not be stored.
+    pub(crate) async fn tools_refused(
+        &self,
+        refused: Vec<ToolOutcome>,
+    ) -> Result<(), PersistenceError> {
+        let mut outcomes = self.recorder().of_calls_not_run(refused);
+        outcomes.retain(|(.., report)| report.source != ResultSource::Record);
+        if outcomes.is_empty() {
+            return Ok(());
+        }
+        self.write_beside(RunWrite { outcomes, ..RunWrite::default() }).await
+    }
+
+    async fn write_beside(&self, write: RunWrite) -> Result<(), PersistenceError> {
+        let slot = self.reserve_beside().await?;
+        let submission = self.submit(&mut self.state(), slot, write).0;
+        self.settled(submission).await
+    }
+
+    /// A slot for a write besides that of the run itself, which holds its own all along if it is
+    /// written at its end: waiting for another one it could wait for itself.
+    async fn reserve_beside(&self) -> Result<Result<Slot, StoreError>, PersistenceError> {
+        match self.is_written_at_end() {
+            true => Ok(Ok(Slot::unbounded())),
+            false => self.reserve().await,
+        }
+    }
+}
+
+/// What came out of a call, until it is submitted. It is submitted without a slot if its caller
+/// disconnects while it waits for one.
+struct PendingOutcome<'a>(&'a Run, Option<RunWrite>);
+
+impl Drop for PendingOutcome<'_> {
+    fn drop(&mut self) {
+        let Self(run, write) = self;
+        let Some(write) = write.take() else { return };
+        let slot = Ok(Slot::unbounded().without_blocking());
+        drop(run.submit(&mut run.state(), slot, write).0);
     }
 }
 

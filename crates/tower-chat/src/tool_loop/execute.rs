@@ -74,7 +74,7 @@ impl Executor<'_> {
         outcomes.results.reserve_exact(calls.len());
         let (calls, mut not_run) = self.answer_without_tools(calls, outcomes);
         if let (Some(run), true) = (self.run, calls.is_empty()) {
-            run.note_refused(std::mem::take(&mut not_run)).await?;
+            run.tools_refused(std::mem::take(&mut not_run)).await?;
         }
         if outcomes.terminate && !self.settings.concurrent {
             // An earlier attempt has run the tool that ends the run; it was the last to run.
@@ -85,7 +85,7 @@ impl Executor<'_> {
             calls.iter().take(at_once).filter_map(|call| self.noted(call.pending.position()));
         let starts: Vec<_> = starts.collect();
         if let (Some(run), false) = (self.run, starts.is_empty()) {
-            run.note_starts(&starts).await?;
+            run.tools_started(&starts).await?;
         }
         if self.settings.concurrent {
             return self.execute_at_once(calls, not_run, outcomes).await;
@@ -216,14 +216,14 @@ impl Executor<'_> {
         ends_run: bool,
     ) -> Result<(), PersistenceError> {
         match self.run {
-            Some(run) => run.note_outcome(of_call, beside, next, ends_run).await,
+            Some(run) => run.tool_finished(of_call, beside, next, ends_run).await,
             None => Ok(()),
         }
     }
 
     /// The position of a call, if there is a run that makes its start and its outcome durable.
     fn noted(&self, position: Option<CallOfRun>) -> Option<CallOfRun> {
-        position.filter(|position| self.run.is_some_and(|run| run.notes(*position)))
+        position.filter(|position| self.run.is_some_and(|run| run.records_call(*position)))
     }
 
     /// Runs one call.

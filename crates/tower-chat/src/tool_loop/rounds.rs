@@ -361,7 +361,7 @@ where
         if let Some(run) = self.run.clone() {
             let outcomes = calls.iter().filter_map(PlannedCall::refusal_for_changed_arguments);
             for outcome in outcomes.collect::<Vec<_>>() {
-                run.note_outcome(outcome, Vec::new(), None, false).await?;
+                run.tool_finished(outcome, Vec::new(), None, false).await?;
             }
             run.discard_input().await;
         }
@@ -637,15 +637,14 @@ where
             Phase::Calling
         } else {
             finish.ended_by = Some(EndedBy::Tool);
-            let is_journaled = self.run.as_ref().is_some_and(Run::is_journaled);
-            if self.counters.rounds > 0 || is_journaled {
+            if self.counters.rounds > 0 || self.records_each_outcome() {
                 // They go to the caller, and no service call will have seen them. What of them
                 // is part of the history the commit decides.
                 self.has_unsent_results = false;
                 if let Some(run) = self.run.as_ref().filter(|run| run.is_alone()) {
                     // Nobody above does it at the end of the run.
                     let unsent: Vec<_> = self.transcript.take_unsent().iter().cloned().collect();
-                    run.record_left_out(&unsent, 0).await;
+                    run.finish_alone(&unsent).await;
                 }
             } else {
                 // Their calls were stored by another run, which would ask for them again.
@@ -759,7 +758,11 @@ impl<S> Rounds<S> {
     /// Whether results of tools that have run, and that no service call has brought to a persister
     /// below, are handed to its run. A journal has them already, one by one.
     fn submits_results(&self) -> bool {
-        self.transcript.is_kept_below() && !self.run.as_ref().is_some_and(Run::is_journaled)
+        self.transcript.is_kept_below() && !self.records_each_outcome()
+    }
+
+    fn records_each_outcome(&self) -> bool {
+        self.run.as_ref().is_some_and(Run::records_each_outcome)
     }
 
     fn submit_results(&mut self) {

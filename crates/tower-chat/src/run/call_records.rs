@@ -38,7 +38,7 @@ const CALLS_NOT_KEPT: &str = "calls_not_kept";
 
 /// What the record needs to know between the writes of a run.
 #[derive(Debug, Default)]
-pub(super) struct Recorder {
+pub(super) struct CallRecords {
     pub(super) hooks: Hooks,
     /// By the message that holds the results, in their order. Few wait at a time, and mostly the
     /// first is asked for.
@@ -107,18 +107,18 @@ impl State {
         if !all.iter().copied().any(has_tools) {
             return Composed { messages: messages.to_vec(), records: Records::default() };
         }
-        self.recorder.hooks.ask_source();
+        self.call_records.hooks.ask_source();
         // Most messages have one call, or one result.
         let mut records = Records::with_capacity(all.len());
-        let added = last_answer(&self.added);
+        let added = last_answer(&self.conversation.added);
         let mut ids = AnswerIds::default();
         added.iter().rev().for_each(|message| drop(ids.next(message)));
         let mut answered = AnsweredCalls::default();
         let mut stored = Vec::with_capacity(messages.len());
         let mut last_forgotten = None;
         for (position, &message) in all.iter().enumerate() {
-            let sequence =
-                (position < messages.len()).then(|| self.revision.sequence + 1 + position as u64);
+            let sequence = (position < messages.len())
+                .then(|| self.conversation.revision.sequence + 1 + position as u64);
             let before = || {
                 let of_write = all.get(..position).unwrap_or_default().iter().rev().copied();
                 of_write.chain(&added).map(|message| &**message)
@@ -147,7 +147,8 @@ impl State {
                         self.store_results(&mut retained, asked, sequence, &mut records);
                     }
                     None => {
-                        let asked = answered.by_message_at(position, &all, &self.replay);
+                        let asked =
+                            answered.by_message_at(position, &all, &self.conversation.replay);
                         let asked = asked.iter().map(|asked| {
                             let AskedCall { call_position, call, must_be_named, .. } =
                                 asked.as_ref()?;
@@ -186,17 +187,17 @@ impl State {
         (ids, begins_round): (Vec<Cow<'_, str>>, bool),
         records: &mut Records,
     ) -> bool {
-        let round_index = self.recorder.round_index(begins_round);
+        let round_index = self.call_records.round_index(begins_round);
         let mut positions = SmallVec::new();
         let mut changes = Vec::new();
         let mut hooked = Vec::new();
         let mut next = 0;
-        self.recorder.hooks.pin_calls(message);
+        self.call_records.hooks.pin_calls(message);
         let parts = message.parts.iter().filter_map(asked_call);
         for (index, ((call, is_waiting), call_id)) in parts.zip(ids).enumerate() {
-            let decided = self.recorder.pending.remove(&(id, index));
+            let decided = self.call_records.pending.remove(&(id, index));
             let retained =
-                decided.unwrap_or_else(|| self.recorder.retained_call((id, index), call));
+                decided.unwrap_or_else(|| self.call_records.retained_call((id, index), call));
             let redaction = match retained {
                 Retained::Whole => None,
                 Retained::Redacted(redaction) => {
@@ -222,10 +223,10 @@ impl State {
             changes.extend(arguments.map(|arguments| (index, Some(arguments))));
         }
         let keeps_all = positions.iter().all(Option::is_some);
-        self.recorder.asked.insert(id, self.recorder.asking.len());
+        self.call_records.asked.insert(id, self.call_records.asking.len());
         let lacks_calls = !keeps_all;
         let stored = positions;
-        self.recorder.asking.push(Asking { sequence, round_index, stored, lacks_calls });
+        self.call_records.asking.push(Asking { sequence, round_index, stored, lacks_calls });
         redact_calls(message, changes);
         if !hooked.is_empty() || !keeps_all {
             mark_hooked(message, hooked);
@@ -241,7 +242,7 @@ impl State {
         sequence: Option<u64>,
         records: &mut Records,
     ) {
-        let reports = message.id.and_then(|id| self.recorder.take_reports(id));
+        let reports = message.id.and_then(|id| self.call_records.take_reports(id));
         let mut reports = reports.unwrap_or_default().into_iter();
         let mut changes = Vec::new();
         let mut not_kept = Vec::new();
@@ -276,7 +277,7 @@ impl State {
             // As the call is stored: siblings before it may not be, and then ids and order of those
             // that are left do not tell which of them the result answers.
             let stored_call = CallPosition { message: of_run.0, index: position.call.index };
-            let must_be_named = must_be_named || self.recorder.lacks_calls_of(of_run.0);
+            let must_be_named = must_be_named || self.call_records.lacks_calls_of(of_run.0);
             let named = (must_be_named || result.call.is_some()).then_some(stored_call);
             if named != result.call {
                 changed.get_or_insert_with(|| Box::new(result.clone())).call = named;
@@ -313,7 +314,7 @@ impl State {
         &self,
         (message, index): (MessageId, usize),
     ) -> Option<StoredPosition> {
-        if let Some(asking) = self.recorder.asking(message) {
+        if let Some(asking) = self.call_records.asking(message) {
             let index = (*asking.stored.get(index)?)?;
             let call = CallPlace { sequence: asking.sequence, index };
             return Some(StoredPosition { call, round_index: asking.round_index });
@@ -321,7 +322,7 @@ impl State {
         let position = self.position_in_history(message)?;
         let round_index = self.round_in_history(position);
         let call = CallPlace {
-            sequence: self.pruned + position as u64 + 1,
+            sequence: self.conversation.pruned + position as u64 + 1,
             index: u32::try_from(index).ok()?,
         };
         Some(StoredPosition { call, round_index })
@@ -335,7 +336,7 @@ pub(super) struct PendingCallNotKept {
     pub(super) reason: NotKept,
 }
 
-impl Recorder {
+impl CallRecords {
     /// Asks the hooks what they keep of the calls in these messages that wait for approval. The
     /// decisions are used when the messages are stored.
     ///
@@ -377,7 +378,7 @@ impl Recorder {
         tool.map_or(Retained::Whole, |tool| retained(tool, call, None, None))
     }
 
-    /// The recorder of a run of which these messages are stored already.
+    /// The call_records of a run of which these messages are stored already.
     pub(super) fn after(added: &[Arc<Message>], hooks: Hooks) -> Self {
         Self { hooks, rounds_before: rounds_in(added), ..Self::default() }
     }

@@ -14,7 +14,7 @@ impl Journal {
     ///
     /// A result that was truncated when it was staged is no whole list of sources any more, and
     /// stays as it is.
-    pub(super) fn leave_out_uncited(
+    pub(in crate::run) fn leave_out_uncited(
         &mut self,
         citations: &Citations,
         close: Option<Close>,

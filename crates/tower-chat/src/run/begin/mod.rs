@@ -1,0 +1,420 @@
+//! How a run begins: its head is opened, its history is loaded, its input is taken, and what an
+//! earlier attempt has left is resumed. Each step is a type made from the one before; the model has
+//! not been called yet, so a store that cannot be read costs nothing.
+
+mod dangling;
+mod records;
+mod request;
+mod settings;
+mod stored_answer;
+
+use std::sync::{Arc, Mutex, atomic::AtomicBool};
+
+use tower_chat_core::{
+    ChatRequest, Conversation, ConversationId, Message, MessageId, Messages,
+    store::{
+        Conflict, Head, History, OpenRunContent, Revision, ServiceIdChange, StoreError, ToolRecord,
+    },
+};
+
+pub(crate) use self::settings::{Settings, head_of, shared};
+use self::{
+    dangling::warn_of_dangling,
+    records::{prior_attempts, tool_calls_before},
+};
+use super::{
+    Run, Shared, answers_approvals,
+    call_records::CallRecords,
+    history::{is_incomplete_response, load_history},
+    hooks::Hooks,
+    journaled::Journal,
+    leaf_request::own_messages,
+    loaded::Loaded,
+    per_run::Buffer,
+    prior_attempts::PriorAttempts,
+    prior_call_results::{reports_of_recorded_results, rows_of_prior_calls},
+    repeated::{Caller, Stored, take_new},
+    run_end::recorded_end,
+    service_id::{Recording, agreed_service_id},
+    state::{LoadedConversation, ModeState, ServiceCalls, State, StoredBefore},
+    stored_messages::stored_of_run,
+};
+use crate::{
+    PersistenceError, PersistenceMode, replay::Replay, tool::RunAncestry, yielding::yield_if_large,
+};
+
+/// What is given when a run begins.
+struct Beginning<'a> {
+    settings: &'a Settings,
+    mode: PersistenceMode,
+    conversation: &'a Conversation,
+    caller: Caller,
+    is_background: bool,
+}
+
+/// The conversation's head, and the open run with it that this one resumes.
+struct OpenedHead {
+    head: Head,
+    /// Under which the service keeps the history, if it does.
+    service_id: Option<Arc<str>>,
+    resumed: Option<OpenRunContent>,
+}
+
+/// The history, as far as the run needs it, with what an earlier attempt has staged.
+struct LoadedHistory {
+    history: History,
+    replay: Replay,
+    /// Whether the history was read; else it is empty.
+    is_read: bool,
+    loaded: Loaded,
+    /// Rows of calls that readers see, whose results are staged.
+    prior_rows: Vec<ToolRecord>,
+}
+
+/// What is stored of the run already, and what of the request is new.
+struct TakenInput {
+    /// The messages of this run in the history.
+    added: Vec<Arc<Message>>,
+    is_overtaken: bool,
+    /// What the last run answered, where the request repeats everything but that.
+    last_answer: Option<Vec<Arc<Message>>>,
+    own: Vec<Arc<Message>>,
+}
+
+impl Run {
+    /// Loads what the run needs and makes the run.
+    pub(crate) async fn begin(
+        settings: &Settings,
+        mode: PersistenceMode,
+        conversation: Conversation,
+        request: &mut ChatRequest,
+        head: Head,
+        caller: Caller,
+    ) -> Result<Self, PersistenceError> {
+        let is_background = request.options.is_background();
+        let beginning =
+            Beginning { settings, mode, conversation: &conversation, caller, is_background };
+        beginning.check(request)?;
+        let opened = beginning.open(request, head).await?;
+        let mut loaded = beginning.load(request, &opened).await?;
+        let input = beginning.take_input(request, &loaded).await?;
+        let approves = answers_approvals(input.own.iter().chain(opened.staged()));
+        let kept = std::mem::replace(&mut loaded.loaded, Loaded::nothing());
+        let state = beginning.state(&opened, loaded, input, approves).await?;
+        let run = Self(Arc::new(Shared {
+            mode,
+            policy: settings.policy.clone(),
+            store: settings.store.clone(),
+            persister_reported: AtomicBool::new(false),
+            persister_missed: AtomicBool::new(false),
+            clock: settings.clock.clone(),
+            is_alone: caller == Caller::ServiceCall,
+            is_background,
+            is_nested: RunAncestry::is_nested(request),
+            state: Mutex::new(state),
+            _loaded: kept,
+            conversation,
+        }));
+        if let Some(content) = &opened.resumed {
+            run.resume(content, approves).await?;
+        }
+        Ok(run)
+    }
+
+    /// A run of one service call, for a persister with no layer above the tool loop.
+    pub(crate) async fn begin_alone(
+        settings: &Settings,
+        conversation: Conversation,
+        request: &mut ChatRequest,
+    ) -> Result<Self, PersistenceError> {
+        let mode = PersistenceMode::PerServiceCall;
+        let head = head_of(settings, &conversation.key).await?;
+        if let Some(open) = head.open_run {
+            return Err(PersistenceError::OpenRun { key: conversation.key, run: open.run });
+        }
+        Self::begin(settings, mode, conversation, request, head, Caller::ServiceCall).await
+    }
+
+    /// Takes the run over from the attempt that has left it, and reads again what that one may have
+    /// written meanwhile.
+    async fn resume(
+        &self,
+        content: &OpenRunContent,
+        approves: bool,
+    ) -> Result<(), PersistenceError> {
+        let taken = self.take_over().await?;
+        tracing::warn!(
+            conversation = %self.key(),
+            attempt = content.open.lease.attempt.saturating_add(1),
+            left_by = content.open.lease.holder,
+            "open run {} is taken over, and goes on where it stopped",
+            self.id()
+        );
+        match self.read_calls_again(approves).await {
+            Ok(()) => {
+                taken.go_on();
+                Ok(())
+            }
+            Err(source) => {
+                taken.fail();
+                Err(PersistenceError::NotLoaded { key: self.key().clone(), source })
+            }
+        }
+    }
+
+    /// Reads what is known of the calls of a run that was taken over: until then another process may
+    /// have been at work on them, and what comes out of a call changes no revision.
+    async fn read_calls_again(&self, approves: bool) -> Result<(), StoreError> {
+        let content = self.store().open_run(self.key()).await?;
+        let (history, replay) = {
+            let state = self.state();
+            let conversation = &state.conversation;
+            let head = Head::new(conversation.revision).with_pruned(conversation.pruned);
+            (History::new(head, conversation.history.clone()), conversation.replay.clone())
+        };
+        let prior = match approves {
+            true => Some(prior_attempts(self.store(), self.key(), &history, &replay).await?),
+            false => None,
+        };
+        let mut state = self.state();
+        if let Some(prior) = prior {
+            state.prior_attempts = prior;
+        }
+        if let (Some(journal), Some(content)) = (state.of_mode.journal_mut(), content) {
+            journal.read_again(&content);
+        }
+        Ok(())
+    }
+}
+
+impl OpenedHead {
+    /// What an earlier attempt has staged.
+    fn staged(&self) -> &[Arc<Message>] {
+        self.resumed.as_ref().map_or(&[], |content| &content.messages)
+    }
+}
+
+impl Beginning<'_> {
+    fn not_loaded(&self) -> impl Fn(StoreError) -> PersistenceError {
+        let key = self.conversation.key.clone();
+        move |source| PersistenceError::NotLoaded { key: key.clone(), source }
+    }
+
+    /// Whether such a request can be served at all.
+    fn check(&self, request: &ChatRequest) -> Result<(), PersistenceError> {
+        let own = own_messages(request);
+        if request.options.continuation.is_some() && !own.is_empty() {
+            return Err(PersistenceError::MessagesWithContinuation { messages: own.len() });
+        }
+        let knows_answer = self.is_background
+            || matches!(self.mode, PersistenceMode::PerRun | PersistenceMode::Journaled);
+        if !knows_answer && self.settings.policy.replay.citations_at_save().is_some() {
+            let (key, mode) = (self.conversation.key.clone(), self.mode);
+            return Err(PersistenceError::CitationsAtSave { key, mode });
+        }
+        Ok(())
+    }
+
+    /// Reads the open run that is resumed. It may have ended since the head was read, and another
+    /// one be open; or another process may have taken it over.
+    async fn open(
+        &self,
+        request: &ChatRequest,
+        head: Head,
+    ) -> Result<OpenedHead, PersistenceError> {
+        let key = &self.conversation.key;
+        let resumed = match &head.open_run {
+            Some(_) => self.settings.store.open_run(key).await.map_err(self.not_loaded())?,
+            None => None,
+        };
+        let resumed = resumed.filter(|content| content.open.run == self.conversation.run);
+        let open = resumed.as_ref().map(|content| &content.open);
+        if let Some(held) = open.and_then(|open| self.settings.held_elsewhere(key, open)) {
+            return Err(held);
+        }
+        let head = match &resumed {
+            Some(content) => content.head.clone().with_service_id(service_id_within(content)),
+            None => head,
+        };
+        let requested = request.conversation_id.as_ref().and_then(ConversationId::service_id);
+        let service_id = agreed_service_id(key, head.service_id.clone(), requested)?;
+        Ok(OpenedHead { head, service_id, resumed })
+    }
+
+    /// Loads the history, as far as it is needed. An answer in the background is made without it,
+    /// but where the history is kept here, a run that is sent again is looked for in it.
+    async fn load(
+        &self,
+        request: &ChatRequest,
+        opened: &OpenedHead,
+    ) -> Result<LoadedHistory, PersistenceError> {
+        let Self { settings, conversation, .. } = *self;
+        let OpenedHead { head, service_id, resumed } = opened;
+        let is_kept_here = service_id.is_none();
+        let is_needed = (is_kept_here && !self.is_background)
+            || answers_approvals(&own_messages(request))
+            || resumed.is_some();
+        let empty = || {
+            let history = History::new(head.clone(), Messages::new());
+            (history, Replay::new(settings.policy.replay.dangling_calls))
+        };
+        let is_stored = head.revision != Revision::ABSENT;
+        let (mut history, mut replay) = match is_stored && (is_needed || is_kept_here) {
+            true => {
+                let loaded = load_history(settings, conversation, request).await;
+                loaded.map_err(self.not_loaded())?
+            }
+            false => empty(),
+        };
+        let is_read = is_needed || history.end_of_run(conversation.run).is_some();
+        if !is_read {
+            (history, replay) = empty();
+        }
+        let loaded = Loaded::of(&history);
+        let mut prior_rows = Vec::new();
+        if let Some(content) = resumed {
+            prior_rows = self.extend_by_staged(&mut history, &mut replay, content).await?;
+        }
+        Ok(LoadedHistory { history, replay, is_read, loaded, prior_rows })
+    }
+
+    /// Adds what an earlier attempt has staged to the history; returns the rows of calls that
+    /// readers see and that it answers.
+    async fn extend_by_staged(
+        &self,
+        history: &mut History,
+        replay: &mut Replay,
+        content: &OpenRunContent,
+    ) -> Result<Vec<ToolRecord>, PersistenceError> {
+        let Conversation { key, run } = self.conversation;
+        if history.head.revision != content.head.revision {
+            let found = history.head.revision;
+            let conflict = Conflict::new(key.clone(), content.head.revision, found);
+            return Err(self.not_loaded()(Box::new(conflict).into()));
+        }
+        let (store, staged) = (self.settings.store.as_ref(), &content.messages);
+        let rows = rows_of_prior_calls(store, key, history, staged).await;
+        let answers = staged.iter().filter(|message| !is_incomplete_response(message, *run));
+        answers.for_each(|message| replay.push(message));
+        history.extend(staged.iter().cloned());
+        rows.map_err(self.not_loaded())
+    }
+
+    /// Takes out of the request what is stored already, by the policy.
+    async fn take_input(
+        &self,
+        request: &mut ChatRequest,
+        loaded: &LoadedHistory,
+    ) -> Result<TakenInput, PersistenceError> {
+        let LoadedHistory { history, is_read, .. } = loaded;
+        yield_if_large(&own_messages(request)).await;
+        let (added, is_overtaken) = stored_of_run(history, self.conversation.run);
+        let stored = Stored { history, added: &added, is_read: *is_read };
+        let taken = take_new(self.settings, self.conversation, request, &stored, self.caller);
+        let last_answer = taken.await?;
+        Ok(TakenInput { own: own_messages(request), added, is_overtaken, last_answer })
+    }
+
+    /// Puts together what the run knows.
+    async fn state(
+        &self,
+        opened: &OpenedHead,
+        loaded: LoadedHistory,
+        input: TakenInput,
+        approves: bool,
+    ) -> Result<State, PersistenceError> {
+        let Self { settings, conversation: Conversation { key, run }, .. } = *self;
+        let (store, not_loaded) = (&settings.store, self.not_loaded());
+        let LoadedHistory { history, replay, is_read, prior_rows, .. } = loaded;
+        let TakenInput { added, is_overtaken, last_answer, own } = input;
+        let prior_attempts = match approves {
+            true => prior_attempts(store, key, &history, &replay).await.map_err(&not_loaded)?,
+            false => PriorAttempts::default(),
+        };
+        let visible = added.len().saturating_sub(opened.staged().len());
+        let recorded_end = match opened.resumed {
+            Some(_) => None,
+            None => {
+                let end = recorded_end(store.as_ref(), key, &history, &added);
+                end.await.map_err(&not_loaded)?
+            }
+        };
+        let tool_calls = tool_calls_before(store, key, &history, added.get(..visible));
+        let tool_calls = tool_calls.await.map_err(&not_loaded)?;
+        if is_read {
+            warn_of_dangling(key, &replay, &own);
+        }
+        let indexes = added.iter().filter_map(|message| message.id);
+        let taken = indexes.map(|id| id.index as usize + 1).max().unwrap_or(0);
+        let mut call_records = CallRecords::after(&added, Hooks::of_source(settings.tools.clone()));
+        if added.is_empty() {
+            let reports = reports_of_recorded_results(store.as_ref(), key, &history, &own);
+            for (position, reports) in reports.await.map_err(&not_loaded)? {
+                let index = u32::try_from(position).unwrap_or(u32::MAX);
+                call_records.report(MessageId { run: *run, index }, reports);
+            }
+        }
+        let unsaved = store.handle().unsaved(key);
+        Ok(State {
+            stored_before: StoredBefore { recorded_end, tool_calls, is_overtaken, last_answer },
+            calls: ServiceCalls::default(),
+            call_records,
+            prior_attempts,
+            unsaved: unsaved.iter().map(|write| write.messages().len()).sum(),
+            unsettled: Vec::new(),
+            is_end_stored: false,
+            of_mode: self.state_of_mode(opened, &history, &own, (taken, visible), prior_rows),
+            conversation: LoadedConversation {
+                pruned: history.head.pruned,
+                revision: history.head.revision,
+                history: history.messages,
+                replay,
+                service_id: opened.service_id.clone(),
+                stored_service_id: opened.head.service_id.clone(),
+                recording: match opened.service_id {
+                    Some(_) => Recording::of_service_kept(settings.policy.conflict),
+                    None => Recording::History,
+                },
+                added,
+                taken,
+            },
+        })
+    }
+
+    /// What the mode alone keeps. The run has taken in `taken` messages, of which readers see the
+    /// first `visible`.
+    fn state_of_mode(
+        &self,
+        opened: &OpenedHead,
+        history: &History,
+        own: &[Arc<Message>],
+        (taken, visible): (usize, usize),
+        prior_rows: Vec<ToolRecord>,
+    ) -> ModeState {
+        let is_written_at_end = self.mode == PersistenceMode::PerRun
+            || (self.is_background && self.caller != Caller::ServiceCall);
+        if is_written_at_end {
+            return ModeState::PerRun(Box::new(Buffer::new(taken)));
+        }
+        if self.mode != PersistenceMode::Journaled {
+            return ModeState::PerServiceCall(None);
+        }
+        let holder = self.settings.store.handle().holder();
+        let (length, now) = (self.settings.lease_length(), self.settings.clock.now());
+        let journal = match &opened.resumed {
+            Some(content) => Journal::resuming(holder, length, now, content, own, visible)
+                .with_deferred(prior_rows),
+            None => Journal::new(holder, length, now, history.head.revision.sequence),
+        };
+        ModeState::Journaled(Box::new(journal))
+    }
+}
+
+/// The service id as the open run knows it.
+fn service_id_within(content: &OpenRunContent) -> Option<Arc<str>> {
+    match &content.open.service_id {
+        Some(ServiceIdChange::Set(id)) => Some(id.clone()),
+        Some(ServiceIdChange::Clear) => None,
+        None => content.head.service_id.clone(),
+    }
+}

@@ -1,0 +1,161 @@
+//! The request of a run as the tool loop gets it.
+
+use std::{collections::HashSet, sync::Arc};
+
+use tower_chat_core::{ChatRequest, ConversationId, Message, MessageId, Role, RunId};
+
+use crate::{
+    PersistenceError,
+    replay::Replay,
+    run::{
+        Run, State, answers_approvals,
+        leaf_request::{joined, own_messages},
+    },
+};
+
+impl Run {
+    /// The request as the tool loop gets it, and the run's input as it will be stored: numbered,
+    /// and empty if it is stored already.
+    ///
+    /// # Errors
+    ///
+    /// If the history goes before the input here, and a dangling call may not be replayed.
+    pub(crate) fn open_request(
+        &self,
+        mut request: ChatRequest,
+    ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
+        let mut state = self.state();
+        let mut own = self.number(0, state.input(self.id(), &request));
+        // What is stored of a run that is resumed begins with its input. Where the service keeps the
+        // history, results of approved calls are stored without it.
+        let stored: HashSet<_> = state.conversation.added.iter().map(|added| added.id).collect();
+        let is_stored = |own: &&Arc<Message>| stored.contains(&own.id);
+        own.drain(..own.iter().take_while(is_stored).count());
+        request.conversation_id =
+            state.conversation.service_id.clone().map(ConversationId::Service);
+        if self.is_written_at_end() {
+            self.put_history_before(&mut state, &mut request, &own)?;
+        } else {
+            put_unanswered_before(&mut state, &mut request, &own);
+        }
+        request.extensions.insert(self.clone());
+        drop(state);
+        Ok((request, own))
+    }
+
+    /// Makes the messages of a request, for a run that is written at its end: all of the history
+    /// first, unless the service keeps it.
+    fn put_history_before(
+        &self,
+        state: &mut State,
+        request: &mut ChatRequest,
+        own: &[Arc<Message>],
+    ) -> Result<(), PersistenceError> {
+        let answer_from = state.conversation.taken + own.len();
+        let prefix = request.messages.take(request.new_from);
+        let mut open_replay = None;
+        if state.conversation.service_id.is_some() {
+            request.new_from = prefix.len();
+            request.messages = prefix;
+            request.messages.extend(own.iter().cloned());
+        } else {
+            self.replay_with(state, own)?;
+            let mut closed = state.conversation.replay.clone();
+            closed.retract_answered_by_open_round();
+            closed.retract_answered_by(own);
+            let mut open = closed.split_open_round();
+            let history = closed.view();
+            request.new_from = prefix.len() + history.len();
+            // What a layer above put first stays first.
+            request.messages = joined(prefix, history);
+            if answers_approvals(own) {
+                request.messages.extend(own.iter().cloned());
+                open_replay = Some(open);
+            } else {
+                // As in per-service-call mode, so that both send the same: a result that answers
+                // nothing is refused by providers.
+                own.iter().for_each(|message| open.push(message));
+                request.messages.append(&open.view());
+            }
+        }
+        if let Some(buffer) = state.of_mode.buffer_mut() {
+            buffer.answer_from = answer_from;
+            buffer.open_replay = open_replay;
+        }
+        Ok(())
+    }
+
+    /// The replay of everything up to and with these inputs.
+    ///
+    /// # Errors
+    ///
+    /// If a dangling call may not be replayed; one that an input answers is not dangling.
+    pub(in crate::run) fn replay_with(
+        &self,
+        state: &State,
+        inputs: &[Arc<Message>],
+    ) -> Result<Replay, PersistenceError> {
+        let mut replay = state.conversation.replay.clone();
+        inputs.iter().for_each(|message| replay.push(message));
+        let dangling = |source| PersistenceError::Dangling { key: self.key().clone(), source };
+        replay.check().map_err(dangling)?;
+        Ok(replay)
+    }
+}
+
+/// Makes the messages of a request whose history is put before each service call: what is stored and
+/// not answered, and the input.
+fn put_unanswered_before(state: &mut State, request: &mut ChatRequest, own: &[Arc<Message>]) {
+    let unanswered = state.unanswered_input();
+    let prefix = request.messages.take(request.new_from);
+    state.calls.above = prefix.clone();
+    let has_service_id = state.conversation.service_id.is_some();
+    if !has_service_id && answers_approvals(unanswered.iter().chain(own)) {
+        request.conversation_id = Some(ConversationId::LocalHistory);
+    }
+    let mut sent = match has_service_id {
+        true => state.unanswered_by_service().to_vec(),
+        false => unanswered,
+    };
+    sent.extend(own.iter().cloned());
+    sent.sort_by_key(|message| message.id);
+    request.new_from = prefix.len();
+    request.messages = prefix;
+    request.messages.extend(sent);
+}
+
+impl State {
+    /// The input that an earlier attempt has staged, if no answer has come to it yet: the tool loop
+    /// has it all to do.
+    fn unanswered_input(&self) -> Vec<Arc<Message>> {
+        let Some(journal) = self.of_mode.journal() else { return Vec::new() };
+        let added = &self.conversation.added;
+        if added.len() > journal.input() + journal.visible_before() {
+            return Vec::new();
+        }
+        added.iter().skip(journal.visible_before()).cloned().collect()
+    }
+
+    /// What the run adds before its first service call: the request's own messages, but for those
+    /// that a caller took from the stored history and sends again.
+    pub(super) fn input(&self, run: RunId, request: &ChatRequest) -> Vec<Arc<Message>> {
+        let mut own = own_messages(request);
+        let is_of_other_run = |message: &Arc<Message>| message.id.is_some_and(|id| id.run != run);
+        if own.iter().any(is_of_other_run) {
+            let stored: HashSet<MessageId> =
+                self.conversation.history.iter().filter_map(|message| message.id).collect();
+            own.retain(|message| {
+                !(is_of_other_run(message) && message.id.is_some_and(|id| stored.contains(&id)))
+            });
+        }
+        own
+    }
+
+    /// What is stored of the run since the model spoke last. A service that keeps the history has
+    /// not been sent it, or has not answered to it.
+    fn unanswered_by_service(&self) -> &[Arc<Message>] {
+        let last =
+            self.conversation.added.iter().rposition(|message| message.role == Role::Assistant);
+        self.conversation.added.get(last.map_or(0, |last| last + 1)..).unwrap_or_default()
+    }
+}

@@ -1,0 +1,91 @@
+//! What an earlier attempt at a run has left, for the tool loop to go on with.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use tower_chat_core::{
+    Message, MessageId, Role, ToolStatus,
+    store::{CallPlace, OpenRunContent},
+};
+
+use crate::{
+    run::{Run, call_records::calls_without_arguments, prior_attempts::CallOutcome},
+    tool::CallOfRun,
+};
+
+/// What an earlier attempt at a run has left of its last round, for the tool loop to go on with.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct InterruptedRun {
+    /// The last response, if its calls have no results among the messages yet.
+    pub(crate) response: Vec<Arc<Message>>,
+    /// What is known of the calls in it.
+    pub(crate) calls: HashMap<CallOfRun, CallOutcome>,
+    /// How many rounds the run has had, that of the response included, in whatever mode.
+    pub(crate) rounds: usize,
+    /// How many tool calls the run has started before this round.
+    pub(crate) tool_calls: usize,
+}
+
+impl InterruptedRun {
+    pub(super) fn of(content: &OpenRunContent, input: usize) -> Self {
+        let messages = &content.messages;
+        let added = messages.get(input..).unwrap_or_default();
+        let is_response = |message: &&Arc<Message>| message.role == Role::Assistant;
+        let last = added.iter().rev().take_while(is_response).count();
+        let response = added.get(added.len() - last..).unwrap_or_default().to_vec();
+        let message_of = |position: CallPlace| {
+            let index = position.sequence.checked_sub(content.open.visible + 1)?;
+            messages.get(usize::try_from(index).ok()?)?.id
+        };
+        let of_response: HashSet<MessageId> =
+            response.iter().filter_map(|response| response.id).collect();
+        let mut calls = HashMap::new();
+        let mut tool_calls = 0;
+        for row in &content.tools {
+            let Some(message) = message_of(row.call) else { continue };
+            if of_response.contains(&message) {
+                calls.insert((message, row.call.index as usize), CallOutcome::of(row));
+            } else if row.started_at.is_some() || row.status == ToolStatus::RejectedArguments {
+                tool_calls += 1;
+            }
+        }
+        for message in &response {
+            for index in calls_without_arguments(message) {
+                let of_run = message.id.map(|message| (message, index));
+                if let Some(known) = of_run.and_then(|call| calls.get_mut(&call)) {
+                    known.lose_arguments();
+                }
+            }
+        }
+        Self { response, calls, rounds: 0, tool_calls }
+    }
+}
+
+/// How many of the staged messages are the run's input. A request that is sent again says so; one
+/// that only names the run does not, and then the input is what comes before the first answer.
+pub(in crate::run) fn input_of(staged: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
+    if own.is_empty() {
+        staged.iter().take_while(|message| message.role != Role::Assistant).count()
+    } else {
+        own.len().min(staged.len())
+    }
+}
+
+impl Run {
+    /// What an earlier attempt at the run has left, once, and what it has used of the run's limits.
+    pub(crate) fn take_interrupted(&self) -> Option<InterruptedRun> {
+        let mut state = self.state();
+        let rounds = state.call_records.rounds_before;
+        let tool_calls = state.stored_before.tool_calls;
+        let staged = state.of_mode.journal_mut().and_then(|journal| journal.take_interrupted());
+        let mut interrupted = match staged {
+            None if rounds == 0 => return None,
+            staged => staged.unwrap_or_default(),
+        };
+        interrupted.rounds = rounds;
+        interrupted.tool_calls += tool_calls;
+        Some(interrupted)
+    }
+}

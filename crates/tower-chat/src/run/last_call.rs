@@ -1,0 +1,74 @@
+//! The last service call of a run, for a retry that sends it again.
+
+use std::sync::Arc;
+
+use tower_chat_core::{Answer, Message, store::Write};
+
+use super::{Run, state::ServiceCalls};
+use crate::next_step::NextStep;
+
+/// A service call, and what it came to.
+pub(super) struct LastCall {
+    ordinal: u32,
+    attempt: Attempt,
+}
+
+/// What a service call came to.
+pub(super) enum Attempt {
+    /// Its answer and everything before it was submitted, by a write that is kept until it is
+    /// known to be durable. `step` is what follows it, where the tool loop has said how it decides.
+    Answered { answer: Answer, step: Option<NextStep>, write: Option<Write> },
+    /// It came to no answer; `rest` are those of its inputs that were not submitted.
+    Unanswered { rest: Vec<Arc<Message>> },
+}
+
+impl LastCall {
+    /// How many messages at the end of a service call were not submitted, if it is this one.
+    pub(super) fn left_of(&self, ordinal: u32) -> Option<usize> {
+        let left = match &self.attempt {
+            Attempt::Answered { .. } => 0,
+            Attempt::Unanswered { rest } => rest.len(),
+        };
+        (self.ordinal == ordinal).then_some(left)
+    }
+
+    /// Whether it is this call, and it has its answer.
+    pub(super) fn has_answer(&self, ordinal: u32) -> bool {
+        self.ordinal == ordinal && matches!(self.attempt, Attempt::Answered { .. })
+    }
+}
+
+impl ServiceCalls {
+    /// What a service call has come to, if it is the last. A call without a number is never known
+    /// again.
+    pub(super) fn attempt(&self, ordinal: Option<u32>) -> Option<&Attempt> {
+        let last = self.last.as_ref()?;
+        (Some(last.ordinal) == ordinal).then_some(&last.attempt)
+    }
+
+    /// Keeps what a service call has come to, if it has a number.
+    pub(super) fn keep(&mut self, ordinal: Option<u32>, attempt: Attempt) {
+        if let Some(ordinal) = ordinal {
+            self.last = Some(LastCall { ordinal, attempt });
+        }
+    }
+
+    /// The answer of a call is durable: its retry has nothing to submit again.
+    pub(super) fn forget_write(&mut self, ordinal: Option<u32>) {
+        let last = self.last.as_mut().filter(|last| Some(last.ordinal) == ordinal);
+        if let Some(LastCall { attempt: Attempt::Answered { write, .. }, .. }) = last {
+            *write = None;
+        }
+    }
+}
+
+impl Run {
+    /// What follows the answer of a service call, if it was decided when the answer was stored and
+    /// this is the answer as it was stored.
+    pub(crate) fn step_after(&self, ordinal: u32, messages: &[Arc<Message>]) -> Option<NextStep> {
+        match self.state().calls.attempt(Some(ordinal))? {
+            Attempt::Answered { answer, step, .. } if answer.messages == messages => step.clone(),
+            Attempt::Answered { .. } | Attempt::Unanswered { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What the record knows of calls that were begun before this request.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::SystemTime,
+};
+
+use tower_chat_core::{
+    ToolInvocation, ToolResult, ToolStatus,
+    store::{CallPlace, RecordedResult, ToolRecord},
+};
+
+use crate::tool::{CallOfRun, ResultSource, ToolReport};
+
+/// What is known of a call that an earlier attempt may have run.
+#[derive(Debug, Clone)]
+pub(crate) enum CallOutcome {
+    NeverStarted,
+    /// It may or may not have run.
+    Started(Option<SystemTime>),
+    /// The same of one that cannot run again, since its arguments were not kept. Without a time
+    /// it was never started.
+    WithoutArguments(Option<SystemTime>),
+    Finished(Box<(ToolResult, ToolReport)>),
+}
+
+impl CallOutcome {
+    pub(crate) fn lose_arguments(&mut self) {
+        match self {
+            Self::NeverStarted => *self = Self::WithoutArguments(None),
+            Self::Started(started_at) => *self = Self::WithoutArguments(*started_at),
+            Self::WithoutArguments(_) | Self::Finished(..) => {}
+        }
+    }
+
+    /// What the record knows of a call that waits for approval and was begun. Its status says no
+    /// more than that it waits.
+    pub(super) fn of_waiting(call: ToolInvocation) -> Self {
+        let Some(result) = call.result else { return Self::Started(call.started_at) };
+        let status = match (call.started_at, result.is_error) {
+            // Its stored arguments are not those that were approved.
+            (None, _) => ToolStatus::RejectedArguments,
+            (Some(_), true) => ToolStatus::Error,
+            (Some(_), false) => ToolStatus::Ok,
+        };
+        let report = ToolReport {
+            status,
+            error: call.error,
+            started_at: call.started_at,
+            finished_at: call.finished_at,
+            source: ResultSource::Record,
+        };
+        Self::Finished(Box::new((result, report)))
+    }
+
+    pub(super) fn of(row: &ToolRecord) -> Self {
+        match &row.result {
+            RecordedResult::Apart(result) => {
+                let report = ToolReport {
+                    status: row.status,
+                    error: row.error.clone(),
+                    started_at: row.started_at,
+                    finished_at: row.finished_at,
+                    source: ResultSource::Record,
+                };
+                Self::Finished(Box::new(((**result).clone(), report)))
+            }
+            RecordedResult::None | RecordedResult::InMessage(_) => match row.started_at {
+                Some(_) => Self::Started(row.started_at),
+                None => Self::NeverStarted,
+            },
+        }
+    }
+}
+
+/// The calls that wait for approval and were begun or refused before, as the record said when the run began.
+#[derive(Debug, Default)]
+pub(super) struct PriorAttempts {
+    pub(super) starts: HashMap<CallPlace, SystemTime>,
+    calls: HashMap<CallOfRun, CallOutcome>,
+    /// Calls that the record has closed with a result, although no message holds it.
+    with_result: HashSet<CallOfRun>,
+}
+
+impl PriorAttempts {
+    /// What is known of a call, if it was begun.
+    pub(super) fn call(&self, call: CallOfRun) -> Option<CallOutcome> {
+        self.calls.get(&call).cloned()
+    }
+
+    /// Whether the record has closed a call with a result.
+    pub(super) fn has_result(&self, call: CallOfRun) -> bool {
+        self.with_result.contains(&call)
+    }
+}
+
+impl FromIterator<ToolInvocation> for PriorAttempts {
+    fn from_iter<I: IntoIterator<Item = ToolInvocation>>(waiting: I) -> Self {
+        let mut begun = Self::default();
+        for call in waiting {
+            if !call.status.is_open() && call.result.is_some() {
+                begun.with_result.insert((call.message, call.sequence_index as usize));
+                continue;
+            }
+            if call.started_at.is_none() && call.result.is_none() {
+                continue;
+            }
+            let position = CallPlace { sequence: call.sequence, index: call.sequence_index };
+            begun.starts.extend(call.started_at.map(|started_at| (position, started_at)));
+            let of_run = (call.message, call.sequence_index as usize);
+            begun.calls.insert(of_run, CallOutcome::of_waiting(call));
+        }
+        begun
+    }
+}

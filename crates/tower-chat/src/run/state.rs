@@ -1,0 +1,158 @@
+//! What a run knows of its conversation, and of its own part in it.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    Message, MessageId, Messages, Role, RunId, Saved, ToolResult,
+    store::{Revision, ServiceIdChange, Write},
+};
+
+use super::{
+    call_records::CallRecords,
+    journaled::Journal,
+    last_call::LastCall,
+    per_run::Buffer,
+    per_service_call::PartialResponse,
+    prior_attempts::PriorAttempts,
+    service_id::{Adopted, Recording},
+};
+use crate::replay::Replay;
+
+/// Everything that changes while a run is under way.
+pub(super) struct State {
+    pub(super) conversation: LoadedConversation,
+    pub(super) stored_before: StoredBefore,
+    pub(super) calls: ServiceCalls,
+    pub(super) call_records: CallRecords,
+    /// What the record said, when the run began, of calls that wait for approval.
+    pub(super) prior_attempts: PriorAttempts,
+    /// Messages that wait in the store's outbox.
+    pub(super) unsaved: usize,
+    /// Writes whose outcome nobody has waited for: they are submitted again with the next, in case
+    /// the store has refused them.
+    pub(super) unsettled: Vec<Write>,
+    /// What is submitted of the run says that it is complete.
+    pub(super) is_end_stored: bool,
+    pub(super) of_mode: ModeState,
+}
+
+/// The conversation as the run has loaded and extended it.
+pub(super) struct LoadedConversation {
+    /// The stored history that was loaded; empty where the service keeps it.
+    pub(super) history: Messages,
+    /// How many messages of the conversation were pruned before these.
+    pub(super) pruned: u64,
+    /// The replay of the history and of what this run has added since.
+    pub(super) replay: Replay,
+    /// What the next write must expect.
+    pub(super) revision: Revision,
+    /// The id under which the service keeps the history, if it does.
+    pub(super) service_id: Option<Arc<str>>,
+    /// The same as far as the store knows it; not yet one that the request alone has named.
+    pub(super) stored_service_id: Option<Arc<str>>,
+    pub(super) recording: Recording,
+    /// What this run has submitted to the store, in order.
+    pub(super) added: Vec<Arc<Message>>,
+    /// How many messages the run has taken in, stored or not: the index of the next one.
+    pub(super) taken: usize,
+}
+
+/// What was stored of the run before this request, which sends it again.
+#[derive(Default)]
+pub(super) struct StoredBefore {
+    /// The results in the record of the calls with which the run had ended, if a tool has ended it.
+    pub(super) recorded_end: Option<Vec<ToolResult>>,
+    /// How many tool calls of the run had been started, of those that readers see.
+    pub(super) tool_calls: usize,
+    /// Another run has written after what is stored of this one.
+    pub(super) is_overtaken: bool,
+    /// What the last run answered, where the request repeats everything but that.
+    pub(super) last_answer: Option<Vec<Arc<Message>>>,
+}
+
+/// The service calls of a run that is stored call by call.
+#[derive(Default)]
+pub(super) struct ServiceCalls {
+    pub(super) last: Option<LastCall>,
+    /// The last service call whose answer was refused, here or by the store: nothing of it is
+    /// stored.
+    pub(super) refused: Option<u32>,
+    /// What a layer above put before the run's input: it stays first in every service call,
+    /// although the tool loop sends it only once.
+    pub(super) above: Messages,
+}
+
+/// What the run's mode alone keeps.
+pub(super) enum ModeState {
+    PerRun(Box<Buffer>),
+    /// What is kept of the last service call, if it came to no answer.
+    PerServiceCall(Option<PartialResponse>),
+    Journaled(Box<Journal>),
+}
+
+impl ModeState {
+    pub(super) fn journal(&self) -> Option<&Journal> {
+        match self {
+            Self::Journaled(journal) => Some(journal),
+            Self::PerRun(_) | Self::PerServiceCall(_) => None,
+        }
+    }
+
+    pub(super) fn journal_mut(&mut self) -> Option<&mut Journal> {
+        match self {
+            Self::Journaled(journal) => Some(journal),
+            Self::PerRun(_) | Self::PerServiceCall(_) => None,
+        }
+    }
+
+    pub(super) fn buffer_mut(&mut self) -> Option<&mut Buffer> {
+        match self {
+            Self::PerRun(buffer) => Some(buffer),
+            Self::PerServiceCall(_) | Self::Journaled(_) => None,
+        }
+    }
+
+    /// The text of the last service call is part of an answer now.
+    pub(super) fn forget_partial_text(&mut self) {
+        match self {
+            Self::PerRun(_) => {}
+            Self::PerServiceCall(partial) => *partial = None,
+            Self::Journaled(journal) => journal.forget_partial_text(),
+        }
+    }
+}
+
+impl LoadedConversation {
+    /// The id of the next message that the run adds.
+    pub(super) fn next_id(&self, run: RunId) -> MessageId {
+        MessageId { run, index: u32::try_from(self.taken).unwrap_or(u32::MAX) }
+    }
+
+    /// Whether the model has answered anything in this run.
+    pub(super) fn has_answers(&self) -> bool {
+        self.added.iter().any(|message| message.role == Role::Assistant)
+    }
+
+    /// The message of the loaded history with this sequence.
+    pub(super) fn message_at(&self, sequence: u64) -> Option<&Arc<Message>> {
+        let index = sequence.checked_sub(self.pruned.checked_add(1)?)?;
+        self.history.get(usize::try_from(index).ok()?)
+    }
+
+    /// Takes note of who keeps the history from now on; returns what changes in the store.
+    pub(super) fn adopt(&mut self, adopted: Adopted) -> Option<ServiceIdChange> {
+        let Adopted { recording, service_id, change } = adopted;
+        self.recording = recording;
+        self.service_id.clone_from(&service_id);
+        let is_known = self.stored_service_id == service_id;
+        self.stored_service_id = service_id;
+        change.filter(|_| !is_known)
+    }
+}
+
+impl State {
+    /// What became of the run's messages so far.
+    pub(super) fn saved(&self) -> Saved {
+        Saved::new(self.conversation.added.len().saturating_sub(self.unsaved), self.unsaved)
+    }
+}

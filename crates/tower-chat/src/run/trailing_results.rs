@@ -1,0 +1,74 @@
+//! Results at the end of a run, which no service call has seen.
+
+use std::sync::Arc;
+
+use tower_chat_core::{Message, Part, Role};
+
+use super::{Run, State, run_end::response_at_end};
+
+impl Run {
+    /// The results at the end of an answer that no service call has carried.
+    pub(super) fn not_taken(&self, state: &State, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
+        let is_taken = |message: &Arc<Message>| {
+            let index = message.id.filter(|id| id.run == self.id()).map(|id| id.index);
+            index.is_none_or(|index| (index as usize) < state.conversation.taken)
+        };
+        let trailing = answer.iter().rev().take_while(|message| is_results(message));
+        let mut results: Vec<_> = trailing.filter(|message| !is_taken(message)).cloned().collect();
+        results.reverse();
+        results
+    }
+}
+
+/// Takes out the results at the end that answer calls of this run: no service call has seen them,
+/// and per-service-call persistence would not have stored them either.
+///
+/// Results of approved calls stay: their calls were stored by an earlier run, and would wait for
+/// approval again.
+pub(super) fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc<Message>> {
+    let trailing = messages.iter().rev().take_while(|message| is_results(message)).count();
+    let first = messages.len() - trailing;
+    let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
+    let mut answer = messages.get(..first).unwrap_or_default().iter().rev().take_while(is_answer);
+    if answer.any(|message| message.calls().next().is_some()) {
+        messages.split_off(first)
+    } else {
+        Vec::new()
+    }
+}
+
+/// The messages of the model with which an answer ends, apart from those of an earlier attempt.
+pub(super) fn last_response(answer: &[Arc<Message>], before: usize) -> Vec<Arc<Message>> {
+    response_at_end(answer.get(before..).unwrap_or_default()).to_vec()
+}
+
+/// Says in results that their run ended with them, which those of a foreign tool loop do not say.
+pub(super) fn mark_results(messages: &mut [Arc<Message>]) {
+    for message in messages {
+        if message.results().any(|result| result.ends_run) {
+            continue;
+        }
+        for part in &mut Arc::make_mut(message).parts {
+            if let Part::ToolResult(result) = part {
+                result.ends_run = true;
+            }
+        }
+    }
+}
+
+fn is_results(message: &Arc<Message>) -> bool {
+    message.role == Role::Tool
+}
+
+impl State {
+    /// Says in the results at the end of a run that it ended with them, if its tools made them.
+    pub(super) fn mark_trailing_results(&self, messages: &mut [Arc<Message>]) {
+        let is_of_tools = |message: &Arc<Message>| {
+            message.id.is_some_and(|id| self.call_records.reports(id).is_some())
+        };
+        let last = messages.iter().rev();
+        let count = last.take_while(|it| is_results(it) && is_of_tools(it)).count();
+        let first = messages.len() - count;
+        mark_results(messages.get_mut(first..).unwrap_or_default());
+    }
+}
