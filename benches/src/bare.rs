@@ -52,7 +52,7 @@ impl Bare {
             [number],
             |row| row.get(0),
         )?;
-        let last_sequence = last.map_or(0, |place| place & i64::from(u32::MAX));
+        let last_sequence = last.map_or(0, |row_key| row_key & i64::from(u32::MAX));
         let run = RunId::new().to_bytes();
         Ok(BareConversation { key: key.clone(), run, number, last_sequence, run_index: 0 })
     }
@@ -74,8 +74,8 @@ impl Bare {
         let first = to.last_sequence + 1;
         for body in bodies {
             to.last_sequence += 1;
-            let place = (number << 32) | to.last_sequence;
-            insert.execute(params![place, to.run, to.run_index, body])?;
+            let row_key = (number << 32) | to.last_sequence;
+            insert.execute(params![row_key, to.run, to.run_index, body])?;
             to.run_index += 1;
         }
         self.put(number, first, records)?;
@@ -88,7 +88,7 @@ impl Bare {
              VALUES (?1, 0, ?2, ?3, ?4, ?5, ?6, ?7, NULL, NULL, ?8, ?8)",
         )?;
         for record in records {
-            let result = record.result.map(|place| first + place);
+            let result = record.result.map(|position| first + position);
             let time = result.map(|_| 1_784_000_000_000_i64);
             put.execute(params![
                 (number << 32) | (first + record.call),

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use tower_chat::core::{
     ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
     store::{
-        CallPlace, Claim, Close, Conflict, Head, History, Keep, OpenRun, OpenRunContent, Pruned,
-        Pruning, Revision, ServiceIdChange, StoreError, ToolRecord, Write, replace_staged,
+        Claim, Close, Conflict, Head, History, Keep, OpenRun, OpenRunContent, Pruned, Pruning,
+        Revision, SequencePosition, ServiceIdChange, StoreError, ToolRecord, Write, replace_staged,
     },
 };
 
@@ -20,7 +20,7 @@ pub(crate) struct Conversation {
     pub(crate) service_id: Option<Arc<str>>,
     /// Those that are staged too.
     pub(crate) messages: Vec<Arc<Message>>,
-    pub(crate) tools: BTreeMap<CallPlace, ToolRecord>,
+    pub(crate) tools: BTreeMap<SequencePosition, ToolRecord>,
     pub(crate) open: Option<OpenRun>,
 }
 
@@ -64,8 +64,8 @@ impl Conversation {
     }
 
     pub(crate) fn message(&self, sequence: u64) -> Option<&Arc<Message>> {
-        let place = sequence.checked_sub(self.pruned + 1)?;
-        self.messages.get(usize::try_from(place).ok()?)
+        let position = sequence.checked_sub(self.pruned + 1)?;
+        self.messages.get(usize::try_from(position).ok()?)
     }
 
     /// The messages after one, with their numbers.
@@ -90,7 +90,7 @@ impl Conversation {
     pub(crate) fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         let mut batches: BTreeMap<u64, Vec<ApprovalRequest>> = BTreeMap::new();
         for row in self.rows().filter(|row| row.status == ToolStatus::PendingApproval) {
-            let CallPlace { sequence, index } = row.call;
+            let SequencePosition { sequence, index } = row.call;
             let request = self.message(sequence).and_then(|it| it.approval_request(index));
             if let Some(request) = request {
                 batches.entry(sequence).or_default().push(request.clone());

@@ -24,7 +24,7 @@ pub(crate) struct ConversationFile {
 impl ConversationFile {
     /// Makes the file of a conversation. Until it has its name, there is none.
     pub(crate) fn create(path: PathBuf, now: &Conversation) -> Result<Self, StoreError> {
-        Self::place(path, now).map_err(failed("write a conversation"))
+        Self::replace_file(path, now).map_err(failed("write a conversation"))
     }
 
     /// Opens a file, without a last line that a crash has torn; `None`, if no line is whole.
@@ -74,7 +74,8 @@ impl ConversationFile {
 
     /// Writes all of the conversation anew, so that nothing is left of what it has lost.
     pub(crate) fn rewrite(&mut self, now: &Conversation) -> Result<(), StoreError> {
-        *self = Self::place(self.path.clone(), now).map_err(failed("rewrite a conversation"))?;
+        *self =
+            Self::replace_file(self.path.clone(), now).map_err(failed("rewrite a conversation"))?;
         Ok(())
     }
 
@@ -83,7 +84,7 @@ impl ConversationFile {
         removed.map_err(failed("delete a conversation"))
     }
 
-    fn place(path: PathBuf, now: &Conversation) -> io::Result<Self> {
+    fn replace_file(path: PathBuf, now: &Conversation) -> io::Result<Self> {
         let line = encoded(&Line::whole(now))?;
         let unnamed = path.with_extension("new");
         let mut file = File::create(&unnamed)?;

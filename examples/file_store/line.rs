@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tower_chat::core::{
     ConversationKey, MessageId, RunId, ToolResult, format,
     store::{
-        CallPlace, Lease, OpenRun, RecordedResult, ServiceIdChange, StoreError, ToolRecord,
+        Lease, OpenRun, RecordedResult, SequencePosition, ServiceIdChange, StoreError, ToolRecord,
         milliseconds,
     },
 };
@@ -120,7 +120,9 @@ impl Row {
     fn new(record: &ToolRecord) -> Self {
         let (result_in, result) = match &record.result {
             RecordedResult::None => (None, None),
-            RecordedResult::InMessage(place) => (Some((place.sequence, place.index)), None),
+            RecordedResult::InMessage(position) => {
+                (Some((position.sequence, position.index)), None)
+            }
             RecordedResult::Apart(result) => (None, Some((**result).clone())),
         };
         Self {
@@ -138,13 +140,13 @@ impl Row {
     }
 
     fn read(self) -> Option<ToolRecord> {
-        let place = |(sequence, index)| CallPlace { sequence, index };
+        let position = |(sequence, index)| SequencePosition { sequence, index };
         let mut record =
-            ToolRecord::pending(place(self.call), self.round_index, self.call_id, self.name);
+            ToolRecord::pending(position(self.call), self.round_index, self.call_id, self.name);
         record.status = self.status.parse().ok()?;
         record.result = match (self.result_in, self.result) {
             (None, None) => RecordedResult::None,
-            (Some(at), _) => RecordedResult::InMessage(place(at)),
+            (Some(at), _) => RecordedResult::InMessage(position(at)),
             (None, Some(result)) => RecordedResult::Apart(Box::new(result)),
         };
         record.error = self.error;

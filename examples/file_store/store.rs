@@ -98,15 +98,15 @@ impl State {
         self.takes_writes()?;
         let path = self.new_file();
         match self.conversations.entry(write.key().clone()) {
-            Entry::Vacant(place) => {
+            Entry::Vacant(entry) => {
                 let mut now = Conversation::absent(write.key().clone());
                 if !matches!(now.write(write)?, Change::None) {
                     let file = ConversationFile::create(path, &now)?;
-                    place.insert((now, file));
+                    entry.insert((now, file));
                 }
             }
-            Entry::Occupied(mut place) => {
-                let (conversation, file) = place.get_mut();
+            Entry::Occupied(mut entry) => {
+                let (conversation, file) = entry.get_mut();
                 let mut now = conversation.clone();
                 match now.write(write)? {
                     Change::None => {}

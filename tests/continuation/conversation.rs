@@ -34,7 +34,7 @@ pub(crate) struct Recorded {
     pub(crate) provider: &'static Provider,
     pub(crate) mode: PersistenceMode,
     /// Names it, among all.
-    pub(crate) place: String,
+    pub(crate) source: String,
     pub(crate) answers: Answers,
     /// Whether its answers were written in these tests.
     pub(crate) is_scripted: bool,
@@ -93,10 +93,10 @@ impl Recorded {
             }
             tools.sort();
             tools.dedup();
-            let place = format!("{folder}/{name}");
+            let source = format!("{folder}/{name}");
             found.extend(Self::in_all_modes(
                 provider,
-                &place,
+                &source,
                 is_streamed,
                 bodies,
                 &tools,
@@ -117,7 +117,7 @@ impl Recorded {
             let tools = [scripted::TOOL.to_owned()];
             found.extend(Self::in_all_modes(
                 provider,
-                scripted::PLACE,
+                scripted::SOURCE,
                 is_streamed,
                 bodies,
                 &tools,
@@ -129,7 +129,7 @@ impl Recorded {
 
     fn in_all_modes(
         provider: &'static Provider,
-        place: &str,
+        source: &str,
         is_streamed: bool,
         bodies: Vec<Vec<u8>>,
         tools: &[String],
@@ -139,9 +139,9 @@ impl Recorded {
         let in_mode = |mode| Self {
             provider,
             mode,
-            place: format!("{} {place} {is_streamed} {mode:?}", provider.name),
+            source: format!("{} {source} {is_streamed} {mode:?}", provider.name),
             number: numbers.next().unwrap(),
-            is_scripted: place == scripted::PLACE,
+            is_scripted: source == scripted::SOURCE,
             is_streamed,
             answers: Answers { content_type, bodies: bodies.clone() },
             tools: tools.to_vec(),
@@ -167,7 +167,7 @@ impl Recorded {
 
     /// Its name in a store.
     pub(crate) fn key(&self) -> ConversationKey {
-        ConversationKey::new("continuation", self.place.as_str())
+        ConversationKey::new("continuation", self.source.as_str())
     }
 
     /// Has the turn of this number.

@@ -60,24 +60,24 @@ async fn a_conversation_goes_on_in_another_process_as_it_would_have_in_the_first
     let mut expected = BTreeMap::new();
     let mut offsets = BTreeMap::new();
     for conversation in &recorded {
-        let place = &conversation.place;
+        let source = &conversation.source;
         let service = &services[conversation.provider.name];
         service.server.play(&conversation.answers, 0);
         let stack = conversation.stack(service, undisturbed.clone());
         let first = conversation.turn(&stack, service, 0).await;
         let second = conversation.turn(&stack, service, 1).await;
-        assert_goes_on(place, &second);
+        assert_goes_on(source, &second);
 
         service.server.play(&conversation.answers, 0);
         let stack = conversation.stack(service, MemoryStore::new());
-        assert_eq!(conversation.turn(&stack, service, 0).await, first, "{place}, in memory");
-        assert_eq!(conversation.turn(&stack, service, 1).await, second, "{place}, in memory");
+        assert_eq!(conversation.turn(&stack, service, 0).await, first, "{source}, in memory");
+        assert_eq!(conversation.turn(&stack, service, 1).await, second, "{source}, in memory");
 
         service.server.play(&conversation.answers, 0);
         let stack = conversation.stack(service, disturbed.clone());
-        assert_eq!(conversation.turn(&stack, service, 0).await, first, "{place}, before the end");
-        offsets.insert(place.clone(), first.sent.len());
-        expected.insert(place.clone(), (first, second));
+        assert_eq!(conversation.turn(&stack, service, 0).await, first, "{source}, before the end");
+        offsets.insert(source.clone(), first.sent.len());
+        expected.insert(source.clone(), (first, second));
     }
     disturbed.close().await.unwrap();
     fs::write(first_turns(folder.path()), serde_json::to_string(&offsets).unwrap()).unwrap();
@@ -91,25 +91,25 @@ async fn a_conversation_goes_on_in_another_process_as_it_would_have_in_the_first
     let turns = fs::read_to_string(second_turns(folder.path())).unwrap();
     let turns: BTreeMap<String, Turn> = serde_json::from_str(&turns).unwrap();
     assert_eq!(turns.len(), recorded.len());
-    for (place, turn) in &turns {
-        assert_same(place, turn, &expected[place].1);
+    for (source, turn) in &turns {
+        assert_same(source, turn, &expected[source].1);
     }
     report(&recorded, &expected);
 }
 
 /// Both questions are in what the second turn sends.
-fn assert_goes_on(place: &str, second: &Turn) {
+fn assert_goes_on(source: &str, second: &Turn) {
     let body = &second.sent[0].body;
-    assert!(body.contains("question 0") && body.contains("question 1"), "{place}: {body}");
+    assert!(body.contains("question 0") && body.contains("question 1"), "{source}: {body}");
 }
 
-fn assert_same(place: &str, turn: &Turn, expected: &Turn) {
-    assert_eq!(turn.sent.len(), expected.sent.len(), "{place}");
+fn assert_same(source: &str, turn: &Turn, expected: &Turn) {
+    assert_eq!(turn.sent.len(), expected.sent.len(), "{source}");
     for (index, (sent, wanted)) in turn.sent.iter().zip(&expected.sent).enumerate() {
-        assert_eq!(sent.line, wanted.line, "{place}, request {index}");
-        assert_eq!(sent.body, wanted.body, "{place}, request {index}");
+        assert_eq!(sent.line, wanted.line, "{source}, request {index}");
+        assert_eq!(sent.body, wanted.body, "{source}, request {index}");
     }
-    assert_eq!(turn.outcome, expected.outcome, "{place}");
+    assert_eq!(turn.outcome, expected.outcome, "{source}");
 }
 
 /// Says how much was compared, and asserts that it was something for every provider, in every mode,
@@ -118,7 +118,7 @@ fn report(recorded: &[Recorded], expected: &BTreeMap<String, (Turn, Turn)>) {
     for provider in &PROVIDERS {
         let those: Vec<_> =
             recorded.iter().filter(|it| it.provider.name == provider.name).collect();
-        let turns: Vec<_> = those.iter().map(|it| &expected[&it.place]).collect();
+        let turns: Vec<_> = those.iter().map(|it| &expected[&it.source]).collect();
         let requests: usize = turns.iter().map(|(_, second)| second.sent.len()).sum();
         let answered = turns.iter().filter(|(one, two)| one.succeeded && two.succeeded).count();
         let with_tools = turns.iter().filter(|(first, _)| first.sent.len() > 1).count();
@@ -135,7 +135,7 @@ fn report(recorded: &[Recorded], expected: &BTreeMap<String, (Turn, Turn)>) {
         for mode in MODES {
             for is_streamed in [false, true] {
                 let is_there = those.iter().any(|it| {
-                    let (first, second) = &expected[&it.place];
+                    let (first, second) = &expected[&it.source];
                     it.mode == mode
                         && it.is_streamed == is_streamed
                         && first.sent.len() > 1
@@ -160,10 +160,10 @@ async fn child_has_the_second_turns() {
     let mut turns = BTreeMap::new();
     for conversation in recorded().unwrap() {
         let service = &services[conversation.provider.name];
-        service.server.play(&conversation.answers, offsets[&conversation.place]);
+        service.server.play(&conversation.answers, offsets[&conversation.source]);
         let stack = conversation.stack(service, store.clone());
         let turn = conversation.turn(&stack, service, 1).await;
-        turns.insert(conversation.place, turn);
+        turns.insert(conversation.source, turn);
     }
     fs::write(second_turns(folder), serde_json::to_string(&turns).unwrap()).unwrap();
 }

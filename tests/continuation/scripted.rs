@@ -10,7 +10,7 @@ use tower_chat_wire::validate::Wire;
 pub(crate) const TOOL: &str = "f";
 
 /// Where these conversations are said to come from.
-pub(crate) const PLACE: &str = "scripted";
+pub(crate) const SOURCE: &str = "scripted";
 
 /// The bodies of the two answers.
 pub(crate) fn answers(wire: Wire, is_streamed: bool) -> Vec<Vec<u8>> {

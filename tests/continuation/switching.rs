@@ -24,12 +24,12 @@ fn entries(provider: &Provider, body: &str) -> Vec<Value> {
     body[provider.wire.conversation_field()].as_array().unwrap().clone()
 }
 
-fn assert_accepted(place: &str, provider: &Provider, turn: &Turn) {
-    assert!(turn.succeeded, "{place}: {}", turn.outcome);
+fn assert_accepted(source: &str, provider: &Provider, turn: &Turn) {
+    assert!(turn.succeeded, "{source}: {}", turn.outcome);
     for request in &turn.sent {
         let body: Value = serde_json::from_str(&request.body).unwrap();
         validate(provider.wire, &body)
-            .unwrap_or_else(|invalid| panic!("{place}: {invalid}\n{body:#}"));
+            .unwrap_or_else(|invalid| panic!("{source}: {invalid}\n{body:#}"));
     }
 }
 
@@ -48,8 +48,8 @@ async fn a_conversation_goes_to_another_provider_and_back() {
             // The same leaf asks all compatible services.
             let most = if [home, away].iter().any(|it| is_compatible(it)) { 2 } else { usize::MAX };
             for (one, other) in of(home.name).zip(of(away.name)).take(most) {
-                let place = format!("{}, {}", one.place, other.place);
-                goes_and_comes_back(&place, one, other, &services).await;
+                let source = format!("{}, {}", one.source, other.source);
+                goes_and_comes_back(&source, one, other, &services).await;
                 count += 1;
             }
         }
@@ -59,7 +59,7 @@ async fn a_conversation_goes_to_another_provider_and_back() {
 }
 
 async fn goes_and_comes_back(
-    place: &str,
+    source: &str,
     one: &Recorded,
     other: &Recorded,
     services: &std::collections::BTreeMap<&'static str, crate::conversation::Service>,
@@ -74,23 +74,23 @@ async fn goes_and_comes_back(
     home.server.play(&one.answers, 0);
     let stack = one.stack(home, store.clone());
     let first = one.turn(&stack, home, 0).await;
-    assert_accepted(place, one.provider, &first);
+    assert_accepted(source, one.provider, &first);
     let after_first = stored().await;
 
     away.server.play(&other.answers, 0);
     let stack = other.stack(away, store.clone());
     let second = other.turn_in(one.key(), &stack, away, 1).await;
-    assert_accepted(place, other.provider, &second);
+    assert_accepted(source, other.provider, &second);
     let after_second = stored().await;
-    assert!(second.sent[0].body.contains("question 0"), "{place}");
+    assert!(second.sent[0].body.contains("question 0"), "{source}");
 
     home.server.play(&one.answers, first.sent.len());
     let stack = one.stack(home, store.clone());
     let third = one.turn(&stack, home, 2).await;
-    assert_accepted(place, one.provider, &third);
+    assert_accepted(source, one.provider, &third);
     let after_third = stored().await;
-    assert_eq!(after_second[..after_first.len()], after_first, "{place}: the record has changed");
-    assert_eq!(after_third[..after_second.len()], after_second, "{place}: the record has changed");
+    assert_eq!(after_second[..after_first.len()], after_first, "{source}: the record has changed");
+    assert_eq!(after_third[..after_second.len()], after_second, "{source}: the record has changed");
 
     // What the provider said itself goes back to it as if nothing had happened.
     let alone = MemoryStore::new();
@@ -101,6 +101,6 @@ async fn goes_and_comes_back(
     let mut own = entries(one.provider, &at_home.sent[0].body);
     own.pop();
     let sent = entries(one.provider, &third.sent[0].body);
-    assert!(sent.starts_with(&own), "{place}\n{own:#?}\n{sent:#?}");
-    assert!(sent.len() > own.len() + 1, "{place}: the other provider's turn is missing");
+    assert!(sent.starts_with(&own), "{source}\n{own:#?}\n{sent:#?}");
+    assert!(sent.len() > own.len() + 1, "{source}: the other provider's turn is missing");
 }

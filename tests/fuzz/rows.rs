@@ -12,8 +12,8 @@ use tower_chat::core::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
     ToolStatus,
     store::{
-        CallPlace, HistoryStore, InvocationQuery, Lease, RecordedResult, Revision, ServiceIdChange,
-        Staged, ToolRecord, Write,
+        HistoryStore, InvocationQuery, Lease, RecordedResult, Revision, SequencePosition,
+        ServiceIdChange, Staged, ToolRecord, Write,
     },
 };
 use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
@@ -148,7 +148,7 @@ async fn fill(store: &dyn HistoryStore) {
     let run = RunId::from_bytes([1; 16]);
     let asked = ["first", "second"].map(|id| ToolCall::new(id, "look", format!("[\"{id}\"]")));
     let needed = ApprovalRequest::new("approve", ToolCall::new("third", "buy", "{}"), true);
-    let result = CallPlace { sequence: 3, index: 0 };
+    let result = SequencePosition { sequence: 3, index: 0 };
     let apart = ToolResult::new("second", "apart");
     let records = [
         (ToolStatus::Ok, RecordedResult::InMessage(result)),
@@ -156,7 +156,7 @@ async fn fill(store: &dyn HistoryStore) {
         (ToolStatus::PendingApproval, RecordedResult::None),
     ];
     let records = (0..).zip(records).map(|(index, (status, result))| {
-        let call = CallPlace { sequence: 2, index };
+        let call = SequencePosition { sequence: 2, index };
         let mut record = ToolRecord::pending(call, 0, format!("id {index}"), "look");
         (record.status, record.result) = (status, result);
         record.error = Some(format!("why {status:?}"));

@@ -68,20 +68,20 @@ impl Case {
         let count = self.messages.len();
         let halves =
             [(0, count / 2), (count / 2, count), (0, count / 4), (count - count / 4, count)];
-        let cuts = halves.into_iter().chain((0..count).map(|place| (place, place + 1)));
+        let cuts = halves.into_iter().chain((0..count).map(|position| (position, position + 1)));
         let shorter = cuts.filter(|(from, to)| from < to).map(|(from, to)| {
             let mut case = self.clone();
             case.messages.drain(from..to);
             case.pause = case.pause.min(case.messages.len());
             case
         });
-        let fewer_parts = (0..count).flat_map(|place| {
-            let parts = self.messages.get(place).map_or(0, |message| message.parts.len());
-            (0..parts).filter(move |_| parts > 1).map(move |part| (place, part))
+        let fewer_parts = (0..count).flat_map(|position| {
+            let parts = self.messages.get(position).map_or(0, |message| message.parts.len());
+            (0..parts).filter(move |_| parts > 1).map(move |part| (position, part))
         });
-        let fewer_parts = fewer_parts.filter_map(|(place, part)| {
+        let fewer_parts = fewer_parts.filter_map(|(position, part)| {
             let mut case = self.clone();
-            case.messages.get_mut(place)?.parts.remove(part);
+            case.messages.get_mut(position)?.parts.remove(part);
             Some(case)
         });
         let plans = self.plan.simpler().into_iter();

@@ -66,9 +66,9 @@ fn any(
     messages: &[Message],
     is: impl Fn(&Message) -> bool,
 ) -> Option<usize> {
-    let places: Vec<usize> =
-        (0..messages.len()).filter(|&place| messages.get(place).is_some_and(&is)).collect();
-    numbers.one_of(&places).copied()
+    let positions: Vec<usize> =
+        (0..messages.len()).filter(|&position| messages.get(position).is_some_and(&is)).collect();
+    numbers.one_of(&positions).copied()
 }
 
 fn any_results(numbers: &mut Numbers, messages: &[Message]) -> Option<usize> {
@@ -82,13 +82,13 @@ fn any_asking(numbers: &mut Numbers, messages: &[Message]) -> Option<usize> {
 }
 
 fn take_result(numbers: &mut Numbers, messages: &mut Vec<Message>) -> Option<(usize, Part)> {
-    let place = any_results(numbers, messages)?;
-    let message = messages.get_mut(place)?;
+    let position = any_results(numbers, messages)?;
+    let message = messages.get_mut(position)?;
     let part = message.parts.remove(numbers.below(message.parts.len()));
     if message.parts.is_empty() {
-        messages.remove(place);
+        messages.remove(position);
     }
-    Some((place, part))
+    Some((position, part))
 }
 
 /// A call in a message that is not the assistant's, or that is some other's answer.
@@ -108,8 +108,8 @@ fn misplace_call(numbers: &mut Numbers, messages: &mut Vec<Message>) {
 
 /// What the model has asked for, as if somebody else had.
 fn change_speaker(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(place) = any_asking(numbers, messages) else { return };
-    let Some(message) = messages.get_mut(place) else { return };
+    let Some(position) = any_asking(numbers, messages) else { return };
+    let Some(message) = messages.get_mut(position) else { return };
     if let Some(role) = numbers.one_of(&[Role::User, Role::System, Role::Developer]) {
         message.role = *role;
         // A provider's own items are of the model alone.
@@ -122,8 +122,8 @@ fn drop_result(numbers: &mut Numbers, messages: &mut Vec<Message>) {
 }
 
 fn drop_call(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(place) = any_asking(numbers, messages) else { return };
-    let Some(message) = messages.get_mut(place) else { return };
+    let Some(position) = any_asking(numbers, messages) else { return };
+    let Some(message) = messages.get_mut(position) else { return };
     let calls: Vec<usize> = (0..message.parts.len())
         .filter(|&part| message.parts.get(part).is_some_and(|part| part.as_tool_call().is_some()))
         .collect();
@@ -133,24 +133,24 @@ fn drop_call(numbers: &mut Numbers, messages: &mut Vec<Message>) {
 }
 
 fn duplicate_result(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(place) = any_results(numbers, messages) else { return };
-    let Some(copy) = messages.get(place).cloned() else { return };
-    let later = place + 1 + numbers.below(messages.len() - place);
+    let Some(position) = any_results(numbers, messages) else { return };
+    let Some(copy) = messages.get(position).cloned() else { return };
+    let later = position + 1 + numbers.below(messages.len() - position);
     messages.insert(later.min(messages.len()), copy);
 }
 
 fn swap_neighbours(numbers: &mut Numbers, messages: &mut Vec<Message>) {
     if messages.len() > 1 {
-        let place = numbers.below(messages.len() - 1);
-        messages.swap(place, place + 1);
+        let position = numbers.below(messages.len() - 1);
+        messages.swap(position, position + 1);
     }
 }
 
 fn swap_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(place) = any_results(numbers, messages) else { return };
-    if messages.get(place + 1).is_some_and(|next| next.role == Role::Tool) {
-        messages.swap(place, place + 1);
-    } else if let Some(message) = messages.get_mut(place) {
+    let Some(position) = any_results(numbers, messages) else { return };
+    if messages.get(position + 1).is_some_and(|next| next.role == Role::Tool) {
+        messages.swap(position, position + 1);
+    } else if let Some(message) = messages.get_mut(position) {
         message.parts.reverse();
     }
 }
@@ -163,8 +163,8 @@ fn move_row(numbers: &mut Numbers, messages: &mut Vec<Message>) {
 }
 
 fn move_result(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some((place, part)) = take_result(numbers, messages) else { return };
-    let later = place + numbers.below(messages.len() + 1 - place.min(messages.len()));
+    let Some((position, part)) = take_result(numbers, messages) else { return };
+    let later = position + numbers.below(messages.len() + 1 - position.min(messages.len()));
     match messages.get_mut(later) {
         Some(message) if numbers.one_in(2) => message.parts.push(part),
         _ => messages.insert(later.min(messages.len()), Message::new(Role::Tool, vec![part])),
@@ -177,10 +177,10 @@ fn any_id(numbers: &mut Numbers) -> Option<String> {
 }
 
 fn change_ids_of_round(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(place) = any_asking(numbers, messages) else { return };
+    let Some(position) = any_asking(numbers, messages) else { return };
     let id = any_id(numbers);
     let with_results = !numbers.one_in(4);
-    let mut round = messages.iter_mut().skip(place);
+    let mut round = messages.iter_mut().skip(position);
     for part in round.next().iter_mut().flat_map(|message| &mut message.parts) {
         if let Part::ToolCall(call) = part {
             call.id.clone_from(&id);
@@ -196,9 +196,9 @@ fn change_ids_of_round(numbers: &mut Numbers, messages: &mut Vec<Message>) {
 }
 
 fn change_ids_of_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(place) = any_results(numbers, messages) else { return };
+    let Some(position) = any_results(numbers, messages) else { return };
     let id = any_id(numbers);
-    for part in messages.get_mut(place).into_iter().flat_map(|message| &mut message.parts) {
+    for part in messages.get_mut(position).into_iter().flat_map(|message| &mut message.parts) {
         if let Part::ToolResult(result) = part {
             result.call_id.clone_from(&id);
         }
@@ -233,8 +233,8 @@ fn find_sources(numbers: &mut Numbers, messages: &mut Vec<Message>) {
 }
 
 fn cut_text(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(place) = any_results(numbers, messages) else { return };
-    for part in messages.get_mut(place).into_iter().flat_map(|message| &mut message.parts) {
+    let Some(position) = any_results(numbers, messages) else { return };
+    for part in messages.get_mut(position).into_iter().flat_map(|message| &mut message.parts) {
         let Part::ToolResult(result) = part else { continue };
         let text: Vec<char> = result.text().chars().collect();
         let cut: String = text.iter().take(numbers.below(text.len() + 1)).collect();
@@ -253,18 +253,18 @@ fn truncate_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
 
 /// Makes one row of a round, and sometimes of what follows it.
 fn aggregate_rows(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(place) = any_asking(numbers, messages) else { return };
-    let following = messages.iter().skip(place + 1);
+    let Some(position) = any_asking(numbers, messages) else { return };
+    let following = messages.iter().skip(position + 1);
     let results = following.take_while(|next| next.role == Role::Tool).count();
-    let mut end = place + 1 + results;
+    let mut end = position + 1 + results;
     let is_text = |message: &Message| {
         message.role == Role::Assistant && message.asked_calls().next().is_none()
     };
     if messages.get(end).is_some_and(is_text) && !numbers.one_in(3) {
         end += 1;
     }
-    let rest: Vec<Part> = messages.drain(place + 1..end).flat_map(|row| row.parts).collect();
-    if let Some(row) = messages.get_mut(place) {
+    let rest: Vec<Part> = messages.drain(position + 1..end).flat_map(|row| row.parts).collect();
+    if let Some(row) = messages.get_mut(position) {
         row.parts.extend(rest);
         row.parts.retain(|part| !matches!(part, Part::Native(_)));
     }
@@ -272,14 +272,14 @@ fn aggregate_rows(numbers: &mut Numbers, messages: &mut Vec<Message>) {
 
 /// Makes a call wait for approval: for ever, or until it was answered.
 fn ask_approval(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(place) = any_asking(numbers, messages) else { return };
-    let Some(message) = messages.get_mut(place) else { return };
+    let Some(position) = any_asking(numbers, messages) else { return };
+    let Some(message) = messages.get_mut(position) else { return };
     let mut requests = Vec::new();
     for part in &mut message.parts {
         if let Part::ToolCall(call) = part
             && !call.provider_executed
         {
-            let id = format!("approval {place} {}", requests.len());
+            let id = format!("approval {position} {}", requests.len());
             let request = ApprovalRequest::new(id, call.clone(), true);
             requests.push(request.clone());
             *part = request.into();
@@ -288,18 +288,18 @@ fn ask_approval(numbers: &mut Numbers, messages: &mut Vec<Message>) {
     let answer = |request: &ApprovalRequest| Part::ApprovalResponse(request.approve());
     match numbers.below(3) {
         0 => {
-            let following = messages.iter().skip(place + 1);
+            let following = messages.iter().skip(position + 1);
             let results = following.take_while(|next| next.role == Role::Tool).count();
-            messages.drain(place + 1..place + 1 + results);
+            messages.drain(position + 1..position + 1 + results);
         }
         1 => {
             let answers = requests.iter().map(answer).collect();
-            messages.insert(place + 1, Message::new(Role::User, answers));
+            messages.insert(position + 1, Message::new(Role::User, answers));
         }
         _ => {
             let mut answers: Vec<Part> = requests.iter().map(answer).collect();
             answers.push(Part::text("Go ahead."));
-            messages.insert(place + 1, Message::new(Role::User, answers));
+            messages.insert(position + 1, Message::new(Role::User, answers));
         }
     }
 }
@@ -316,10 +316,10 @@ fn add_empty_message(numbers: &mut Numbers, messages: &mut Vec<Message>) {
 }
 
 fn empty_message(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(place) = any(numbers, messages, |message| message.role == Role::Assistant) else {
+    let Some(position) = any(numbers, messages, |message| message.role == Role::Assistant) else {
         return;
     };
-    for part in messages.get_mut(place).into_iter().flat_map(|message| &mut message.parts) {
+    for part in messages.get_mut(position).into_iter().flat_map(|message| &mut message.parts) {
         if let Part::Text(text) = part {
             text.text.clear();
         }
@@ -328,28 +328,28 @@ fn empty_message(numbers: &mut Numbers, messages: &mut Vec<Message>) {
 
 /// Puts the results of a round into one message, or into the user's next one.
 fn merge_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(place) = any_results(numbers, messages) else { return };
-    let Some(next) = messages.get(place + 1) else { return };
+    let Some(position) = any_results(numbers, messages) else { return };
+    let Some(next) = messages.get(position + 1) else { return };
     if matches!(next.role, Role::Tool | Role::User) {
-        let results = messages.remove(place);
-        if let Some(next) = messages.get_mut(place) {
+        let results = messages.remove(position);
+        if let Some(next) = messages.get_mut(position) {
             next.parts.splice(0..0, results.parts);
         }
     }
 }
 
 fn queue_words(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    if let Some(place) = any_asking(numbers, messages) {
-        messages.insert(place + 1, Message::user("Wait."));
+    if let Some(position) = any_asking(numbers, messages) {
+        messages.insert(position + 1, Message::user("Wait."));
     }
 }
 
 /// Adds a call that the provider answered itself, and what it had thought before.
 fn run_by_provider(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(place) = any(numbers, messages, |message| message.role == Role::Assistant) else {
+    let Some(position) = any(numbers, messages, |message| message.role == Role::Assistant) else {
         return;
     };
-    let Some(message) = messages.get_mut(place) else { return };
+    let Some(message) = messages.get_mut(position) else { return };
     let mut call = ToolCall::new("ws_1", "web_search", "{}");
     call.provider_executed = true;
     let added: [Part; 3] = [

@@ -79,8 +79,8 @@ impl Plan {
             let index = u32::try_from(position).expect("few messages");
             let id = message.id.unwrap_or(MessageId { run, index });
             for (call, call_id) in (0..).zip(effective_call_ids(message)) {
-                let place = (u64::from(id.index) << 32) | u64::from(call);
-                let mut numbers = Numbers::of(self.times, place);
+                let position = (u64::from(id.index) << 32) | u64::from(call);
+                let mut numbers = Numbers::of(self.times, position);
                 let finished = at(numbers.next() % SPAN);
                 match numbers.below(8) {
                     0 => {}

@@ -32,25 +32,25 @@ fn sent(wire: Wire, shown: &Messages) -> String {
 }
 
 /// Asserts all that must be true of a history that is sent to a provider which did not make it.
-fn assert_accepted(place: &str, history: &Messages, to: Wire) -> Value {
+fn assert_accepted(source: &str, history: &Messages, to: Wire) -> Value {
     let before = text(history);
     let bytes = sent(to, &replay(history));
-    assert_eq!(sent(to, &replay(history)), bytes, "{place}: not the same bytes again");
-    assert_eq!(text(history), before, "{place}: the record has changed");
+    assert_eq!(sent(to, &replay(history)), bytes, "{source}: not the same bytes again");
+    assert_eq!(text(history), before, "{source}: the record has changed");
     let body: Value = serde_json::from_str(&bytes).unwrap();
-    validate(to, &body).unwrap_or_else(|invalid| panic!("{place}: {invalid}\n{body:#}"));
-    assert_nothing_asked_is_lost(place, history, to, &body);
+    validate(to, &body).unwrap_or_else(|invalid| panic!("{source}: {invalid}\n{body:#}"));
+    assert_nothing_asked_is_lost(source, history, to, &body);
     match to {
-        Wire::OpenAiChat => assert_mistral(place, &body),
-        Wire::Anthropic => assert_anthropic(place, &body),
-        Wire::Gemini => assert_gemini(place, &body),
+        Wire::OpenAiChat => assert_mistral(source, &body),
+        Wire::Anthropic => assert_anthropic(source, &body),
+        Wire::Gemini => assert_gemini(source, &body),
         _ => {}
     }
     body
 }
 
 /// Every call that the replay shows is there, with its result.
-fn assert_nothing_asked_is_lost(place: &str, history: &Messages, to: Wire, body: &Value) {
+fn assert_nothing_asked_is_lost(source: &str, history: &Messages, to: Wire, body: &Value) {
     let asked = replay(history).iter().flat_map(|message| message.calls()).count();
     let items = body[to.conversation_field()].as_array().unwrap();
     let inner = |name: &str| -> Vec<&Value> {
@@ -70,7 +70,7 @@ fn assert_nothing_asked_is_lost(place: &str, history: &Messages, to: Wire, body:
         Wire::Gemini => inner("parts").iter().filter(is_response).count(),
         _ => items.iter().filter(|message| message["role"] == "tool").count(),
     };
-    assert_eq!(answered, asked, "{place}\n{body:#}");
+    assert_eq!(answered, asked, "{source}\n{body:#}");
 }
 
 fn ids<'a>(list: &'a Value, message: impl Fn(&'a Value) -> Vec<&'a Value>) -> Vec<&'a str> {
@@ -79,57 +79,57 @@ fn ids<'a>(list: &'a Value, message: impl Fn(&'a Value) -> Vec<&'a Value>) -> Ve
 }
 
 /// Mistral takes ids of nine letters and digits.
-fn assert_mistral(place: &str, body: &Value) {
+fn assert_mistral(source: &str, body: &Value) {
     let messages: Vec<_> = serde_json::from_value(body["messages"].clone()).unwrap();
     let messages = serde_json::to_value(with_mistral_ids(messages)).unwrap();
     let body = json!({ "messages": messages });
-    validate(Wire::OpenAiChat, &body).unwrap_or_else(|invalid| panic!("{place}: {invalid}"));
+    validate(Wire::OpenAiChat, &body).unwrap_or_else(|invalid| panic!("{source}: {invalid}"));
     let found = ids(&messages, |message| {
         let calls = message["tool_calls"].as_array().into_iter().flatten().map(|call| &call["id"]);
         calls.chain(message.get("tool_call_id")).collect()
     });
     for id in found {
         let is_fit = id.len() == 9 && id.bytes().all(|byte| byte.is_ascii_alphanumeric());
-        assert!(is_fit, "{place}: {id}");
+        assert!(is_fit, "{source}: {id}");
     }
 }
 
 /// Anthropic takes ids of `^[a-zA-Z0-9_-]+$`.
-fn assert_anthropic(place: &str, body: &Value) {
+fn assert_anthropic(source: &str, body: &Value) {
     let found = ids(&body["messages"], |message| {
         let blocks = message["content"].as_array().into_iter().flatten();
         blocks.filter_map(|block| block.get("id").or_else(|| block.get("tool_use_id"))).collect()
     });
     for id in found {
         let is_taken = |byte: u8| byte.is_ascii_alphanumeric() || b"_-".contains(&byte);
-        assert!(!id.is_empty() && id.bytes().all(is_taken), "{place}: {id}");
+        assert!(!id.is_empty() && id.bytes().all(is_taken), "{source}: {id}");
     }
 }
 
 /// What Anthropic did not record itself is sent to it as user and assistant in turns, and system
 /// apart.
-fn assert_turns(place: &str, body: &Value) {
+fn assert_turns(source: &str, body: &Value) {
     let roles: Vec<_> =
         body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();
-    assert!(roles.iter().all(|role| **role != "system"), "{place}: {roles:?}");
-    assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "{place}: {roles:?}");
+    assert!(roles.iter().all(|role| **role != "system"), "{source}: {roles:?}");
+    assert!(roles.windows(2).all(|pair| pair[0] != pair[1]), "{source}: {roles:?}");
 }
 
 /// Gemini takes its system instruction apart.
-fn assert_gemini(place: &str, body: &Value) {
+fn assert_gemini(source: &str, body: &Value) {
     let contents = body["contents"].as_array().unwrap();
     assert!(
         contents.iter().all(|content| content["role"] == "user" || content["role"] == "model"),
-        "{place}: {body:#}"
+        "{source}: {body:#}"
     );
 }
 
-fn assert_no_reasoning_of(place: &str, from: Wire, history: &Messages, body: &Value) {
+fn assert_no_reasoning_of(source: &str, from: Wire, history: &Messages, body: &Value) {
     let (_, signs) = FOREIGN.iter().find(|(wire, _)| *wire == from).unwrap();
     let own = sent(from, &replay(history));
     let said: String = history.iter().map(|message| message.text()).collect();
     for sign in signs.iter().filter(|sign| own.contains(**sign) && !said.contains(**sign)) {
-        assert!(!body.to_string().contains(sign), "{place}: {sign}\n{body:#}");
+        assert!(!body.to_string().contains(sign), "{source}: {sign}\n{body:#}");
     }
 }
 
@@ -144,11 +144,11 @@ fn a_history_of_each_wire_goes_on_with_each_other() {
         let (_, signs) = FOREIGN.iter().find(|(wire, _)| *wire == accepted.wire).unwrap();
         with_reasoning += usize::from(signs.iter().any(|sign| own.contains(sign)));
         for to in WIRES.into_iter().filter(|to| *to != accepted.wire) {
-            let place = format!("{} to {to}", accepted.id);
-            let body = assert_accepted(&place, &history, to);
-            assert_no_reasoning_of(&place, accepted.wire, &history, &body);
+            let source = format!("{} to {to}", accepted.id);
+            let body = assert_accepted(&source, &history, to);
+            assert_no_reasoning_of(&source, accepted.wire, &history, &body);
             if to == Wire::Anthropic {
-                assert_turns(&place, &body);
+                assert_turns(&source, &body);
             }
             *counts.entry((accepted.wire, to)).or_insert(0_usize) += 1;
         }
@@ -173,10 +173,10 @@ fn a_history_of_two_wires_goes_on_with_each() {
                 let mut history = as_stored(first, &one.body);
                 history.append(&as_stored(second, &two.body));
                 for to in WIRES {
-                    let place = format!("{} and {} to {to}", one.id, two.id);
-                    let body = assert_accepted(&place, &history, to);
+                    let source = format!("{} and {} to {to}", one.id, two.id);
+                    let body = assert_accepted(&source, &history, to);
                     if to == Wire::Anthropic && first != to && second != to {
-                        assert_turns(&place, &body);
+                        assert_turns(&source, &body);
                     }
                     count += 1;
                 }

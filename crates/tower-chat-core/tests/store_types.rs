@@ -132,12 +132,12 @@ async fn a_ticket_tells_the_outcome_or_that_the_store_is_gone() {
 
 #[test]
 fn dropping_a_slot_gives_its_place_back() {
-    let place = Arc::new(());
-    let slot = Slot::guarded(place.clone()).without_blocking();
+    let permit = Arc::new(());
+    let slot = Slot::guarded(permit.clone()).without_blocking();
     assert!(!slot.may_block() && Slot::unbounded().may_block());
-    assert_eq!(Arc::strong_count(&place), 2);
+    assert_eq!(Arc::strong_count(&permit), 2);
     drop(slot);
-    assert_eq!(Arc::strong_count(&place), 1);
+    assert_eq!(Arc::strong_count(&permit), 1);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use tower_chat_core::{
 
 use crate::{
     EncryptionError,
-    seal::{Found, Opened, Opener, Place, Sealer},
+    seal::{Found, Opened, Opener, Position, Sealer},
 };
 
 /// The wire of sealed items. No leaf knows it.
@@ -47,7 +47,7 @@ impl Sealer {
                 Part::ToolResult(_) => results.next(),
                 _ => None,
             };
-            Place { sequence, index: index.unwrap_or_default() }
+            Position { sequence, index: index.unwrap_or_default() }
         };
         for part in &message.parts {
             let at = next(part);
@@ -74,8 +74,8 @@ impl Sealer {
             }
         }
         let body = format::encode(&message.with_parts(rest));
-        let place = Place { sequence, index: 0 };
-        let mut parts = vec![self.native(place, message.id, BODY, &body)?];
+        let position = Position { sequence, index: 0 };
+        let mut parts = vec![self.native(position, message.id, BODY, &body)?];
         parts.append(&mut placeholders);
         let mut envelope = Message::new(message.role, parts);
         envelope.id = message.id;
@@ -85,7 +85,7 @@ impl Sealer {
     /// What is shown of a call, with something sealed in the place of its arguments.
     fn call(
         &self,
-        at: Place,
+        at: Position,
         message: Option<MessageId>,
         call: &ToolCall,
         sealed: &str,
@@ -100,7 +100,7 @@ impl Sealer {
 
     pub(crate) fn result(
         &self,
-        at: Place,
+        at: Position,
         message: Option<MessageId>,
         column: &str,
         result: &ToolResult,
@@ -114,7 +114,7 @@ impl Sealer {
 
     fn native(
         &self,
-        at: Place,
+        at: Position,
         message: Option<MessageId>,
         column: &str,
         value: &str,
@@ -136,8 +136,8 @@ impl Opener<'_> {
         let mut parts = envelope.parts.iter();
         let body = match parts.next() {
             Some(part) => {
-                let place = Place { sequence, index: 0 };
-                self.native(place.into(), envelope.id, BODY, part).await?
+                let position = Position { sequence, index: 0 };
+                self.native(position.into(), envelope.id, BODY, part).await?
             }
             None => return Err(self.not_whole(Found::in_message(sequence))),
         };
@@ -154,7 +154,7 @@ impl Opener<'_> {
                 Part::ToolCall(call) if call.provider_executed => PROVIDER_CALLS + provider_calls,
                 _ => calls,
             };
-            let found = Found::from(Place { sequence, index });
+            let found = Found::from(Position { sequence, index });
             let is_envelope = match part {
                 Part::ToolCall(call) if call.provider_executed => {
                     provider_calls += 1;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolInvocation,
-    store::{CallPlace, History, RecordedResult, Revision, ToolRecord, Write},
+    store::{History, RecordedResult, Revision, SequencePosition, ToolRecord, Write},
 };
 
 /// The writes that make a copy. Message ids are kept, so each stretch of messages that one run added
@@ -57,7 +57,7 @@ fn stretches<'m>(messages: impl Iterator<Item = &'m Arc<Message>>) -> Vec<Vec<Ar
 }
 
 fn row(invocation: ToolInvocation) -> ToolRecord {
-    let call = CallPlace { sequence: invocation.sequence, index: invocation.sequence_index };
+    let call = SequencePosition { sequence: invocation.sequence, index: invocation.sequence_index };
     let mut row =
         ToolRecord::pending(call, invocation.round_index, invocation.call_id, invocation.name);
     row.status = invocation.status;

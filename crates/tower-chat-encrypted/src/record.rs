@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use tower_chat_core::{
     Message, RunId, ToolInvocation,
     store::{
-        CallPlace, OpenRun, RecordedResult, ServiceIdChange, Staged, ToolRecord, Write,
+        OpenRun, RecordedResult, SequencePosition, ServiceIdChange, Staged, ToolRecord, Write,
         milliseconds,
     },
 };
@@ -15,7 +15,7 @@ use crate::{
     EncryptionError,
     envelope::{RESULT, json},
     lives::SealedHead,
-    seal::{Found, Opener, Place, Sealer, is_sealed},
+    seal::{Found, Opener, Position, Sealer, is_sealed},
 };
 
 const RECORDED_RESULT: &str = "recorded result";
@@ -231,7 +231,8 @@ impl Opener<'_> {
         &mut self,
         mut invocation: ToolInvocation,
     ) -> Result<ToolInvocation, EncryptionError> {
-        let call = CallPlace { sequence: invocation.sequence, index: invocation.sequence_index };
+        let call =
+            SequencePosition { sequence: invocation.sequence, index: invocation.sequence_index };
         let found = Found::from(at(call));
         // The former format counted calls and results together, so the position is checked below.
         let in_message = Found::in_message(call.sequence);
@@ -239,7 +240,7 @@ impl Opener<'_> {
             self.call(in_message, invocation.message, &invocation.arguments).await?;
         invocation.arguments = asked.arguments;
         if !opened.is_former {
-            if opened.place != at(call) {
+            if opened.position != at(call) {
                 return Err(self.not_sealed(found, ROW, "it is of another call"));
             }
             self.refuse_former();
@@ -259,7 +260,7 @@ impl Opener<'_> {
             (SealedResult::InMessage(sequence, index), Some(placeholder)) => {
                 let in_message = Found::in_message(sequence);
                 let (result, opened) = self.result(in_message, None, RESULT, &placeholder).await?;
-                if !opened.is_former && opened.place.index != u64::from(index) {
+                if !opened.is_former && opened.position.index != u64::from(index) {
                     return Err(self.not_sealed(found, ROW, "its result is another call's"));
                 }
                 Some(result)
@@ -294,12 +295,12 @@ impl Opener<'_> {
 const CHANGED: &str = "the row was changed";
 
 /// The place of what belongs to no message.
-const NOWHERE: Place = Place { sequence: 0, index: 0 };
+const NOWHERE: Position = Position { sequence: 0, index: 0 };
 
 fn partial_text(run: RunId) -> String {
     format!("partial text of {run}")
 }
 
-fn at(call: CallPlace) -> Place {
-    Place { sequence: call.sequence, index: call.index.into() }
+fn at(call: SequencePosition) -> Position {
+    Position { sequence: call.sequence, index: call.index.into() }
 }

@@ -21,7 +21,7 @@ const NONCE: usize = 24;
 
 /// Where a value belongs: the number of its message, from 1, and its place among those of its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     pub(crate) sequence: u64,
     pub(crate) index: u64,
 }
@@ -45,9 +45,9 @@ impl Found {
     }
 }
 
-impl From<Place> for Found {
-    fn from(place: Place) -> Self {
-        Self { sequence: Some(place.sequence), index: Some(place.index) }
+impl From<Position> for Found {
+    fn from(position: Position) -> Self {
+        Self { sequence: Some(position.sequence), index: Some(position.index) }
     }
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Sealer {
 /// What a value was before it was sealed, and what it was sealed for.
 pub(crate) struct Opened {
     pub(crate) text: String,
-    pub(crate) place: Place,
+    pub(crate) position: Position,
     pub(crate) life: Option<Life>,
     /// It was sealed by a release that bound it to no life and no message.
     pub(crate) is_former: bool,
@@ -86,7 +86,7 @@ pub(crate) enum Expected {
 impl Sealer {
     pub(crate) fn seal(
         &self,
-        at: Place,
+        at: Position,
         message: Option<MessageId>,
         column: &str,
         value: &str,
@@ -95,20 +95,20 @@ impl Sealer {
         let mut nonce = [0; NONCE];
         getrandom::fill(&mut nonce).map_err(|_| EncryptionError::NoRandomNumbers)?;
         let bound = Some((self.life, message));
-        let place = authenticated(&self.conversation, &self.id, at, bound, column);
-        let payload = Payload { msg: value.as_bytes(), aad: &place };
+        let associated = authenticated(&self.conversation, &self.id, at, bound, column);
+        let payload = Payload { msg: value.as_bytes(), aad: &associated };
         let cipher = XChaCha20Poly1305::new(self.key.as_bytes().into());
         let sealed = cipher.encrypt(XNonce::from_slice(&nonce), payload);
         let Ok(sealed) = sealed else { return Err(self.not_sealed(at, column)) };
         let message = message.map_or_else(|| NO_MESSAGE.to_owned(), |message| message.to_string());
-        let (id, life, Place { sequence, index }) = (&self.id, self.life, at);
+        let (id, life, Position { sequence, index }) = (&self.id, self.life, at);
         let mut text = format!("{PREFIX}{id}:{life}:{message}:{sequence}:{index}:");
         STANDARD_NO_PAD.encode_string([&nonce[..], &sealed].concat(), &mut text);
         Ok(text)
     }
 
     /// Only more than 256 GiB cannot be sealed.
-    fn not_sealed(&self, at: Place, column: &str) -> EncryptionError {
+    fn not_sealed(&self, at: Position, column: &str) -> EncryptionError {
         EncryptionError::NotSealed {
             key: self.conversation.clone(),
             sequence: at.sequence,
@@ -166,7 +166,7 @@ impl<'a> Opener<'a> {
             (Expected::Life(..), Some(_)) => {
                 return Err("it is of another life of the conversation");
             }
-            (Expected::Life(_, former), None) if parsed.place.sequence <= former => {}
+            (Expected::Life(_, former), None) if parsed.position.sequence <= former => {}
             (Expected::Life(..), None) => return Err("it is of the former format"),
         }
         Ok(())
@@ -183,7 +183,7 @@ impl<'a> Opener<'a> {
     ) -> Result<Opened, EncryptionError> {
         let parsed = Sealed::parse(sealed)
             .ok_or_else(|| self.not_sealed(found, column, "it is in clear, or damaged"))?;
-        let Place { sequence, index } = parsed.place;
+        let Position { sequence, index } = parsed.position;
         let is_elsewhere = found.sequence.is_some_and(|found| found != sequence)
             || found.index.is_some_and(|found| found != index);
         if is_elsewhere {
@@ -203,12 +203,13 @@ impl<'a> Opener<'a> {
             let key = self.provider.key(self.conversation, parsed.id).await?;
             self.keys.insert(parsed.id.to_owned(), key);
         }
-        let place = authenticated(self.conversation, parsed.id, parsed.place, parsed.bound, column);
+        let associated =
+            authenticated(self.conversation, parsed.id, parsed.position, parsed.bound, column);
         let opened = self.keys.get(parsed.id).and_then(|key| {
             // Made where it is used: a cipher that is moved leaves a copy of its key behind.
             let cipher = XChaCha20Poly1305::new(key.as_bytes().into());
             let (nonce, sealed) = parsed.bytes.split_at_checked(NONCE)?;
-            let payload = Payload { msg: sealed, aad: &place };
+            let payload = Payload { msg: sealed, aad: &associated };
             cipher.decrypt(XNonce::from_slice(nonce), payload).ok()
         });
         let text = opened.and_then(|bytes| String::from_utf8(bytes).ok());
@@ -218,7 +219,7 @@ impl<'a> Opener<'a> {
             column: column.to_owned(),
         })?;
         let life = parsed.bound.map(|(life, _)| life);
-        Ok(Opened { text, place: parsed.place, life, is_former: life.is_none() })
+        Ok(Opened { text, position: parsed.position, life, is_former: life.is_none() })
     }
 
     pub(crate) fn not_sealed(
@@ -238,7 +239,7 @@ impl<'a> Opener<'a> {
 
 struct Sealed<'a> {
     id: &'a str,
-    place: Place,
+    position: Position,
     /// The life of the conversation, and the message that the value belongs to; `None` in the former
     /// format.
     bound: Option<Bound>,
@@ -264,10 +265,10 @@ impl<'a> Sealed<'a> {
         let (rest, bytes) = rest.rsplit_once(':')?;
         let (rest, index) = rest.rsplit_once(':')?;
         let (rest, sequence) = rest.rsplit_once(':')?;
-        let place = Place { sequence: sequence.parse().ok()?, index: index.parse().ok()? };
+        let position = Position { sequence: sequence.parse().ok()?, index: index.parse().ok()? };
         let bytes = STANDARD_NO_PAD.decode(bytes).ok()?;
         if is_former {
-            return Some(Self { id: rest, place, bound: None, bytes });
+            return Some(Self { id: rest, position, bound: None, bytes });
         }
         let (rest, message) = rest.rsplit_once(':')?;
         let (id, life) = rest.rsplit_once(':')?;
@@ -275,7 +276,7 @@ impl<'a> Sealed<'a> {
             NO_MESSAGE => None,
             message => Some(message.parse().ok()?),
         };
-        Some(Self { id, place, bound: Some((life.parse().ok()?, message)), bytes })
+        Some(Self { id, position, bound: Some((life.parse().ok()?, message)), bytes })
     }
 }
 
@@ -283,7 +284,7 @@ impl<'a> Sealed<'a> {
 fn authenticated(
     conversation: &ConversationKey,
     id: &str,
-    at: Place,
+    at: Position,
     bound: Option<Bound>,
     column: &str,
 ) -> Vec<u8> {
@@ -291,22 +292,22 @@ fn authenticated(
         Some(_) => b"tower-chat value 2",
         None => b"tower-chat value 1",
     };
-    let mut place = version.to_vec();
-    place.extend(at.sequence.to_le_bytes());
-    place.extend(at.index.to_le_bytes());
+    let mut bytes = version.to_vec();
+    bytes.extend(at.sequence.to_le_bytes());
+    bytes.extend(at.index.to_le_bytes());
     if let Some((life, message)) = bound {
-        place.extend(life.to_bytes());
-        place.push(u8::from(message.is_some()));
+        bytes.extend(life.to_bytes());
+        bytes.push(u8::from(message.is_some()));
         if let Some(message) = message {
-            place.extend(message.run.to_bytes());
-            place.extend(message.index.to_le_bytes());
+            bytes.extend(message.run.to_bytes());
+            bytes.extend(message.index.to_le_bytes());
         }
     }
     for text in [conversation.scope(), conversation.id(), id, column] {
-        place.extend((text.len() as u64).to_le_bytes());
-        place.extend(text.as_bytes());
+        bytes.extend((text.len() as u64).to_le_bytes());
+        bytes.extend(text.as_bytes());
     }
-    place
+    bytes
 }
 
 pub(crate) fn check_name(id: &str) -> Result<(), EncryptionError> {

@@ -10,7 +10,7 @@ use std::{env, error::Error, sync::Arc, time::Instant};
 use tokio_postgres::NoTls;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult, ToolStatus, format,
-    store::{CallPlace, HistoryStore, RecordedResult, Revision, ToolRecord, Write},
+    store::{HistoryStore, RecordedResult, Revision, SequencePosition, ToolRecord, Write},
 };
 use tower_chat_postgres::PostgresStore;
 use tower_chat_testkit::server::{PostgresServer, required};
@@ -110,12 +110,13 @@ async fn fill(
         let first = revision.sequence;
         let id = MessageId { run, index: u32::try_from(first)? };
         let messages: Vec<Arc<Message>> =
-            (0..MESSAGES_OF_APPEND).map(|place| Arc::new(message(first + place))).collect();
-        let call = CallPlace { sequence: first + 2, index: 0 };
+            (0..MESSAGES_OF_APPEND).map(|position| Arc::new(message(first + position))).collect();
+        let call = SequencePosition { sequence: first + 2, index: 0 };
         let mut record =
             ToolRecord::pending(call, u32::try_from(append)?, "call_00000000", "search_orders");
         record.status = ToolStatus::Ok;
-        record.result = RecordedResult::InMessage(CallPlace { sequence: first + 3, index: 0 });
+        record.result =
+            RecordedResult::InMessage(SequencePosition { sequence: first + 3, index: 0 });
         record.started_at = Some(std::time::SystemTime::now());
         record.finished_at = record.started_at;
         let write = Write::new(key.clone(), id, revision, messages).with_tools(vec![record]);

@@ -4,7 +4,7 @@ use tokio_postgres::{Row, types::ToSql};
 use tower_chat_core::{
     RunId, format,
     store::{
-        CallPlace, Close, Conflict, LAST_SEQUENCE, Lease, Revision, ServiceIdChange, Staged,
+        Close, Conflict, LAST_SEQUENCE, Lease, Revision, SequencePosition, ServiceIdChange, Staged,
         StoreError, Write, milliseconds,
     },
 };
@@ -12,7 +12,7 @@ use tower_chat_core::{
 use crate::{
     connections::{Connections, Question},
     conversation::corrupt,
-    plain_append::{Place, PlainAppend},
+    plain_append::{PlainAppend, WritePosition},
     stored_key::StoredKey,
     tool_row::{self, ToolRows, number},
 };
@@ -39,8 +39,8 @@ pub(crate) async fn append(
     let plain_appends = &connections.statements.plain_appends;
     let plain = if connections.names_scope { None } else { plain_appends.find(write, &tools) };
     if let Some(plain) = plain {
-        let place = Place::of(write);
-        let values = PlainAppend::values(&key, &place, &bodies, &tools);
+        let position = WritePosition::of(write);
+        let values = PlainAppend::values(&key, &position, &bodies, &tools);
         let question = Question { sql: &plain.sql, values: &values };
         if connections.execute(ACTION, true, question).await? > 0 {
             return Ok(write.result());
@@ -207,7 +207,8 @@ fn outcome(
         "claimed" => {
             let (sequence, index): (i64, i64) = (row.try_get(4)?, row.try_get(5)?);
             let index = u32::try_from(index).unwrap_or(u32::MAX);
-            let call = CallPlace { sequence: u64::try_from(sequence).unwrap_or(u64::MAX), index };
+            let call =
+                SequencePosition { sequence: u64::try_from(sequence).unwrap_or(u64::MAX), index };
             Err(StoreError::Claimed { key, call })
         }
         _ => {

@@ -72,7 +72,7 @@ fn every_statement_is_limited_to_one_conversation() {
     let questions = ["invocations", "tool_totals", "invocations", "tool_totals"];
     assert_eq!(of_scopes, [exceptions.as_slice(), &questions].concat());
     for function in [functions::APPEND, functions::DELETE] {
-        let sql = layout().place(function);
+        let sql = layout().with_schema(function);
         for statement in sql.split(';') {
             let found = faults(statement, Scope::Conversation);
             assert_eq!(found, Vec::<String>::new(), "{statement}");

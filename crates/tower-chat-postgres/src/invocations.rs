@@ -6,7 +6,7 @@ use tokio_postgres::{Row, types::ToSql};
 use tower_chat_core::{
     ConversationKey, Message,
     store::{
-        CallPlace, InvocationQuery, Invocations, RecordedResult, StoreError, ToolRecord,
+        InvocationQuery, Invocations, RecordedResult, SequencePosition, StoreError, ToolRecord,
         ToolTotals, UnreadableInvocation, milliseconds,
     },
 };
@@ -197,7 +197,7 @@ impl Found {
     /// Says why, if a message that a row refers to cannot be decoded.
     fn check(&self, conversation: &[u8], record: &ToolRecord) -> Result<(), String> {
         let in_message = match record.result {
-            RecordedResult::InMessage(CallPlace { sequence, .. }) => Some(sequence),
+            RecordedResult::InMessage(SequencePosition { sequence, .. }) => Some(sequence),
             RecordedResult::None | RecordedResult::Apart(_) => None,
         };
         for sequence in [Some(record.call.sequence), in_message].into_iter().flatten() {

@@ -60,7 +60,7 @@ pub(crate) struct PlainAppend {
 
 /// What a write says of its place.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct WritePosition {
     incarnation: i64,
     before: i64,
     after: i64,
@@ -108,7 +108,7 @@ impl PlainAppend {
             format!("${number}::{kind}")
         };
         let bodies: Vec<_> =
-            (1..=messages).map(|place| format!("({place}, {})", parameter("text"))).collect();
+            (1..=messages).map(|position| format!("({position}, {})", parameter("text"))).collect();
         let records: Vec<_> = (0..tools)
             .map(|_| {
                 let values: Vec<_> = RECORD.iter().map(|(_, kind)| parameter(kind)).collect();
@@ -125,28 +125,28 @@ impl PlainAppend {
                  RETURNING c.pruned
              ){recorded}
              INSERT INTO {{schema}}.messages (scope, conversation, sequence, run, run_index, body)
-             SELECT $1, $2, $4 + b.place, $6::bytea, $7::bigint + b.place - 1, b.body
-             FROM counted, (VALUES {bodies}) AS b(place, body)",
+             SELECT $1, $2, $4 + b.ordinal, $6::bytea, $7::bigint + b.ordinal - 1, b.body
+             FROM counted, (VALUES {bodies}) AS b(ordinal, body)",
             bodies = bodies.join(", "),
         );
-        Self { messages, tools, sql: layout.place(&sql), has_come: AtomicBool::new(false) }
+        Self { messages, tools, sql: layout.with_schema(&sql), has_come: AtomicBool::new(false) }
     }
 
     /// The values of the parameters.
     pub(crate) fn values<'a>(
         key: &'a StoredKey,
-        place: &'a Place,
+        position: &'a WritePosition,
         bodies: &'a [String],
         tools: &'a [ToolRow<'_>],
     ) -> Vec<&'a (dyn ToSql + Sync)> {
         let mut values: Vec<&(dyn ToSql + Sync)> = vec![
             &key.scope,
             &key.conversation,
-            &place.incarnation,
-            &place.before,
-            &place.after,
-            &place.run,
-            &place.run_index,
+            &position.incarnation,
+            &position.before,
+            &position.after,
+            &position.run,
+            &position.run_index,
         ];
         values.extend(bodies.iter().map(|body| body as &(dyn ToSql + Sync)));
         values.extend(tools.iter().flat_map(ToolRow::values));
@@ -154,7 +154,7 @@ impl PlainAppend {
     }
 }
 
-impl Place {
+impl WritePosition {
     pub(crate) fn of(write: &Write) -> Self {
         Self {
             incarnation: write.expected().incarnation.cast_signed(),

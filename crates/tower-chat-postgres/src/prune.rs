@@ -4,7 +4,7 @@ use deadpool_postgres::{Object, Transaction};
 use tokio_postgres::{Row, types::ToSql};
 use tower_chat_core::{
     ConversationKey, RunId, ToolStatus,
-    store::{CallPlace, Keep, Pruned, Pruning, Revision, StoreError},
+    store::{Keep, Pruned, Pruning, Revision, SequencePosition, StoreError},
 };
 
 use crate::{
@@ -122,7 +122,7 @@ impl Work<'_> {
                 let index = unsigned(row, 1)?;
                 let index =
                     u32::try_from(index).map_err(|_| format!("there is no call {index}"))?;
-                let call = CallPlace { sequence: unsigned(row, 0)?, index };
+                let call = SequencePosition { sequence: unsigned(row, 0)?, index };
                 let status: &str = column(row, 2)?;
                 // A status that nobody knows may be that of a call that waits.
                 let status = status.parse().unwrap_or(ToolStatus::Pending);

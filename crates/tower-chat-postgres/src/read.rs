@@ -124,11 +124,11 @@ fn pending_approvals(
 ) -> Result<Vec<Vec<ApprovalRequest>>, StoreError> {
     let mut batches: Vec<(u64, Message, Vec<ApprovalRequest>)> = Vec::new();
     for row in rows {
-        let place = sequence(row, 0)?;
-        if batches.last().is_none_or(|(last, ..)| *last != place) {
-            let message =
-                message::read(row, 1).map_err(|source| message::undecodable(key, place, source))?;
-            batches.push((place, message, Vec::new()));
+        let number = sequence(row, 0)?;
+        if batches.last().is_none_or(|(last, ..)| *last != number) {
+            let message = message::read(row, 1)
+                .map_err(|source| message::undecodable(key, number, source))?;
+            batches.push((number, message, Vec::new()));
         }
         let index = u32::try_from(sequence(row, 4)?).unwrap_or(u32::MAX);
         if let Some((_, message, requests)) = batches.last_mut() {

@@ -30,7 +30,7 @@ impl Layout {
     }
 
     /// A statement with the schema's name in it.
-    pub(crate) fn place(&self, sql: &str) -> String {
+    pub(crate) fn with_schema(&self, sql: &str) -> String {
         sql.replace("{schema}", &self.quoted())
     }
 
@@ -124,7 +124,7 @@ fn first(layout: &Layout) -> String {
     sql.push_str(functions::APPEND);
     sql.push_str(functions::DELETE);
     let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
-    layout.place(&sql.replace("{name_scope}", name_scope))
+    layout.with_schema(&sql.replace("{name_scope}", name_scope))
 }
 
 /// How many messages of a conversation were pruned, so that one which is missing is noticed.
@@ -132,13 +132,14 @@ fn pruned(layout: &Layout) -> String {
     let column =
         "ALTER TABLE {schema}.conversations ADD COLUMN pruned bigint NOT NULL DEFAULT 0;\n";
     let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
-    layout.place(&format!("{column}{}", functions::APPEND).replace("{name_scope}", name_scope))
+    layout
+        .with_schema(&format!("{column}{}", functions::APPEND).replace("{name_scope}", name_scope))
 }
 
 /// A write that commits a run may put messages in place of staged ones.
 fn replacing(layout: &Layout) -> String {
     let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
-    layout.place(&functions::REPLACE_STAGED.replace("{name_scope}", name_scope))
+    layout.with_schema(&functions::REPLACE_STAGED.replace("{name_scope}", name_scope))
 }
 
 /// A partition that is named itself is not held to the policy of its table: it gets one of its own.
@@ -170,7 +171,7 @@ fn partition_policies(layout: &Layout) -> String {
         policy = policy("%1$s"),
         append = functions::APPEND.replace("{name_scope}", functions::NAME_SCOPE),
     );
-    layout.place(&sql)
+    layout.with_schema(&sql)
 }
 
 fn table_sql(layout: &Layout, table: &str, columns: &str) -> String {
@@ -246,14 +247,12 @@ async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found,
     // `IF NOT EXISTS` asks for the right to make it first.
     let sql = "SELECT to_regnamespace($1) IS NULL";
     if transaction.query_one(sql, &[&layout.quoted()]).await?.try_get(0)? {
-        transaction.batch_execute(&layout.place("CREATE SCHEMA {schema}")).await?;
+        transaction.batch_execute(&layout.with_schema("CREATE SCHEMA {schema}")).await?;
     }
     transaction
-        .batch_execute(
-            &layout.place(
-                "CREATE TABLE IF NOT EXISTS {schema}.schema_version (version bigint NOT NULL)",
-            ),
-        )
+        .batch_execute(&layout.with_schema(
+            "CREATE TABLE IF NOT EXISTS {schema}.schema_version (version bigint NOT NULL)",
+        ))
         .await?;
     let version = version_in(transaction.client(), layout).await?;
     let done = usize::try_from(version).unwrap_or(usize::MAX);
@@ -270,7 +269,7 @@ async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found,
         transaction.batch_execute(&step(&layout)).await?;
     }
     transaction
-        .batch_execute(&layout.place(&format!(
+        .batch_execute(&layout.with_schema(&format!(
             "DELETE FROM {{schema}}.schema_version;
              INSERT INTO {{schema}}.schema_version VALUES ({VERSION})"
         )))
@@ -282,7 +281,7 @@ async fn bring_up_to_date(client: &mut Client, layout: &Layout) -> Result<Found,
 /// Whether the server keeps scopes apart, as was decided when the tables were made.
 pub(crate) async fn has_policies(client: &Client, layout: &Layout) -> Result<bool, Error> {
     let sql = "SELECT relrowsecurity FROM pg_class WHERE oid = to_regclass($1)";
-    let row = client.query_one(sql, &[&layout.place("{schema}.conversations")]).await?;
+    let row = client.query_one(sql, &[&layout.with_schema("{schema}.conversations")]).await?;
     row.try_get(0)
 }
 
@@ -292,12 +291,12 @@ fn found(version: i64) -> Found {
 
 /// The version of the schema; 0 if there is none.
 async fn version(client: &Client, layout: &Layout) -> Result<i64, Error> {
-    let table = layout.place("{schema}.schema_version");
+    let table = layout.with_schema("{schema}.schema_version");
     let row = client.query_one("SELECT to_regclass($1) IS NOT NULL", &[&table]).await?;
     if row.get(0) { version_in(client, layout).await } else { Ok(0) }
 }
 
 async fn version_in(client: &Client, layout: &Layout) -> Result<i64, Error> {
-    let sql = layout.place("SELECT coalesce(max(version), 0) FROM {schema}.schema_version");
+    let sql = layout.with_schema("SELECT coalesce(max(version), 0) FROM {schema}.schema_version");
     Ok(client.query_one(&sql, &[]).await?.get(0))
 }

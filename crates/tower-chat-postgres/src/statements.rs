@@ -99,22 +99,22 @@ impl Statements {
                  ORDER BY {id} LIMIT $3"
             )
         };
-        let placed = |sql: String| layout.place(&sql);
+        let named = |sql: String| layout.with_schema(&sql);
         Self {
-            append: placed(append()),
-            append_replacing: placed(append_replacing()),
+            append: named(append()),
+            append_replacing: named(append_replacing()),
             plain_appends: PlainAppends::new(layout),
-            delete: placed("SELECT {schema}.delete($1, $2)".to_owned()),
-            conversation: placed(format!(
+            delete: named("SELECT {schema}.delete($1, $2)".to_owned()),
+            conversation: named(format!(
                 "SELECT c.incarnation, c.last_sequence, c.service_id, c.pruned, {OPEN_RUN}
                  FROM {{schema}}.conversations AS c
                  LEFT JOIN {{schema}}.open_runs AS o ON o.scope = $1 AND o.conversation = $2
                  WHERE c.scope = $1 AND c.conversation = $2"
             )),
-            messages: placed(messages(seen("m"))),
-            staged_messages: placed(messages(staged("m"))),
-            staged_tools: placed(tools(staged("t"))),
-            pending_approvals: placed(format!(
+            messages: named(messages(seen("m"))),
+            staged_messages: named(messages(staged("m"))),
+            staged_tools: named(tools(staged("t"))),
+            pending_approvals: named(format!(
                 "SELECT m.sequence, m.run, m.run_index, m.body, t.call_index
                  FROM {{schema}}.tool_invocations AS t
                  JOIN {{schema}}.messages AS m
@@ -124,20 +124,20 @@ impl Statements {
                  ORDER BY t.sequence, t.call_index",
                 seen("t")
             )),
-            tools: placed(tools(seen("t"))),
-            copy_conversation: placed(
+            tools: named(tools(seen("t"))),
+            copy_conversation: named(
                 "INSERT INTO {schema}.conversations (scope, conversation, long_scope,
                      long_conversation, incarnation, last_sequence, pruned)
                  VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING"
                     .to_owned(),
             ),
-            copy_messages: placed(
+            copy_messages: named(
                 "INSERT INTO {schema}.messages (scope, conversation, sequence, run, run_index, body)
                  SELECT $1::bytea, $2::bytea, r.* FROM unnest($3::bigint[], $4::bytea[], $5::bigint[],
                      $6::text[]) AS r(sequence, run, run_index, body)"
                     .to_owned(),
             ),
-            copy_tools: placed(
+            copy_tools: named(
                 "INSERT INTO {schema}.tool_invocations (scope, conversation, sequence, call_index,
                      round_index, call_id, name, status, result_sequence, result_index, result,
                      error, started, finished)
@@ -146,12 +146,12 @@ impl Statements {
                      $11::text[], $12::bytea[], $13::bigint[], $14::bigint[]) AS r"
                     .to_owned(),
             ),
-            lock_conversation: placed(
+            lock_conversation: named(
                 "SELECT c.incarnation FROM {schema}.conversations AS c
                  WHERE c.scope = $1 AND c.conversation = $2 FOR UPDATE"
                     .to_owned(),
             ),
-            others_after: placed(
+            others_after: named(
                 "SELECT m.sequence FROM {schema}.messages AS m
                  WHERE m.scope = $1 AND m.conversation = $2 AND m.sequence > $3 AND m.run <> $4
                      AND EXISTS (SELECT 1 FROM {schema}.open_runs AS o
@@ -160,29 +160,29 @@ impl Statements {
                  ORDER BY m.sequence LIMIT 1"
                     .to_owned(),
             ),
-            runs: placed(
+            runs: named(
                 "SELECT m.sequence, m.run FROM {schema}.messages AS m
                  WHERE m.scope = $1 AND m.conversation = $2 ORDER BY m.sequence"
                     .to_owned(),
             ),
-            calls: placed(
+            calls: named(
                 "SELECT t.sequence, t.call_index, t.status, t.result_sequence
                  FROM {schema}.tool_invocations AS t
                  WHERE t.scope = $1 AND t.conversation = $2"
                     .to_owned(),
             ),
-            prune_messages: placed(prune("messages", "m")),
-            prune_tools: placed(prune("tool_invocations", "t")),
-            prune_conversation: placed(
+            prune_messages: named(prune("messages", "m")),
+            prune_tools: named(prune("tool_invocations", "t")),
+            prune_conversation: named(
                 "UPDATE {schema}.conversations AS c SET pruned = $3, incarnation = $4
                  WHERE c.scope = $1 AND c.conversation = $2"
                     .to_owned(),
             ),
-            list: placed(list(">= $2", "c.conversation")),
-            list_after: placed(list("> $2", "c.conversation")),
-            list_long: placed(list(">= $2", WHOLE_ID)),
-            list_long_after: placed(list("> $2", WHOLE_ID)),
-            open_runs: placed(format!(
+            list: named(list(">= $2", "c.conversation")),
+            list_after: named(list("> $2", "c.conversation")),
+            list_long: named(list(">= $2", WHOLE_ID)),
+            list_long_after: named(list("> $2", WHOLE_ID)),
+            open_runs: named(format!(
                 "SELECT coalesce(o.long_conversation, o.conversation), {OPEN_RUN}
                  FROM {{schema}}.open_runs AS o
                  WHERE o.scope = $1 AND ($2::bytea IS NULL
@@ -219,7 +219,7 @@ impl Statements {
             limit = if reach.of_messages { "$8" } else { "$7" },
             of_message = reach.in_conversation("m"),
         );
-        self.layout.place(&sql)
+        self.layout.with_schema(&sql)
     }
 
     /// The rows of the record that are asked for, counted per tool. The parameters are those of
@@ -240,7 +240,7 @@ impl Statements {
             open = open.join(", "),
             asked = reach.asked(),
         );
-        self.layout.place(&sql)
+        self.layout.with_schema(&sql)
     }
 
     /// Every statement with its name, and how far it reaches.

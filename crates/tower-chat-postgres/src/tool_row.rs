@@ -8,7 +8,7 @@ use tokio_postgres::{
 };
 use tower_chat_core::{
     ParseToolStatusError, ToolResult,
-    store::{CallPlace, RecordedResult, ToolRecord, milliseconds},
+    store::{RecordedResult, SequencePosition, ToolRecord, milliseconds},
 };
 
 /// A row as its columns take it.
@@ -55,7 +55,7 @@ pub(crate) fn rows(records: &[ToolRecord]) -> Vec<ToolRow<'_>> {
 impl<'a> ToolRow<'a> {
     pub(crate) fn new(record: &'a ToolRecord) -> Self {
         let in_message = match record.result {
-            RecordedResult::InMessage(place) => Some(place),
+            RecordedResult::InMessage(position) => Some(position),
             RecordedResult::None | RecordedResult::Apart(_) => None,
         };
         Self {
@@ -65,8 +65,8 @@ impl<'a> ToolRow<'a> {
             call_id: record.call_id.as_bytes(),
             name: record.name.as_bytes(),
             status: record.status.as_str(),
-            result_sequence: in_message.map(|place| number(place.sequence)),
-            result_index: in_message.map(|place| place.index.into()),
+            result_sequence: in_message.map(|position| number(position.sequence)),
+            result_index: in_message.map(|position| position.index.into()),
             result: result_apart(record),
             error: record.error.as_deref().map(str::as_bytes),
             started: record.started_at.map(milliseconds::of),
@@ -142,7 +142,7 @@ pub(crate) fn number(sequence: u64) -> i64 {
 ///
 /// What is wrong with the row.
 pub(crate) fn read(row: &Row, first: usize, sequence: u64) -> Result<ToolRecord, String> {
-    let call = CallPlace { sequence, index: small(row, first)? };
+    let call = SequencePosition { sequence, index: small(row, first)? };
     let round_index = small(row, first + 1)?;
     let (call_id, name) = (text(row, first + 2)?, text(row, first + 3)?);
     let mut record = ToolRecord::pending(
@@ -169,7 +169,10 @@ fn result(row: &Row, first: usize) -> Result<RecordedResult, String> {
         (Some(sequence), Some(_), None) => {
             let sequence = u64::try_from(sequence)
                 .map_err(|_| format!("its result cannot be in message {sequence}"))?;
-            Ok(RecordedResult::InMessage(CallPlace { sequence, index: small(row, first + 1)? }))
+            Ok(RecordedResult::InMessage(SequencePosition {
+                sequence,
+                index: small(row, first + 1)?,
+            }))
         }
         (None, None, Some(json)) => {
             let result: ToolResult = serde_json::from_str(&json)

@@ -8,7 +8,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use common::{append, key, open, options, proxy::Proxy, quoted, raw, server, texts, write};
 use tower_chat_core::{
     ApprovalRequest, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
-    store::{CallPlace, Claim, HistoryStore, Revision, StoreError, ToolRecord, Write},
+    store::{Claim, HistoryStore, Revision, SequencePosition, StoreError, ToolRecord, Write},
 };
 use tower_chat_postgres::PostgresStore;
 
@@ -60,7 +60,7 @@ async fn a_claim_whose_answer_was_lost_is_not_sent_again() {
     let key = key("claim");
     let request = ApprovalRequest::new("request", ToolCall::new("call", "pay", "{}"), true);
     let asking = Message::new(Role::Assistant, vec![Part::ApprovalRequest(request)]);
-    let call = CallPlace { sequence: 1, index: 0 };
+    let call = SequencePosition { sequence: 1, index: 0 };
     let mut row = ToolRecord::pending(call, 0, "call", "pay");
     row.status = ToolStatus::PendingApproval;
     let id = MessageId { run: RunId::new(), index: 0 };

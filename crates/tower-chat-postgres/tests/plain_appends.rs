@@ -12,7 +12,7 @@ use tokio_postgres::types::ToSql;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult, ToolStatus,
     store::{
-        CallPlace, Conflict, HistoryStore, InvocationQuery, Lease, RecordedResult, Revision,
+        Conflict, HistoryStore, InvocationQuery, Lease, RecordedResult, Revision, SequencePosition,
         Staged, StoreError, ToolRecord, Write,
     },
 };
@@ -171,7 +171,7 @@ async fn whatever_their_numbers_the_same_is_stored() {
             for round in 0..3 {
                 let first = revision.sequence + 1;
                 let texts: Vec<_> =
-                    (0..messages).map(|place| format!("{round} {place} \u{e9}'\"")).collect();
+                    (0..messages).map(|position| format!("{round} {position} \u{e9}'\"")).collect();
                 let write = Write::new(
                     key.clone(),
                     MessageId { run: RunId::new(), index: 3 },
@@ -199,8 +199,8 @@ async fn a_row_of_the_record_is_brought_up_to_date() {
     let (key, mut revision) = begun(&store, "record").await;
     let call = Message::tool_calls([ToolCall::new("call", "pay", "{}")]);
     for _ in 0..3 {
-        let place = CallPlace { sequence: revision.sequence + 1, index: 0 };
-        let mut row = ToolRecord::pending(place, 0, "call", "pay");
+        let position = SequencePosition { sequence: revision.sequence + 1, index: 0 };
+        let mut row = ToolRecord::pending(position, 0, "call", "pay");
         let id = MessageId { run: RunId::new(), index: 0 };
         let asking = Write::new(key.clone(), id, revision, [call.clone().into()]);
         revision = append(&store, asking.with_tools(vec![row.clone()])).await.unwrap();
@@ -208,8 +208,10 @@ async fn a_row_of_the_record_is_brought_up_to_date() {
         let result = Message::tool_results([ToolResult::new("call", "paid")]);
         let answering = Write::new(key.clone(), id, revision, [result.into()]);
         row.status = ToolStatus::Ok;
-        row.result =
-            RecordedResult::InMessage(CallPlace { sequence: revision.sequence + 1, index: 0 });
+        row.result = RecordedResult::InMessage(SequencePosition {
+            sequence: revision.sequence + 1,
+            index: 0,
+        });
         revision = append(&store, answering.with_tools(vec![row])).await.unwrap();
     }
     let found = store.invocations(&InvocationQuery::of(&key)).await.unwrap();
@@ -220,13 +222,13 @@ async fn a_row_of_the_record_is_brought_up_to_date() {
 
 /// Rows with something in each column, in one or the other.
 fn row(sequence: u64, index: u32) -> ToolRecord {
-    let call = CallPlace { sequence, index };
+    let call = SequencePosition { sequence, index };
     let mut row = ToolRecord::pending(call, 2, format!("call\0{index}"), "pay");
     match index % 3 {
         0 => {}
         1 => {
             row.status = ToolStatus::Ok;
-            row.result = RecordedResult::InMessage(CallPlace { sequence, index });
+            row.result = RecordedResult::InMessage(SequencePosition { sequence, index });
             row.started_at = Some(SystemTime::UNIX_EPOCH + Duration::from_millis(5));
             row.finished_at = Some(SystemTime::UNIX_EPOCH + Duration::from_millis(7));
         }

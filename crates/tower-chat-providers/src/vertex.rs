@@ -47,12 +47,12 @@ impl<T> Vertex<T> {
     /// A client of a project in a location (`us-east5`, `europe-west1`, `global`) over a transport,
     /// which is to authenticate.
     pub fn new(project: &str, location: &str, transport: T) -> Self {
-        let (project, place) = (in_path(project), in_path(location));
+        let (project, region) = (in_path(project), in_path(location));
         let host = match location {
             "global" => "aiplatform.googleapis.com".to_owned(),
-            _ => format!("{place}-aiplatform.googleapis.com"),
+            _ => format!("{region}-aiplatform.googleapis.com"),
         };
-        let url = format!("https://{host}/v1/projects/{project}/locations/{place}");
+        let url = format!("https://{host}/v1/projects/{project}/locations/{region}");
         Self::with_provider(VertexApi, &url, transport)
     }
 }

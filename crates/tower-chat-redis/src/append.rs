@@ -138,7 +138,7 @@ fn outcome(
         "stored" => Ok(write.result()),
         "late" => return Ok(None),
         "claimed" => {
-            let call = tool_row::place(&answer.text()?);
+            let call = tool_row::position(&answer.text()?);
             let call = call.map_err(|reason| crate::answer::corrupt(&reason))?;
             Err(StoreError::Claimed { key, call })
         }

@@ -25,7 +25,7 @@ use crate::{
 /// The connections of a store.
 pub(crate) struct Connections {
     target: Target,
-    places: Vec<Mutex<Place>>,
+    pool: Vec<Mutex<Connection>>,
     /// The places of writes that wait.
     groups: Vec<Group>,
     next: AtomicUsize,
@@ -44,7 +44,7 @@ pub(crate) enum Target {
 
 /// Where a connection is, once it was needed.
 #[derive(Default)]
-pub(crate) struct Place {
+pub(crate) struct Connection {
     link: Option<Link>,
     /// Tells the connection from those that were here before.
     number: u64,
@@ -85,7 +85,7 @@ const WAY: Duration = Duration::from_secs(5);
 
 impl Connections {
     pub(crate) fn new(target: Target, options: &RedisOptions) -> Self {
-        let places = match target {
+        let size = match target {
             Target::Server(_) => options.connections,
             // It has connections of its own, one to each server.
             #[cfg(feature = "cluster")]
@@ -93,8 +93,8 @@ impl Connections {
         };
         Self {
             target,
-            places: (0..places).map(|_| Mutex::default()).collect(),
-            groups: (0..places).map(|_| Group::new()).collect(),
+            pool: (0..size).map(|_| Mutex::default()).collect(),
+            groups: (0..size).map(|_| Group::new()).collect(),
             next: AtomicUsize::new(0),
             response_timeout: options.response_timeout,
             patience: options.patience,
@@ -113,7 +113,7 @@ impl Connections {
         action: &'static str,
         call: &Call,
     ) -> Result<Value, StoreError> {
-        self.persist(action, true, |place| self.call(place, call, false)).await
+        self.persist(action, true, |index| self.call(index, call, false)).await
     }
 
     /// The answer to a question that needs no script.
@@ -122,7 +122,7 @@ impl Connections {
         action: &'static str,
         command: &Cmd,
     ) -> Result<Value, StoreError> {
-        self.persist(action, true, |place| self.once(place, command, false)).await
+        self.persist(action, true, |index| self.once(index, command, false)).await
     }
 
     /// Makes one change, in one round trip. `is_repeatable`: doing it twice does it once.
@@ -132,7 +132,7 @@ impl Connections {
         is_repeatable: bool,
         call: &Call,
     ) -> Result<Value, StoreError> {
-        self.persist(action, is_repeatable, |place| self.call(place, call, self.waits())).await
+        self.persist(action, is_repeatable, |index| self.call(index, call, self.waits())).await
     }
 
     /// Tries again, with growing pauses, while the server cannot be reached. That is at one place,
@@ -147,12 +147,12 @@ impl Connections {
     where
         Attempt: Future<Output = Result<Value, Failure>>,
     {
-        let place = self.next_place();
+        let index = self.next_index();
         let mut first_failure = None;
         let mut pause = FIRST_PAUSE;
         let mut met_replica = false;
         loop {
-            let failure = match attempt(place).await {
+            let failure = match attempt(index).await {
                 Ok(answer) => return Ok(answer),
                 Err(failure) => failure,
             };
@@ -169,10 +169,10 @@ impl Connections {
     }
 
     /// Uses a script once, with its code where the server does not know it.
-    async fn call(&self, place: usize, call: &Call, waits: bool) -> Result<Value, Failure> {
-        match self.once(place, call.command(), waits).await {
+    async fn call(&self, index: usize, call: &Call, waits: bool) -> Result<Value, Failure> {
+        match self.once(index, call.command(), waits).await {
             Err(failure) if failure.meaning == Meaning::UnknownScript => {
-                self.once(place, &call.with_code(), waits).await
+                self.once(index, &call.with_code(), waits).await
             }
             outcome => outcome,
         }
@@ -180,41 +180,41 @@ impl Connections {
 
     /// Asks once.
     pub(crate) async fn command(&self, command: &Cmd) -> Result<Value, Failure> {
-        self.once(self.next_place(), command, false).await
+        self.once(self.next_index(), command, false).await
     }
 
     /// The places are used in turn.
-    fn next_place(&self) -> usize {
-        self.next.fetch_add(1, Ordering::Relaxed) % self.places.len().max(1)
+    fn next_index(&self) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed) % self.pool.len().max(1)
     }
 
-    async fn once(&self, place: usize, command: &Cmd, waits: bool) -> Result<Value, Failure> {
-        if waits { self.together(place, command).await } else { self.alone(place, command).await }
+    async fn once(&self, index: usize, command: &Cmd, waits: bool) -> Result<Value, Failure> {
+        if waits { self.together(index, command).await } else { self.alone(index, command).await }
     }
 
-    async fn alone(&self, place: usize, command: &Cmd) -> Result<Value, Failure> {
-        let Some(place) = self.places.get(place) else { return Err(Failure::no_answer()) };
+    async fn alone(&self, index: usize, command: &Cmd) -> Result<Value, Failure> {
+        let Some(connection) = self.pool.get(index) else { return Err(Failure::no_answer()) };
         // Those who need it at the same time wait for the same one.
-        let (mut link, number) = place.lock().await.link(self).await?;
+        let (mut link, number) = connection.lock().await.link(self).await?;
         let answer = self.in_time(link.ask(command)).await;
         if let Err(failure) = &answer
             && failure.ends_connection()
         {
-            place.lock().await.drop_link(number);
+            connection.lock().await.drop_link(number);
         }
         answer
     }
 
     /// Sends a write with those that were submitted meanwhile, or has it sent so.
-    async fn together(&self, place: usize, command: &Cmd) -> Result<Value, Failure> {
-        let Some(group) = self.groups.get(place) else { return Err(Failure::no_answer()) };
+    async fn together(&self, index: usize, command: &Cmd) -> Result<Value, Failure> {
+        let Some(group) = self.groups.get(index) else { return Err(Failure::no_answer()) };
         let outcome = group.submit(command);
         let outcome = match select(outcome, pin!(group.line.lock())).await {
             Either::Left((outcome, _)) => outcome,
             Either::Right((mut line, outcome)) => {
                 let (mut commands, replies) = line.take();
                 commands.add_command(self.durability.wait(self.response_timeout));
-                replies.send(self.all(&mut line.place, &commands).await);
+                replies.send(self.all(&mut line.connection, &commands).await);
                 drop(line);
                 outcome.await
             }
@@ -225,10 +225,10 @@ impl Connections {
     /// Sends writes, and what waits for them; what came of each.
     async fn all(
         &self,
-        place: &mut Place,
+        connection: &mut Connection,
         commands: &Pipeline,
     ) -> Result<Vec<Result<Value, Failure>>, Failure> {
-        let (mut link, number) = place.link(self).await?;
+        let (mut link, number) = connection.link(self).await?;
         let answers = self.in_time(link.ask_all(commands)).await;
         let outcomes = answers.map(|answers| self.durability.check(answers));
         let is_lost = match &outcomes {
@@ -239,7 +239,7 @@ impl Connections {
             Err(failure) => failure.ends_connection(),
         };
         if is_lost {
-            place.drop_link(number);
+            connection.drop_link(number);
         }
         outcomes
     }
@@ -269,7 +269,7 @@ impl Connections {
     }
 }
 
-impl Place {
+impl Connection {
     /// The connection, which is made if there is none.
     async fn link(&mut self, connections: &Connections) -> Result<(Link, u64), Failure> {
         if let Some(link) = &self.link {
@@ -292,6 +292,6 @@ impl Place {
 impl fmt::Debug for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The address holds a password.
-        f.debug_struct("Connections").field("places", &self.places.len()).finish_non_exhaustive()
+        f.debug_struct("Connections").field("connections", &self.pool.len()).finish_non_exhaustive()
     }
 }

@@ -85,9 +85,9 @@ async fn original(
         for (stored, sequence) in stored.messages.iter().zip(head.pruned.saturating_add(1)..) {
             message::read(stored).map_err(|error| message::undecodable(from, sequence, error))?;
         }
-        let tools = rows.records().map(|(place, record)| {
+        let tools = rows.records().map(|(position, record)| {
             record.map_err(|reason| {
-                corrupt(&format!("the record of call {}: {reason}", tool_row::member(place)))
+                corrupt(&format!("the record of call {}: {reason}", tool_row::member(position)))
             })
         });
         let tools = tools.collect::<Result<_, _>>()?;

@@ -9,7 +9,7 @@ use futures_util::future::try_join_all;
 use tower_chat_core::{
     ConversationKey, Message,
     store::{
-        CallPlace, InvocationQuery, Invocations, RecordedResult, StoreError, ToolRecord,
+        InvocationQuery, Invocations, RecordedResult, SequencePosition, StoreError, ToolRecord,
         ToolTotals, UnreadableInvocation, milliseconds,
     },
 };
@@ -89,7 +89,7 @@ pub(crate) async fn tool_totals(
 /// Rows of one conversation, in order, with the messages they refer to.
 #[derive(Default)]
 pub(crate) struct Rows {
-    rows: Vec<(CallPlace, Vec<u8>)>,
+    rows: Vec<(SequencePosition, Vec<u8>)>,
     messages: HashMap<u64, Vec<u8>>,
     /// Which conversation they are of, and how often it had been written.
     pub(crate) life: String,
@@ -143,8 +143,8 @@ async fn pages(
         found.life = answer.optional_text()?.unwrap_or_default();
         from = answer.text()?;
         for (member, row) in answer.pairs()? {
-            let place = tool_row::place(&member).map_err(|reason| corrupt(&reason))?;
-            found.rows.push((place, row.unwrap_or_default()));
+            let position = tool_row::position(&member).map_err(|reason| corrupt(&reason))?;
+            found.rows.push((position, row.unwrap_or_default()));
         }
         for (sequence, stored) in answer.pairs()? {
             found.messages.insert(number(&sequence)?, stored.unwrap_or_default());
@@ -199,8 +199,8 @@ impl Rows {
     /// The records, in order, each with what is wrong with it if it cannot be read.
     pub(crate) fn records(
         &self,
-    ) -> impl Iterator<Item = (CallPlace, Result<ToolRecord, String>)> + '_ {
-        self.rows.iter().map(|(place, row)| (*place, tool_row::read(*place, row)))
+    ) -> impl Iterator<Item = (SequencePosition, Result<ToolRecord, String>)> + '_ {
+        self.rows.iter().map(|(position, row)| (*position, tool_row::read(*position, row)))
     }
 
     fn resolve(&self, key: &ConversationKey, limit: usize, invocations: &mut Invocations) {
@@ -213,7 +213,7 @@ impl Rows {
             })
             .collect();
         let find = |sequence| messages.get(&sequence)?.as_ref().ok().cloned();
-        for (place, record) in self.records().take(limit) {
+        for (position, record) in self.records().take(limit) {
             let found = record.and_then(|record| {
                 check(&messages, &record)?;
                 record.resolve(find).map_err(|error| error.to_string())
@@ -221,7 +221,7 @@ impl Rows {
             match found {
                 Ok(invocation) => invocations.found.push((key.clone(), invocation)),
                 Err(reason) => {
-                    let CallPlace { sequence, index } = place;
+                    let SequencePosition { sequence, index } = position;
                     let row = UnreadableInvocation::new(key.clone(), sequence, index, reason);
                     invocations.unreadable.push(row);
                 }
@@ -230,9 +230,9 @@ impl Rows {
     }
 
     fn count(&self, totals: &mut BTreeMap<String, ToolTotals>) -> Result<(), StoreError> {
-        for (place, record) in self.records() {
+        for (position, record) in self.records() {
             let record = record.map_err(|reason| {
-                corrupt(&format!("the record of call {}: {reason}", tool_row::member(place)))
+                corrupt(&format!("the record of call {}: {reason}", tool_row::member(position)))
             })?;
             let tool =
                 totals.entry(record.name.clone()).or_insert_with(|| ToolTotals::new(&record.name));
@@ -248,7 +248,7 @@ fn check(
     record: &ToolRecord,
 ) -> Result<(), String> {
     let in_message = match record.result {
-        RecordedResult::InMessage(CallPlace { sequence, .. }) => Some(sequence),
+        RecordedResult::InMessage(SequencePosition { sequence, .. }) => Some(sequence),
         RecordedResult::None | RecordedResult::Apart(_) => None,
     };
     for sequence in [Some(record.call.sequence), in_message].into_iter().flatten() {

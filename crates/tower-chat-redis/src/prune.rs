@@ -75,7 +75,7 @@ async fn look(
     let (life, writes) = (first.fields.life().to_owned(), first.writes.clone());
     let mut pruning = Pruning::new(key, &head, keep);
     for (member, row) in &first.rows {
-        let call = tool_row::place(member).map_err(|reason| corrupt(&reason))?;
+        let call = tool_row::position(member).map_err(|reason| corrupt(&reason))?;
         let mut words = row.split(' ');
         // A status that nobody knows may be that of a call that waits.
         let status = words.next().and_then(|status| status.parse().ok());

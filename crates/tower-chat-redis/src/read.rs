@@ -49,15 +49,17 @@ pub(crate) async fn head(settings: &Settings, key: &ConversationKey) -> Result<H
     }
     let mut batches: Vec<(u64, Vec<ApprovalRequest>)> = Vec::new();
     for (member, _) in waiting {
-        let place = tool_row::place(&member).map_err(|reason| corrupt(&reason))?;
-        let message = asking.get(&place.sequence);
-        let Some(request) = message.and_then(|message| message.approval_request(place.index))
+        let position = tool_row::position(&member).map_err(|reason| corrupt(&reason))?;
+        let message = asking.get(&position.sequence);
+        let Some(request) = message.and_then(|message| message.approval_request(position.index))
         else {
             continue;
         };
         match batches.last_mut() {
-            Some((sequence, batch)) if *sequence == place.sequence => batch.push(request.clone()),
-            Some(_) | None => batches.push((place.sequence, vec![request.clone()])),
+            Some((sequence, batch)) if *sequence == position.sequence => {
+                batch.push(request.clone())
+            }
+            Some(_) | None => batches.push((position.sequence, vec![request.clone()])),
         }
     }
     Ok(head.with_pending_approvals(batches.into_iter().map(|(_, batch)| batch).collect()))
@@ -172,8 +174,8 @@ pub(crate) async fn open_run(
     }
     let mut tools = Vec::new();
     for (member, row) in answer.pairs()? {
-        let record = tool_row::place(&member)
-            .and_then(|place| tool_row::read(place, &row.ok_or("it is missing")?));
+        let record = tool_row::position(&member)
+            .and_then(|position| tool_row::read(position, &row.ok_or("it is missing")?));
         tools.push(record.map_err(|reason| {
             corrupt(&format!("the record of call {member} in conversation {key}: {reason}"))
         })?);

@@ -9,7 +9,7 @@ use std::{collections::BTreeMap, time::SystemTime};
 use serde::{Deserialize, Serialize};
 use tower_chat_core::{
     ParseToolStatusError, ToolResult,
-    store::{CallPlace, RecordedResult, ToolRecord, milliseconds},
+    store::{RecordedResult, SequencePosition, ToolRecord, milliseconds},
 };
 
 use crate::script::Call;
@@ -30,32 +30,32 @@ struct Rest {
 }
 
 /// The last of several rows of one call counts.
-pub(crate) fn last_of_each(records: &[ToolRecord]) -> BTreeMap<CallPlace, &ToolRecord> {
+pub(crate) fn last_of_each(records: &[ToolRecord]) -> BTreeMap<SequencePosition, &ToolRecord> {
     records.iter().map(|record| (record.call, record)).collect()
 }
 
 /// Adds rows as the script that appends takes them.
-pub(crate) fn push(call: &mut Call, records: &BTreeMap<CallPlace, &ToolRecord>) {
-    for (place, record) in records {
-        call.push(member(*place));
-        call.push(place.sequence);
+pub(crate) fn push(call: &mut Call, records: &BTreeMap<SequencePosition, &ToolRecord>) {
+    for (position, record) in records {
+        call.push(member(*position));
+        call.push(position.sequence);
         call.push(record.status.as_str());
         call.push(write(record));
     }
 }
 
 /// The name of a call. Those of one message are in the order of their names.
-pub(crate) fn member(place: CallPlace) -> String {
-    format!("{}:{:010}", place.sequence, place.index)
+pub(crate) fn member(position: SequencePosition) -> String {
+    format!("{}:{:010}", position.sequence, position.index)
 }
 
 /// The call of a name.
-pub(crate) fn place(member: &str) -> Result<CallPlace, String> {
+pub(crate) fn position(member: &str) -> Result<SequencePosition, String> {
     let parts = member.split_once(':');
-    let place = parts.and_then(|(sequence, index)| {
-        Some(CallPlace { sequence: sequence.parse().ok()?, index: index.parse().ok()? })
+    let position = parts.and_then(|(sequence, index)| {
+        Some(SequencePosition { sequence: sequence.parse().ok()?, index: index.parse().ok()? })
     });
-    place.ok_or_else(|| format!("there is no call {member:?}"))
+    position.ok_or_else(|| format!("there is no call {member:?}"))
 }
 
 /// The stored form of a row.
@@ -64,15 +64,15 @@ pub(crate) fn place(member: &str) -> Result<CallPlace, String> {
 ///
 /// Never: every result has a JSON form, since all map keys in it are strings.
 pub(crate) fn write(record: &ToolRecord) -> Vec<u8> {
-    let (place, result) = match &record.result {
+    let (position, result) = match &record.result {
         RecordedResult::None => (None, None),
-        RecordedResult::InMessage(place) => (Some(*place), None),
+        RecordedResult::InMessage(position) => (Some(*position), None),
         RecordedResult::Apart(result) => (None, Some((**result).clone())),
     };
     let rest = Rest {
         round: record.round_index,
         call_id: record.call_id.clone(),
-        result_index: place.map(|place| place.index),
+        result_index: position.map(|position| position.index),
         result,
         error: record.error.clone(),
         finished: record.finished_at.map(milliseconds::of),
@@ -81,7 +81,7 @@ pub(crate) fn write(record: &ToolRecord) -> Vec<u8> {
     let rest = serde_json::to_string(&rest).expect("a row has a JSON form");
     let or_dash = |number: Option<String>| number.unwrap_or_else(|| "-".to_owned());
     let started = or_dash(record.started_at.map(|time| milliseconds::of(time).to_string()));
-    let in_message = or_dash(place.map(|place| place.sequence.to_string()));
+    let in_message = or_dash(position.map(|position| position.sequence.to_string()));
     let (status, name) = (record.status.as_str(), &record.name);
     format!("{status} {started} {in_message} {}:{name}{rest}", name.len()).into_bytes()
 }
@@ -91,7 +91,7 @@ pub(crate) fn write(record: &ToolRecord) -> Vec<u8> {
 /// # Errors
 ///
 /// What is wrong with it.
-pub(crate) fn read(call: CallPlace, stored: &[u8]) -> Result<ToolRecord, String> {
+pub(crate) fn read(call: SequencePosition, stored: &[u8]) -> Result<ToolRecord, String> {
     let stored = std::str::from_utf8(stored).map_err(|error| format!("it is damaged: {error}"))?;
     let damaged = || "it is damaged: it does not begin as a row does".to_owned();
     let mut words = stored.splitn(4, ' ');
@@ -115,7 +115,7 @@ pub(crate) fn read(call: CallPlace, stored: &[u8]) -> Result<ToolRecord, String>
         ("-", None, Some(result)) => RecordedResult::Apart(Box::new(result)),
         (sequence, Some(index), None) => {
             let sequence = sequence.parse().map_err(|_| damaged())?;
-            RecordedResult::InMessage(CallPlace { sequence, index })
+            RecordedResult::InMessage(SequencePosition { sequence, index })
         }
         (_, None | Some(_), None | Some(_)) => {
             return Err("it does not say where its result is".to_owned());
@@ -136,7 +136,7 @@ mod tests {
 
     use super::*;
 
-    const CALL: CallPlace = CallPlace { sequence: 3, index: 12 };
+    const CALL: SequencePosition = SequencePosition { sequence: 3, index: 12 };
 
     #[test]
     fn a_row_comes_back_whatever_its_name_is() {
@@ -147,7 +147,7 @@ mod tests {
             record.error = Some("went wrong".to_owned());
             record.started_at = Some(UNIX_EPOCH - Duration::from_millis(5));
             record.finished_at = Some(UNIX_EPOCH + Duration::from_millis(5));
-            let result = CallPlace { sequence: u64::MAX, index: u32::MAX };
+            let result = SequencePosition { sequence: u64::MAX, index: u32::MAX };
             record.result = RecordedResult::InMessage(result);
             assert_eq!(read(CALL, &write(&record)), Ok(record.clone()));
             record.result = RecordedResult::Apart(ToolResult::new("id", "done").into());
@@ -167,9 +167,9 @@ mod tests {
 
     #[test]
     fn names_of_calls_are_in_the_order_of_their_places() {
-        assert_eq!(place(&member(CALL)), Ok(CALL));
-        let at = |index| member(CallPlace { sequence: 3, index });
+        assert_eq!(position(&member(CALL)), Ok(CALL));
+        let at = |index| member(SequencePosition { sequence: 3, index });
         assert!(at(2) < at(12) && at(999_999_999) < at(u32::MAX));
-        assert!(place("3").is_err() && place("x:1").is_err());
+        assert!(position("3").is_err() && position("x:1").is_err());
     }
 }

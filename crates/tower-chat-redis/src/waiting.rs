@@ -9,7 +9,7 @@ use std::time::Duration;
 use redis::{Cmd, Pipeline, Value, cmd};
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-use crate::{Durability, connections::Place, failure::Failure, script::is_refusal};
+use crate::{Durability, connections::Connection, failure::Failure, script::is_refusal};
 
 /// Writes that share a connection.
 pub(crate) struct Group {
@@ -21,7 +21,7 @@ pub(crate) struct Group {
 /// What is sent over the connection next.
 pub(crate) struct Line {
     submitted: mpsc::UnboundedReceiver<Submitted>,
-    pub(crate) place: Place,
+    pub(crate) connection: Connection,
 }
 
 struct Submitted {
@@ -35,7 +35,7 @@ pub(crate) struct Replies(Vec<oneshot::Sender<Result<Value, Failure>>>);
 impl Group {
     pub(crate) fn new() -> Self {
         let (submit, submitted) = mpsc::unbounded_channel();
-        Self { submit, line: Mutex::new(Line { submitted, place: Place::default() }) }
+        Self { submit, line: Mutex::new(Line { submitted, connection: Connection::default() }) }
     }
 
     /// Leaves a write to whoever next holds the line.

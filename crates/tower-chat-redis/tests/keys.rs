@@ -10,14 +10,14 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall,
     store::{
-        CallPlace, HistoryStore, InvocationQuery, Keep, Lease, Revision, Staged, StoreError,
+        HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, Staged, StoreError,
         ToolRecord, Write,
     },
 };
 use tower_chat_redis::{RedisOptions, RedisStore};
 
 fn call(text: &str) -> (Message, ToolRecord) {
-    let call = CallPlace { sequence: 1, index: 0 };
+    let call = SequencePosition { sequence: 1, index: 0 };
     let mut record = ToolRecord::pending(call, 0, "id", "tool");
     record.error = Some(text.to_owned());
     (Message::tool_calls([ToolCall::new("id", "tool", text)]), record)

@@ -9,8 +9,8 @@ use common::{address, append, ask, key, open, options, proxy::Proxy, raw, start,
 use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
     store::{
-        CallPlace, Claim, HistoryStore, Keep, Revision, ServiceIdChange, StoreError, ToolRecord,
-        Write,
+        Claim, HistoryStore, Keep, Revision, SequencePosition, ServiceIdChange, StoreError,
+        ToolRecord, Write,
     },
 };
 use tower_chat_redis::RedisStore;
@@ -69,7 +69,7 @@ async fn a_claim_whose_answer_was_lost_is_not_sent_again() {
     let key = key("claim");
     let request = ApprovalRequest::new("request", ToolCall::new("call", "pay", "{}"), true);
     let asking = Message::new(Role::Assistant, vec![Part::ApprovalRequest(request)]);
-    let call = CallPlace { sequence: 1, index: 0 };
+    let call = SequencePosition { sequence: 1, index: 0 };
     let mut row = ToolRecord::pending(call, 0, "call", "pay");
     row.status = ToolStatus::PendingApproval;
     let id = MessageId { run: RunId::new(), index: 0 };

@@ -18,7 +18,8 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall, ToolStatus,
     store::{
-        CallPlace, HistoryStore, InvocationQuery, Keep, Revision, StoreError, ToolRecord, Write,
+        HistoryStore, InvocationQuery, Keep, Revision, SequencePosition, StoreError, ToolRecord,
+        Write,
     },
 };
 use tower_chat_redis::RedisStore;
@@ -144,9 +145,9 @@ async fn a_record_that_is_read_in_pages_comes_whole_and_in_order() {
     let call = || ToolCall::new("id", "tool", "{}");
     let messages = (0..MESSAGES).map(|_| Arc::new(Message::tool_calls((0..CALLS).map(|_| call()))));
     let rows = (1..=MESSAGES)
-        .flat_map(|sequence| (0..CALLS).map(move |index| CallPlace { sequence, index }));
-    let rows = rows.map(|place| {
-        let mut row = ToolRecord::pending(place, 0, "id", "tool");
+        .flat_map(|sequence| (0..CALLS).map(move |index| SequencePosition { sequence, index }));
+    let rows = rows.map(|position| {
+        let mut row = ToolRecord::pending(position, 0, "id", "tool");
         row.error = Some(long.clone());
         row
     });
@@ -160,9 +161,9 @@ async fn a_record_that_is_read_in_pages_comes_whole_and_in_order() {
     for query in [InvocationQuery::of(&key), InvocationQuery::in_scope("scope"), of_list] {
         for limit in [usize::MAX, 70] {
             let found = store.invocations(&query.clone().limit(limit)).await.unwrap().found;
-            let places: Vec<_> =
+            let positions: Vec<_> =
                 found.iter().map(|(_, call)| (call.sequence, call.sequence_index)).collect();
-            assert_eq!(places, expected[..limit.min(expected.len())], "{query:?}");
+            assert_eq!(positions, expected[..limit.min(expected.len())], "{query:?}");
         }
         let totals = store.tool_totals(&query).await.unwrap();
         assert_eq!(totals[0].calls, MESSAGES * u64::from(CALLS));
@@ -181,7 +182,7 @@ async fn a_record_that_is_pruned_between_two_of_its_pages_is_read_from_its_begin
     let reading = options.connect(&address).await.unwrap();
     let key = key("pruned meanwhile");
     let called = |sequence| {
-        let mut row = ToolRecord::pending(CallPlace { sequence, index: 0 }, 0, "id", "tool");
+        let mut row = ToolRecord::pending(SequencePosition { sequence, index: 0 }, 0, "id", "tool");
         row.status = ToolStatus::Error;
         row.error = Some("x".repeat(100_000));
         (Arc::new(Message::tool_calls([ToolCall::new("id", "tool", "{}")])), row)

@@ -53,8 +53,8 @@ impl Floor {
         let mut insert = self.connection.prepare_cached(sql).unwrap();
         for body in &self.bodies {
             self.sequence += 1;
-            let place = (number << 32) | self.sequence;
-            insert.execute(params![place, [7_u8; 16], self.sequence, body]).unwrap();
+            let row_key = (number << 32) | self.sequence;
+            insert.execute(params![row_key, [7_u8; 16], self.sequence, body]).unwrap();
         }
         run("COMMIT");
     }
@@ -72,8 +72,8 @@ fn median(mut samples: Vec<f64>) -> f64 {
     samples.get(samples.len() / 2).copied().unwrap_or_default()
 }
 
-async fn uncontended(store: SqliteStore, mut floor: Floor, place: &str) {
-    let key = ConversationKey::new("measured", place);
+async fn uncontended(store: SqliteStore, mut floor: Floor, label: &str) {
+    let key = ConversationKey::new("measured", label);
     let (run, mut at) = (RunId::new(), Revision::ABSENT);
     let (mut ours, mut bare) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
@@ -81,11 +81,11 @@ async fn uncontended(store: SqliteStore, mut floor: Floor, place: &str) {
         append(&store, &key, run, &mut at).await;
         ours.push(start.elapsed().as_secs_f64() * 1e6);
         let start = Instant::now();
-        floor.append(place);
+        floor.append(label);
         bare.push(start.elapsed().as_secs_f64() * 1e6);
     }
     let (ours, bare) = (median(ours), median(bare));
-    println!("uncontended, {place}: {ours:.1} us, bare {bare:.1} us, ratio {:.3}", ours / bare);
+    println!("uncontended, {label}: {ours:.1} us, bare {bare:.1} us, ratio {:.3}", ours / bare);
 }
 
 async fn load(store: SqliteStore, bare: Connection) {

@@ -7,7 +7,8 @@ use std::{fs, path::Path, time::Instant};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult, ToolStatus,
     store::{
-        CallPlace, HistoryStore, InvocationQuery, RecordedResult, Revision, ToolRecord, Write,
+        HistoryStore, InvocationQuery, RecordedResult, Revision, SequencePosition, ToolRecord,
+        Write,
     },
 };
 use tower_chat_sqlite::SqliteStore;
@@ -28,15 +29,15 @@ fn round(key: &ConversationKey, run: RunId, expected: Revision, is_recorded: boo
     let messages = [result.into(), Message::tool_calls([call]).into()];
     let write = Write::new(key.clone(), id, expected, messages);
     let row = |sequence| {
-        let place = CallPlace { sequence, index: 0 };
-        ToolRecord::pending(place, 0, "call_0123456789abcdefABCDEF01", "get_weather")
+        let position = SequencePosition { sequence, index: 0 };
+        ToolRecord::pending(position, 0, "call_0123456789abcdefABCDEF01", "get_weather")
     };
     let mut rows = vec![row(expected.sequence + 2)];
     if expected.sequence > 0 {
         let mut outcome = row(expected.sequence);
         outcome.status = ToolStatus::Ok;
-        let place = CallPlace { sequence: expected.sequence + 1, index: 0 };
-        outcome.result = RecordedResult::InMessage(place);
+        let position = SequencePosition { sequence: expected.sequence + 1, index: 0 };
+        outcome.result = RecordedResult::InMessage(position);
         outcome.started_at = Some(std::time::SystemTime::now());
         outcome.finished_at = outcome.started_at;
         rows.push(outcome);

@@ -12,9 +12,9 @@ use tower_chat_core::{
 use crate::{
     conversation::{self, Conversation},
     head_cache::HeadCache,
-    open_run, place,
+    open_run,
     read::NotRead,
-    removal, tool_row,
+    removal, row_key, tool_row,
 };
 
 /// A write with its messages, and the results that are in none, in their stored form.
@@ -93,7 +93,7 @@ impl EncodedWrite {
             return Err(self.conflict(found.as_ref()));
         }
         self.check_claims(connection, found.as_ref())?;
-        self.write.check_range(place::LAST_SEQUENCE).map_err(NotStored::Refused)?;
+        self.write.check_range(row_key::LAST_SEQUENCE).map_err(NotStored::Refused)?;
         self.check_discard(connection, found.as_ref())?;
         let result = self.write.result();
         let number = match &found {
@@ -210,18 +210,18 @@ impl EncodedWrite {
             return Ok(found.revision == self.write.result());
         }
         let expected = self.write.expected();
-        let place = expected
+        let row_key = expected
             .sequence
             .checked_add(1)
-            .and_then(|sequence| place::of_message(found.number, sequence));
-        let Some(place) = place else { return Ok(false) };
+            .and_then(|sequence| row_key::of_message(found.number, sequence));
+        let Some(row_key) = row_key else { return Ok(false) };
         if self.write.result().incarnation != found.revision.incarnation {
             return Ok(false);
         }
         let mut statement =
             connection.prepare_cached("SELECT run, run_index FROM messages WHERE place = ?1")?;
         let stored: Option<(Vec<u8>, i64)> =
-            statement.query_row([place], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
+            statement.query_row([row_key], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
         let id = self.write.id();
         Ok(stored
             .is_some_and(|(run, index)| run == id.run.to_bytes() && index == i64::from(id.index)))
@@ -243,8 +243,8 @@ impl EncodedWrite {
         let sequences = self.write.expected().sequence.saturating_add(1)..;
         let indexes = i64::from(self.write.id().index)..;
         for ((sequence, body), index) in sequences.zip(&self.bodies).zip(indexes) {
-            let place = place::of_message(number, sequence);
-            statement.execute(params![place, run, index, body])?;
+            let row_key = row_key::of_message(number, sequence);
+            statement.execute(params![row_key, run, index, body])?;
         }
         Ok(())
     }
@@ -259,10 +259,10 @@ impl EncodedWrite {
         let staged = visible + 1..=self.write.expected().sequence;
         let replaced = self.write.replaced().iter();
         for (sequence, message) in replaced.filter(|(sequence, _)| staged.contains(sequence)) {
-            let place = place::of_message(number, *sequence);
+            let row_key = row_key::of_message(number, *sequence);
             connection
                 .prepare_cached("UPDATE messages SET body = ?2 WHERE place = ?1")?
-                .execute(params![place, format::encode(message)])?;
+                .execute(params![row_key, format::encode(message)])?;
         }
         Ok(())
     }
@@ -291,14 +291,14 @@ fn holds(
     found: Option<&Conversation>,
     claim: &Claim,
 ) -> rusqlite::Result<bool> {
-    let place = found
+    let row_key = found
         .filter(|found| claim.call.sequence <= found.visible())
-        .and_then(|found| place::of_message(found.number, claim.call.sequence));
+        .and_then(|found| row_key::of_message(found.number, claim.call.sequence));
     let row: Option<(String, Option<i64>)> = connection
         .prepare_cached(
             "SELECT status, started FROM tool_invocations WHERE place = ?1 AND call_index = ?2",
         )?
-        .query_row(params![place, claim.call.index], |row| Ok((row.get(0)?, row.get(1)?)))
+        .query_row(params![row_key, claim.call.index], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let claimed = claim.started_at.map(milliseconds::of);
     Ok(match row {

@@ -132,7 +132,7 @@ fn copy(
         }
         Some(_) | None => BackupError::Io { path: target.path.clone(), source: error.into() },
     };
-    file.check_place().map_err(|failure| BackupError::Store(failure.store_error(COPY)))?;
+    file.check_path().map_err(|failure| BackupError::Store(failure.store_error(COPY)))?;
     let source = file.reader().map_err(unreadable)?;
     // All steps see the same moment, so that none has to begin again when something is written.
     let snapshot = source.unchecked_transaction().map_err(unreadable)?;

@@ -200,7 +200,7 @@ impl Checkpoints {
     /// waits for readers.
     fn try_to_empty(&self) -> Result<bool, NotRead> {
         let _under_way = self.begin(self.state());
-        self.check_place()?;
+        self.check_path()?;
         let connection = self.file.writer()?;
         connection.busy_timeout(ATTEMPT)?;
         let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
@@ -208,8 +208,8 @@ impl Checkpoints {
         Ok(!is_busy)
     }
 
-    fn check_place(&self) -> Result<(), NotRead> {
-        let checked = self.file.check_place();
+    fn check_path(&self) -> Result<(), NotRead> {
+        let checked = self.file.check_path();
         checked.map_err(|failure| NotRead::Damaged(failure.store_error(CHECKPOINT)))
     }
 
@@ -272,7 +272,7 @@ impl Checkpoints {
         let connection = match connection {
             Some(connection) => connection,
             none => {
-                self.check_place()?;
+                self.check_path()?;
                 none.insert(self.file.writer()?)
             }
         };

@@ -8,7 +8,7 @@ use tower_chat_core::{
     store::{Head, OpenRun, Revision, StoreError},
 };
 
-use crate::{open_run, place, read::NotRead};
+use crate::{open_run, read::NotRead, row_key};
 
 /// A conversation that is there.
 #[derive(Debug, Clone)]
@@ -49,7 +49,7 @@ pub(crate) fn number(
 /// The number of a conversation, if its rows have keys of their own: those of another number would be
 /// the keys of another conversation's rows.
 fn checked(number: i64, key: &ConversationKey) -> Result<i64, NotRead> {
-    if (1..=place::LAST_CONVERSATION).contains(&number) {
+    if (1..=row_key::LAST_CONVERSATION).contains(&number) {
         return Ok(number);
     }
     let reason = format!(
@@ -78,7 +78,7 @@ pub(crate) fn find(
             let last: Option<i64> = row.get(3)?;
             let revision = Revision {
                 incarnation: incarnation.cast_unsigned(),
-                sequence: last.map_or(0, place::sequence),
+                sequence: last.map_or(0, row_key::sequence),
             };
             Ok(Conversation {
                 number: row.get(0)?,
@@ -93,7 +93,7 @@ pub(crate) fn find(
     // Not joined: SQLite would prepare the statement again at every use.
     checked(found.number, key)?;
     found.open = open_run::find(connection, found.number)?;
-    found.head().check_range(key, place::LAST_SEQUENCE).map_err(NotRead::Damaged)?;
+    found.head().check_range(key, row_key::LAST_SEQUENCE).map_err(NotRead::Damaged)?;
     Ok(Some(found))
 }
 

@@ -126,7 +126,7 @@ impl StoreFile {
 
     /// Fails if the file, its log or the log's index was moved or replaced: another process that opens
     /// the path would get other files than this connection has.
-    pub(crate) fn check_place(&self) -> Result<(), Failure> {
+    pub(crate) fn check_path(&self) -> Result<(), Failure> {
         self.check_sizes()?;
         let Some(in_use) = *self.in_use() else { return Ok(()) };
         match Identity::at(&self.index) {

@@ -9,7 +9,7 @@ use tower_chat_core::{
 use crate::{
     append::{self, NotStored},
     conversation::{self, Conversation},
-    place,
+    row_key,
 };
 
 /// Copies what readers see of a conversation; [`Revision::ABSENT`] if they see nothing.
@@ -34,9 +34,9 @@ pub(crate) fn fork(
             .prepare_cached("UPDATE conversations SET pruned = ?2 WHERE id = ?1")?
             .execute([number, found.pruned.cast_signed()])?;
     }
-    let (first, last) = place::range_to(found.number, sequence);
+    let (first, last) = row_key::range_to(found.number, sequence);
     // Both numbers are in range, and so are the keys of their rows.
-    let (first_of_copy, _) = place::range(number);
+    let (first_of_copy, _) = row_key::range(number);
     let distance = first_of_copy.saturating_sub(first);
     connection
         .prepare_cached(
@@ -61,11 +61,11 @@ fn check_whole(
     key: &ConversationKey,
     found: &Conversation,
 ) -> Result<(), NotStored> {
-    let (first, last) = place::range_to(found.number, found.visible());
+    let (first, last) = row_key::range_to(found.number, found.visible());
     let count: i64 = connection
         .prepare_cached("SELECT count(*) FROM messages WHERE place BETWEEN ?1 AND ?2")?
         .query_row([first, last], |row| row.get(0))?;
-    let (_, pruned) = place::range_to(found.number, found.pruned);
+    let (_, pruned) = row_key::range_to(found.number, found.pruned);
     let out_of_place: bool = connection
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM messages WHERE place BETWEEN ?1 AND ?2)")?
         .query_row([first, pruned], |row| row.get(0))?;

@@ -61,7 +61,7 @@ impl fmt::Display for FileMoved {
             FileChange::Moved => write!(
                 f,
                 "`{at}` was moved, deleted or replaced while the store was open: put it back; to \
-                 use another file in its place, end all programs that have it open, see that there \
+                 use another file at that path, end all programs that have it open, see that there \
                  is no `{at}-wal`, and open it again"
             ),
             FileChange::Truncated => write!(

@@ -6,16 +6,15 @@ use rusqlite::{Connection, Row, types::Value};
 use tower_chat_core::{
     ConversationKey, Message,
     store::{
-        CallPlace, InvocationQuery, Invocations, RecordedResult, ToolRecord, UnreadableInvocation,
-        milliseconds,
+        InvocationQuery, Invocations, RecordedResult, SequencePosition, ToolRecord,
+        UnreadableInvocation, milliseconds,
     },
 };
 
 use crate::{
-    place,
     read::{self, NotRead, VISIBLE},
     removal::NOT_DELETED,
-    tool_row,
+    row_key, tool_row,
 };
 
 /// The conversation of a query, if it names one.
@@ -85,7 +84,7 @@ fn list(sequences: &[u64]) -> String {
     let mut numbers: Vec<u64> = sequences
         .iter()
         .copied()
-        .filter(|sequence| (1..=place::LAST_SEQUENCE).contains(sequence))
+        .filter(|sequence| (1..=row_key::LAST_SEQUENCE).contains(sequence))
         .collect();
     numbers.sort_unstable();
     numbers.dedup();
@@ -130,16 +129,16 @@ pub(crate) fn invocations(
     // SQL promises no order of the two halves, nor within them.
     asked.sort_by(|left, right| left.order().cmp(&right.order()));
     let mut invocations = Invocations::default();
-    for Asked { key, place, index, record } in asked {
+    for Asked { key, row_key, index, record } in asked {
         let found = record.and_then(|record| {
-            messages.check(place, &record)?;
-            let found = record.resolve(|sequence| messages.find(place, sequence));
+            messages.check(row_key, &record)?;
+            let found = record.resolve(|sequence| messages.find(row_key, sequence));
             found.map_err(|error| error.to_string())
         });
         match found {
             Ok(invocation) => invocations.found.push((key, invocation)),
             Err(reason) => {
-                let sequence = place::sequence(place);
+                let sequence = row_key::sequence(row_key);
                 let unreadable = UnreadableInvocation::new(key, sequence, index, reason);
                 invocations.unreadable.push(unreadable);
             }
@@ -153,26 +152,26 @@ const CONVERSATION: usize = 4;
 /// A row that is asked for.
 struct Asked {
     key: ConversationKey,
-    place: i64,
+    row_key: i64,
     index: u32,
     record: Result<ToolRecord, String>,
 }
 
 impl Asked {
     fn read(row: &Row<'_>, scope: &str, conversation: Arc<str>) -> rusqlite::Result<Self> {
-        let place = row.get(0)?;
+        let row_key = row.get(0)?;
         let first = CONVERSATION + 1;
         Ok(Self {
             key: ConversationKey::new(scope, conversation),
-            place,
+            row_key,
             // A number that no call can have is reported with the rest of the row.
             index: row.get(first).unwrap_or(u32::MAX),
-            record: tool_row::read(row, first, place::sequence(place)),
+            record: tool_row::read(row, first, row_key::sequence(row_key)),
         })
     }
 
     fn order(&self) -> (&str, i64, u32) {
-        (self.key.id(), self.place, self.index)
+        (self.key.id(), self.row_key, self.index)
     }
 }
 
@@ -188,18 +187,19 @@ impl Messages {
     }
 
     /// A message of the same conversation as that at `place`.
-    fn find(&self, place: i64, sequence: u64) -> Option<Arc<Message>> {
-        self.0.get(&in_conversation_of(place, sequence)?)?.as_ref().ok().cloned()
+    fn find(&self, row_key: i64, sequence: u64) -> Option<Arc<Message>> {
+        self.0.get(&in_conversation_of(row_key, sequence)?)?.as_ref().ok().cloned()
     }
 
     /// Says why, if a message that a row refers to cannot be decoded.
-    fn check(&self, place: i64, record: &ToolRecord) -> Result<(), String> {
+    fn check(&self, row_key: i64, record: &ToolRecord) -> Result<(), String> {
         let in_message = match record.result {
-            RecordedResult::InMessage(CallPlace { sequence, .. }) => Some(sequence),
+            RecordedResult::InMessage(SequencePosition { sequence, .. }) => Some(sequence),
             RecordedResult::None | RecordedResult::Apart(_) => None,
         };
         for sequence in [Some(record.call.sequence), in_message].into_iter().flatten() {
-            let message = in_conversation_of(place, sequence).and_then(|place| self.0.get(&place));
+            let message =
+                in_conversation_of(row_key, sequence).and_then(|row_key| self.0.get(&row_key));
             if let Some(Err(reason)) = message {
                 return Err(format!("message {sequence}: {reason}"));
             }
@@ -208,6 +208,6 @@ impl Messages {
     }
 }
 
-fn in_conversation_of(place: i64, sequence: u64) -> Option<i64> {
-    place::of_message(place::conversation(place), sequence)
+fn in_conversation_of(row_key: i64, sequence: u64) -> Option<i64> {
+    row_key::of_message(row_key::conversation(row_key), sequence)
 }

@@ -7,14 +7,13 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use tower_chat_core::{
     ConversationKey, Message, RunId,
     format::{self, FormatError},
-    store::{CallPlace, Conflict, OpenRun, Revision, StoreError, ToolRecord},
+    store::{Conflict, OpenRun, Revision, SequencePosition, StoreError, ToolRecord},
 };
 
 use crate::{
     conversation::{self, Conversation},
-    place,
     read::{self, NotRead},
-    tool_row,
+    row_key, tool_row,
 };
 
 /// A conversation as its rows stand, those that cannot be read too.
@@ -33,7 +32,7 @@ pub struct ConversationRows {
     pub messages: Vec<(u64, Result<Arc<Message>, FormatError>)>,
     /// The record of tool calls, in the order of the calls; an error says what is wrong with the
     /// row.
-    pub tools: Vec<(CallPlace, Result<ToolRecord, String>)>,
+    pub tools: Vec<(SequencePosition, Result<ToolRecord, String>)>,
 }
 
 /// A change of rows of one conversation. No row is added, and none changes its place or its id.
@@ -49,7 +48,7 @@ pub struct Rewrite {
     /// Rows of the record of tool calls, each in place of the one of its call.
     pub tools: Vec<ToolRecord>,
     /// Rows of the record of tool calls that go.
-    pub removed_tools: Vec<CallPlace>,
+    pub removed_tools: Vec<SequencePosition>,
 }
 
 impl Rewrite {
@@ -96,13 +95,13 @@ pub(crate) fn rows(
     // All statements see the same moment.
     let snapshot = connection.unchecked_transaction()?;
     let Some(found) = conversation::find(&snapshot, key)? else { return Ok(None) };
-    let (first, last) = place::range_to(found.number, found.visible());
+    let (first, last) = row_key::range_to(found.number, found.visible());
     let mut statement = snapshot.prepare(
         "SELECT place, run, run_index, body FROM messages
          WHERE place BETWEEN ?1 AND ?2 ORDER BY place",
     )?;
     let messages = statement.query_map([first, last], |row| {
-        Ok((place::sequence(row.get(0)?), read::message(row)?.map(Arc::new)))
+        Ok((row_key::sequence(row.get(0)?), read::message(row)?.map(Arc::new)))
     })?;
     let messages = messages.collect::<Result<_, _>>()?;
     let mut statement = snapshot.prepare(&format!(
@@ -111,9 +110,9 @@ pub(crate) fn rows(
         tool_row::COLUMNS
     ))?;
     let tools = statement.query_map([first, last], |row| {
-        let sequence = place::sequence(row.get(0)?);
+        let sequence = row_key::sequence(row.get(0)?);
         // A number that no call can have is reported with the rest of the row.
-        let call = CallPlace { sequence, index: row.get(1).unwrap_or(u32::MAX) };
+        let call = SequencePosition { sequence, index: row.get(1).unwrap_or(u32::MAX) };
         Ok((call, tool_row::read(row, 1, sequence)))
     })?;
     let tools = tools.collect::<Result<_, _>>()?;
@@ -158,7 +157,7 @@ pub(crate) fn rewrite(connection: &mut Connection, rewrite: &Rewrite) -> Result<
     for (sequence, message) in &rewrite.messages {
         let changed = transaction.execute(
             "UPDATE messages SET body = ?2 WHERE place = ?1",
-            params![place::of_message(number, *sequence), format::encode(message)],
+            params![row_key::of_message(number, *sequence), format::encode(message)],
         )?;
         if changed != 1 {
             let reason = format!("message {sequence} of conversation {key} is missing");
@@ -171,7 +170,7 @@ pub(crate) fn rewrite(connection: &mut Connection, rewrite: &Rewrite) -> Result<
     for call in &rewrite.removed_tools {
         transaction.execute(
             "DELETE FROM tool_invocations WHERE place = ?1 AND call_index = ?2",
-            params![place::of_message(number, call.sequence), call.index],
+            params![row_key::of_message(number, call.sequence), call.index],
         )?;
     }
     let revision = Revision { incarnation: other_than(expected.incarnation), ..*expected };

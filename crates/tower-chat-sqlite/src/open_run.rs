@@ -9,9 +9,9 @@ use tower_chat_core::{
 };
 
 use crate::{
-    conversation, place,
+    conversation,
     read::{self, NotRead},
-    tool_row,
+    row_key, tool_row,
 };
 
 /// The open run of a conversation.
@@ -111,7 +111,7 @@ pub(crate) fn owns_the_rest(
     conversation: i64,
     open: &OpenRun,
 ) -> rusqlite::Result<bool> {
-    let (first, last) = place::range_after(conversation, open.visible);
+    let (first, last) = row_key::range_after(conversation, open.visible);
     connection
         .prepare_cached(
             "SELECT NOT EXISTS (
@@ -127,7 +127,7 @@ pub(crate) fn discard(
     conversation: i64,
     visible: u64,
 ) -> rusqlite::Result<()> {
-    let (first, last) = place::range_after(conversation, visible);
+    let (first, last) = row_key::range_after(conversation, visible);
     for sql in [
         "DELETE FROM messages WHERE place BETWEEN ?1 AND ?2",
         "DELETE FROM tool_invocations WHERE place BETWEEN ?1 AND ?2",
@@ -146,7 +146,7 @@ pub(crate) fn content(
     let Some(found) = conversation::find(&snapshot, key)? else { return Ok(None) };
     let head = found.head();
     let Some(open) = found.open else { return Ok(None) };
-    let range = place::range_after(found.number, open.visible);
+    let range = row_key::range_after(found.number, open.visible);
     let mut statement = snapshot.prepare_cached(read::MESSAGES)?;
     let messages = read::messages(&mut statement, key, range, open.visible)?;
     let messages = messages.collect::<Result<Vec<_>, _>>()?;
@@ -158,7 +158,7 @@ pub(crate) fn content(
     let mut rows = statement.query([range.0, range.1])?;
     let mut tools = Vec::new();
     while let Some(row) = rows.next()? {
-        let sequence = place::sequence(row.get(0)?);
+        let sequence = row_key::sequence(row.get(0)?);
         let record = tool_row::read(row, 1, sequence).map_err(|reason| {
             let reason = format!(
                 "the record of a call of message {sequence} in conversation {key}: {reason}"

@@ -5,8 +5,8 @@ use tower_chat_core::{ApprovalRequest, ConversationKey, Message, store::StoreErr
 
 use crate::{
     conversation::Conversation,
-    place,
     read::{self, NotRead},
+    row_key,
 };
 
 pub(crate) const SQL: &str = "
@@ -24,12 +24,12 @@ pub(crate) fn pending_approvals(
     key: &ConversationKey,
     conversation: &Conversation,
 ) -> Result<Vec<Vec<ApprovalRequest>>, NotRead> {
-    let (first, last) = place::range_to(conversation.number, conversation.visible());
+    let (first, last) = row_key::range_to(conversation.number, conversation.visible());
     let mut statement = connection.prepare_cached(SQL)?;
     let mut rows = statement.query([first, last])?;
     let mut batches: Vec<Batch> = Vec::new();
     while let Some(row) = rows.next()? {
-        let sequence = place::sequence(row.get(0)?);
+        let sequence = row_key::sequence(row.get(0)?);
         if batches.last().is_none_or(|batch| batch.sequence != sequence) {
             let message = read::message(row)?.map_err(|source| {
                 NotRead::Damaged(StoreError::Undecodable { key: key.clone(), sequence, source })

@@ -3,10 +3,10 @@
 use rusqlite::Connection;
 use tower_chat_core::{
     ConversationKey, RunId, ToolStatus,
-    store::{CallPlace, Keep, Pruned, Pruning, StoreError},
+    store::{Keep, Pruned, Pruning, SequencePosition, StoreError},
 };
 
-use crate::{append::NotStored, conversation, place};
+use crate::{append::NotStored, conversation, row_key};
 
 /// Takes away what need not be kept, inside a transaction that the caller began.
 pub(crate) fn prune(
@@ -26,7 +26,7 @@ pub(crate) fn prune(
     if cut.last_sequence == 0 {
         return Ok(cut.pruned);
     }
-    let (first, last) = place::range_to(found.number, cut.last_sequence);
+    let (first, last) = row_key::range_to(found.number, cut.last_sequence);
     for sql in [
         "DELETE FROM messages WHERE place BETWEEN ?1 AND ?2",
         "DELETE FROM tool_invocations WHERE place BETWEEN ?1 AND ?2",
@@ -49,10 +49,10 @@ fn see_messages(
     let mut statement = connection.prepare_cached(
         "SELECT place, run FROM messages WHERE place BETWEEN ?1 AND ?2 ORDER BY place",
     )?;
-    let (first, last) = place::range(conversation);
+    let (first, last) = row_key::range(conversation);
     let mut rows = statement.query([first, last])?;
     while let Some(row) = rows.next()? {
-        pruning.see_message(place::sequence(row.get(0)?), RunId::from_bytes(row.get(1)?));
+        pruning.see_message(row_key::sequence(row.get(0)?), RunId::from_bytes(row.get(1)?));
     }
     Ok(())
 }
@@ -66,10 +66,11 @@ fn see_calls(
         "SELECT place, call_index, status, result_sequence FROM tool_invocations
          WHERE place BETWEEN ?1 AND ?2",
     )?;
-    let (first, last) = place::range(conversation);
+    let (first, last) = row_key::range(conversation);
     let mut rows = statement.query([first, last])?;
     while let Some(row) = rows.next()? {
-        let call = CallPlace { sequence: place::sequence(row.get(0)?), index: row.get(1)? };
+        let call =
+            SequencePosition { sequence: row_key::sequence(row.get(0)?), index: row.get(1)? };
         let status: String = row.get(2)?;
         // A status that nobody knows may be that of a call that waits.
         let status = status.parse().unwrap_or(ToolStatus::Pending);

@@ -9,7 +9,7 @@ use tower_chat_core::{
     store::{Head, History, Revision, StoreError},
 };
 
-use crate::{conversation, pending_approvals::pending_approvals, place, removal::NOT_DELETED};
+use crate::{conversation, pending_approvals::pending_approvals, removal::NOT_DELETED, row_key};
 
 /// How many messages of a conversation, as `c`, readers see, or may see, in a statement.
 pub(crate) const VISIBLE: &str =
@@ -47,7 +47,7 @@ pub(crate) fn history(connection: &Connection, key: &ConversationKey) -> Result<
     let Some(found) = conversation::find(&snapshot, key)? else {
         return Ok(History::empty());
     };
-    let range = place::range_to(found.number, found.visible());
+    let range = row_key::range_to(found.number, found.visible());
     let mut statement = snapshot.prepare_cached(MESSAGES)?;
     let messages = messages(&mut statement, key, range, found.pruned)?;
     let history = History::collect(found.head(), messages)?;
@@ -84,7 +84,7 @@ fn message_at(
     key: &ConversationKey,
     expected: u64,
 ) -> Result<Arc<Message>, NotRead> {
-    let sequence = place::sequence(row.get(0)?);
+    let sequence = row_key::sequence(row.get(0)?);
     if sequence != expected {
         return Err(missing(key, expected));
     }

@@ -12,16 +12,16 @@ use crate::{SqliteOptions, caller, file::StoreFile, read::NotRead};
 #[derive(Debug)]
 pub(crate) struct Readers {
     file: StoreFile,
-    places: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     idle: Mutex<Vec<Connection>>,
     work_on_caller: bool,
 }
 
 impl Readers {
     pub(crate) fn new(file: StoreFile, options: &SqliteOptions, first: Option<Connection>) -> Self {
-        let places = Arc::new(Semaphore::new(options.readers));
+        let permits = Arc::new(Semaphore::new(options.readers));
         let idle = Mutex::new(first.into_iter().collect());
-        Self { file, places, idle, work_on_caller: options.work_on_caller }
+        Self { file, permits, idle, work_on_caller: options.work_on_caller }
     }
 
     /// Reads a few rows: on the calling thread, if that may block and nobody has to be waited for.
@@ -32,7 +32,7 @@ impl Readers {
     ) -> Result<T, StoreError> {
         if self.work_on_caller
             && caller::may_block()
-            && let Ok(_place) = self.places.try_acquire()
+            && let Ok(_permit) = self.permits.try_acquire()
             && let Some(outcome) = caller::block(|| self.read_here(action, &read))
         {
             return outcome;
@@ -47,12 +47,12 @@ impl Readers {
         read: impl FnOnce(&Connection) -> Result<T, NotRead> + Send + 'static,
     ) -> Result<T, StoreError> {
         let failed = |source: BoxError| StoreError::backend(action, false, source);
-        let place = self.places.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
+        let permit = self.permits.clone().acquire_owned().await.map_err(|_| StoreError::Closed)?;
         let runtime = Handle::try_current().map_err(|error| failed(error.into()))?;
         let readers = self.clone();
         let reading = runtime.spawn_blocking(move || {
             // Until the connection is idle again, also where nobody waits any more.
-            let _place = place;
+            let _permit = permit;
             readers.read_here(action, read)
         });
         reading.await.map_err(|_| failed(RuntimeGone.into()))?
@@ -73,7 +73,7 @@ impl Readers {
         read: impl FnOnce(&Connection) -> Result<T, NotRead>,
     ) -> Result<T, StoreError> {
         let failed = |error| self.file.failure(error).store_error(action);
-        self.file.check_place().map_err(|failure| failure.store_error(action))?;
+        self.file.check_path().map_err(|failure| failure.store_error(action))?;
         let idle = self.idle().pop();
         let connection = match idle {
             Some(connection) => connection,

@@ -8,7 +8,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::place;
+use crate::row_key;
 
 /// How much of rows is deleted in one step, in bytes, and how many rows.
 pub(crate) const STEP: u64 = 1 << 20;
@@ -20,7 +20,7 @@ pub(crate) const NOT_DELETED: &str = "c.incarnation <> 0";
 
 /// Whether all rows of a conversation can go in one step.
 pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Result<bool> {
-    let (_, last) = place::range(number);
+    let (_, last) = row_key::range(number);
     let first_of = |table| end_of_step(connection, table, number, STEP);
     Ok(first_of(Table::Messages)?.is_none_or(|end| end == last)
         && first_of(Table::Tools)?.is_none_or(|end| end == last))
@@ -52,7 +52,7 @@ pub(crate) fn find(connection: &Connection) -> rusqlite::Result<Option<i64>> {
 
 /// Deletes some rows of a conversation, at most about so many bytes of them; says whether that was all.
 pub(crate) fn step(connection: &Connection, number: i64, bytes: u64) -> rusqlite::Result<bool> {
-    let (first, _) = place::range(number);
+    let (first, _) = row_key::range(number);
     for table in [Table::Messages, Table::Tools] {
         if let Some(end) = end_of_step(connection, table, number, bytes)? {
             connection.prepare_cached(table.delete())?.execute([first, end])?;
@@ -99,7 +99,7 @@ fn end_of_step(
     number: i64,
     bytes: u64,
 ) -> rusqlite::Result<Option<i64>> {
-    let (first, last) = place::range(number);
+    let (first, last) = row_key::range(number);
     let mut statement = connection.prepare_cached(table.sizes())?;
     let mut rows = statement.query(params![first, last])?;
     let (mut end, mut sum, mut count) = (None, 0_u64, 0_usize);

@@ -282,7 +282,7 @@ impl SqliteStore {
         let queue = &self.writing()?.queue;
         let file = self.file().clone();
         let turn = move || {
-            file.check_place().map_err(|failure| NotRead::Damaged(failure.store_error(action)))?;
+            file.check_path().map_err(|failure| NotRead::Damaged(failure.store_error(action)))?;
             catch(|| work(&mut file.writer()?)).unwrap_or_else(|panic| {
                 Err(NotRead::Damaged(StoreError::backend(action, false, panic)))
             })

@@ -5,10 +5,10 @@ use std::time::SystemTime;
 use rusqlite::{Connection, Row, params, types::FromSql};
 use tower_chat_core::{
     ParseToolStatusError, ToolResult,
-    store::{CallPlace, RecordedResult, ToolRecord, milliseconds},
+    store::{RecordedResult, SequencePosition, ToolRecord, milliseconds},
 };
 
-use crate::place;
+use crate::row_key;
 
 /// The columns of a row from the call's index on, in the order in which [`read`] takes them.
 pub(crate) const COLUMNS: &str = "call_index, round_index, call_id, name, status, \
@@ -48,19 +48,19 @@ pub(crate) fn put<'a>(
     )?;
     for (record, result) in rows {
         let in_message = match record.result {
-            RecordedResult::InMessage(place) => Some(place),
+            RecordedResult::InMessage(position) => Some(position),
             RecordedResult::None | RecordedResult::Apart(_) => None,
         };
         put.execute(params![
-            place::of_message(conversation, record.call.sequence),
+            row_key::of_message(conversation, record.call.sequence),
             record.call.index,
             record.round_index,
             record.call_id,
             record.name,
             record.status.as_str(),
             // No message has a number that is too large for the column.
-            in_message.map(|place| i64::try_from(place.sequence).unwrap_or(i64::MAX)),
-            in_message.map(|place| place.index),
+            in_message.map(|position| i64::try_from(position.sequence).unwrap_or(i64::MAX)),
+            in_message.map(|position| position.index),
             result,
             record.error,
             record.started_at.map(milliseconds::of),
@@ -76,7 +76,7 @@ pub(crate) fn put<'a>(
 ///
 /// What is wrong with the row.
 pub(crate) fn read(row: &Row<'_>, first: usize, sequence: u64) -> Result<ToolRecord, String> {
-    let call = CallPlace { sequence, index: column(row, first)? };
+    let call = SequencePosition { sequence, index: column(row, first)? };
     let round_index = column(row, first + 1)?;
     let call_id: String = column(row, first + 2)?;
     let name: String = column(row, first + 3)?;
@@ -99,7 +99,7 @@ fn result(row: &Row<'_>, first: usize) -> Result<RecordedResult, String> {
         (Some(sequence), Some(index), None) => {
             let sequence = u64::try_from(sequence)
                 .map_err(|_| format!("its result cannot be in message {sequence}"))?;
-            Ok(RecordedResult::InMessage(CallPlace { sequence, index }))
+            Ok(RecordedResult::InMessage(SequencePosition { sequence, index }))
         }
         (None, None, Some(json)) => {
             let result: ToolResult = serde_json::from_str(&json)

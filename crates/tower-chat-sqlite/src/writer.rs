@@ -257,7 +257,7 @@ impl Writer {
             Some(connection) => connection,
             gone => {
                 // It opens whatever is in that place.
-                self.file.check_place().map_err(Stopped::BeforeBegin)?;
+                self.file.check_path().map_err(Stopped::BeforeBegin)?;
                 let opened = self.file.writer().map_err(failure).and_then(|mut connection| {
                     let version = prepare(&self.file, &self.checkpoints, &mut connection)?;
                     self.watched = Watched::begin(&self.file, &connection, version)?;

@@ -8,7 +8,7 @@ use std::{fs, path::Path};
 use common::{append, key, write};
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall, ToolResult,
-    store::{CallPlace, HistoryStore, RecordedResult, Revision, ToolRecord, Write},
+    store::{HistoryStore, RecordedResult, Revision, SequencePosition, ToolRecord, Write},
 };
 use tower_chat_sqlite::SqliteStore;
 
@@ -46,7 +46,7 @@ async fn rows_of_the_record_that_are_deleted_or_replaced_are_gone_too() {
     let [file, log] = ["chat.db", "chat.db-wal"].map(|name| folder.path().join(name));
     let store = SqliteStore::open(&file).await.unwrap();
     let row = |index, result: &str, error: &str| {
-        let mut row = ToolRecord::pending(CallPlace { sequence: 1, index }, 0, "id", "tool");
+        let mut row = ToolRecord::pending(SequencePosition { sequence: 1, index }, 0, "id", "tool");
         row.result = RecordedResult::Apart(ToolResult::new("id", result).into());
         row.error = Some(error.to_owned());
         row

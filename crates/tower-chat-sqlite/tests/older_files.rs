@@ -15,7 +15,7 @@ use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
     ToolStatus,
     store::{
-        CallPlace, HistoryStore, InvocationQuery, Keep, Lease, RecordedResult, Revision,
+        HistoryStore, InvocationQuery, Keep, Lease, RecordedResult, Revision, SequencePosition,
         ServiceIdChange, Staged, ToolRecord, Write,
     },
 };
@@ -60,7 +60,7 @@ async fn assert_has_the_messages(store: &SqliteStore) {
 
 /// A row of the call that is in every fixture.
 fn outcome() -> ToolRecord {
-    let call = CallPlace { sequence: 2, index: 0 };
+    let call = SequencePosition { sequence: 2, index: 0 };
     let mut record = ToolRecord::pending(call, 0, "call_1", "orders");
     let started = SystemTime::UNIX_EPOCH + Duration::from_millis(1_750_000_000_123);
     record.status = ToolStatus::Error;
@@ -191,9 +191,9 @@ fn staged(at: Revision) -> Write {
     let lease = Lease { attempt: 2, holder: u64::MAX - 1, renewed_at, until };
     let call = ToolCall::new("call_2", "orders", "{}");
     let messages = [Message::user("And now?"), Message::tool_calls([call])];
-    let place = CallPlace { sequence: at.sequence + 2, index: 0 };
+    let position = SequencePosition { sequence: at.sequence + 2, index: 0 };
     Write::new(support(), id, at, messages.map(Into::into))
-        .with_tools(vec![ToolRecord::pending(place, 0, "call_2", "orders")])
+        .with_tools(vec![ToolRecord::pending(position, 0, "call_2", "orders")])
         .staged(Staged {
             lease,
             close: None,
@@ -238,7 +238,8 @@ async fn make_the_fixture() {
     let staged = staged(support.result());
     let unnamed = ConversationKey::new("", "");
     let request = Message::new(Role::Assistant, vec![Part::ApprovalRequest(approval_request())]);
-    let mut row = ToolRecord::pending(CallPlace { sequence: 2, index: 0 }, 0, "call_3", "refund");
+    let mut row =
+        ToolRecord::pending(SequencePosition { sequence: 2, index: 0 }, 0, "call_3", "refund");
     row.status = ToolStatus::PendingApproval;
     let unnamed =
         Write::new(unnamed, id, Revision::ABSENT, [Message::user("hi").into(), request.into()])

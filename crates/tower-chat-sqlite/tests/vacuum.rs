@@ -10,7 +10,7 @@ use rusqlite::{Connection, types::Value};
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall, ToolResult,
     store::{
-        CallPlace, Close, HistoryStore, Lease, RecordedResult, Revision, Staged, StoreError,
+        Close, HistoryStore, Lease, RecordedResult, Revision, SequencePosition, Staged, StoreError,
         ToolRecord, Write,
     },
 };
@@ -109,7 +109,7 @@ impl Writing {
         if !self.in_record {
             return Write::new(key(self.name), id, self.at, [Message::user(text).into()]);
         }
-        let call = CallPlace { sequence: self.at.sequence + 1, index: 0 };
+        let call = SequencePosition { sequence: self.at.sequence + 1, index: 0 };
         let mut row = ToolRecord::pending(call, 0, "id", "tool");
         row.result = RecordedResult::Apart(ToolResult::new("id", text).into());
         let calls = Message::tool_calls([ToolCall::new("id", "tool", "{}")]);

@@ -40,7 +40,7 @@ use crate::Gate;
 pub struct FaultyStore<S> {
     inner: S,
     handle: Option<StoreHandle>,
-    places: Option<Arc<Semaphore>>,
+    permits: Option<Arc<Semaphore>>,
     shared: Arc<Shared>,
     kept: Option<Arc<dyn Any + Send + Sync>>,
 }
@@ -99,13 +99,13 @@ struct Held {
 impl<S: HistoryStore> FaultyStore<S> {
     /// A store with no faults yet.
     pub fn new(inner: S) -> Self {
-        Self { inner, handle: None, places: None, shared: Arc::default(), kept: None }
+        Self { inner, handle: None, permits: None, shared: Arc::default(), kept: None }
     }
 
-    /// With a queue of this many places: further reservations wait until one is given back.
+    /// With a queue of this many permits: further reservations wait until one is given back.
     #[must_use]
-    pub fn with_places(mut self, places: usize) -> Self {
-        self.places = Some(Arc::new(Semaphore::new(places)));
+    pub fn with_queue_capacity(mut self, permits: usize) -> Self {
+        self.permits = Some(Arc::new(Semaphore::new(permits)));
         self
     }
 
@@ -391,11 +391,11 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
             gate.pass().await;
         }
         outcome?;
-        let place = match &self.places {
-            Some(places) => places.clone().acquire_owned().await.ok(),
+        let permit = match &self.permits {
+            Some(permits) => permits.clone().acquire_owned().await.ok(),
             None => None,
         };
-        Ok(in_place(place, self.inner.reserve().await?))
+        Ok(with_permit(permit, self.inner.reserve().await?))
     }
 
     fn try_reserve(&self) -> Option<Slot> {
@@ -403,13 +403,13 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         if orders.reserve_gate.is_some() || !orders.reserves.faults.is_empty() {
             return None;
         }
-        let place = match &self.places {
-            Some(places) => Some(places.clone().try_acquire_owned().ok()?),
+        let permit = match &self.permits {
+            Some(permits) => Some(permits.clone().try_acquire_owned().ok()?),
             None => None,
         };
         let slot = self.inner.try_reserve()?;
         orders.reserves.count += 1;
-        Some(in_place(place, slot))
+        Some(with_permit(permit, slot))
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
@@ -474,10 +474,10 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
     }
 }
 
-/// A slot of the store inside that takes a place here too.
-fn in_place(place: Option<OwnedSemaphorePermit>, slot: Slot) -> Slot {
-    match place {
-        Some(place) => Slot::guarded((place, slot)),
+/// A slot of the store inside that takes a permit here too.
+fn with_permit(permit: Option<OwnedSemaphorePermit>, slot: Slot) -> Slot {
+    match permit {
+        Some(permit) => Slot::guarded((permit, slot)),
         None => slot,
     }
 }

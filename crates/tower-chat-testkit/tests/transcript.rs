@@ -206,13 +206,13 @@ async fn every_alteration_of_a_stored_message_is_found_where_it_is() {
         (|all| drop(all.pop()), &[(5, "missing")]),
         (|all| all.insert(1, Message::system("Be kind.")), &[(1, "extra")]),
     ];
-    for (place, (alter, expected)) in alterations.into_iter().enumerate() {
+    for (position, (alter, expected)) in alterations.into_iter().enumerate() {
         for mode in MODES {
             for streamed in [false, true] {
                 let found = found(mode, streamed, alter).await;
                 let found: Vec<(usize, &str)> =
                     found.iter().map(|(at, what)| (*at, what.as_str())).collect();
-                assert_eq!(found, expected, "alteration {place}, {mode:?}");
+                assert_eq!(found, expected, "alteration {position}, {mode:?}");
             }
         }
     }

@@ -42,14 +42,17 @@ impl Round {
 
     /// The id to write for the next call.
     pub(crate) fn call(&mut self, id: Option<&str>) -> String {
-        let place = self.calls.len();
+        let position = self.calls.len();
         let original = id.unwrap_or_default();
-        let wanted =
-            if original.is_empty() { format!("call_{place}") } else { self.acceptable(original) };
+        let wanted = if original.is_empty() {
+            format!("call_{position}")
+        } else {
+            self.acceptable(original)
+        };
         let id = self.free(wanted);
         self.has_renamed |= id != original;
         self.taken.insert(id.clone());
-        self.waiting.entry(original.to_owned()).or_default().push_back(place);
+        self.waiting.entry(original.to_owned()).or_default().push_back(position);
         self.calls.push(Call { id: id.clone(), is_answered: false });
         id
     }
@@ -59,8 +62,8 @@ impl Round {
     pub(crate) fn result(&mut self, id: Option<&str>) -> String {
         let original = id.unwrap_or_default();
         let named = self.next_named(original);
-        let place = named.or_else(|| if original.is_empty() { self.next_open() } else { None });
-        match place.and_then(|place| self.calls.get_mut(place)) {
+        let position = named.or_else(|| if original.is_empty() { self.next_open() } else { None });
+        match position.and_then(|position| self.calls.get_mut(position)) {
             Some(call) => {
                 call.is_answered = true;
                 call.id.clone()
@@ -76,9 +79,9 @@ impl Round {
 
     fn next_named(&mut self, original: &str) -> Option<usize> {
         let waiting = self.waiting.get_mut(original)?;
-        while let Some(place) = waiting.pop_front() {
-            if self.calls.get(place).is_some_and(|call| !call.is_answered) {
-                return Some(place);
+        while let Some(position) = waiting.pop_front() {
+            if self.calls.get(position).is_some_and(|call| !call.is_answered) {
+                return Some(position);
             }
         }
         None

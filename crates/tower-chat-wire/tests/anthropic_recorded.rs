@@ -63,10 +63,10 @@ fn conversation(body: &Value) -> Value {
 fn a_recorded_conversation_is_written_as_it_was_read() {
     let Some(bodies) = accepted() else { return };
     println!("{} bodies", bodies.len());
-    for (place, body) in &bodies {
-        let messages = parse_body(&body.to_string()).expect(place);
-        assert_eq!(rendered(&messages), conversation(body), "{place}");
-        assert_eq!(rendered(&stored(&messages)), conversation(body), "{place}, after the store");
+    for (source, body) in &bodies {
+        let messages = parse_body(&body.to_string()).expect(source);
+        assert_eq!(rendered(&messages), conversation(body), "{source}");
+        assert_eq!(rendered(&stored(&messages)), conversation(body), "{source}, after the store");
     }
 }
 
@@ -88,21 +88,21 @@ fn without_blank_texts(mut conversation: Value) -> Value {
 fn what_was_sent_and_answered_in_an_exchange_is_written_as_it_was() {
     let Some(exchanged) = exchanged() else { return };
     let (mut sent, mut answered) = (0, 0);
-    for (place, json) in &exchanged {
+    for (source, json) in &exchanged {
         if json.get("messages").is_some() {
             sent += 1;
-            let messages = parse_body(&json.to_string()).expect(place);
+            let messages = parse_body(&json.to_string()).expect(source);
             let expected = without_blank_texts(conversation(json));
-            assert_eq!(without_blank_texts(rendered(&stored(&messages))), expected, "{place}");
+            assert_eq!(without_blank_texts(rendered(&stored(&messages))), expected, "{source}");
         } else if json["type"] == "message" {
             answered += 1;
-            let answer = parse_answer(&json.to_string()).expect(place);
+            let answer = parse_answer(&json.to_string()).expect(source);
             let written = rendered(&stored(&[Message::user("hi"), answer, Message::user("bye")]));
             let content = &json["content"];
             if content.as_array().unwrap().is_empty() {
-                assert_eq!(written["messages"].as_array().unwrap().len(), 1, "{place}");
+                assert_eq!(written["messages"].as_array().unwrap().len(), 1, "{source}");
             } else {
-                assert_eq!(&written["messages"][1]["content"], content, "{place}");
+                assert_eq!(&written["messages"][1]["content"], content, "{source}");
             }
         }
     }
@@ -114,18 +114,18 @@ fn what_was_sent_and_answered_in_an_exchange_is_written_as_it_was() {
 fn text_names_arguments_and_ids_are_not_hidden_in_native_items() {
     let Some(bodies) = accepted() else { return };
     let (mut calls, mut results) = (0, 0);
-    for (place, body) in &bodies {
+    for (source, body) in &bodies {
         for json in body["messages"].as_array().unwrap() {
-            let message = parse_message(&json.to_string()).expect(place);
+            let message = parse_message(&json.to_string()).expect(source);
             let blocks: Vec<&Value> = json["content"].as_array().into_iter().flatten().collect();
             let of = |kind: &'static str| blocks.iter().filter(move |block| block["type"] == kind);
-            assert_eq!(message.calls().count(), of("tool_use").count(), "{place}");
+            assert_eq!(message.calls().count(), of("tool_use").count(), "{source}");
             for (call, block) in message.calls().zip(of("tool_use")) {
                 calls += 1;
-                assert_eq!(call.id.as_deref(), block["id"].as_str(), "{place}");
-                assert_eq!(Some(call.name.as_str()), block["name"].as_str(), "{place}");
-                assert_eq!(call.parse_arguments::<Value>().unwrap(), block["input"], "{place}");
-                assert_eq!(call.native, None, "{place}");
+                assert_eq!(call.id.as_deref(), block["id"].as_str(), "{source}");
+                assert_eq!(Some(call.name.as_str()), block["name"].as_str(), "{source}");
+                assert_eq!(call.parse_arguments::<Value>().unwrap(), block["input"], "{source}");
+                assert_eq!(call.native, None, "{source}");
             }
             let provided: Vec<_> = message
                 .parts
@@ -134,19 +134,19 @@ fn text_names_arguments_and_ids_are_not_hidden_in_native_items() {
                 .filter(|call| call.provider_executed)
                 .collect();
             let expected = of("server_tool_use").count() + of("mcp_tool_use").count();
-            assert_eq!(provided.len(), expected, "{place}");
+            assert_eq!(provided.len(), expected, "{source}");
             let expected = of("tool_result").count() + of("tool_search_tool_result").count();
-            assert_eq!(message.results().count(), expected, "{place}");
+            assert_eq!(message.results().count(), expected, "{source}");
             for (result, block) in message.results().zip(of("tool_result")) {
                 results += 1;
-                assert_eq!(result.call_id.as_deref(), block["tool_use_id"].as_str(), "{place}");
-                assert_eq!(result.is_error, block["is_error"] == true, "{place}");
+                assert_eq!(result.call_id.as_deref(), block["tool_use_id"].as_str(), "{source}");
+                assert_eq!(result.is_error, block["is_error"] == true, "{source}");
                 if let Some(text) = block["content"].as_str() {
-                    assert_eq!(result.text(), text, "{place}");
+                    assert_eq!(result.text(), text, "{source}");
                 }
             }
             let texts: String = of("text").filter_map(|block| block["text"].as_str()).collect();
-            assert_eq!(message.text(), texts, "{place}");
+            assert_eq!(message.text(), texts, "{source}");
         }
     }
     println!("{calls} calls, {results} results");
@@ -156,32 +156,31 @@ fn text_names_arguments_and_ids_are_not_hidden_in_native_items() {
 fn a_conversation_recorded_with_openai_becomes_one_that_anthropic_takes() {
     let Some(recordings) = Recordings::from_env() else { return };
     let (mut whole, mut unanswered, mut words) = (0, 0, 0);
-    for RecordedConversation { source: place, messages, .. } in recordings.conversations().unwrap()
-    {
+    for RecordedConversation { source, messages, .. } in recordings.conversations().unwrap() {
         let messages = Value::from(messages).to_string();
         let mut history = openai_chat::parse_messages(&messages).unwrap();
         // Some end with a call, which nothing answered any more.
         history.pop_if(|last| last.calls().next().is_some());
         let body = rendered(&history);
-        assert_eq!(rendered(&stored(&history)), body, "{place}, after the store");
+        assert_eq!(rendered(&stored(&history)), body, "{source}, after the store");
         let calls = history.iter().flat_map(Message::calls).count();
         let results = history.iter().flat_map(Message::results).count();
         if calls == results {
             whole += 1;
-            validate(Wire::Anthropic, &body).expect(&place);
+            validate(Wire::Anthropic, &body).expect(&source);
         } else {
             unanswered += 1;
         }
         let roles: Vec<_> = body["messages"].as_array().unwrap().iter().collect();
-        assert!(roles.windows(2).all(|pair| pair[0]["role"] != pair[1]["role"]), "{place}");
+        assert!(roles.windows(2).all(|pair| pair[0]["role"] != pair[1]["role"]), "{source}");
         // It is now a conversation of this wire, and stays what it is.
-        let again = parse_body(&body.to_string()).expect(&place);
-        assert_eq!(rendered(&again), body, "{place}, read again");
+        let again = parse_body(&body.to_string()).expect(&source);
+        assert_eq!(rendered(&again), body, "{source}, read again");
         for message in &history {
             let texts = message.parts.iter().filter_map(Part::as_text);
             for text in texts.filter(|text| !text.trim().is_empty()) {
                 words += 1;
-                assert!(body.to_string().contains(&json!(text).to_string()), "{place}");
+                assert!(body.to_string().contains(&json!(text).to_string()), "{source}");
             }
         }
     }
@@ -193,26 +192,26 @@ fn a_conversation_recorded_with_openai_becomes_one_that_anthropic_takes() {
 #[test]
 fn a_replay_of_a_recorded_conversation_is_written_as_it_was() {
     let Some(bodies) = accepted() else { return };
-    for (place, body) in &bodies {
-        let messages: Messages = parse_body(&body.to_string()).expect(place).into();
+    for (source, body) in &bodies {
+        let messages: Messages = parse_body(&body.to_string()).expect(source).into();
         let mut replay = Replay::new(DanglingCalls::Drop);
         replay.push_from(&messages, 0);
         let view: Vec<Message> = replay.view().iter().map(|message| (**message).clone()).collect();
-        assert_eq!(rendered(&view), conversation(body), "{place}");
+        assert_eq!(rendered(&view), conversation(body), "{source}");
     }
 }
 
 #[test]
 fn reasoning_and_native_items_of_other_wires_are_left_out() {
     let Some(bodies) = accepted() else { return };
-    for (place, body) in &bodies {
-        let mut messages = parse_body(&body.to_string()).expect(place);
+    for (source, body) in &bodies {
+        let mut messages = parse_body(&body.to_string()).expect(source);
         for message in &mut messages {
             let foreign = tower_chat_core::Native::new("elsewhere", r#"{"x":1}"#.parse().unwrap());
             let mut thought = Reasoning::new("hm");
             thought.native = Some(foreign.clone());
             message.parts.extend([Reasoning::new("hm").into(), thought.into(), foreign.into()]);
         }
-        assert_eq!(rendered(&messages), conversation(body), "{place}");
+        assert_eq!(rendered(&messages), conversation(body), "{source}");
     }
 }

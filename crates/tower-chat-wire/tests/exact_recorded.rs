@@ -44,12 +44,12 @@ fn set(mut body: Value) -> Value {
 }
 
 /// The request is written as it was read, at once and after it was stored.
-fn assert_exact(place: &str, wire: BodyWire, body: &Value) {
-    let mut request = wire.parse_request_json(&body.to_string()).expect(place);
+fn assert_exact(source: &str, wire: BodyWire, body: &Value) {
+    let mut request = wire.parse_request_json(&body.to_string()).expect(source);
     // Where the body does not name it.
     let model = request.options.model.clone();
-    let written: Value = wire.render_request_json(&request).expect(place).parse().unwrap();
-    assert_eq!(written, set(body.clone()), "{place}");
+    let written: Value = wire.render_request_json(&request).expect(source).parse().unwrap();
+    assert_eq!(written, set(body.clone()), "{source}");
     assert_eq!(request.options.model, model);
     let stored: Vec<Message> = request
         .messages
@@ -57,8 +57,8 @@ fn assert_exact(place: &str, wire: BodyWire, body: &Value) {
         .map(|message| format::decode(&format::encode(message)).unwrap())
         .collect();
     request.messages = Messages::from(stored);
-    let written: Value = wire.render_request_json(&request).expect(place).parse().unwrap();
-    assert_eq!(written, set(body.clone()), "{place}, after it was stored");
+    let written: Value = wire.render_request_json(&request).expect(source).parse().unwrap();
+    assert_eq!(written, set(body.clone()), "{source}, after it was stored");
 }
 
 fn exchanges(recordings: &Recordings, api: Api) -> Vec<Exchange> {
@@ -103,12 +103,12 @@ fn whole_answers_on_cassettes_are_written_as_they_were_read() {
                 continue;
             }
             count += 1;
-            let place = &exchange.source;
-            let answer = wire.parse_answer(exchange.text().unwrap()).expect(place);
-            let [message] = answer.messages.as_slice() else { panic!("{place}: {answer:?}") };
+            let source = &exchange.source;
+            let answer = wire.parse_answer(exchange.text().unwrap()).expect(source);
+            let [message] = answer.messages.as_slice() else { panic!("{source}: {answer:?}") };
             let written = wire.render_answer_json(message, &answer.finish);
             let written: Value = written.parse().unwrap();
-            assert_eq!(set(written), set(exchange.json().unwrap()), "{place}");
+            assert_eq!(set(written), set(exchange.json().unwrap()), "{source}");
         }
         println!("{name}: {count} whole answers on cassettes");
         assert!(count > 0, "{name}");
@@ -125,24 +125,24 @@ fn streamed_answers_on_cassettes_come_back_from_their_whole_form() {
                 continue;
             }
             count += 1;
-            let place = &exchange.source;
+            let source = &exchange.source;
             let mut accumulator = wire.accumulator();
             for event in exchange.events().unwrap() {
                 let frame = Frame { event: event.event, data: event.data };
-                accumulator.push(&frame).expect(place);
+                accumulator.push(&frame).expect(source);
             }
-            assert!(accumulator.is_complete(), "{place}");
-            let answer = accumulator.finish().expect(place);
-            let [message] = answer.messages.as_slice() else { panic!("{place}: {answer:?}") };
+            assert!(accumulator.is_complete(), "{source}");
+            let answer = accumulator.finish().expect(source);
+            let [message] = answer.messages.as_slice() else { panic!("{source}: {answer:?}") };
             let written = wire.render_answer_json(message, &answer.finish);
-            let read = wire.parse_answer(written.get()).expect(place);
-            assert_eq!(read.messages[0].text(), message.text(), "{place}");
-            assert_eq!(read.finish, answer.finish, "{place}");
+            let read = wire.parse_answer(written.get()).expect(source);
+            assert_eq!(read.messages[0].text(), message.text(), "{source}");
+            assert_eq!(read.finish, answer.finish, "{source}");
             let calls = |message: &Message| {
                 message.calls().map(|call| (call.id.clone(), call.arguments.clone())).collect()
             };
             let (read, sent): (Vec<_>, Vec<_>) = (calls(&read.messages[0]), calls(message));
-            assert_eq!(read, sent, "{place}");
+            assert_eq!(read, sent, "{source}");
         }
         println!("{name}: {count} streamed answers on cassettes");
     }

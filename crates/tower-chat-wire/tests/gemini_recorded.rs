@@ -64,19 +64,19 @@ fn conversation_of(body: &Value) -> Value {
     json!({"systemInstruction": system, "contents": body["contents"]})
 }
 
-fn assert_exact(place: &str, body: &Value) {
-    let messages = parse_body(&body.to_string()).expect(place);
+fn assert_exact(source: &str, body: &Value) {
+    let messages = parse_body(&body.to_string()).expect(source);
     let expected = conversation_of(body);
-    assert_eq!(written(&messages, Unsigned::AsRecorded), expected, "{place}");
+    assert_eq!(written(&messages, Unsigned::AsRecorded), expected, "{source}");
     let stored = stored(&messages);
-    assert_eq!(written(&stored, Unsigned::AsRecorded), expected, "{place}, after it was stored");
+    assert_eq!(written(&stored, Unsigned::AsRecorded), expected, "{source}, after it was stored");
 }
 
 #[test]
 fn an_accepted_body_is_written_as_it_was_read() {
     let Some(bodies) = accepted() else { return };
-    for (place, body) in &bodies {
-        assert_exact(place, body);
+    for (source, body) in &bodies {
+        assert_exact(source, body);
     }
 }
 
@@ -84,8 +84,8 @@ fn an_accepted_body_is_written_as_it_was_read() {
 fn a_request_on_a_cassette_is_written_as_it_was_read() {
     let Some((requests, _)) = cassettes() else { return };
     println!("{} requests", requests.len());
-    for (place, body) in &requests {
-        assert_exact(place, body);
+    for (source, body) in &requests {
+        assert_exact(source, body);
     }
 }
 
@@ -93,10 +93,10 @@ fn a_request_on_a_cassette_is_written_as_it_was_read() {
 fn an_answer_on_a_cassette_is_written_as_it_was_sent() {
     let Some((_, events)) = cassettes() else { return };
     let mut compared = 0;
-    for (place, event) in &events {
-        let messages = parse_answer(&event.to_string()).expect(place);
+    for (source, event) in &events {
+        let messages = parse_answer(&event.to_string()).expect(source);
         let candidates = event["candidates"].as_array().map_or(&[][..], Vec::as_slice);
-        assert_eq!(messages.len(), candidates.len(), "{place}");
+        assert_eq!(messages.len(), candidates.len(), "{source}");
         for (message, candidate) in messages.iter().zip(candidates) {
             assert_eq!(message.role, Role::Assistant);
             let is_call = message.calls().next().is_some();
@@ -104,10 +104,10 @@ fn an_answer_on_a_cassette_is_written_as_it_was_sent() {
             let written = written(&asked, Unsigned::AsRecorded);
             let parts = candidate["content"]["parts"].as_array().map_or(0, Vec::len);
             if parts > 0 {
-                assert_eq!(written["contents"][1], candidate["content"], "{place}");
+                assert_eq!(written["contents"][1], candidate["content"], "{source}");
                 compared += 1;
             } else {
-                assert!(!is_call && written["contents"].as_array().unwrap().len() == 1, "{place}");
+                assert!(!is_call && written["contents"].as_array().unwrap().len() == 1, "{source}");
             }
         }
     }
@@ -118,9 +118,9 @@ fn an_answer_on_a_cassette_is_written_as_it_was_sent() {
 fn text_names_arguments_and_results_are_not_hidden_in_native_items() {
     let Some(bodies) = accepted() else { return };
     let (mut calls, mut results, mut thoughts) = (0, 0, 0);
-    for (place, body) in &bodies {
+    for (source, body) in &bodies {
         let contents = json!({"contents": body["contents"]});
-        let messages = parse_body(&contents.to_string()).expect(place);
+        let messages = parse_body(&contents.to_string()).expect(source);
         for (message, content) in messages.iter().zip(body["contents"].as_array().unwrap()) {
             let parts = message.parts.iter().filter(|part| !matches!(part, Part::Native(_)));
             for (part, json) in parts.zip(content["parts"].as_array().unwrap()) {
@@ -128,36 +128,36 @@ fn text_names_arguments_and_results_are_not_hidden_in_native_items() {
                     Part::ToolCall(call) => {
                         let field = ["functionCall", "function_call"].map(|name| &json[name]);
                         let field = field.into_iter().find(|field| field.is_object()).unwrap();
-                        assert_eq!(field["name"], call.name, "{place}");
+                        assert_eq!(field["name"], call.name, "{source}");
                         assert_eq!(field["args"], call.parse_arguments::<Value>().unwrap());
-                        assert_eq!(field["id"].as_str(), call.id.as_deref(), "{place}");
+                        assert_eq!(field["id"].as_str(), call.id.as_deref(), "{source}");
                         calls += 1;
                     }
                     Part::ToolResult(result) => {
                         let field =
                             ["functionResponse", "function_response"].map(|name| &json[name]);
                         let field = field.into_iter().find(|field| field.is_object()).unwrap();
-                        assert_eq!(field["name"].as_str(), result.name.as_deref(), "{place}");
+                        assert_eq!(field["name"].as_str(), result.name.as_deref(), "{source}");
                         let response = field["response"].as_object().unwrap();
-                        assert_eq!(result.is_error, response.contains_key("error"), "{place}");
+                        assert_eq!(result.is_error, response.contains_key("error"), "{source}");
                         let only = KEYS.into_iter().find_map(|key| response.get(key)?.as_str());
                         match only.filter(|_| response.len() == 1) {
-                            Some(text) => assert_eq!(result.text(), text, "{place}"),
+                            Some(text) => assert_eq!(result.text(), text, "{source}"),
                             None => {
                                 let whole: Value = serde_json::from_str(&result.text()).unwrap();
-                                assert_eq!(whole, field["response"], "{place}");
+                                assert_eq!(whole, field["response"], "{source}");
                             }
                         }
                         results += 1;
                     }
                     Part::Reasoning(reasoning) => {
-                        assert_eq!(json["text"], reasoning.text, "{place}");
-                        assert_eq!(json["thought"], true, "{place}");
+                        assert_eq!(json["text"], reasoning.text, "{source}");
+                        assert_eq!(json["thought"], true, "{source}");
                         thoughts += 1;
                     }
-                    Part::Text(text) => assert_eq!(json["text"], text.text, "{place}"),
-                    Part::Media(_) => assert!(json.to_string().contains("ime"), "{place}"),
-                    other => panic!("{place}: {other:?}"),
+                    Part::Text(text) => assert_eq!(json["text"], text.text, "{source}"),
+                    Part::Media(_) => assert!(json.to_string().contains("ime"), "{source}"),
+                    other => panic!("{source}: {other:?}"),
                 }
             }
         }
@@ -169,8 +169,7 @@ fn text_names_arguments_and_results_are_not_hidden_in_native_items() {
 fn what_openai_recorded_is_valid_for_gemini() {
     let Some(recordings) = Recordings::from_env() else { return };
     let (mut count, mut cut_off) = (0, 0);
-    for RecordedConversation { source: place, messages, .. } in recordings.conversations().unwrap()
-    {
+    for RecordedConversation { source, messages, .. } in recordings.conversations().unwrap() {
         let messages = openai_chat::parse_messages(&Value::from(messages).to_string()).unwrap();
         let body = written(&messages, Unsigned::AsRecorded);
         match validate(Wire::Gemini, &body) {
@@ -181,14 +180,14 @@ fn what_openai_recorded_is_valid_for_gemini() {
                 let is_cut_off = found.all(|violation| {
                     violation.rule == Rule::CallsAnswered && violation.message == last
                 });
-                assert!(is_cut_off, "{place}: {invalid}");
+                assert!(is_cut_off, "{source}: {invalid}");
                 cut_off += 1;
             }
         }
-        assert_eq!(written(&stored(&messages), Unsigned::AsRecorded), body, "{place}");
-        assert_signed(&written(&messages, Unsigned::StandIn), &place);
-        assert_replayed(&messages, &place);
-        assert_nothing_said_is_lost(&messages, &body, &place);
+        assert_eq!(written(&stored(&messages), Unsigned::AsRecorded), body, "{source}");
+        assert_signed(&written(&messages, Unsigned::StandIn), &source);
+        assert_replayed(&messages, &source);
+        assert_nothing_said_is_lost(&messages, &body, &source);
         count += 1;
     }
     println!("{count} conversations, {cut_off} recorded without their last result");
@@ -198,19 +197,19 @@ fn what_openai_recorded_is_valid_for_gemini() {
 fn what_other_wires_accepted_from_openai_clients_is_valid_for_gemini() {
     let Some(recordings) = Recordings::from_env() else { return };
     for request in recordings.accepted("openai-chat").unwrap() {
-        let place = request.id.as_str();
+        let source = request.id.as_str();
         let messages = request.body["messages"].to_string();
-        let messages = openai_chat::parse_messages(&messages).expect(place);
+        let messages = openai_chat::parse_messages(&messages).expect(source);
         let body = written(&messages, Unsigned::StandIn);
-        validate(Wire::Gemini, &body).unwrap_or_else(|invalid| panic!("{place}: {invalid}"));
+        validate(Wire::Gemini, &body).unwrap_or_else(|invalid| panic!("{source}: {invalid}"));
     }
 }
 
 #[test]
 fn what_gemini_accepted_is_valid_for_openai_once_written_so() {
     let Some(bodies) = accepted() else { return };
-    for (place, body) in &bodies {
-        let messages = parse_body(&body.to_string()).expect(place);
+    for (source, body) in &bodies {
+        let messages = parse_body(&body.to_string()).expect(source);
         if messages.iter().flat_map(Message::calls).any(|call| call.id.is_none()) {
             continue;
         }
@@ -222,12 +221,12 @@ fn what_gemini_accepted_is_valid_for_openai_once_written_so() {
             openai_chat::Audience::Model,
         );
         let body = json!({"messages": serde_json::to_value(written).unwrap()});
-        validate(Wire::OpenAiChat, &body).unwrap_or_else(|invalid| panic!("{place}: {invalid}"));
-        assert!(!body.to_string().contains("hought"), "{place}");
+        validate(Wire::OpenAiChat, &body).unwrap_or_else(|invalid| panic!("{source}: {invalid}"));
+        assert!(!body.to_string().contains("hought"), "{source}");
     }
 }
 
-fn assert_replayed(messages: &[Message], place: &str) {
+fn assert_replayed(messages: &[Message], source: &str) {
     let step = messages.len() / 6 + 1;
     for cut in (1..=messages.len()).rev().step_by(step) {
         for dangling in [DanglingCalls::Drop, DanglingCalls::Interrupted] {
@@ -236,23 +235,23 @@ fn assert_replayed(messages: &[Message], place: &str) {
             let view = replay.view();
             let shown: Vec<Message> = view.iter().map(|message| (**message).clone()).collect();
             validate(Wire::Gemini, &written(&shown, Unsigned::AsRecorded))
-                .unwrap_or_else(|invalid| panic!("{place}, cut after {cut}: {invalid}"));
+                .unwrap_or_else(|invalid| panic!("{source}, cut after {cut}: {invalid}"));
         }
     }
 }
 
 /// The first call of each content has a signature, and no other.
-fn assert_signed(body: &Value, place: &str) {
+fn assert_signed(body: &Value, source: &str) {
     for content in body["contents"].as_array().unwrap() {
         let parts = content["parts"].as_array().unwrap();
         let calls = parts.iter().filter(|part| part["functionCall"].is_object());
         for (index, call) in calls.enumerate() {
-            assert_eq!(call["thoughtSignature"].is_string(), index == 0, "{place}");
+            assert_eq!(call["thoughtSignature"].is_string(), index == 0, "{source}");
         }
     }
 }
 
-fn assert_nothing_said_is_lost(messages: &[Message], body: &Value, place: &str) {
+fn assert_nothing_said_is_lost(messages: &[Message], body: &Value, source: &str) {
     let parts = |message: &Message| {
         let texts: Vec<_> = message.parts.iter().filter_map(Part::as_text).collect();
         texts.len() + message.calls().count() + message.results().count()
@@ -263,15 +262,15 @@ fn assert_nothing_said_is_lost(messages: &[Message], body: &Value, place: &str) 
     let contents = contents.iter().skip(usize::from(begins_with_call));
     let system = body["systemInstruction"]["parts"].as_array().map_or(0, Vec::len);
     let found: usize = contents.map(|content| content["parts"].as_array().unwrap().len()).sum();
-    assert_eq!(found + system, expected, "{place}");
+    assert_eq!(found + system, expected, "{source}");
 }
 
 #[test]
 fn an_accepted_body_is_replayed_as_it_was_but_for_new_ids() {
     let Some(bodies) = accepted() else { return };
     let (mut exact, mut with_new_ids, mut split) = (0, 0, 0);
-    for (place, body) in &bodies {
-        let messages = parse_body(&body.to_string()).expect(place);
+    for (source, body) in &bodies {
+        let messages = parse_body(&body.to_string()).expect(source);
         let has_ids = messages.iter().flat_map(Message::calls).all(|call| call.id.is_some());
         let is_call = |message: &Message| message.calls().next().is_some();
         let is_split = messages.windows(2).any(|pair| is_call(&pair[0]) && is_call(&pair[1]))
@@ -281,7 +280,7 @@ fn an_accepted_body_is_replayed_as_it_was_but_for_new_ids() {
         let view = replay.view();
         let shown: Vec<Message> = view.iter().map(|message| (**message).clone()).collect();
         let mut replayed = written(&shown, Unsigned::AsRecorded);
-        validate(Wire::Gemini, &replayed).unwrap_or_else(|invalid| panic!("{place}: {invalid}"));
+        validate(Wire::Gemini, &replayed).unwrap_or_else(|invalid| panic!("{source}: {invalid}"));
         if is_split {
             // Each of two messages with calls gets its own results, and what came with results
             // becomes a message of its own: as good, but another sequence.
@@ -294,7 +293,7 @@ fn an_accepted_body_is_replayed_as_it_was_but_for_new_ids() {
             remove_ids(&mut replayed);
             with_new_ids += 1;
         }
-        assert_eq!(replayed, conversation_of(body), "{place}");
+        assert_eq!(replayed, conversation_of(body), "{source}");
     }
     println!("{exact} exact, {with_new_ids} with new ids, {split} split");
     assert_eq!(exact + with_new_ids + split, bodies.len());

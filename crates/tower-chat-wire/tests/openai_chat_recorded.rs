@@ -33,37 +33,37 @@ fn rendered(message: &Message) -> Vec<Value> {
 fn a_recorded_message_is_written_as_it_was_read() {
     let Some(recorded) = recorded_messages() else { return };
     assert!(!recorded.is_empty());
-    for (place, json) in &recorded {
-        let message = parse_message(&json.to_string()).expect(place);
-        assert_eq!(rendered(&message), std::slice::from_ref(json), "{place}");
-        let stored = format::decode(&format::encode(&message)).expect(place);
-        assert_eq!(rendered(&stored), std::slice::from_ref(json), "{place}, after it was stored");
+    for (source, json) in &recorded {
+        let message = parse_message(&json.to_string()).expect(source);
+        assert_eq!(rendered(&message), std::slice::from_ref(json), "{source}");
+        let stored = format::decode(&format::encode(&message)).expect(source);
+        assert_eq!(rendered(&stored), std::slice::from_ref(json), "{source}, after it was stored");
     }
 }
 
 #[test]
 fn text_names_arguments_and_ids_are_not_hidden_in_native_items() {
     let Some(recorded) = recorded_messages() else { return };
-    for (place, json) in &recorded {
-        let message = parse_message(&json.to_string()).expect(place);
+    for (source, json) in &recorded {
+        let message = parse_message(&json.to_string()).expect(source);
         let calls: Vec<_> = message.calls().collect();
         let expected = json["tool_calls"].as_array().into_iter().flatten();
         let expected: Vec<&Value> = expected.collect();
         assert_eq!(calls.len(), expected.len() + usize::from(json["function_call"].is_object()));
         for (call, expected) in calls.iter().zip(expected) {
-            assert_eq!(call.id.as_deref(), expected["id"].as_str(), "{place}");
-            assert_eq!(Some(call.name.as_str()), expected["function"]["name"].as_str(), "{place}");
+            assert_eq!(call.id.as_deref(), expected["id"].as_str(), "{source}");
+            assert_eq!(Some(call.name.as_str()), expected["function"]["name"].as_str(), "{source}");
             let arguments = expected["function"]["arguments"].as_str();
-            assert_eq!(Some(call.arguments.as_str()), arguments, "{place}");
+            assert_eq!(Some(call.arguments.as_str()), arguments, "{source}");
         }
         let result = message.results().next();
         if let Some(text) = json["content"].as_str() {
             let found = result.map_or_else(|| message.text(), |result| result.text());
-            assert_eq!(found, text, "{place}");
+            assert_eq!(found, text, "{source}");
         }
         if let Some(result) = result {
-            assert_eq!(result.call_id.as_deref(), json["tool_call_id"].as_str(), "{place}");
-            assert_eq!(result.is_error, json["x_error"] == true, "{place}");
+            assert_eq!(result.call_id.as_deref(), json["tool_call_id"].as_str(), "{source}");
+            assert_eq!(result.is_error, json["x_error"] == true, "{source}");
         }
     }
 }
@@ -72,7 +72,7 @@ fn text_names_arguments_and_ids_are_not_hidden_in_native_items() {
 fn an_ordinary_message_needs_no_native_item() {
     let Some(recorded) = recorded_messages() else { return };
     let mut ordinary = 0;
-    for (place, json) in &recorded {
+    for (source, json) in &recorded {
         let fields = json.as_object().unwrap();
         let known = ["role", "content", "name", "tool_call_id", "x_error", "tool_calls"];
         let calls = json["tool_calls"].as_array().into_iter().flatten();
@@ -91,10 +91,10 @@ fn an_ordinary_message_needs_no_native_item() {
             });
         if is_ordinary {
             ordinary += 1;
-            let message = parse_message(&json.to_string()).expect(place);
+            let message = parse_message(&json.to_string()).expect(source);
             let stored = format::encode(&message);
-            assert!(!stored.contains(r#""wire":"openai-chat""#), "{place}: {stored}");
-            assert!(!message.parts.iter().any(|part| matches!(part, Part::Native(_))), "{place}");
+            assert!(!stored.contains(r#""wire":"openai-chat""#), "{source}: {stored}");
+            assert!(!message.parts.iter().any(|part| matches!(part, Part::Native(_))), "{source}");
         }
     }
     println!("{ordinary} of {} messages are ordinary", recorded.len());

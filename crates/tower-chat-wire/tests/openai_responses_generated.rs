@@ -45,14 +45,14 @@ fn odd() -> Vec<Value> {
 fn content_part(numbers: &mut Numbers) -> Value {
     let kinds =
         ["input_text", "output_text", "input_image", "input_file", "input_audio", "refusal"];
-    let place = [json!("data:image/png;base64,AA"), json!("https://a.example/b"), json!(null)];
+    let location = [json!("data:image/png;base64,AA"), json!("https://a.example/b"), json!(null)];
     let audio =
         [json!({"data": "AA", "format": "mp3"}), json!({"data": "AA", "format": "x", "b": 1})];
     numbers.object(&[
         ("type", &kinds.map(Value::from)),
         ("text", &odd()),
-        ("image_url", &place),
-        ("file_data", &place),
+        ("image_url", &location),
+        ("file_data", &location),
         ("file_id", &odd()),
         ("input_audio", &audio),
         ("annotations", &odd()),

@@ -102,8 +102,8 @@ fn every_cut_of_an_accepted_body_is_valid_once_replayed() {
             for dangling in [DanglingCalls::Drop, DanglingCalls::Interrupted] {
                 let mut sent = body.clone();
                 sent["input"] = replayed(&messages[..cut], dangling);
-                let place = format!("{id}, cut after {cut}: {sent:#}");
-                validate(Wire::OpenAiResponses, &sent).expect(&place);
+                let source = format!("{id}, cut after {cut}: {sent:#}");
+                validate(Wire::OpenAiResponses, &sent).expect(&source);
             }
             count += 1;
         }
@@ -133,10 +133,10 @@ fn chats() -> Option<Vec<(String, Vec<Message>)>> {
 fn a_conversation_of_openai_chat_is_accepted_here_and_loses_no_word() {
     let Some(chats) = chats() else { return };
     let (mut repeated, mut as_recorded) = (0, 0);
-    for (place, messages) in &chats {
+    for (source, messages) in &chats {
         let input = replayed(messages, DanglingCalls::Interrupted);
-        validate(Wire::OpenAiResponses, &json!({ "input": input })).expect(place);
-        assert_eq!(input, replayed(messages, DanglingCalls::Interrupted), "{place}");
+        validate(Wire::OpenAiResponses, &json!({ "input": input })).expect(source);
+        assert_eq!(input, replayed(messages, DanglingCalls::Interrupted), "{source}");
         let ids: Vec<_> = messages
             .iter()
             .flat_map(Message::calls)
@@ -148,8 +148,8 @@ fn a_conversation_of_openai_chat_is_accepted_here_and_loses_no_word() {
         let owed = messages.iter().flat_map(Message::calls).count();
         if owed == messages.iter().flat_map(Message::results).count() {
             let input = written(messages);
-            validate(Wire::OpenAiResponses, &json!({ "input": input })).expect(place);
-            assert_same_words(messages, &input, place);
+            validate(Wire::OpenAiResponses, &json!({ "input": input })).expect(source);
+            assert_same_words(messages, &input, source);
             as_recorded += 1;
         }
     }
@@ -157,14 +157,14 @@ fn a_conversation_of_openai_chat_is_accepted_here_and_loses_no_word() {
     assert!(as_recorded > 0);
 }
 
-fn assert_same_words(messages: &[Message], input: &Value, place: &str) {
+fn assert_same_words(messages: &[Message], input: &Value, source: &str) {
     let items = input.as_array().unwrap();
     let of = |kind: &'static str| items.iter().filter(move |item| item["type"] == kind);
     let calls = messages.iter().flat_map(Message::calls);
     assert!(
         calls.map(|call| (call.name.as_str(), call.arguments.as_str())).eq(of("function_call")
             .map(|item| { (item["name"].as_str().unwrap(), item["arguments"].as_str().unwrap()) })),
-        "{place}"
+        "{source}"
     );
     let asked: HashMap<_, _> = of("function_call").map(|item| (&item["call_id"], item)).collect();
     assert!(of("function_call_output").all(|item| asked.contains_key(&item["call_id"])));
@@ -185,7 +185,7 @@ fn assert_same_words(messages: &[Message], input: &Value, place: &str) {
                     .collect(),
             })
             .collect();
-        assert_eq!(found, said(role), "{place}");
+        assert_eq!(found, said(role), "{source}");
     }
 }
 

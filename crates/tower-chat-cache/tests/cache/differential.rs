@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
-    store::{CallPlace, Close, Head, HistoryStore, ServiceIdChange, Ticket, ToolRecord, Write},
+    store::{
+        Close, Head, HistoryStore, SequencePosition, ServiceIdChange, Ticket, ToolRecord, Write,
+    },
 };
 
 use crate::common::{Cache, broken, cache, staged};
@@ -38,8 +40,8 @@ fn message(dice: &mut Dice) -> Arc<Message> {
 }
 
 fn row(dice: &mut Dice, last: u64) -> ToolRecord {
-    let place = CallPlace { sequence: 1 + dice.roll(last + 1), index: 0 };
-    let mut row = ToolRecord::pending(place, 0, "id", "pay");
+    let position = SequencePosition { sequence: 1 + dice.roll(last + 1), index: 0 };
+    let mut row = ToolRecord::pending(position, 0, "id", "pay");
     if dice.roll(2) == 0 {
         row.status = ToolStatus::PendingApproval;
     }

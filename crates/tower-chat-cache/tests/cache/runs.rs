@@ -83,7 +83,7 @@ async fn a_place_in_the_queue_is_held_while_the_model_is_asked() {
     for step in [look, Step::text("there")] {
         let store = store.clone();
         leaf.push(Step::respond(move |_| {
-            assert!(store.try_reserve().is_none(), "the only place is the run's");
+            assert!(store.try_reserve().is_none(), "the only permit is the run's");
             step
         }));
     }

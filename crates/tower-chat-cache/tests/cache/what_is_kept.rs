@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ApprovalRequest, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
-    store::{CallPlace, Close, HistoryStore, Revision, ToolRecord, Write},
+    store::{Close, HistoryStore, Revision, SequencePosition, ToolRecord, Write},
 };
 
 use tower_chat_cache::CachingStore;
@@ -107,7 +107,7 @@ async fn the_head_is_read_again_when_calls_begin_or_cease_to_wait_for_approval()
     let request = ApprovalRequest::new("r1", call, true);
     let part = Part::ApprovalRequest(request.clone());
     let message = Arc::new(Message::new(Role::Assistant, vec![part]));
-    let mut row = ToolRecord::pending(CallPlace { sequence: 1, index: 0 }, 0, "c1", "pay");
+    let mut row = ToolRecord::pending(SequencePosition { sequence: 1, index: 0 }, 0, "c1", "pay");
     row.status = ToolStatus::PendingApproval;
     let id = MessageId { run: RunId::new(), index: 0 };
     let asking = Write::new(key(), id, Revision::ABSENT, [message]).with_tools(vec![row.clone()]);
@@ -132,7 +132,7 @@ async fn calls_that_were_staged_wait_for_approval_from_the_commit_on() {
     let request = ApprovalRequest::new("r1", call, true);
     let part = Part::ApprovalRequest(request.clone());
     let message = Arc::new(Message::new(Role::Assistant, vec![part]));
-    let mut row = ToolRecord::pending(CallPlace { sequence: 1, index: 0 }, 0, "c1", "pay");
+    let mut row = ToolRecord::pending(SequencePosition { sequence: 1, index: 0 }, 0, "c1", "pay");
     row.status = ToolStatus::PendingApproval;
     let id = |index| MessageId { run: RunId::from_bytes([9; 16]), index };
     let asking = Write::new(key(), id(0), Revision::ABSENT, [message])

@@ -5,7 +5,9 @@ use std::time::Duration;
 use futures_util::{FutureExt, future::BoxFuture};
 use tower_chat_core::{
     ConversationKey, MemoryStore,
-    store::{CallPlace, Claim, HistoryStore, InvocationQuery, Lease, Revision, Staged, StoreError},
+    store::{
+        Claim, HistoryStore, InvocationQuery, Lease, Revision, SequencePosition, Staged, StoreError,
+    },
 };
 use tower_chat_testkit::FaultyStore;
 
@@ -101,7 +103,7 @@ async fn what_must_be_durable_is_never_gathered() {
     let first = append(&store, write_to(&other, Revision::ABSENT, "1")).await.unwrap();
     let second = append(&store, write_to(&other, first, "2")).await.unwrap();
     let claiming = |started_at| {
-        let claim = Claim { call: CallPlace { sequence: 1, index: 0 }, started_at };
+        let claim = Claim { call: SequencePosition { sequence: 1, index: 0 }, started_at };
         write_to(&other, second, "3").with_claims(vec![claim])
     };
     let error = append(&store, claiming(Some(renewed_at))).await.unwrap_err();

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use tower_chat::{
     core::{
         ConversationKey, Messages, ToolResult,
-        store::{CallPlace, RecordedResult, ToolRecord},
+        store::{RecordedResult, SequencePosition, ToolRecord},
     },
     replay::repair::{Filling, Mismatch, mismatches, repaired, repaired_records},
 };
@@ -51,7 +51,7 @@ impl Plan {
             .collect();
         (rewrite.tools, rewrite.removed_tools) = repaired_records(&records, first, &stored, &after);
         for record in records.iter().filter(|record| !resolves(record)) {
-            let CallPlace { sequence, index } = record.call;
+            let SequencePosition { sequence, index } = record.call;
             let what = match rewrite.removed_tools.contains(&record.call) {
                 true => format!("the record of its call {index} refers to no call: it goes"),
                 false => {
@@ -82,8 +82,11 @@ pub(super) fn apply(rewrite: &Rewrite, rows: &mut ConversationRows) {
 
 /// The results of calls without one that stand in a message where nothing but the record shows
 /// whose they are.
-fn recorded_results(rows: &ConversationRows, found: &[Mismatch]) -> HashMap<CallPlace, ToolResult> {
-    let unmatched: HashSet<CallPlace> = found
+fn recorded_results(
+    rows: &ConversationRows,
+    found: &[Mismatch],
+) -> HashMap<SequencePosition, ToolResult> {
+    let unmatched: HashSet<SequencePosition> = found
         .iter()
         .filter_map(|mismatch| match mismatch {
             Mismatch::OrphanResult { result, .. } => Some(*result),
@@ -91,7 +94,7 @@ fn recorded_results(rows: &ConversationRows, found: &[Mismatch]) -> HashMap<Call
         })
         .collect();
     let is_free = |record: &&ToolRecord| match &record.result {
-        RecordedResult::InMessage(place) => unmatched.contains(place),
+        RecordedResult::InMessage(position) => unmatched.contains(position),
         RecordedResult::Apart(_) | RecordedResult::None => false,
     };
     let records = rows.tools.iter().filter_map(|(_, record)| record.as_ref().ok());
@@ -104,7 +107,7 @@ fn recorded_results(rows: &ConversationRows, found: &[Mismatch]) -> HashMap<Call
         .collect()
 }
 
-fn repair_of(mismatch: &Mismatch, recorded: &HashMap<CallPlace, ToolResult>) -> Problem {
+fn repair_of(mismatch: &Mismatch, recorded: &HashMap<SequencePosition, ToolResult>) -> Problem {
     let done = match mismatch {
         Mismatch::DanglingCall { call, .. } if recorded.contains_key(call) => {
             "it gets the result that the record of tool calls says is its"

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use tower_chat::{
     core::{
         ConversationKey, Message, MessageId, Messages,
-        store::{CallPlace, RecordedResult, ToolRecord},
+        store::{RecordedResult, SequencePosition, ToolRecord},
     },
     replay::{
         DanglingCalls, Replay,
@@ -87,13 +87,13 @@ pub(crate) fn whole(rows: &ConversationRows) -> Option<Messages> {
 
 /// The message of this number, if it is there and can be read.
 pub(crate) fn readable(rows: &ConversationRows, sequence: u64) -> Option<Arc<Message>> {
-    let place = rows.messages.binary_search_by_key(&sequence, |(sequence, _)| *sequence).ok()?;
-    rows.messages.get(place)?.1.as_ref().ok().cloned()
+    let found = rows.messages.binary_search_by_key(&sequence, |(sequence, _)| *sequence).ok()?;
+    rows.messages.get(found)?.1.as_ref().ok().cloned()
 }
 
 /// Whether the result of a call was left out of the messages, because no service call has seen it,
 /// and is in the record alone.
-pub(crate) fn is_in_record(rows: &ConversationRows, call: CallPlace) -> bool {
+pub(crate) fn is_in_record(rows: &ConversationRows, call: SequencePosition) -> bool {
     let records = rows.tools.iter().filter_map(|(_, record)| record.as_ref().ok());
     let mut of_call = records.filter(|record| record.call == call);
     of_call.any(|record| matches!(record.result, RecordedResult::Apart(_)))
@@ -110,7 +110,7 @@ fn problems_of_records(rows: &ConversationRows) -> Vec<Problem> {
         .collect();
     let refers_to_unreadable = |record: &ToolRecord| {
         let result = match &record.result {
-            RecordedResult::InMessage(place) => Some(place.sequence),
+            RecordedResult::InMessage(position) => Some(position.sequence),
             RecordedResult::None | RecordedResult::Apart(_) => None,
         };
         [Some(record.call.sequence), result]

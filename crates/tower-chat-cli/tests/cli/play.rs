@@ -103,7 +103,7 @@ fn two_plays_at_once_on_halves_of_a_file_store_what_one_stores() {
         let text = std::fs::read_to_string(&file).unwrap();
         let store = Store::new();
         let half = |parity: usize| {
-            let lines = text.lines().enumerate().filter(|(place, _)| place % 2 == parity);
+            let lines = text.lines().enumerate().filter(|(position, _)| position % 2 == parity);
             lines.map(|(_, line)| format!("{line}\n")).collect::<String>()
         };
         let halves = [store.file("even.jsonl", &half(0)), store.file("odd.jsonl", &half(1))];

@@ -17,8 +17,8 @@ use self::stored::{Stored, asked_for};
 use crate::{
     ConversationKey,
     store::{
-        AppendError, CallPlace, Head, History, HistoryStore, InvocationQuery, Invocations, Keep,
-        OpenRun, OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
+        OpenRunContent, Pruned, Revision, SequencePosition, Slot, StoreError, StoreHandle, Ticket,
         ToolTotals, UnreadableInvocation, Write,
     },
 };
@@ -198,7 +198,7 @@ impl HistoryStore for MemoryStore {
             match record.resolve(|sequence| stored.message(sequence)) {
                 Ok(invocation) => invocations.found.push((key.clone(), invocation)),
                 Err(error) => {
-                    let CallPlace { sequence, index } = record.call;
+                    let SequencePosition { sequence, index } = record.call;
                     let reason = error.to_string();
                     invocations.unreadable.push(UnreadableInvocation::new(
                         key.clone(),

@@ -9,9 +9,9 @@ use std::{
 use crate::{
     ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
     store::{
-        CallPlace, Claim, Close, Conflict, History, InvocationQuery, Keep, LAST_SEQUENCE, OpenRun,
-        OpenRunContent, Pruned, Pruning, Revision, ServiceIdChange, Staged, StoreError, ToolRecord,
-        Write, replace_staged,
+        Claim, Close, Conflict, History, InvocationQuery, Keep, LAST_SEQUENCE, OpenRun,
+        OpenRunContent, Pruned, Pruning, Revision, SequencePosition, ServiceIdChange, Staged,
+        StoreError, ToolRecord, Write, replace_staged,
     },
 };
 
@@ -20,9 +20,9 @@ use crate::{
 pub(super) struct Stored {
     /// What readers see; its head has the revision with everything that is staged.
     pub(super) history: History,
-    tools: BTreeMap<CallPlace, Row>,
+    tools: BTreeMap<SequencePosition, Row>,
     /// The calls among `tools` that wait for consent.
-    pending_approvals: BTreeSet<CallPlace>,
+    pending_approvals: BTreeSet<SequencePosition>,
     open: Option<Open>,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct Stored {
 struct Open {
     run: OpenRun,
     messages: Vec<Arc<Message>>,
-    tools: BTreeMap<CallPlace, Row>,
+    tools: BTreeMap<SequencePosition, Row>,
 }
 
 /// A row of the record, in the write that brought it: to copy it would cost as much as all else
@@ -103,7 +103,7 @@ impl Stored {
         left.head = self.history.head.clone().with_pruned(cut.last_sequence);
         left.head.revision = left.head.revision.pruned();
         self.history = left;
-        let first = CallPlace { sequence: cut.last_sequence.saturating_add(1), index: 0 };
+        let first = SequencePosition { sequence: cut.last_sequence.saturating_add(1), index: 0 };
         self.tools = self.tools.split_off(&first);
         self.pending_approvals = self.pending_approvals.split_off(&first);
         Ok(cut.pruned)
@@ -273,18 +273,18 @@ impl Stored {
     /// The requests of the calls that wait for consent, those of one message together.
     pub(super) fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         let mut batches: Vec<(u64, Vec<ApprovalRequest>)> = Vec::new();
-        for place in &self.pending_approvals {
-            let Some(request) = self.approval_request(*place) else { continue };
+        for position in &self.pending_approvals {
+            let Some(request) = self.approval_request(*position) else { continue };
             match batches.last_mut() {
-                Some((sequence, batch)) if *sequence == place.sequence => batch.push(request),
-                Some(_) | None => batches.push((place.sequence, vec![request])),
+                Some((sequence, batch)) if *sequence == position.sequence => batch.push(request),
+                Some(_) | None => batches.push((position.sequence, vec![request])),
             }
         }
         batches.into_iter().map(|(_, batch)| batch).collect()
     }
 
-    fn approval_request(&self, place: CallPlace) -> Option<ApprovalRequest> {
-        self.message(place.sequence)?.approval_request(place.index).cloned()
+    fn approval_request(&self, position: SequencePosition) -> Option<ApprovalRequest> {
+        self.message(position.sequence)?.approval_request(position.index).cloned()
     }
 
     /// A message by its number, staged ones included.

@@ -1,6 +1,6 @@
 //! What can go wrong in a store.
 
-use super::{CallPlace, Revision};
+use super::{Revision, SequencePosition};
 use crate::{BoxError, ConversationKey, RunId, SharedError, format::FormatError};
 
 /// A store could not do what it was asked.
@@ -21,7 +21,7 @@ pub enum StoreError {
         /// The conversation.
         key: ConversationKey,
         /// The call.
-        call: CallPlace,
+        call: SequencePosition,
     },
     /// A conversation cannot be copied to a key under which there is one.
     #[error("there is a conversation {key} already")]

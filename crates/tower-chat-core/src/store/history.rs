@@ -186,8 +186,8 @@ impl History {
     /// assert!(history.message(1).is_none());
     /// ```
     pub fn message(&self, sequence: u64) -> Option<&Arc<Message>> {
-        let place = sequence.checked_sub(self.head.pruned)?.checked_sub(1)?;
-        self.messages.get(usize::try_from(place).ok()?)
+        let position = sequence.checked_sub(self.head.pruned)?.checked_sub(1)?;
+        self.messages.get(usize::try_from(position).ok()?)
     }
 
     /// The history as it will be once a write is stored. It must be visible: what a staged write

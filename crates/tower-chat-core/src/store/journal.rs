@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use super::{CallPlace, Head, ServiceIdChange, ToolRecord};
+use super::{Head, SequencePosition, ServiceIdChange, ToolRecord};
 use crate::{Message, RunId};
 
 /// The right to write an open run, and until when it is held.
@@ -157,7 +157,7 @@ impl OpenRunContent {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Claim {
     /// The call.
-    pub call: CallPlace,
+    pub call: SequencePosition,
     /// When it was begun before, as its record says; `None` if it never was.
     pub started_at: Option<SystemTime>,
 }

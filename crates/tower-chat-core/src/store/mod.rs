@@ -31,7 +31,7 @@ pub use self::{
     revision::Revision,
     slot::Slot,
     ticket::Ticket,
-    tool_record::{CallPlace, RecordedResult, ToolRecord, UnresolvedRecord},
+    tool_record::{RecordedResult, SequencePosition, ToolRecord, UnresolvedRecord},
     under_way::{ConversationBusy, RunUnderWay},
     write::{ServiceIdChange, Write, WriteId},
 };

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, time::SystemTime};
 
-use super::{CallPlace, Head, RecordedResult, StoreError, ToolRecord};
+use super::{Head, RecordedResult, SequencePosition, StoreError, ToolRecord};
 use crate::{ConversationKey, RunId, ToolStatus};
 
 /// What a [`prune`](super::HistoryStore::prune) leaves of a conversation.
@@ -28,7 +28,7 @@ pub struct Pruned {
     pub messages: u64,
     /// The first call that waits for somebody, where more would have gone without it. Its run and
     /// all that come after stay until it is answered, or the record says that it has ended.
-    pub held_back_by: Option<CallPlace>,
+    pub held_back_by: Option<SequencePosition>,
 }
 
 /// Finds out which runs of a conversation go, for stores: they tell it what readers see of the
@@ -67,10 +67,10 @@ pub struct Pruning {
     /// What was found first that cannot be.
     damage: Option<StoreError>,
     runs: Vec<Extent>,
-    places: HashMap<RunId, usize>,
+    positions: HashMap<RunId, usize>,
     /// Calls and their results, by the numbers of their messages.
     answered: Vec<(u64, u64)>,
-    waiting: Option<CallPlace>,
+    waiting: Option<SequencePosition>,
 }
 
 /// Where a conversation is cut.
@@ -102,7 +102,7 @@ impl Pruning {
             last: head.revision.sequence,
             damage: head.check_range(key, super::LAST_SEQUENCE).err(),
             runs: Vec::new(),
-            places: HashMap::new(),
+            positions: HashMap::new(),
             answered: Vec::new(),
             waiting: None,
         }
@@ -120,7 +120,7 @@ impl Pruning {
             last.last = sequence;
             return;
         }
-        let position = *self.places.entry(run).or_insert(self.runs.len());
+        let position = *self.positions.entry(run).or_insert(self.runs.len());
         match self.runs.get_mut(position) {
             Some(extent) => extent.last = sequence,
             None => self.runs.push(Extent { run, first: sequence, last: sequence }),
@@ -130,7 +130,7 @@ impl Pruning {
     /// Takes a row of the record, in any order.
     pub fn see_record(&mut self, record: &ToolRecord) {
         let result = match record.result {
-            RecordedResult::InMessage(place) => Some(place.sequence),
+            RecordedResult::InMessage(position) => Some(position.sequence),
             RecordedResult::None | RecordedResult::Apart(_) => None,
         };
         self.see_call(record.call, record.status, result);
@@ -138,9 +138,9 @@ impl Pruning {
 
     /// Takes what a row of the record says of a call: how it went, and the number of the message
     /// that has its result.
-    pub fn see_call(&mut self, call: CallPlace, status: ToolStatus, result: Option<u64>) {
+    pub fn see_call(&mut self, call: SequencePosition, status: ToolStatus, result: Option<u64>) {
         if call.sequence <= self.pruned || call.sequence > self.last {
-            let CallPlace { sequence, index } = call;
+            let SequencePosition { sequence, index } = call;
             return self.damaged(format!(
                 "the record has call {index} of message {sequence}, which there is not"
             ));
@@ -256,7 +256,7 @@ mod tests {
             pruning.see_message(sequence, ids[*run]);
         }
         for (sequence, status, result) in calls {
-            pruning.see_call(CallPlace { sequence: *sequence, index: 0 }, *status, *result);
+            pruning.see_call(SequencePosition { sequence: *sequence, index: 0 }, *status, *result);
         }
         pruning.cut().unwrap()
     }
@@ -332,7 +332,7 @@ mod tests {
             );
             let cut = cut(Keep::Messages(1), &runs, &[(4, status, None), (5, status, None)]);
             assert_eq!(cut.last_sequence, if waits { 2 } else { 5 }, "{status}");
-            let call = CallPlace { sequence: 4, index: 0 };
+            let call = SequencePosition { sequence: 4, index: 0 };
             assert_eq!(cut.pruned.held_back_by, waits.then_some(call));
         }
         let unaffected = cut(Keep::Messages(4), &runs, &[(4, ToolStatus::Pending, None)]);
@@ -377,7 +377,7 @@ mod tests {
             for (sequence, run) in (3..).zip(&runs[..3]) {
                 pruning.see_message(sequence, *run);
             }
-            let call = CallPlace { sequence, index: u32::MAX };
+            let call = SequencePosition { sequence, index: u32::MAX };
             pruning.see_call(call, ToolStatus::Pending, Some(u64::MAX));
             let error = pruning.cut().unwrap_err();
             assert!(matches!(error, StoreError::Corrupt { .. }), "{sequence}: {error:?}");

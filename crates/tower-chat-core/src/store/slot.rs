@@ -7,19 +7,19 @@ use std::fmt;
 /// Dropping it gives the place back. It travels with the writes it was reserved for, so the place
 /// is taken until they are durable.
 pub struct Slot {
-    place: Option<Box<dyn Send>>,
+    permit: Option<Box<dyn Send>>,
     may_block: bool,
 }
 
 impl Slot {
     /// A place in a store without a bound.
     pub fn unbounded() -> Self {
-        Self { place: None, may_block: true }
+        Self { permit: None, may_block: true }
     }
 
     /// A place that is free again when `guard` is dropped, such as a semaphore permit.
     pub fn guarded(guard: impl Send + 'static) -> Self {
-        Self { place: Some(Box::new(guard)), may_block: true }
+        Self { permit: Some(Box::new(guard)), may_block: true }
     }
 
     /// Says that the caller must not be kept waiting, as in `Drop`: the store hands the writes to
@@ -39,7 +39,7 @@ impl Slot {
 impl fmt::Debug for Slot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Slot")
-            .field("bounded", &self.place.is_some())
+            .field("bounded", &self.permit.is_some())
             .field("may_block", &self.may_block)
             .finish()
     }

@@ -13,7 +13,7 @@ use crate::{Message, ToolInvocation, ToolResult, ToolStatus};
 #[non_exhaustive]
 pub struct ToolRecord {
     /// The call.
-    pub call: CallPlace,
+    pub call: SequencePosition,
     /// Which of its turn's rounds the call belongs to, from 0.
     pub round_index: u32,
     /// The id by which the model knows the call.
@@ -34,7 +34,7 @@ pub struct ToolRecord {
 
 /// Names a tool call, or a result, by where it stands; the ids that providers give are no keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct CallPlace {
+pub struct SequencePosition {
     /// The number of the message in its conversation, from 1.
     pub sequence: u64,
     /// Its place among the calls (or the results) of that message, from 0.
@@ -47,7 +47,7 @@ pub enum RecordedResult {
     /// Nowhere.
     None,
     /// In a message of the conversation.
-    InMessage(CallPlace),
+    InMessage(SequencePosition),
     /// In the record alone.
     Apart(Box<ToolResult>),
 }
@@ -55,7 +55,7 @@ pub enum RecordedResult {
 impl ToolRecord {
     /// The record of a call of which nothing else is known yet.
     pub fn pending(
-        call: CallPlace,
+        call: SequencePosition,
         round_index: u32,
         call_id: impl Into<String>,
         name: impl Into<String>,
@@ -80,10 +80,10 @@ impl ToolRecord {
 pub enum UnresolvedRecord {
     /// No such message, or it has no such call.
     #[error("message {} holds no call {}", .0.sequence, .0.index)]
-    NoCall(CallPlace),
+    NoCall(SequencePosition),
     /// No such message, or it has no such result.
     #[error("message {} holds no result {}", .0.sequence, .0.index)]
-    NoResult(CallPlace),
+    NoResult(SequencePosition),
 }
 
 impl ToolRecord {
@@ -104,10 +104,10 @@ impl ToolRecord {
         let result = match &self.result {
             RecordedResult::None => None,
             RecordedResult::Apart(result) => Some((**result).clone()),
-            RecordedResult::InMessage(place) => {
-                let found = message(place.sequence)
-                    .and_then(|message| message.results().nth(place.index as usize).cloned());
-                Some(found.ok_or(UnresolvedRecord::NoResult(*place))?)
+            RecordedResult::InMessage(position) => {
+                let found = message(position.sequence)
+                    .and_then(|message| message.results().nth(position.index as usize).cloned());
+                Some(found.ok_or(UnresolvedRecord::NoResult(*position))?)
             }
         };
         Ok(ToolInvocation {

@@ -13,10 +13,10 @@ use crate::{ConversationKey, RunId};
 
 /// The runs under way through one store in this process, at most one on each conversation.
 #[derive(Debug, Clone, Default)]
-pub(super) struct RunsUnderWay(Arc<Mutex<HashMap<ConversationKey, Place>>>);
+pub(super) struct RunsUnderWay(Arc<Mutex<HashMap<ConversationKey, RunQueue>>>);
 
 #[derive(Debug)]
-struct Place {
+struct RunQueue {
     run: RunId,
     waiting: VecDeque<Waiting>,
 }
@@ -59,18 +59,18 @@ impl RunsUnderWay {
     ) -> Result<RunUnderWay, ConversationBusy> {
         let turn = {
             let mut runs = self.lock();
-            let Some(place) = runs.get_mut(key) else {
-                runs.insert(key.clone(), Place { run, waiting: VecDeque::new() });
+            let Some(queue) = runs.get_mut(key) else {
+                runs.insert(key.clone(), RunQueue { run, waiting: VecDeque::new() });
                 return Ok(self.under_way(key, run));
             };
             // Those who gave up waiting take no place.
-            place.waiting.retain(|waiting| !waiting.turn.is_closed());
-            let waiting = place.waiting.len();
+            queue.waiting.retain(|waiting| !waiting.turn.is_closed());
+            let waiting = queue.waiting.len();
             if waiting >= most {
-                return Err(ConversationBusy { key: key.clone(), run: place.run, waiting });
+                return Err(ConversationBusy { key: key.clone(), run: queue.run, waiting });
             }
             let (turn, ours) = oneshot::channel();
-            place.waiting.push_back(Waiting { run, turn });
+            queue.waiting.push_back(Waiting { run, turn });
             ours
         };
         // The sender goes with its place, which is only taken away together with a turn.
@@ -79,7 +79,7 @@ impl RunsUnderWay {
     }
 
     pub(super) fn find(&self, key: &ConversationKey) -> Option<RunId> {
-        self.lock().get(key).map(|place| place.run)
+        self.lock().get(key).map(|queue| queue.run)
     }
 
     fn under_way(&self, key: &ConversationKey, run: RunId) -> RunUnderWay {
@@ -90,15 +90,15 @@ impl RunsUnderWay {
     fn end(&self, key: &ConversationKey) {
         loop {
             let mut runs = self.lock();
-            let Some(place) = runs.get_mut(key) else { return };
-            let Some(Waiting { run, turn }) = place.waiting.pop_front() else {
+            let Some(queue) = runs.get_mut(key) else { return };
+            let Some(Waiting { run, turn }) = queue.waiting.pop_front() else {
                 runs.remove(key);
                 return;
             };
             if turn.is_closed() {
                 continue;
             }
-            place.run = run;
+            queue.run = run;
             drop(runs);
             // A turn that is not taken is dropped, which ends that run in turn.
             drop(turn.send(self.under_way(key, run)));
@@ -106,7 +106,7 @@ impl RunsUnderWay {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<ConversationKey, Place>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ConversationKey, RunQueue>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -209,7 +209,7 @@ mod tests {
         let second = queued(&store, &key, RunId::new());
         assert_eq!(busy(2).unwrap().unwrap_err().waiting, 2);
         drop(second);
-        assert!(busy(2).is_none(), "the one that gave up takes no place");
+        assert!(busy(2).is_none(), "the one that gave up is not in the queue");
         drop(under_way);
         drop(begun(&mut first));
         drop(at_once(&store, &key, run));

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId, ToolResult, ToolStatus,
     store::{
-        CallPlace, HistoryStore, InvocationQuery, Keep, RecordedResult, Revision, ServiceIdChange,
-        ToolRecord, Write,
+        HistoryStore, InvocationQuery, Keep, RecordedResult, Revision, SequencePosition,
+        ServiceIdChange, ToolRecord, Write,
     },
 };
 use tower_chat_encrypted::{EncryptedStore, EncryptionError};
@@ -77,7 +77,7 @@ async fn forged_rows(change: impl FnOnce(&mut ToolRecord)) -> (usize, Vec<(u64, 
     assert_eq!(store.invocations(&query).await.unwrap().found.len(), 3);
     let inside = store.inner().invocations(&query).await.unwrap().found.remove(0).1;
     let mut forged = row(2, 0, inside.status);
-    forged.result = RecordedResult::InMessage(CallPlace { sequence: 3, index: 0 });
+    forged.result = RecordedResult::InMessage(SequencePosition { sequence: 3, index: 0 });
     forged.error = inside.error;
     change(&mut forged);
     let at = store.head(&key()).await.unwrap().revision;
@@ -92,7 +92,7 @@ async fn a_row_says_what_it_said() {
     assert_eq!(forged_rows(|_| ()).await, (3, Vec::new()), "the same row again");
     let changes: [fn(&mut ToolRecord); 8] = [
         // The result of another call.
-        |row| row.result = RecordedResult::InMessage(CallPlace { sequence: 3, index: 1 }),
+        |row| row.result = RecordedResult::InMessage(SequencePosition { sequence: 3, index: 1 }),
         |row| row.result = RecordedResult::None,
         |row| row.result = RecordedResult::Apart(Box::new(ToolResult::new("call_1", "forged"))),
         |row| row.status = ToolStatus::PendingApproval,

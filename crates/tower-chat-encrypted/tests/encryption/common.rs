@@ -9,7 +9,7 @@ use tower_chat_core::{
     ApprovalRequest, ConversationKey, MemoryStore, Message, MessageId, Part, Role, RunId, ToolCall,
     ToolResult, ToolStatus,
     store::{
-        CallPlace, HistoryStore, Lease, RecordedResult, Revision, ServiceIdChange, Staged,
+        HistoryStore, Lease, RecordedResult, Revision, SequencePosition, ServiceIdChange, Staged,
         StoreError, ToolRecord, Write,
     },
 };
@@ -39,8 +39,8 @@ pub(crate) async fn append(store: &dyn HistoryStore, write: Write) -> Revision {
 }
 
 pub(crate) fn row(sequence: u64, index: u32, status: ToolStatus) -> ToolRecord {
-    let place = CallPlace { sequence, index };
-    let mut row = ToolRecord::pending(place, 0, "call_1", "look");
+    let position = SequencePosition { sequence, index };
+    let mut row = ToolRecord::pending(position, 0, "call_1", "look");
     row.status = status;
     row
 }
@@ -66,7 +66,7 @@ pub(crate) fn messages() -> Vec<Message> {
 /// Their rows: one result in a message, one apart, one call that waits.
 pub(crate) fn rows() -> Vec<ToolRecord> {
     let mut in_message = row(2, 0, ToolStatus::Ok);
-    in_message.result = RecordedResult::InMessage(CallPlace { sequence: 3, index: 0 });
+    in_message.result = RecordedResult::InMessage(SequencePosition { sequence: 3, index: 0 });
     let mut apart = row(2, 1, ToolStatus::Error);
     apart.result = RecordedResult::Apart(Box::new(ToolResult::error("call_2", "secret apart")));
     apart.error = Some("secret error".to_owned());
@@ -91,13 +91,13 @@ pub(crate) async fn forge(
     let store = EncryptedStore::new(MemoryStore::new(), keys());
     let mut at = Revision::ABSENT;
     let last = messages.len().saturating_sub(1);
-    for (place, message) in messages.into_iter().enumerate() {
+    for (position, message) in messages.into_iter().enumerate() {
         let id = message.id.unwrap();
         let mut write = Write::new(key.clone(), id, at, [Arc::new(message)]);
-        if let Some(head) = head.clone().filter(|_| place == 0) {
+        if let Some(head) = head.clone().filter(|_| position == 0) {
             write = write.with_service_id(ServiceIdChange::Set(head));
         }
-        if place == last {
+        if position == last {
             write = write.with_tools(tools.clone());
         }
         at = append(store.inner(), write).await;

@@ -6,6 +6,6 @@ mod attacks;
 mod common;
 mod former;
 mod keys;
-mod places;
 mod plaintext;
+mod positions;
 mod tampering;

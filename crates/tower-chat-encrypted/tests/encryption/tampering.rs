@@ -60,10 +60,10 @@ async fn every_character_counts() {
     let sealed = store.inner().load(&key()).await.unwrap();
     let arguments = envelope_arguments(&mut (**sealed.messages.get(1).unwrap()).clone()).clone();
     let start = arguments.rfind(':').unwrap() + 1;
-    for place in start..arguments.len() {
-        let other = if &arguments[place..=place] == "A" { "B" } else { "A" };
+    for position in start..arguments.len() {
+        let other = if &arguments[position..=position] == "A" { "B" } else { "A" };
         let mut altered = arguments.clone();
-        altered.replace_range(place..=place, other);
+        altered.replace_range(position..=position, other);
         let store = changed(1, |message| *envelope_arguments(message) = altered).await;
         refused(&store).await;
     }

@@ -4,8 +4,8 @@
 use tower_chat_core::{
     Message, MessageId, RunId, ToolStatus,
     store::{
-        CallPlace, Close, HistoryStore, InvocationQuery, Keep, Lease, Revision, Staged, StoreError,
-        ToolRecord, Write,
+        Close, HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, Staged,
+        StoreError, ToolRecord, Write,
     },
 };
 use tower_chat_postgres::PostgresStore;
@@ -59,7 +59,8 @@ fn staged(store: &PostgresStore, close: Option<Close>) -> Staged {
 async fn fill(store: &PostgresStore, is_open: bool) -> Revision {
     let mut at = Revision::ABSENT;
     for texts in [["one", "two"], ["three", "four"], ["five", "six"]] {
-        let mut record = ToolRecord::pending(CallPlace { sequence: 2, index: 0 }, 0, "id", "tool");
+        let mut record =
+            ToolRecord::pending(SequencePosition { sequence: 2, index: 0 }, 0, "id", "tool");
         record.status = ToolStatus::Ok;
         let tools = if at == Revision::ABSENT { vec![record] } else { Vec::new() };
         at = append(store, write(&key("c"), at, &texts).with_tools(tools)).await.unwrap();

@@ -21,7 +21,7 @@ const CONTINUED: [&str; 9] = [
 
 /// Checks that every text in the native items of a message stands, as it is, under the same name in
 /// an event of the stream.
-pub(crate) fn assert_whole(events: &[Value], message: &Message, place: &str) {
+pub(crate) fn assert_whole(events: &[Value], message: &Message, source: &str) {
     let mut known = HashSet::new();
     events.iter().for_each(|event| {
         texts("", event, &mut |name, text| {
@@ -33,7 +33,7 @@ pub(crate) fn assert_whole(events: &[Value], message: &Message, place: &str) {
             let is_known = known.contains(&(name.to_owned(), text.to_owned()));
             let is_made_here = matches!((name, text), ("type", _) | ("field", _) | ("role", _));
             let is_continued = CONTINUED.contains(&name);
-            assert!(is_known || is_made_here || is_continued, "{place}: {name} is {text:?}");
+            assert!(is_known || is_made_here || is_continued, "{source}: {name} is {text:?}");
         });
     }
 }

@@ -7,8 +7,8 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     MessageId, RunId, ToolStatus,
     store::{
-        CallPlace, Close, HistoryStore, InvocationQuery, Keep, Lease, Revision, Staged, StoreError,
-        ToolRecord, Write,
+        Close, HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, Staged,
+        StoreError, ToolRecord, Write,
     },
 };
 use tower_chat_redis::RedisStore;
@@ -72,7 +72,7 @@ impl Fixture {
         let mut at = Revision::ABSENT;
         for texts in [["one", "two"], ["three", "four"], ["five", "six"]] {
             let mut record =
-                ToolRecord::pending(CallPlace { sequence: 2, index: 0 }, 0, "id", "tool");
+                ToolRecord::pending(SequencePosition { sequence: 2, index: 0 }, 0, "id", "tool");
             record.status = ToolStatus::Ok;
             let tools = if at == Revision::ABSENT { vec![record] } else { Vec::new() };
             at = append(&store, write(&key("c"), at, &texts).with_tools(tools)).await.unwrap();

@@ -4,8 +4,8 @@
 use tower_chat_core::{
     RunId, ToolStatus,
     store::{
-        CallPlace, Close, HistoryStore, InvocationQuery, Keep, Lease, Revision, Slot, Staged,
-        StoreError, ToolRecord, Write,
+        Close, HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, Slot,
+        Staged, StoreError, ToolRecord, Write,
     },
 };
 
@@ -110,7 +110,7 @@ async fn fixture(is_open: bool) -> (Fixture, Revision) {
     store.append(Slot::unbounded(), vec![first("d", &["untouched"])]).await.unwrap();
     let mut at = Revision::ABSENT;
     for (number, texts) in [(1, ["one", "two"]), (2, ["three", "four"]), (3, ["five", "six"])] {
-        let call = CallPlace { sequence: 2, index: 0 };
+        let call = SequencePosition { sequence: 2, index: 0 };
         let mut record = ToolRecord::pending(call, 0, "id", "tool");
         record.status = ToolStatus::Ok;
         let tools = if number == 1 { vec![record] } else { Vec::new() };

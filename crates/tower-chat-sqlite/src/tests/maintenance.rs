@@ -1,12 +1,12 @@
 //! Rows that are looked at, and rewritten in place.
 
-use tower_chat_core::store::{CallPlace, StoreError, ToolRecord};
+use tower_chat_core::store::{SequencePosition, StoreError, ToolRecord};
 
 use super::*;
 use crate::Rewrite;
 
 fn record(sequence: u64) -> ToolRecord {
-    ToolRecord::pending(CallPlace { sequence, index: 0 }, 0, "c1", "look")
+    ToolRecord::pending(SequencePosition { sequence, index: 0 }, 0, "c1", "look")
 }
 
 fn rewrite(expected: Revision, sequence: u64, text: &str) -> Rewrite {
@@ -45,7 +45,7 @@ async fn a_rewrite_is_done_whole_or_not_at_all() {
     let write = first("a", &["one"]).with_tools(vec![record(1)]);
     let before = fixture.submit(vec![write]).await.await.unwrap();
     let mut wrong = rewrite(before, 1, "eins");
-    wrong.removed_tools.push(CallPlace { sequence: 1, index: 0 });
+    wrong.removed_tools.push(SequencePosition { sequence: 1, index: 0 });
     wrong.messages.push((2, Message::user("there is no message 2")));
     let refused = fixture.store.rewrite(wrong).await.unwrap_err();
     assert!(refused.to_string().contains("message 2 of conversation tests/a"), "{refused}");

@@ -6,7 +6,7 @@ use std::{
 };
 
 use tower_chat_core::store::{
-    CallPlace, Close, Lease, ServiceIdChange, Staged, StoreError, ToolRecord,
+    Close, Lease, SequencePosition, ServiceIdChange, Staged, StoreError, ToolRecord,
 };
 
 use super::*;
@@ -22,7 +22,7 @@ fn closing(close: Close) -> Staged {
 }
 
 fn row(sequence: u64) -> ToolRecord {
-    ToolRecord::pending(CallPlace { sequence, index: 0 }, 0, "c1", "look")
+    ToolRecord::pending(SequencePosition { sequence, index: 0 }, 0, "c1", "look")
 }
 
 /// How many rows the tables hold: messages, calls, open runs.

@@ -17,7 +17,7 @@ use rusqlite::{
 use tower_chat_core::{
     Message, MessageId, ToolCall, ToolResult, ToolStatus,
     store::{
-        CallPlace, HistoryStore, InvocationQuery, Invocations, RecordedResult, Revision,
+        HistoryStore, InvocationQuery, Invocations, RecordedResult, Revision, SequencePosition,
         ToolRecord, Write,
     },
 };
@@ -34,8 +34,8 @@ fn calls() -> Message {
 }
 
 fn row(sequence: u64, index: u32) -> ToolRecord {
-    let place = CallPlace { sequence, index };
-    ToolRecord::pending(place, 0, format!("call_{index:024}"), "weather")
+    let position = SequencePosition { sequence, index };
+    ToolRecord::pending(position, 0, format!("call_{index:024}"), "weather")
 }
 
 fn answered(sequence: u64, index: u32, result: RecordedResult) -> ToolRecord {
@@ -52,15 +52,15 @@ fn rounds(id: &str, count: u64) -> Write {
     let messages = (0..count).flat_map(|_| [calls().into(), results().into()]);
     let rows = (0..count).map(|round| round * 2 + 1).flat_map(|sequence| {
         (0..CALLS).map(move |index| {
-            let place = CallPlace { sequence: sequence + 1, index };
-            answered(sequence, index, RecordedResult::InMessage(place))
+            let position = SequencePosition { sequence: sequence + 1, index };
+            answered(sequence, index, RecordedResult::InMessage(position))
         })
     });
     let first = MessageId { run: run(1), index: 0 };
     Write::new(key(id), first, Revision::ABSENT, messages).with_tools(rows.collect())
 }
 
-fn places(invocations: &Invocations) -> Vec<(u64, u32)> {
+fn positions(invocations: &Invocations) -> Vec<(u64, u32)> {
     let found = invocations.found.iter();
     found.map(|(_, call)| (call.sequence, call.sequence_index)).collect()
 }
@@ -102,7 +102,7 @@ async fn a_damaged_row_is_reported_and_the_others_are_found() {
         let reason = &invocations.unreadable[0].reason;
         assert!(reason.contains(says), "{damage}: {reason}");
         assert_eq!(
-            places(&invocations),
+            positions(&invocations),
             [(1, 0), (1, 2), (3, 0), (3, 1), (3, 2), (1, 0), (1, 1), (1, 2)],
             "{damage}"
         );
@@ -120,7 +120,7 @@ async fn a_row_with_an_impossible_index_is_reported() {
         assert_eq!(fixture.other().execute(&sql, []).unwrap(), 1);
         let query = InvocationQuery::of(&key("c"));
         let invocations = fixture.store.invocations(&query).await.unwrap();
-        assert_eq!(places(&invocations), [(1, 0), (1, 2)]);
+        assert_eq!(positions(&invocations), [(1, 0), (1, 2)]);
         assert_eq!(unreadable(&invocations), [(1, u32::MAX)]);
     }
 }
@@ -188,7 +188,7 @@ async fn a_question_looks_at_no_row_of_another_scope_or_message() {
     let fixture = Fixture::new().await;
     let connection = fixture.other();
     let list = InvocationQuery::of(&key("c")).in_messages([1, 2]);
-    for (query, places) in [
+    for (query, condition) in [
         (InvocationQuery::in_scope("tests").of_tool("weather"), "(place>? AND place<?)"),
         (InvocationQuery::of(&key("c")), "(place>? AND place<?)"),
         (list.with_status(ToolStatus::Ok), "(place=?)"),
@@ -203,7 +203,7 @@ async fn a_question_looks_at_no_row_of_another_scope_or_message() {
             .collect::<Result<_, _>>()
             .unwrap();
         assert!(plan[0].starts_with("SEARCH c USING COVERING INDEX"), "{plan:?}");
-        let rows = format!("SEARCH t USING PRIMARY KEY {places}");
+        let rows = format!("SEARCH t USING PRIMARY KEY {condition}");
         assert!(plan.contains(&rows), "{plan:?}");
         // How much of the conversation readers see is looked up by its number.
         let open = ["CORRELATED SCALAR SUBQUERY", "SEARCH open_runs USING INTEGER PRIMARY KEY"];
@@ -277,9 +277,9 @@ async fn a_call_and_the_outcome_of_the_last_one_add_less_than_two_pages_to_an_ap
     let without = bytes_per_append(|_| Vec::new()).await;
     let with = bytes_per_append(|number| {
         let sequence = number * 2 + 2;
-        let place = CallPlace { sequence: sequence - 1, index: 0 };
+        let position = SequencePosition { sequence: sequence - 1, index: 0 };
         let outcome =
-            (number > 0).then(|| answered(sequence - 2, 0, RecordedResult::InMessage(place)));
+            (number > 0).then(|| answered(sequence - 2, 0, RecordedResult::InMessage(position)));
         outcome.into_iter().chain([row(sequence, 0)]).collect()
     })
     .await;

@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use tower_chat_core::{
     ToolStatus,
-    store::{CallPlace, HistoryStore, InvocationQuery, Revision, ToolRecord},
+    store::{HistoryStore, InvocationQuery, Revision, SequencePosition, ToolRecord},
 };
 
 use super::{Fixture, first, key, run, write};
@@ -16,7 +16,8 @@ async fn large(fixture: &Fixture, id: &str) -> Revision {
     let mut at = Revision::ABSENT;
     for number in 0..MESSAGES {
         let text = format!("{number} {}", "x".repeat(100_000));
-        let mut record = ToolRecord::pending(CallPlace { sequence: 1, index: 0 }, 0, "id", "tool");
+        let mut record =
+            ToolRecord::pending(SequencePosition { sequence: 1, index: 0 }, 0, "id", "tool");
         record.status = ToolStatus::Ok;
         let next = write(id, run(1), at, &[&text]).with_tools(vec![record]);
         at = fixture.submit(vec![next]).await.await.unwrap();

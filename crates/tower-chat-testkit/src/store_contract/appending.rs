@@ -244,8 +244,8 @@ pub async fn messages_keep_their_order_when_clocks_are_set_back(store: Store) {
     let history = store.load(&key).await.expect("a history");
     let runs: Vec<_> =
         history.messages.iter().filter_map(|message| Some(message.id?.run)).collect();
-    for (place, run) in runs.iter().enumerate().skip(1).step_by(2) {
-        assert_eq!(history.end_of_run(*run), Some(place + 1), "run {place} is found");
+    for (position, run) in runs.iter().enumerate().skip(1).step_by(2) {
+        assert_eq!(history.end_of_run(*run), Some(position + 1), "run {position} is found");
     }
     assert_eq!(history.end_of_run(RunId::new()), None);
 }

@@ -3,14 +3,15 @@
 use tower_chat_core::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult, ToolStatus,
     store::{
-        CallPlace, Claim, HistoryStore, RecordedResult, Revision, StoreError, ToolRecord, Write,
+        Claim, HistoryStore, RecordedResult, Revision, SequencePosition, StoreError, ToolRecord,
+        Write,
     },
 };
 
 use super::{
     Store,
     fixture::{
-        Journal, at, commit, key, pending, place, recorded, revision, staging, stored, submit,
+        Journal, at, commit, key, pending, position, recorded, revision, staging, stored, submit,
         texts, with_outcome, write, write_messages, write_rows,
     },
 };
@@ -37,12 +38,12 @@ fn begun(row: ToolRecord, milliseconds: u64) -> ToolRecord {
     row
 }
 
-fn claim(call: CallPlace, started: Option<u64>) -> Claim {
+fn claim(call: SequencePosition, started: Option<u64>) -> Claim {
     Claim { call, started_at: started.map(at) }
 }
 
 /// Stores a write whose claims must not hold, and gives the call that was named.
-async fn claimed(store: &Store, write: Write) -> CallPlace {
+async fn claimed(store: &Store, write: Write) -> SequencePosition {
     let before = revision(store, write.key()).await;
     let error = submit(store, vec![write.clone()]).await.expect_err("a claim that does not hold");
     assert_eq!((error.completed, error.source.is_retryable()), (0, false));
@@ -64,15 +65,15 @@ pub async fn of_two_claims_to_a_call_one_holds(store: Store) {
     let at = stored(&store, first).await;
     let begin = |started, milliseconds, calls: &[u32]| {
         let rows = calls.iter().map(|index| begun(waiting(1, *index), milliseconds));
-        let claims = calls.iter().map(|index| claim(place(1, *index), started)).collect();
+        let claims = calls.iter().map(|index| claim(position(1, *index), started)).collect();
         write_rows(&key, at, rows.collect()).with_claims(claims)
     };
     let winner = begin(None, 10, &[0]);
     stored(&store, winner.clone()).await;
-    assert_eq!(claimed(&store, begin(None, 11, &[0])).await, place(1, 0));
-    assert_eq!(claimed(&store, winner).await, place(1, 0), "also when it is made again");
-    assert_eq!(claimed(&store, begin(None, 11, &[2, 0])).await, place(1, 0));
-    assert_eq!(claimed(&store, begin(Some(9), 11, &[0])).await, place(1, 0));
+    assert_eq!(claimed(&store, begin(None, 11, &[0])).await, position(1, 0));
+    assert_eq!(claimed(&store, winner).await, position(1, 0), "also when it is made again");
+    assert_eq!(claimed(&store, begin(None, 11, &[2, 0])).await, position(1, 0));
+    assert_eq!(claimed(&store, begin(Some(9), 11, &[0])).await, position(1, 0));
     let started = async || {
         let calls = recorded(&store, &key).await;
         calls.iter().map(|call| call.started_at).collect::<Vec<_>>()
@@ -82,7 +83,7 @@ pub async fn of_two_claims_to_a_call_one_holds(store: Store) {
     stored(&store, begin(Some(10), 20, &[0])).await;
     stored(&store, begin(None, 21, &[2])).await;
     assert_eq!(started().await, [Some(time(20)), Some(time(21))]);
-    assert_eq!(claimed(&store, begin(Some(10), 30, &[0])).await, place(1, 0));
+    assert_eq!(claimed(&store, begin(Some(10), 30, &[0])).await, position(1, 0));
 }
 
 /// A call that was answered, or never waited, is no call to claim; one without a row was not begun.
@@ -94,11 +95,11 @@ pub async fn only_calls_that_wait_can_be_claimed(store: Store) {
     let at = stored(&store, first).await;
     let write = |index, started| {
         write(&key, at, &["stored with the claim"])
-            .with_claims(vec![claim(place(1, index), started)])
+            .with_claims(vec![claim(position(1, index), started)])
     };
-    assert_eq!(claimed(&store, write(0, None)).await, place(1, 0));
-    assert_eq!(claimed(&store, write(1, None)).await, place(1, 1));
-    assert_eq!(claimed(&store, write(2, Some(1))).await, place(1, 2));
+    assert_eq!(claimed(&store, write(0, None)).await, position(1, 0));
+    assert_eq!(claimed(&store, write(1, None)).await, position(1, 1));
+    assert_eq!(claimed(&store, write(2, Some(1))).await, position(1, 2));
     stored(&store, write(2, None)).await;
     assert_eq!(texts(&store, &key).await, ["May I?", "stored with the claim"]);
 }
@@ -112,13 +113,13 @@ pub async fn an_open_run_claims_calls_that_are_seen(store: Store) {
     let staged = run
         .write(staging(1), [requesting(["r3", "r4"])])
         .with_tools(vec![begun(waiting(1, 0), 10), begun(waiting(2, 0), 11)])
-        .with_claims(vec![claim(place(1, 0), None)]);
+        .with_claims(vec![claim(position(1, 0), None)]);
     stored(&store, staged).await;
-    let again = |started| vec![claim(place(1, 0), started)];
+    let again = |started| vec![claim(position(1, 0), started)];
     let late = run.write(staging(1), []);
-    assert_eq!(claimed(&store, late.clone().with_claims(again(None))).await, place(1, 0));
-    let staged = vec![claim(place(2, 0), Some(11))];
-    assert_eq!(claimed(&store, late.clone().with_claims(staged)).await, place(2, 0));
+    assert_eq!(claimed(&store, late.clone().with_claims(again(None))).await, position(1, 0));
+    let staged = vec![claim(position(2, 0), Some(11))];
+    assert_eq!(claimed(&store, late.clone().with_claims(staged)).await, position(2, 0));
     stored(&store, late.with_claims(again(Some(10)))).await;
 }
 

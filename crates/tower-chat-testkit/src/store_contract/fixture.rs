@@ -8,8 +8,9 @@ use std::{
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolInvocation, ToolStatus,
     store::{
-        AppendError, CallPlace, Close, Conflict, InvocationQuery, Lease, OpenRun, OpenRunContent,
-        RecordedResult, Revision, ServiceIdChange, Staged, StoreError, ToolRecord, Write,
+        AppendError, Close, Conflict, InvocationQuery, Lease, OpenRun, OpenRunContent,
+        RecordedResult, Revision, SequencePosition, ServiceIdChange, Staged, StoreError,
+        ToolRecord, Write,
     },
 };
 
@@ -91,13 +92,13 @@ pub(super) fn asking(tools: &[&str]) -> Message {
     Message::tool_calls(tools.iter().enumerate().map(call))
 }
 
-pub(super) fn place(sequence: u64, index: u32) -> CallPlace {
-    CallPlace { sequence, index }
+pub(super) fn position(sequence: u64, index: u32) -> SequencePosition {
+    SequencePosition { sequence, index }
 }
 
 /// A row of a call that nothing has answered.
 pub(super) fn pending(sequence: u64, index: u32, tool: &str) -> ToolRecord {
-    ToolRecord::pending(place(sequence, index), 0, format!("id {index}"), tool)
+    ToolRecord::pending(position(sequence, index), 0, format!("id {index}"), tool)
 }
 
 /// The same call with an outcome.

@@ -8,7 +8,7 @@ use tower_chat_core::{
 use super::{
     Store,
     fixture::{
-        Journal, asking, commit, key, open_run, pending, place, recorded, revision, staging,
+        Journal, asking, commit, key, open_run, pending, position, recorded, revision, staging,
         stored, texts, with_outcome, write, write_messages,
     },
 };
@@ -23,7 +23,7 @@ pub async fn a_fork_has_what_readers_see_and_a_life_of_its_own(store: Store) {
     let mut waiting = pending(2, 1, "b");
     waiting.status = ToolStatus::PendingApproval;
     let first = write_messages(&from, Revision::ABSENT, messages)
-        .with_tools(vec![row(RecordedResult::InMessage(place(3, 0))), waiting])
+        .with_tools(vec![row(RecordedResult::InMessage(position(3, 0))), waiting])
         .with_service_id(ServiceIdChange::Set("the service knows one".into()));
     let at = stored(&store, first).await;
     let copied = store.fork(&from, &to).await.expect("a copy");

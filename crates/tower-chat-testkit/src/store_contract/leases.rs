@@ -84,9 +84,9 @@ pub async fn of_two_that_take_a_run_over_one_holds_it(store: Store) {
 /// The first write of an attempt is never taken for that of another attempt, although both have the
 /// same name at the same place: one is stored, the other refused, whoever comes first.
 pub async fn the_first_write_of_an_attempt_is_its_own(store: Store) {
-    for (place, texts) in [&[][..], &["first"]].into_iter().enumerate() {
+    for (position, texts) in [&[][..], &["first"]].into_iter().enumerate() {
         for is_new in [true, false] {
-            let key = key(&format!("beginning {place} {is_new}"));
+            let key = key(&format!("beginning {position} {is_new}"));
             let mut run = Journal::new(&key, Revision::ABSENT);
             let mut attempt = 1;
             if !is_new {

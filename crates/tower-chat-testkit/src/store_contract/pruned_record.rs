@@ -3,19 +3,20 @@
 use tower_chat_core::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult, ToolStatus,
     store::{
-        CallPlace, Claim, HistoryStore, InvocationQuery, Keep, RecordedResult, Revision, ToolRecord,
+        Claim, HistoryStore, InvocationQuery, Keep, RecordedResult, Revision, SequencePosition,
+        ToolRecord,
     },
 };
 
 use super::{
     Store,
     fixture::{
-        asking, invocations, key, pending, place, recorded, revision, stored, texts, with_outcome,
-        write, write_messages, write_rows,
+        asking, invocations, key, pending, position, recorded, revision, stored, texts,
+        with_outcome, write, write_messages, write_rows,
     },
 };
 
-fn done(row: ToolRecord, result: CallPlace) -> ToolRecord {
+fn done(row: ToolRecord, result: SequencePosition) -> ToolRecord {
     with_outcome(row, ToolStatus::Ok, RecordedResult::InMessage(result))
 }
 
@@ -30,7 +31,7 @@ pub async fn rows_are_pruned_with_their_messages(store: Store) {
     for run in 0..3 {
         let call = run * 3 + 2;
         let messages = [Message::user("u"), asking(&["tool"]), answer(&format!("answer {run}"))];
-        let row = done(pending(call, 0, "tool"), place(call + 1, 0));
+        let row = done(pending(call, 0, "tool"), position(call + 1, 0));
         at = stored(&store, write_messages(&key, at, messages).with_tools(vec![row])).await;
     }
     let before = recorded(&store, &key).await;
@@ -57,7 +58,7 @@ pub async fn rows_are_pruned_with_their_messages(store: Store) {
     let told: Vec<_> = left.iter().map(|call| (call.sequence, call.status)).collect();
     assert_eq!(told, [(5, ToolStatus::Error), (8, ToolStatus::Ok)], "what is gone has no rows");
     let at = revision(&store, &key).await;
-    let row = done(pending(11, 0, "tool"), place(12, 0));
+    let row = done(pending(11, 0, "tool"), position(12, 0));
     let next = [Message::user("u"), asking(&["tool"]), answer("answer 3")];
     stored(&store, write_messages(&key, at, next).with_tools(vec![row])).await;
     assert_eq!(recorded(&store, &key).await[2].sequence, 11);
@@ -77,7 +78,7 @@ pub async fn a_call_is_not_pruned_without_its_result(store: Store) {
         .with_tools(vec![pending(1, 0, "tool")]);
     let at = stored(&store, first).await;
     let at = stored(&store, write(&key, at, &["b"])).await;
-    let answered = done(pending(1, 0, "tool"), place(3, 0));
+    let answered = done(pending(1, 0, "tool"), position(3, 0));
     let third = write_messages(&key, at, [answer("late")]).with_tools(vec![answered]);
     let at = stored(&store, third).await;
     let at = stored(&store, write(&key, at, &["d"])).await;
@@ -113,24 +114,24 @@ pub async fn calls_that_wait_are_not_pruned(store: Store) {
 
     let prune = async || store.prune(&key, Keep::Messages(1)).await.expect("a prune");
     let held = prune().await;
-    assert_eq!((held.runs, held.messages, held.held_back_by), (1, 2, Some(place(4, 0))));
+    assert_eq!((held.runs, held.messages, held.held_back_by), (1, 2, Some(position(4, 0))));
     assert_eq!(texts(&store, &key).await, ["3", "", "5", "", "7"]);
     let again = prune().await;
-    assert_eq!((again.messages, again.held_back_by), (0, Some(place(4, 0))));
+    assert_eq!((again.messages, again.held_back_by), (0, Some(position(4, 0))));
     let head = store.head(&key).await.expect("a head");
     assert_eq!(head.pending_approvals.len(), 1);
     assert_eq!(head.pending_approvals[0][0].id, "r");
 
-    let claim = Claim { call: place(4, 0), started_at: None };
+    let claim = Claim { call: position(4, 0), started_at: None };
     let answered = write_messages(&key, head.revision, [answer("approved")])
-        .with_tools(vec![done(waits(4), place(8, 0))])
+        .with_tools(vec![done(waits(4), position(8, 0))])
         .with_claims(vec![claim]);
     stored(&store, answered).await;
     let held = prune().await;
     assert_eq!((held.messages, held.held_back_by), (0, None), "its result is in the last run");
     let at = revision(&store, &key).await;
     let given = write_messages(&key, at, [answer("given")])
-        .with_tools(vec![done(pending(6, 0, "tool"), place(9, 0))]);
+        .with_tools(vec![done(pending(6, 0, "tool"), position(9, 0))]);
     let at = stored(&store, given).await;
     stored(&store, write(&key, at, &["10"])).await;
     let all = prune().await;

@@ -11,8 +11,8 @@ use tower_chat_core::{
 use super::{
     Store,
     fixture::{
-        asking, at, invocations, key, pending, place, recorded, refused, revision, stored, submit,
-        texts, with_outcome, with_times, write, write_messages, write_rows,
+        asking, at, invocations, key, pending, position, recorded, refused, revision, stored,
+        submit, texts, with_outcome, with_times, write, write_messages, write_rows,
     },
 };
 
@@ -86,7 +86,7 @@ pub async fn a_later_row_replaces_what_was_known_of_a_call(store: Store) {
     second.call_id = "another".to_owned();
     second.round_index = 3;
     let results = [Message::tool_results([ToolResult::new("id 0", "done")])];
-    let in_message = RecordedResult::InMessage(place(2, 0));
+    let in_message = RecordedResult::InMessage(position(2, 0));
     second = with_outcome(second, ToolStatus::Ok, in_message);
     let answer = write_messages(&key, after, results).with_tools(vec![second.clone()]);
     let after = stored(&store, answer).await;
@@ -124,7 +124,7 @@ pub async fn a_repeated_write_does_not_bring_older_rows_back(store: Store) {
         .with_tools(vec![pending(3, 0, "b")]);
     stored(&store, call.clone()).await;
     let mut outcome = outcome;
-    outcome.call = place(3, 0);
+    outcome.call = position(3, 0);
     stored(&store, write_rows(&key, call.result(), vec![outcome])).await;
     stored(&store, call).await;
     assert_eq!(recorded(&store, &key).await[1].status, ToolStatus::Ok);
@@ -149,7 +149,7 @@ pub async fn results_come_back_from_messages_and_from_the_record(store: Store) {
     let calls = asking(&["a"; 8]);
     let first = Message::tool_results(results[..1].to_vec());
     let others = Message::tool_results(results[1..].to_vec());
-    let in_message = [place(2, 0), place(4, 0), place(4, 1), place(4, 2)];
+    let in_message = [position(2, 0), position(4, 0), position(4, 1), position(4, 2)];
     let in_message = in_message.map(RecordedResult::InMessage).into_iter();
     let apart = results.iter().map(|result| RecordedResult::Apart(result.clone().into()));
     let rows = (0..)

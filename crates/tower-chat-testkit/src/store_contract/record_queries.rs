@@ -13,8 +13,8 @@ use tower_chat_core::{
 use super::{
     Store,
     fixture::{
-        asking, at, invocations, key, pending, place, recorded, stored, with_outcome, with_times,
-        write_messages, write_rows,
+        asking, at, invocations, key, pending, position, recorded, stored, with_outcome,
+        with_times, write_messages, write_rows,
     },
 };
 
@@ -102,8 +102,8 @@ pub async fn calls_are_found_by_everything_a_query_can_name(store: Store) {
         let found: Vec<_> = found
             .iter()
             .map(|(key, call)| {
-                let place = place(call.sequence, call.sequence_index);
-                (key, place, &*call.name, call.status)
+                let position = position(call.sequence, call.sequence_index);
+                (key, position, &*call.name, call.status)
             })
             .collect();
         assert_eq!(found, expected, "{query:?}");
@@ -156,9 +156,9 @@ pub async fn calls_come_in_the_order_of_conversation_message_and_place(store: St
     }
     let mut sorted = ids;
     sorted.sort_unstable();
-    let places = [(1, 0), (1, 17), (1, 299), (2, 0), (2, 2)];
+    let positions = [(1, 0), (1, 17), (1, 299), (2, 0), (2, 2)];
     let expected: Vec<_> =
-        sorted.iter().flat_map(|id| places.map(|place| (id.to_string(), place))).collect();
+        sorted.iter().flat_map(|id| positions.map(|position| (id.to_string(), position))).collect();
     let found = async |query: &InvocationQuery| {
         let found = invocations(&store, query).await.into_iter();
         found
@@ -249,8 +249,8 @@ pub async fn any_number_of_calls_and_messages_can_be_asked_for(store: Store) {
 pub async fn a_row_that_cannot_be_read_does_not_hide_the_others(store: Store) {
     let key = key("unreadable");
     let result = |index, sequence, result| {
-        let place = RecordedResult::InMessage(place(sequence, result));
-        with_outcome(pending(2, index, "t"), ToolStatus::Ok, place)
+        let position = RecordedResult::InMessage(position(sequence, result));
+        with_outcome(pending(2, index, "t"), ToolStatus::Ok, position)
     };
     let rows = vec![
         pending(1, 0, "t"),

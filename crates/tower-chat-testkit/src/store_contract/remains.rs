@@ -14,7 +14,7 @@ use tower_chat_core::{
 use super::{
     Store,
     fixture::{
-        Journal, asking, discard, pending, place, staging, stored, with_outcome, write_messages,
+        Journal, asking, discard, pending, position, staging, stored, with_outcome, write_messages,
     },
 };
 
@@ -102,7 +102,7 @@ impl Planted {
         let result = ToolResult::new("id 0", self.text("result"));
         let messages =
             [Message::user(self.text("message")), calls, Message::tool_results([result])];
-        let place_of_result = place(first + 2, 0);
+        let place_of_result = position(first + 2, 0);
         let row = pending(first + 1, 0, "tool");
         let mut row =
             with_outcome(row, ToolStatus::Error, RecordedResult::InMessage(place_of_result));

@@ -2,15 +2,17 @@
 
 use tower_chat_core::{
     Message, MessageId, ToolCall, ToolResult, ToolStatus,
-    store::{CallPlace, HistoryStore, InvocationQuery, RecordedResult, Revision, ServiceIdChange},
+    store::{
+        HistoryStore, InvocationQuery, RecordedResult, Revision, SequencePosition, ServiceIdChange,
+    },
 };
 
 use super::{
     Store,
     fixture::{
-        Journal, acknowledged, asking, commit, discard, invocations, key, open_run, pending, place,
-        recorded, refused, revision, set, staged_content, staging, stored, texts, with_outcome,
-        with_times, write, write_messages, write_rows,
+        Journal, acknowledged, asking, commit, discard, invocations, key, open_run, pending,
+        position, recorded, refused, revision, set, staged_content, staging, stored, texts,
+        with_outcome, with_times, write, write_messages, write_rows,
     },
 };
 
@@ -103,7 +105,7 @@ pub async fn a_commit_shows_the_whole_run_at_once(store: Store) {
         let mut run =
             Journal::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
         let answered = |status| {
-            with_outcome(pending(3, 0, "a"), status, RecordedResult::InMessage(place(4, 0)))
+            with_outcome(pending(3, 0, "a"), status, RecordedResult::InMessage(position(4, 0)))
         };
         let apart = RecordedResult::Apart(ToolResult::new("id 0", "done").into());
         let outcome = with_outcome(pending(3, 0, "a"), ToolStatus::Ok, apart);
@@ -293,7 +295,7 @@ pub async fn a_discard_without_an_open_run_is_a_conflict(store: Store) {
     let at = run.at;
     for wrong in [0, 2] {
         let conflict = refused(&store, run.write(discard(1, wrong), [])).await;
-        assert_eq!(conflict.open_run, Some(run.run), "it would cut at another place");
+        assert_eq!(conflict.open_run, Some(run.run), "it would cut at another position");
         run.at = at;
     }
     stored(&store, run.write(discard(1, 1), [])).await;
@@ -386,7 +388,7 @@ pub async fn rows_of_calls_that_are_seen_are_put_at_once(store: Store) {
     let end = run.write(discard(1, 1), []).with_tools(vec![done(1, "b"), pending(2, 0, "c")]);
     stored(&store, end).await;
     assert_eq!(statuses().await, [(1, ToolStatus::Ok), (1, ToolStatus::Ok)]);
-    let CallPlace { sequence, .. } = place(2, 0);
+    let SequencePosition { sequence, .. } = position(2, 0);
     stored(&store, write_messages(&key, run.at, [asking(&["d"])])).await;
     assert!(recorded(&store, &key).await.iter().all(|call| call.sequence < sequence));
 }

@@ -28,29 +28,29 @@ impl Alignment {
         let recorded = recording.messages();
         let mut alignment =
             Self { covered: stored.len(), differences: Vec::new(), other_shape: None };
-        for (place, found) in stored.iter().enumerate() {
-            let Some(expected) = recorded.get(place) else {
+        for (position, found) in stored.iter().enumerate() {
+            let Some(expected) = recorded.get(position) else {
                 alignment.covered = recorded.len();
-                alignment.other_shape.get_or_insert(place);
+                alignment.other_shape.get_or_insert(position);
                 let found = found.to_string();
-                alignment.differences.push((place, Difference::Extra { found }));
+                alignment.differences.push((position, Difference::Extra { found }));
                 continue;
             };
             if expected.json.get("role") != found.get("role") {
-                alignment.other_shape.get_or_insert(place);
+                alignment.other_shape.get_or_insert(position);
             }
             let mut here = message_differences(&expected.json, found);
-            here.extend(id_difference(recording, place, found));
-            alignment.differences.extend(here.into_iter().map(|difference| (place, difference)));
+            here.extend(id_difference(recording, position, found));
+            alignment.differences.extend(here.into_iter().map(|difference| (position, difference)));
         }
         alignment
     }
 }
 
 /// The id that a stored result names, where a provider gave one to its call.
-fn id_difference(recording: &Recording, place: usize, found: &Value) -> Option<Difference> {
+fn id_difference(recording: &Recording, position: usize, found: &Value) -> Option<Difference> {
     let recorded = recording.messages();
-    let result = recorded.get(place)?;
+    let result = recorded.get(position)?;
     let call_was_named = result.answers.is_none_or(|answers| {
         let Some(asking) = recorded.get(answers.message) else { return false };
         let mut earlier = asking.message.calls().take(answers.call);

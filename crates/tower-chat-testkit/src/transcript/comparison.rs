@@ -23,20 +23,20 @@ pub(super) fn differences(
     let head = from + pairs.take_while(|pair| is_same(*pair)).count();
     let tail = expected.iter().rev().zip(found.iter().rev()).take(shorter - head);
     let tail = tail.take_while(|pair| is_same(*pair)).count();
-    let place_of = |place: usize| {
-        if place >= expected.len() - tail {
-            Some(place + found.len() - expected.len())
+    let place_of = |position: usize| {
+        if position >= expected.len() - tail {
+            Some(position + found.len() - expected.len())
         } else {
-            (place < found.len() - tail).then_some(place)
+            (position < found.len() - tail).then_some(position)
         }
     };
 
     let mut differences = Vec::new();
-    for (place, message) in expected.iter().enumerate().skip(from) {
-        match place_of(place).and_then(|at| Some((at, found.get(at)?))) {
+    for (position, message) in expected.iter().enumerate().skip(from) {
+        match place_of(position).and_then(|at| Some((at, found.get(at)?))) {
             None => {
                 let expected = message.json.to_string();
-                differences.push((place, Difference::Missing { expected }));
+                differences.push((position, Difference::Missing { expected }));
             }
             Some((at, json)) => {
                 let here = message_differences(&message.json, json);
@@ -86,20 +86,20 @@ pub(super) fn message_differences(expected: &Value, found: &Value) -> Vec<Differ
 }
 
 fn call_differences(expected: &[Value], found: &[Value], differences: &mut Vec<Difference>) {
-    for place in 0..expected.len().max(found.len()) {
-        let (Some(left), Some(right)) = (expected.get(place), found.get(place)) else {
-            let (left, right) = (expected.get(place), found.get(place));
-            differences.push(Difference::field(format!("tool_calls[{place}]"), left, right));
+    for position in 0..expected.len().max(found.len()) {
+        let (Some(left), Some(right)) = (expected.get(position), found.get(position)) else {
+            let (left, right) = (expected.get(position), found.get(position));
+            differences.push(Difference::field(format!("tool_calls[{position}]"), left, right));
             continue;
         };
         let (mut left, mut right) = (left.clone(), right.clone());
         let (left_id, right_id) = (take(&mut left, "id"), take(&mut right, "id"));
         // Of an id that comes twice in a message, replay keeps the first.
-        let earlier = expected.iter().take(place);
+        let earlier = expected.iter().take(position);
         let was_recorded = left_id.as_ref().is_some_and(is_id)
             && earlier.map(|call| call.get("id")).all(|id| id != left_id.as_ref());
         if was_recorded && left_id != right_id {
-            let field = format!("tool_calls[{place}].id");
+            let field = format!("tool_calls[{position}].id");
             differences.push(Difference::field(field, left_id.as_ref(), right_id.as_ref()));
         }
         for kind in ["function", "custom"] {
@@ -109,12 +109,12 @@ fn call_differences(expected: &[Value], found: &[Value], differences: &mut Vec<D
             let (left, right) = (of(&left), of(&right));
             let names: BTreeSet<&String> = left.keys().chain(right.keys()).collect();
             for name in names.into_iter().filter(|name| left.get(*name) != right.get(*name)) {
-                let field = format!("tool_calls[{place}].{kind}.{name}");
+                let field = format!("tool_calls[{position}].{kind}.{name}");
                 differences.push(Difference::field(field, left.get(name), right.get(name)));
             }
         }
         if left != right {
-            let field = format!("tool_calls[{place}]");
+            let field = format!("tool_calls[{position}]");
             differences.push(Difference::field(field, Some(&left), Some(&right)));
         }
     }

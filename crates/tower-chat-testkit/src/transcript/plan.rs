@@ -66,13 +66,13 @@ impl PlannedRun {
         let is_answer = |recorded: &RecordedMessage| recorded.role() == Role::Assistant;
         let first = from + messages.get(from..)?.iter().position(is_answer)?;
         let mut run = Self { input: from..first, answers: Vec::new() };
-        let mut place = first;
-        while messages.get(place).is_some_and(is_answer) {
-            let answer = PlannedAnswer::at(messages, place);
+        let mut position = first;
+        while messages.get(position).is_some_and(is_answer) {
+            let answer = PlannedAnswer::at(messages, position);
             let next = answer.next(messages);
             run.answers.push(answer);
             match next {
-                Some(next) => place = next,
+                Some(next) => position = next,
                 None => break,
             }
         }

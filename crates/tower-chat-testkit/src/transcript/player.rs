@@ -324,11 +324,11 @@ impl Player {
         let history = self.store.load(&recording.key()).await;
         let history = history.map_err(|source| load_failed(recording, source))?;
         let mut alignment = Alignment::of(recording, &history.messages);
-        for place in alignment.covered..end {
+        for position in alignment.covered..end {
             let expected =
-                recording.messages().get(place).map(|recorded| recorded.json.to_string());
+                recording.messages().get(position).map(|recorded| recorded.json.to_string());
             let expected = expected.unwrap_or_default();
-            alignment.differences.push((place, Difference::Missing { expected }));
+            alignment.differences.push((position, Difference::Missing { expected }));
         }
         self.stored_differs(recording, alignment.differences);
         Ok(())
@@ -381,14 +381,14 @@ fn request(recording: &Recording, run: &PlannedRun) -> ChatRequest {
 /// The id of a run that begins at a place in a recording: the same in every play, so that the ids
 /// which calls without one are given are too. It is a UUID of version 7 (RFC 9562) whose time is
 /// the place, since later runs have later ids.
-fn run_id(recording: &Recording, place: usize) -> RunId {
+fn run_id(recording: &Recording, position: usize) -> RunId {
     let hash = |salt: u8| {
         let mut hasher = DefaultHasher::new();
         (salt, recording.id()).hash(&mut hasher);
         hasher.finish()
     };
     let (version, variant) = (7_u128 << 76, 2_u128 << 62);
-    let time = (place as u128) << 80;
+    let time = (position as u128) << 80;
     let random = (u128::from(hash(0) & 0x0fff) << 64) | u128::from(hash(1) >> 2);
     RunId::from_bytes((time | version | variant | random).to_be_bytes())
 }

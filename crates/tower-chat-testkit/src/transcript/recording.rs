@@ -32,12 +32,12 @@ pub(super) struct RecordedMessage {
     pub(super) json: Arc<Value>,
     pub(super) message: Arc<Message>,
     /// For a result in the round of its call: where that is.
-    pub(super) answers: Option<CallPlace>,
+    pub(super) answers: Option<RecordedPosition>,
 }
 
 /// The place of a call: its message's place in the recording, and its own among the calls there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct CallPlace {
+pub(super) struct RecordedPosition {
     pub(super) message: usize,
     pub(super) call: usize,
 }
@@ -193,7 +193,7 @@ fn in_rounds(recorded: Vec<RecordedMessage>) -> Vec<RecordedMessage> {
     let mut ordered: Vec<RecordedMessage> = Vec::with_capacity(recorded.len());
     let mut rest = recorded.into_iter().peekable();
     while let Some(asking) = rest.next() {
-        let place = ordered.len();
+        let position = ordered.len();
         let calls: Vec<_> = asking.message.calls().cloned().collect();
         ordered.push(asking);
         if calls.is_empty() {
@@ -206,7 +206,7 @@ fn in_rounds(recorded: Vec<RecordedMessage>) -> Vec<RecordedMessage> {
         let results: Vec<_> =
             tools.iter().filter_map(|tool| tool.message.results().next().cloned()).collect();
         for (tool, call) in tools.iter_mut().zip(pair(&calls, &results)) {
-            tool.answers = call.map(|call| CallPlace { message: place, call });
+            tool.answers = call.map(|call| RecordedPosition { message: position, call });
         }
         tools.sort_by_key(|tool| tool.answers.map_or(usize::MAX, |answers| answers.call));
         ordered.extend(tools);

@@ -48,9 +48,9 @@ pub(super) struct NoFurtherAnswer {
 
 /// A tool was run for a call that has no recorded result.
 #[derive(Debug, thiserror::Error)]
-#[error("no result is recorded for call {place} of the batch")]
+#[error("no result is recorded for call {position} of the batch")]
 pub(super) struct NoRecordedResult {
-    place: usize,
+    position: usize,
 }
 
 impl Script {
@@ -119,8 +119,8 @@ impl Script {
         };
         state.given += 1;
         if self.0.verifies {
-            let place = answer.message;
-            let found = state.verification.check(self.recorded(), place, &request.messages);
+            let position = answer.message;
+            let found = state.verification.check(self.recorded(), position, &request.messages);
             drop(state);
             for (message, difference) in found {
                 self.diverged(call, message, difference);
@@ -131,12 +131,12 @@ impl Script {
 
     /// The calls of the next answer, or of the one to go on with, and whether they are run.
     pub(super) fn next_calls(&self) -> Option<(Arc<Message>, bool)> {
-        let place = {
+        let position = {
             let mut state = self.state();
             let goes_on = std::mem::take(&mut state.goes_on_with_tools);
             if goes_on { state.given.checked_sub(1)? } else { state.given }
         };
-        let answer = self.0.answers.get(place)?;
+        let answer = self.0.answers.get(position)?;
         let message = self.recorded().get(answer.message)?.message.clone();
         Some((message, matches!(answer.calls, Calls::Run { .. })))
     }
@@ -144,17 +144,17 @@ impl Script {
     /// What is recorded for a call of the answer that was given last; and whether it ends the run.
     pub(super) fn result(
         &self,
-        place: usize,
+        position: usize,
         call: &ToolCall,
     ) -> Result<(Arc<Message>, bool), NoRecordedResult> {
         self.0.counters.count_tool_execution();
         let service_call = self.state().given.saturating_sub(1);
-        let answer = self.0.answers.get(service_call).ok_or(NoRecordedResult { place })?;
+        let answer = self.0.answers.get(service_call).ok_or(NoRecordedResult { position })?;
         let Calls::Run { results, terminate } = &answer.calls else {
-            return Err(NoRecordedResult { place });
+            return Err(NoRecordedResult { position });
         };
         let recorded_call = self.recorded().get(answer.message);
-        let recorded_call = recorded_call.and_then(|asking| asking.message.calls().nth(place));
+        let recorded_call = recorded_call.and_then(|asking| asking.message.calls().nth(position));
         let is_recorded = |recorded: &&ToolCall| {
             recorded.name == call.name && recorded.arguments == call.arguments
         };
@@ -164,9 +164,9 @@ impl Script {
             let difference = Difference::ToolCall { expected, found: text(call) };
             self.diverged(service_call, answer.message, difference);
         }
-        let at = results.start + place;
+        let at = results.start + position;
         let result = results.contains(&at).then(|| self.recorded().get(at)).flatten();
-        let result = result.ok_or(NoRecordedResult { place })?.message.clone();
+        let result = result.ok_or(NoRecordedResult { position })?.message.clone();
         Ok((result, *terminate && at + 1 == results.end))
     }
 

@@ -105,10 +105,11 @@ impl Shown {
         let mut answers = Vec::new();
         for result in results {
             let Some(id) = result.names() else { continue };
-            let Some(place) = self.left_out.iter().rposition(|(left_out, _)| left_out == id) else {
+            let Some(position) = self.left_out.iter().rposition(|(left_out, _)| left_out == id)
+            else {
                 continue;
             };
-            calls.push(self.left_out.remove(place).1);
+            calls.push(self.left_out.remove(position).1);
             answers.push(result.json.clone());
         }
         if calls.is_empty() {
@@ -131,9 +132,9 @@ fn take_calls(message: &mut Value, is_taken: impl Fn(usize) -> bool) -> Vec<(usi
     if let Some(Value::Array(calls)) = fields.get_mut("tool_calls") {
         let all = std::mem::take(calls);
         count = all.len();
-        for (place, call) in all.into_iter().enumerate() {
-            if is_taken(place) {
-                taken.push((place, call));
+        for (position, call) in all.into_iter().enumerate() {
+            if is_taken(position) {
+                taken.push((position, call));
             } else {
                 calls.push(call);
             }

@@ -75,16 +75,16 @@ mod tests {
             messages.into_iter().collect()
         };
         let mut verification = Verification::default();
-        let mut places = |answer: usize, sent: &Messages| -> Vec<usize> {
+        let mut positions = |answer: usize, sent: &Messages| -> Vec<usize> {
             let found = verification.check(recording.messages(), answer, sent);
             found.into_iter().map(|(at, _)| at).collect()
         };
-        assert!(places(1, &sent(1)).is_empty());
-        assert!(places(3, &sent(3)).is_empty());
-        assert_eq!(places(5, &altered(5)), [1]);
-        assert_eq!(places(5, &altered(5)), [1], "it is no less wrong the second time");
-        assert!(places(7, &sent(7)).is_empty());
-        assert_eq!(places(7, &sent(5)), [5, 6]);
-        assert_eq!(places(7, &altered(7)), [1]);
+        assert!(positions(1, &sent(1)).is_empty());
+        assert!(positions(3, &sent(3)).is_empty());
+        assert_eq!(positions(5, &altered(5)), [1]);
+        assert_eq!(positions(5, &altered(5)), [1], "it is no less wrong the second time");
+        assert!(positions(7, &sent(7)).is_empty());
+        assert_eq!(positions(7, &sent(5)), [5, 6]);
+        assert_eq!(positions(7, &altered(7)), [1]);
     }
 }

@@ -3,7 +3,7 @@
 use tower_chat_core::{
     ConversationKey, MessageId, RunId, ToolStatus,
     store::{
-        CallPlace, HistoryStore, InvocationQuery, Keep, Pruned, Revision, Slot, StoreError,
+        HistoryStore, InvocationQuery, Keep, Pruned, Revision, SequencePosition, Slot, StoreError,
         ToolRecord, Write,
     },
 };
@@ -43,8 +43,9 @@ pub(super) async fn prune(
             let query = InvocationQuery::of(key).with_status(ToolStatus::PendingApproval);
             let waiting = broken.inner.invocations(&query).await?.found;
             let rows = waiting.into_iter().map(|(_, call)| {
-                let place = CallPlace { sequence: call.sequence, index: call.sequence_index };
-                let mut row = ToolRecord::pending(place, 0, call.call_id, call.name);
+                let position =
+                    SequencePosition { sequence: call.sequence, index: call.sequence_index };
+                let mut row = ToolRecord::pending(position, 0, call.call_id, call.name);
                 row.status = ToolStatus::Interrupted;
                 row
             });

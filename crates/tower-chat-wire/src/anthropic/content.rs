@@ -12,7 +12,7 @@ use crate::{
 
 /// Where a block stands; it decides what a type means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum BlockContext {
     System,
     User,
     Assistant,
@@ -20,7 +20,7 @@ pub(super) enum Place {
 }
 
 /// Reads a list of blocks.
-pub(super) fn parse_list(list: &RawJson, place: Place) -> Result<Vec<Part>, WireError> {
+pub(super) fn parse_list(list: &RawJson, context: BlockContext) -> Result<Vec<Part>, WireError> {
     let items: Vec<RawJson> = list.parse().map_err(|source| WireError::Json {
         what: "the content of a message",
         expected: "a text or a list",
@@ -30,7 +30,7 @@ pub(super) fn parse_list(list: &RawJson, place: Place) -> Result<Vec<Part>, Wire
     let mut parts = Vec::with_capacity(items.len());
     let mut run_by_provider = HashSet::new();
     for item in items {
-        let part = parse_block(item, is_alone, place, &run_by_provider)?;
+        let part = parse_block(item, is_alone, context, &run_by_provider)?;
         let call = part.as_tool_call().filter(|call| call.provider_executed);
         run_by_provider.extend(call.and_then(|call| call.id.clone()));
         parts.push(part);
@@ -76,7 +76,7 @@ pub(super) fn is_blank(text: &Text) -> bool {
 fn parse_block(
     item: RawJson,
     is_alone: bool,
-    place: Place,
+    context: BlockContext,
     run_by_provider: &HashSet<String>,
 ) -> Result<Part, WireError> {
     let fields = Fields::parse(item.get(), "a content block")?;
@@ -85,20 +85,20 @@ fn parse_block(
         field: "type",
         expected: "a text",
     })?;
-    let known = match (place, kind.as_str()) {
-        (_, "text") => parse_text(&fields, is_alone, place).map(Part::Text),
-        (Place::User | Place::Result, media::IMAGE | media::DOCUMENT) => {
+    let known = match (context, kind.as_str()) {
+        (_, "text") => parse_text(&fields, is_alone, context).map(Part::Text),
+        (BlockContext::User | BlockContext::Result, media::IMAGE | media::DOCUMENT) => {
             media::parse(&fields).map(Part::Media)
         }
-        (Place::Assistant, call::CALL) => return call::parse(fields).map(Part::ToolCall),
-        (Place::User, result::RESULT) => return result::parse(fields).map(Part::ToolResult),
-        (Place::Assistant, thinking::THINKING | thinking::REDACTED) => {
+        (BlockContext::Assistant, call::CALL) => return call::parse(fields).map(Part::ToolCall),
+        (BlockContext::User, result::RESULT) => return result::parse(fields).map(Part::ToolResult),
+        (BlockContext::Assistant, thinking::THINKING | thinking::REDACTED) => {
             thinking::parse(&fields).map(Part::Reasoning)
         }
-        (Place::Assistant, kind) if call::is_of_provider(kind) => {
+        (BlockContext::Assistant, kind) if call::is_of_provider(kind) => {
             call::parse_of_provider(&fields).map(Part::ToolCall)
         }
-        (Place::Assistant, kind)
+        (BlockContext::Assistant, kind)
             if result::is_of_provider(kind) && has_call(run_by_provider, &fields) =>
         {
             result::parse(fields.clone()).ok().map(Part::ToolResult)
@@ -118,10 +118,10 @@ fn parse_block(
 
 /// The text of a block. Blank ones stay whole where writing would leave them out and the service
 /// might not mind them.
-fn parse_text(block: &Fields, is_alone: bool, place: Place) -> Option<Text> {
+fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<Text> {
     let mut fields = block.clone();
     let mut text = Text::new(fields.take_text("text")?);
-    if is_blank(&text) && matches!(place, Place::System | Place::Result) {
+    if is_blank(&text) && matches!(context, BlockContext::System | BlockContext::Result) {
         return None;
     }
     if is_alone || fields.len() > 1 {

@@ -4,7 +4,7 @@ use tower_chat_core::{Message, Part, RawJson, Role};
 
 use super::{
     WIRE,
-    content::{self, Place},
+    content::{self, BlockContext},
     envelope::{self, SYSTEM},
 };
 use crate::{
@@ -47,7 +47,8 @@ pub fn parse_system(json: &str) -> Result<Message, WireError> {
     let mut fields = Fields::default();
     fields.set("content", value);
     let is_null = fields.is_null("content");
-    let mut parts = if is_null { Vec::new() } else { take_content(&mut fields, Place::System)? };
+    let mut parts =
+        if is_null { Vec::new() } else { take_content(&mut fields, BlockContext::System)? };
     if let Some(rest) = fields.take("content") {
         let mut fields = Fields::default();
         fields.set(SYSTEM, rest);
@@ -83,7 +84,7 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
         let mut message = parse_message(item.get())
             .map_err(|source| WireError::InMessage { index, source: source.into() })?;
         match messages.last_mut() {
-            Some(last) if place_of(last.role) == place_of(message.role) => {
+            Some(last) if context_of(last.role) == context_of(message.role) => {
                 stand_alone(&mut message);
                 if message.role == Role::Assistant {
                     last.parts.extend(message.parts);
@@ -116,7 +117,7 @@ pub fn parse_message(json: &str) -> Result<Message, WireError> {
         "system" => Role::System,
         _ => return Err(WireError::UnknownRole { role }),
     };
-    let mut parts = take_content(&mut fields, place_of(role))?;
+    let mut parts = take_content(&mut fields, context_of(role))?;
     let is_result = |part: &Part| part.as_tool_result().is_some();
     let has_results_alone = role == Role::User && !parts.is_empty() && parts.iter().all(is_result);
     if fields.len() > 1 || role == Role::System {
@@ -141,12 +142,12 @@ pub fn parse_message(json: &str) -> Result<Message, WireError> {
 /// ```
 pub fn parse_answer(json: &str) -> Result<Message, WireError> {
     let mut fields = Fields::parse(json, "an answer")?;
-    let parts = take_content(&mut fields, Place::Assistant)?;
+    let parts = take_content(&mut fields, BlockContext::Assistant)?;
     Ok(Message::new(Role::Assistant, parts))
 }
 
 /// Takes the content out. A blank text and an empty list give no part and stay.
-fn take_content(fields: &mut Fields, place: Place) -> Result<Vec<Part>, WireError> {
+fn take_content(fields: &mut Fields, context: BlockContext) -> Result<Vec<Part>, WireError> {
     let content = fields.get("content").ok_or(WireError::Field {
         what: "a message",
         field: "content",
@@ -155,7 +156,7 @@ fn take_content(fields: &mut Fields, place: Place) -> Result<Vec<Part>, WireErro
     let parts = match as_text(content) {
         Some(text) if text.trim().is_empty() => Vec::new(),
         Some(text) => vec![Part::text(text)],
-        None => content::parse_list(content, place)?,
+        None => content::parse_list(content, context)?,
     };
     if !parts.is_empty() {
         fields.take("content");
@@ -173,10 +174,10 @@ fn stand_alone(message: &mut Message) {
     message.parts.insert(0, Part::Native(fields.into_native(WIRE)));
 }
 
-fn place_of(role: Role) -> Place {
+fn context_of(role: Role) -> BlockContext {
     match role {
-        Role::System | Role::Developer => Place::System,
-        Role::Assistant => Place::Assistant,
-        _ => Place::User,
+        Role::System | Role::Developer => BlockContext::System,
+        Role::Assistant => BlockContext::Assistant,
+        _ => BlockContext::User,
     }
 }

@@ -4,7 +4,7 @@ use tower_chat_core::{Native, Part, RawJson, ToolResult};
 
 use super::{
     WIRE,
-    content::{self, Place},
+    content::{self, BlockContext},
 };
 use crate::{
     WireError,
@@ -74,7 +74,7 @@ fn parse_content(fields: &mut Fields) -> Result<Vec<Part>, WireError> {
         fields.set("content", raw(&()));
         return Ok(vec![Part::Native(item)]);
     }
-    let parts = content::parse_list(content, Place::Result)?;
+    let parts = content::parse_list(content, BlockContext::Result)?;
     if !parts.is_empty() {
         fields.take("content");
     }

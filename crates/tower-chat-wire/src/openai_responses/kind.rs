@@ -90,7 +90,7 @@ impl CallKind {
                 .get("environment")
                 .and_then(|environment| environment.parse::<Fields>().ok())
                 .and_then(|environment| environment.text("type"))
-                .is_some_and(|place| place != "local"),
+                .is_some_and(|environment| environment != "local"),
             _ => self.output.is_none(),
         }
     }

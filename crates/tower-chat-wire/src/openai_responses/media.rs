@@ -10,7 +10,7 @@ const FILE: &str = "input_file";
 const AUDIO: &str = "input_audio";
 
 /// The fields that say where the bytes are, of which a part must have one alone.
-const PLACES: [&str; 4] = ["image_url", "file_data", "file_url", "file_id"];
+const FIELDS: [&str; 4] = ["image_url", "file_data", "file_url", "file_id"];
 
 /// The media of a content part, or `None` if it is none, or one in a form that cannot be split.
 pub(super) fn parse(part: &Fields) -> Option<Media> {
@@ -18,15 +18,15 @@ pub(super) fn parse(part: &Fields) -> Option<Media> {
     let mut rest = part.clone();
     let mut media = match kind.as_str() {
         IMAGE | FILE => {
-            let mut places = PLACES.into_iter().filter(|place| rest.text(place).is_some());
-            let (place, None) = (places.next()?, places.next()) else { return None };
-            let found = rest.take_text(place)?;
+            let mut fields = FIELDS.into_iter().filter(|field| rest.text(field).is_some());
+            let (field, None) = (fields.next()?, fields.next()) else { return None };
+            let found = rest.take_text(field)?;
             let unknown = if kind == IMAGE { "image/*" } else { "application/octet-stream" };
-            let media = match place {
+            let media = match field {
                 "file_id" => Media::new(unknown, MediaSource::File(found)),
                 _ => from_url(&found, unknown),
             };
-            if field_of(&kind, &media) != place {
+            if field_of(&kind, &media) != field {
                 return None;
             }
             media

@@ -89,7 +89,7 @@ fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
             None => ((index, true), item),
         })
         .collect();
-    placed.sort_by_key(|(place, _)| *place);
+    placed.sort_by_key(|(position, _)| *position);
     placed.into_iter().map(|(_, item)| item).collect()
 }
 

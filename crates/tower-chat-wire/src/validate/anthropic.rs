@@ -183,7 +183,7 @@ impl<'a> Conversation<'a> {
         if blocks.is_empty() && !is_last {
             report.message(&CONTENT_PRESENT, index);
         }
-        for (place, block) in blocks.iter().enumerate() {
+        for (position, block) in blocks.iter().enumerate() {
             self.answer.get_or_insert((index, block.is_thinking()));
             self.ends_thinking = block.is_thinking().then_some(index);
             match block {
@@ -195,21 +195,21 @@ impl<'a> Conversation<'a> {
                 }
                 Block::Item("tool_use", item) => {
                     let id = text(item, "id");
-                    check_id(id, index, place, report);
-                    self.rounds.call(index, place, id, report);
+                    check_id(id, index, position, report);
+                    self.rounds.call(index, position, id, report);
                 }
                 Block::Item("server_tool_use" | "mcp_tool_use", item) => {
                     self.server_calls.extend(text(item, "id"));
                 }
                 Block::Item("tool_result", item) => {
-                    report.call(&SPEAKER, index, place, text(item, "tool_use_id"));
+                    report.call(&SPEAKER, index, position, text(item, "tool_use_id"));
                 }
                 Block::Item("thinking", item) => {
                     if text(item, "signature").unwrap_or_default().is_empty() {
                         report.message(&SIGNED, index);
                     }
                 }
-                Block::Item(kind, item) => self.server_result(kind, index, place, item, report),
+                Block::Item(kind, item) => self.server_result(kind, index, position, item, report),
             }
         }
     }
@@ -225,15 +225,15 @@ impl<'a> Conversation<'a> {
         if blocks.is_empty() {
             report.message(&CONTENT_PRESENT, index);
         }
-        for (place, block) in blocks.iter().enumerate() {
+        for (position, block) in blocks.iter().enumerate() {
             if let Block::Item("tool_result", item) = block {
                 let id = text(item, "tool_use_id");
-                check_id(id, index, place, report);
+                check_id(id, index, position, report);
                 if self.user_spoke && self.rounds.is_waiting() {
-                    report.call(&DIRECTLY, index, place, id);
+                    report.call(&DIRECTLY, index, position, id);
                 }
                 self.awaits_answer = true;
-                self.rounds.result(index, place, id, report);
+                self.rounds.result(index, position, id, report);
                 continue;
             }
             self.user_spoke = true;
@@ -242,7 +242,7 @@ impl<'a> Conversation<'a> {
             match block {
                 Block::Text(text) => check_text(text, index, report),
                 Block::Item("tool_use", item) => {
-                    report.call(&SPEAKER, index, place, text(item, "id"));
+                    report.call(&SPEAKER, index, position, text(item, "id"));
                 }
                 Block::Item(..) => {}
             }
@@ -254,7 +254,7 @@ impl<'a> Conversation<'a> {
         &mut self,
         kind: &str,
         index: usize,
-        place: usize,
+        position: usize,
         item: &'a Value,
         report: &mut Report,
     ) {
@@ -263,7 +263,7 @@ impl<'a> Conversation<'a> {
         }
         let id = text(item, "tool_use_id");
         if !id.is_some_and(|id| self.server_calls.contains(id)) {
-            report.call(&ANSWERS_CALL, index, place, id);
+            report.call(&ANSWERS_CALL, index, position, id);
         }
     }
 
@@ -328,8 +328,8 @@ fn check_text(text: &str, index: usize, report: &mut Report) {
     }
 }
 
-fn check_id(id: Option<&str>, index: usize, place: usize, report: &mut Report) {
+fn check_id(id: Option<&str>, index: usize, position: usize, report: &mut Report) {
     if !id.is_some_and(|id| is_identifier(id, b"_-")) {
-        report.call(&CALL_ID, index, place, id);
+        report.call(&CALL_ID, index, position, id);
     }
 }

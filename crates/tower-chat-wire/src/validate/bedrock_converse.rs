@@ -161,20 +161,20 @@ fn check_assistant<'a>(
     report: &mut Report,
 ) {
     let mut server_calls = HashSet::new();
-    for (place, block) in blocks.iter().enumerate() {
+    for (position, block) in blocks.iter().enumerate() {
         if let Some(call) = block.get("toolUse") {
             let id = text(call, "toolUseId");
-            check_id(id, index, place, report);
+            check_id(id, index, position, report);
             if text(call, "type") == Some("server_tool_use") {
                 server_calls.extend(id);
             } else {
-                rounds.call(index, place, id, report);
+                rounds.call(index, position, id, report);
             }
         }
         if let Some(result) = block.get("toolResult") {
             let id = text(result, "toolUseId");
             if !id.is_some_and(|id| server_calls.contains(id)) {
-                report.call(&SPEAKER, index, place, id);
+                report.call(&SPEAKER, index, position, id);
             }
         }
     }
@@ -182,28 +182,28 @@ fn check_assistant<'a>(
 
 fn check_user<'a>(index: usize, blocks: &'a [Value], rounds: &mut Rounds<'a>, report: &mut Report) {
     let mut spoke = false;
-    for (place, block) in blocks.iter().enumerate() {
+    for (position, block) in blocks.iter().enumerate() {
         if let Some(call) = block.get("toolUse") {
-            report.call(&SPEAKER, index, place, text(call, "toolUseId"));
+            report.call(&SPEAKER, index, position, text(call, "toolUseId"));
         }
         let Some(result) = block.get("toolResult") else {
             spoke |= block.get("cachePoint").is_none();
             continue;
         };
         let id = text(result, "toolUseId");
-        check_id(id, index, place, report);
+        check_id(id, index, position, report);
         if spoke && rounds.is_waiting() {
-            report.call(&DIRECTLY, index, place, id);
+            report.call(&DIRECTLY, index, position, id);
         }
         if list(result, "content").is_empty() && text(result, "status") == Some("error") {
-            report.call(&CONTENT_PRESENT, index, place, id);
+            report.call(&CONTENT_PRESENT, index, position, id);
         }
-        rounds.result(index, place, id, report);
+        rounds.result(index, position, id, report);
     }
 }
 
-fn check_id(id: Option<&str>, index: usize, place: usize, report: &mut Report) {
+fn check_id(id: Option<&str>, index: usize, position: usize, report: &mut Report) {
     if !id.is_some_and(|id| is_identifier(id, b"_.:-") && id.len() <= 64) {
-        report.call(&CALL_ID, index, place, id);
+        report.call(&CALL_ID, index, position, id);
     }
 }

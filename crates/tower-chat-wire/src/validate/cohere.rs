@@ -93,10 +93,10 @@ pub(super) fn check(body: &Value, report: &mut Report) {
         match role {
             "assistant" => {
                 let calls = list(message, "tool_calls");
-                for (place, call) in calls.iter().enumerate() {
+                for (position, call) in calls.iter().enumerate() {
                     let id = text(call, "id");
-                    check_id(id, index, place, report);
-                    rounds.call(index, place, id, report);
+                    check_id(id, index, position, report);
+                    rounds.call(index, position, id, report);
                 }
                 let says = |field| is_set(message, field);
                 if calls.is_empty() && !says("content") && !says("tool_plan") {
@@ -117,8 +117,8 @@ pub(super) fn check(body: &Value, report: &mut Report) {
     rounds.close(report);
 }
 
-fn check_id(id: Option<&str>, index: usize, place: usize, report: &mut Report) {
+fn check_id(id: Option<&str>, index: usize, position: usize, report: &mut Report) {
     if id.unwrap_or_default().is_empty() {
-        report.call(&CALL_ID, index, place, id);
+        report.call(&CALL_ID, index, position, id);
     }
 }

@@ -107,8 +107,8 @@ pub(super) fn check(body: &Value, report: &mut Report) {
         if parts.is_empty() {
             report.message(&CONTENT_PRESENT, index);
         }
-        for (place, part) in parts.iter().enumerate() {
-            turns.part(Part::new(part), index, place, report);
+        for (position, part) in parts.iter().enumerate() {
+            turns.part(Part::new(part), index, position, report);
         }
     }
     turns.finish(report);

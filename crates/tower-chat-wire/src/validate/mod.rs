@@ -45,7 +45,7 @@ use serde_json::Value;
 use self::report::Report;
 pub use self::{
     rule::{Citation, Rule},
-    violation::{CallPlace, InvalidTranscript, Violation},
+    violation::{CallInMessage, InvalidTranscript, Violation},
     wire::{UnknownWire, Wire},
 };
 

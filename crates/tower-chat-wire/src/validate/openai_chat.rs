@@ -108,10 +108,10 @@ pub(super) fn check(body: &Value, report: &mut Report) {
         match role {
             "assistant" => {
                 let calls = list(message, "tool_calls");
-                for (place, call) in calls.iter().enumerate() {
+                for (position, call) in calls.iter().enumerate() {
                     let id = text(call, "id");
-                    check_id(id, ids_are_given, index, place, report);
-                    rounds.call(index, place, id, report);
+                    check_id(id, ids_are_given, index, position, report);
+                    rounds.call(index, position, id, report);
                 }
                 if calls.is_empty() && is_set(message, "tool_calls") {
                     report.message(&CALL_LIST, index);
@@ -139,11 +139,11 @@ fn check_id(
     id: Option<&str>,
     ids_are_given: bool,
     index: usize,
-    place: usize,
+    position: usize,
     report: &mut Report,
 ) {
     if ids_are_given && id.unwrap_or_default().is_empty() {
-        report.call(&CALL_ID, index, place, id);
+        report.call(&CALL_ID, index, position, id);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Collects what is wrong.
 
-use super::{CallPlace, Citation, InvalidTranscript, Violation, Wire};
+use super::{CallInMessage, Citation, InvalidTranscript, Violation, Wire};
 
 /// The violations found so far.
 #[derive(Debug)]
@@ -27,7 +27,7 @@ impl Report {
         index: usize,
         id: Option<&str>,
     ) {
-        self.add(cited, message, Some(CallPlace { index, id: id.map(str::to_owned) }));
+        self.add(cited, message, Some(CallInMessage { index, id: id.map(str::to_owned) }));
     }
 
     pub(super) fn into_result(self) -> Result<(), InvalidTranscript> {
@@ -38,7 +38,7 @@ impl Report {
         }
     }
 
-    fn add(&mut self, cited: &'static Citation, message: usize, call: Option<CallPlace>) {
+    fn add(&mut self, cited: &'static Citation, message: usize, call: Option<CallInMessage>) {
         self.violations.push(Violation {
             wire: self.wire,
             rule: cited.rule,

@@ -52,7 +52,7 @@ pub struct Violation {
     /// is missing.
     pub message: usize,
     /// The call, where the rule is about one.
-    pub call: Option<CallPlace>,
+    pub call: Option<CallInMessage>,
     /// What the provider says about it.
     pub says: &'static str,
     /// Where the provider says so.
@@ -62,7 +62,7 @@ pub struct Violation {
 /// A call or result inside a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct CallPlace {
+pub struct CallInMessage {
     /// Its index in the message's list of calls, blocks or parts; 0 where the message is the call
     /// or result itself.
     pub index: usize,
@@ -74,8 +74,8 @@ impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}[{}]", self.wire, self.wire.conversation_field(), self.message)?;
         match &self.call {
-            Some(CallPlace { index, id: Some(id) }) => write!(f, ", call {index} (id {id:?})")?,
-            Some(CallPlace { index, id: None }) => write!(f, ", call {index} (no id)")?,
+            Some(CallInMessage { index, id: Some(id) }) => write!(f, ", call {index} (id {id:?})")?,
+            Some(CallInMessage { index, id: None }) => write!(f, ", call {index} (no id)")?,
             None => {}
         }
         write!(f, " breaks the rule that {}: {} [{}]", self.rule, self.says, self.source)

@@ -16,17 +16,17 @@ fn each_single_fault_that_a_provider_forbids_is_refused_by_the_rule_it_breaks() 
         for mutation in Mutation::ALL {
             let verdict = mutation.verdict(accepted.wire);
             for mutant in mutation.mutants(accepted.wire, &accepted.body) {
-                let place = format!("{} {mutation:?}\n{mutant:#}", accepted.id);
-                assert_ne!(mutant, accepted.body, "{place}");
+                let source = format!("{} {mutation:?}\n{mutant:#}", accepted.id);
+                assert_ne!(mutant, accepted.body, "{source}");
                 *counts.entry((accepted.wire, mutation)).or_insert(0_usize) += 1;
                 match (verdict, validate(accepted.wire, &mutant)) {
-                    (Verdict::Allowed, result) => result.expect(&place),
-                    (Verdict::NotPossible, _) => panic!("not possible, but done: {place}"),
-                    (Verdict::Forbidden(_), Ok(())) => panic!("not refused: {place}"),
+                    (Verdict::Allowed, result) => result.expect(&source),
+                    (Verdict::NotPossible, _) => panic!("not possible, but done: {source}"),
+                    (Verdict::Forbidden(_), Ok(())) => panic!("not refused: {source}"),
                     (Verdict::Forbidden(expected), Err(invalid)) => {
                         let broken: Vec<_> = invalid.violations().map(|found| found.rule).collect();
                         let named = expected.iter().any(|rule| broken.contains(rule));
-                        assert!(named, "{broken:?} instead of {expected:?}: {place}");
+                        assert!(named, "{broken:?} instead of {expected:?}: {source}");
                         for found in invalid.violations() {
                             assert_eq!(Some(found.source), found.rule.source(found.wire));
                             *rules.entry((found.wire, found.rule)).or_insert(0_usize) += 1;

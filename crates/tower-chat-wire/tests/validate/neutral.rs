@@ -59,11 +59,11 @@ fn each_single_fault_that_openai_forbids_is_refused_for_all_and_repaired_by_repl
     for accepted in bodies {
         for mutation in Mutation::ALL {
             for mutant in mutation.mutants(accepted.wire, &accepted.body) {
-                let place = format!("{} {mutation:?}\n{mutant:#}", accepted.id);
+                let source = format!("{} {mutation:?}\n{mutant:#}", accepted.id);
                 assert!(matches!(mutation.verdict(accepted.wire), Verdict::Forbidden(_)));
                 let messages = parse(mutant["messages"].as_array().unwrap());
-                except_empty_text(validate_messages(&messages)).expect_err(&place);
-                assert_replayable(&messages, &place);
+                except_empty_text(validate_messages(&messages)).expect_err(&source);
+                assert_replayable(&messages, &source);
                 count += 1;
             }
         }
@@ -75,28 +75,28 @@ fn each_single_fault_that_openai_forbids_is_refused_for_all_and_repaired_by_repl
 fn a_conversation_recorded_whole_replays_valid_wherever_it_is_cut() {
     let Some(transcripts) = data::transcripts() else { return };
     for transcript in &transcripts {
-        let (place, messages) = (&transcript.source, parse(&transcript.messages));
+        let (source, messages) = (&transcript.source, parse(&transcript.messages));
         // Each cut in full would be quadratic: a spread of them, and the end.
         let step = messages.len() / 8 + 1;
         for cut in (1..=messages.len()).rev().step_by(step) {
-            assert_replayable(&messages[..cut], &format!("{place}, cut after {cut}"));
+            assert_replayable(&messages[..cut], &format!("{source}, cut after {cut}"));
         }
     }
 }
 
-fn assert_replayable(messages: &[Message], place: &str) {
+fn assert_replayable(messages: &[Message], source: &str) {
     for dangling in [DanglingCalls::Drop, DanglingCalls::Interrupted] {
         let mut replay = Replay::new(dangling);
         messages.iter().for_each(|message| replay.push(&Arc::new(message.clone())));
         let view = replay.view();
         let shown = view.iter().map(|message| &**message);
-        except_empty_text(validate_messages(shown)).expect(place);
+        except_empty_text(validate_messages(shown)).expect(source);
         if messages.iter().flat_map(Message::calls).any(|call| call.id.is_none()) {
             // Calls of the form of 2023 have no ids on the wire, by which a result could be named.
             continue;
         }
         let rendered = view.iter().flat_map(|message| render_message(message, Audience::Model));
         let rendered: Value = rendered.map(|json| json.parse::<Value>().unwrap()).collect();
-        validate(Wire::OpenAiChat, &json!({ "messages": rendered })).expect(place);
+        validate(Wire::OpenAiChat, &json!({ "messages": rendered })).expect(source);
     }
 }

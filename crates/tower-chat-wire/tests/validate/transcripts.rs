@@ -18,7 +18,7 @@ fn open_calls_after(open: usize, message: &Value) -> usize {
 fn a_conversation_recorded_whole_is_valid_after_each_of_its_turns_and_invalid_inside_a_round() {
     let Some(transcripts) = data::transcripts() else { return };
     let (mut whole, mut inside, mut cut_off) = (0, 0, 0);
-    for RecordedConversation { source: place, messages, .. } in &transcripts {
+    for RecordedConversation { source, messages, .. } in &transcripts {
         let mut open = 0;
         for (index, message) in messages.iter().enumerate() {
             open = open_calls_after(open, message);
@@ -26,11 +26,11 @@ fn a_conversation_recorded_whole_is_valid_after_each_of_its_turns_and_invalid_in
             let result = validate(Wire::OpenAiChat, &body);
             if open == 0 {
                 whole += 1;
-                result.unwrap_or_else(|invalid| panic!("{place}, cut after {index}: {invalid}"));
+                result.unwrap_or_else(|invalid| panic!("{source}, cut after {index}: {invalid}"));
             } else {
                 inside += 1;
-                let invalid = result.expect_err(&format!("{place}, cut after {index}"));
-                assert_eq!(invalid.violations().count(), open, "{place}, cut after {index}");
+                let invalid = result.expect_err(&format!("{source}, cut after {index}"));
+                assert_eq!(invalid.violations().count(), open, "{source}, cut after {index}");
                 assert!(invalid.violations().all(|found| found.rule == Rule::CallsAnswered));
             }
         }
@@ -57,7 +57,7 @@ fn the_repetition_of_an_id_in_a_later_round_is_valid_as_recorded() {
     });
     let repeats: Vec<_> = repeats.collect();
     println!("{} conversations with a repeated id", repeats.len());
-    for RecordedConversation { source: place, messages, .. } in repeats {
-        validate(Wire::OpenAiChat, &json!({"messages": messages})).expect(place);
+    for RecordedConversation { source, messages, .. } in repeats {
+        validate(Wire::OpenAiChat, &json!({"messages": messages})).expect(source);
     }
 }

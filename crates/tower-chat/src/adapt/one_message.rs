@@ -50,19 +50,19 @@ pub fn as_one_message(answer: &Answer) -> Message {
         earlier_calls.extend(parts.filter(|part| part.as_tool_call().is_some_and(is_owed)));
     }
     let mut parts = open_parts(last, &mut ids, &answered);
-    let place = parts.iter().position(|part| part.as_tool_call().is_some_and(is_owed));
-    let place = place.unwrap_or(parts.len());
-    parts.splice(place..place, earlier_calls);
+    let position = parts.iter().position(|part| part.as_tool_call().is_some_and(is_owed));
+    let position = position.unwrap_or(parts.len());
+    parts.splice(position..position, earlier_calls);
     let texts = by_model().map(|message| message.text()).filter(|text| !text.is_empty());
     let texts: Vec<String> = texts.collect();
     let text = texts.join("\n\n");
     if text != last.text() {
         let is_text = |part: &Part| part.as_text().is_some();
-        let place = parts.iter().position(is_text).unwrap_or_else(|| {
+        let position = parts.iter().position(is_text).unwrap_or_else(|| {
             parts.iter().position(|part| part.as_tool_call().is_some()).unwrap_or(parts.len())
         });
         parts.retain(|part| !is_text(part));
-        parts.insert(place.min(parts.len()), Part::text(text));
+        parts.insert(position.min(parts.len()), Part::text(text));
     }
     last.with_parts(parts)
 }

@@ -23,17 +23,17 @@ pub fn effective_call_ids(message: &Message) -> Vec<String> {
 /// The [`effective_call_ids`] without copies of those that calls came with.
 pub(crate) fn ids_of_calls(message: &Message) -> impl Iterator<Item = Cow<'_, str>> {
     let calls = message.parts.iter().filter_map(pending_call);
-    call_ids(calls, Place::of(message, 0), 0, &HashSet::new())
+    call_ids(calls, IdBase::of(message, 0), 0, &HashSet::new())
 }
 
 /// Where a message stands: by its id, or by its position where it has none yet.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum IdBase {
     Id(tower_chat_core::MessageId),
     Position(usize),
 }
 
-impl Place {
+impl IdBase {
     pub(super) fn of(message: &Message, position: usize) -> Self {
         message.id.map_or(Self::Position(position), Self::Id)
     }
@@ -61,7 +61,7 @@ impl AnswerIds {
     pub(crate) fn next<'m>(&mut self, message: &'m Message) -> Vec<Cow<'m, str>> {
         let calls = message.parts.iter().filter_map(pending_call);
         let run = message.id.map(|id| id.run);
-        self.next_calls(message.role, run, calls, Place::of(message, 0), 0)
+        self.next_calls(message.role, run, calls, IdBase::of(message, 0), 0)
     }
 
     /// The ids of the calls of the next message, or of a piece of one, before which `first` calls
@@ -71,14 +71,14 @@ impl AnswerIds {
         role: Role,
         run: Option<RunId>,
         calls: impl Iterator<Item = &'m ToolCall> + Clone,
-        place: Place,
+        base: IdBase,
         first: usize,
     ) -> Vec<Cow<'m, str>> {
         if !self.is_continued_by(role, run) {
             self.taken.clear();
         }
         self.run = (role == Role::Assistant).then_some(run);
-        let ids: Vec<_> = call_ids(calls, place, first, &self.taken).collect();
+        let ids: Vec<_> = call_ids(calls, base, first, &self.taken).collect();
         self.taken.extend(ids.iter().map(|id| id.clone().into_owned()));
         ids
     }
@@ -88,7 +88,7 @@ impl AnswerIds {
 /// taken; `first` calls of the message stand before them.
 pub(super) fn call_ids<'a, I: Iterator<Item = &'a ToolCall> + Clone>(
     calls: I,
-    place: Place,
+    base: IdBase,
     first: usize,
     taken_before: &HashSet<String>,
 ) -> impl Iterator<Item = Cow<'a, str>> + use<'a, I> {
@@ -105,7 +105,7 @@ pub(super) fn call_ids<'a, I: Iterator<Item = &'a ToolCall> + Clone>(
         if let Some(id) = given_id(call).filter(|id| take(id)) {
             return id.to_owned();
         }
-        let generated = generated_id(place, index);
+        let generated = generated_id(base, index);
         let mut id = generated.clone();
         let mut more = 0_usize;
         while given.contains(id.as_str()) || !take(&id) {
@@ -164,10 +164,10 @@ fn given_id(call: &ToolCall) -> Option<&str> {
     call.id.as_deref().filter(|id| !id.is_empty())
 }
 
-fn generated_id(place: Place, index: usize) -> String {
-    match place {
-        Place::Id(id) => format!("call_{:016x}_{}_{index}", id.run.random_half(), id.index),
-        Place::Position(position) => format!("call_{position}_{index}"),
+fn generated_id(base: IdBase, index: usize) -> String {
+    match base {
+        IdBase::Id(id) => format!("call_{:016x}_{}_{index}", id.run.random_half(), id.index),
+        IdBase::Position(position) => format!("call_{position}_{index}"),
     }
 }
 

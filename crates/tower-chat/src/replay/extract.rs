@@ -4,11 +4,11 @@ use std::collections::{BTreeSet, HashMap};
 
 use tower_chat_core::{
     CallPosition, Message, Messages, Part, Role, ToolCall, ToolResult, ToolStatus,
-    store::{CallPlace, RecordedResult, ToolRecord},
+    store::{RecordedResult, SequencePosition, ToolRecord},
 };
 
 use super::{
-    call_ids::{AnswerIds, Place},
+    call_ids::{AnswerIds, IdBase},
     left_out::NamedCalls,
     order::{Piece, pieces},
     pairing::{Answers, Asked, Pairing, RoundPairing, pending_call},
@@ -75,7 +75,7 @@ struct OpenRound {
     ids: AnswerIds,
     round_index: u32,
     /// Its results so far.
-    results: Vec<(CallPlace, ToolResult)>,
+    results: Vec<(SequencePosition, ToolResult)>,
     /// Which calls they answer; `None` before the first, when more calls may come.
     pairing: Option<RoundPairing<String>>,
     /// No more messages belong to the answer.
@@ -151,7 +151,7 @@ impl Extraction {
         let parts = if message.role == Role::Assistant { parts } else { &[] };
         let asked = parts.iter().filter_map(|part| Some((part, pending_call(part)?)));
         let position = usize::try_from(sequence).unwrap_or(usize::MAX);
-        let place = Place::of(message, position);
+        let base = IdBase::of(message, position);
         // Of a row that is split, the first piece alone has the row's id.
         let run = message.id.filter(|_| first == 0).map(|id| id.run);
         if message.role == Role::Assistant {
@@ -165,7 +165,7 @@ impl Extraction {
         }
         let mut ids = open.as_ref().map(|open| open.ids.clone()).unwrap_or_default();
         let pending = parts.iter().filter_map(pending_call);
-        let call_ids = ids.next_calls(message.role, run, pending, place, first);
+        let call_ids = ids.next_calls(message.role, run, pending, base, first);
         if open.is_none() && !call_ids.is_empty() {
             open = Some(OpenRound::at(self.calls.len(), self.next_round));
             self.next_round = self.next_round.saturating_add(1);
@@ -178,8 +178,8 @@ impl Extraction {
         let round_index = self.open.as_ref().map_or(0, |open| open.round_index);
         for (index, ((part, call), call_id)) in (first..).zip(asked.zip(call_ids)) {
             let new = self.calls.len();
-            let place = CallPlace { sequence, index: small(index) };
-            let mut record = ToolRecord::pending(place, round_index, call_id, &call.name);
+            let call_position = SequencePosition { sequence, index: small(index) };
+            let mut record = ToolRecord::pending(call_position, round_index, call_id, &call.name);
             let request = match part {
                 Part::ApprovalRequest(request) => Some(request.id.clone()),
                 _ => None,
@@ -223,17 +223,17 @@ impl Extraction {
 
     fn push_results(&mut self, sequence: u64, parts: &[Part], first: usize) {
         let results = parts.iter().filter_map(Part::as_tool_result);
-        let places = (first..).map(|index| CallPlace { sequence, index: small(index) });
+        let positions = (first..).map(|index| SequencePosition { sequence, index: small(index) });
         if let Some(open) = &mut self.open {
             let calls = self.calls.get(open.first..).unwrap_or_default();
             open.pair(calls);
         }
-        let named = places
+        let named = positions
             .zip(results)
-            .map(|(place, result)| (place, self.naming_earlier(self.naming_decided(result))));
-        let results: Vec<(CallPlace, ToolResult)> = named.collect();
+            .map(|(position, result)| (position, self.naming_earlier(self.naming_decided(result))));
+        let results: Vec<(SequencePosition, ToolResult)> = named.collect();
         let Some(mut open) = self.open.take() else {
-            results.iter().for_each(|(place, result)| self.push_late(*place, result));
+            results.iter().for_each(|(position, result)| self.push_late(*position, result));
             return;
         };
         open.is_answered = true;
@@ -245,11 +245,11 @@ impl Extraction {
             let calls = self.calls.get(open.first..).unwrap_or_default();
             let found = open.pair_anew(calls);
             let mut answered = vec![None; calls.len()];
-            for ((place, result), found) in open.results.iter().zip(&found) {
+            for ((position, result), found) in open.results.iter().zip(&found) {
                 if let Answers::Call(index) = found
                     && let Some(answered) = answered.get_mut(*index)
                 {
-                    *answered = Some((*place, result.is_error));
+                    *answered = Some((*position, result.is_error));
                 }
             }
             for (index, answer) in (open.first..).zip(answered) {
@@ -258,14 +258,14 @@ impl Extraction {
             found.into_iter().skip(before).collect()
         });
         let new = open.results.get(before..).unwrap_or_default();
-        for ((place, result), found) in new.iter().zip(&found) {
+        for ((position, result), found) in new.iter().zip(&found) {
             if let Answers::Call(index) = found {
-                self.answer(open.first + index, Some((*place, result.is_error)));
+                self.answer(open.first + index, Some((*position, result.is_error)));
             }
         }
-        for ((place, result), found) in new.iter().zip(&found) {
+        for ((position, result), found) in new.iter().zip(&found) {
             if *found == Answers::Nothing {
-                self.push_late(*place, result);
+                self.push_late(*position, result);
             }
         }
         self.open = Some(open);
@@ -303,12 +303,12 @@ impl Extraction {
 
     /// A result that answers no call of the open round, but may answer one before it: of the last
     /// answer with such calls, the first.
-    fn push_late(&mut self, place: CallPlace, result: &ToolResult) {
+    fn push_late(&mut self, position: SequencePosition, result: &ToolResult) {
         let Some((round, earlier)) = self.unanswered.find(result) else { return };
         if let Some(seen) = self.calls.get(earlier) {
             self.unanswered.remove((round, earlier), seen.named_by, seen.asked(false).into_ids());
         }
-        self.answer(earlier, Some((place, result.is_error)));
+        self.answer(earlier, Some((position, result.is_error)));
     }
 
     /// Those calls of an ended round, which begin at `first`, that have no result.
@@ -322,12 +322,12 @@ impl Extraction {
     }
 
     /// Notes which result a call has, if it has one: where it stands, and whether it is an error.
-    fn answer(&mut self, index: usize, answer: Option<(CallPlace, bool)>) {
+    fn answer(&mut self, index: usize, answer: Option<(SequencePosition, bool)>) {
         let Some(seen) = self.calls.get_mut(index) else { return };
         let before = (seen.record.result.clone(), seen.record.status);
         match answer {
-            Some((place, is_error)) => {
-                seen.record.result = RecordedResult::InMessage(place);
+            Some((position, is_error)) => {
+                seen.record.result = RecordedResult::InMessage(position);
                 seen.record.status = match (seen.is_rejected, is_error) {
                     (true, _) => ToolStatus::RejectedByApproval,
                     (false, true) => ToolStatus::Error,

@@ -55,7 +55,7 @@ impl<'t> Json<'t> {
 
     /// Goes over a value, which is given as it is written.
     pub(super) fn value(&mut self) -> Option<&'t str> {
-        let begin = self.place();
+        let begin = self.offset();
         // Not by recursion: the text may be nested deeper than the stack is high.
         let mut around = Nesting::default();
         loop {
@@ -100,12 +100,12 @@ impl<'t> Json<'t> {
     }
 
     /// What was gone over since a place before.
-    pub(super) fn since(&self, place: usize) -> Option<&'t str> {
-        self.text.get(place..self.place())
+    pub(super) fn since(&self, offset: usize) -> Option<&'t str> {
+        self.text.get(offset..self.offset())
     }
 
     /// The place it has come to.
-    pub(super) fn place(&self) -> usize {
+    pub(super) fn offset(&self) -> usize {
         self.text.len() - self.rest.len()
     }
 
@@ -117,7 +117,7 @@ impl<'t> Json<'t> {
 
     /// Goes over a key and its colon, up to the value.
     fn key(&mut self) -> Option<&'t str> {
-        let begin = self.place();
+        let begin = self.offset();
         self.string()?;
         let key = self.since(begin)?;
         self.skip_space();
@@ -361,13 +361,13 @@ mod tests {
     }
 
     #[test]
-    fn special_bytes_are_found_at_every_place() {
+    fn special_bytes_are_found_at_every_offset() {
         for byte in 0..=u8::MAX {
             let is_special = byte < b' ' || byte == b'"' || byte == b'\\';
-            for place in 0..20 {
+            for offset in 0..20 {
                 let mut bytes = [b'a'; 20];
-                bytes[place] = byte;
-                assert_eq!(plain_bytes(&bytes), if is_special { place } else { 20 });
+                bytes[offset] = byte;
+                assert_eq!(plain_bytes(&bytes), if is_special { offset } else { 20 });
             }
         }
     }

@@ -20,13 +20,13 @@ pub(super) struct LeftOut {
 /// Calls by what late results may say of them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct NamedCalls {
-    by_id: OrdSet<(Arc<str>, Place)>,
-    by_position: OrdSet<(CallPosition, Place)>,
+    by_id: OrdSet<(Arc<str>, CallNumber)>,
+    by_position: OrdSet<(CallPosition, CallNumber)>,
 }
 
 /// The answer that a call is part of, and the number of the call; later calls have higher numbers,
 /// and are of the same answer or of a later one.
-pub(super) type Place = (usize, usize);
+pub(super) type CallNumber = (usize, usize);
 
 impl LeftOut {
     pub(super) fn is_empty(&self) -> bool {
@@ -72,30 +72,30 @@ impl LeftOut {
 impl NamedCalls {
     pub(super) fn insert<'a>(
         &mut self,
-        place: Place,
+        number: CallNumber,
         position: CallPosition,
         ids: impl Iterator<Item = &'a str>,
     ) {
-        self.by_position.insert((position, place));
+        self.by_position.insert((position, number));
         for id in ids {
-            self.by_id.insert((id.into(), place));
+            self.by_id.insert((id.into(), number));
         }
     }
 
     pub(super) fn remove<'a>(
         &mut self,
-        place: Place,
+        number: CallNumber,
         position: CallPosition,
         ids: impl Iterator<Item = &'a str>,
     ) {
-        self.by_position.remove(&(position, place));
+        self.by_position.remove(&(position, number));
         for id in ids {
-            self.by_id.remove(&(id.into(), place));
+            self.by_id.remove(&(id.into(), number));
         }
     }
 
     /// Of the last answer with calls that a result names, the first of them.
-    pub(super) fn find(&self, result: &ToolResult) -> Option<Place> {
+    pub(super) fn find(&self, result: &ToolResult) -> Option<CallNumber> {
         if let Some(named) = result.call {
             return first_of_last(&self.by_position, &named);
         }
@@ -104,10 +104,10 @@ impl NamedCalls {
     }
 }
 
-fn first_of_last<N: Ord + Clone>(calls: &OrdSet<(N, Place)>, name: &N) -> Option<Place> {
+fn first_of_last<N: Ord + Clone>(calls: &OrdSet<(N, CallNumber)>, name: &N) -> Option<CallNumber> {
     const LAST: usize = usize::MAX;
-    let within = |from: Place, to: Place| (name.clone(), from)..=(name.clone(), to);
+    let within = |from: CallNumber, to: CallNumber| (name.clone(), from)..=(name.clone(), to);
     let &(_, (answer, _)) = calls.range(within((0, 0), (LAST, LAST))).next_back()?;
-    let &(_, place) = calls.range(within((answer, 0), (answer, LAST))).next()?;
-    Some(place)
+    let &(_, number) = calls.range(within((answer, 0), (answer, LAST))).next()?;
+    Some(number)
 }

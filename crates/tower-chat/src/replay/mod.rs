@@ -58,7 +58,7 @@ use tower_chat_core::{
 };
 
 use self::{
-    call_ids::Place,
+    call_ids::IdBase,
     interrupted::Retracted,
     left_out::LeftOut,
     naming::Naming,
@@ -366,9 +366,9 @@ impl Replay {
         let open = self.unanswered_of_open().into_iter();
         calls.extend(open.filter(|call| !left_out.contains(&call.named_by)));
         let mut batches: Vec<PendingBatch> = Vec::new();
-        let mut places: HashMap<usize, usize> = HashMap::new();
+        let mut positions: HashMap<usize, usize> = HashMap::new();
         for call in calls {
-            let batch = *places.entry(call.position).or_insert_with(|| {
+            let batch = *positions.entry(call.position).or_insert_with(|| {
                 batches.push(PendingBatch::default());
                 batches.len() - 1
             });
@@ -520,15 +520,15 @@ impl Replay {
         let mut ended = self.clone();
         ended.close_round();
         let is_dangling = |call: &&Arc<Unanswered>| call.approval.is_none();
-        let places =
+        let positions =
             ended.left_out.iter().filter(is_dangling).filter_map(|call| call.call_position);
-        let mut places: Vec<_> = places.collect();
+        let mut positions: Vec<_> = positions.collect();
         let left_out: HashSet<_> =
             ended.left_out.iter().filter_map(|call| call.call_position).collect();
         let open = self.unanswered_of_open();
         let open = open.iter().filter(is_dangling).filter_map(|call| call.call_position);
-        places.extend(open.filter(|call_position| !left_out.contains(call_position)));
-        places
+        positions.extend(open.filter(|call_position| !left_out.contains(call_position)));
+        positions
     }
 
     /// Those of the calls that nothing has answered yet which further messages answer.

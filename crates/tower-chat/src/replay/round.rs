@@ -8,7 +8,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    DanglingCalls, Place, broken_links,
+    DanglingCalls, IdBase, broken_links,
     call_ids::{AnswerIds, have_distinct_ids},
     pairing::{Answers, Asked, RoundPairing, pending_call},
     policy::Strictness,
@@ -410,7 +410,7 @@ impl Round {
         for (message, position) in self.answer() {
             let run = message.id.map(|id| id.run);
             let pending = message.parts.iter().filter_map(pending_call);
-            let ids = ids.next_calls(message.role, run, pending, Place::of(message, position), 0);
+            let ids = ids.next_calls(message.role, run, pending, IdBase::of(message, position), 0);
             let parts = message.parts.iter().filter_map(|part| Some((part, pending_call(part)?)));
             calls.extend(parts.zip(ids).enumerate().map(|(index, ((part, call), id))| {
                 let approval = match part {

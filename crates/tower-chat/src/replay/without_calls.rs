@@ -5,7 +5,7 @@ use std::{borrow::Cow, collections::HashSet, sync::Arc};
 use tower_chat_core::{Message, Messages, Part, Role, ToolCall};
 
 use super::{
-    call_ids::{Place, call_ids},
+    call_ids::{IdBase, call_ids},
     pairing::{Answers, Asked, Pairing, pending_call},
     round::{drop_trailing_reasoning, has_content},
     shown::{Passing, after_step, changed},
@@ -87,7 +87,7 @@ struct PartedRound {
 impl PartedRound {
     fn of(message: &Message, position: usize, going: &[bool]) -> Self {
         let calls = || message.parts.iter().filter_map(pending_call);
-        let ids = call_ids(calls(), Place::of(message, position), 0, &HashSet::new());
+        let ids = call_ids(calls(), IdBase::of(message, position), 0, &HashSet::new());
         // What is shown of a result names no call by position.
         let asked =
             calls().zip(ids).map(|(call, id)| Asked::new(call, None, &id, false).into_owned());

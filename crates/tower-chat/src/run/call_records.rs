@@ -10,7 +10,7 @@ use serde_json::Value;
 use smallvec::SmallVec;
 use tower_chat_core::{
     CallPosition, Message, MessageId, Part, Role, ToolCall, ToolResult, ToolStatus,
-    store::{CallPlace, RecordedResult, ToolRecord},
+    store::{RecordedResult, SequencePosition, ToolRecord},
 };
 
 use super::{
@@ -81,7 +81,7 @@ pub(super) struct Composed {
 
 /// Where a call was stored, and what is known of it.
 pub(super) struct StoredPosition {
-    pub(super) call: CallPlace,
+    pub(super) call: SequencePosition,
     pub(super) round_index: u32,
 }
 
@@ -211,7 +211,7 @@ impl State {
                 }
             };
             positions.push(Some(next));
-            let position = CallPlace { sequence, index: next };
+            let position = SequencePosition { sequence, index: next };
             let mut row =
                 ToolRecord::pending(position, round_index, call_id.into_owned(), &call.name);
             if is_waiting {
@@ -283,7 +283,9 @@ impl State {
                 changed.get_or_insert_with(|| Box::new(result.clone())).call = named;
             }
             let recorded = match sequence {
-                Some(sequence) => RecordedResult::InMessage(CallPlace { sequence, index: next }),
+                Some(sequence) => {
+                    RecordedResult::InMessage(SequencePosition { sequence, index: next })
+                }
                 None => RecordedResult::Apart(
                     changed.clone().unwrap_or_else(|| Box::new(result.clone())),
                 ),
@@ -316,12 +318,12 @@ impl State {
     ) -> Option<StoredPosition> {
         if let Some(asking) = self.call_records.asking(message) {
             let index = (*asking.stored.get(index)?)?;
-            let call = CallPlace { sequence: asking.sequence, index };
+            let call = SequencePosition { sequence: asking.sequence, index };
             return Some(StoredPosition { call, round_index: asking.round_index });
         }
         let position = self.position_in_history(message)?;
         let round_index = self.round_in_history(position);
-        let call = CallPlace {
+        let call = SequencePosition {
             sequence: self.conversation.pruned + position as u64 + 1,
             index: u32::try_from(index).ok()?,
         };

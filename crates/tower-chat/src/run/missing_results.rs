@@ -2,7 +2,7 @@
 
 use tower_chat_core::{
     CallPosition, Message, MessageId, ToolResult, ToolStatus,
-    store::{CallPlace, RecordedResult, ToolRecord},
+    store::{RecordedResult, SequencePosition, ToolRecord},
 };
 
 use crate::replay::INTERRUPTED;
@@ -40,7 +40,7 @@ pub(crate) fn missing_results<'a>(
         result.call = id_of(row.call.sequence).map(position);
         result.name.get_or_insert_with(|| row.name.clone());
         let index = u32::try_from(results.len()).unwrap_or(u32::MAX);
-        row.result = RecordedResult::InMessage(CallPlace { sequence, index });
+        row.result = RecordedResult::InMessage(SequencePosition { sequence, index });
         results.push(result);
         rows.push(row);
     }

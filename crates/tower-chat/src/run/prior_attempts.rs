@@ -7,7 +7,7 @@ use std::{
 
 use tower_chat_core::{
     ToolInvocation, ToolResult, ToolStatus,
-    store::{CallPlace, RecordedResult, ToolRecord},
+    store::{RecordedResult, SequencePosition, ToolRecord},
 };
 
 use crate::tool::{CallOfRun, ResultSource, ToolReport};
@@ -76,7 +76,7 @@ impl CallOutcome {
 /// The calls that wait for approval and were begun or refused before, as the record said when the run began.
 #[derive(Debug, Default)]
 pub(super) struct PriorAttempts {
-    pub(super) starts: HashMap<CallPlace, SystemTime>,
+    pub(super) starts: HashMap<SequencePosition, SystemTime>,
     calls: HashMap<CallOfRun, CallOutcome>,
     /// Calls that the record has closed with a result, although no message holds it.
     with_result: HashSet<CallOfRun>,
@@ -105,7 +105,7 @@ impl FromIterator<ToolInvocation> for PriorAttempts {
             if call.started_at.is_none() && call.result.is_none() {
                 continue;
             }
-            let position = CallPlace { sequence: call.sequence, index: call.sequence_index };
+            let position = SequencePosition { sequence: call.sequence, index: call.sequence_index };
             begun.starts.extend(call.started_at.map(|started_at| (position, started_at)));
             let of_run = (call.message, call.sequence_index as usize);
             begun.calls.insert(of_run, CallOutcome::of_waiting(call));

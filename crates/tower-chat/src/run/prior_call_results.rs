@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, ToolInvocation, ToolResult, ToolStatus,
     store::{
-        CallPlace, History, HistoryStore, InvocationQuery, RecordedResult, StoreError, ToolRecord,
+        History, HistoryStore, InvocationQuery, RecordedResult, SequencePosition, StoreError,
+        ToolRecord,
     },
 };
 
@@ -101,14 +102,14 @@ pub(super) async fn reports_of_recorded_results(
     let query = InvocationQuery::of(key).in_messages(sequences);
     let known = store.invocations(&query).await?.found;
     let known = by_call(&known);
-    let answered: HashMap<CallPlace, CallOfRun> =
+    let answered: HashMap<SequencePosition, CallOfRun> =
         answered.iter().map(|answered| (answered.position, answered.call)).collect();
     let first = history.head.pruned + history.messages.len() as u64 + 1;
     let mut reports = Vec::new();
     for (position, message) in input.iter().enumerate() {
         let sequence = first + position as u64;
         let of_result = |(index, result): (u32, &ToolResult)| {
-            let position = CallPlace { sequence, index };
+            let position = SequencePosition { sequence, index };
             let call = known.get(answered.get(&position)?)?;
             let recorded = call.result.as_ref()?;
             let is_same =
@@ -138,7 +139,7 @@ struct Answered {
     call: CallOfRun,
     /// The number of the message that holds the call.
     sequence: u64,
-    position: CallPlace,
+    position: SequencePosition,
     result: ToolResult,
     /// As the message of the result says it.
     status: Option<ToolStatus>,
@@ -146,7 +147,7 @@ struct Answered {
 
 impl Answered {
     fn row(self, call: &ToolInvocation) -> ToolRecord {
-        let position = CallPlace { sequence: self.sequence, index: call.sequence_index };
+        let position = SequencePosition { sequence: self.sequence, index: call.sequence_index };
         let mut row = ToolRecord::pending(position, call.round_index, &*call.call_id, &call.name);
         row.status = self.status.unwrap_or_else(|| status(call, &self.result));
         row.result = RecordedResult::InMessage(self.position);
@@ -187,7 +188,7 @@ fn answered(visible: &History, staged: &[Arc<Message>]) -> Vec<Answered> {
         for ((index, result), asked) in (0..).zip(message.results()).zip(asked) {
             let Some(call) = asked.map(|asked| asked.call_position) else { continue };
             let Some(&sequence) = messages.get(&call.0) else { continue };
-            let position = CallPlace { sequence: result_in, index };
+            let position = SequencePosition { sequence: result_in, index };
             let (result, status) = (result.clone(), marked_status(message, index));
             answered.push(Answered { call, sequence, position, result, status });
         }

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use tower_chat_core::store::{CallPlace, ToolRecord};
+use tower_chat_core::store::{SequencePosition, ToolRecord};
 
 /// Rows in the order in which they were added, at most one for each call.
 #[derive(Debug, Default)]
 pub(super) struct Records {
     rows: Vec<ToolRecord>,
-    by_call: HashMap<CallPlace, usize>,
+    by_call: HashMap<SequencePosition, usize>,
 }
 
 impl Records {
@@ -27,11 +27,11 @@ impl Records {
         }
     }
 
-    pub(super) fn get(&self, call: CallPlace) -> Option<&ToolRecord> {
+    pub(super) fn get(&self, call: SequencePosition) -> Option<&ToolRecord> {
         self.rows.get(*self.by_call.get(&call)?)
     }
 
-    pub(super) fn get_mut(&mut self, call: CallPlace) -> Option<&mut ToolRecord> {
+    pub(super) fn get_mut(&mut self, call: SequencePosition) -> Option<&mut ToolRecord> {
         self.rows.get_mut(*self.by_call.get(&call)?)
     }
 

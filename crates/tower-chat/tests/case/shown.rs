@@ -94,8 +94,8 @@ impl Unanswered {
             None => open.id == result.call_id || open.is_named(result.call_id.as_deref()),
         };
         let batch = self.batches.iter_mut().rev().find(|batch| batch.iter().any(answers))?;
-        let place = batch.iter().position(answers)?;
-        Some(batch.remove(place).label)
+        let position = batch.iter().position(answers)?;
+        Some(batch.remove(position).label)
     }
 
     fn part(&mut self, part: &Part) -> String {

@@ -107,9 +107,9 @@ async fn a_payment_whose_run_then_fails_is_not_made_again() {
                 let client = setup.stack(&leaf, tools(&ran));
                 let request = approving(&asked, streamed);
                 send(&client, request.clone()).await.unwrap_err();
-                let place = (mode, again, streamed);
+                let case_name = (mode, again, streamed);
                 if mode != PerServiceCall {
-                    assert_eq!(pending(&store).await, ["c1"], "{place:?}");
+                    assert_eq!(pending(&store).await, ["c1"], "{case_name:?}");
                 }
                 let request = match again {
                     "anew" if mode == PerRun => approving(&asked, streamed),
@@ -122,11 +122,11 @@ async fn a_payment_whose_run_then_fails_is_not_made_again() {
                 let setup = if again == "elsewhere" { setup.elsewhere() } else { setup };
                 let client = setup.stack(&leaf, tools(&ran));
                 send(&client, request).await.unwrap();
-                assert_eq!(ran.names(), ["pay"], "{place:?}");
-                assert_eq!(stored(&store).await, PAID, "{place:?}");
+                assert_eq!(ran.names(), ["pay"], "{case_name:?}");
+                assert_eq!(stored(&store).await, PAID, "{case_name:?}");
                 assert_eq!(seen(&leaf, 1), ["user buy", "assistant pay#c1", "tool c1=payed c1"]);
-                assert_eq!(row(&store).await.0, ToolStatus::Ok, "{place:?}");
-                assert_eq!(pending(&store).await, [""; 0], "{place:?}");
+                assert_eq!(row(&store).await.0, ToolStatus::Ok, "{case_name:?}");
+                assert_eq!(pending(&store).await, [""; 0], "{case_name:?}");
             }
         }
     }

@@ -8,7 +8,9 @@ use tower_chat::{
     core::{
         Answer, ApprovalRequest, BoxError, CallPosition, ChatRequest, Finish, Message, MessageId,
         Part, Role, RunId, ToolCall, ToolResult, ToolStatus,
-        store::{CallPlace, HistoryStore, InvocationQuery, RecordedResult, ToolRecord, Write},
+        store::{
+            HistoryStore, InvocationQuery, RecordedResult, SequencePosition, ToolRecord, Write,
+        },
     },
     pending_results,
     tool::{Retention, ToolContext, ToolOutput, persist_with, tool_fn},
@@ -80,8 +82,8 @@ pub(crate) fn shown(leaf: &ScriptedLeaf, service_call: usize) -> Vec<(String, St
     validate_request(request).unwrap();
     let messages: Vec<_> = request.messages.iter().cloned().collect();
     let mut shown = Vec::new();
-    for (place, message) in messages.iter().enumerate() {
-        let results = messages[place + 1..].iter().take_while(|next| next.role == Role::Tool);
+    for (position, message) in messages.iter().enumerate() {
+        let results = messages[position + 1..].iter().take_while(|next| next.role == Role::Tool);
         let results: Vec<_> = results.flat_map(|message| message.results()).collect();
         for call in message.calls() {
             let result = results.iter().find(|result| result.call_id == call.id).unwrap();
@@ -463,8 +465,8 @@ async fn a_service_that_keeps_the_history_leaves_approvals_to_their_own_calls() 
                     let conflict = ConflictPolicy { warn: false, throw: false, clear: true };
                     let policy = policy().on_conflict(conflict);
                     let setup = Setup::new(&store).mode(mode).policy(policy);
-                    let asked = |place: usize| {
-                        kept(Message::tool_calls([call("pay", ids[place], place + 1)]))
+                    let asked = |position: usize| {
+                        kept(Message::tool_calls([call("pay", ids[position], position + 1)]))
                     };
                     let leaf = ScriptedLeaf::new([
                         asked(0),
@@ -533,10 +535,11 @@ async fn without_a_store_an_approval_runs_the_call_that_it_names() {
                         let answer = go_on(&mut transcript, Message::user(text)).await.unwrap();
                         asked.extend(requests(&answer));
                     }
-                    let yes = |place: usize| {
-                        Message::new(Role::User, vec![Part::from(asked[place].approve())])
+                    let yes = |position: usize| {
+                        Message::new(Role::User, vec![Part::from(asked[position].approve())])
                     };
-                    let paid = |place: usize| pair(place + 1, &format!("pay {}", place + 1));
+                    let paid =
+                        |position: usize| pair(position + 1, &format!("pay {}", position + 1));
                     go_on(&mut transcript, yes(first)).await.unwrap();
                     assert_eq!(executed.take(), [(first + 1).to_string()], "{case}");
                     assert_eq!(shown(&leaf, 2), [paid(first)], "{case}");
@@ -598,8 +601,8 @@ async fn an_approval_of_a_call_whose_result_only_the_record_holds_is_refused() {
             let asked = two_payments(&setup, IDS[0], streamed).await;
             store.inner().flush().await.unwrap();
             let head = store.inner().head(&key()).await.unwrap();
-            let place = CallPlace { sequence: head.revision.sequence, index: 0 };
-            let mut done = ToolRecord::pending(place, 0, "c", "pay");
+            let position = SequencePosition { sequence: head.revision.sequence, index: 0 };
+            let mut done = ToolRecord::pending(position, 0, "c", "pay");
             done.status = ToolStatus::Ok;
             done.result = RecordedResult::Apart(Box::new(ToolResult::new("c", "pay 2")));
             let id = MessageId { run: RunId::new(), index: 0 };

@@ -47,10 +47,10 @@ async fn a_run_is_committed_or_discarded_when_its_caller_goes_where_that_is_the_
                     let setup = Setup::new(&store).policy(on_disconnect(choice));
                     let setup = setup.concurrent(concurrent);
                     let desk = dropped(&setup, step, streamed).await;
-                    let place = format!("{choice:?} {step} {streamed} {concurrent}");
-                    assert!(open(&store).await.is_none(), "{place}");
+                    let case_name = format!("{choice:?} {step} {streamed} {concurrent}");
+                    assert!(open(&store).await.is_none(), "{case_name}");
                     let history = stored(&store).await;
-                    assert_eq!(history.len(), kept, "{place} {history:?}");
+                    assert_eq!(history.len(), kept, "{case_name} {history:?}");
                     let stored = store.inner().load(&key()).await.unwrap();
                     validate_messages(stored.messages.iter().map(|message| &**message)).unwrap();
                     if kept == 3 {

@@ -315,12 +315,16 @@ async fn a_run_that_a_tool_ends_is_the_same_whether_or_not_it_was_interrupted() 
                     }));
                 let answer = send(&setup.stack(&leaf, tools), request).await.unwrap();
                 let all = ["user stop", "assistant stop#c1", "tool c1=stopped c1"];
-                let place = (keep, interrupted, streamed);
-                assert_eq!(shorts(&answer.messages), all[1..], "{place:?}");
-                assert_eq!(stored(&store).await, all[..if keep { 3 } else { 2 }], "{place:?}");
+                let case_name = (keep, interrupted, streamed);
+                assert_eq!(shorts(&answer.messages), all[1..], "{case_name:?}");
+                assert_eq!(stored(&store).await, all[..if keep { 3 } else { 2 }], "{case_name:?}");
                 let query = tower_chat::core::store::InvocationQuery::of(&key());
                 let calls = store.inner().invocations(&query).await.unwrap().found;
-                assert_eq!(calls[0].1.result.as_ref().unwrap().text(), "stopped c1", "{place:?}");
+                assert_eq!(
+                    calls[0].1.result.as_ref().unwrap().text(),
+                    "stopped c1",
+                    "{case_name:?}"
+                );
                 assert!(open(&store).await.is_none());
             }
         }

@@ -96,18 +96,18 @@ async fn what_is_answered_to_a_run_that_was_taken_over_is_refused_and_starts_no_
                 }
                 gate.open();
                 fenced(late.await.unwrap());
-                let place = format!("waiting {waiting}, other {other_answers} {streamed}");
-                assert_eq!(desk.ran().len(), before, "no tool is started: {place}");
+                let case_name = format!("waiting {waiting}, other {other_answers} {streamed}");
+                assert_eq!(desk.ran().len(), before, "no tool is started: {case_name}");
                 let ran = before + other_desk.ran().len();
-                assert!(ran <= TOOL_CALLS, "{place}");
+                assert!(ran <= TOOL_CALLS, "{case_name}");
                 if other_answers == SERVICE_CALLS - waiting {
                     taking.await.unwrap().unwrap();
-                    assert_eq!(ran, TOOL_CALLS, "{place}");
-                    assert_eq!(stored(&store).await, WHOLE_RUN, "{place}");
+                    assert_eq!(ran, TOOL_CALLS, "{case_name}");
+                    assert_eq!(stored(&store).await, WHOLE_RUN, "{case_name}");
                 } else {
                     taking.abort();
                     let _ = taking.await;
-                    assert_eq!(stored(&store).await, [""; 0], "{place}");
+                    assert_eq!(stored(&store).await, [""; 0], "{case_name}");
                 }
             }
         }

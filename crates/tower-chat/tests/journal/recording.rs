@@ -133,12 +133,12 @@ async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_service_call_that
                 let request = ask("go", streamed);
                 send(&client, request.clone()).await.unwrap_err();
                 let answer = send(&client, request.clone()).await.unwrap();
-                let place = (mode, texts);
-                assert_eq!(answer.messages.last().unwrap().text(), "done", "{place:?}");
-                assert_eq!(seen(&leaf, 2), ["user go"], "{place:?}");
+                let case_name = (mode, texts);
+                assert_eq!(answer.messages.last().unwrap().text(), "done", "{case_name:?}");
+                assert_eq!(seen(&leaf, 2), ["user go"], "{case_name:?}");
                 let again = send(&client, request).await.unwrap();
-                assert_eq!(again.messages.last().unwrap().text(), "done", "{place:?}");
-                assert_eq!(leaf.requests().len(), 3, "the whole run is its answer: {place:?}");
+                assert_eq!(again.messages.last().unwrap().text(), "done", "{case_name:?}");
+                assert_eq!(leaf.requests().len(), 3, "the whole run is its answer: {case_name:?}");
             }
         }
     }
@@ -163,13 +163,13 @@ async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_drop() {
             drop_when(&client, request.clone(), gate.reached(2)).await;
             let client = setup.elsewhere().stack(&leaf, tools());
             let answer = send(&client, request).await.unwrap();
-            let place = (mode, texts);
-            assert_eq!(answer.messages.last().unwrap().text(), "done", "{place:?}");
+            let case_name = (mode, texts);
+            assert_eq!(answer.messages.last().unwrap().text(), "done", "{case_name:?}");
             assert_eq!(
                 (seen(&leaf, 1), seen(&leaf, 2)),
                 (vec!["user go".into()], vec!["user go".into()])
             );
-            assert_eq!(leaf.requests().len(), 3, "{place:?}");
+            assert_eq!(leaf.requests().len(), 3, "{case_name:?}");
         }
     }
 }

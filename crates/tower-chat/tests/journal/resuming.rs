@@ -38,9 +38,9 @@ async fn take_up(
     leaf: &ScriptedLeaf,
     desk: &Desk,
     request: &ChatRequest,
-    place: &str,
+    case_name: &str,
 ) {
-    let place = format!("{place} {way:?} streamed {}", request.options.stream);
+    let case_name = format!("{case_name} {way:?} streamed {}", request.options.stream);
     let setup = if way == Elsewhere { setup.elsewhere() } else { setup.clone() };
     let store = &setup.store;
     let answered = staged(store).await.iter().filter(|it| it.starts_with("assistant")).count();
@@ -48,7 +48,7 @@ async fn take_up(
     let left = open(store).await;
     let is_open = left.is_some();
     if left.as_ref().is_some_and(|left| left.open.lease.is_abandoned()) && way == NewMessage {
-        return committed_first(&setup, leaf, desk, request, &place).await;
+        return committed_first(&setup, leaf, desk, request, &case_name).await;
     }
     let (ran, asked) = (desk.ran().len(), leaf.requests().len());
     let client = setup.stack(leaf, desk.reopened().tools());
@@ -62,39 +62,40 @@ async fn take_up(
         }
         NewMessage => ask("and then?", request.options.stream),
     };
-    let answer = send(&client, request).await.unwrap_or_else(|error| panic!("{place}: {error:?}"));
+    let answer =
+        send(&client, request).await.unwrap_or_else(|error| panic!("{case_name}: {error:?}"));
     let mut expected: Vec<_> = WHOLE_RUN.map(str::to_owned).into();
     if way == NewMessage {
-        assert_eq!(answer.text(), "hello", "{place}");
+        assert_eq!(answer.text(), "hello", "{case_name}");
         if is_open || !stored(store).await.is_empty() {
             expected.extend(["user and then?".into(), "assistant hello".into()]);
         }
         let history = stored(store).await;
         if history.len() > 2 {
-            assert_eq!(history, expected, "{place}");
+            assert_eq!(history, expected, "{case_name}");
         }
     } else {
-        assert_eq!(stored(store).await, expected, "{place}");
-        assert_eq!(shorts(&answer.messages), expected[1..], "the whole answer: {place}");
-        assert_eq!(answer.finish.saved.unwrap().messages, expected.len(), "{place}");
+        assert_eq!(stored(store).await, expected, "{case_name}");
+        assert_eq!(shorts(&answer.messages), expected[1..], "the whole answer: {case_name}");
+        assert_eq!(answer.finish.saved.unwrap().messages, expected.len(), "{case_name}");
     }
-    assert!(open(store).await.is_none(), "{place}");
+    assert!(open(store).await.is_none(), "{case_name}");
     // Only of a run that was there at all.
     if is_open {
         let own = leaf.requests().len() - asked - usize::from(way == NewMessage);
-        assert_eq!(own, SERVICE_CALLS - answered, "service calls: {place}");
-        assert_eq!(desk.ran().len() - ran, TOOL_CALLS - done, "tool calls: {place}");
+        assert_eq!(own, SERVICE_CALLS - answered, "service calls: {case_name}");
+        assert_eq!(desk.ran().len() - ran, TOOL_CALLS - done, "tool calls: {case_name}");
         let seen = all_seen(leaf);
-        assert_eq!(seen[asked..asked + own], undisturbed()[answered..], "{place}");
+        assert_eq!(seen[asked..asked + own], undisturbed()[answered..], "{case_name}");
         let new_from: Vec<_> = leaf.requests()[asked..asked + own]
             .iter()
             .map(|request| request.messages.len() - request.new_from)
             .collect();
-        assert_eq!(new_from, [1, 1, 1][answered..], "what is new: {place}");
+        assert_eq!(new_from, [1, 1, 1][answered..], "what is new: {case_name}");
     }
     let keys = desk.keys();
     let distinct: HashSet<_> = keys.values().flatten().collect();
-    assert_eq!(distinct.len(), keys.len(), "one key a call: {place} {keys:?}");
+    assert_eq!(distinct.len(), keys.len(), "one key a call: {case_name} {keys:?}");
 }
 
 /// A new message on the conversation of a run whose caller has disconnected: nothing is paid for
@@ -104,23 +105,23 @@ async fn committed_first(
     leaf: &ScriptedLeaf,
     desk: &Desk,
     request: &ChatRequest,
-    place: &str,
+    case_name: &str,
 ) {
     let store = &setup.store;
     let (before, ran, asked) = (staged(store).await, desk.ran(), leaf.requests().len());
     let known = calls_known(store).await;
     let client = setup.stack(leaf, desk.reopened().tools());
     let answer = send(&client, ask("and then?", request.options.stream)).await;
-    let answer = answer.unwrap_or_else(|error| panic!("{place}: {error:?}"));
-    assert_eq!(answer.text(), "hello", "{place}");
-    assert_eq!(answer.finish.recovered, None, "{place}");
-    assert_eq!(leaf.requests().len() - asked, 1, "one service call: {place}");
-    assert_eq!(desk.ran(), ran, "no tool: {place}");
+    let answer = answer.unwrap_or_else(|error| panic!("{case_name}: {error:?}"));
+    assert_eq!(answer.text(), "hello", "{case_name}");
+    assert_eq!(answer.finish.recovered, None, "{case_name}");
+    assert_eq!(leaf.requests().len() - asked, 1, "one service call: {case_name}");
+    assert_eq!(desk.ran(), ran, "no tool: {case_name}");
     let history = stored(store).await;
-    assert_eq!(history[..before.len()], before, "{place}");
-    assert_eq!(history[history.len() - 2..], ["user and then?", "assistant hello"], "{place}");
+    assert_eq!(history[..before.len()], before, "{case_name}");
+    assert_eq!(history[history.len() - 2..], ["user and then?", "assistant hello"], "{case_name}");
     let is_round_open = before.last().is_some_and(|last| last.contains('#'));
-    assert_eq!(history.len(), before.len() + usize::from(is_round_open) + 2, "{place}");
+    assert_eq!(history.len(), before.len() + usize::from(is_round_open) + 2, "{case_name}");
     if is_round_open {
         let calls = known.iter().rev().take(2 - usize::from(before.len() > 2));
         for call in calls {
@@ -130,10 +131,10 @@ async fn committed_first(
                 "Unknown" => format!("{id}!The call was interrupted."),
                 _ => format!("{id}!The call was not run"),
             };
-            assert!(history[before.len()].contains(&says), "{place}: {says} {history:?}");
+            assert!(history[before.len()].contains(&says), "{case_name}: {says} {history:?}");
         }
     }
-    assert!(open(store).await.is_none(), "{place}");
+    assert!(open(store).await.is_none(), "{case_name}");
 }
 
 #[tokio::test]
@@ -161,8 +162,9 @@ async fn after_a_service_call_that_failed() {
                             staged(&store).await,
                             WHOLE_RUN[..SHOWN[failing] - usize::from(failing > 0)]
                         );
-                        let place = format!("call {failing}, kind {kind}, concurrent {concurrent}");
-                        take_up(way, &setup, &leaf, &desk, &request, &place).await;
+                        let case_name =
+                            format!("call {failing}, kind {kind}, concurrent {concurrent}");
+                        take_up(way, &setup, &leaf, &desk, &request, &case_name).await;
                     }
                 }
             }
@@ -202,9 +204,9 @@ async fn after_a_service_call_that_was_dropped_aborted_or_timed_out() {
                             send(&client, request.clone()).await.unwrap_err();
                         }
                     }
-                    let place = format!("call {hanging} {cause}");
-                    assert!(open(&store).await.unwrap().open.lease.is_abandoned(), "{place}");
-                    take_up(way, &setup, &leaf, &desk, &request, &place).await;
+                    let case_name = format!("call {hanging} {cause}");
+                    assert!(open(&store).await.unwrap().open.lease.is_abandoned(), "{case_name}");
+                    take_up(way, &setup, &leaf, &desk, &request, &case_name).await;
                 }
             }
         }
@@ -231,11 +233,11 @@ async fn after_a_stream_that_was_dropped_at_any_update() {
                     update.unwrap();
                 }
                 drop(response);
-                let place = format!("{taken} updates, concurrent {concurrent}");
-                take_up(way, &setup, &leaf, &desk, &request, &place).await;
+                let case_name = format!("{taken} updates, concurrent {concurrent}");
+                take_up(way, &setup, &leaf, &desk, &request, &case_name).await;
                 for call in ["c1", "c2", "c3"] {
                     let is_over = way == NewMessage || desk.times(call) == 1;
-                    assert!(is_over && desk.times(call) < 2, "{place} {call}");
+                    assert!(is_over && desk.times(call) < 2, "{case_name} {call}");
                 }
                 if is_whole {
                     break;
@@ -264,15 +266,15 @@ async fn after_a_write_that_failed_before_or_after_its_effect() {
                             false => store.fail_next_append(disk_full()),
                         }
                         let error = send(&client, request.clone()).await.unwrap_err();
-                        let place = format!(
+                        let case_name = format!(
                             "write {failing}, after its effect: {after_storing}, \
                              concurrent {concurrent}"
                         );
                         let error = error.downcast::<tower_chat::PersistenceError>();
-                        assert!(error.is_ok(), "{place}: {error:?}");
+                        assert!(error.is_ok(), "{case_name}: {error:?}");
                         // Who cannot write cannot give the lease back either.
                         clock.advance(16);
-                        take_up(way, &setup, &leaf, &desk, &request, &place).await;
+                        take_up(way, &setup, &leaf, &desk, &request, &case_name).await;
                     }
                 }
             }

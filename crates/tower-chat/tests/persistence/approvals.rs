@@ -235,17 +235,20 @@ async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
                 assert_eq!(asked.len(), 1);
                 send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap();
                 assert_eq!(ran.names(), ["pay"]);
-                let place = format!("clear: {clear}");
+                let case_name = format!("clear: {clear}");
                 assert_eq!(
                     shorts_after(&asking.messages, leaf.requests()[1].messages.iter()),
                     ["tool c1=payed c1"],
-                    "the call is there already {place}"
+                    "the call is there already {case_name}"
                 );
                 assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
                 let again = replying([asked[0].approve()], case.streamed);
                 let error = send(&client, again).await.unwrap_err();
                 let error = error.downcast_ref::<ToolLoopError>();
-                assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{place}");
+                assert!(
+                    matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })),
+                    "{case_name}"
+                );
                 assert_eq!((ran.names(), leaf.requests().len()), (vec!["pay".to_owned()], 2));
             }
         })

@@ -95,8 +95,8 @@ async fn every_cause_leaves_the_same_history_wherever_the_leaf_hangs() {
                             (_, 0) => 1,
                             _ => 3,
                         };
-                        let place = (cause, case.streamed, calls_before, case.mode);
-                        assert_eq!(durable(&store).await, all[..kept], "{place:?}");
+                        let case_name = (cause, case.streamed, calls_before, case.mode);
+                        assert_eq!(durable(&store).await, all[..kept], "{case_name:?}");
                     }
                 }
             }
@@ -445,13 +445,17 @@ async fn a_queued_message_is_stored_or_queued_again_and_never_both() {
                 assert_eq!(run.is_ok_and(|answer| answer.is_err()), below);
 
                 let all = ["user where?", "user quick", "assistant there"];
-                let place = (case.streamed, below, case.mode);
+                let case_name = (case.streamed, below, case.mode);
                 let is_stored = case.mode == PerServiceCall;
-                assert_eq!(stored(&store).await, all[..if is_stored { 2 } else { 0 }], "{place:?}");
-                assert_eq!(handle.has_queued(), !is_stored, "{place:?}");
+                assert_eq!(
+                    stored(&store).await,
+                    all[..if is_stored { 2 } else { 0 }],
+                    "{case_name:?}"
+                );
+                assert_eq!(handle.has_queued(), !is_stored, "{case_name:?}");
                 send(&client, request).await.unwrap();
-                assert_eq!(seen(&leaf, 1), all[..2], "{place:?}");
-                assert_eq!(stored(&store).await, all, "{place:?}");
+                assert_eq!(seen(&leaf, 1), all[..2], "{case_name:?}");
+                assert_eq!(stored(&store).await, all, "{case_name:?}");
             }
         })
         .await;

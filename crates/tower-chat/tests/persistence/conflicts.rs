@@ -135,9 +135,9 @@ async fn messages_that_are_not_recorded_have_ids_of_their_own_all_the_same() {
             let leaf = ScriptedLeaf::new([kept_call("s1"), kept("there", "s1")]);
             let client = with_conflict(&leaf, &store, case.mode, conflict);
             let answer = send(&client, case.ask("where?")).await.unwrap();
-            let places: Vec<_> =
+            let positions: Vec<_> =
                 answer.messages.iter().map(|message| message.id.unwrap().index).collect();
-            assert_eq!(places, [1, 2, 3], "{case} {conflict:?}");
+            assert_eq!(positions, [1, 2, 3], "{case} {conflict:?}");
         }
     })
     .await;

@@ -21,7 +21,7 @@ async fn in_time(sent: impl Future<Output = Result<Answer, BoxError>>) -> Result
 async fn a_run_that_holds_the_last_place_runs_what_was_approved() {
     for streamed in BOTH_WAYS {
         for mode in BOTH_MODES {
-            let (store, ran) = (store().with_places(1), Ran::default());
+            let (store, ran) = (store().with_queue_capacity(1), Ran::default());
             let leaf =
                 ScriptedLeaf::new([calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
             let client = stack(leaf, &store, mode, policy(), tools(&ran));
@@ -39,7 +39,7 @@ async fn a_run_that_holds_the_last_place_runs_what_was_approved() {
 async fn runs_inside_of_runs_that_hold_every_place_come_to_their_end() {
     for outer in BOTH_MODES {
         for inner in BOTH_MODES {
-            let (store, gate) = (store().with_places(2), Gate::closed());
+            let (store, gate) = (store().with_queue_capacity(2), Gate::closed());
             let below = ScriptedLeaf::new([Step::text("one"), Step::text("two")]);
             let nested = agent(&below, &store, inner);
             let both = gate.clone();
@@ -85,7 +85,7 @@ async fn runs_inside_of_runs_that_hold_every_place_come_to_their_end() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_waits_for_the_last_place_holds_none_in_a_bounded_service() {
     for streamed in BOTH_WAYS {
-        let (store, ran, gate) = (store().with_places(1), Ran::default(), Gate::closed());
+        let (store, ran, gate) = (store().with_queue_capacity(1), Ran::default(), Gate::closed());
         let leaf =
             ScriptedLeaf::new([calls([("wait", "c1")]), Step::text("one"), Step::text("two")]);
         let limited = ConcurrencyLimitLayer::new(1).layer(leaf.clone());

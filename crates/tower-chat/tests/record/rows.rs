@@ -24,13 +24,13 @@ async fn a_call_that_was_answered_has_its_result_its_place_and_its_times() {
         let agent = Agent::of(case, ToolLoop::new(look()), script).await;
         agent.ask("hi").await.unwrap();
         let record = agent.record().await;
-        let places: Vec<_> = record
+        let positions: Vec<_> = record
             .iter()
             .map(|call| {
                 (call.sequence, call.round_index, call.sequence_index, call.call_id.as_str())
             })
             .collect();
-        assert_eq!(places, [(2, 0, 0, "c1"), (2, 0, 1, "c2"), (4, 1, 0, "c3")]);
+        assert_eq!(positions, [(2, 0, 0, "c1"), (2, 0, 1, "c2"), (4, 1, 0, "c3")]);
         assert!(record.iter().all(|call| call.status == ToolStatus::Ok));
         assert!(record.iter().all(|call| call.result.as_ref().unwrap().text() == "looked"));
         assert!(record.iter().all(|call| call.arguments == r#"{"secret": 7}"#));

@@ -268,9 +268,9 @@ async fn a_tool_knows_its_call_its_place_and_the_request() -> Result<(), BoxErro
     let tool = tool_fn(definition("where"), |context: ToolContext| async move {
         let n: u8 = context.parse_arguments()?;
         let tenant = context.extensions().get::<Tenant>().unwrap().0;
-        let place = (context.round_index(), context.sequence_index());
+        let position = (context.round_index(), context.sequence_index());
         let key = context.conversation().unwrap().to_string();
-        Ok(format!("{n} {place:?} {tenant} {key} {} {}", context.call_id(), context.run()))
+        Ok(format!("{n} {position:?} {tenant} {key} {} {}", context.call_id(), context.run()))
     });
     let request = ChatRequest::user("hi")
         .in_conversation(tower_chat::core::ConversationKey::new("s", "1"))

@@ -3,7 +3,7 @@
 use tower_chat::{
     core::{
         ApprovalRequest, Message, Part, Role, ToolCall, ToolResult,
-        store::{CallPlace, RecordedResult, ToolRecord},
+        store::{RecordedResult, SequencePosition, ToolRecord},
     },
     replay::extract,
 };
@@ -58,7 +58,8 @@ pub(crate) fn fill_repairable(store: &Store) {
         ],
     );
     let messages = vec![Message::user("go"), Message::tool_calls([call("c1")])];
-    let mut record = ToolRecord::pending(CallPlace { sequence: 2, index: 0 }, 0, "c1", "look");
+    let mut record =
+        ToolRecord::pending(SequencePosition { sequence: 2, index: 0 }, 0, "c1", "look");
     record.status = tower_chat::core::ToolStatus::Ok;
     record.result = RecordedResult::Apart(Box::new(ToolResult::new("c1", "from the record")));
     fill_recorded(store, "play", "recorded", messages, vec![record]);
@@ -91,10 +92,10 @@ pub(crate) fn fill_repairable(store: &Store) {
     let astray =
         format!("UPDATE tool_invocations SET result_index = 7 WHERE place >> 32 = {of_rows}");
     assert_eq!(execute(&store.path(), &astray), 1);
-    for place in [format!("({of_rows} << 32) + 4"), "99 << 32".to_owned()] {
+    for row_key in [format!("({of_rows} << 32) + 4"), "99 << 32".to_owned()] {
         let of_nothing = format!(
             "INSERT INTO tool_invocations (place, call_index, round_index, call_id, name, status)
-             VALUES ({place}, 0, 0, 'c9', 'look', 'ok')"
+             VALUES ({row_key}, 0, 0, 'c9', 'look', 'ok')"
         );
         assert_eq!(execute(&store.path(), &of_nothing), 1);
     }
@@ -115,15 +116,15 @@ pub(crate) fn fill_unreadable(store: &Store) {
     };
     fill_play(store, "torn", messages());
     fill_play(store, "gap", messages());
-    let place = |id: &str, sequence: u32| {
+    let at = |id: &str, sequence: u32| {
         format!(
             "WHERE place = ((SELECT id FROM conversations WHERE conversation = '{id}') << 32)
                 + {sequence}"
         )
     };
-    let tear = format!("UPDATE messages SET body = '{{\"v\":1,\"ro' {}", place("torn", 5));
-    let newer = format!("UPDATE messages SET body = '{{\"v\":9}}' {}", place("torn", 6));
-    let remove = format!("DELETE FROM messages {}", place("gap", 3));
+    let tear = format!("UPDATE messages SET body = '{{\"v\":1,\"ro' {}", at("torn", 5));
+    let newer = format!("UPDATE messages SET body = '{{\"v\":9}}' {}", at("torn", 6));
+    let remove = format!("DELETE FROM messages {}", at("gap", 3));
     for damage in [tear, newer, remove] {
         assert_eq!(execute(&store.path(), &damage), 1, "{damage}");
     }

@@ -27,9 +27,9 @@ pub(crate) fn expected_export(messages: &Value) -> Option<Value> {
         None => messages.len(),
     };
     let mut kept = Vec::new();
-    for (place, message) in messages[..end].iter().enumerate() {
+    for (position, message) in messages[..end].iter().enumerate() {
         let mut message = message.clone();
-        let behind = messages[..end].iter().skip(place + 1);
+        let behind = messages[..end].iter().skip(position + 1);
         let results = behind.take_while(|next| is_result(next)).count();
         if results == 0 && message.get("function_call").is_some_and(Value::is_object) {
             message.as_object_mut().expect("an object").remove("function_call");

@@ -65,9 +65,9 @@ fn is_complete(exchange: &Exchange) -> bool {
 /// Cuts at every `step`th byte, and at each of the last 100; by a clean end, and by a broken one.
 async fn cut_everywhere(body: &str, step: usize, whole: &Answer) {
     let end = body.len().saturating_sub(100);
-    let places: Vec<usize> = (0..end).step_by(step).chain(end..body.len()).collect();
+    let offsets: Vec<usize> = (0..end).step_by(step).chain(end..body.len()).collect();
     let cuts: Vec<Framing> =
-        places.iter().flat_map(|at| [Framing::EndAt(*at), Framing::BreakAt(*at)]).collect();
+        offsets.iter().flat_map(|at| [Framing::EndAt(*at), Framing::BreakAt(*at)]).collect();
     let replies = cuts.iter().map(|framing| Reply::stream(body).framed(*framing));
     let server = Server::start(replies.collect::<Vec<_>>()).await;
     let mut leaf = server.leaf();

@@ -50,7 +50,7 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
     let (mut played, mut continued) = (0, 0);
     let mut answers: Vec<(Value, Message)> = Vec::new();
     for exchange in cassettes::chat(cassette) {
-        let place = exchange.source.clone();
+        let source = exchange.source.clone();
         let reply = if exchange.is_streamed() {
             Reply::stream(exchange.body.clone())
         } else {
@@ -65,20 +65,20 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
         };
         let sent = &server.received()[0].body;
         if reused == 0 {
-            assert_eq!(plain_body(sent), plain_body(&exchange.request), "{place}");
+            assert_eq!(plain_body(sent), plain_body(&exchange.request), "{source}");
         } else {
             continued += 1;
-            assert_eq!(options_of(sent), options_of(&exchange.request), "{place}");
-            assert_eq!(history(sent), history(&exchange.request), "{place}");
+            assert_eq!(options_of(sent), options_of(&exchange.request), "{source}");
+            assert_eq!(history(sent), history(&exchange.request), "{source}");
         }
         played += 1;
         match outcome {
             Err(error) => match cassettes::stream_error(exchange) {
-                Some(message) => assert!(error.to_string().contains(&message), "{place}: {error}"),
-                None => assert_refused(exchange, &error.downcast().unwrap(), &place),
+                Some(message) => assert!(error.to_string().contains(&message), "{source}: {error}"),
+                None => assert_refused(exchange, &error.downcast().unwrap(), &source),
             },
             Ok(answer) => {
-                assert_answer(exchange, &answer, &place);
+                assert_answer(exchange, &answer, &source);
                 // A new process would have it from a store.
                 let stored = format::decode(&format::encode(&answer.messages[0])).unwrap();
                 answers.push((exchange.request["messages"].clone(), stored));
@@ -116,42 +116,42 @@ async fn watched(
     Ok(Answer::new(messages, finish.expect("a finish")))
 }
 
-fn assert_answer(exchange: &Exchange, answer: &Answer, place: &str) {
-    assert!(exchange.is_success(), "{place}");
-    assert_eq!(cassettes::stream_error(exchange), None, "{place}: the error was not reported");
+fn assert_answer(exchange: &Exchange, answer: &Answer, source: &str) {
+    assert!(exchange.is_success(), "{source}");
+    assert_eq!(cassettes::stream_error(exchange), None, "{source}: the error was not reported");
     if exchange.is_streamed() {
         let events = exchange.json_events().unwrap();
-        assert_eq!(Said::of(answer), Said::by_events(&events), "{place}");
-        leftovers::assert_whole(&events, &answer.messages[0], place);
+        assert_eq!(Said::of(answer), Said::by_events(&events), "{source}");
+        leftovers::assert_whole(&events, &answer.messages[0], source);
         return;
     }
     let json = exchange.json().unwrap();
-    assert_eq!(Said::of(answer), Said::by(&json), "{place}");
+    assert_eq!(Said::of(answer), Said::by(&json), "{source}");
     let rendered = render_message(&answer.messages[0], Audience::Transcript);
     let rendered: Value = rendered[0].parse().unwrap();
-    assert_eq!(rendered, json["choices"][0]["message"], "{place}: something was lost");
+    assert_eq!(rendered, json["choices"][0]["message"], "{source}: something was lost");
     for (name, value) in json.as_object().unwrap() {
         if !value.is_null() && !["choices", "object", "model"].contains(&name.as_str()) {
-            assert_eq!(answer.finish.metadata.get(name), Some(value), "{place}: {name}");
+            assert_eq!(answer.finish.metadata.get(name), Some(value), "{source}: {name}");
         }
     }
 }
 
-fn assert_refused(exchange: &Exchange, error: &ProviderError, place: &str) {
-    assert_ne!(exchange.status, 200, "{place}: {error}");
-    assert_eq!(error.status(), Some(exchange.status), "{place}");
+fn assert_refused(exchange: &Exchange, error: &ProviderError, source: &str) {
+    assert_ne!(exchange.status, 200, "{source}: {error}");
+    assert_eq!(error.status(), Some(exchange.status), "{source}");
     let json = exchange.json().unwrap();
-    let Some(Refusal { message, body, .. }) = error.refusal() else { panic!("{place}: {error}") };
-    assert_eq!(Some(message.as_str()), cassettes::error_message(&json), "{place}");
-    assert_eq!(body, exchange.text().unwrap(), "{place}");
+    let Some(Refusal { message, body, .. }) = error.refusal() else { panic!("{source}: {error}") };
+    assert_eq!(Some(message.as_str()), cassettes::error_message(&json), "{source}");
+    assert_eq!(body, exchange.text().unwrap(), "{source}");
     let code = [&json["error"]["code"], &json["error"]["type"]];
     let code = code.into_iter().find(|code| !code.is_null());
     let code = code.map(|code| code.as_str().map_or_else(|| code.to_string(), str::to_owned));
-    assert_eq!(error.code().map(str::to_owned), code, "{place}");
+    assert_eq!(error.code().map(str::to_owned), code, "{source}");
     // An exhausted quota is a 429 that no wait mends.
     let is_temporary = matches!(exchange.status, 408 | 409 | 429 | 500..=599);
     let is_quota = error.code() == Some("insufficient_quota");
-    assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{place}");
+    assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{source}");
 }
 
 /// The request of our vocabulary that should make the recorded body. Answers that the leaf read

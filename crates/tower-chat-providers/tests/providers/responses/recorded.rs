@@ -67,7 +67,7 @@ async fn play(cassette: &Cassette) -> Played {
     let mut answers: Vec<Read> = Vec::new();
     let mut ids: Vec<String> = Vec::new();
     for exchange in cassettes::responses(cassette) {
-        let place = exchange.source.clone();
+        let source = exchange.source.clone();
         let reply = if exchange.is_streamed() {
             Reply::stream(exchange.body.clone())
         } else {
@@ -79,7 +79,7 @@ async fn play(cassette: &Cassette) -> Played {
         let (messages, reused) = messages(&asked, &answers);
         let mut request = ChatRequest::new(messages).with_options(options(body));
         if let Some(id) = body["previous_response_id"].as_str() {
-            assert!(ids.iter().any(|known| known == id), "{place}: no answer was {id}");
+            assert!(ids.iter().any(|known| known == id), "{source}: no answer was {id}");
             request = request.with_service_id(id);
         }
         let is_kept = body["store"] != false;
@@ -91,23 +91,23 @@ async fn play(cassette: &Cassette) -> Played {
             ask(&mut leaf, request).await
         };
         let sent = &server.received()[0].body;
-        assert_eq!(options_of(sent), options_of(body), "{place}");
+        assert_eq!(options_of(sent), options_of(body), "{source}");
         let sent = input(sent);
         if reused.is_empty() {
-            assert_eq!(sent, asked, "{place}");
+            assert_eq!(sent, asked, "{source}");
         } else {
-            assert_eq!(history(&sent), history(&asked), "{place}");
+            assert_eq!(history(&sent), history(&asked), "{source}");
             let found = reasoning(&sent);
             for item in reasoning(&asked) {
                 let is_there = found.iter().any(|own| says(own, &item));
-                assert!(is_there, "{place}: {item:?} is not in {found:#?}");
+                assert!(is_there, "{source}: {item:?} is not in {found:#?}");
                 sum.reasoning += 1;
             }
             let sent = without_repeated_ids(&sent, &answers);
             for answer in &reused {
                 let output = without_repeated_ids(written_back(&answer.output), &answers);
                 let is_there = sent.windows(output.len()).any(|items| items == output);
-                assert!(is_there, "{place}: {output:#?} is not in {sent:#?}");
+                assert!(is_there, "{source}: {output:#?} is not in {sent:#?}");
             }
         }
         sum.continued +=
@@ -117,14 +117,14 @@ async fn play(cassette: &Cassette) -> Played {
             Err(error) => {
                 match failure(exchange) {
                     Some(message) => {
-                        assert!(error.to_string().contains(&message), "{place}: {error}");
+                        assert!(error.to_string().contains(&message), "{source}: {error}");
                     }
-                    None => assert_refused(exchange, &error.downcast().unwrap(), &place),
+                    None => assert_refused(exchange, &error.downcast().unwrap(), &source),
                 }
                 sum.refused += 1;
             }
             Ok(answer) => {
-                let output = assert_answer(exchange, &answer, is_kept, &place);
+                let output = assert_answer(exchange, &answer, is_kept, &source);
                 let id = answer.finish.conversation_id.as_ref();
                 ids.extend(id.and_then(|id| id.service_id()).map(ToString::to_string));
                 // A new process would have it from a store.
@@ -144,9 +144,9 @@ fn written_back(output: &[Value]) -> &[Value] {
 
 /// Whether reasoning stands in the recorded place and says what the recorded one does; clients leave
 /// some of it out.
-fn says((place, own): &(usize, Value), (recorded_place, recorded): &(usize, Value)) -> bool {
+fn says((position, own): &(usize, Value), (recorded_position, recorded): &(usize, Value)) -> bool {
     let mut fields = own.as_array().unwrap().iter().zip(recorded.as_array().unwrap());
-    place == recorded_place && fields.all(|(own, said)| said.is_null() || own == said)
+    position == recorded_position && fields.all(|(own, said)| said.is_null() || own == said)
 }
 
 /// The items without the ids of their calls, if a service has given two calls the same: then each
@@ -208,32 +208,32 @@ async fn watched(
 }
 
 /// Compares the answer with the recorded one, whose output is given.
-fn assert_answer(exchange: &Exchange, answer: &Answer, is_kept: bool, place: &str) -> Vec<Value> {
-    assert!(exchange.is_success(), "{place}");
-    assert_eq!(failure(exchange), None, "{place}: the error was not reported");
+fn assert_answer(exchange: &Exchange, answer: &Answer, is_kept: bool, source: &str) -> Vec<Value> {
+    assert!(exchange.is_success(), "{source}");
+    assert_eq!(failure(exchange), None, "{source}: the error was not reported");
     let (output, json) = response(exchange);
-    assert_eq!(Said::of(answer), Said::by(&output, &json, is_kept), "{place}");
+    assert_eq!(Said::of(answer), Said::by(&output, &json, is_kept), "{source}");
     let rendered = render_input(answer.messages.iter().map(|message| &**message));
     let rendered: Vec<Value> = rendered.iter().map(|item| item.parse().unwrap()).collect();
-    assert_eq!(rendered, written_back(&output), "{place}: something was lost");
+    assert_eq!(rendered, written_back(&output), "{source}: something was lost");
     for (name, value) in json.as_object().unwrap() {
         if !value.is_null() && !["output", "object", "model"].contains(&name.as_str()) {
-            assert_eq!(answer.finish.metadata.get(name), Some(value), "{place}: {name}");
+            assert_eq!(answer.finish.metadata.get(name), Some(value), "{source}: {name}");
         }
     }
     output
 }
 
-fn assert_refused(exchange: &Exchange, error: &ProviderError, place: &str) {
-    assert_ne!(exchange.status, 200, "{place}: {error}");
-    assert_eq!(error.status(), Some(exchange.status), "{place}");
+fn assert_refused(exchange: &Exchange, error: &ProviderError, source: &str) {
+    assert_ne!(exchange.status, 200, "{source}: {error}");
+    assert_eq!(error.status(), Some(exchange.status), "{source}");
     let json = exchange.json().unwrap();
-    let Some(Refusal { message, body, .. }) = error.refusal() else { panic!("{place}: {error}") };
-    assert_eq!(Some(message.as_str()), cassettes::error_message(&json), "{place}");
-    assert_eq!(body, exchange.text().unwrap(), "{place}");
-    assert_eq!(error.code(), json["error"]["code"].as_str(), "{place}");
+    let Some(Refusal { message, body, .. }) = error.refusal() else { panic!("{source}: {error}") };
+    assert_eq!(Some(message.as_str()), cassettes::error_message(&json), "{source}");
+    assert_eq!(body, exchange.text().unwrap(), "{source}");
+    assert_eq!(error.code(), json["error"]["code"].as_str(), "{source}");
     // An exhausted quota is a 429 that no wait mends.
     let is_temporary = matches!(exchange.status, 408 | 409 | 429 | 500..=599);
     let is_quota = error.code() == Some("insufficient_quota");
-    assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{place}");
+    assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{source}");
 }

@@ -23,7 +23,7 @@ pub(crate) async fn assert_alike(
     asked: &Asked,
     sent: &Value,
     outcome: Result<Answer, BoxError>,
-    place: &str,
+    source: &str,
 ) {
     let server = Server::start([reply(exchange, asked)]).await;
     let mut leaf = OpenAiChat::compatible(&server.url).unwrap();
@@ -31,21 +31,21 @@ pub(crate) async fn assert_alike(
         Ok(response) => response.collect().await,
         Err(error) => Err(error.into()),
     };
-    assert_eq!(numbered(sent), numbered(&server.received()[0].body), "{place}");
+    assert_eq!(numbered(sent), numbered(&server.received()[0].body), "{source}");
     match (outcome, expected) {
-        (Ok(answer), Ok(expected)) => assert_eq!(answer, expected, "{place}"),
+        (Ok(answer), Ok(expected)) => assert_eq!(answer, expected, "{source}"),
         (Err(error), Err(expected)) => {
             let error = error.downcast::<ProviderError>().expect("a typed error");
             let expected = expected.downcast::<ProviderError>().unwrap();
-            assert_eq!(error.refusal(), expected.refusal(), "{place}");
+            assert_eq!(error.refusal(), expected.refusal(), "{source}");
             // An error inside a stream has a status of its own, or none.
             if !exchange.is_success() {
-                assert_eq!(error.status(), Some(exchange.status), "{place}");
+                assert_eq!(error.status(), Some(exchange.status), "{source}");
             }
-            assert_eq!(error.code(), expected.code(), "{place}");
-            assert_eq!(error.is_retryable(), expected.is_retryable(), "{place}");
+            assert_eq!(error.code(), expected.code(), "{source}");
+            assert_eq!(error.is_retryable(), expected.is_retryable(), "{source}");
         }
-        (outcome, expected) => panic!("{place}: {outcome:?}, not {expected:?}"),
+        (outcome, expected) => panic!("{source}: {outcome:?}, not {expected:?}"),
     }
 }
 

@@ -302,8 +302,8 @@ fn anthropic_whole(events: &[Value]) -> Value {
                 list.push(event["content_block"].clone());
             }
             "content_block_delta" => {
-                let place = usize::try_from(event["index"].as_u64().unwrap()).unwrap();
-                let block = &mut whole["content"][place];
+                let position = usize::try_from(event["index"].as_u64().unwrap()).unwrap();
+                let block = &mut whole["content"][position];
                 for field in ["text", "thinking", "signature", "partial_json"] {
                     if let Some(more) = event["delta"][field].as_str() {
                         block[field] = Value::from(string(&block[field]) + more);

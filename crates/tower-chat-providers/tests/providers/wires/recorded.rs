@@ -68,7 +68,7 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
     let mut answers: Vec<(Vec<Value>, Message)> = Vec::new();
     for exchange in &cassette.exchanges {
         let Some(asked) = Asked::of(exchange) else { continue };
-        let place = exchange.source.clone();
+        let source = exchange.source.clone();
         let server = Server::start([reply(exchange, &asked)]).await;
         let (request, reused) = request(exchange, &asked, &answers);
         let mut leaf = server.client(asked.provider).build();
@@ -78,36 +78,36 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
             Err(error) => Err(error.into()),
         };
         let received = server.received();
-        assert_eq!(received.len(), 1, "{place}: {outcome:?}");
+        assert_eq!(received.len(), 1, "{source}: {outcome:?}");
         let sent = &received[0].body;
         if asked.wire == Wire::Chat {
-            compatible::assert_alike(exchange, &asked, sent, outcome, &place).await;
+            compatible::assert_alike(exchange, &asked, sent, outcome, &source).await;
             played += 1;
             continue;
         }
         continued += usize::from(reused > 0);
-        assert_eq!(asked.options(sent), asked.options(&exchange.request), "{place}");
+        assert_eq!(asked.options(sent), asked.options(&exchange.request), "{source}");
         let (history, recorded) = (asked.history(sent), asked.history(&exchange.request));
         for (at, (sent, recorded)) in history.iter().zip(&recorded).enumerate() {
-            assert_eq!(sent, recorded, "{place}, message {at}");
+            assert_eq!(sent, recorded, "{source}, message {at}");
         }
-        assert_eq!(history.len(), recorded.len(), "{place}");
+        assert_eq!(history.len(), recorded.len(), "{source}");
         played += 1;
         match outcome {
             Err(error) => match stream_error(exchange) {
-                Some(message) => assert!(error.to_string().contains(&message), "{place}: {error}"),
-                None => assert_refused(exchange, error, &place),
+                Some(message) => assert!(error.to_string().contains(&message), "{source}: {error}"),
+                None => assert_refused(exchange, error, &source),
             },
             Ok(answer) => {
-                assert!(exchange.is_success(), "{place}");
-                assert_eq!(stream_error(exchange), None, "{place}: the error was not reported");
-                asked.assert_answer(exchange, &answer, &place);
+                assert!(exchange.is_success(), "{source}");
+                assert_eq!(stream_error(exchange), None, "{source}: the error was not reported");
+                asked.assert_answer(exchange, &answer, &source);
                 let is_read = matches!(asked.wire, Wire::Anthropic | Wire::Gemini | Wire::Cohere);
                 if asked.is_streamed && is_read {
                     leftovers::assert_whole(
                         &exchange.json_events().unwrap(),
                         &answer.messages[0],
-                        &place,
+                        &source,
                     );
                 }
                 let list = asked.list(&exchange.request).clone();
@@ -174,19 +174,19 @@ async fn watched(mut response: tower_chat_core::ChatResponse) -> Result<Answer, 
     Ok(answer)
 }
 
-fn assert_refused(exchange: &Exchange, error: BoxError, place: &str) {
+fn assert_refused(exchange: &Exchange, error: BoxError, source: &str) {
     let error = error.downcast::<ProviderError>().expect("a typed error");
-    assert_ne!(exchange.status, 200, "{place}: {error}");
-    assert_eq!(error.status(), Some(exchange.status), "{place}");
+    assert_ne!(exchange.status, 200, "{source}: {error}");
+    assert_eq!(error.status(), Some(exchange.status), "{source}");
     let json = exchange.json().unwrap();
     let json = json.get(0).unwrap_or(&json);
     let words = [&json["error"]["message"], &json["message"], &json["detail"], &json["error"]];
     let words = words.into_iter().find_map(Value::as_str);
-    assert!(error.to_string().ends_with(words.unwrap()), "{place}: {error}");
+    assert!(error.to_string().ends_with(words.unwrap()), "{source}: {error}");
     // An exhausted quota is a 429 that no wait mends.
     let is_temporary = matches!(exchange.status, 408 | 409 | 429 | 500..=599);
     let is_quota = error.code() == Some("insufficient_quota");
-    assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{place}");
+    assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{source}");
 }
 
 /// The request of our vocabulary that should make the recorded body. Answers that the leaf read

@@ -133,13 +133,13 @@ impl Asked {
     }
 
     /// Whether an assistant's message stands alone at this place.
-    pub(crate) fn is_answer(&self, list: &[Value], place: usize) -> bool {
-        let is = |place| {
-            list.get(place).is_some_and(|message: &Value| {
+    pub(crate) fn is_answer(&self, list: &[Value], position: usize) -> bool {
+        let is = |position| {
+            list.get(position).is_some_and(|message: &Value| {
                 message["role"] == "assistant" || message["role"] == "model"
             })
         };
-        is(place) && !is(place + 1)
+        is(position) && !is(position + 1)
     }
 
     /// The body without its messages and what says nothing.
@@ -187,7 +187,7 @@ impl Asked {
         }
     }
 
-    pub(crate) fn assert_answer(&self, exchange: &Exchange, answer: &Answer, place: &str) {
+    pub(crate) fn assert_answer(&self, exchange: &Exchange, answer: &Answer, source: &str) {
         let said = match self.wire {
             Wire::Anthropic => Said::by_anthropic(exchange, self.is_streamed),
             Wire::Gemini => Said::by_gemini(exchange, self.is_streamed),
@@ -196,9 +196,9 @@ impl Asked {
             Wire::Cohere => Said::by_cohere(exchange, self.is_streamed),
             Wire::Ollama => Said::by_ollama(exchange),
         };
-        assert_eq!(Said::of(answer), said, "{place}");
+        assert_eq!(Said::of(answer), said, "{source}");
         if self.is_streamed && matches!(self.wire, Wire::Anthropic | Wire::Gemini | Wire::Cohere) {
-            leftovers::assert_whole(&exchange.json_events().unwrap(), &answer.messages[0], place);
+            leftovers::assert_whole(&exchange.json_events().unwrap(), &answer.messages[0], source);
         }
     }
 }

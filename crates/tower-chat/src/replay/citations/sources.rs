@@ -43,7 +43,7 @@ pub(super) fn compact(
     let (mut items, mut kept) = (0, Vec::new());
     let mut json = Json::of(text);
     json.array(|json| {
-        let begin = json.place();
+        let begin = json.offset();
         let number = number_in(json, number_key)?;
         items += 1;
         if cited.contains(&number) {

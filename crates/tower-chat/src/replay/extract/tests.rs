@@ -81,11 +81,11 @@ fn a_call_is_told_with_its_result_and_its_place() {
 fn numbers_go_on_from_those_given() {
     let messages = of_run([calls(["1"]), results([("1", "a")]), calls(["2"])]);
     let records = extract(&messages, 41, 7);
-    let places: Vec<(u64, u32)> =
+    let positions: Vec<(u64, u32)> =
         records.iter().map(|record| (record.call.sequence, record.round_index)).collect();
-    assert_eq!(places, [(41, 7), (43, 8)]);
-    let place = CallPlace { sequence: 42, index: 0 };
-    assert_eq!(records[0].result, RecordedResult::InMessage(place));
+    assert_eq!(positions, [(41, 7), (43, 8)]);
+    let position = SequencePosition { sequence: 42, index: 0 };
+    assert_eq!(records[0].result, RecordedResult::InMessage(position));
 }
 
 /// B 0.3, 0.4, 0.8
@@ -293,14 +293,14 @@ fn the_record_of_every_history_agrees_with_its_replay() {
         let records = extract(&history, 1, 0);
         let asked = history.iter().map(|message| message.asked_calls().count()).sum::<usize>();
         assert_eq!(records.len(), asked, "seed {seed}");
-        let result_at = |place: CallPlace| {
-            let message = history.get(usize::try_from(place.sequence).unwrap() - 1)?;
-            message.results().nth(place.index as usize)
+        let result_at = |position: SequencePosition| {
+            let message = history.get(usize::try_from(position.sequence).unwrap() - 1)?;
+            message.results().nth(position.index as usize)
         };
         let mut recorded: Vec<String> = records
             .iter()
             .filter_map(|record| match &record.result {
-                RecordedResult::InMessage(place) => Some(result_at(*place).unwrap().text()),
+                RecordedResult::InMessage(position) => Some(result_at(*position).unwrap().text()),
                 _ => None,
             })
             .collect();

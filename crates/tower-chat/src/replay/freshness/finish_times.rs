@@ -58,12 +58,12 @@ impl FinishTimes {
         self.alone.take();
         let call = FinishedCall { message, index, call_id: call_id.into(), finished_at };
         // As a rule calls are added in their order.
-        if self.calls.last().is_none_or(|last| last.place() < call.place()) {
+        if self.calls.last().is_none_or(|last| last.position() < call.position()) {
             return self.calls.push(call);
         }
-        match self.calls.binary_search_by_key(&call.place(), FinishedCall::place) {
+        match self.calls.binary_search_by_key(&call.position(), FinishedCall::position) {
             Ok(known) => self.calls.splice(known..=known, [call]).for_each(drop),
-            Err(place) => self.calls.insert(place, call),
+            Err(position) => self.calls.insert(position, call),
         }
     }
 
@@ -99,9 +99,9 @@ impl FinishTimes {
     fn extend(&mut self, calls: impl IntoIterator<Item = FinishedCall>) {
         self.alone.take();
         self.calls.extend(calls);
-        self.calls.sort_by_key(FinishedCall::place);
+        self.calls.sort_by_key(FinishedCall::position);
         self.calls.dedup_by(|later, kept| {
-            let is_same = later.place() == kept.place();
+            let is_same = later.position() == kept.position();
             if is_same {
                 mem::swap(later, kept);
             }
@@ -148,7 +148,7 @@ impl<'a> FromIterator<&'a ToolInvocation> for FinishTimes {
 }
 
 impl FinishedCall {
-    fn place(&self) -> (MessageId, u32) {
+    fn position(&self) -> (MessageId, u32) {
         (self.message, self.index)
     }
 }

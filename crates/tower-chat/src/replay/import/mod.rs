@@ -172,8 +172,8 @@ impl Import {
         }
         let message = Some(Message::new(role, parts));
         for (index, asked) in calls.iter().enumerate().filter(|(_, asked)| !asked.is_answered) {
-            let place = (self.entries.len(), index);
-            self.unanswered.insert(place, position(place), asked.call.id.as_deref().into_iter());
+            let number = (self.entries.len(), index);
+            self.unanswered.insert(number, position(number), asked.call.id.as_deref().into_iter());
         }
         let asked = calls.iter().map(AskedCall::asked).collect();
         let entry = Entry { message, calls, pairing: Pairing::new(asked), ..Entry::default() };

@@ -29,12 +29,12 @@ impl Edit {
         let mut removed = Vec::new();
         let mut parts = Vec::new();
         let mut results = 0..;
-        let inserted = |place| {
-            let here = self.inserted.get(&place).into_iter().flatten();
+        let inserted = |position| {
+            let here = self.inserted.get(&position).into_iter().flatten();
             here.cloned().map(Part::ToolResult)
         };
-        for (place, part) in message.parts.iter().enumerate() {
-            parts.extend(inserted(place));
+        for (position, part) in message.parts.iter().enumerate() {
+            parts.extend(inserted(position));
             match part {
                 Part::ToolResult(result)
                     if results.next().is_some_and(|it| self.removed.contains(&it)) =>

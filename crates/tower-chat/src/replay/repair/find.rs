@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{
     Message, Messages, Part, Role,
-    store::{CallPlace, RecordedResult},
+    store::{RecordedResult, SequencePosition},
 };
 
 use crate::replay::{extract::Extraction, order::foreign_results, pairing::pending_call};
@@ -17,7 +17,7 @@ pub enum Mismatch {
     #[error("the call of tool {tool:?} (id {call_id:?}) has no result")]
     DanglingCall {
         /// The call.
-        call: CallPlace,
+        call: SequencePosition,
         /// The tool.
         tool: String,
         /// The call's id, as replays show it.
@@ -27,7 +27,7 @@ pub enum Mismatch {
     #[error("a result answers call {call_id:?}, which has its result already")]
     DuplicateResult {
         /// The result.
-        result: CallPlace,
+        result: SequencePosition,
         /// The call's id.
         call_id: String,
     },
@@ -35,7 +35,7 @@ pub enum Mismatch {
     #[error("a result ({}) answers no call", named(call_id.as_deref()))]
     OrphanResult {
         /// The result.
-        result: CallPlace,
+        result: SequencePosition,
         /// The id that it names, if it names one.
         call_id: Option<String>,
     },
@@ -66,36 +66,40 @@ pub fn mismatches_of_readable<'a>(
     messages: impl IntoIterator<Item = (u64, Option<&'a Arc<Message>>)>,
 ) -> Vec<Mismatch> {
     let mut extraction = Extraction::new();
-    let mut results: Vec<(CallPlace, Option<&str>)> = Vec::new();
-    let mut requests: HashSet<CallPlace> = HashSet::new();
+    let mut results: Vec<(SequencePosition, Option<&str>)> = Vec::new();
+    let mut requests: HashSet<SequencePosition> = HashSet::new();
     let mut uncertain = Uncertain::default();
     for (sequence, message) in messages {
         uncertain.next(sequence, message.map(|message| &**message));
         let Some(message) = message else { continue };
         extraction.push(sequence, message);
-        let places = (0..).map(|index| CallPlace { sequence, index });
+        let positions = (0..).map(|index| SequencePosition { sequence, index });
         let leaving = foreign_results(message);
         let foreign = message.parts.iter().enumerate().filter_map(|(index, part)| {
             let is_foreign = message.role == Role::Tool || leaving.contains(&index);
             Some((is_foreign, part.as_tool_result()?))
         });
-        results.extend(places.clone().zip(foreign).filter(|(_, (is_foreign, _))| *is_foreign).map(
-            |(place, (_, result))| (place, result.call_id.as_deref().filter(|id| !id.is_empty())),
-        ));
+        results.extend(
+            positions.clone().zip(foreign).filter(|(_, (is_foreign, _))| *is_foreign).map(
+                |(position, (_, result))| {
+                    (position, result.call_id.as_deref().filter(|id| !id.is_empty()))
+                },
+            ),
+        );
         let asking = message.parts.iter().filter(|part| pending_call(part).is_some());
         requests.extend(
-            places
+            positions
                 .zip(asking)
                 .filter(|(_, part)| matches!(part, Part::ApprovalRequest(_)))
-                .map(|(place, _)| place),
+                .map(|(position, _)| position),
         );
     }
     let mut found = Vec::new();
     let (mut answering, mut answered) = (HashSet::new(), HashSet::new());
     for record in extraction.into_records() {
         match record.result {
-            RecordedResult::InMessage(place) => {
-                answering.insert(place);
+            RecordedResult::InMessage(position) => {
+                answering.insert(position);
                 answered.insert(record.call_id);
             }
             RecordedResult::None | RecordedResult::Apart(_) => {

@@ -31,7 +31,7 @@ use std::{
 
 use tower_chat_core::{
     Messages, Role, ToolResult, ToolStatus,
-    store::{CallPlace, RecordedResult, ToolRecord},
+    store::{RecordedResult, SequencePosition, ToolRecord},
 };
 
 use self::edit::Edit;
@@ -65,7 +65,7 @@ pub enum Filling {
 pub fn repaired(
     messages: &Messages,
     first: u64,
-    mut filling: impl FnMut(CallPlace) -> Filling,
+    mut filling: impl FnMut(SequencePosition) -> Filling,
 ) -> Messages {
     let mut edits: BTreeMap<u64, Edit> = BTreeMap::new();
     for mismatch in mismatches(messages, first) {
@@ -74,7 +74,7 @@ pub fn repaired(
                 edits.entry(result.sequence).or_default().remove(result.index);
             }
             Mismatch::DanglingCall { call, tool, call_id } => {
-                let Some((sequence, part)) = place_for_result(messages, first, call) else {
+                let Some((sequence, part)) = position_for_result(messages, first, call) else {
                     continue;
                 };
                 let mut result = match filling(call) {
@@ -111,7 +111,7 @@ pub fn repaired_records(
     first: u64,
     stored: &Messages,
     repaired: &Messages,
-) -> (Vec<ToolRecord>, Vec<CallPlace>) {
+) -> (Vec<ToolRecord>, Vec<SequencePosition>) {
     let known = |messages| {
         let records = extract(messages, first, 0).into_iter();
         records.map(|record| (record.call, record)).collect::<HashMap<_, _>>()
@@ -130,7 +130,7 @@ pub fn repaired_records(
             changed.result = now.result.clone();
         }
         let result = match &now.result {
-            RecordedResult::InMessage(place) => result_at(repaired, first, *place),
+            RecordedResult::InMessage(position) => result_at(repaired, first, *position),
             RecordedResult::None | RecordedResult::Apart(_) => None,
         };
         let is_interrupted = result.is_some_and(|result| result.text() == INTERRUPTED);
@@ -145,14 +145,18 @@ pub fn repaired_records(
 }
 
 /// The result at a place of a conversation.
-fn result_at(messages: &Messages, first: u64, place: CallPlace) -> Option<ToolResult> {
-    let position = usize::try_from(place.sequence.checked_sub(first)?).ok()?;
-    messages.get(position)?.results().nth(place.index as usize).cloned()
+fn result_at(messages: &Messages, first: u64, position: SequencePosition) -> Option<ToolResult> {
+    let index = usize::try_from(position.sequence.checked_sub(first)?).ok()?;
+    messages.get(index)?.results().nth(position.index as usize).cloned()
 }
 
-/// Where the result of a call is to be put, as a message's number and a place among its parts:
+/// Where the result of a call is to be put, as a message's sequence number and an index among its parts:
 /// behind all other results of its round, so that none of them is taken for its result.
-fn place_for_result(messages: &Messages, first: u64, call: CallPlace) -> Option<(u64, usize)> {
+fn position_for_result(
+    messages: &Messages,
+    first: u64,
+    call: SequencePosition,
+) -> Option<(u64, usize)> {
     let position = usize::try_from(call.sequence.checked_sub(first)?).ok()?;
     let message = messages.get(position)?;
     if message.role != Role::Assistant {

@@ -47,7 +47,7 @@ fn a_dangling_call_is_answered_and_its_sibling_keeps_its_own_result() {
     assert_eq!(results(&after), [INTERRUPTED, "two"]);
     assert_eq!(after.len(), messages.len());
     let from_record = repaired(&messages, 1, |call| {
-        assert_eq!(call, CallPlace { sequence: 2, index: 0 });
+        assert_eq!(call, SequencePosition { sequence: 2, index: 0 });
         Filling::Result(Box::new(ToolResult::new("other id", "one")))
     });
     assert_eq!(results(&from_record), ["one", "two"]);
@@ -107,17 +107,17 @@ fn records_follow_their_results() {
     ]);
     // Where messages were pruned, those that are left do not begin at 1.
     for first in [1, 41] {
-        let place = |sequence, index| CallPlace { sequence, index };
+        let position = |sequence, index| SequencePosition { sequence, index };
         let mut records = extract(&messages, first, 0);
-        records.push(ToolRecord::pending(place(first + 8, 0), 0, "c9", "look"));
+        records.push(ToolRecord::pending(position(first + 8, 0), 0, "c9", "look"));
         let after = repaired(&messages, first, |call| {
-            assert_eq!(call, place(first, 0));
+            assert_eq!(call, position(first, 0));
             Filling::Interrupted
         });
         assert_eq!(after, repair(&messages));
         let (written, removed) = repaired_records(&records, first, &messages, &after);
-        assert_eq!(removed, [place(first + 8, 0)]);
-        let at = |index| RecordedResult::InMessage(place(first + 1, index));
+        assert_eq!(removed, [position(first + 8, 0)]);
+        let at = |index| RecordedResult::InMessage(position(first + 1, index));
         let said: Vec<_> = written.iter().map(|it| (it.status, it.result.clone())).collect();
         assert_eq!(said, [(ToolStatus::Interrupted, at(1)), (ToolStatus::Ok, at(0))]);
         assert_eq!(repaired_records(&written, first, &after, &after), (Vec::new(), Vec::new()));

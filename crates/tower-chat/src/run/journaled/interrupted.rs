@@ -7,7 +7,7 @@ use std::{
 
 use tower_chat_core::{
     Message, MessageId, Role, ToolStatus,
-    store::{CallPlace, OpenRunContent},
+    store::{OpenRunContent, SequencePosition},
 };
 
 use crate::{
@@ -35,7 +35,7 @@ impl InterruptedRun {
         let is_response = |message: &&Arc<Message>| message.role == Role::Assistant;
         let last = added.iter().rev().take_while(is_response).count();
         let response = added.get(added.len() - last..).unwrap_or_default().to_vec();
-        let message_of = |position: CallPlace| {
+        let message_of = |position: SequencePosition| {
             let index = position.sequence.checked_sub(content.open.visible + 1)?;
             messages.get(usize::try_from(index).ok()?)?.id
         };

@@ -76,7 +76,7 @@ async fn into_another_conversation_with_the_same_key() {
 }
 
 #[tokio::test]
-async fn to_another_place_in_its_conversation() {
+async fn to_another_position_in_its_conversation() {
     let (mut messages, head) = sealed(&store().await, &key()).await;
     messages.remove(0);
     let error = load_as(&key(), (messages, head)).await.unwrap_err();
@@ -107,7 +107,7 @@ async fn into_another_column() {
 
 /// A place that is claimed in the value itself is authenticated.
 #[tokio::test]
-async fn with_its_place_written_over() {
+async fn with_its_position_overwritten() {
     let (mut messages, head) = sealed(&store().await, &key()).await;
     messages.remove(0);
     for part in &mut messages[0].parts {
