@@ -1,5 +1,5 @@
-//! A streamed answer of Chat Completions: its bytes are framed, checked, parsed and accumulated, and
-//! written once.
+//! A streamed answer of Chat Completions: the data of its events is checked, parsed and accumulated,
+//! and written once.
 //!
 //! - the mode is the field that comes in pieces: text (`content`, `reasoning_content`), fragments of
 //!   one block (`reasoning_details`), or an unknown list (`odd`).
@@ -14,7 +14,7 @@ use std::{hint::black_box, time::Instant};
 
 use serde_json::{Value, json};
 use tower_chat::core::BoxError;
-use tower_chat_wire::stream::{Accumulator, Framing, Limits, Object, Sse, check_depth};
+use tower_chat_wire::stream::{Accumulator, Limits, Object, check_depth};
 
 use crate::{
     Effort,
@@ -29,8 +29,6 @@ const GROWTH: f64 = 3.0;
 const HELD: u64 = 4;
 /// What the process itself needs besides, such as for code that is loaded while it runs.
 const OWN: u64 = 8 * 1024 * 1024;
-/// The bytes that a network gives at once.
-const CHUNK: usize = 16 * 1024;
 
 type Piece = fn(&str) -> Value;
 
@@ -71,33 +69,31 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
 
 fn check_memory(field: &str, piece: Piece) -> Result<(), BoxError> {
     let answer = answer(16_000, &"x".repeat(1024), piece);
+    let bytes: usize = answer.iter().map(String::len).sum();
     let before = peak_bytes();
     black_box(accumulated(&answer)?);
     let held = peak_bytes().zip(before).map(|(now, before)| now.saturating_sub(before));
-    let most = HELD.saturating_mul(u64::try_from(answer.len())?).saturating_add(OWN);
+    let most = HELD.saturating_mul(u64::try_from(bytes)?).saturating_add(OWN);
     match held {
         Some(held) if held > most => {
-            Err(format!("{field}: {held} bytes are held of an answer of {}", answer.len()).into())
+            Err(format!("{field}: {held} bytes are held of an answer of {bytes}").into())
         }
         _ => Ok(()),
     }
 }
 
-/// The bytes of a stream with so many pieces.
-fn answer(pieces: usize, text: &str, piece: Piece) -> Vec<u8> {
-    let events = (0..pieces).map(|index| format!("data: {}\n\n", piece(&format!("{text}{index}"))));
-    events.collect::<String>().into_bytes()
+/// The data of the events of a stream with so many pieces.
+fn answer(pieces: usize, text: &str, piece: Piece) -> Vec<String> {
+    (0..pieces).map(|index| piece(&format!("{text}{index}")).to_string()).collect()
 }
 
 /// What the pieces of a stream add up to.
-fn accumulated(answer: &[u8]) -> Result<Object, BoxError> {
+fn accumulated(answer: &[String]) -> Result<Object, BoxError> {
     let limits = Limits::default();
-    let (mut sse, mut message) = (Sse::new(limits), Accumulator::default());
-    for bytes in answer.chunks(CHUNK) {
-        for frame in sse.push(bytes)? {
-            check_depth(&frame.data, &limits)?;
-            message.push(serde_json::from_str(&frame.data)?);
-        }
+    let mut message = Accumulator::default();
+    for data in answer {
+        check_depth(data, &limits)?;
+        message.push(serde_json::from_str(data)?);
     }
     Ok(message.into_object())
 }

@@ -7,6 +7,7 @@
 //! length. `TOWER_CHAT_SEED` chooses other damage, `TOWER_CHAT_CASE` one case of each target, and
 //! `TOWER_CHAT_TARGET` the targets whose names contain it.
 
+mod clients;
 mod damage;
 mod mcp;
 #[path = "../numbers.rs"]

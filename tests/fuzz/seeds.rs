@@ -13,6 +13,8 @@ pub(crate) struct Seeds {
     pub(crate) answers: Vec<Vec<u8>>,
     pub(crate) errors: Vec<Vec<u8>>,
     pub(crate) streams: Vec<Vec<u8>>,
+    /// The events of AWS event streams, as [`event_stream`](crate::clients::event_stream) reads them.
+    pub(crate) events: Vec<Vec<u8>>,
 }
 
 pub(crate) fn of_wire(recordings: Option<&Recordings>, wire: BodyWire) -> Seeds {
@@ -34,12 +36,21 @@ pub(crate) fn of_wire(recordings: Option<&Recordings>, wire: BodyWire) -> Seeds 
             match exchange.framing() {
                 Framing::Whole if exchange.is_success() => seeds.answers.push(body),
                 Framing::Whole => seeds.errors.push(body),
-                _ => seeds.streams.push(body),
+                framing => {
+                    if framing == Framing::AwsEventStream {
+                        let events = exchange.events().expect("recorded events can be read");
+                        let lines = events.into_iter().map(|event| {
+                            format!("{}\t{}\n", event.event.unwrap_or_default(), event.data)
+                        });
+                        seeds.events.push(lines.collect::<String>().into());
+                    }
+                    seeds.streams.push(body);
+                }
             }
         }
     }
-    for of_kind in [&mut seeds.requests, &mut seeds.answers, &mut seeds.errors, &mut seeds.streams]
-    {
+    let Seeds { requests, answers, errors, streams, events } = &mut seeds;
+    for of_kind in [requests, answers, errors, streams, events] {
         of_kind.retain(|seed| seed.len() <= LONGEST);
     }
     seeds

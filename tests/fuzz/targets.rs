@@ -15,11 +15,11 @@ use tower_chat_http::ChatEndpoint;
 use tower_chat_testkit::recordings::Recordings;
 use tower_chat_wire::{
     body::BodyWire,
-    stream::{BodyReader, EventStream, Framing, Limits, Lines, Sse, check_depth},
     validate::{Wire, validate},
 };
 
 use crate::{
+    clients::{Input, event_stream},
     mcp,
     numbers::Numbers,
     rows,
@@ -54,7 +54,7 @@ pub(crate) fn all() -> Vec<Target> {
     let mut requests = vec![OWN_REQUEST.as_bytes().to_vec()];
     let mut messages = Vec::new();
     for (body, wire) in WIRES {
-        let Seeds { requests: of_wire, answers, errors, streams } =
+        let Seeds { requests: of_wire, answers, errors, streams, events } =
             seeds::of_wire(recordings.as_ref(), body);
         messages.extend(stored_answers(body, &answers));
         if body == BodyWire::OpenAiChat {
@@ -68,16 +68,21 @@ pub(crate) fn all() -> Vec<Target> {
                 accepts_answer(body, bytes, numbers)
             }),
             target(format!("{body:?} errors"), errors, move |bytes, numbers| {
-                let mut reader = BodyReader::refusal(Limits::default());
-                let is_whole = reader.push(bytes).is_ok();
-                let status = u16::try_from(numbers.below(1000)).unwrap_or_default();
-                let error = body.parse_error(status, &reader.into_text());
-                is_whole && !error.to_string().is_empty()
+                let status = 400 + u16::try_from(numbers.below(200)).unwrap_or_default();
+                let input = Input { wire: body, status, is_streamed: false, bytes };
+                let error = input.answer(numbers).expect_err("no answer has this status");
+                !error.to_string().is_empty()
             }),
             target(format!("{body:?} streams"), streams, move |bytes, numbers| {
                 accepts_stream(body, bytes, numbers)
             }),
         ]);
+        if body == BodyWire::BedrockConverse {
+            let name = format!("{body:?} streams of damaged events");
+            targets.push(target(name, events, move |lines, numbers| {
+                accepts_stream(body, &event_stream(lines), numbers)
+            }));
+        }
     }
     messages.extend(stored(&requests));
     targets.push(target("stored messages".into(), messages, |bytes, _| {
@@ -138,17 +143,8 @@ pub(crate) fn replayed(messages: &Messages) -> Messages {
 }
 
 fn accepts_answer(body: BodyWire, bytes: &[u8], numbers: &mut Numbers) -> bool {
-    let limits = Limits::default();
-    let mut reader = BodyReader::answer(limits);
-    let mut chunks = bytes.chunks(1 + numbers.below(4096));
-    if chunks.any(|chunk| reader.push(chunk).is_err()) {
-        return false;
-    }
-    let text = reader.into_text();
-    if check_depth(&text, &limits).is_err() {
-        return false;
-    }
-    let Ok(answer) = body.parse_answer(&text) else { return false };
+    let input = Input { wire: body, status: 200, is_streamed: false, bytes };
+    let Ok(answer) = input.answer(numbers) else { return false };
     let messages: Messages = answer.messages.into_iter().collect();
     for message in replayed(&messages).iter() {
         drop(body.render_answer(message, &answer.finish));
@@ -157,32 +153,7 @@ fn accepts_answer(body: BodyWire, bytes: &[u8], numbers: &mut Numbers) -> bool {
 }
 
 fn accepts_stream(body: BodyWire, bytes: &[u8], numbers: &mut Numbers) -> bool {
-    let limits = Limits::default();
-    match body {
-        BodyWire::Ollama => accepts_frames(body, Lines::new(limits), bytes, numbers),
-        BodyWire::BedrockConverse => accepts_frames(body, EventStream::new(limits), bytes, numbers),
-        _ => accepts_frames(body, Sse::new(limits), bytes, numbers),
-    }
-}
-
-fn accepts_frames(
-    body: BodyWire,
-    mut framing: impl Framing,
-    bytes: &[u8],
-    numbers: &mut Numbers,
-) -> bool {
-    let limits = Limits::default();
-    let mut accumulator = body.accumulator();
-    for chunk in bytes.chunks(1 + numbers.below(4096)) {
-        let Ok(frames) = framing.push(chunk) else { return false };
-        for frame in frames {
-            if check_depth(&frame.data, &limits).is_err() || accumulator.push(&frame).is_err() {
-                return false;
-            }
-        }
-    }
-    drop(accumulator.text());
-    accumulator.is_complete() && accumulator.finish().is_ok()
+    Input { wire: body, status: 200, is_streamed: true, bytes }.answer(numbers).is_ok()
 }
 
 /// Messages as stores hold them.

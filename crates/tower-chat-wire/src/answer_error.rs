@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use tower_chat_core::BoxError;
 
-use crate::{
-    WireError,
-    stream::{DamagedStream, LimitExceeded},
-};
+use crate::{WireError, stream::LimitExceeded};
 
 /// Why the JSON that a service sent is no answer, or no whole one.
 ///
@@ -138,15 +135,6 @@ impl AnswerError {
     pub(crate) fn unreadable(source: WireError, body: impl Into<String>) -> Self {
         let what = "its message is not one".to_owned();
         Self::Malformed { what, body: body.into(), source: Some(source.into()) }
-    }
-}
-
-impl From<DamagedStream> for AnswerError {
-    fn from(error: DamagedStream) -> Self {
-        match error {
-            DamagedStream::Limit(error) => Self::Limit(error),
-            error @ DamagedStream::Damaged => Self::malformed(error.to_string(), ""),
-        }
     }
 }
 

@@ -1,19 +1,47 @@
 //! One JSON value a line, as Ollama streams.
 
-use tower_chat_wire::stream::{Frame, Framing, Limits, Lines};
+use tower_chat_wire::stream::{Frame, Limit, LimitExceeded, Limits};
 
 use super::{Decoder, FrameError};
 
-pub(super) struct LineDecoder(Lines);
+pub(super) struct LineDecoder {
+    line: Vec<u8>,
+    total: usize,
+    limits: Limits,
+}
 
 impl LineDecoder {
+    /// A decoder with these limits. A line is an event, too.
     pub(super) fn new(limits: Limits) -> Self {
-        Self(Lines::new(limits))
+        Self { line: Vec::new(), total: 0, limits }
+    }
+
+    fn extend(&mut self, bytes: &[u8]) -> Result<(), LimitExceeded> {
+        let length = self.line.len().saturating_add(bytes.len());
+        self.limits.check(Limit::Line, length)?;
+        self.limits.check(Limit::Event, length)?;
+        self.line.extend_from_slice(bytes);
+        Ok(())
     }
 }
 
 impl Decoder for LineDecoder {
     fn push(&mut self, bytes: &[u8]) -> Result<Vec<Frame>, FrameError> {
-        self.0.push(bytes).map_err(FrameError::Limit)
+        self.total = self.total.saturating_add(bytes.len());
+        self.limits.check(Limit::Body, self.total).map_err(FrameError::Limit)?;
+        let mut frames = Vec::new();
+        let mut lines = bytes.split(|byte| *byte == b'\n').peekable();
+        while let Some(piece) = lines.next() {
+            self.extend(piece).map_err(FrameError::Limit)?;
+            if lines.peek().is_none() {
+                break;
+            }
+            let line = std::mem::take(&mut self.line);
+            let data = String::from_utf8_lossy(&line).trim().to_owned();
+            if !data.is_empty() {
+                frames.push(Frame { event: None, data });
+            }
+        }
+        Ok(frames)
     }
 }
