@@ -9,6 +9,8 @@
 //!   - `imported_steps`: a row with so many steps, whose results stand in a list of their own;
 //!     `imported_equal_ids` is the same with one id for all, and in `imported_named` each step also has a
 //!     call without an id, and a result for the one that the results name.
+//!   - `nested`, `whole_answer`: a stream with a nested field in every piece, and the body of an answer
+//!     with so many calls, as in [`crate::held`].
 //!   - `finish_times`: the times of calls of one answer that have all the same id are filled in from
 //!     their results, and stale results left out.
 //!   - the names of wires: the body of a request with so many calls of one answer, which have all the
@@ -36,18 +38,20 @@ use tower_chat_wire::{anthropic, gemini, openai_chat, openai_responses};
 
 use crate::{
     Effort,
+    held::{nested_pieces, read_answer, read_stream, whole_answer},
     report::{Line, Samples, us_since},
     workload::TOOL,
 };
 
-const SIZES: [usize; 2] = [1000, 16_000];
+const LARGE: usize = 16_000;
+const SIZES: [usize; 2] = [1000, LARGE];
 /// How many times as much as at the floor a call may cost.
 const GROWTH: f64 = 3.0;
 
 /// Does it with so many calls; gives the time in microseconds.
 type Work = fn(usize) -> Result<f64, BoxError>;
 
-const WORK: [(&str, Work); 12] = [
+const WORK: [(&str, Work); 14] = [
     ("late_results", |calls| Ok(push_late(&asked_at_once(calls), calls, |call| call))),
     ("late_rounds", |calls| Ok(push_late(&asked_in_rounds(calls), calls, |_| 0))),
     ("split_open", |calls| Ok(split_open(calls))),
@@ -56,6 +60,8 @@ const WORK: [(&str, Work); 12] = [
     ("imported_equal_ids", |calls| import(calls, |_| 0)),
     ("imported_named", import_named),
     ("finish_times", |calls| Ok(complete_times(calls))),
+    ("nested", |pieces| time(&nested_pieces(pieces), read_stream)),
+    ("whole_answer", |calls| time(&whole_answer(calls), read_answer)),
     ("openai_chat", |calls| {
         Ok(render(calls, |messages| {
             drop(black_box(openai_chat::with_mistral_ids(openai_chat::render_messages(
@@ -82,7 +88,10 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
         let mut samples = SIZES.map(|size| (size, Samples::default()));
         for _ in 0..effort.repetitions(20) {
             for (size, samples) in &mut samples {
-                samples.add(work(*size)? / f64::from(u32::try_from(*size)?));
+                // As many calls in each sample, so that other work of the machine slows both alike.
+                let times = LARGE / *size;
+                let us: f64 = (0..times).map(|_| work(*size)).sum::<Result<_, _>>()?;
+                samples.add(us / f64::from(u32::try_from(LARGE)?));
             }
         }
         let [(_, floor), _] = &samples;
@@ -174,6 +183,12 @@ fn import(calls: usize, id: fn(usize) -> usize) -> Result<f64, BoxError> {
     }
     let start = Instant::now();
     black_box(import::messages_of_rows([row])?);
+    Ok(us_since(start))
+}
+
+fn time(input: &str, read: fn(&str) -> Result<(), BoxError>) -> Result<f64, BoxError> {
+    let start = Instant::now();
+    read(input)?;
     Ok(us_since(start))
 }
 

@@ -9,6 +9,8 @@
 //!
 //! A quick measurement leaves long histories out of the case `sqlite`: they take a while to make.
 //!
+//! `cargo run --release -p tower-chat-benches --bin held` measures memory; see [`held`].
+//!
 //! `benches/instructions.py` counts the instructions of what is in [`counted`], and fails where they
 //! are more than those stored beside it; with `--renew` it stores them.
 
@@ -19,6 +21,7 @@ pub mod counted;
 mod files;
 mod group_commit;
 mod growth;
+pub mod held;
 mod memory;
 mod pairing;
 mod peers;

@@ -70,11 +70,19 @@ fn measure(case: &'static str, requests: Requests, effort: Effort) -> Result<(),
 
 /// The time that the last request of a new conversation takes, in microseconds.
 async fn time(requests: Vec<Vec<Value>>) -> Result<f64, BoxError> {
+    let bodies: Vec<String> = requests.into_iter().map(body).collect();
+    time_of_last(&bodies).await
+}
+
+fn body(messages: Vec<Value>) -> String {
+    json!({"model": "none", "messages": messages, "conversation": "pairing"}).to_string()
+}
+
+async fn time_of_last(bodies: &[String]) -> Result<f64, BoxError> {
     let endpoint = endpoint()?;
     let mut us = f64::NAN;
-    for messages in requests {
-        let body = json!({"model": "none", "messages": messages, "conversation": "pairing"});
-        let request = Request::post("/v1/chat/completions").body(Body::from(body.to_string()))?;
+    for body in bodies {
+        let request = Request::post("/v1/chat/completions").body(Body::from(body.clone()))?;
         let start = Instant::now();
         let response = endpoint.clone().oneshot(request).await?;
         us = us_since(start);
@@ -83,6 +91,22 @@ async fn time(requests: Vec<Vec<Value>>) -> Result<f64, BoxError> {
         }
     }
     Ok(us)
+}
+
+/// The body of a request with calls that are answered in reverse.
+pub(crate) fn pairing_body(calls: usize) -> String {
+    body(calls_answered_in_reverse(calls))
+}
+
+/// The body of a request with equal messages.
+pub(crate) fn overlap_body(count: usize) -> String {
+    body(equal_messages(count))
+}
+
+/// Sends a body to a new endpoint, so many times.
+pub(crate) fn send(body: &str, times: usize) -> Result<(), BoxError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
+    runtime.block_on(time_of_last(&vec![body.to_owned(); times])).map(drop)
 }
 
 fn endpoint() -> Result<Router, BoxError> {

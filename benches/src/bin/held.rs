@@ -1,0 +1,28 @@
+//! Measures how much memory input from outside takes; see [`tower_chat_benches::held`].
+
+use peak_alloc::PeakAlloc;
+use tower_chat::core::BoxError;
+use tower_chat_benches::held::{self, Allocated};
+
+#[global_allocator]
+static ALLOCATOR: PeakAlloc = PeakAlloc;
+
+struct Counted;
+
+impl Allocated for Counted {
+    fn now(&self) -> usize {
+        ALLOCATOR.current_usage()
+    }
+
+    fn most(&self) -> usize {
+        ALLOCATOR.peak_usage()
+    }
+
+    fn reset(&self) {
+        ALLOCATOR.reset_peak_usage();
+    }
+}
+
+fn main() -> Result<(), BoxError> {
+    held::measure(&Counted)
+}

@@ -1,0 +1,184 @@
+//! How much memory input from outside takes, by its bytes.
+//!
+//! - `pairing`, `overlap`: a request to the endpoint with calls and their results in reverse order, or
+//!   with equal messages that are sent again, as in [`crate::pairing`]. What the store holds counts.
+//! - `nested`, `too_deep`: a stream with an unknown field of 100 levels in every piece, or with one that
+//!   is nested 100 levels for each item and refused.
+//! - `whole_answer`, `refusal`: a body with calls, and that of a refusal.
+//! - the names of fields: a stream as in [`crate::streamed_answer`].
+//!
+//! `cargo run --release -p tower-chat-benches --bin held` prints one JSON object a line: the most
+//! bytes that were allocated at one moment while an input of so many items was read, those of the
+//! input not counted, and the same divided by the bytes of the input. It fails if one of 16,000 items
+//! takes more than the bound of its case for each byte, or more than 1.5 times as much for each byte as
+//! one of 1,000. The figures do not depend on the load of the machine.
+
+use std::hint::black_box;
+
+use serde_json::{Value, json};
+use tower_chat::core::BoxError;
+use tower_chat_wire::{
+    body::BodyWire,
+    stream::{BodyReader, LimitExceeded, Limits, check_depth},
+};
+
+use crate::{
+    pairing::{overlap_body, pairing_body, send},
+    report::rounded,
+    streamed_answer::{FIELDS, accumulated, answer},
+};
+
+const SIZES: [usize; 2] = [1000, 16_000];
+/// How many times as much for each byte a large input may take as a small one.
+const GROWTH: f64 = 1.5;
+/// The levels of a nested piece, of the 120 that are allowed.
+const LEVELS: usize = 100;
+/// The bytes that a network gives at once.
+const CHUNK: usize = 16 * 1024;
+
+/// What counts the bytes that are allocated.
+pub trait Allocated {
+    /// How many are allocated now.
+    fn now(&self) -> usize;
+    /// The most at one moment since the last [`reset`](Self::reset).
+    fn most(&self) -> usize;
+    /// Begins anew.
+    fn reset(&self);
+}
+
+/// An input, and what is done with it.
+struct Case {
+    name: String,
+    /// The bytes of so many items.
+    input: Box<dyn Fn(usize) -> String>,
+    read: fn(&str) -> Result<(), BoxError>,
+    /// The bytes that may be held for each byte of the input.
+    bound: f64,
+}
+
+/// Measures every case.
+///
+/// # Errors
+///
+/// If an input is not read, or takes more memory than its bound.
+pub fn measure(allocated: &impl Allocated) -> Result<(), BoxError> {
+    for Case { name, input, read, bound } in cases() {
+        // Whatever is made once in a process is made here.
+        read(&input(10))?;
+        let mut floor = f64::NAN;
+        for items in SIZES {
+            let input = input(items);
+            let before = allocated.now();
+            allocated.reset();
+            read(&input)?;
+            let most = allocated.most().saturating_sub(before);
+            let for_each = f64::from(u32::try_from(most)?) / f64::from(u32::try_from(input.len())?);
+            if items == SIZES[0] {
+                floor = for_each;
+            }
+            let line = json!({
+                "case": "held", "mode": name, "items": items, "input_bytes": input.len(),
+                "peak_bytes": most, "bytes_per_byte": rounded(for_each), "bound": bound,
+                "ratio": rounded(for_each / floor),
+            });
+            println!("{line}");
+            if for_each > bound || for_each > floor * GROWTH {
+                let what =
+                    format!("{name}: {for_each} bytes are held for each byte of {items} items");
+                return Err(what.into());
+            }
+        }
+    }
+    Ok(())
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = vec![
+        case("pairing", pairing_body, |body| send(body, 1), 32.0),
+        case("overlap", overlap_body, |body| send(body, 2), 64.0),
+        case("nested", nested_pieces, read_stream, 2.0),
+        case("too_deep", too_deep, refuse_depth, 4.0),
+        case("whole_answer", whole_answer, read_answer, 16.0),
+        case("refusal", refusal, read_refusal, 64.0),
+    ];
+    for (field, piece) in FIELDS {
+        let input = move |items| answer(items, "word ", piece).join("\n");
+        cases.push(case(field, input, read_stream, 4.0));
+    }
+    cases
+}
+
+fn case(
+    name: &str,
+    input: impl Fn(usize) -> String + 'static,
+    read: fn(&str) -> Result<(), BoxError>,
+    bound: f64,
+) -> Case {
+    Case { name: name.to_owned(), input: Box::new(input), read, bound }
+}
+
+pub(crate) fn read_stream(stream: &str) -> Result<(), BoxError> {
+    drop(black_box(accumulated(stream.lines())?));
+    Ok(())
+}
+
+/// Pieces of which each has an unknown field that is nested as deeply as that of the others.
+pub(crate) fn nested_pieces(items: usize) -> String {
+    let piece = |text: &str| (0..LEVELS).fold(json!(text), |inner, _| json!({"inner": inner}));
+    answer(items, "deep ", piece).join("\n")
+}
+
+/// One piece that is nested so deeply.
+fn too_deep(levels: usize) -> String {
+    let levels = levels * 100;
+    format!("{}1{}", "[".repeat(levels), "]".repeat(levels))
+}
+
+fn refuse_depth(stream: &str) -> Result<(), BoxError> {
+    match accumulated(stream.lines()) {
+        Err(error) if error.is::<LimitExceeded>() => Ok(()),
+        Err(error) => Err(error),
+        Ok(_) => Err("it was not refused".into()),
+    }
+}
+
+/// An answer with so many calls.
+pub(crate) fn whole_answer(calls: usize) -> String {
+    let call = |index| {
+        let function = json!({"name": "look", "arguments": json!({"order": index}).to_string()});
+        json!({"id": format!("call_{index}"), "type": "function", "function": function})
+    };
+    let calls: Vec<Value> = (0..calls).map(call).collect();
+    let message = json!({"role": "assistant", "content": null, "tool_calls": calls});
+    json!({"choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]})
+        .to_string()
+}
+
+pub(crate) fn read_answer(body: &str) -> Result<(), BoxError> {
+    let limits = Limits::default();
+    let mut reader = BodyReader::answer(limits);
+    for chunk in body.as_bytes().chunks(CHUNK) {
+        reader.push(chunk)?;
+    }
+    let text = reader.into_text();
+    check_depth(&text, &limits)?;
+    drop(black_box(BodyWire::OpenAiChat.parse_answer(&text)?));
+    Ok(())
+}
+
+/// A refusal with so many details, of which what is beyond the limit is not held.
+fn refusal(details: usize) -> String {
+    let details: Vec<Value> = (0..details).map(|index| json!({"detail": index})).collect();
+    json!({"error": {"message": "Too much.", "details": details}}).to_string()
+}
+
+fn read_refusal(body: &str) -> Result<(), BoxError> {
+    let mut reader = BodyReader::refusal(Limits::default());
+    for chunk in body.as_bytes().chunks(CHUNK) {
+        if reader.push(chunk).is_err() {
+            break;
+        }
+    }
+    drop(black_box(BodyWire::OpenAiChat.parse_error(400, &reader.into_text())));
+    Ok(())
+}
