@@ -27,9 +27,9 @@ struct Completion {
 
 /// Stands for the client that exists: it knows nothing of tower-chat.
 async fn existing_client(prompt: Prompt) -> Result<Completion, BoxError> {
-    let said = prompt.lines.iter().filter(|(speaker, _)| *speaker == "person");
-    let said: Vec<&str> = said.map(|(_, text)| text.as_str()).collect();
-    Ok(Completion { text: format!("You said: {}", said.join("; ")) })
+    let lines = prompt.lines.iter().filter(|(speaker, _)| *speaker == "person");
+    let lines: Vec<&str> = lines.map(|(_, text)| text.as_str()).collect();
+    Ok(Completion { text: format!("You said: {}", lines.join("; ")) })
 }
 
 /// Says how its types and ours become each other.

@@ -51,8 +51,8 @@ async fn main() -> Result<(), BoxError> {
             ..Default::default()
         };
         let answer = chat.ready().await?.call(request).await?;
-        let said = answer.choices.first().and_then(|choice| choice.message.content.as_deref());
-        println!("{}", said.unwrap_or_default());
+        let reply = answer.choices.first().and_then(|choice| choice.message.content.as_deref());
+        println!("{}", reply.unwrap_or_default());
     }
     Ok(())
 }
@@ -81,8 +81,8 @@ async fn model(
         }
         _ => {
             let first = messages.first().and_then(|first| first.get("content")?.as_str());
-            let said = format!("You asked: {}", first.unwrap_or_default());
-            json!({"role": "assistant", "content": said})
+            let reply = format!("You asked: {}", first.unwrap_or_default());
+            json!({"role": "assistant", "content": reply})
         }
     };
     let choice = json!({"index": 0, "message": message, "finish_reason": "stop"});

@@ -130,13 +130,13 @@ async fn scripted_server() -> Result<String, BoxError> {
             return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({"error": "overloaded"})));
         }
         let messages = body.get("messages").and_then(Value::as_array).cloned();
-        let said: Vec<String> = messages
+        let lines: Vec<String> = messages
             .unwrap_or_default()
             .iter()
             .filter(|message| message.get("role").is_some_and(|role| role == "user"))
             .filter_map(|message| message.get("content")?.as_str().map(str::to_owned))
             .collect();
-        let content = format!("You said: {}", said.join(" "));
+        let content = format!("You said: {}", lines.join(" "));
         let message = json!({"role": "assistant", "content": content});
         let choices = json!([{"index": 0, "message": message, "finish_reason": "stop"}]);
         (StatusCode::OK, Json(json!({"model": "scripted", "choices": choices})))

@@ -57,9 +57,9 @@ fn deltas(request: &Value) -> Vec<Value> {
     let asked = messages.iter().filter(|message| role(message) == "user").count();
     match messages.last() {
         Some(last) if role(last) == "tool" => {
-            let said = text(last.get("content"));
-            let said = format!("{said} (You have asked {asked} times.)");
-            said.split_inclusive(' ').map(|word| json!({"content": word})).collect()
+            let reply = text(last.get("content"));
+            let reply = format!("{reply} (You have asked {asked} times.)");
+            reply.split_inclusive(' ').map(|word| json!({"content": word})).collect()
         }
         _ => {
             let name = text(request.pointer("/tools/0/function/name"));

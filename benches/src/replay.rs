@@ -15,7 +15,7 @@ use std::{
 use tower_chat::{
     core::{BoxError, Message, MessageId, Messages, Part, Role, RunId},
     replay::{
-        Citations, DanglingCalls, Facts, FinishTimes, Freshness, OutdatedCalls, Replay,
+        Citations, DanglingCalls, FinishTimes, Freshness, OutdatedCalls, Replay, ReplayContext,
         ReplayPolicy, Window, effective_call_ids,
     },
 };
@@ -70,7 +70,7 @@ pub(crate) fn measure_off(effort: Effort) -> Result<(), BoxError> {
             let start = Instant::now();
             for _ in 0..TIMES_OFF {
                 let fold = black_box(fold).clone();
-                black_box(policy.apply(&fold.view(), &Facts::at(SystemTime::UNIX_EPOCH)));
+                black_box(policy.apply(&fold.view(), &ReplayContext::at(SystemTime::UNIX_EPOCH)));
             }
             samples.add(us_since(start) / f64::from(TIMES_OFF));
         }
@@ -90,8 +90,8 @@ fn folded(stored: &Messages) -> Replay {
 
 pub(crate) fn replayed(stored: &Messages, policy: &ReplayPolicy, times: &FinishTimes) -> Messages {
     let tools = ["search_orders"];
-    let facts = Facts::at(at(LONG)).tools(&tools).finished(times);
-    policy.apply(&folded(stored).view(), &facts)
+    let context = ReplayContext::at(at(LONG)).tools(&tools).finished(times);
+    policy.apply(&folded(stored).view(), &context)
 }
 
 pub(crate) fn all_steps() -> ReplayPolicy {

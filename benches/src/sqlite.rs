@@ -200,14 +200,14 @@ impl Bench {
         });
         let (begin, end) = run.await??;
         let calls = self.leaf.calls();
-        let next = calls.iter().map(|(came, _)| *came).skip(1).chain([end]);
+        let next = calls.iter().map(|(began, _)| *began).skip(1).chain([end]);
         let mut ours: Vec<f64> = calls
             .iter()
             .zip(next)
             .map(|((_, answered), next)| us_between(*answered, next))
             .collect();
-        if let (Some(first), Some((came, _))) = (ours.first_mut(), calls.first()) {
-            *first += us_between(begin, *came);
+        if let (Some(first), Some((began, _))) = (ours.first_mut(), calls.first()) {
+            *first += us_between(begin, *began);
         }
         let floor = mem::take(&mut locked(&self.floor).times);
         Ok(Times { ours, floor })

@@ -89,12 +89,12 @@ impl Service<ChatRequest> for Leaf {
     }
 
     fn call(&mut self, request: ChatRequest) -> Self::Future {
-        let came = Instant::now();
+        let began = Instant::now();
         let mut script = self.script();
         let answer = script.answers.pop_front();
         let between = script.between.as_mut().map_or(Ok(()), |Between(between)| between(&request));
         let response = between.map(|()| ChatResponse::whole(answer, Finish::stop()));
-        script.calls.push((came, Instant::now()));
+        script.calls.push((began, Instant::now()));
         ready(response)
     }
 }

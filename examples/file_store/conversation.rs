@@ -86,7 +86,7 @@ impl Conversation {
             .with_open_run(self.open.clone())
     }
 
-    /// The requests of the calls that wait for consent, those of one message together.
+    /// The requests of the calls that wait for approval, those of one message together.
     pub(crate) fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         let mut batches: BTreeMap<u64, Vec<ApprovalRequest>> = BTreeMap::new();
         for row in self.rows().filter(|row| row.status == ToolStatus::PendingApproval) {

@@ -24,7 +24,7 @@ pub(crate) struct Line {
     /// The number of the message after which these come.
     after: u64,
     messages: Vec<(MessageId, String)>,
-    /// Rows of the record, each in place of the one of its call.
+    /// Rows of the record, each replacing the row of its call.
     tools: Vec<Row>,
     open: Option<Open>,
 }

@@ -65,7 +65,7 @@ mod tests {
     tower_chat_testkit::store_contract!(
         let folder = tempfile::tempdir().unwrap();
         FileStore::open(folder.path()).unwrap();
-        remains: {
+        residual_data: {
             let path = folder.path().to_owned();
             move |_: &FileStore| {
                 let files = fs::read_dir(&path).unwrap();

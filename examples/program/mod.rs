@@ -28,16 +28,16 @@ impl<E: Into<BoxError>> From<E> for Failure {
 
 impl fmt::Debug for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut said = self.0.to_string();
+        let mut description = self.0.to_string();
         let mut source = self.0.source();
         while let Some(error) = source {
             let words = error.to_string();
             // Some errors say what their source says.
-            if !said.contains(&words) {
-                said = format!("{said}: {words}");
+            if !description.contains(&words) {
+                description = format!("{description}: {words}");
             }
             source = Error::source(error);
         }
-        f.write_str(&said)
+        f.write_str(&description)
     }
 }

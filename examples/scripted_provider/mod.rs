@@ -42,8 +42,8 @@ pub(crate) fn anthropic(request: &Value) -> (&'static str, String) {
     };
     let reason = match result {
         Some(result) => {
-            let said = text(result.get("content"));
-            let words = said.split_inclusive(' ');
+            let reply = text(result.get("content"));
+            let words = reply.split_inclusive(' ');
             let deltas = words.map(|word| json!({"type": "text_delta", "text": word}));
             block(0, json!({"type": "text", "text": ""}), deltas.collect());
             "end_turn"
@@ -73,9 +73,9 @@ pub(crate) fn anthropic(request: &Value) -> (&'static str, String) {
 pub(crate) fn ollama(request: &Value) -> (&'static str, String) {
     let is_user = |message: &&Value| message.get("role") == Some(&json!("user"));
     let asked = messages(request).iter().filter(is_user).count();
-    let said = format!("You have asked {asked} times.");
+    let reply = format!("You have asked {asked} times.");
     let mut lines = String::new();
-    for word in said.split_inclusive(' ') {
+    for word in reply.split_inclusive(' ') {
         let message = json!({"role": "assistant", "content": word});
         lines += &format!("{}\n", json!({"model": "script", "message": message, "done": false}));
     }

@@ -14,12 +14,12 @@ pub(super) fn events(request: &Value) -> String {
     let mut events = Vec::new();
     let (step, item) = match answered {
         Some(output) => {
-            let said = text(output.get("output"));
-            let said = format!("{said} (You have asked {asked} times.)");
+            let reply = text(output.get("output"));
+            let reply = format!("{reply} (You have asked {asked} times.)");
             let item = json!({"id": "msg_1", "type": "message", "role": "assistant",
-                "status": "completed", "content": [{"type": "output_text", "text": said,
+                "status": "completed", "content": [{"type": "output_text", "text": reply,
                 "annotations": []}]});
-            for word in said.split_inclusive(' ') {
+            for word in reply.split_inclusive(' ') {
                 events.push(json!({"type": "response.output_text.delta", "output_index": 0,
                     "delta": word}));
             }

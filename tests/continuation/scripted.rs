@@ -51,8 +51,8 @@ fn chat() -> [Value; 2] {
         "function": {"name": TOOL, "arguments": "{\"z\": 1,  \"a\": 2.50}"}});
     let called = json!({"role": "assistant", "content": null, "reasoning_content": "Hm.",
         "tool_calls": [call]});
-    let said = json!({"role": "assistant", "content": "done"});
-    [(called, "tool_calls"), (said, "stop")].map(|(message, reason)| {
+    let reply = json!({"role": "assistant", "content": "done"});
+    [(called, "tool_calls"), (reply, "stop")].map(|(message, reason)| {
         json!({"choices": [{"index": 0, "finish_reason": reason, "message": message}]})
     })
 }
@@ -76,9 +76,9 @@ fn responses() -> [Value; 2] {
     let call = json!({"id": "fc_1", "type": "function_call", "status": "completed",
         "call_id": "call_1", "name": TOOL, "arguments": "{ \"z\": 1 }"});
     let text = json!({"type": "output_text", "text": "done", "annotations": []});
-    let said = json!({"id": "msg_1", "type": "message", "status": "completed",
+    let reply = json!({"id": "msg_1", "type": "message", "status": "completed",
         "role": "assistant", "content": [text]});
-    [json!([reasoning, call]), json!([said])].map(|output| {
+    [json!([reasoning, call]), json!([reply])].map(|output| {
         json!({"id": "resp_1", "object": "response", "status": "completed", "output": output})
     })
 }
@@ -101,8 +101,8 @@ fn anthropic() -> [Value; 2] {
         {"type": "redacted_thinking", "data": "cmVk"},
         {"type": "tool_use", "id": "toolu_1", "name": TOOL, "input": {"z": 1, "a": 2}},
     ]);
-    let said = json!([{"type": "text", "text": "done"}]);
-    [(called, "tool_use"), (said, "end_turn")].map(|(content, reason)| {
+    let reply = json!([{"type": "text", "text": "done"}]);
+    [(called, "tool_use"), (reply, "end_turn")].map(|(content, reason)| {
         json!({"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-x",
             "content": content, "stop_reason": reason,
             "usage": {"input_tokens": 1, "output_tokens": 2}})
@@ -154,8 +154,8 @@ fn gemini() -> [Value; 2] {
         {"functionCall": {"name": TOOL, "args": {"z": 1}}, "thoughtSignature": "c2ln"},
         {"functionCall": {"name": TOOL, "args": {}}},
     ]);
-    let said = json!([{"text": "done", "thoughtSignature": "ZW5k"}]);
-    [called, said].map(|parts| {
+    let reply = json!([{"text": "done", "thoughtSignature": "ZW5k"}]);
+    [called, reply].map(|parts| {
         json!({"candidates": [{"finishReason": "STOP",
             "content": {"role": "model", "parts": parts}}]})
     })
@@ -167,8 +167,8 @@ fn bedrock() -> [Value; 2] {
         {"reasoningContent": {"redactedContent": "cmVk"}},
         {"toolUse": {"toolUseId": "tooluse_1", "name": TOOL, "input": {"z": 1}}},
     ]);
-    let said = json!([{"text": "done"}]);
-    [(called, "tool_use"), (said, "end_turn")].map(|(content, reason)| {
+    let reply = json!([{"text": "done"}]);
+    [(called, "tool_use"), (reply, "end_turn")].map(|(content, reason)| {
         json!({"output": {"message": {"role": "assistant", "content": content}},
             "stopReason": reason, "usage": {"inputTokens": 1, "outputTokens": 2}})
     })
@@ -190,8 +190,8 @@ fn bedrock_streams() -> [BedrockEvents; 2] {
         delta(1, json!({"toolUse": {"input": "{\"z\": 1.0}"}})),
         stop(1),
     ];
-    let said = vec![delta(0, json!({"text": "done"})), stop(0)];
-    [(called, "tool_use"), (said, "end_turn")].map(|(content, reason)| {
+    let reply = vec![delta(0, json!({"text": "done"})), stop(0)];
+    [(called, "tool_use"), (reply, "end_turn")].map(|(content, reason)| {
         let mut events = vec![("messageStart", json!({"role": "assistant"}))];
         events.extend(content);
         events.push(("messageStop", json!({"stopReason": reason})));
@@ -216,8 +216,8 @@ fn ollama() -> [Value; 2] {
     let call = json!({"function": {"name": TOOL, "arguments": {"z": 1}}});
     let called = json!({"role": "assistant", "content": "", "thinking": "Hm.",
         "tool_calls": [call]});
-    let said = json!({"role": "assistant", "content": "done"});
-    [called, said].map(|message| json!({"message": message, "done": true, "done_reason": "stop"}))
+    let reply = json!({"role": "assistant", "content": "done"});
+    [called, reply].map(|message| json!({"message": message, "done": true, "done_reason": "stop"}))
 }
 
 /// The message, and then its end, in lines of their own.
@@ -231,8 +231,8 @@ fn cohere() -> [Value; 2] {
     let call = json!({"id": "f_1", "type": "function",
         "function": {"name": TOOL, "arguments": "{\"z\": 1}"}});
     let called = json!({"role": "assistant", "tool_plan": "I will look.", "tool_calls": [call]});
-    let said = json!({"role": "assistant", "content": [{"type": "text", "text": "done"}]});
-    [(called, "TOOL_CALL"), (said, "COMPLETE")]
+    let reply = json!({"role": "assistant", "content": [{"type": "text", "text": "done"}]});
+    [(called, "TOOL_CALL"), (reply, "COMPLETE")]
         .map(|(message, reason)| json!({"id": "1", "finish_reason": reason, "message": message}))
 }
 
@@ -250,12 +250,12 @@ fn cohere_streams() -> [Vec<Value>; 2] {
         json!({"type": "tool-call-end", "index": 0}),
     ];
     let text = |text: &str| json!({"content": {"type": "text", "text": text}});
-    let said = vec![
+    let reply = vec![
         event("content-start", text("")),
         event("content-delta", json!({"content": {"text": "done"}})),
         json!({"type": "content-end", "index": 0}),
     ];
-    [(called, "TOOL_CALL"), (said, "COMPLETE")].map(|(content, reason)| {
+    [(called, "TOOL_CALL"), (reply, "COMPLETE")].map(|(content, reason)| {
         let start = json!({"role": "assistant", "content": [], "tool_calls": []});
         let mut events = vec![json!({"type": "message-start", "delta": {"message": start}})];
         events.extend(content);

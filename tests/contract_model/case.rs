@@ -6,7 +6,7 @@ use tower_chat::PersistenceMode;
 
 use crate::{
     features::Features,
-    numbers::Numbers as Rng,
+    rng::Rng,
     tools::{Tool, ToolMask},
 };
 

@@ -264,7 +264,7 @@ impl<'a> Driver<'a> {
             let answer = match &answer {
                 Some(Ok(answer)) => {
                     let messages = answer.messages.iter().map(|message| &**message);
-                    format!("{:#?}", observe::said(messages, &self.tokens))
+                    format!("{:#?}", observe::texts(messages, &self.tokens))
                 }
                 other => format!("{other:?}"),
             };
@@ -278,7 +278,7 @@ impl<'a> Driver<'a> {
             Some(Ok(answer)) => {
                 self.note(answer.messages.iter());
                 let messages = answer.messages.iter().map(|message| &**message);
-                End::Answer(observe::said(messages, &self.tokens))
+                End::Answer(observe::texts(messages, &self.tokens))
             }
             Some(Err(error)) => end_of(&error)?,
         };
@@ -319,7 +319,7 @@ impl<'a> Driver<'a> {
         // The answer of a run that was recovered first is found there alone.
         self.note(history.messages.iter());
         let messages = history.messages.iter().map(|message| &**message);
-        same("the store", &observe::said(messages, &self.tokens), &self.model.stored())?;
+        same("the store", &observe::texts(messages, &self.tokens), &self.model.stored())?;
         let rows = self.store.invocations(&InvocationQuery::of(&key())).await;
         let rows = rows.map_err(|it| it.to_string())?;
         if let Some(unreadable) = rows.unreadable.first() {

@@ -3,7 +3,7 @@
 //! A [case](case) is a conversation over the public API: approvals, hooks, changing sets of tools,
 //! late results, returned calls, several messages in an answer, service calls that fail and
 //! requests that are sent again in another mode. Each call has a token that occurs in its
-//! arguments, its result and its error, so that whatever takes the place of something else is
+//! arguments, its result and its error, so that whatever replaces something else is
 //! seen. After every attempt four things are compared with the [model](model): what the model was
 //! shown, the answer that the caller got, the stored messages, and the record of tool calls.
 //!
@@ -21,10 +21,10 @@ mod case;
 mod drive;
 mod features;
 mod model;
-#[path = "../numbers.rs"]
-mod numbers;
 mod observe;
 mod planted;
+#[path = "../rng.rs"]
+mod rng;
 mod script;
 mod tools;
 mod world;

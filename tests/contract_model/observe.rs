@@ -67,11 +67,11 @@ pub(crate) fn shown(messages: &Messages) -> Result<Vec<String>, String> {
 }
 
 /// Messages as they are stored or returned. `requests` are the tokens of approval requests.
-pub(crate) fn said<'m>(
+pub(crate) fn texts<'m>(
     messages: impl IntoIterator<Item = &'m Message>,
     requests: &HashMap<String, String>,
 ) -> Vec<String> {
-    let said = messages.into_iter().filter_map(|message| {
+    let answers = messages.into_iter().filter_map(|message| {
         let role = match message.role {
             Role::User => "user",
             Role::Assistant => "assistant",
@@ -95,7 +95,7 @@ pub(crate) fn said<'m>(
         let parts: Vec<String> = parts.collect();
         (!parts.is_empty()).then(|| format!("{role} {}", parts.join(" | ")))
     });
-    said.collect()
+    answers.collect()
 }
 
 /// A row of the record.

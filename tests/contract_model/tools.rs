@@ -9,7 +9,7 @@ use tower_chat::{
     tool::{Retention, StoredCall, ToolContext, ToolOutput, persist_with, tool_fn},
 };
 
-use crate::{numbers::Numbers as Rng, world::World};
+use crate::{rng::Rng, world::World};
 
 /// A kind of tool that the model asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -155,12 +155,12 @@ pub(crate) fn arguments(token: &str) -> String {
     format!(r#"{{"call":"{token}"}}"#)
 }
 
-/// What a hook stores in place of the arguments.
+/// What a hook stores instead of the arguments.
 pub(crate) fn stored_arguments(token: &str) -> String {
     format!(r#"{{"hidden":"{token}"}}"#)
 }
 
-/// What a hook stores in place of the result.
+/// What a hook stores instead of the result.
 pub(crate) fn stored_result(token: &str) -> String {
     format!("hidden result of {token}")
 }
@@ -169,7 +169,7 @@ pub(crate) fn stored_result(token: &str) -> String {
 pub(crate) const NOT_STORED: &str =
     "The result was not stored: the tool of the call does not let it be stored.";
 
-/// What a hook stores in place of the error text.
+/// What a hook stores instead of the error text.
 pub(crate) fn stored_error(token: &str) -> String {
     format!("hidden error of {token}")
 }

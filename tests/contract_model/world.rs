@@ -160,9 +160,9 @@ impl World {
     }
 }
 
-fn message(said: Scripted) -> Message {
-    let mut parts: Vec<Part> = said.text.into_iter().map(|text| Text::new(text).into()).collect();
-    parts.extend(said.calls.into_iter().map(|call| {
+fn message(answer: Scripted) -> Message {
+    let mut parts: Vec<Part> = answer.text.into_iter().map(|text| Text::new(text).into()).collect();
+    parts.extend(answer.calls.into_iter().map(|call| {
         let (name, arguments) = (call.tool.name(&call.token), tools::arguments(&call.token));
         let mut asked = ToolCall::without_id(name, arguments);
         asked.id = call.id;

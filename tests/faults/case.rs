@@ -3,7 +3,7 @@
 use tower_chat::PersistenceMode;
 
 use crate::{
-    numbers::Numbers,
+    rng::Rng,
     script::{Input, RunScript},
     world::Storm,
 };
@@ -69,29 +69,28 @@ pub(crate) enum Then {
 impl Case {
     /// A case of a seed: the same number makes the same case.
     pub(crate) fn random(seed: u64, number: u64) -> Self {
-        let mut numbers = Numbers::of(seed, number);
-        let mode = match numbers.below(5) {
+        let mut rng = Rng::of(seed, number);
+        let mode = match rng.below(5) {
             0 => PersistenceMode::PerRun,
             1 | 2 => PersistenceMode::PerServiceCall,
             _ => PersistenceMode::Journaled,
         };
-        let mut runs: Vec<_> =
-            (0..1 + numbers.below(3)).map(|_| RunScript::random(&mut numbers)).collect();
-        // Something to consent to, more often than by chance.
-        if numbers.one_in(4) && runs.len() > 1 {
-            let asking = numbers.below(runs.len() - 1);
-            runs[asking].rounds = vec![vec![["pay", "look"][numbers.below(2)], "pay"]];
+        let mut runs: Vec<_> = (0..1 + rng.below(3)).map(|_| RunScript::random(&mut rng)).collect();
+        // Something to approval to, more often than by chance.
+        if rng.one_in(4) && runs.len() > 1 {
+            let asking = rng.below(runs.len() - 1);
+            runs[asking].rounds = vec![vec![["pay", "look"][rng.below(2)], "pay"]];
             runs[asking + 1].input = Input::Approve;
         }
-        let stormy = runs.len() - 1 - numbers.below(runs.len().min(2));
-        let attempts = (0..1 + numbers.below(2)).map(|_| Attempt::random(&mut numbers)).collect();
-        let then = match (mode, numbers.below(8)) {
+        let stormy = runs.len() - 1 - rng.below(runs.len().min(2));
+        let attempts = (0..1 + rng.below(2)).map(|_| Attempt::random(&mut rng)).collect();
+        let then = match (mode, rng.below(8)) {
             (_, 0..3) => Then::Retry,
             (_, 3 | 4) => Then::Goes,
             (PersistenceMode::Journaled, 5) => Then::GoesAfterCommit,
             (PersistenceMode::Journaled, 6) => Then::GoesAfterDiscard,
             (PersistenceMode::Journaled, _) => {
-                if numbers.one_in(2) {
+                if rng.one_in(2) {
                     Then::Commit
                 } else {
                     Then::Discard
@@ -100,13 +99,13 @@ impl Case {
             _ => Then::Goes,
         };
         Self {
-            seed: numbers.next(),
+            seed: rng.next(),
             mode,
-            streamed: numbers.one_in(2),
-            concurrent: numbers.one_in(2),
-            on_disk: numbers.one_in(8),
-            fail_call: numbers.one_in(4),
-            run_again: numbers.one_in(4),
+            streamed: rng.one_in(2),
+            concurrent: rng.one_in(2),
+            on_disk: rng.one_in(8),
+            fail_call: rng.one_in(4),
+            run_again: rng.one_in(4),
             runs,
             stormy,
             attempts,
@@ -178,28 +177,28 @@ impl Case {
 }
 
 impl Attempt {
-    fn random(numbers: &mut Numbers) -> Self {
-        let reach = 4 + numbers.below(60);
-        let step = |numbers: &mut Numbers| 1 + numbers.below(reach) as u64;
-        let polls = |numbers: &mut Numbers| u32::try_from(numbers.below(reach)).expect("small");
+    fn random(rng: &mut Rng) -> Self {
+        let reach = 4 + rng.below(60);
+        let step = |rng: &mut Rng| 1 + rng.below(reach) as u64;
+        let polls = |rng: &mut Rng| u32::try_from(rng.below(reach)).expect("small");
         let mut attempt = Self::default();
-        let kind = numbers.below(10);
+        let kind = rng.below(10);
         if kind < 6 {
-            let count = 1 + numbers.below(2);
-            attempt.storm.faults = (0..count).map(|_| (step(numbers), numbers.next())).collect();
+            let count = 1 + rng.below(2);
+            attempt.storm.faults = (0..count).map(|_| (step(rng), rng.next())).collect();
         }
         if kind == 5 || kind == 6 {
-            attempt.storm.kill_at = Some(step(numbers));
+            attempt.storm.kill_at = Some(step(rng));
         }
-        if kind > 6 || numbers.one_in(6) {
-            let polls = polls(numbers);
-            let drops = numbers.one_in(2);
+        if kind > 6 || rng.one_in(6) {
+            let polls = polls(rng);
+            let drops = rng.one_in(2);
             attempt.caller = if drops { Caller::Drops(polls) } else { Caller::Aborts(polls) };
         }
-        if numbers.one_in(2) {
-            attempt.storm.delays = numbers.next();
+        if rng.one_in(2) {
+            attempt.storm.delays = rng.next();
         }
-        attempt.restarts = numbers.one_in(3);
+        attempt.restarts = rng.one_in(3);
         attempt
     }
 }

@@ -28,7 +28,7 @@ use tower_service::Service;
 
 use crate::{
     script::{RunScript, TOOLS, arguments, whereabouts},
-    trace::{Call, Event, said},
+    trace::{Call, Event, label},
     world::{Step, World},
 };
 
@@ -72,7 +72,7 @@ impl Leaf {
             world.complain(format!("the model was shown what providers refuse: {invalid}"));
         }
         let serial = world.next_serial();
-        let shown = request.messages.iter().map(|message| said(message)).collect();
+        let shown = request.messages.iter().map(|message| label(message)).collect();
         world.note(Event::Asked { run, serial, shown });
         readers.look(&world, &conversation).await;
         for _ in 0..world.delay() {
@@ -101,13 +101,13 @@ impl Leaf {
         match world.step("the model") {
             Step::Fine => {}
             Step::Dead => return std::future::pending().await,
-            Step::Wrong(mut numbers) => match numbers.below(5) {
+            Step::Wrong(mut rng) => match rng.below(5) {
                 0 | 1 => {
                     unanswered();
                     return Err("overloaded".into());
                 }
                 2 => return std::future::pending().await,
-                how => cut = Some((numbers.below(6), how)),
+                how => cut = Some((rng.below(6), how)),
             },
         }
         if !request.options.stream && cut.is_none() {
@@ -214,7 +214,7 @@ async fn run_tool(
     let wrong = match world.step("a tool") {
         Step::Fine => None,
         Step::Dead => return std::future::pending().await,
-        Step::Wrong(mut numbers) => Some(numbers.below(4)),
+        Step::Wrong(mut rng) => Some(rng.below(4)),
     };
     if wrong == Some(0) {
         return std::future::pending().await;

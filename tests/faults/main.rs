@@ -12,18 +12,18 @@
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "in tests")]
 
 mod case;
-mod facts;
+mod counters;
 mod killed;
 mod leaf;
 mod model;
-#[path = "../numbers.rs"]
-mod numbers;
 mod process;
+#[path = "../rng.rs"]
+mod rng;
 mod rules;
 mod scenario;
 mod script;
-mod tally;
 mod trace;
+mod trace_index;
 mod two;
 mod world;
 
@@ -39,8 +39,8 @@ use std::{
 
 use self::{
     case::Case,
-    scenario::{complaint, complaint_and_tally},
-    tally::Tally,
+    counters::Counters,
+    scenario::{complaint, complaint_and_counters},
 };
 
 const SEED: u64 = 20_261_121;
@@ -58,13 +58,13 @@ fn whatever_goes_wrong_the_history_is_what_the_contract_says() {
         Some(case) => case..case + 1,
         None => 0..variable("TOWER_CHAT_CASES").unwrap_or(CASES),
     };
-    let tally = Tally::default();
+    let counters = Counters::default();
     let next = AtomicU64::new(cases.start);
     let failed: Mutex<Option<u64>> = Mutex::new(None);
     let work = || {
         while let Some(case) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|&n| n < cases.end)
         {
-            if complaint_and_tally(&Case::random(seed, case), &tally).is_some() {
+            if complaint_and_counters(&Case::random(seed, case), &counters).is_some() {
                 next.store(cases.end, Ordering::Relaxed);
                 let mut failed = failed.lock().expect("nobody panics");
                 *failed = Some(failed.map_or(case, |other| other.min(case)));
@@ -78,7 +78,7 @@ fn whatever_goes_wrong_the_history_is_what_the_contract_says() {
         report(seed, number);
     }
     if cases.end - cases.start >= 1_000 {
-        tally.check();
+        counters.check();
     }
 }
 

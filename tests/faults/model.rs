@@ -6,16 +6,16 @@
 use tower_chat::PersistenceMode;
 
 use crate::{
-    facts::Facts,
     script::input_text,
     trace::{Closed, Event, Outcome},
+    trace_index::TraceIndex,
 };
 
 /// What a reader sees of one run.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Turn {
     pub(crate) run: usize,
-    pub(crate) said: Vec<String>,
+    pub(crate) labels: Vec<String>,
 }
 
 /// One entry of a run, as it really happened.
@@ -32,38 +32,38 @@ enum Entry {
 /// What must be visible of each run, and what is wrong with the parts themselves.
 pub(crate) fn history(
     mode: PersistenceMode,
-    facts: &Facts<'_>,
+    index: &TraceIndex<'_>,
     runs: usize,
 ) -> Result<Vec<Turn>, String> {
     let mut turns = Vec::new();
     for run in 0..runs {
         let entries = match mode {
-            PersistenceMode::PerRun => per_run(run, facts),
-            PersistenceMode::PerServiceCall => per_service_call(run, facts),
-            PersistenceMode::Journaled => match facts.closed(run).last() {
-                Some((_, Closed::Commit)) => staged(run, facts),
+            PersistenceMode::PerRun => per_run(run, index),
+            PersistenceMode::PerServiceCall => per_service_call(run, index),
+            PersistenceMode::Journaled => match index.closed(run).last() {
+                Some((_, Closed::Commit)) => staged(run, index),
                 Some((_, Closed::Discard)) | None => Vec::new(),
             },
             _ => unreachable!("there is no other mode"),
         };
         if !entries.is_empty() {
-            turns.push(Turn { run, said: say(run, &entries, facts)? });
+            turns.push(Turn { run, labels: say(run, &entries, index)? });
         }
     }
     Ok(turns)
 }
 
 /// What is durable of a journaled run that is open.
-pub(crate) fn open_run(run: usize, facts: &Facts<'_>) -> Result<Vec<String>, String> {
-    say(run, &staged(run, facts), facts)
+pub(crate) fn open_run(run: usize, index: &TraceIndex<'_>) -> Result<Vec<String>, String> {
+    say(run, &staged(run, index), index)
 }
 
 /// Buffered, and appended at the end of an attempt: all of it or nothing.
-fn per_run(run: usize, facts: &Facts<'_>) -> Vec<Entry> {
+fn per_run(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let mut without_answer = Vec::new();
-    for attempt in facts.attempts().iter().filter(|attempt| attempt.run == run) {
+    for attempt in index.attempts().iter().filter(|attempt| attempt.run == run) {
         let mut entries = vec![Entry::Input];
-        entries.extend(approved(run, attempt.from, facts));
+        entries.extend(approved(run, attempt.from, index));
         let mut waiting = None;
         for event in attempt.events {
             if let Event::Answered { serial, calls, waits, .. } = event {
@@ -74,7 +74,7 @@ fn per_run(run: usize, facts: &Facts<'_>) -> Vec<Entry> {
         }
         // The last answer is stored with everything before it, or nothing is.
         let is_stored = |entry: &Entry| match entry {
-            Entry::Answer(serial) => facts.is_stored(&facts.answer_said(*serial)),
+            Entry::Answer(serial) => index.is_stored(&index.answer_label(*serial)),
             Entry::Results(_) | Entry::Finished(_) | Entry::Input => false,
         };
         if entries.iter().any(is_stored) {
@@ -86,7 +86,7 @@ fn per_run(run: usize, facts: &Facts<'_>) -> Vec<Entry> {
     }
     // An approved tool may have ended the run before the model was called.
     let is_stored = |entry: &Entry| match entry {
-        Entry::Results(serials) => !facts.results_said(run, serials).is_empty(),
+        Entry::Results(serials) => !index.result_labels(run, serials).is_empty(),
         Entry::Finished(_) | Entry::Input | Entry::Answer(_) => false,
     };
     if without_answer.iter().any(is_stored) { without_answer } else { Vec::new() }
@@ -94,19 +94,19 @@ fn per_run(run: usize, facts: &Facts<'_>) -> Vec<Entry> {
 
 /// Each answer with what was new in its call; what was new in a call that came to no answer by
 /// what became of it.
-fn per_service_call(run: usize, facts: &Facts<'_>) -> Vec<Entry> {
+fn per_service_call(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let mut log: Vec<Entry> = Vec::new();
-    for attempt in facts.attempts().iter().filter(|attempt| attempt.run == run) {
+    for attempt in index.attempts().iter().filter(|attempt| attempt.run == run) {
         let mut new = Vec::new();
         if !log.contains(&Entry::Input) {
             new.push(Entry::Input);
         }
-        let approved = approved(run, attempt.from, facts);
+        let approved = approved(run, attempt.from, index);
         new.extend(approved.into_iter().filter(|entry| !log.contains(entry)));
         for event in attempt.events {
             match event {
                 Event::Answered { serial, calls, waits, .. } => {
-                    if facts.is_stored(&facts.answer_said(*serial)) {
+                    if index.is_stored(&index.answer_label(*serial)) {
                         log.append(&mut new);
                         log.push(Entry::Answer(*serial));
                     }
@@ -118,12 +118,12 @@ fn per_service_call(run: usize, facts: &Facts<'_>) -> Vec<Entry> {
                 Event::Unanswered { .. } => {
                     // Its results are kept, with what stands before them.
                     if matches!(new.last(), Some(Entry::Results(_))) {
-                        append_stored(&mut log, &mut new, run, facts);
+                        append_stored(&mut log, &mut new, run, index);
                     }
                     new.clear();
                 }
                 Event::Ended { outcome, .. } if *outcome != Outcome::Killed => {
-                    append_stored(&mut log, &mut new, run, facts);
+                    append_stored(&mut log, &mut new, run, index);
                 }
                 Event::Ended { .. } => {}
                 _ => {}
@@ -135,12 +135,12 @@ fn per_service_call(run: usize, facts: &Facts<'_>) -> Vec<Entry> {
 
 /// What came to no answer is stored as far as it was there: a batch of which nothing has finished
 /// leaves nothing.
-fn append_stored(log: &mut Vec<Entry>, new: &mut Vec<Entry>, run: usize, facts: &Facts<'_>) {
+fn append_stored(log: &mut Vec<Entry>, new: &mut Vec<Entry>, run: usize, index: &TraceIndex<'_>) {
     let is_stored = |entry: &Entry| match entry {
-        Entry::Input => facts.is_stored(&input_said(run, facts)),
+        Entry::Input => index.is_stored(&input_label(run, index)),
         Entry::Results(serials) | Entry::Finished(serials) => {
             let before = log.iter().filter(|entry| is_of(entry, serials)).count();
-            facts.results_said(run, serials).len() > before
+            index.result_labels(run, serials).len() > before
         }
         Entry::Answer(_) => false,
     };
@@ -157,16 +157,16 @@ fn is_of(entry: &Entry, of: &[u32]) -> bool {
 }
 
 /// Everything that was staged, whichever attempt it was.
-fn staged(run: usize, facts: &Facts<'_>) -> Vec<Entry> {
+fn staged(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let mut entries = Vec::new();
-    if facts.is_stored(&input_said(run, facts)) {
+    if index.is_stored(&input_label(run, index)) {
         entries.push(Entry::Input);
     }
-    let mut results: Vec<Entry> = approved(run, 0, facts);
-    for event in facts.trace {
+    let mut results: Vec<Entry> = approved(run, 0, index);
+    for event in index.trace {
         if let Event::Answered { run: of, serial, calls, waits } = event
             && *of == run
-            && facts.is_stored(&facts.answer_said(*serial))
+            && index.is_stored(&index.answer_label(*serial))
         {
             entries.append(&mut results);
             entries.push(Entry::Answer(*serial));
@@ -176,9 +176,9 @@ fn staged(run: usize, facts: &Facts<'_>) -> Vec<Entry> {
         }
     }
     // A run that is ended as it is gets an answer to every call.
-    if facts.is_closed_as_it_was(run) || !matches!(entries.last(), Some(Entry::Answer(_))) {
+    if index.is_closed_as_it_was(run) || !matches!(entries.last(), Some(Entry::Answer(_))) {
         let is_there = |entry: &Entry| match entry {
-            Entry::Results(serials) => !facts.results_said(run, serials).is_empty(),
+            Entry::Results(serials) => !index.result_labels(run, serials).is_empty(),
             Entry::Finished(_) | Entry::Input | Entry::Answer(_) => true,
         };
         entries.extend(results.into_iter().filter(is_there));
@@ -187,8 +187,8 @@ fn staged(run: usize, facts: &Facts<'_>) -> Vec<Entry> {
 }
 
 /// The results of the calls that a run's input approves or refuses, where there are any.
-fn approved(run: usize, from: usize, facts: &Facts<'_>) -> Vec<Entry> {
-    let began = facts.trace.iter().skip(from).find_map(|event| match event {
+fn approved(run: usize, from: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
+    let began = index.trace.iter().skip(from).find_map(|event| match event {
         Event::Began { run: of, answers } if *of == run => Some(answers),
         _ => None,
     });
@@ -196,34 +196,34 @@ fn approved(run: usize, from: usize, facts: &Facts<'_>) -> Vec<Entry> {
     serials.map(|serials| Entry::Results(serials.clone())).into_iter().collect()
 }
 
-fn input_said(run: usize, facts: &Facts<'_>) -> String {
+fn input_label(run: usize, index: &TraceIndex<'_>) -> String {
     let prefix = format!("user:{}", input_text(run));
-    let said = facts.trace.iter().find_map(|event| match event {
-        Event::Submitted { says, .. } => says.iter().find(|said| {
-            said.strip_prefix(&prefix).is_some_and(|rest| !rest.starts_with(char::is_numeric))
+    let label = index.trace.iter().find_map(|event| match event {
+        Event::Submitted { says, .. } => says.iter().find(|label| {
+            label.strip_prefix(&prefix).is_some_and(|rest| !rest.starts_with(char::is_numeric))
         }),
         _ => None,
     });
-    said.cloned().unwrap_or(prefix)
+    label.cloned().unwrap_or(prefix)
 }
 
 /// The entries in words.
-fn say(run: usize, entries: &[Entry], facts: &Facts<'_>) -> Result<Vec<String>, String> {
-    let mut said: Vec<String> = Vec::new();
+fn say(run: usize, entries: &[Entry], index: &TraceIndex<'_>) -> Result<Vec<String>, String> {
+    let mut labels: Vec<String> = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
         match entry {
-            Entry::Input => said.push(input_said(run, facts)),
-            Entry::Answer(serial) => said.push(facts.answer_said(*serial)),
+            Entry::Input => labels.push(input_label(run, index)),
+            Entry::Answer(serial) => labels.push(index.answer_label(*serial)),
             Entry::Results(serials) => {
-                let may_lack = at + 1 == entries.len() || serials.iter().any(|of| ends(*of, facts));
-                said.extend(results(run, serials, &entries[..at], may_lack, facts)?);
+                let may_lack = at + 1 == entries.len() || serials.iter().any(|of| ends(*of, index));
+                labels.extend(results(run, serials, &entries[..at], may_lack, index)?);
             }
             Entry::Finished(serials) => {
-                said.extend(results(run, serials, &entries[..at], true, facts)?);
+                labels.extend(results(run, serials, &entries[..at], true, index)?);
             }
         }
     }
-    Ok(said)
+    Ok(labels)
 }
 
 /// The results of a batch as one message, in the order of its calls: of all that have no result
@@ -233,41 +233,41 @@ fn results(
     serials: &[u32],
     before: &[Entry],
     may_lack: bool,
-    facts: &Facts<'_>,
+    index: &TraceIndex<'_>,
 ) -> Result<Option<String>, String> {
     let before = before.iter().filter(|entry| is_of(entry, serials)).count();
-    let mut found = facts.results_said(run, serials);
+    let mut found = index.result_labels(run, serials);
     let earlier: Vec<&str> = found.drain(..before.min(found.len())).collect();
-    let mut owed: Vec<&str> = serials
+    let mut pending: Vec<&str> = serials
         .iter()
-        .flat_map(|serial| facts.answers[serial].calls.iter().map(|call| call.id.as_str()))
+        .flat_map(|serial| index.answers[serial].calls.iter().map(|call| call.id.as_str()))
         .collect();
-    owed.retain(|call| {
-        !earlier.iter().any(|said| names(said).contains(call))
-            && !facts.is_answered_before(run, call)
+    pending.retain(|call| {
+        !earlier.iter().any(|label| names(label).contains(call))
+            && !index.is_answered_before(run, call)
     });
-    let Some(said) = found.first() else {
-        return match owed.is_empty() || may_lack {
+    let Some(label) = found.first() else {
+        return match pending.is_empty() || may_lack {
             true => Ok(None),
-            false => Err(format!("the calls {owed:?} have no result")),
+            false => Err(format!("the calls {pending:?} have no result")),
         };
     };
-    let named = names(said);
-    let mut asked = owed.iter();
+    let named = names(label);
+    let mut asked = pending.iter();
     let in_order = named.iter().all(|name| asked.any(|call| call == name));
-    match in_order && (may_lack || named.len() == owed.len()) {
-        true => Ok(Some((*said).to_owned())),
-        false => Err(format!("the calls {owed:?} were answered with {said:?}")),
+    match in_order && (may_lack || named.len() == pending.len()) {
+        true => Ok(Some((*label).to_owned())),
+        false => Err(format!("the calls {pending:?} were answered with {label:?}")),
     }
 }
 
 /// The calls that a message of results answers.
-fn names(said: &str) -> Vec<&str> {
-    let results = said.split_whitespace().skip(1);
+fn names(label: &str) -> Vec<&str> {
+    let results = label.split_whitespace().skip(1);
     results.filter_map(|result| Some(result.split_once('=')?.0)).collect()
 }
 
 /// Whether a tool of the batch ends the run, and so may leave calls without a result.
-fn ends(serial: u32, facts: &Facts<'_>) -> bool {
-    facts.answers[&serial].calls.iter().any(|call| call.tool == "stop")
+fn ends(serial: u32, index: &TraceIndex<'_>) -> bool {
+    index.answers[&serial].calls.iter().any(|call| call.tool == "stop")
 }

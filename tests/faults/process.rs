@@ -20,7 +20,7 @@ use crate::{
     case::{Caller, Case},
     leaf::{Leaf, Readers, tools},
     script::{Input, input_text},
-    trace::{Event, Outcome, said},
+    trace::{Event, Outcome, label},
     world::World,
 };
 
@@ -163,10 +163,10 @@ async fn answer(mut client: Client, request: ChatRequest) -> Result<Outcome, Box
     let mut messages = Vec::new();
     while let Some(update) = response.next().await {
         match update? {
-            ChatUpdate::Message(message) => messages.push(said(&message)),
+            ChatUpdate::Message(message) => messages.push(label(&message)),
             ChatUpdate::Finish(finish) => {
                 let unsaved = finish.saved.map_or(0, |saved| saved.unsaved);
-                return Ok(Outcome::Answer { said: messages, unsaved });
+                return Ok(Outcome::Answer { labels: messages, unsaved });
             }
             _ => {}
         }

@@ -6,50 +6,50 @@ use tower_chat::PersistenceMode;
 
 use crate::{
     case::Case,
-    facts::{AttemptAt, Facts},
     process::serial_of,
     trace::{Call, Event, Outcome},
+    trace_index::{AttemptAt, TraceIndex},
 };
 
 /// Checks everything that is said of single events.
-pub(crate) fn check(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
-    check_calls(case, facts)?;
-    answers_are_paid_once(case, facts)?;
-    for attempt in facts.attempts() {
-        callers_are_told_the_truth(case, &attempt, facts)?;
-        nothing_is_lost_at_the_end_of(case, &attempt, facts)?;
+pub(crate) fn check(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
+    check_calls(case, index)?;
+    answers_are_paid_once(case, index)?;
+    for attempt in index.attempts() {
+        callers_are_told_the_truth(case, &attempt, index)?;
+        nothing_is_lost_at_the_end_of(case, &attempt, index)?;
     }
     Ok(())
 }
 
 /// Checks what is said of service calls and tools.
-pub(crate) fn check_calls(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
-    tools_run_as_often_as_declared(case, facts)?;
-    results_are_what_happened(case, facts)
+pub(crate) fn check_calls(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
+    tools_run_as_often_as_declared(case, index)?;
+    results_are_what_happened(case, index)
 }
 
-/// A done tool never runs again, an unknown one only if it may; nothing runs without the consent it
+/// A done tool never runs again, an unknown one only if it may; nothing runs without the approval it
 /// needs; and where starts are durable, nothing runs before its own is.
-fn tools_run_as_often_as_declared(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
+fn tools_run_as_often_as_declared(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     let mut keys: HashMap<&str, &str> = HashMap::new();
     let mut ran: HashSet<&str> = HashSet::new();
-    for (at, event) in facts.trace.iter().enumerate() {
+    for (at, event) in index.trace.iter().enumerate() {
         let Event::Started { call, key, token } = event else { continue };
-        let Some((serial, known)) = facts.call(call) else {
+        let Some((serial, known)) = index.call(call) else {
             return Err(format!("{token} ran, and no answer asks for it"));
         };
-        let waits = facts.answers[&serial].waits;
-        if waits && !is_approved(serial, at, case, facts) {
+        let waits = index.answers[&serial].waits;
+        if waits && !is_approved(serial, at, case, index) {
             return Err(format!("{token} ran without consent"));
         }
         let has_record = waits || case.mode == PersistenceMode::Journaled;
-        if has_record && !facts.is_started_on_disk(call, at) {
+        if has_record && !index.is_started_on_disk(call, at) {
             return Err(format!("{token} ran before its start was durable"));
         }
         if !ran.insert(call) {
             let may_run_again = has_record && (known.tool == "again" || case.run_again);
             require(may_run_again, || format!("{token}: the call had run before"))?;
-            let done = facts.results_of(call).iter().find(|(stored, _)| *stored < at).copied();
+            let done = index.results_of(call).iter().find(|(stored, _)| *stored < at).copied();
             require(done.is_none(), || format!("{token}: its result was {done:?} already"))?;
         }
         let known_key = keys.entry(call).or_insert(key);
@@ -63,8 +63,8 @@ fn tools_run_as_often_as_declared(case: &Case, facts: &Facts<'_>) -> Result<(), 
     require(distinct.len() == keys.len(), || format!("calls share a key: {keys:?}"))
 }
 
-fn is_approved(serial: u32, before: usize, case: &Case, facts: &Facts<'_>) -> bool {
-    facts.trace[..before].iter().any(|event| match event {
+fn is_approved(serial: u32, before: usize, case: &Case, index: &TraceIndex<'_>) -> bool {
+    index.trace[..before].iter().any(|event| match event {
         Event::Began { run, answers } => {
             answers.contains(&serial)
                 && case.runs.get(*run).is_some_and(|run| run.input == crate::script::Input::Approve)
@@ -74,16 +74,16 @@ fn is_approved(serial: u32, before: usize, case: &Case, facts: &Facts<'_>) -> bo
 }
 
 /// Whether the input of a run answers the requests of this answer.
-fn decides_about(serial: u32, of: usize, facts: &Facts<'_>) -> bool {
-    facts.trace.iter().any(|event| match event {
+fn decides_about(serial: u32, of: usize, index: &TraceIndex<'_>) -> bool {
+    index.trace.iter().any(|event| match event {
         Event::Began { run, answers } => *run == of && answers.contains(&serial),
         _ => false,
     })
 }
 
 /// The result of a call is the same wherever it is stored, and one that the trace allows.
-fn results_are_what_happened(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
-    let calls: Vec<(u32, &Call, bool, usize)> = facts
+fn results_are_what_happened(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
+    let calls: Vec<(u32, &Call, bool, usize)> = index
         .answers
         .iter()
         .flat_map(|(serial, answer)| {
@@ -91,10 +91,10 @@ fn results_are_what_happened(case: &Case, facts: &Facts<'_>) -> Result<(), Strin
         })
         .collect();
     for (serial, call, waits, run) in calls {
-        let results = facts.results_of(&call.id);
+        let results = index.results_of(&call.id);
         let Some((at, result)) = results.first().copied() else { continue };
         require(results.len() == 1, || format!("call {} has results {results:?}", call.id))?;
-        let began = facts.trace[..at]
+        let began = index.trace[..at]
             .iter()
             .filter(|event| matches!(event, Event::Started { call: of, .. } if *of == call.id))
             .count();
@@ -102,21 +102,21 @@ fn results_are_what_happened(case: &Case, facts: &Facts<'_>) -> Result<(), Strin
         // A call that waited is answered by the run that decides about it.
         let decides = |event: &Event| match event {
             Event::Stored { run, .. } => {
-                facts.is_closed_as_it_was(*run) && decides_about(serial, *run, facts)
+                index.is_closed_as_it_was(*run) && decides_about(serial, *run, index)
             }
             _ => false,
         };
         let is_closed_as_it_was =
-            facts.is_closed_as_it_was(run) || (waits && facts.trace.get(at).is_some_and(decides));
+            index.is_closed_as_it_was(run) || (waits && index.trace.get(at).is_some_and(decides));
         let allowed = match result {
             "?" => {
                 has_record
-                    && facts.is_started_on_disk(&call.id, at)
+                    && index.is_started_on_disk(&call.id, at)
                     && ((call.tool != "again" && !case.run_again) || is_closed_as_it_was)
             }
             "never" => began == 0 && is_closed_as_it_was,
             "refused" => waits && began == 0,
-            token => facts.trace[..at]
+            token => index.trace[..at]
                 .iter()
                 .any(|event| matches!(event, Event::Finished { token: of } if of == token)),
         };
@@ -127,21 +127,21 @@ fn results_are_what_happened(case: &Case, facts: &Facts<'_>) -> Result<(), Strin
 
 /// An answer that was durable, in a mode that resumes, is part of what the model is shown from then
 /// on: nobody pays for it again.
-pub(crate) fn answers_are_paid_once(case: &Case, facts: &Facts<'_>) -> Result<(), String> {
+pub(crate) fn answers_are_paid_once(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     if case.mode != PersistenceMode::Journaled {
         return Ok(());
     }
-    for (at, event) in facts.trace.iter().enumerate() {
+    for (at, event) in index.trace.iter().enumerate() {
         let Event::Asked { run, serial, shown } = event else { continue };
         let mut durable: Vec<_> =
-            facts.answers.iter().filter(|(_, answer)| answer.run == *run).collect();
+            index.answers.iter().filter(|(_, answer)| answer.run == *run).collect();
         durable.retain(|(serial, _)| {
-            facts.stored_at(&facts.answer_said(**serial)).is_some_and(|stored| stored < at)
+            index.stored_at(&index.answer_label(**serial)).is_some_and(|stored| stored < at)
         });
         for (earlier, answer) in durable {
-            let said = format!("assistant:a{earlier}");
+            let label = format!("assistant:a{earlier}");
             let is_shown = shown.iter().any(|shown| {
-                shown.strip_prefix(&said).is_some_and(|rest| !rest.starts_with(char::is_numeric))
+                shown.strip_prefix(&label).is_some_and(|rest| !rest.starts_with(char::is_numeric))
             });
             require(is_shown || answer.waits, || {
                 format!("service call {serial} was made although {earlier} was durable")
@@ -156,16 +156,16 @@ pub(crate) fn answers_are_paid_once(case: &Case, facts: &Facts<'_>) -> Result<()
 pub(crate) fn one_answer_is_lost_at_most(
     case: &Case,
     run: usize,
-    facts: &Facts<'_>,
+    index: &TraceIndex<'_>,
 ) -> Result<(), String> {
     if case.mode != PersistenceMode::Journaled {
         return Ok(());
     }
-    let of_run = facts.answers.iter().filter(|(_, answer)| answer.run == run);
-    let lost = of_run.filter(|(serial, _)| !facts.is_stored(&facts.answer_said(**serial))).count();
+    let of_run = index.answers.iter().filter(|(_, answer)| answer.run == run);
+    let lost = of_run.filter(|(serial, _)| !index.is_stored(&index.answer_label(**serial))).count();
     let is_failure =
         |event: &&Event| matches!(event, Event::Ended { outcome: Outcome::Error(_), .. });
-    let failures = facts.trace.iter().filter(is_failure).count();
+    let failures = index.trace.iter().filter(is_failure).count();
     require(lost <= failures, || format!("{lost} answers are lost in {failures} failures"))
 }
 
@@ -173,19 +173,19 @@ pub(crate) fn one_answer_is_lost_at_most(
 fn callers_are_told_the_truth(
     case: &Case,
     attempt: &AttemptAt<'_>,
-    facts: &Facts<'_>,
+    index: &TraceIndex<'_>,
 ) -> Result<(), String> {
     match attempt.outcome {
-        Outcome::Answer { said, unsaved: 0 } => {
-            for said in said.iter().filter(|said| said.starts_with("assistant:")) {
-                let stored = facts.stored_at(said).is_some_and(|at| at < attempt.to);
-                require(stored, || format!("{said:?} was acknowledged, and is not durable"))?;
+        Outcome::Answer { labels, unsaved: 0 } => {
+            for label in labels.iter().filter(|label| label.starts_with("assistant:")) {
+                let stored = index.stored_at(label).is_some_and(|at| at < attempt.to);
+                require(stored, || format!("{label:?} was acknowledged, and is not durable"))?;
             }
             Ok(())
         }
         Outcome::Answer { unsaved, .. } => {
-            let honest = !attempt.had_a_sound_store() && !case.fail_call;
-            require(honest || had_trouble_before(attempt, facts), || {
+            let honest = !attempt.had_a_working_store() && !case.fail_call;
+            require(honest || had_trouble_before(attempt, index), || {
                 format!("{unsaved} messages of run {} are unsaved for no reason", attempt.run)
             })
         }
@@ -196,8 +196,8 @@ fn callers_are_told_the_truth(
     }
 }
 
-fn had_trouble_before(attempt: &AttemptAt<'_>, facts: &Facts<'_>) -> bool {
-    facts.attempts().iter().any(|other| other.from < attempt.from && !other.had_a_sound_store())
+fn had_trouble_before(attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
+    index.attempts().iter().any(|other| other.from < attempt.from && !other.had_a_working_store())
 }
 
 /// What the layers owe to the store when a run comes to its end or is cut short. Only a process
@@ -205,12 +205,12 @@ fn had_trouble_before(attempt: &AttemptAt<'_>, facts: &Facts<'_>) -> bool {
 fn nothing_is_lost_at_the_end_of(
     case: &Case,
     attempt: &AttemptAt<'_>,
-    facts: &Facts<'_>,
+    index: &TraceIndex<'_>,
 ) -> Result<(), String> {
     if *attempt.outcome == Outcome::Killed || case.mode == PersistenceMode::PerRun {
         return Ok(());
     }
-    let submitted: HashSet<&str> = facts.trace[..=attempt.to]
+    let submitted: HashSet<&str> = index.trace[..=attempt.to]
         .iter()
         .filter_map(|event| match event {
             Event::Submitted { says, .. } => Some(says),
@@ -221,12 +221,12 @@ fn nothing_is_lost_at_the_end_of(
         .collect();
     let mut asked = None;
     // Where there is no room in its queue, the store is not even asked: the outbox has it then.
-    let may_wait = !attempt.had_a_sound_store() && case.mode != PersistenceMode::Journaled;
+    let may_wait = !attempt.had_a_working_store() && case.mode != PersistenceMode::Journaled;
     for event in attempt.events {
         match event {
             Event::Answered { serial, .. } => {
-                let said = facts.answer_said(*serial);
-                require(may_wait || submitted.contains(said.as_str()), || {
+                let label = index.answer_label(*serial);
+                require(may_wait || submitted.contains(label.as_str()), || {
                     format!("the answer to service call {serial} was never submitted")
                 })?;
                 asked = None;
@@ -236,13 +236,13 @@ fn nothing_is_lost_at_the_end_of(
             _ => {}
         }
     }
-    if !attempt.had_a_sound_store() || had_trouble_before(attempt, facts) {
+    if !attempt.had_a_working_store() || had_trouble_before(attempt, index) {
         return Ok(());
     }
     for event in attempt.events {
         let Event::Finished { token } = event else { continue };
         let call = token.split('#').next().unwrap_or_default();
-        if case.mode == PersistenceMode::PerServiceCall && has_ended_the_run(call, attempt, facts) {
+        if case.mode == PersistenceMode::PerServiceCall && has_ended_the_run(call, attempt, index) {
             // What nobody is to be sent any more is never stored, and the record has it only if
             // the caller stays until the end.
             continue;
@@ -252,7 +252,7 @@ fn nothing_is_lost_at_the_end_of(
     }
     if let (Some(serial), PersistenceMode::PerServiceCall) = (asked, case.mode) {
         let input = format!("user:run {}", attempt.run);
-        let has_input = submitted.iter().any(|said| said.starts_with(&input));
+        let has_input = submitted.iter().any(|label| label.starts_with(&input));
         require(has_input, || format!("the input of service call {serial} is lost"))?;
         let before: Vec<u32> = attempt
             .events
@@ -263,7 +263,7 @@ fn nothing_is_lost_at_the_end_of(
             })
             .collect();
         for serial in before {
-            let is_kept = !facts.results_said(attempt.run, &[serial]).is_empty();
+            let is_kept = !index.result_labels(attempt.run, &[serial]).is_empty();
             require(is_kept, || format!("the results of service call {serial} are lost"))?;
         }
     }
@@ -271,9 +271,9 @@ fn nothing_is_lost_at_the_end_of(
 }
 
 /// Whether a tool of a call's batch has ended the run.
-fn has_ended_the_run(call: &str, attempt: &AttemptAt<'_>, facts: &Facts<'_>) -> bool {
-    let Some((serial, _)) = facts.call(call) else { return false };
-    facts.answers[&serial].calls.iter().filter(|call| call.tool == "stop").any(|stop| {
+fn has_ended_the_run(call: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
+    let Some((serial, _)) = index.call(call) else { return false };
+    index.answers[&serial].calls.iter().filter(|call| call.tool == "stop").any(|stop| {
         let prefix = format!("{}#", stop.id);
         let is_end = |event: &Event| {
             matches!(event, Event::Finished { token } if token.starts_with(&prefix))

@@ -16,14 +16,14 @@ use tower_chat_testkit::{Chaos, ChaosStore, Operation, Turn};
 
 use crate::{
     case::{Caller, Case, Then},
-    facts::Facts,
+    counters::Counters,
     leaf::{Readers, is_valid},
     model,
     process::{Process, key, request, shows_parts},
     rules::{self, require},
     script::{Input, RunScript},
-    tally::Tally,
-    trace::{Event, Outcome, in_lines, said},
+    trace::{Event, Outcome, in_lines, label},
+    trace_index::TraceIndex,
     world::{Storm, World},
 };
 
@@ -38,22 +38,22 @@ impl Chaos for Calm {
 
 /// What is wrong with a case, if anything is.
 pub(crate) fn complaint(case: &Case) -> Option<String> {
-    complaint_and_tally(case, &Tally::default())
+    complaint_and_counters(case, &Counters::default())
 }
 
 /// The same, and counts what has happened in it.
-pub(crate) fn complaint_and_tally(case: &Case, tally: &Tally) -> Option<String> {
+pub(crate) fn complaint_and_counters(case: &Case, counters: &Counters) -> Option<String> {
     let played = catch_unwind(AssertUnwindSafe(|| play(case)));
     match played {
         Ok((trace, Ok(()))) => {
-            tally.count(&trace);
+            counters.count(&trace);
             None
         }
         Ok((trace, Err(complaint))) => Some(format!("{complaint}\n{}", in_lines(&trace))),
         Err(panic) => {
-            let said = panic.downcast_ref::<String>().map(String::as_str);
-            let said = said.or_else(|| panic.downcast_ref::<&str>().copied());
-            Some(format!("it panicked: {}", said.unwrap_or_default()))
+            let label = panic.downcast_ref::<String>().map(String::as_str);
+            let label = label.or_else(|| panic.downcast_ref::<&str>().copied());
+            Some(format!("it panicked: {}", label.unwrap_or_default()))
         }
     }
 }
@@ -214,11 +214,11 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
             return Err(complaint.clone());
         }
         let trace = self.world.trace();
-        let facts = Facts::of(&trace);
+        let index = TraceIndex::of(&trace);
         let store = &self.readers.store;
         let history = store.load(&key()).await.expect("it is calm");
-        rules::check(self.case, &facts)?;
-        let expected = model::history(self.case.mode, &facts, self.case.runs.len())?;
+        rules::check(self.case, &index)?;
+        let expected = model::history(self.case.mode, &index, self.case.runs.len())?;
         let seen = turns(self.world, history.messages.iter())?;
         require(seen == expected, || format!("readers see {seen:#?}, not {expected:#?}"))?;
         let mut replay = Replay::new(DanglingCalls::Drop);
@@ -231,35 +231,35 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
             Some(open) => {
                 let run = self.world.run_of(open.open.run);
                 let staged: Vec<String> =
-                    open.messages.iter().map(|message| said(message)).collect();
-                let expected = model::open_run(run, &facts)?;
+                    open.messages.iter().map(|message| label(message)).collect();
+                let expected = model::open_run(run, &index)?;
                 require(staged == expected, || {
                     format!("staged is {staged:#?}, not {expected:#?}")
                 })?;
-                self.check_report(&facts).await?;
+                self.check_report(&index).await?;
             }
         }
         if is_end {
             let unsaved = self.process.store.handle().unsaved_conversations();
             require(unsaved.is_empty(), || "something is left in the outbox".to_owned())?;
-            self.everything_paid_is_there(&facts)?;
+            self.everything_paid_is_there(&index)?;
         }
         Ok(())
     }
 
     /// What the report of the open run says of its calls is what happened.
-    async fn check_report(&self, facts: &Facts<'_>) -> Result<(), String> {
+    async fn check_report(&self, index: &TraceIndex<'_>) -> Result<(), String> {
         use recovery::CallState::{Done, Failed, NeverStarted, Unknown};
         let report = recovery::open_run(&*self.readers.store, &key()).await;
         let Some(report) = report.expect("it is calm") else {
             return Err("the open run is not reported".to_owned());
         };
         for call in report.calls {
-            let ran = facts.trace.iter().any(
+            let ran = index.trace.iter().any(
                 |event| matches!(event, Event::Started { call: id, .. } if *id == call.call_id),
             );
-            let has_result = !facts.results_of(&call.call_id).is_empty();
-            let is_begun = facts.is_started_on_disk(&call.call_id, usize::MAX);
+            let has_result = !index.results_of(&call.call_id).is_empty();
+            let is_begun = index.is_started_on_disk(&call.call_id, usize::MAX);
             let right = match call.state {
                 Done | Failed => has_result,
                 Unknown => is_begun && !has_result,
@@ -271,14 +271,14 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
     }
 
     /// Whatever the model has answered is stored, unless the mode or the policy says otherwise.
-    fn everything_paid_is_there(&self, facts: &Facts<'_>) -> Result<(), String> {
+    fn everything_paid_is_there(&self, index: &TraceIndex<'_>) -> Result<(), String> {
         if !shows_parts(self.case.mode) || self.case.fail_call {
             return Ok(());
         }
-        for (serial, answer) in &facts.answers {
+        for (serial, answer) in &index.answers {
             let survives =
-                !facts.trace[answer.at..].iter().any(|event| matches!(event, Event::Restarted));
-            let is_stored = facts.is_stored(&facts.answer_said(*serial));
+                !index.trace[answer.at..].iter().any(|event| matches!(event, Event::Restarted));
+            let is_stored = index.is_stored(&index.answer_label(*serial));
             require(is_stored || !survives, || format!("answer {serial} was never stored"))?;
         }
         Ok(())
@@ -303,7 +303,7 @@ pub(crate) fn turns<'a>(
             if turns.iter().any(|(run, _)| *run == id.run) {
                 return Err(format!("run {} is interrupted by another", world.run_of(id.run)));
             }
-            turns.push((id.run, model::Turn { run: world.run_of(id.run), said: Vec::new() }));
+            turns.push((id.run, model::Turn { run: world.run_of(id.run), labels: Vec::new() }));
             last = None;
         }
         if last.is_some_and(|last| last >= id.index) {
@@ -311,7 +311,7 @@ pub(crate) fn turns<'a>(
         }
         last = Some(id.index);
         if let Some((_, turn)) = turns.last_mut() {
-            turn.said.push(said(message));
+            turn.labels.push(label(message));
         }
     }
     Ok(turns.into_iter().map(|(_, turn)| turn).collect())

@@ -2,7 +2,7 @@
 
 use tower_chat::core::{ChatRequest, Message, Role};
 
-use crate::numbers::Numbers;
+use crate::rng::Rng;
 
 /// What the user says in a run, and what the model asks for before it answers.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,28 +17,28 @@ pub(crate) struct RunScript {
 pub(crate) enum Input {
     /// A text alone.
     Text,
-    /// With consent to every call that waits.
+    /// With approval to every call that waits.
     Approve,
     /// With a refusal of every call that waits.
     Refuse,
 }
 
-/// A tool that answers, one that may be run again, one that fails, one that needs consent, and one
+/// A tool that answers, one that may be run again, one that fails, one that needs approval, and one
 /// that ends the run.
 pub(crate) const TOOLS: [&str; 5] = ["look", "again", "fail", "pay", "stop"];
 
 impl RunScript {
-    pub(crate) fn random(numbers: &mut Numbers) -> Self {
-        let input = match numbers.below(6) {
+    pub(crate) fn random(rng: &mut Rng) -> Self {
+        let input = match rng.below(6) {
             0..3 => Input::Text,
             3 | 4 => Input::Approve,
             _ => Input::Refuse,
         };
-        let rounds = (0..numbers.below(3)).map(|_| round(numbers)).collect();
+        let rounds = (0..rng.below(3)).map(|_| round(rng)).collect();
         Self { input, rounds }
     }
 
-    /// Whether the calls of a round wait for consent.
+    /// Whether the calls of a round wait for approval.
     pub(crate) fn waits(&self, round: usize) -> bool {
         self.rounds.get(round).is_some_and(|calls| calls.contains(&"pay"))
     }
@@ -70,16 +70,16 @@ impl RunScript {
     }
 }
 
-fn round(numbers: &mut Numbers) -> Vec<&'static str> {
-    let calls = 1 + numbers.below(3);
-    let tool = |numbers: &mut Numbers| match numbers.below(16) {
+fn round(rng: &mut Rng) -> Vec<&'static str> {
+    let calls = 1 + rng.below(3);
+    let tool = |rng: &mut Rng| match rng.below(16) {
         0 => "pay",
         1 => "stop",
         2 | 3 => "fail",
         4..8 => "again",
         _ => "look",
     };
-    (0..calls).map(|_| tool(numbers)).collect()
+    (0..calls).map(|_| tool(rng)).collect()
 }
 
 /// What a run's input says.

@@ -54,7 +54,7 @@ pub(crate) enum Closed {
 pub(crate) enum Outcome {
     /// The answer, and how many messages wait to be stored.
     Answer {
-        said: Vec<String>,
+        labels: Vec<String>,
         unsaved: usize,
     },
     Error(String),
@@ -70,29 +70,29 @@ pub(crate) fn in_lines(trace: &[Event]) -> String {
 }
 
 /// A message in one line: who says it, its text, `[calls]`, `(calls that wait)`, `+` and `-` for
-/// consent, and `call=execution` for results.
-pub(crate) fn said(message: &Message) -> String {
-    let mut said = format!("{:?}:", message.role).to_lowercase();
+/// approval, and `call=execution` for results.
+pub(crate) fn label(message: &Message) -> String {
+    let mut label = format!("{:?}:", message.role).to_lowercase();
     for part in &message.parts {
         match part {
-            Part::Text(text) => said.push_str(&text.text),
+            Part::Text(text) => label.push_str(&text.text),
             Part::ToolCall(call) => {
-                said.push_str(&format!("[{}]", call.id.as_deref().unwrap_or_default()));
+                label.push_str(&format!("[{}]", call.id.as_deref().unwrap_or_default()));
             }
             Part::ApprovalRequest(request) => {
-                said.push_str(&format!("({})", request.call.id.as_deref().unwrap_or_default()));
+                label.push_str(&format!("({})", request.call.id.as_deref().unwrap_or_default()));
             }
-            Part::ApprovalResponse(answer) => said.push(if answer.approved { '+' } else { '-' }),
-            Part::ToolResult(result) => said.push_str(&format!(" {}", result_said(result))),
-            other => said.push_str(&format!("{other:?}")),
+            Part::ApprovalResponse(answer) => label.push(if answer.approved { '+' } else { '-' }),
+            Part::ToolResult(result) => label.push_str(&format!(" {}", result_label(result))),
+            other => label.push_str(&format!("{other:?}")),
         }
     }
-    said
+    label
 }
 
 /// What the history holds of a call's result: the execution it is of, `?` if nobody knows whether
 /// there was one, `never` and `refused` if there was none.
-pub(crate) fn result_said(result: &ToolResult) -> String {
+pub(crate) fn result_label(result: &ToolResult) -> String {
     let text = result.text();
     let token = text.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
     let what = match token {
@@ -108,12 +108,12 @@ pub(crate) fn result_said(result: &ToolResult) -> String {
 /// Everything that a write says, messages and record.
 pub(crate) fn says(write: &Write) -> Vec<String> {
     let messages = write.messages().iter().flat_map(|message| {
-        let results = message.results().map(|result| format!("result {}", result_said(result)));
-        std::iter::once(said(message)).chain(results.collect::<Vec<_>>())
+        let results = message.results().map(|result| format!("result {}", result_label(result)));
+        std::iter::once(label(message)).chain(results.collect::<Vec<_>>())
     });
     let rows = write.tools().iter().flat_map(|row| {
         let result = match &row.result {
-            RecordedResult::Apart(result) => Some(format!("result {}", result_said(result))),
+            RecordedResult::Apart(result) => Some(format!("result {}", result_label(result))),
             RecordedResult::None | RecordedResult::InMessage(_) => None,
         };
         let start = row.started_at.map(|_| format!("start {}", row.call_id));

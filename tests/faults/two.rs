@@ -9,15 +9,15 @@ use tower_chat::{
 use crate::{
     SEED,
     case::{Caller, Case, Then},
-    facts::Facts,
     killed::{self, Errand},
     model,
-    numbers::Numbers,
     process::{Process, key, request, serial_of},
+    rng::Rng,
     rules::{self, require},
     scenario::{readers_of, turns},
     script::{Input, RunScript},
     trace::{Event, Outcome, in_lines},
+    trace_index::TraceIndex,
     variable,
     world::{Storm, World},
 };
@@ -60,24 +60,22 @@ fn two_processes_on_one_conversation_come_to_stated_outcomes_alone() {
 }
 
 fn random(seed: u64, number: u64) -> Case {
-    let mut numbers = Numbers::of(seed, number);
-    let script = |numbers: &mut Numbers| RunScript {
+    let mut rng = Rng::of(seed, number);
+    let script = |rng: &mut Rng| RunScript {
         input: Input::Text,
-        rounds: (0..numbers.below(3))
-            .map(|_| {
-                (0..1 + numbers.below(2)).map(|_| ["look", "again"][numbers.below(2)]).collect()
-            })
+        rounds: (0..rng.below(3))
+            .map(|_| (0..1 + rng.below(2)).map(|_| ["look", "again"][rng.below(2)]).collect())
             .collect(),
     };
     Case {
-        seed: numbers.next(),
-        mode: [PerRun, PerServiceCall, Journaled][numbers.below(3)],
-        streamed: numbers.one_in(2),
-        concurrent: numbers.one_in(2),
+        seed: rng.next(),
+        mode: [PerRun, PerServiceCall, Journaled][rng.below(3)],
+        streamed: rng.one_in(2),
+        concurrent: rng.one_in(2),
         on_disk: false,
-        fail_call: numbers.one_in(2),
+        fail_call: rng.one_in(2),
         run_again: false,
-        runs: vec![script(&mut numbers), script(&mut numbers)],
+        runs: vec![script(&mut rng), script(&mut rng)],
         stormy: 0,
         attempts: Vec::new(),
         then: Then::Retry,
@@ -91,8 +89,8 @@ async fn play(
     store: impl HistoryStore + Clone,
 ) -> Result<bool, String> {
     let mut readers = readers_of(store.clone(), case);
-    let mut numbers = Numbers::of(case.seed, 1);
-    let is_ahead = numbers.one_in(2);
+    let mut rng = Rng::of(case.seed, 1);
+    let is_ahead = rng.one_in(2);
     // One who is ahead takes up what the other is still at work on, and may end it.
     readers.all_or_nothing &= !is_ahead;
     let left = Process::new(store.clone(), readers.clone(), world, case);
@@ -102,9 +100,9 @@ async fn play(
     };
     let processes = [left, right];
     // A journal is the same run's whoever writes it.
-    let is_same_run = case.mode == Journaled && numbers.one_in(4);
-    world.begin(Storm { delays: numbers.next() | 1, ..Storm::default() });
-    let head_starts = [numbers.below(12), numbers.below(12)];
+    let is_same_run = case.mode == Journaled && rng.one_in(4);
+    world.begin(Storm { delays: rng.next() | 1, ..Storm::default() });
+    let head_starts = [rng.below(12), rng.below(12)];
     let run = async |process: usize| {
         for _ in 0..head_starts[process] {
             yield_now().await;
@@ -165,17 +163,17 @@ async fn check(
         return Err(complaint.clone());
     }
     let trace = world.trace();
-    rules::check_calls(case, &Facts::of(&trace))?;
+    rules::check_calls(case, &TraceIndex::of(&trace))?;
     if !takes_over {
-        rules::answers_are_paid_once(case, &Facts::of(&trace))?;
+        rules::answers_are_paid_once(case, &TraceIndex::of(&trace))?;
     }
     let history = store.load(&key()).await.expect("it is calm");
     let seen = turns(world, history.messages.iter())?;
-    let all = Facts::of(&trace);
+    let all = TraceIndex::of(&trace);
     for run in 0..case.runs.len() {
         let trace = of_run(&trace, run);
         rules::one_answer_is_lost_at_most(case, run, &all)?;
-        let expected = model::history(case.mode, &Facts::of(&trace), case.runs.len())?;
+        let expected = model::history(case.mode, &TraceIndex::of(&trace), case.runs.len())?;
         let expected = expected.into_iter().find(|turn| turn.run == run);
         let seen = seen.iter().find(|turn| turn.run == run);
         require(seen == expected.as_ref(), || {
@@ -186,7 +184,7 @@ async fn check(
             .any(|event| matches!(event, Event::Ended { outcome: Outcome::Answer { .. }, .. }));
         require(!answered || seen.is_some(), || format!("run {run} has disappeared"))?;
         let is_whole = seen.is_some_and(|turn| {
-            let last = turn.said.last().map(String::as_str).unwrap_or_default();
+            let last = turn.labels.last().map(String::as_str).unwrap_or_default();
             last.starts_with("assistant:") && !last.contains('[')
         });
         let may_be_cut = case.mode == PerServiceCall && !answered;

@@ -19,7 +19,7 @@ use tower_chat::{
 use tower_chat_testkit::{Chaos, Fault, Operation, Turn};
 
 use crate::{
-    numbers::Numbers,
+    rng::Rng,
     trace::{Event, closed, says},
 };
 
@@ -57,7 +57,7 @@ pub(crate) struct Storm {
 pub(crate) enum Step {
     Fine,
     /// The number decides how.
-    Wrong(Numbers),
+    Wrong(Rng),
     /// The process is dead.
     Dead,
 }
@@ -68,7 +68,7 @@ impl World {
             let mut bytes = [0; 16];
             bytes[..8].copy_from_slice(&0x0193_0000_0000_7000_u64.to_be_bytes());
             bytes[5] = u8::try_from(run).expect("few runs");
-            bytes[8..].copy_from_slice(&(Numbers::of(seed, run as u64).next()).to_be_bytes());
+            bytes[8..].copy_from_slice(&(Rng::of(seed, run as u64).next()).to_be_bytes());
             bytes[8] = 0x80;
             RunId::from_bytes(bytes)
         };
@@ -223,7 +223,7 @@ impl World {
         let Some((_, how)) = fault.copied() else { return Step::Fine };
         drop(state);
         self.note(Event::Fault { what: what.to_owned() });
-        Step::Wrong(Numbers::of(how, step))
+        Step::Wrong(Rng::of(how, step))
     }
 
     /// How late the next thing is.
@@ -232,8 +232,8 @@ impl World {
         if state.storm.delays == 0 {
             return 0;
         }
-        let mut numbers = Numbers::of(state.storm.delays, state.steps);
-        if numbers.one_in(3) { 1 + numbers.below(4) } else { 0 }
+        let mut rng = Rng::of(state.storm.delays, state.steps);
+        if rng.one_in(3) { 1 + rng.below(4) } else { 0 }
     }
 }
 
@@ -244,7 +244,7 @@ impl Chaos for World {
         match self.step(&format!("{operation:?}")) {
             Step::Fine => turn,
             Step::Dead => turn.but(Fault::Never),
-            Step::Wrong(mut numbers) => turn.but(match numbers.below(4) {
+            Step::Wrong(mut rng) => turn.but(match rng.below(4) {
                 0 | 1 => Fault::Before(broken()),
                 2 => Fault::Midway(1, broken()),
                 _ => Fault::After(broken()),

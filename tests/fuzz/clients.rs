@@ -12,7 +12,7 @@ use tower_chat_providers::{
 };
 use tower_chat_wire::body::BodyWire;
 
-use crate::numbers::Numbers;
+use crate::rng::Rng;
 
 /// A response of a provider, which arrives in pieces.
 pub(crate) struct Input<'a> {
@@ -24,7 +24,7 @@ pub(crate) struct Input<'a> {
 
 impl Input<'_> {
     /// What the client of the wire makes of the response.
-    pub(crate) fn answer(&self, numbers: &mut Numbers) -> Result<Answer, BoxError> {
+    pub(crate) fn answer(&self, rng: &mut Rng) -> Result<Answer, BoxError> {
         let content_type = match (self.is_streamed, self.wire) {
             (false, _) => "application/json",
             (true, BodyWire::Ollama) => "application/x-ndjson",
@@ -32,7 +32,7 @@ impl Input<'_> {
             (true, _) => "text/event-stream",
         };
         let status = self.status;
-        let size = 1 + numbers.below(4096);
+        let size = 1 + rng.below(4096);
         let pieces: Vec<Bytes> = self.bytes.chunks(size).map(Bytes::copy_from_slice).collect();
         let transport = service_fn(move |_: Request<Bytes>| {
             let pieces = pieces.clone().into_iter().map(Ok::<_, BoxError>);

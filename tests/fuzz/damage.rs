@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use crate::numbers::Numbers;
+use crate::rng::Rng;
 
 /// What parsers stumble over.
 const WORDS: [&str; 32] = [
@@ -49,31 +49,30 @@ const NESTED: &str = "<nested>";
 const LONGEST: usize = 160 * 1024;
 
 /// One of the inputs, damaged in one place or in several.
-pub(crate) fn damaged(seeds: &[Vec<u8>], numbers: &mut Numbers) -> Vec<u8> {
-    let mut bytes = numbers.one_of(seeds).cloned().unwrap_or_default();
-    for _ in 0..=numbers.below(4) {
-        bytes = match numbers.below(3) {
-            0 => damage_bytes(bytes, seeds, numbers),
-            _ => damage_json(&bytes, numbers)
-                .unwrap_or_else(|bytes| damage_bytes(bytes, seeds, numbers)),
+pub(crate) fn damaged(seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
+    let mut bytes = rng.one_of(seeds).cloned().unwrap_or_default();
+    for _ in 0..=rng.below(4) {
+        bytes = match rng.below(3) {
+            0 => damage_bytes(bytes, seeds, rng),
+            _ => damage_json(&bytes, rng).unwrap_or_else(|bytes| damage_bytes(bytes, seeds, rng)),
         };
     }
     bytes.truncate(LONGEST);
     bytes
 }
 
-fn damage_bytes(mut bytes: Vec<u8>, seeds: &[Vec<u8>], numbers: &mut Numbers) -> Vec<u8> {
-    let at = numbers.below(bytes.len() + 1);
-    let end = (at + numbers.below(64)).min(bytes.len());
-    match numbers.below(8) {
+fn damage_bytes(mut bytes: Vec<u8>, seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
+    let at = rng.below(bytes.len() + 1);
+    let end = (at + rng.below(64)).min(bytes.len());
+    match rng.below(8) {
         0 => {
             if let Some(byte) = bytes.get_mut(at) {
-                *byte ^= 1 << numbers.below(8);
+                *byte ^= 1 << rng.below(8);
             }
         }
         1 => {
             if let Some(byte) = bytes.get_mut(at) {
-                *byte = *numbers.one_of(&[0, 0x7f, 0x80, 0xff, b'"', b'\n']).unwrap_or(&0);
+                *byte = *rng.one_of(&[0, 0x7f, 0x80, 0xff, b'"', b'\n']).unwrap_or(&0);
             }
         }
         2 => drop(bytes.drain(at..end)),
@@ -83,13 +82,13 @@ fn damage_bytes(mut bytes: Vec<u8>, seeds: &[Vec<u8>], numbers: &mut Numbers) ->
             bytes.splice(end..end, again);
         }
         5 => {
-            let other = numbers.one_of(seeds).cloned().unwrap_or_default();
-            let from = numbers.below(other.len() + 1);
+            let other = rng.one_of(seeds).cloned().unwrap_or_default();
+            let from = rng.below(other.len() + 1);
             bytes.truncate(at);
             bytes.extend_from_slice(&other[from..]);
         }
         _ => {
-            let word = numbers.one_of(&WORDS).copied().unwrap_or_default();
+            let word = rng.one_of(&WORDS).copied().unwrap_or_default();
             bytes.splice(at..at, word.bytes());
         }
     }
@@ -97,9 +96,9 @@ fn damage_bytes(mut bytes: Vec<u8>, seeds: &[Vec<u8>], numbers: &mut Numbers) ->
 }
 
 /// Damages one of the JSON values in the bytes: all of them, or the JSON of one line or event.
-fn damage_json(bytes: &[u8], numbers: &mut Numbers) -> Result<Vec<u8>, Vec<u8>> {
+fn damage_json(bytes: &[u8], rng: &mut Rng) -> Result<Vec<u8>, Vec<u8>> {
     if let Ok(value) = serde_json::from_slice::<Value>(bytes) {
-        return Ok(damage_value(value, numbers).into_bytes());
+        return Ok(damage_value(value, rng).into_bytes());
     }
     let starts: Vec<usize> = bytes
         .iter()
@@ -107,39 +106,39 @@ fn damage_json(bytes: &[u8], numbers: &mut Numbers) -> Result<Vec<u8>, Vec<u8>> 
         .filter(|(at, byte)| **byte == b'{' && (*at == 0 || b"\n :"[..].contains(&bytes[at - 1])))
         .map(|(at, _)| at)
         .collect();
-    let Some(&start) = numbers.one_of(&starts) else { return Err(bytes.to_vec()) };
+    let Some(&start) = rng.one_of(&starts) else { return Err(bytes.to_vec()) };
     let mut values = serde_json::Deserializer::from_slice(&bytes[start..]).into_iter::<Value>();
     let Some(Ok(value)) = values.next() else { return Err(bytes.to_vec()) };
     let end = start + values.byte_offset();
-    Ok([&bytes[..start], damage_value(value, numbers).as_bytes(), &bytes[end..]].concat())
+    Ok([&bytes[..start], damage_value(value, rng).as_bytes(), &bytes[end..]].concat())
 }
 
 /// The JSON of a value that was damaged.
-fn damage_value(mut value: Value, numbers: &mut Numbers) -> String {
-    if !numbers.one_in(64) {
-        replace_value(&mut value, numbers);
+fn damage_value(mut value: Value, rng: &mut Rng) -> String {
+    if !rng.one_in(64) {
+        replace_value(&mut value, rng);
         return value.to_string();
     }
     let count = nodes(&value);
-    if let Some(replaced) = node(&mut value, &mut numbers.below(count)) {
+    if let Some(replaced) = node(&mut value, &mut rng.below(count)) {
         *replaced = NESTED.into();
     }
-    let levels = numbers.one_of(&LEVELS).copied().unwrap_or_default();
-    let (open, inner, close) = match numbers.below(3) {
+    let levels = rng.one_of(&LEVELS).copied().unwrap_or_default();
+    let (open, inner, close) = match rng.below(3) {
         0 => ("[", "", "]"),
         1 => (r#"{"a":"#, "null", "}"),
         _ => (r#"{"type":[1,"#, r#"{"text":""}"#, "]}"),
     };
     let nested = [&*open.repeat(levels), inner, &close.repeat(levels)].concat();
-    let nested = if numbers.one_in(2) { nested } else { json!(nested).to_string() };
+    let nested = if rng.one_in(2) { nested } else { json!(nested).to_string() };
     value.to_string().replace(&json!(NESTED).to_string(), &nested)
 }
 
-fn replace_value(root: &mut Value, numbers: &mut Numbers) {
+fn replace_value(root: &mut Value, rng: &mut Rng) {
     let count = nodes(root);
-    let other = node(root, &mut numbers.below(count)).cloned().unwrap_or_default();
-    let Some(value) = node(root, &mut numbers.below(count)) else { return };
-    match numbers.below(12) {
+    let other = node(root, &mut rng.below(count)).cloned().unwrap_or_default();
+    let Some(value) = node(root, &mut rng.below(count)) else { return };
+    match rng.below(12) {
         0 => *value = Value::Null,
         1 => *value = json!(-1),
         2 => *value = json!(u64::MAX),
@@ -153,17 +152,17 @@ fn replace_value(root: &mut Value, numbers: &mut Numbers) {
         _ => match value {
             Value::Object(fields) if !fields.is_empty() => {
                 let names: Vec<String> = fields.keys().cloned().collect();
-                let name = &names[numbers.below(names.len())];
+                let name = &names[rng.below(names.len())];
                 let removed = fields.remove(name).unwrap_or_default();
-                if numbers.one_in(2) {
-                    fields.insert(names[numbers.below(names.len())].clone(), removed);
+                if rng.one_in(2) {
+                    fields.insert(names[rng.below(names.len())].clone(), removed);
                 }
             }
             Value::Array(items) if !items.is_empty() => {
-                let item = items[numbers.below(items.len())].clone();
-                match numbers.below(3) {
-                    0 => drop(items.remove(numbers.below(items.len()))),
-                    1 => items.insert(numbers.below(items.len()), item),
+                let item = items[rng.below(items.len())].clone();
+                match rng.below(3) {
+                    0 => drop(items.remove(rng.below(items.len()))),
+                    1 => items.insert(rng.below(items.len()), item),
                     _ => items.extend(std::iter::repeat_n(item, 20)),
                 }
             }

@@ -10,8 +10,8 @@
 mod clients;
 mod damage;
 mod mcp;
-#[path = "../numbers.rs"]
-mod numbers;
+#[path = "../rng.rs"]
+mod rng;
 mod rows;
 mod seeds;
 mod targets;
@@ -23,7 +23,7 @@ use std::{
     time::Instant,
 };
 
-use self::{numbers::Numbers, targets::Target};
+use self::{rng::Rng, targets::Target};
 
 const SEED: u64 = 20_261_123;
 const FEW: u64 = 400;
@@ -67,10 +67,10 @@ fn a_million_damaged_inputs_make_no_parser_panic_and_take_time_in_proportion_to_
 
 /// The time that a case takes, in microseconds.
 fn time_of(target: &Target, case: u64) -> f64 {
-    let mut numbers = Numbers::of(variable("TOWER_CHAT_SEED").unwrap_or(SEED), case);
-    let input = damage::damaged(&target.seeds, &mut numbers);
+    let mut rng = Rng::of(variable("TOWER_CHAT_SEED").unwrap_or(SEED), case);
+    let input = damage::damaged(&target.seeds, &mut rng);
     let start = Instant::now();
-    (target.run)(&input, &mut numbers);
+    (target.run)(&input, &mut rng);
     start.elapsed().as_secs_f64() * 1e6
 }
 
@@ -99,10 +99,10 @@ impl Run {
             None => 0..cases,
         };
         for case in cases {
-            let mut numbers = Numbers::of(seed, case);
-            let input = damage::damaged(&target.seeds, &mut numbers);
+            let mut rng = Rng::of(seed, case);
+            let input = damage::damaged(&target.seeds, &mut rng);
             let start = Instant::now();
-            let accepted = catch_unwind(AssertUnwindSafe(|| (target.run)(&input, &mut numbers)));
+            let accepted = catch_unwind(AssertUnwindSafe(|| (target.run)(&input, &mut rng)));
             let us = start.elapsed().as_secs_f64() * 1e6;
             run.cases += 1;
             run.us += us;

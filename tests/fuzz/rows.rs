@@ -20,7 +20,7 @@ use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
 use tower_chat_sqlite::{Durability, SqliteStore};
 
 use crate::{
-    numbers::Numbers,
+    rng::Rng,
     targets::{Target, replayed},
 };
 
@@ -36,7 +36,7 @@ pub(crate) fn targets() -> [Target; 2] {
 
 fn target(name: &str, rows: Rows) -> Target {
     let seeds = rows.cells.iter().filter_map(Cell::text).collect();
-    let run = Box::new(move |bytes: &[u8], numbers: &mut Numbers| rows.accepts(bytes, numbers));
+    let run = Box::new(move |bytes: &[u8], rng: &mut Rng| rows.accepts(bytes, rng));
     Target { name: name.into(), seeds, is_slow: true, run }
 }
 
@@ -74,10 +74,10 @@ impl Rows {
     }
 
     /// Puts the bytes, or another number, into a cell, and reads all that the store has.
-    fn accepts(&self, bytes: &[u8], numbers: &mut Numbers) -> bool {
-        let cell = numbers.one_of(&self.cells).expect("a cell");
+    fn accepts(&self, bytes: &[u8], rng: &mut Rng) -> bool {
+        let cell = rng.one_of(&self.cells).expect("a cell");
         let damaged = match cell.value {
-            Value::Integer(_) => numbers.one_of(&INTEGERS).copied().map(Value::Integer),
+            Value::Integer(_) => rng.one_of(&INTEGERS).copied().map(Value::Integer),
             _ => Some(Value::Blob(bytes.to_vec())),
         };
         if self.put(cell, &damaged.expect("a number")).is_err() {

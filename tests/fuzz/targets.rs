@@ -21,7 +21,7 @@ use tower_chat_wire::{
 use crate::{
     clients::{Input, event_stream},
     mcp,
-    numbers::Numbers,
+    rng::Rng,
     rows,
     seeds::{self, OWN_REQUEST, OWN_ROWS, Seeds},
 };
@@ -36,7 +36,7 @@ pub(crate) struct Target {
     pub(crate) run: Box<Parser>,
 }
 
-type Parser = dyn Fn(&[u8], &mut Numbers) -> bool;
+type Parser = dyn Fn(&[u8], &mut Rng) -> bool;
 
 const WIRES: [(BodyWire, Wire); 7] = [
     (BodyWire::OpenAiChat, Wire::OpenAiChat),
@@ -64,23 +64,23 @@ pub(crate) fn all() -> Vec<Target> {
             target(format!("{body:?} requests"), of_wire, move |bytes, _| {
                 accepts_request(body, wire, bytes)
             }),
-            target(format!("{body:?} answers"), answers, move |bytes, numbers| {
-                accepts_answer(body, bytes, numbers)
+            target(format!("{body:?} answers"), answers, move |bytes, rng| {
+                accepts_answer(body, bytes, rng)
             }),
-            target(format!("{body:?} errors"), errors, move |bytes, numbers| {
-                let status = 400 + u16::try_from(numbers.below(200)).unwrap_or_default();
+            target(format!("{body:?} errors"), errors, move |bytes, rng| {
+                let status = 400 + u16::try_from(rng.below(200)).unwrap_or_default();
                 let input = Input { wire: body, status, is_streamed: false, bytes };
-                let error = input.answer(numbers).expect_err("no answer has this status");
+                let error = input.answer(rng).expect_err("no answer has this status");
                 !error.to_string().is_empty()
             }),
-            target(format!("{body:?} streams"), streams, move |bytes, numbers| {
-                accepts_stream(body, bytes, numbers)
+            target(format!("{body:?} streams"), streams, move |bytes, rng| {
+                accepts_stream(body, bytes, rng)
             }),
         ]);
         if body == BodyWire::BedrockConverse {
             let name = format!("{body:?} streams of damaged events");
-            targets.push(target(name, events, move |lines, numbers| {
-                accepts_stream(body, &event_stream(lines), numbers)
+            targets.push(target(name, events, move |lines, rng| {
+                accepts_stream(body, &event_stream(lines), rng)
             }));
         }
     }
@@ -116,7 +116,7 @@ pub(crate) fn all() -> Vec<Target> {
 fn target(
     name: String,
     seeds: Vec<Vec<u8>>,
-    run: impl Fn(&[u8], &mut Numbers) -> bool + 'static,
+    run: impl Fn(&[u8], &mut Rng) -> bool + 'static,
 ) -> Target {
     Target { name, seeds, is_slow: false, run: Box::new(run) }
 }
@@ -142,9 +142,9 @@ pub(crate) fn replayed(messages: &Messages) -> Messages {
     replay.view()
 }
 
-fn accepts_answer(body: BodyWire, bytes: &[u8], numbers: &mut Numbers) -> bool {
+fn accepts_answer(body: BodyWire, bytes: &[u8], rng: &mut Rng) -> bool {
     let input = Input { wire: body, status: 200, is_streamed: false, bytes };
-    let Ok(answer) = input.answer(numbers) else { return false };
+    let Ok(answer) = input.answer(rng) else { return false };
     let messages: Messages = answer.messages.into_iter().collect();
     for message in replayed(&messages).iter() {
         drop(body.render_answer(message, &answer.finish));
@@ -152,8 +152,8 @@ fn accepts_answer(body: BodyWire, bytes: &[u8], numbers: &mut Numbers) -> bool {
     true
 }
 
-fn accepts_stream(body: BodyWire, bytes: &[u8], numbers: &mut Numbers) -> bool {
-    Input { wire: body, status: 200, is_streamed: true, bytes }.answer(numbers).is_ok()
+fn accepts_stream(body: BodyWire, bytes: &[u8], rng: &mut Rng) -> bool {
+    Input { wire: body, status: 200, is_streamed: true, bytes }.answer(rng).is_ok()
 }
 
 /// Messages as stores hold them.
@@ -180,7 +180,7 @@ fn endpoint(requests: Vec<Vec<u8>>) -> Target {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.expect("a runtime");
     let router = std::cell::RefCell::new((0, router()));
-    let run = move |bytes: &[u8], _: &mut Numbers| {
+    let run = move |bytes: &[u8], _: &mut Rng| {
         let (used, current) = &mut *router.borrow_mut();
         *used += 1;
         if *used % REQUESTS_OF_STORE == 0 {

@@ -9,9 +9,9 @@ use tower_chat::core::Message;
 
 use crate::{
     damage::{damage, number},
-    numbers::Numbers,
     plan::Plan,
     properties,
+    rng::Rng,
 };
 
 /// The longest piece of a transcript that is tried.
@@ -28,19 +28,19 @@ pub(crate) struct Case {
 impl Case {
     /// A case of a seed: the same number makes the same case.
     pub(crate) fn random(seed: u64, case: u64, transcripts: &[Vec<Message>]) -> Self {
-        let mut numbers = Numbers::of(seed, case);
+        let mut rng = Rng::of(seed, case);
         let which = usize::try_from(case).expect("a small number") % transcripts.len();
         let transcript = transcripts.get(which).expect("it is within");
-        let begin = if numbers.one_in(2) { 0 } else { numbers.below(transcript.len()) };
-        let end = begin + 1 + numbers.below(LONGEST);
+        let begin = if rng.one_in(2) { 0 } else { rng.below(transcript.len()) };
+        let end = begin + 1 + rng.below(LONGEST);
         let end = end.min(transcript.len());
         let mut messages = transcript.get(begin..end).unwrap_or_default().to_vec();
-        damage(&mut numbers, &mut messages);
-        if !numbers.one_in(3) {
-            number(&mut numbers, &mut messages);
+        damage(&mut rng, &mut messages);
+        if !rng.one_in(3) {
+            number(&mut rng, &mut messages);
         }
-        let plan = Plan::random(&mut numbers, &messages);
-        let pause = numbers.below(messages.len() + 1);
+        let plan = Plan::random(&mut rng, &messages);
+        let pause = rng.below(messages.len() + 1);
         Self { messages, plan, pause }
     }
 

@@ -6,9 +6,9 @@ use tower_chat::core::{
 };
 use tower_chat::replay::Truncation;
 
-use crate::numbers::Numbers;
+use crate::rng::Rng;
 
-type Damage = fn(&mut Numbers, &mut Vec<Message>);
+type Damage = fn(&mut Rng, &mut Vec<Message>);
 
 const ALL: [Damage; 22] = [
     drop_result,
@@ -36,22 +36,22 @@ const ALL: [Damage; 22] = [
 ];
 
 /// Does any number of things to a history.
-pub(crate) fn damage(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    for _ in 0..numbers.below(7) {
-        if let Some(damage) = numbers.one_of(&ALL) {
-            damage(numbers, messages);
+pub(crate) fn damage(rng: &mut Rng, messages: &mut Vec<Message>) {
+    for _ in 0..rng.below(7) {
+        if let Some(damage) = rng.one_of(&ALL) {
+            damage(rng, messages);
         }
     }
 }
 
 /// Gives messages the ids that a store would: those of a run begin where a user speaks.
-pub(crate) fn number(numbers: &mut Numbers, messages: &mut [Message]) {
+pub(crate) fn number(rng: &mut Rng, messages: &mut [Message]) {
     let mut run = RunId::from_bytes([1; 16]);
     let mut index = 0;
     for message in messages {
-        if message.role == Role::User && !numbers.one_in(5) {
+        if message.role == Role::User && !rng.one_in(5) {
             let mut bytes = [1; 16];
-            bytes[8..].copy_from_slice(&numbers.next().to_be_bytes());
+            bytes[8..].copy_from_slice(&rng.next().to_be_bytes());
             run = RunId::from_bytes(bytes);
             index = 0;
         }
@@ -60,31 +60,25 @@ pub(crate) fn number(numbers: &mut Numbers, messages: &mut [Message]) {
     }
 }
 
-/// The place of a message that is of a kind, if there is any.
-fn any(
-    numbers: &mut Numbers,
-    messages: &[Message],
-    is: impl Fn(&Message) -> bool,
-) -> Option<usize> {
+/// The position of a message that is of a kind, if there is any.
+fn any(rng: &mut Rng, messages: &[Message], is: impl Fn(&Message) -> bool) -> Option<usize> {
     let positions: Vec<usize> =
         (0..messages.len()).filter(|&position| messages.get(position).is_some_and(&is)).collect();
-    numbers.one_of(&positions).copied()
+    rng.one_of(&positions).copied()
 }
 
-fn any_results(numbers: &mut Numbers, messages: &[Message]) -> Option<usize> {
-    any(numbers, messages, |message| {
-        message.role == Role::Tool && message.results().next().is_some()
-    })
+fn any_results(rng: &mut Rng, messages: &[Message]) -> Option<usize> {
+    any(rng, messages, |message| message.role == Role::Tool && message.results().next().is_some())
 }
 
-fn any_asking(numbers: &mut Numbers, messages: &[Message]) -> Option<usize> {
-    any(numbers, messages, |message| message.calls().next().is_some())
+fn any_asking(rng: &mut Rng, messages: &[Message]) -> Option<usize> {
+    any(rng, messages, |message| message.calls().next().is_some())
 }
 
-fn take_result(numbers: &mut Numbers, messages: &mut Vec<Message>) -> Option<(usize, Part)> {
-    let position = any_results(numbers, messages)?;
+fn take_result(rng: &mut Rng, messages: &mut Vec<Message>) -> Option<(usize, Part)> {
+    let position = any_results(rng, messages)?;
     let message = messages.get_mut(position)?;
-    let part = message.parts.remove(numbers.below(message.parts.len()));
+    let part = message.parts.remove(rng.below(message.parts.len()));
     if message.parts.is_empty() {
         messages.remove(position);
     }
@@ -92,14 +86,14 @@ fn take_result(numbers: &mut Numbers, messages: &mut Vec<Message>) -> Option<(us
 }
 
 /// A call in a message that is not the assistant's, or that is some other's answer.
-fn misplace_call(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(from) = any_asking(numbers, messages) else { return };
+fn misplace_call(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let Some(from) = any_asking(rng, messages) else { return };
     let Some(call) = messages.get(from).and_then(|message| message.calls().next().cloned()) else {
         return;
     };
-    let to = numbers.below(messages.len());
+    let to = rng.below(messages.len());
     let Some(message) = messages.get_mut(to) else { return };
-    let part = match numbers.one_in(3) {
+    let part = match rng.one_in(3) {
         true => Part::ApprovalRequest(ApprovalRequest::new(format!("a{to}"), call, true)),
         false => call.into(),
     };
@@ -107,47 +101,47 @@ fn misplace_call(numbers: &mut Numbers, messages: &mut Vec<Message>) {
 }
 
 /// What the model has asked for, as if somebody else had.
-fn change_speaker(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(position) = any_asking(numbers, messages) else { return };
+fn change_speaker(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let Some(position) = any_asking(rng, messages) else { return };
     let Some(message) = messages.get_mut(position) else { return };
-    if let Some(role) = numbers.one_of(&[Role::User, Role::System, Role::Developer]) {
+    if let Some(role) = rng.one_of(&[Role::User, Role::System, Role::Developer]) {
         message.role = *role;
         // A provider's own items are of the model alone.
         message.parts.retain(|part| !matches!(part, Part::Native(_) | Part::Reasoning(_)));
     }
 }
 
-fn drop_result(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    take_result(numbers, messages);
+fn drop_result(rng: &mut Rng, messages: &mut Vec<Message>) {
+    take_result(rng, messages);
 }
 
-fn drop_call(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(position) = any_asking(numbers, messages) else { return };
+fn drop_call(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let Some(position) = any_asking(rng, messages) else { return };
     let Some(message) = messages.get_mut(position) else { return };
     let calls: Vec<usize> = (0..message.parts.len())
         .filter(|&part| message.parts.get(part).is_some_and(|part| part.as_tool_call().is_some()))
         .collect();
-    if let Some(&call) = numbers.one_of(&calls) {
+    if let Some(&call) = rng.one_of(&calls) {
         message.parts.remove(call);
     }
 }
 
-fn duplicate_result(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(position) = any_results(numbers, messages) else { return };
+fn duplicate_result(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let Some(position) = any_results(rng, messages) else { return };
     let Some(copy) = messages.get(position).cloned() else { return };
-    let later = position + 1 + numbers.below(messages.len() - position);
+    let later = position + 1 + rng.below(messages.len() - position);
     messages.insert(later.min(messages.len()), copy);
 }
 
-fn swap_neighbours(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+fn swap_neighbours(rng: &mut Rng, messages: &mut Vec<Message>) {
     if messages.len() > 1 {
-        let position = numbers.below(messages.len() - 1);
+        let position = rng.below(messages.len() - 1);
         messages.swap(position, position + 1);
     }
 }
 
-fn swap_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(position) = any_results(numbers, messages) else { return };
+fn swap_results(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let Some(position) = any_results(rng, messages) else { return };
     if messages.get(position + 1).is_some_and(|next| next.role == Role::Tool) {
         messages.swap(position, position + 1);
     } else if let Some(message) = messages.get_mut(position) {
@@ -155,31 +149,31 @@ fn swap_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
     }
 }
 
-fn move_row(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+fn move_row(rng: &mut Rng, messages: &mut Vec<Message>) {
     if !messages.is_empty() {
-        let row = messages.remove(numbers.below(messages.len()));
-        messages.insert(numbers.below(messages.len() + 1), row);
+        let row = messages.remove(rng.below(messages.len()));
+        messages.insert(rng.below(messages.len() + 1), row);
     }
 }
 
-fn move_result(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some((position, part)) = take_result(numbers, messages) else { return };
-    let later = position + numbers.below(messages.len() + 1 - position.min(messages.len()));
+fn move_result(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let Some((position, part)) = take_result(rng, messages) else { return };
+    let later = position + rng.below(messages.len() + 1 - position.min(messages.len()));
     match messages.get_mut(later) {
-        Some(message) if numbers.one_in(2) => message.parts.push(part),
+        Some(message) if rng.one_in(2) => message.parts.push(part),
         _ => messages.insert(later.min(messages.len()), Message::new(Role::Tool, vec![part])),
     }
 }
 
-fn any_id(numbers: &mut Numbers) -> Option<String> {
+fn any_id(rng: &mut Rng) -> Option<String> {
     let ids = [None, Some(""), Some("same"), Some("call_1_0"), Some("call_0_1")];
-    numbers.one_of(&ids).copied().flatten().map(str::to_owned)
+    rng.one_of(&ids).copied().flatten().map(str::to_owned)
 }
 
-fn change_ids_of_round(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(position) = any_asking(numbers, messages) else { return };
-    let id = any_id(numbers);
-    let with_results = !numbers.one_in(4);
+fn change_ids_of_round(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let Some(position) = any_asking(rng, messages) else { return };
+    let id = any_id(rng);
+    let with_results = !rng.one_in(4);
     let mut round = messages.iter_mut().skip(position);
     for part in round.next().iter_mut().flat_map(|message| &mut message.parts) {
         if let Part::ToolCall(call) = part {
@@ -195,9 +189,9 @@ fn change_ids_of_round(numbers: &mut Numbers, messages: &mut Vec<Message>) {
     }
 }
 
-fn change_ids_of_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(position) = any_results(numbers, messages) else { return };
-    let id = any_id(numbers);
+fn change_ids_of_results(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let Some(position) = any_results(rng, messages) else { return };
+    let id = any_id(rng);
     for part in messages.get_mut(position).into_iter().flat_map(|message| &mut message.parts) {
         if let Part::ToolResult(result) = part {
             result.call_id.clone_from(&id);
@@ -206,13 +200,13 @@ fn change_ids_of_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
 }
 
 /// Makes results sources, and answers cite some of them.
-fn find_sources(numbers: &mut Numbers, messages: &mut Vec<Message>) {
+fn find_sources(rng: &mut Rng, messages: &mut Vec<Message>) {
     let mut source = 0;
     for message in messages {
         for part in &mut message.parts {
             match part {
-                Part::ToolResult(result) if numbers.one_in(2) => {
-                    let items: Vec<String> = (0..numbers.below(4))
+                Part::ToolResult(result) if rng.one_in(2) => {
+                    let items: Vec<String> = (0..rng.below(4))
                         .map(|item| {
                             let number = source + item;
                             format!(r#"{{"source_number": {number}, "content": "é {number}"}}"#)
@@ -222,8 +216,8 @@ fn find_sources(numbers: &mut Numbers, messages: &mut Vec<Message>) {
                     let list = format!("[{}]", items.join(", "));
                     *result = result.with_content(vec![Part::text(list)]);
                 }
-                Part::Text(text) if message.role == Role::Assistant && numbers.one_in(2) => {
-                    let cited = numbers.below(source + 1);
+                Part::Text(text) if message.role == Role::Assistant && rng.one_in(2) => {
+                    let cited = rng.below(source + 1);
                     *text = tower_chat::core::Text::new(format!("{} [Source{cited}]", text.text));
                 }
                 _ => {}
@@ -232,18 +226,18 @@ fn find_sources(numbers: &mut Numbers, messages: &mut Vec<Message>) {
     }
 }
 
-fn cut_text(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(position) = any_results(numbers, messages) else { return };
+fn cut_text(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let Some(position) = any_results(rng, messages) else { return };
     for part in messages.get_mut(position).into_iter().flat_map(|message| &mut message.parts) {
         let Part::ToolResult(result) = part else { continue };
         let text: Vec<char> = result.text().chars().collect();
-        let cut: String = text.iter().take(numbers.below(text.len() + 1)).collect();
+        let cut: String = text.iter().take(rng.below(text.len() + 1)).collect();
         *result = result.with_content(vec![Part::text(cut)]);
     }
 }
 
-fn truncate_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let limit = Truncation::to(numbers.below(200));
+fn truncate_results(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let limit = Truncation::to(rng.below(200));
     for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
         if let Part::ToolResult(result) = part {
             limit.apply(result);
@@ -252,15 +246,15 @@ fn truncate_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
 }
 
 /// Makes one row of a round, and sometimes of what follows it.
-fn aggregate_rows(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(position) = any_asking(numbers, messages) else { return };
+fn aggregate_rows(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let Some(position) = any_asking(rng, messages) else { return };
     let following = messages.iter().skip(position + 1);
     let results = following.take_while(|next| next.role == Role::Tool).count();
     let mut end = position + 1 + results;
     let is_text = |message: &Message| {
         message.role == Role::Assistant && message.asked_calls().next().is_none()
     };
-    if messages.get(end).is_some_and(is_text) && !numbers.one_in(3) {
+    if messages.get(end).is_some_and(is_text) && !rng.one_in(3) {
         end += 1;
     }
     let rest: Vec<Part> = messages.drain(position + 1..end).flat_map(|row| row.parts).collect();
@@ -271,8 +265,8 @@ fn aggregate_rows(numbers: &mut Numbers, messages: &mut Vec<Message>) {
 }
 
 /// Makes a call wait for approval: for ever, or until it was answered.
-fn ask_approval(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(position) = any_asking(numbers, messages) else { return };
+fn ask_approval(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let Some(position) = any_asking(rng, messages) else { return };
     let Some(message) = messages.get_mut(position) else { return };
     let mut requests = Vec::new();
     for part in &mut message.parts {
@@ -286,7 +280,7 @@ fn ask_approval(numbers: &mut Numbers, messages: &mut Vec<Message>) {
         }
     }
     let answer = |request: &ApprovalRequest| Part::ApprovalResponse(request.approve());
-    match numbers.below(3) {
+    match rng.below(3) {
         0 => {
             let following = messages.iter().skip(position + 1);
             let results = following.take_while(|next| next.role == Role::Tool).count();
@@ -304,19 +298,19 @@ fn ask_approval(numbers: &mut Numbers, messages: &mut Vec<Message>) {
     }
 }
 
-fn add_empty_message(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let empty = match numbers.below(5) {
+fn add_empty_message(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let empty = match rng.below(5) {
         0 => Message::new(Role::Assistant, Vec::new()),
         1 => Message::assistant(""),
         2 => Message::tool_results([]),
         3 => Message::new(Role::Assistant, vec![Part::text(""), Part::text("")]),
         _ => Message::user(""),
     };
-    messages.insert(numbers.below(messages.len() + 1), empty);
+    messages.insert(rng.below(messages.len() + 1), empty);
 }
 
-fn empty_message(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(position) = any(numbers, messages, |message| message.role == Role::Assistant) else {
+fn empty_message(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let Some(position) = any(rng, messages, |message| message.role == Role::Assistant) else {
         return;
     };
     for part in messages.get_mut(position).into_iter().flat_map(|message| &mut message.parts) {
@@ -327,8 +321,8 @@ fn empty_message(numbers: &mut Numbers, messages: &mut Vec<Message>) {
 }
 
 /// Puts the results of a round into one message, or into the user's next one.
-fn merge_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(position) = any_results(numbers, messages) else { return };
+fn merge_results(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let Some(position) = any_results(rng, messages) else { return };
     let Some(next) = messages.get(position + 1) else { return };
     if matches!(next.role, Role::Tool | Role::User) {
         let results = messages.remove(position);
@@ -338,15 +332,15 @@ fn merge_results(numbers: &mut Numbers, messages: &mut Vec<Message>) {
     }
 }
 
-fn queue_words(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    if let Some(position) = any_asking(numbers, messages) {
+fn queue_words(rng: &mut Rng, messages: &mut Vec<Message>) {
+    if let Some(position) = any_asking(rng, messages) {
         messages.insert(position + 1, Message::user("Wait."));
     }
 }
 
 /// Adds a call that the provider answered itself, and what it had thought before.
-fn run_by_provider(numbers: &mut Numbers, messages: &mut Vec<Message>) {
-    let Some(position) = any(numbers, messages, |message| message.role == Role::Assistant) else {
+fn run_by_provider(rng: &mut Rng, messages: &mut Vec<Message>) {
+    let Some(position) = any(rng, messages, |message| message.role == Role::Assistant) else {
         return;
     };
     let Some(message) = messages.get_mut(position) else { return };

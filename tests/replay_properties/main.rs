@@ -5,10 +5,10 @@
 
 mod case;
 mod damage;
-#[path = "../numbers.rs"]
-mod numbers;
 mod plan;
 mod properties;
+#[path = "../rng.rs"]
+mod rng;
 mod transcripts;
 
 use std::{

@@ -14,9 +14,9 @@ use tower_chat::{
     },
 };
 
-use crate::numbers::Numbers;
+use crate::rng::Rng;
 
-/// What stands in the place of sources that nobody cited.
+/// What stands in the position of sources that nobody cited.
 pub(crate) const UNCITED: &str = "Nothing of this was cited.";
 
 /// All tools had finished within this time before the last.
@@ -35,7 +35,7 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    pub(crate) fn random(numbers: &mut Numbers, messages: &[Message]) -> Self {
+    pub(crate) fn random(rng: &mut Rng, messages: &[Message]) -> Self {
         let names = tool_names(messages);
         let dangling = [
             DanglingCalls::Drop,
@@ -44,29 +44,29 @@ impl Plan {
             DanglingCalls::Fail,
         ];
         let mut policy = ReplayPolicy::default()
-            .dangling_calls(*numbers.one_of(&dangling).expect("one"))
-            .outdated_calls(outdated(numbers));
-        if numbers.one_in(8) {
+            .dangling_calls(*rng.one_of(&dangling).expect("one"))
+            .outdated_calls(outdated(rng));
+        if rng.one_in(8) {
             policy = policy.tool_history(ToolHistory::Omit);
         }
-        if !numbers.one_in(3) {
-            policy = policy.freshness(freshness(numbers, &names));
+        if !rng.one_in(3) {
+            policy = policy.freshness(freshness(rng, &names));
         }
-        if !numbers.one_in(3) {
-            policy = policy.citations(citations(numbers));
+        if !rng.one_in(3) {
+            policy = policy.citations(citations(rng));
         }
-        if !numbers.one_in(3) {
-            policy = policy.window(window(numbers, messages.len()));
+        if !rng.one_in(3) {
+            policy = policy.window(window(rng, messages.len()));
         }
         let channels = [None, Some("voice"), Some("web"), Some("sms")];
-        let channel = numbers.one_of(&channels).copied().flatten().map(Channel::new);
-        let registered = names.iter().filter(|_| !numbers.one_in(3)).cloned().collect();
+        let channel = rng.one_of(&channels).copied().flatten().map(Channel::new);
+        let registered = names.iter().filter(|_| !rng.one_in(3)).cloned().collect();
         Self {
             policy,
-            now: at(numbers.next() % (2 * SPAN)),
+            now: at(rng.next() % (2 * SPAN)),
             channel,
-            tools: (!numbers.one_in(4)).then_some(registered),
-            times: numbers.next(),
+            tools: (!rng.one_in(4)).then_some(registered),
+            times: rng.next(),
         }
     }
 
@@ -80,9 +80,9 @@ impl Plan {
             let id = message.id.unwrap_or(MessageId { run, index });
             for (call, call_id) in (0..).zip(effective_call_ids(message)) {
                 let position = (u64::from(id.index) << 32) | u64::from(call);
-                let mut numbers = Numbers::of(self.times, position);
-                let finished = at(numbers.next() % SPAN);
-                match numbers.below(8) {
+                let mut rng = Rng::of(self.times, position);
+                let finished = at(rng.next() % SPAN);
+                match rng.below(8) {
                     0 => {}
                     1 => times.insert(id, call, call_id, None),
                     _ => times.insert(id, call, call_id, Some(finished)),
@@ -141,60 +141,60 @@ fn tool_names(messages: &[Message]) -> Vec<String> {
     names
 }
 
-fn outdated(numbers: &mut Numbers) -> OutdatedCalls {
+fn outdated(rng: &mut Rng) -> OutdatedCalls {
     let mut policy = OutdatedCalls::keep();
-    if numbers.one_in(2) {
+    if rng.one_in(2) {
         policy = policy.drop_unregistered();
     }
-    if numbers.one_in(2) {
+    if rng.one_in(2) {
         policy = policy.drop_unreadable_arguments();
     }
     policy
 }
 
-fn freshness(numbers: &mut Numbers, names: &[String]) -> Freshness {
-    let mut policy = Freshness::within(any_window(numbers));
+fn freshness(rng: &mut Rng, names: &[String]) -> Freshness {
+    let mut policy = Freshness::within(any_window(rng));
     for channel in ["voice", "web"] {
-        if numbers.one_in(2) {
-            policy = policy.channel(channel, any_window(numbers));
+        if rng.one_in(2) {
+            policy = policy.channel(channel, any_window(rng));
         }
     }
     for name in names {
-        if numbers.one_in(4) {
-            policy = policy.tool(name, any_window(numbers));
+        if rng.one_in(4) {
+            policy = policy.tool(name, any_window(rng));
         }
     }
     policy
 }
 
-fn any_window(numbers: &mut Numbers) -> Duration {
-    match numbers.below(6) {
+fn any_window(rng: &mut Rng) -> Duration {
+    match rng.below(6) {
         0 => Duration::ZERO,
         1 => Duration::MAX,
-        _ => Duration::from_secs(numbers.next() % (2 * SPAN)),
+        _ => Duration::from_secs(rng.next() % (2 * SPAN)),
     }
 }
 
-fn citations(numbers: &mut Numbers) -> Citations {
-    let policy = match numbers.one_in(6) {
+fn citations(rng: &mut Rng) -> Citations {
+    let policy = match rng.one_in(6) {
         true => Citations::when(CompactionTime::AtSave),
         false => Citations::default(),
     };
-    match numbers.one_in(2) {
+    match rng.one_in(2) {
         true => policy.on_uncited(Uncited::Replace(UNCITED.to_owned())),
         false => policy,
     }
 }
 
-fn window(numbers: &mut Numbers, messages: usize) -> Window {
-    let window = match numbers.below(4) {
-        0 => Window::messages(numbers.below(messages + 2)),
-        1 => Window::turns(numbers.below(8)),
-        2 => Window::tokens(numbers.below(400 * (messages + 1))),
-        _ => Window::tokens_counted_by(numbers.below(4000), EstimatedTokens),
+fn window(rng: &mut Rng, messages: usize) -> Window {
+    let window = match rng.below(4) {
+        0 => Window::messages(rng.below(messages + 2)),
+        1 => Window::turns(rng.below(8)),
+        2 => Window::tokens(rng.below(400 * (messages + 1))),
+        _ => Window::tokens_counted_by(rng.below(4000), EstimatedTokens),
     };
-    match numbers.one_in(3) {
-        true => window.low_water(numbers.below(messages + 2)),
+    match rng.one_in(3) {
+        true => window.low_water(rng.below(messages + 2)),
         false => window,
     }
 }

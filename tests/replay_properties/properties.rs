@@ -8,7 +8,7 @@ use std::{
 use serde_json::{Value, json, value::RawValue};
 use tower_chat::{
     core::{Message, Messages, Part, Role, ToolCall},
-    replay::{DanglingCalls, Facts, FinishTimes, Replay, ReplayPolicy},
+    replay::{DanglingCalls, FinishTimes, Replay, ReplayContext, ReplayPolicy},
     validate::validate_messages,
 };
 use tower_chat_wire::{
@@ -34,7 +34,7 @@ pub(crate) fn check(case: &Case) -> Result<(), String> {
     folds_alike_in_pieces(&stored, case)?;
     fails_only_if_asked_to(&stored, &case.plan)?;
     says_nothing_new(&stored, &shown)?;
-    keeps_what_was_said(&stored, &shown, &case.plan.policy)
+    keeps_all_texts(&stored, &shown, &case.plan.policy)
 }
 
 /// What a run is shown of stored messages.
@@ -43,11 +43,11 @@ fn replay(stored: &Messages, plan: &Plan, times: &FinishTimes) -> Messages {
     fold.push_from(stored, 0);
     let names: Option<Vec<&str>> =
         plan.tools.as_ref().map(|names| names.iter().map(String::as_str).collect());
-    let mut facts = Facts::at(plan.now).channel(plan.channel.as_ref()).finished(times);
+    let mut context = ReplayContext::at(plan.now).channel(plan.channel.as_ref()).finished(times);
     if let Some(names) = &names {
-        facts = facts.tools(names);
+        context = context.tools(names);
     }
-    plan.policy.apply(&fold.view(), &facts)
+    plan.policy.apply(&fold.view(), &context)
 }
 
 fn is_valid(shown: &Messages) -> Result<(), String> {
@@ -121,7 +121,7 @@ fn interrupted() -> String {
 }
 
 /// Without a window, nothing that was said ever leaves.
-fn keeps_what_was_said(
+fn keeps_all_texts(
     stored: &Messages,
     shown: &Messages,
     policy: &ReplayPolicy,
@@ -129,18 +129,18 @@ fn keeps_what_was_said(
     if policy.window.is_some() {
         return Ok(());
     }
-    let said = |messages: &Messages| -> Vec<String> {
+    let texts_of = |messages: &Messages| -> Vec<String> {
         let spoken = messages.iter().filter(|message| message.role != Role::Tool);
-        let mut said: Vec<String> = spoken
+        let mut texts: Vec<String> = spoken
             .flat_map(|message| message.parts.iter().filter_map(Part::as_text))
             .filter(|text| !text.is_empty())
             .map(str::to_owned)
             .collect();
-        said.sort();
-        said
+        texts.sort();
+        texts
     };
-    let (stored, shown) = (said(stored), said(shown));
-    require(stored == shown, || format!("said {stored:?}\nshown {shown:?}"))
+    let (stored, shown) = (texts_of(stored), texts_of(shown));
+    require(stored == shown, || format!("texts {stored:?}\nshown {shown:?}"))
 }
 
 fn texts(message: &Message) -> Vec<(&'static str, &str)> {

@@ -127,8 +127,8 @@ fn assert_gemini(source: &str, body: &Value) {
 fn assert_no_reasoning_of(source: &str, from: Wire, history: &Messages, body: &Value) {
     let (_, signs) = FOREIGN.iter().find(|(wire, _)| *wire == from).unwrap();
     let own = sent(from, &replay(history));
-    let said: String = history.iter().map(|message| message.text()).collect();
-    for sign in signs.iter().filter(|sign| own.contains(**sign) && !said.contains(**sign)) {
+    let visible: String = history.iter().map(|message| message.text()).collect();
+    for sign in signs.iter().filter(|sign| own.contains(**sign) && !visible.contains(**sign)) {
         assert!(!body.to_string().contains(sign), "{source}: {sign}\n{body:#}");
     }
 }

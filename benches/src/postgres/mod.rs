@@ -178,7 +178,7 @@ async fn run_once(
     workload::run(&mut pipeline, &leaf, request, CALLS).await?;
     let end = Instant::now();
     let calls = leaf.calls();
-    let next = calls.iter().map(|(came, _)| *came).skip(1).chain([end]);
+    let next = calls.iter().map(|(began, _)| *began).skip(1).chain([end]);
     let times = calls.iter().zip(next).skip(1);
     Ok(times.map(|((_, answered), next)| us_between(*answered, next)).collect())
 }

@@ -276,7 +276,7 @@ pub(crate) struct BackupArguments {
     /// The file to make
     #[arg(long, value_name = "FILE")]
     pub(crate) to: PathBuf,
-    /// Let the copy take the place of a file that is there
+    /// Let the copy replace a file that is there
     #[arg(long)]
     pub(crate) replace: bool,
 }
@@ -314,7 +314,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_definition_is_sound() {
+    fn the_definition_is_valid() {
         super::Arguments::command().debug_assert();
     }
 }

@@ -45,7 +45,7 @@ pub(crate) enum CliError {
     #[error("conversation {key} cannot be pruned; those before it are")]
     Prune { key: ConversationKey, source: StoreError },
     #[error("the counts cannot be kept in `{}`", file.display())]
-    Tally { file: PathBuf, source: io::Error },
+    PlayCounters { file: PathBuf, source: io::Error },
     #[error("the open run of conversation {key} cannot be read or ended")]
     OpenRun { key: ConversationKey, source: StoreError },
     #[error("the store cannot be copied; nothing was changed")]

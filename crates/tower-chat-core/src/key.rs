@@ -123,7 +123,7 @@ impl FromStr for RunId {
     }
 }
 
-/// Names one message: the run that added it and its place among the messages of that run.
+/// Names one message: the run that added it and its position among the messages of that run.
 ///
 /// Assigned when a run takes a message in, and stored with it. Ids that providers give are never
 /// used as keys: they are missing, empty or repeated in real traffic.
@@ -138,7 +138,7 @@ impl FromStr for RunId {
 pub struct MessageId {
     /// The run that added the message.
     pub run: RunId,
-    /// The message's place among all messages the run added, from 0.
+    /// The message's position among all messages the run added, from 0.
     pub index: u32,
 }
 

@@ -22,9 +22,9 @@ mod retryability;
 mod run_handle;
 mod run_order;
 mod shared_error;
-mod sound;
 pub mod store;
 mod tool_invocation;
+mod well_formed;
 
 /// Any error, as tower services pass them on.
 pub type BoxError = Box<dyn std::error::Error + Send + Sync>;

@@ -125,7 +125,7 @@ impl Message {
     }
 
     /// Every tool call that is, or will be, owed a result: those of [`calls`](Self::calls), and
-    /// those that wait for approval. A call's place in its batch counts them all.
+    /// those that wait for approval. A call's position in its batch counts them all.
     pub fn asked_calls(&self) -> impl Iterator<Item = &ToolCall> {
         self.parts.iter().filter_map(|part| match part {
             Part::ToolCall(call) if !call.provider_executed => Some(call),
@@ -134,7 +134,7 @@ impl Message {
         })
     }
 
-    /// The request for consent to one of the [`asked_calls`](Self::asked_calls), by its place among
+    /// The approval request of one of the [`asked_calls`](Self::asked_calls), by its position among
     /// them; `None` if the call waits for none.
     pub fn approval_request(&self, index: u32) -> Option<&ApprovalRequest> {
         let mut asked = self.parts.iter().filter_map(|part| match part {

@@ -12,7 +12,7 @@ use std::{
 use imbl::{Vector, shared_ptr::DefaultSharedPtr, vector::Chunks};
 
 use self::tail::Tail;
-use crate::{Message, Part, sound::Soundness};
+use crate::{Message, Part, well_formed::WellFormedPrefix};
 
 /// A persistent sequence of shared messages.
 ///
@@ -166,20 +166,20 @@ impl Messages {
     ///     Message::tool_results([ToolResult::new("c1", "sunny")]),
     ///     Message::tool_calls([ToolCall::new("c2", "weather", "{}")]), // never answered
     /// ].into();
-    /// assert_eq!(messages.sound_from(0), 3);
-    /// assert_eq!(messages.sound_from(3), 0);
+    /// assert_eq!(messages.well_formed_from(0), 3);
+    /// assert_eq!(messages.well_formed_from(3), 0);
     /// ```
-    pub fn sound_from(&self, from: usize) -> usize {
-        let mut soundness = Soundness::default();
+    pub fn well_formed_from(&self, from: usize) -> usize {
+        let mut prefix = WellFormedPrefix::default();
         let mut push = |message| {
-            soundness.push(message);
-            !soundness.has_ended()
+            prefix.push(message);
+            !prefix.has_ended()
         };
-        let _is_sound = match from {
+        let _is_well_formed = match from {
             0 => self.walk().all(&mut push),
             from => self.iter_from(from).all(push),
         };
-        soundness.messages()
+        prefix.messages()
     }
 }
 

@@ -54,7 +54,7 @@ pub struct ToolDefinition {
     /// JSON Schema of its arguments; `null` for a tool that its native item alone describes, such
     /// as one that a provider runs itself.
     pub parameters: Value,
-    /// Its calls wait for somebody's consent.
+    /// Its calls wait for somebody's approval.
     #[serde(default)]
     pub needs_approval: bool,
     /// The wire's item for it, without the fields above, where it says more than they do
@@ -65,7 +65,7 @@ pub struct ToolDefinition {
     /// knows a repetition by its idempotency key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub safe_to_retry: bool,
-    /// The tool can be run with the arguments that its `persist` hook has stored in place of the
+    /// The tool can be run with the arguments that its `persist` hook has stored instead of the
     /// model's, because they mean the same to it: a token, for example. Without this a call whose
     /// arguments the hook changed never runs from the store.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -73,7 +73,7 @@ pub struct ToolDefinition {
 }
 
 impl ToolDefinition {
-    /// A tool that may run without consent.
+    /// A tool that may run without approval.
     pub fn new(name: impl Into<String>, description: impl Into<String>, parameters: Value) -> Self {
         Self {
             name: name.into(),
@@ -93,7 +93,7 @@ impl ToolDefinition {
         self
     }
 
-    /// Makes every call of the tool wait for consent.
+    /// Makes every call of the tool wait for approval.
     #[must_use]
     pub fn needs_approval(mut self) -> Self {
         self.needs_approval = true;

@@ -20,7 +20,7 @@ pub enum Part {
     ToolCall(ToolCall),
     /// What a tool answered.
     ToolResult(ToolResult),
-    /// A tool call that waits for somebody's consent; it is no [`ToolCall`] until it is answered.
+    /// A tool call that waits for somebody's approval; it is no [`ToolCall`] until it is answered.
     ApprovalRequest(ApprovalRequest),
     /// Somebody's answer to an [`ApprovalRequest`].
     ApprovalResponse(ApprovalResponse),
@@ -191,7 +191,7 @@ pub struct ToolResult {
     /// The tool failed; the content says how.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// The stored call that the result answers, where its place behind the call does not say so.
+    /// The stored call that the result answers, where its position behind the call does not say so.
     /// It takes precedence over `call_id`. Never sent to a provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallPosition>,
@@ -268,7 +268,7 @@ impl ToolResult {
     }
 }
 
-/// A tool call that waits for consent.
+/// A tool call that waits for approval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ApprovalRequest {
@@ -276,14 +276,14 @@ pub struct ApprovalRequest {
     pub id: String,
     /// The call that waits.
     pub call: ToolCall,
-    /// This call's tool needs consent; `false` for its siblings in the same batch, which wait too.
+    /// This call's tool needs approval; `false` for its siblings in the same batch, which wait too.
     /// Those are answered with their batch, too. Where the caller executes a part of the batch, they
     /// need no answer, and run with it unless they are rejected.
     pub required: bool,
 }
 
 impl ApprovalRequest {
-    /// A request for consent to a call.
+    /// A request for approval to a call.
     pub fn new(id: impl Into<String>, call: ToolCall, required: bool) -> Self {
         Self { id: id.into(), call, required }
     }

@@ -104,8 +104,8 @@ fn registered(error: &(dyn Error + 'static)) -> Option<bool> {
 pub fn is_retryable(error: &(dyn Error + 'static)) -> Option<bool> {
     let mut next = Some(error);
     while let Some(error) = next {
-        if let Some(said) = error.downcast_ref::<Retryability>() {
-            return Some(*said == Retryability::Retryable);
+        if let Some(verdict) = error.downcast_ref::<Retryability>() {
+            return Some(*verdict == Retryability::Retryable);
         }
         if let Some(store) = error.downcast_ref::<StoreError>() {
             return Some(store.is_retryable());
@@ -116,8 +116,8 @@ pub fn is_retryable(error: &(dyn Error + 'static)) -> Option<bool> {
         if error.is::<SentinelAtLeaf>() {
             return Some(false);
         }
-        if let Some(said) = registered(error) {
-            return Some(said);
+        if let Some(verdict) = registered(error) {
+            return Some(verdict);
         }
         next = error.source();
     }

@@ -17,7 +17,7 @@ pub struct ToolInvocation {
     pub sequence: u64,
     /// Which of its turn's rounds the call belongs to, from 0.
     pub round_index: u32,
-    /// The call's place in its parallel batch, from 0.
+    /// The call's position in its parallel batch, from 0.
     pub sequence_index: u32,
     /// The id by which the model knows the call.
     pub call_id: String,
@@ -57,7 +57,7 @@ pub enum ToolStatus {
     Stopped,
     /// Nothing is known of it yet: it was asked for, and not answered.
     Pending,
-    /// It waits for somebody's consent.
+    /// It waits for somebody's approval.
     PendingApproval,
     /// It may or may not have run.
     Interrupted,

@@ -174,9 +174,9 @@ fn a_history_that_is_read_is_known_to_be_sound_up_to_the_first_damage() {
     let head = Head::new(Revision { incarnation: 7, sequence: 5 });
     let read = rows.map(|message| Ok::<_, FormatError>(Arc::new(message)));
     let mut history = History::collect(head, read).unwrap();
-    assert_eq!((history.messages.len(), history.sound_messages()), (5, 3));
+    assert_eq!((history.messages.len(), history.well_formed_messages()), (5, 3));
     history.extend([Arc::new(Message::user("on"))]);
-    assert_eq!(history.sound_messages(), 3, "what comes after the damage is sound no more");
+    assert_eq!(history.well_formed_messages(), 3, "what comes after the damage is not counted");
 }
 
 #[test]
@@ -186,9 +186,9 @@ fn a_round_that_is_read_half_becomes_sound_with_its_last_result() {
     let rows = [Arc::new(Message::tool_calls(calls)), result("1")];
     let head = Head::new(Revision { incarnation: 7, sequence: 2 });
     let mut history = History::collect(head, rows.map(Ok::<_, FormatError>)).unwrap();
-    assert_eq!(history.sound_messages(), 0);
+    assert_eq!(history.well_formed_messages(), 0);
     history.extend([result("2")]);
-    assert_eq!(history.sound_messages(), 3);
+    assert_eq!(history.well_formed_messages(), 3);
 }
 
 #[test]

@@ -238,8 +238,8 @@ fn the_id_is_not_part_of_the_stored_form() {
 fn what_is_read_takes_no_more_room_than_it_needs() {
     let texts = |count| (0..count).map(|_| Part::text("text")).collect::<Vec<_>>();
     for count in [0, 1, 2, 3, 5, 100] {
-        let said = decode(&encode(&Message::new(Role::User, texts(count)))).unwrap();
-        assert_eq!((said.parts.len(), said.parts.capacity()), (count, count));
+        let decoded = decode(&encode(&Message::new(Role::User, texts(count)))).unwrap();
+        assert_eq!((decoded.parts.len(), decoded.parts.capacity()), (count, count));
         let result = ToolResult::of_parts("call", texts(count));
         let answered = decode(&encode(&Message::tool_results([result]))).unwrap();
         let content = &answered.parts[0].as_tool_result().unwrap().content;

@@ -1,6 +1,6 @@
 //! A message that shows no more than its store has to know.
 //!
-//! Its calls and results stay in their places, since the record of tool calls refers to them, with
+//! Its calls and results stay in their positions, since the record of tool calls refers to them, with
 //! what they hold sealed; everything else is one sealed value in front of them.
 
 use serde::{Serialize, de::DeserializeOwned};
@@ -22,7 +22,7 @@ const CALL: &str = "call";
 const PROVIDER_CALLS: u64 = 1 << 32;
 pub(crate) const RESULT: &str = "result";
 
-/// What was sealed of a call: the call, or the whole request for consent to it. Neither has the
+/// What was sealed of a call: the call, or the whole request for approval to it. Neither has the
 /// fields of the other.
 enum Asked {
     Call(ToolCall),
@@ -59,7 +59,7 @@ impl Sealer {
                     rest.push(marker.into());
                 }
                 Part::ApprovalRequest(request) => {
-                    // All of it is sealed: consent is given by its id.
+                    // All of it is sealed: approval is given by its id.
                     let call = self.call(at, message.id, &request.call, &json(request))?;
                     let placeholder =
                         ApprovalRequest::new(request.id.clone(), call, request.required);
@@ -82,7 +82,7 @@ impl Sealer {
         Ok(envelope)
     }
 
-    /// What is shown of a call, with something sealed in the place of its arguments.
+    /// What is shown of a call, with something sealed instead of its arguments.
     fn call(
         &self,
         at: Position,
@@ -222,7 +222,7 @@ impl Opener<'_> {
         }
     }
 
-    /// The call that was sealed in the place of its arguments.
+    /// The call that was sealed instead of its arguments.
     pub(crate) async fn call(
         &mut self,
         found: Found,

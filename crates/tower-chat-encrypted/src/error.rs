@@ -14,7 +14,7 @@ pub enum EncryptionError {
     /// There is no key.
     #[error(transparent)]
     Key(#[from] KeyError),
-    /// The value is not what was sealed for this place.
+    /// The value is not what was sealed for this position.
     #[error(
         "{column} of message {sequence} in conversation {key} does not open: it was changed, or \
          moved there from elsewhere"
@@ -27,7 +27,7 @@ pub enum EncryptionError {
         /// What it should be.
         column: String,
     },
-    /// The value was sealed for another message, or for another place in this one.
+    /// The value was sealed for another message, or for another position in this one.
     #[error(
         "{column} of message {sequence} in conversation {key} was moved there from message {found}"
     )]

@@ -1,4 +1,4 @@
-//! A copy of a conversation, sealed for its new place.
+//! A copy of a conversation, sealed for its new position.
 
 use std::sync::Arc;
 

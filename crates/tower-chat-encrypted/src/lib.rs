@@ -31,17 +31,17 @@
 //! by itself with XChaCha20-Poly1305 under a random nonce, and names the key it was sealed with.
 //!
 //! Authenticated with each value are scope, conversation, number of the message, id of the message
-//! (its run and place there), position of the call or result, column, and the *life* of the
+//! (its run and index there), position of the call or result, column, and the *life* of the
 //! conversation: one that is deleted and begun again is in another life. A row of the record is
 //! authenticated as a whole: call, tool, status, times, error, and where its result is. A sealed head,
-//! which the store inside keeps in the place of the service id, has the life, how many messages were
+//! which the store inside keeps instead of the service id, has the life, how many messages were
 //! pruned, and the service id. So a value that was moved, or is of another life, does not open.
 //!
 //! # What stays in clear
 //!
 //! Scopes and ids of conversations; ids, roles, order and number of messages; names and ids of tool
 //! calls, how many there are, their statuses and times; ids of approval requests, and whether their tools
-//! need consent; and the size of everything, a third larger than it was.
+//! need approval; and the size of everything, a third larger than it was.
 //!
 //! # What a writer without the key can still do
 //!
@@ -92,7 +92,7 @@
 //! A conversation's head has to be read before it is written, as every run does: a write of a process
 //! that does not know the life is refused, and can be tried again.
 //! A [`prune`](tower_chat_core::store::HistoryStore::prune) is three writes.
-//! A [`fork`](tower_chat_core::store::HistoryStore::fork) is sealed for its new place, so it is read,
+//! A [`fork`](tower_chat_core::store::HistoryStore::fork) is sealed for its new position, so it is read,
 //! opened and written again: as one submission of several writes, which a crash can cut short.
 //! Results that its record finds in messages are copied into the record.
 //! A conversation may be repaired, and its open runs examined, only through this store.

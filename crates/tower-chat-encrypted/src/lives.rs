@@ -14,7 +14,7 @@ use tower_chat_core::{
 
 use crate::seal::{Expected, Life};
 
-/// Kept sealed in the place of the service id, which the store inside changes in one transaction
+/// Kept sealed instead of the service id, which the store inside changes in one transaction
 /// with messages, and leaves alone otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SealedHead {
@@ -80,7 +80,7 @@ pub(crate) struct Known {
 /// How a write is sealed.
 pub(crate) struct Step {
     pub(crate) life: Life,
-    /// What the write puts in the place of the service id.
+    /// What the write puts instead of the service id.
     pub(crate) head: Option<SealedHead>,
     /// What is known once it is stored.
     pub(crate) after: Known,

@@ -21,7 +21,7 @@ use crate::{
 const RECORDED_RESULT: &str = "recorded result";
 /// What the former format sealed of a row, besides its result.
 const RECORDED_ERROR: &str = "recorded error";
-/// All that a row says. It is kept in the place of the row's error.
+/// All that a row says. It is kept instead of the row's error.
 const ROW: &str = "row of the record";
 const HEAD: &str = "head";
 
@@ -75,7 +75,7 @@ impl SealedRow {
 }
 
 impl Sealer {
-    /// The write as the store inside gets it. A head goes in the place of the service id.
+    /// The write as the store inside gets it. A head goes instead of the service id.
     pub(crate) fn write(
         &self,
         write: &Write,
@@ -198,7 +198,7 @@ impl Opener<'_> {
         }
     }
 
-    /// The head that is kept in the place of a service id; `None` for what is kept in clear.
+    /// The head that is kept instead of a service id; `None` for what is kept in clear.
     pub(crate) async fn head(
         &mut self,
         service_id: Option<&str>,
@@ -294,7 +294,7 @@ impl Opener<'_> {
 
 const CHANGED: &str = "the row was changed";
 
-/// The place of what belongs to no message.
+/// The position of what belongs to no message.
 const NOWHERE: Position = Position { sequence: 0, index: 0 };
 
 fn partial_text(run: RunId) -> String {

@@ -1,4 +1,4 @@
-//! One value, sealed for its place.
+//! One value, sealed for its position.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -12,14 +12,14 @@ use tower_chat_core::{ConversationKey, MessageId, RunId};
 use crate::{EncryptionError, KeyProvider, SecretKey};
 
 /// How a sealed value begins. The name of its key, the life of its conversation, the id of its
-/// message, the number of that, its place there, and nonce and ciphertext in base64 follow, with
+/// message, the number of that, its position there, and nonce and ciphertext in base64 follow, with
 /// colons between, and `-` for a message id where it belongs to none.
 const PREFIX: &str = "tower-chat-2:";
 /// How values of the former format begin, which have neither life nor message id.
 const FORMER_PREFIX: &str = "tower-chat-1:";
 const NONCE: usize = 24;
 
-/// Where a value belongs: the number of its message, from 1, and its place among those of its column.
+/// Where a value belongs: the number of its message, from 1, and its position among those of its column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) sequence: u64,
@@ -172,7 +172,7 @@ impl<'a> Opener<'a> {
         Ok(())
     }
 
-    /// Opens what was sealed for this column of the place where it was found, as far as that is
+    /// Opens what was sealed for this column of the position where it was found, as far as that is
     /// known.
     pub(crate) async fn open(
         &mut self,

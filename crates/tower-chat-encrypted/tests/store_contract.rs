@@ -27,7 +27,7 @@ mod sqlite {
             SqliteStore::open(folder.path().join("chat.db")).await.unwrap(),
             keys(),
         );
-        remains: {
+        residual_data: {
             let path = folder.path().to_owned();
             move |store: &EncryptedStore<SqliteStore>| {
                 let (store, path) = (store.inner().clone(), path.clone());

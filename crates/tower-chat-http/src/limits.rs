@@ -21,7 +21,7 @@ use crate::Refusal;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RequestLimits {
-    /// Bytes of the body: 2 MiB. It takes the place of axum's `DefaultBodyLimit`.
+    /// Bytes of the body: 2 MiB. It replaces axum's `DefaultBodyLimit`.
     pub max_body_bytes: usize,
     /// Levels of nested objects and lists in the body: 120, the most that can be allowed.
     pub max_depth: usize,

@@ -348,7 +348,8 @@ async fn a_request_that_failed_in_the_middle_goes_on_where_it_was() {
     assert_eq!(fixture.stored("c").await.len(), 3, "the tool has run");
     let answer = json_of(fixture.post(ask("Order?")).await).await;
     assert_eq!(answer["choices"][0]["message"]["content"], "Here.");
-    let roles: Vec<Value> = fixture.stored("c").await.iter().map(|said| said[0].clone()).collect();
+    let roles: Vec<Value> =
+        fixture.stored("c").await.iter().map(|message| message[0].clone()).collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant"]);
 }
 

@@ -33,7 +33,7 @@ fn a_client_behind_layers_of_tower_http_gains_a_history_and_still_tries_again() 
 async fn the_endpoint_keeps_a_conversation_over_a_restart_and_ends_gracefully() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("endpoint.db");
-    for said in [1, 2] {
+    for number in [1, 2] {
         let mut server = Command::new(example("endpoint"));
         server.arg("127.0.0.1:0").arg(&database).stdout(Stdio::piped());
         let mut server = server.spawn().unwrap();
@@ -47,7 +47,7 @@ async fn the_endpoint_keeps_a_conversation_over_a_restart_and_ends_gracefully() 
         let answer = request.body(body.to_string()).send().await.unwrap().bytes().await.unwrap();
         let answer: Value = serde_json::from_slice(&answer).unwrap();
         let content = answer.pointer("/choices/0/message/content");
-        assert_eq!(content, Some(&json!(format!("You have said {said} things."))), "{answer}");
+        assert_eq!(content, Some(&json!(format!("You have said {number} things."))), "{answer}");
 
         let interrupt = Command::new("kill").args(["-INT", &server.id().to_string()]).status();
         assert!(interrupt.unwrap().success());

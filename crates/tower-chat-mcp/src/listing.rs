@@ -40,7 +40,7 @@ impl McpTools {
         self
     }
 
-    /// Makes the calls of the tools for which this says `true` wait for somebody's consent. By
+    /// Makes the calls of the tools for which this says `true` wait for somebody's approval. By
     /// default none do.
     #[must_use]
     pub fn needs_approval(
@@ -74,7 +74,7 @@ impl McpTools {
         self
     }
 
-    /// How much the server may send, in place of the [defaults](McpLimits::default).
+    /// How much the server may send, instead of the [defaults](McpLimits::default).
     #[must_use]
     pub fn with_limits(mut self, limits: McpLimits) -> Self {
         self.limits = limits;

@@ -138,7 +138,7 @@ fn meaning(code: &SqlState) -> Meaning {
         SqlState::QUERY_CANCELED | SqlState::LOCK_NOT_AVAILABLE => Meaning::TooSlow,
         SqlState::READ_ONLY_SQL_TRANSACTION => Meaning::ReadOnly,
         // No store sends numbers out of range, or adds a message where one can be: a row that is
-        // stored is out of its place.
+        // stored is out of its position.
         SqlState::DATA_CORRUPTED
         | SqlState::INDEX_CORRUPTED
         | SqlState::NUMERIC_VALUE_OUT_OF_RANGE

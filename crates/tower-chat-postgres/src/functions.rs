@@ -223,7 +223,7 @@ END
 $delete$;
 ";
 
-/// Puts messages in place of ones that a run has staged.
+/// Replaces messages that a run has staged.
 pub(crate) const REPLACE_STAGED: &str = "
 CREATE OR REPLACE FUNCTION {schema}.replace_staged(
     p_scope bytea, p_conversation bytea, p_run bytea, p_sequences bigint[], p_bodies text[]

@@ -7,7 +7,7 @@ use tower_chat_core::{
     store::StoreError,
 };
 
-/// Reads the message of a row whose run, place in its run and body begin at `first`.
+/// Reads the message of a row whose run, index in its run and body begin at `first`.
 pub(crate) fn read(row: &Row, first: usize) -> Result<Message, FormatError> {
     let malformed = FormatError::malformed;
     let run: &[u8] = row.try_get(first).map_err(|_| malformed("its run id is no bytes"))?;

@@ -33,7 +33,7 @@ pub struct PostgresOptions {
 }
 
 impl PostgresOptions {
-    /// The defaults: the schema `tower_chat`, 16 connections, 1024 places in the queue, 30 seconds
+    /// The defaults: the schema `tower_chat`, 16 connections, 1024 slots in the queue, 30 seconds
     /// for a statement and for the server to come back, no partitions, no row-level security, the
     /// certificates of the operating system.
     pub fn new() -> Self {
@@ -114,7 +114,7 @@ impl PostgresOptions {
         self
     }
 
-    /// The root certificates by which to know the server, in PEM, in place of those of the
+    /// The root certificates by which to know the server, in PEM, instead of those of the
     /// operating system.
     #[must_use]
     pub fn root_certificates(mut self, pem: impl Into<Vec<u8>>) -> Self {

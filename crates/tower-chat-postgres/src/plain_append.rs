@@ -22,7 +22,7 @@ const MOST_MESSAGES: usize = 4;
 const MOST_TOOLS: usize = 8;
 
 /// The parameters before those of the rows: both halves of the key, the incarnation, the last
-/// sequence before and after, the run, and the first message's place in it.
+/// sequence before and after, the run, and the first message's position in it.
 const BEFORE_ROWS: usize = 7;
 
 /// The columns of a row of the record after its key, in the order of [`ToolRow::values`], with their
@@ -43,7 +43,7 @@ const RECORD: [(&str, &str); 12] = [
 ];
 
 /// How many of these columns are the row's key.
-const PLACE: usize = 2;
+const POSITION_PARAMETERS: usize = 2;
 
 /// The statements, one for each number of messages and rows of the record.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ pub(crate) struct PlainAppend {
     has_come: AtomicBool,
 }
 
-/// What a write says of its place.
+/// What a write says of its position.
 #[derive(Debug)]
 pub(crate) struct WritePosition {
     incarnation: i64,
@@ -169,8 +169,11 @@ impl WritePosition {
 /// The part of a statement that brings the record up to date.
 fn recorded(rows: &str) -> String {
     let columns: Vec<_> = RECORD.iter().map(|(column, _)| *column).collect();
-    let new: Vec<_> =
-        columns.iter().skip(PLACE).map(|column| format!("{column} = excluded.{column}")).collect();
+    let new: Vec<_> = columns
+        .iter()
+        .skip(POSITION_PARAMETERS)
+        .map(|column| format!("{column} = excluded.{column}"))
+        .collect();
     format!(
         ", recorded AS (
              INSERT INTO {{schema}}.tool_invocations (scope, conversation, {columns})

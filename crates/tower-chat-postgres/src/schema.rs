@@ -5,7 +5,7 @@ use tokio_postgres::{Client, Error, IsolationLevel};
 
 use crate::{connections::Connections, failure::Failure, functions};
 
-/// One step each, from the version of its place in the list to the next. A step that was released
+/// One step each, from the version of its position in the list to the next. A step that was released
 /// is never changed.
 const MIGRATIONS: &[fn(&Layout) -> String] = &[first, pruned, partition_policies, replacing];
 
@@ -107,7 +107,7 @@ pub(crate) const TABLES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Calls that wait for consent are few: they are found at the same cost in any record.
+/// Calls that wait for approval are few: they are found at the same cost in any record.
 const PENDING_APPROVALS: &str = "
     CREATE INDEX pending_approvals ON {schema}.tool_invocations (scope, conversation, sequence)
     WHERE status = 'pending_approval';";
@@ -136,7 +136,7 @@ fn pruned(layout: &Layout) -> String {
         .with_schema(&format!("{column}{}", functions::APPEND).replace("{name_scope}", name_scope))
 }
 
-/// A write that commits a run may put messages in place of staged ones.
+/// A write that commits a run may replace staged messages.
 fn replacing(layout: &Layout) -> String {
     let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
     layout.with_schema(&functions::REPLACE_STAGED.replace("{name_scope}", name_scope))

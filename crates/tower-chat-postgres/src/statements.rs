@@ -343,7 +343,7 @@ fn append() -> String {
     format!("SELECT * FROM {{schema}}.append({})", parameters.join(", "))
 }
 
-/// The same of a write that also puts messages in place of staged ones.
+/// The same for a write that also replaces staged messages.
 fn append_replacing() -> String {
     let parameters: Vec<_> = (1..=36).map(|number| format!("${number}")).collect();
     format!(

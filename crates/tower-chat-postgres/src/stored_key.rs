@@ -4,7 +4,7 @@ use sha2::{Digest, Sha256};
 use tower_chat_core::ConversationKey;
 
 /// The longest half of a key that stands in the tables as it is, in bytes. PostgreSQL's indexes
-/// take no more than 2,704 bytes for both halves and a message's place.
+/// take no more than 2,704 bytes for both halves and a message's position.
 pub(crate) const LONGEST: usize = 512;
 
 /// Both halves of a key, as bytes: PostgreSQL's text cannot hold every character, and orders by

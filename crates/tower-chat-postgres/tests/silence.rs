@@ -62,7 +62,7 @@ async fn one_silent_connection_is_enough_to_try_none_that_was_made_before() {
     assert_eq!(proxy.connections(), 4);
     proxy.fall_silent_after(0);
     assert_eq!(store.head(&key).await.unwrap().revision, Revision::ABSENT);
-    assert_eq!((proxy.unheard(), proxy.connections()), (1, 5));
+    assert_eq!((proxy.unread(), proxy.connections()), (1, 5));
 }
 
 /// Does something as often as it has questions, over a connection that falls silent after as many.

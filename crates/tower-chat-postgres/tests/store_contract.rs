@@ -11,7 +11,7 @@ mod plain {
     tower_chat_testkit::store_contract!(
         let schema = schema();
         open(options().schema(&*schema)).await;
-        remains: {
+        residual_data: {
             let schema = schema.clone();
             move |_: &PostgresStore| rows(schema.clone())
         }
@@ -29,7 +29,7 @@ mod divided_with_row_level_security {
             let options = options().schema(&*schema).partitions(3).row_level_security(true);
             options.connect(&ordinary_user().await).await.unwrap()
         };
-        remains: {
+        residual_data: {
             let schema = schema.clone();
             move |_: &PostgresStore| rows(schema.clone())
         };

@@ -276,9 +276,9 @@ fn encode(request: &ChatRequest, model: &str) -> Result<CreateChatCompletionRequ
         fields.entry("model").or_insert(json!(model));
     }
     let typed: CreateChatCompletionRequest = from_json("a request", body.clone())?;
-    let said = to_json(&typed)?;
+    let forwarded = to_json(&typed)?;
     let names = body.as_object().into_iter().flat_map(|fields| fields.keys());
-    let fields: Vec<String> = names.filter(|name| said.get(name).is_none()).cloned().collect();
+    let fields: Vec<String> = names.filter(|name| forwarded.get(name).is_none()).cloned().collect();
     if fields.is_empty() { Ok(typed) } else { Err(UnknownFields { fields }.into()) }
 }
 

@@ -63,7 +63,7 @@ impl<P: Provider, T> ProviderClient<P, T> {
         self
     }
 
-    /// Sends a header with every request, in place of one of the same name.
+    /// Sends a header with every request, instead of one of the same name.
     ///
     /// # Errors
     ///

@@ -8,7 +8,7 @@ use http_body_util::Full;
 use tower_layer::Layer;
 use tower_service::Service;
 
-/// Gives what is beneath it requests of `Full<Bytes>` in place of `Bytes`.
+/// Gives what is beneath it requests of `Full<Bytes>` instead of `Bytes`.
 ///
 /// Some layers and transports take only requests whose body is an `http_body::Body`: tower-http's
 /// `TraceLayer` and `FollowRedirectLayer`, and hyper's clients.

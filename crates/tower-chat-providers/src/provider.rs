@@ -200,7 +200,7 @@ impl Settings {
         Ok(self.with_headers(request))
     }
 
-    /// Adds the headers that the client was given, in place of others of the same name.
+    /// Adds the headers that the client was given, instead of others of the same name.
     fn with_headers(&self, mut request: Request<Bytes>) -> Request<Bytes> {
         for (name, value) in &self.headers {
             request.headers_mut().insert(name.clone(), value.clone());

@@ -26,7 +26,7 @@ use crate::{
 pub(crate) struct Connections {
     target: Target,
     pool: Vec<Mutex<Connection>>,
-    /// The places of writes that wait.
+    /// The connections of writes that wait.
     groups: Vec<Group>,
     next: AtomicUsize,
     response_timeout: Duration,
@@ -135,7 +135,7 @@ impl Connections {
         self.persist(action, is_repeatable, |index| self.call(index, call, self.waits())).await
     }
 
-    /// Tries again, with growing pauses, while the server cannot be reached. That is at one place,
+    /// Tries again, with growing pauses, while the server cannot be reached. All attempts use one connection,
     /// so that a connection that is given up is followed by a new one. Where that leads to a replica
     /// too, so will the next.
     async fn persist<Attempt>(
@@ -183,7 +183,7 @@ impl Connections {
         self.once(self.next_index(), command, false).await
     }
 
-    /// The places are used in turn.
+    /// Connections are used round-robin.
     fn next_index(&self) -> usize {
         self.next.fetch_add(1, Ordering::Relaxed) % self.pool.len().max(1)
     }

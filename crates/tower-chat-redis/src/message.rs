@@ -1,4 +1,4 @@
-//! A message in its stored form: the sixteen bytes of its run, its place in it as four, and its JSON.
+//! A message in its stored form: the sixteen bytes of its run, its position in it as four, and its JSON.
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,

@@ -63,7 +63,7 @@ impl ConversationNames {
         self.part("calls")
     }
 
-    /// The calls that wait for consent, as in [`calls`](Self::calls).
+    /// The calls that wait for approval, as in [`calls`](Self::calls).
     pub(crate) fn pending(&self) -> String {
         self.part("pending")
     }

@@ -39,7 +39,7 @@ const MOST_CONNECTIONS: u128 = 1024;
 const LONGEST: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
 impl RedisOptions {
-    /// The defaults: the prefix `tower-chat`, 4 connections, 1024 places in the queue, 30 seconds for
+    /// The defaults: the prefix `tower-chat`, 4 connections, 1024 slots in the queue, 30 seconds for
     /// an answer and for the server to come back, no time to live, what the server's own settings
     /// make durable.
     pub fn new() -> Self {

@@ -11,7 +11,7 @@ mod for_ever {
     tower_chat_testkit::store_contract!(
         let prefix = prefix();
         open(options().prefix(&*prefix)).await;
-        remains: {
+        residual_data: {
             let prefix = prefix.clone();
             move |_: &RedisStore| values(prefix.clone())
         }

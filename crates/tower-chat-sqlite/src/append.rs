@@ -203,7 +203,7 @@ impl EncodedWrite {
         }
     }
 
-    /// Whether the write's first message stands in the conversation at the place it expects. A
+    /// Whether the write's first message stands in the conversation at the position it expects. A
     /// write without messages is stored if nothing came after it.
     fn is_stored(&self, connection: &Connection, found: &Conversation) -> rusqlite::Result<bool> {
         if self.bodies.is_empty() {

@@ -65,7 +65,7 @@ impl Backup {
         Self { source: Source::File(path.as_ref().to_path_buf()), replacing: false }
     }
 
-    /// Whether the copy may take the place of a file that is there (not by default).
+    /// Whether the copy may replace a file that is there (not by default).
     #[must_use]
     pub fn replacing(mut self, replacing: bool) -> Self {
         self.replacing = replacing;
@@ -212,7 +212,7 @@ impl Target {
         let published = if self.replacing {
             rename()
         } else {
-            // Unlike a renaming, a link takes the place of nothing. Not all file systems have links.
+            // Unlike a renaming, a link replaces nothing. Not all file systems have links.
             match fs::hard_link(&part.path, &self.path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
                 Err(_) => rename(),

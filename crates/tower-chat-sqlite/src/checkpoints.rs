@@ -101,7 +101,7 @@ impl Checkpoints {
         Self { file, first_due, log, written: AtomicU32::new(0), due, state, changed }
     }
 
-    /// Follows the commits of a connection, in place of SQLite's own checkpoints in them.
+    /// Follows the commits of a connection, instead of SQLite's own checkpoints in them.
     pub(crate) fn follow(self: &Arc<Self>, connection: &mut Connection) -> rusqlite::Result<()> {
         let this = self.clone();
         connection.wal_hook(Some(move |_: &mut Wal, pages| {

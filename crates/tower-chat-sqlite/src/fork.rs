@@ -66,11 +66,11 @@ fn check_whole(
         .prepare_cached("SELECT count(*) FROM messages WHERE place BETWEEN ?1 AND ?2")?
         .query_row([first, last], |row| row.get(0))?;
     let (_, pruned) = row_key::range_to(found.number, found.pruned);
-    let out_of_place: bool = connection
+    let misplaced: bool = connection
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM messages WHERE place BETWEEN ?1 AND ?2)")?
         .query_row([first, pruned], |row| row.get(0))?;
     let expected = found.visible().saturating_sub(found.pruned);
-    if count.cast_unsigned() == expected && !out_of_place {
+    if count.cast_unsigned() == expected && !misplaced {
         return Ok(());
     }
     let reason = format!(

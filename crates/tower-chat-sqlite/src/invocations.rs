@@ -33,7 +33,7 @@ pub(crate) struct Filter {
 impl Filter {
     pub(crate) fn new(query: &InvocationQuery) -> Self {
         let mut filter = Self { sql: String::new(), values: Vec::new() };
-        // The order of the joins is given: a conversation's rows are found by their places, and
+        // The order of the joins is given: a conversation's rows are found by their positions, and
         // come in the order in which they are asked for.
         match &query.sequences {
             None => filter.add(
@@ -175,7 +175,7 @@ impl Asked {
     }
 }
 
-/// The messages that rows refer to, by their places.
+/// The messages that rows refer to, by their positions.
 #[derive(Default)]
 struct Messages(HashMap<i64, Result<Arc<Message>, String>>);
 

@@ -83,7 +83,7 @@
 //!
 //! # Open runs
 //!
-//! What a run stages stands in the tables of the messages and of the record, at its final place; a
+//! What a run stages stands in the tables of the messages and of the record, at its final position; a
 //! row for each open run says how much of its conversation readers see. A commit takes this row
 //! away and moves nothing. [`SqliteStore::rows`] shows what readers see, and
 //! [`SqliteStore::rewrite`] leaves a conversation alone while a run is open. A process of a release

@@ -35,7 +35,7 @@ pub struct ConversationRows {
     pub tools: Vec<(SequencePosition, Result<ToolRecord, String>)>,
 }
 
-/// A change of rows of one conversation. No row is added, and none changes its place or its id.
+/// A change of rows of one conversation. No row is added, and none changes its position or its id.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Rewrite {
@@ -45,7 +45,7 @@ pub struct Rewrite {
     pub expected: Revision,
     /// Other contents of messages, by their numbers.
     pub messages: Vec<(u64, Message)>,
-    /// Rows of the record of tool calls, each in place of the one of its call.
+    /// Rows of the record of tool calls, each replacing the row of its call.
     pub tools: Vec<ToolRecord>,
     /// Rows of the record of tool calls that go.
     pub removed_tools: Vec<SequencePosition>,
@@ -79,8 +79,9 @@ pub(crate) const REWRITE: &str = "rewrite a conversation";
 /// What SQLite finds wrong with the file; nothing, if it is sound.
 pub(crate) fn integrity(connection: &Connection) -> Result<Vec<String>, NotRead> {
     let mut statement = connection.prepare("PRAGMA integrity_check")?;
-    let said = statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
-    Ok(if said == ["ok"] { Vec::new() } else { said })
+    let reported =
+        statement.query_map([], |row| row.get(0))?.collect::<Result<Vec<String>, _>>()?;
+    Ok(if reported == ["ok"] { Vec::new() } else { reported })
 }
 
 /// Writes all trees anew, with nothing but their rows.

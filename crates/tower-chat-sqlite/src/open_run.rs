@@ -50,7 +50,7 @@ fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<SystemTime> {
     milliseconds::time(stored).ok_or(rusqlite::Error::IntegralValueOutOfRange(index, stored))
 }
 
-/// Writes the row of a conversation's open run in place of the one there is, unless they are the
+/// Writes the row of a conversation's open run instead of the one there is, unless they are the
 /// same. Returns the run as it is stored.
 pub(crate) fn put(
     connection: &Connection,

@@ -52,7 +52,7 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// The defaults: full durability, 1024 places and 64 MiB in the queue, 4 readers; a missing file
+    /// The defaults: full durability, 1024 slots and 64 MiB in the queue, 4 readers; a missing file
     /// is made.
     pub fn new() -> Self {
         Self {
@@ -96,7 +96,7 @@ impl SqliteOptions {
     }
 
     /// How many bytes of messages may be submitted and not yet be durable, at least 1, before
-    /// [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits. What has a place already is
+    /// [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits. A caller with a slot is
     /// taken all the same, since a submission cannot wait: the queue holds at most this much, and
     /// what those submit who have reserved.
     #[must_use]

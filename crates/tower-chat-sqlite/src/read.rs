@@ -62,7 +62,7 @@ pub(crate) fn history(connection: &Connection, key: &ConversationKey) -> Result<
 pub(crate) const MESSAGES: &str = "SELECT place, run, run_index, body FROM messages
      WHERE place BETWEEN ?1 AND ?2 ORDER BY place";
 
-/// The messages at these places, which follow the first `before` of the conversation without a gap.
+/// The messages with these keys, which follow the first `before` of the conversation without a gap.
 pub(crate) fn messages(
     statement: &mut Statement<'_>,
     key: &ConversationKey,
@@ -141,7 +141,7 @@ pub(crate) fn scopes(connection: &Connection) -> Result<Vec<String>, NotRead> {
     Ok(scopes.collect::<rusqlite::Result<_>>()?)
 }
 
-/// The message of a row of place, run, place in its run, and body.
+/// The message of a row of row key, run, index in its run, and body.
 pub(crate) fn message(row: &Row<'_>) -> rusqlite::Result<Result<Message, FormatError>> {
     let not_ours = |what| Ok(Err(FormatError::malformed(what)));
     let ValueRef::Blob(run) = row.get_ref(1)? else {

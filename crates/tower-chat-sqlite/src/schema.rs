@@ -5,7 +5,7 @@ use rusqlite::{Connection, Result, TransactionBehavior};
 /// Marks a file as ours, in its header: `twch`.
 pub(crate) const APPLICATION_ID: i64 = 0x7477_6368;
 
-/// One step each, from the version of its place in the list to the next. A step that was released
+/// One step each, from the version of its position in the list to the next. A step that was released
 /// is never changed.
 const MIGRATIONS: &[&str] = &[MESSAGES, TOOL_INVOCATIONS, OPEN_RUNS, PRUNED];
 
@@ -60,7 +60,7 @@ const TOOL_INVOCATIONS: &str = "
 
 /// The open runs, one of a conversation at most.
 ///
-/// What a run stages stands in the other tables at its final place, so that a commit is one row
+/// What a run stages stands in the other tables at its final position, so that a commit is one row
 /// that goes; readers stop at the number of messages that they see. In the other modes an append
 /// looks into an empty tree, and writes nothing more than before.
 ///

@@ -19,7 +19,7 @@ use crate::{
     prune,
 };
 
-/// What is submitted, with the place it takes: an append that its caller may do itself, or an entry
+/// What is submitted, with its slot: an append that its caller may do itself, or an entry
 /// of the queue.
 #[derive(Debug)]
 pub(crate) struct Submission<W = Queued> {
@@ -133,7 +133,7 @@ impl Submission<Append> {
         (Submission { slot, budget, work: Queued::Append(work, reply) }, Ticket::waiting(outcome))
     }
 
-    /// Gives its place in the queue back; the outcome of what its caller has done.
+    /// Releases its slot; the outcome of what its caller has done.
     pub(crate) fn done(self) -> Ticket {
         drop((self.slot, self.budget));
         Ticket::done(self.work.outcome)
@@ -187,7 +187,7 @@ impl Submission {
         }
     }
 
-    /// Gives its place in the queue back and tells whoever waits.
+    /// Releases its slot and tells whoever waits.
     pub(crate) fn resolve(self) {
         drop((self.slot, self.budget));
         // Nobody need be waiting.

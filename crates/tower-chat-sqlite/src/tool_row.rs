@@ -30,7 +30,7 @@ pub(crate) fn result_apart(record: &ToolRecord) -> Option<String> {
     }
 }
 
-/// Writes rows of a conversation, each in place of the one there is of the same call, with its
+/// Writes rows of a conversation, each replacing the row of the same call, with its
 /// [`result_apart`].
 pub(crate) fn put<'a>(
     connection: &Connection,

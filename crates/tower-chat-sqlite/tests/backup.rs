@@ -54,7 +54,7 @@ impl Fixture {
     }
 }
 
-async fn open_sound(path: &Path) -> SqliteStore {
+async fn open_intact(path: &Path) -> SqliteStore {
     let store = SqliteStore::options().create(false).open(path).await.unwrap();
     assert_eq!(store.check_integrity().await.unwrap(), Vec::<String>::new());
     store
@@ -95,7 +95,7 @@ async fn a_copy_made_while_others_write_holds_of_each_conversation_how_it_began_
         writer.await.unwrap();
     }
     for (path, before) in copies {
-        let copy = open_sound(&path).await;
+        let copy = open_intact(&path).await;
         for writer in 0..WRITERS {
             let key = key(&writer.to_string());
             let copied: Vec<usize> = texts(&copy, &key).await.iter().map(number).collect();
@@ -119,7 +119,7 @@ async fn what_was_submitted_before_is_in_the_copy() {
     let one = write(&key("c"), RunId::new(), Revision::ABSENT, &["one"]);
     drop(fixture.store.append(slot, vec![one]));
     fixture.store.backup(fixture.path("copy.db")).await.unwrap();
-    let copy = open_sound(&fixture.path("copy.db")).await;
+    let copy = open_intact(&fixture.path("copy.db")).await;
     assert_eq!(texts(&copy, &key("c")).await, ["one"]);
 }
 
@@ -134,7 +134,7 @@ async fn a_file_that_is_there_is_replaced_only_where_that_was_asked_for() {
     assert!(error.to_string().contains("copy.db"), "{error}");
     assert_eq!(fs::read_to_string(&path).unwrap(), "somebody's");
     Backup::of(&fixture.store).replacing(true).write(&path).await.unwrap();
-    let copy = open_sound(&path).await;
+    let copy = open_intact(&path).await;
     assert_eq!(texts(&copy, &key("c")).await, ["one"]);
     copy.close().await.unwrap();
     assert_eq!(fixture.others(), ["copy.db"]);
@@ -186,7 +186,7 @@ async fn a_copy_that_nobody_waits_for_is_made_whole_or_not_at_all() {
             tokio::task::yield_now().await;
         }
         if path.exists() {
-            open_sound(&path).await.close().await.unwrap();
+            open_intact(&path).await.close().await.unwrap();
             fs::remove_file(&path).unwrap();
         }
     }
@@ -200,7 +200,7 @@ async fn a_store_that_is_only_read_can_be_copied() {
     let reader =
         SqliteStore::options().read_only(true).open(fixture.path("chat.db")).await.unwrap();
     reader.backup(fixture.path("copy.db")).await.unwrap();
-    assert_eq!(texts(&open_sound(&fixture.path("copy.db")).await, &key("c")).await, ["one"]);
+    assert_eq!(texts(&open_intact(&fixture.path("copy.db")).await, &key("c")).await, ["one"]);
 }
 
 #[tokio::test]
@@ -217,7 +217,7 @@ async fn a_file_of_any_version_is_copied_as_it_is() {
         assert_eq!(found, Ok(version), "the copy is not brought up to date");
         drop(connection);
         let support = ConversationKey::new("alice", "support");
-        assert_eq!(texts(&open_sound(&copy).await, &support).await[0], "Where is my order?");
+        assert_eq!(texts(&open_intact(&copy).await, &support).await[0], "Where is my order?");
     }
 }
 

@@ -188,7 +188,7 @@ async fn every_write_has_the_outcome_it_has_in_memory() {
         two.clone(),
         one.clone(),
         two.clone(),
-        // The same place under another index, and the same id at another place.
+        // The same position under another index, and the same id at another position.
         Write::new(
             key("c"),
             MessageId { run, index: 9 },

@@ -164,16 +164,16 @@ async fn an_older_file_is_brought_up_to_date_only_when_it_may_be_written() {
 async fn a_damaged_file_is_said_to_be_damaged() {
     let (_folder, path) = folder();
     make(&path).await;
-    let sound = fs::read(&path).unwrap();
-    for damaged in [100..4096, 4096..sound.len()] {
-        let mut bytes = sound.clone();
+    let intact = fs::read(&path).unwrap();
+    for damaged in [100..4096, 4096..intact.len()] {
+        let mut bytes = intact.clone();
         bytes[damaged].fill(0xa5);
         fs::write(&path, bytes).unwrap();
         let error = SqliteStore::open(&path).await.unwrap_err();
         assert!(matches!(error, OpenError::Corrupt { .. }), "{error:?}");
         assert!(error.source().is_some());
     }
-    fs::write(&path, &sound).unwrap();
+    fs::write(&path, &intact).unwrap();
     Connection::open(&path).unwrap().execute_batch("DROP TABLE messages").unwrap();
     let error = SqliteStore::open(&path).await.unwrap_err();
     assert!(matches!(error, OpenError::Corrupt { .. }), "{error:?}");

@@ -50,9 +50,9 @@ fn run_held(test: &str) {
     let child = child.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(alone);
     let output = child.wait_with_output().unwrap();
-    let [said, complained] =
+    let [printed, complained] =
         [output.stdout, output.stderr].map(|it| String::from_utf8(it).unwrap());
-    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{complained}");
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}\n{complained}");
 }
 
 fn allow(path: &Path, mode: u32) {

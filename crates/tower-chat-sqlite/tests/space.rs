@@ -75,8 +75,9 @@ fn run_limited(test: &str, folder: &Path, blocks: u64) {
 }
 
 fn assert_well(output: &Output) {
-    let [said, complained] = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
-    assert!(output.status.success() && said.contains("1 passed"), "{said}\n{complained}");
+    let [printed, complained] =
+        [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+    assert!(output.status.success() && printed.contains("1 passed"), "{printed}\n{complained}");
 }
 
 /// Where the child is to work; `None` where the test is run by hand.

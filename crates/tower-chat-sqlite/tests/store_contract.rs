@@ -6,7 +6,7 @@ use tower_chat_sqlite::SqliteStore;
 tower_chat_testkit::store_contract!(
     let folder = tempfile::tempdir().unwrap();
     SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
-    remains: {
+    residual_data: {
         let path = folder.path().to_owned();
         move |store: &SqliteStore| {
             let (store, path) = (store.clone(), path.clone());

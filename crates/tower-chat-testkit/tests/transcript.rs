@@ -159,7 +159,7 @@ async fn found(
     let player = Player::new(store).mode(mode).streamed(streamed);
     player.play(&recording()).await.unwrap();
     let divergences = player.take_divergences();
-    assert_eq!(player.tally().divergences, divergences.len() as u64);
+    assert_eq!(player.counters().divergences, divergences.len() as u64);
     divergences
         .into_iter()
         .map(|divergence| {
@@ -223,7 +223,7 @@ async fn an_unverified_play_compares_nothing() {
     let alter = |messages: &mut Vec<Message>| messages.retain(|m| m.role != Role::System);
     let player = Player::new(AlteringStore { inner: MemoryStore::new(), alter }).verified(false);
     player.play(&recording()).await.unwrap();
-    assert_eq!((player.tally().divergences, player.tally().service_calls), (0, 3));
+    assert_eq!((player.counters().divergences, player.counters().service_calls), (0, 3));
 }
 
 #[tokio::test]

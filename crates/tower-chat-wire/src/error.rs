@@ -33,7 +33,7 @@ pub enum WireError {
     /// One message of several is wrong.
     #[error("message {index} cannot be read")]
     InMessage {
-        /// Its place among them, from 0.
+        /// Its position among them, from 0.
         index: usize,
         /// What is wrong with it.
         source: Box<WireError>,

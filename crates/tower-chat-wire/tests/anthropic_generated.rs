@@ -14,9 +14,9 @@ use tower_chat_wire::{
 };
 
 /// A generator of the same numbers at every run (xorshift, by Marsaglia).
-struct Numbers(u64);
+struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -60,38 +60,38 @@ const KINDS: [&str; 14] = [
     "later_invention",
 ];
 
-fn source(numbers: &mut Numbers) -> Value {
+fn source(rng: &mut Rng) -> Value {
     let kinds = ["base64", "url", "file", "text"].map(Value::from);
-    let mut source = numbers.object(&[
+    let mut source = rng.object(&[
         ("media_type", &[json!("image/png"), json!("application/pdf"), json!("a"), json!(1)]),
         ("data", &[json!("AAAA"), json!("")]),
         ("url", &[json!("https://a.example/b"), json!(null)]),
         ("file_id", &[json!("file_1"), json!(3)]),
         ("more", &[json!(true)]),
     ]);
-    source["type"] = numbers.one_of(&kinds);
+    source["type"] = rng.one_of(&kinds);
     source
 }
 
-fn block(numbers: &mut Numbers) -> Value {
-    block_of(numbers, true)
+fn block(rng: &mut Rng) -> Value {
+    block_of(rng, true)
 }
 
-fn inner_block(numbers: &mut Numbers) -> Value {
-    block_of(numbers, false)
+fn inner_block(rng: &mut Rng) -> Value {
+    block_of(rng, false)
 }
 
-fn block_of(numbers: &mut Numbers, is_outer: bool) -> Value {
+fn block_of(rng: &mut Rng, is_outer: bool) -> Value {
     let ids = ["a", "b", "c"].map(Value::from);
-    let kind = numbers.one_of(&KINDS);
+    let kind = rng.one_of(&KINDS);
     let texts = [json!("hi"), json!("bye"), json!(" "), json!("")];
-    let source = [source(numbers), json!(null)];
+    let source = [source(rng), json!(null)];
     let mut contents = vec![json!("found"), json!(""), json!(null), json!({"type": "x", "y": 1})];
     if is_outer {
-        contents.push(numbers.list(4, inner_block));
-        contents.push(numbers.list(4, inner_block));
+        contents.push(rng.list(4, inner_block));
+        contents.push(rng.list(4, inner_block));
     }
-    let mut block = numbers.object(&[
+    let mut block = rng.object(&[
         ("text", &texts),
         ("thinking", &texts),
         ("data", &[json!("encrypted")]),
@@ -104,46 +104,46 @@ fn block_of(numbers: &mut Numbers, is_outer: bool) -> Value {
     ]);
     block["type"] = kind.into();
     block["name"] = "f".into();
-    block["input"] = numbers.one_of(&[json!({}), json!({"a": [1.5, null]})]);
-    if numbers.below(4) == 0 {
+    block["input"] = rng.one_of(&[json!({}), json!({"a": [1.5, null]})]);
+    if rng.below(4) == 0 {
         block["cache_control"] = json!({"type": "ephemeral"});
     }
     block
 }
 
-fn message(numbers: &mut Numbers) -> Value {
+fn message(rng: &mut Rng) -> Value {
     let contents = [
         json!("hi"),
         json!(""),
-        numbers.list(4, block),
-        numbers.list(4, block),
-        numbers.list(2, block),
+        rng.list(4, block),
+        rng.list(4, block),
+        rng.list(2, block),
         json!([{"type": "tool_use", "id": "a", "name": "f", "input": {}}]),
         json!([{"type": "tool_result", "tool_use_id": "a"}]),
     ];
-    let mut message = json!({"content": numbers.one_of(&contents)});
-    message["role"] = numbers.one_of(&["user", "assistant", "user", "assistant", "system"]).into();
-    if numbers.below(8) == 0 {
-        message["more"] = numbers.one_of(&[json!(null), json!("more"), json!({})]);
+    let mut message = json!({"content": rng.one_of(&contents)});
+    message["role"] = rng.one_of(&["user", "assistant", "user", "assistant", "system"]).into();
+    if rng.below(8) == 0 {
+        message["more"] = rng.one_of(&[json!(null), json!("more"), json!({})]);
     }
     message
 }
 
-fn body(numbers: &mut Numbers) -> Value {
-    let systems = [json!("Be brief."), json!(""), json!(null), numbers.list(3, block)];
-    let mut body = json!({"messages": numbers.list(5, message)});
-    if numbers.below(2) == 0 {
-        body["system"] = numbers.one_of(&systems);
+fn body(rng: &mut Rng) -> Value {
+    let systems = [json!("Be brief."), json!(""), json!(null), rng.list(3, block)];
+    let mut body = json!({"messages": rng.list(5, message)});
+    if rng.below(2) == 0 {
+        body["system"] = rng.one_of(&systems);
     }
     body
 }
 
 #[test]
 fn whatever_the_service_takes_is_written_as_it_was() {
-    let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15);
+    let mut rng = Rng(0x9E37_79B9_7F4A_7C15);
     let (mut taken, mut refused) = (0, 0);
     for _ in 0..5_000 {
-        let json = body(&mut numbers);
+        let json = body(&mut rng);
         let messages = parse_body(&json.to_string()).unwrap();
         let written = serde_json::to_value(render_body(&messages)).unwrap();
         let stored: Vec<Message> = messages
@@ -161,24 +161,24 @@ fn whatever_the_service_takes_is_written_as_it_was() {
     assert!(taken > 500 && refused > 500, "taken {taken}, refused {refused}");
 }
 
-fn part(numbers: &mut Numbers) -> Part {
+fn part(rng: &mut Rng) -> Part {
     let ids = [None, Some(""), Some("a"), Some("a.b"), Some("a:b"), Some("a_b"), Some("é")];
     let arguments = ["", "null", "{}", "{'cut", "[1]", r#"{"a":"\ud800"}"#, r#" {"a": 1e2} "#];
     let wires = ["anthropic", "openai-chat"];
     let items = ["{}", "1", r#"{"type":"x"}"#, r#"{"role":"x"}"#, r#"{"type":"thinking"}"#];
-    let native = Native::new(numbers.one_of(&wires), numbers.one_of(&items).parse().unwrap());
-    let native = (numbers.below(2) == 0).then_some(native);
-    match numbers.below(9) {
+    let native = Native::new(rng.one_of(&wires), rng.one_of(&items).parse().unwrap());
+    let native = (rng.below(2) == 0).then_some(native);
+    match rng.below(9) {
         0 | 1 => {
-            let mut call = ToolCall::without_id("f", numbers.one_of(&arguments));
-            call.id = numbers.one_of(&ids).map(str::to_owned);
-            call.provider_executed = numbers.below(4) == 0;
+            let mut call = ToolCall::without_id("f", rng.one_of(&arguments));
+            call.id = rng.one_of(&ids).map(str::to_owned);
+            call.provider_executed = rng.below(4) == 0;
             call.native = native;
             call.into()
         }
         2 | 3 => {
-            let mut result = ToolResult::new("", numbers.one_of(&["", "found"]));
-            result.call_id = numbers.one_of(&ids).map(str::to_owned);
+            let mut result = ToolResult::new("", rng.one_of(&["", "found"]));
+            result.call_id = rng.one_of(&ids).map(str::to_owned);
             result.native = native;
             result.into()
         }
@@ -189,8 +189,7 @@ fn part(numbers: &mut Numbers) -> Part {
         }
         5 => {
             let types = ["image/png", "audio/wav", "application/pdf", ""];
-            let mut media =
-                Media::new(numbers.one_of(&types), MediaSource::Base64("AAAA".to_owned()));
+            let mut media = Media::new(rng.one_of(&types), MediaSource::Base64("AAAA".to_owned()));
             media.native = native;
             media.into()
         }
@@ -199,19 +198,19 @@ fn part(numbers: &mut Numbers) -> Part {
             None => ErrorPart::new("overloaded").into(),
         },
         7 => ApprovalRequest::new("r", ToolCall::new("a", "f", "{}"), true).into(),
-        _ => Part::text(numbers.one_of(&["", " ", "hi"])),
+        _ => Part::text(rng.one_of(&["", " ", "hi"])),
     }
 }
 
 #[test]
 fn no_message_however_odd_is_a_panic_and_writing_gives_what_can_be_read() {
     let roles = [Role::System, Role::Developer, Role::User, Role::Assistant, Role::Tool];
-    let mut numbers = Numbers(0x0DDB_1A5E_5BAD_5EED);
+    let mut rng = Rng(0x0DDB_1A5E_5BAD_5EED);
     for _ in 0..5_000 {
-        let messages: Vec<Message> = (0..numbers.below(6))
+        let messages: Vec<Message> = (0..rng.below(6))
             .map(|_| {
-                let parts = (0..numbers.below(5)).map(|_| part(&mut numbers)).collect();
-                Message::new(numbers.one_of(&roles), parts)
+                let parts = (0..rng.below(5)).map(|_| part(&mut rng)).collect();
+                Message::new(rng.one_of(&roles), parts)
             })
             .collect();
         let body = render_body(&messages);
@@ -229,19 +228,19 @@ fn no_message_however_odd_is_a_panic_and_writing_gives_what_can_be_read() {
 }
 
 /// A round of calls and all its results, in the words of other providers.
-fn foreign_round(numbers: &mut Numbers) -> Vec<Message> {
+fn foreign_round(rng: &mut Rng) -> Vec<Message> {
     let ids = [None, Some(""), Some("a"), Some("a.b"), Some("a_b"), Some("call_1")];
-    let ids: Vec<Option<&str>> = (0..=numbers.below(4)).map(|_| numbers.one_of(&ids)).collect();
-    let calls = ids.iter().enumerate().map(|(place, id)| {
-        let mut call = ToolCall::without_id(format!("f{place}"), "{}");
+    let ids: Vec<Option<&str>> = (0..=rng.below(4)).map(|_| rng.one_of(&ids)).collect();
+    let calls = ids.iter().enumerate().map(|(position, id)| {
+        let mut call = ToolCall::without_id(format!("f{position}"), "{}");
         call.id = id.map(str::to_owned);
         Part::from(call)
     });
     let mut parts = vec![Reasoning::new("hm").into(), Part::text("")];
     parts.extend(calls);
-    parts.push(Part::text(numbers.one_of(&["", "Let me look."])));
-    let results = ids.iter().enumerate().map(|(place, id)| {
-        let mut result = ToolResult::new("", format!("r{place}"));
+    parts.push(Part::text(rng.one_of(&["", "Let me look."])));
+    let results = ids.iter().enumerate().map(|(position, id)| {
+        let mut result = ToolResult::new("", format!("r{position}"));
         result.call_id = id.map(str::to_owned);
         Message::tool_results([result])
     });
@@ -250,12 +249,12 @@ fn foreign_round(numbers: &mut Numbers) -> Vec<Message> {
 
 #[test]
 fn a_round_recorded_elsewhere_is_one_that_the_service_takes_with_each_result_at_its_call() {
-    let mut numbers = Numbers(0xC0FF_EE00_C0FF_EE01);
+    let mut rng = Rng(0xC0FF_EE00_C0FF_EE01);
     for _ in 0..1_000 {
         let mut messages = vec![Message::user("hi")];
-        for _ in 0..=numbers.below(3) {
-            messages.extend(foreign_round(&mut numbers));
-            match numbers.below(4) {
+        for _ in 0..=rng.below(3) {
+            messages.extend(foreign_round(&mut rng));
+            match rng.below(4) {
                 0 => messages.push(Message::user("go on")),
                 1 => messages.push(Message::assistant("Well.")),
                 2 => messages.push(Message::system("Be brief.")),

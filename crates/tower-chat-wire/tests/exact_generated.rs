@@ -8,9 +8,9 @@ use tower_chat_core::{Message, Messages, Part, Role, Text, ToolCall, ToolResult,
 use tower_chat_wire::body::BodyWire;
 
 /// A generator of the same numbers at every run (xorshift, by Marsaglia).
-struct Numbers(u64);
+struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -59,128 +59,127 @@ fn ids() -> Vec<Value> {
     vec![json!("one"), json!("two-2"), json!("a b"), json!("")]
 }
 
-fn function(numbers: &mut Numbers, arguments: &[Value]) -> Value {
-    let mut function = numbers.object(9, &[("new", &odd()), ("index", &odd())]);
-    function.insert("name".to_owned(), numbers.one_of(&or_odd(&names())));
-    if numbers.below(5) > 0 {
-        function.insert("arguments".to_owned(), numbers.one_of(arguments));
+fn function(rng: &mut Rng, arguments: &[Value]) -> Value {
+    let mut function = rng.object(9, &[("new", &odd()), ("index", &odd())]);
+    function.insert("name".to_owned(), rng.one_of(&or_odd(&names())));
+    if rng.below(5) > 0 {
+        function.insert("arguments".to_owned(), rng.one_of(arguments));
     }
     function.into()
 }
 
-fn ollama(numbers: &mut Numbers) -> Value {
+fn ollama(rng: &mut Rng) -> Value {
     let roles = ["assistant", "user", "system", "tool"];
-    let role = roles[numbers.below(roles.len())];
+    let role = roles[rng.below(roles.len())];
     let texts = or_odd(&[json!("t1"), json!(""), json!("Grüße")]);
     let images = [json!(["/9j/AA", "iVBOR"]), json!([]), json!([1])];
-    let mut message = numbers.object(7, &[("new", &odd()), ("images", &images)]);
-    if numbers.below(6) > 0 {
-        message.insert("content".to_owned(), numbers.one_of(&texts));
+    let mut message = rng.object(7, &[("new", &odd()), ("images", &images)]);
+    if rng.below(6) > 0 {
+        message.insert("content".to_owned(), rng.one_of(&texts));
     }
     match role {
         "assistant" => {
-            message.extend(numbers.object(3, &[("thinking", &texts)]));
-            let calls = numbers.list(2, |numbers| {
-                let mut call = numbers.object(3, &[("id", &ids()), ("type", &odd())]);
-                call.insert("function".to_owned(), function(numbers, &arguments()));
+            message.extend(rng.object(3, &[("thinking", &texts)]));
+            let calls = rng.list(2, |rng| {
+                let mut call = rng.object(3, &[("id", &ids()), ("type", &odd())]);
+                call.insert("function".to_owned(), function(rng, &arguments()));
                 call.into()
             });
-            message.extend(numbers.object(2, &[("tool_calls", &or_odd(&[calls]))]));
+            message.extend(rng.object(2, &[("tool_calls", &or_odd(&[calls]))]));
         }
-        "tool" => message.extend(
-            numbers.object(2, &[("tool_name", &or_odd(&names())), ("tool_call_id", &ids())]),
-        ),
+        "tool" => message
+            .extend(rng.object(2, &[("tool_name", &or_odd(&names())), ("tool_call_id", &ids())])),
         _ => {}
     }
     message.insert("role".to_owned(), json!(role));
     message.into()
 }
 
-fn cohere(numbers: &mut Numbers) -> Value {
+fn cohere(rng: &mut Rng) -> Value {
     let roles = ["assistant", "user", "system", "tool"];
-    let role = roles[numbers.below(roles.len())];
-    let block = |numbers: &mut Numbers| {
+    let role = roles[rng.below(roles.len())];
+    let block = |rng: &mut Rng| {
         let kinds = ["text", "thinking", "document", "image_url", "new"];
-        let kind = kinds[numbers.below(kinds.len())];
+        let kind = kinds[rng.below(kinds.len())];
         let value = match kind {
-            "document" => json!({"data": numbers.one_of(&odd()), "id": "d1"}),
+            "document" => json!({"data": rng.one_of(&odd()), "id": "d1"}),
             "image_url" => {
-                json!({"url": numbers.one_of(&[json!("https://a/b"), json!("data:image/png;base64,AA"), json!(1)])})
+                json!({"url": rng.one_of(&[json!("https://a/b"), json!("data:image/png;base64,AA"), json!(1)])})
             }
-            _ => numbers.one_of(&or_odd(&[json!("t2"), json!(" ")])),
+            _ => rng.one_of(&or_odd(&[json!("t2"), json!(" ")])),
         };
-        let mut block = numbers.object(8, &[("new", &odd())]);
+        let mut block = rng.object(8, &[("new", &odd())]);
         block.insert("type".to_owned(), json!(kind));
         block.insert(kind.to_owned(), value);
         block.into()
     };
-    let blocks = numbers.list(3, block);
+    let blocks = rng.list(3, block);
     let content = or_odd(&[json!("t3"), json!(""), blocks]);
     let mut message =
-        numbers.object(9, &[("new", &odd()), ("citations", &[json!([]), json!([{"start": 1}])])]);
-    if numbers.below(6) > 0 {
-        message.insert("content".to_owned(), numbers.one_of(&content));
+        rng.object(9, &[("new", &odd()), ("citations", &[json!([]), json!([{"start": 1}])])]);
+    if rng.below(6) > 0 {
+        message.insert("content".to_owned(), rng.one_of(&content));
     }
     match role {
         "assistant" => {
-            message.extend(numbers.object(3, &[("tool_plan", &or_odd(&[json!("plan")]))]));
-            let calls = numbers.list(2, |numbers| {
-                let mut call = numbers.object(3, &[("id", &ids()), ("type", &odd())]);
+            message.extend(rng.object(3, &[("tool_plan", &or_odd(&[json!("plan")]))]));
+            let calls = rng.list(2, |rng| {
+                let mut call = rng.object(3, &[("id", &ids()), ("type", &odd())]);
                 let texts = or_odd(&[json!("{}"), json!("{\"a\": 1.0}"), json!("{cut")]);
-                call.insert("function".to_owned(), function(numbers, &texts));
+                call.insert("function".to_owned(), function(rng, &texts));
                 call.into()
             });
-            message.extend(numbers.object(2, &[("tool_calls", &or_odd(&[calls]))]));
+            message.extend(rng.object(2, &[("tool_calls", &or_odd(&[calls]))]));
         }
-        "tool" => message.extend(numbers.object(2, &[("tool_call_id", &or_odd(&ids()))])),
+        "tool" => message.extend(rng.object(2, &[("tool_call_id", &or_odd(&ids()))])),
         _ => {}
     }
     message.insert("role".to_owned(), json!(role));
     message.into()
 }
 
-fn converse_block(numbers: &mut Numbers) -> Value {
+fn converse_block(rng: &mut Rng) -> Value {
     let formats = [json!("png"), json!("pdf"), json!(1)];
     let sources = [json!({"bytes": "AA"}), json!({"s3Location": {"uri": "s3://a"}})];
-    let (kind, value) = match numbers.below(7) {
-        0 | 1 => ("text", numbers.one_of(&[json!("t4"), json!("t5"), json!(5)])),
+    let (kind, value) = match rng.below(7) {
+        0 | 1 => ("text", rng.one_of(&[json!("t4"), json!("t5"), json!(5)])),
         2 => {
-            let mut call = numbers.object(6, &[("type", &odd())]);
-            call.insert("name".to_owned(), numbers.one_of(&or_odd(&names())));
-            call.extend(numbers.object(1, &[("toolUseId", &ids()), ("input", &arguments())]));
+            let mut call = rng.object(6, &[("type", &odd())]);
+            call.insert("name".to_owned(), rng.one_of(&or_odd(&names())));
+            call.extend(rng.object(1, &[("toolUseId", &ids()), ("input", &arguments())]));
             ("toolUse", call.into())
         }
         3 => {
-            let inner = |numbers: &mut Numbers| match numbers.below(3) {
-                0 => json!({"json": numbers.one_of(&odd())}),
+            let inner = |rng: &mut Rng| match rng.below(3) {
+                0 => json!({"json": rng.one_of(&odd())}),
                 1 => json!({"text": "t6"}),
                 _ => json!({"image": {"format": "png", "source": {"bytes": "AA"}}}),
             };
-            let content = or_odd(&[numbers.list(2, inner)]);
+            let content = or_odd(&[rng.list(2, inner)]);
             let statuses = [json!("success"), json!("error"), json!(null)];
-            let mut result = numbers.object(3, &[("status", &statuses), ("type", &odd())]);
-            result.extend(numbers.object(1, &[("toolUseId", &ids()), ("content", &content)]));
+            let mut result = rng.object(3, &[("status", &statuses), ("type", &odd())]);
+            result.extend(rng.object(1, &[("toolUseId", &ids()), ("content", &content)]));
             ("toolResult", result.into())
         }
         4 => {
             let text = json!({"reasoningText": {"text": "t7", "signature": "s"}});
             let content = or_odd(&[text, json!({"redactedContent": "AA"})]);
-            ("reasoningContent", numbers.one_of(&content))
+            ("reasoningContent", rng.one_of(&content))
         }
         5 => {
-            let media = numbers.object(1, &[("format", &formats), ("source", &sources)]);
-            (["image", "document", "video"][numbers.below(3)], media.into())
+            let media = rng.object(1, &[("format", &formats), ("source", &sources)]);
+            (["image", "document", "video"][rng.below(3)], media.into())
         }
-        _ => (["cachePoint", "role", "as_read"][numbers.below(3)], numbers.one_of(&odd())),
+        _ => (["cachePoint", "role", "as_read"][rng.below(3)], rng.one_of(&odd())),
     };
-    let mut block = numbers.object(12, &[("new", &odd())]);
+    let mut block = rng.object(12, &[("new", &odd())]);
     block.insert(kind.to_owned(), value);
     block.into()
 }
 
-fn converse(numbers: &mut Numbers, is_assistant: bool) -> Value {
-    let blocks: Value = (0..=numbers.below(3)).map(|_| converse_block(numbers)).collect();
-    let mut message = numbers.object(8, &[("new", &odd()), ("newer", &odd())]);
+fn converse(rng: &mut Rng, is_assistant: bool) -> Value {
+    let blocks: Value = (0..=rng.below(3)).map(|_| converse_block(rng)).collect();
+    let mut message = rng.object(8, &[("new", &odd()), ("newer", &odd())]);
     message.insert("content".to_owned(), blocks);
     message.insert("role".to_owned(), json!(if is_assistant { "assistant" } else { "user" }));
     message.into()
@@ -201,16 +200,16 @@ fn written(wire: BodyWire, body: &Value) -> Option<(Value, Value)> {
 
 #[test]
 fn messages_that_can_be_read_are_written_as_they_were() {
-    let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15);
+    let mut rng = Rng(0x9E37_79B9_7F4A_7C15);
     for wire in [BodyWire::BedrockConverse, BodyWire::Cohere, BodyWire::Ollama] {
         let (mut read, mut refused) = (0, 0);
         for _ in 0..6_000 {
-            let begins = numbers.below(2);
-            let messages: Vec<Value> = (0..=numbers.below(5))
+            let begins = rng.below(2);
+            let messages: Vec<Value> = (0..=rng.below(5))
                 .map(|at| match wire {
-                    BodyWire::Cohere => cohere(&mut numbers),
-                    BodyWire::Ollama => ollama(&mut numbers),
-                    _ => converse(&mut numbers, at % 2 == begins),
+                    BodyWire::Cohere => cohere(&mut rng),
+                    BodyWire::Ollama => ollama(&mut rng),
+                    _ => converse(&mut rng, at % 2 == begins),
                 })
                 .collect();
             let mut body = json!({"messages": messages});

@@ -13,9 +13,9 @@ use tower_chat_wire::{
 };
 
 /// A generator of the same numbers at every run (xorshift, by Marsaglia).
-struct Numbers(u64);
+struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -43,7 +43,7 @@ fn odd() -> Vec<Value> {
     vec![json!(null), json!(""), json!("text"), json!(7), json!(true), json!([]), json!({"a": 1})]
 }
 
-fn part(numbers: &mut Numbers, is_model: bool) -> Value {
+fn part(rng: &mut Rng, is_model: bool) -> Value {
     let names = [json!("f"), json!("g"), json!("")];
     let objects = [json!({}), json!({"a": 1}), json!({"error": "e"}), json!({"output": "o"})];
     let responses =
@@ -52,19 +52,19 @@ fn part(numbers: &mut Numbers, is_model: bool) -> Value {
     let types = [json!("image/png"), json!("application/octet-stream"), json!(null)];
     let uris =
         [json!("gs://a/b"), json!("https://generativelanguage.googleapis.com/a"), json!("x")];
-    let inner = match numbers.below(3) {
+    let inner = match rng.below(3) {
         0 => {
-            let mut call = numbers.object(2, &[("id", &odd()), ("args", &odd()), ("new", &odd())]);
-            call.insert("name".to_owned(), numbers.one_of(&names));
+            let mut call = rng.object(2, &[("id", &odd()), ("args", &odd()), ("new", &odd())]);
+            call.insert("name".to_owned(), rng.one_of(&names));
             call
         }
         1 => {
             let mut result =
-                numbers.object(2, &[("id", &odd()), ("response", &responses), ("parts", &list)]);
-            result.insert("name".to_owned(), numbers.one_of(&names));
+                rng.object(2, &[("id", &odd()), ("response", &responses), ("parts", &list)]);
+            result.insert("name".to_owned(), rng.one_of(&names));
             result
         }
-        _ => numbers.object(
+        _ => rng.object(
             2,
             &[
                 ("data", &odd()),
@@ -76,7 +76,7 @@ fn part(numbers: &mut Numbers, is_model: bool) -> Value {
             ],
         ),
     };
-    let mut part = numbers.object(
+    let mut part = rng.object(
         5,
         &[
             ("thought", &[json!(true), json!(false), json!("true")]),
@@ -91,20 +91,19 @@ fn part(numbers: &mut Numbers, is_model: bool) -> Value {
     let results = ["functionResponse", "function_response", "text"];
     let kinds = if is_model { calls } else { results };
     let media = ["inlineData", "inline_data", "fileData", "file_data", "executableCode"];
-    let kind =
-        if numbers.below(2) == 0 { kinds[numbers.below(3)] } else { media[numbers.below(5)] };
-    let value = if kind == "text" { numbers.one_of(&odd()) } else { inner.into() };
+    let kind = if rng.below(2) == 0 { kinds[rng.below(3)] } else { media[rng.below(5)] };
+    let value = if kind == "text" { rng.one_of(&odd()) } else { inner.into() };
     part.insert(kind.to_owned(), value);
     part.into()
 }
 
-fn content(numbers: &mut Numbers) -> Value {
-    let is_model = numbers.below(2) == 0;
-    let parts: Vec<Value> = (0..=numbers.below(3)).map(|_| part(numbers, is_model)).collect();
-    let mut content = numbers.object(6, &[("new", &odd())]);
+fn content(rng: &mut Rng) -> Value {
+    let is_model = rng.below(2) == 0;
+    let parts: Vec<Value> = (0..=rng.below(3)).map(|_| part(rng, is_model)).collect();
+    let mut content = rng.object(6, &[("new", &odd())]);
     content.insert("parts".to_owned(), parts.into());
     let users = [json!("user"), json!("function"), json!(null)];
-    let role = if is_model { json!("model") } else { numbers.one_of(&users) };
+    let role = if is_model { json!("model") } else { rng.one_of(&users) };
     content.insert("role".to_owned(), role);
     content.into()
 }
@@ -115,10 +114,10 @@ fn written(messages: &[Message]) -> Value {
 
 #[test]
 fn a_content_that_can_be_read_is_written_as_it_was() {
-    let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15);
+    let mut rng = Rng(0x9E37_79B9_7F4A_7C15);
     let (mut exact, mut reordered) = (0, 0);
     for _ in 0..4_000 {
-        let content = content(&mut numbers);
+        let content = content(&mut rng);
         let contents = json!([{"role": "user", "parts": [{"text": "go"}]}, content]);
         let messages = parse_contents(&contents.to_string()).unwrap();
         let stored: Vec<Message> = messages
@@ -155,11 +154,11 @@ fn results_come_first(content: &Value) -> bool {
 
 #[test]
 fn a_whole_conversation_that_gemini_takes_is_written_as_it_was() {
-    let mut numbers = Numbers(0x2545_F491_4F6C_DD1D);
+    let mut rng = Rng(0x2545_F491_4F6C_DD1D);
     let mut accepted = 0;
     for _ in 0..6_000 {
-        let count = 1 + numbers.below(4);
-        let contents: Value = (0..count).map(|_| content(&mut numbers)).collect();
+        let count = 1 + rng.below(4);
+        let contents: Value = (0..count).map(|_| content(&mut rng)).collect();
         let body = json!({"contents": contents});
         let messages = parse_contents(&contents.to_string()).unwrap();
         let again = written(&messages);
@@ -174,9 +173,9 @@ fn a_whole_conversation_that_gemini_takes_is_written_as_it_was() {
 
 #[test]
 fn odd_messages_are_written_without_a_panic_and_always_alike() {
-    let mut numbers = Numbers(0xD1B5_4A32_D192_ED03);
+    let mut rng = Rng(0xD1B5_4A32_D192_ED03);
     for _ in 0..5_000 {
-        let messages: Vec<Message> = (0..numbers.below(6)).map(|_| message(&mut numbers)).collect();
+        let messages: Vec<Message> = (0..rng.below(6)).map(|_| message(&mut rng)).collect();
         let first = render_messages(&messages, Unsigned::StandIn);
         assert_eq!(first, render_messages(&messages, Unsigned::StandIn));
         for content in &first.contents {
@@ -192,27 +191,27 @@ fn odd_messages_are_written_without_a_panic_and_always_alike() {
 
 #[test]
 fn an_odd_answer_is_read_or_refused_without_a_panic() {
-    let mut numbers = Numbers(0x1234_5678_9ABC_DEF1);
+    let mut rng = Rng(0x1234_5678_9ABC_DEF1);
     let mut read = 0;
     for _ in 0..3_000 {
-        let content = [content(&mut numbers), numbers.one_of(&odd())];
-        let candidate = [numbers.object(1, &[("content", &content)]).into(), json!(1)];
+        let content = [content(&mut rng), rng.one_of(&odd())];
+        let candidate = [rng.object(1, &[("content", &content)]).into(), json!(1)];
         let candidates = [json!([candidate[0]]), json!(candidate), json!(null), json!("x")];
-        let answer = Value::Object(numbers.object(1, &[("candidates", &candidates)]));
+        let answer = Value::Object(rng.object(1, &[("candidates", &candidates)]));
         read += usize::from(parse_answer(&answer.to_string()).is_ok());
     }
     assert!(read > 500, "{read}");
 }
 
-fn message(numbers: &mut Numbers) -> Message {
+fn message(rng: &mut Rng) -> Message {
     let roles = [Role::System, Role::Developer, Role::User, Role::Assistant, Role::Tool];
-    let parts = (0..numbers.below(5)).map(|_| message_part(numbers)).collect();
-    Message::new(roles[numbers.below(roles.len())], parts)
+    let parts = (0..rng.below(5)).map(|_| message_part(rng)).collect();
+    Message::new(roles[rng.below(roles.len())], parts)
 }
 
-fn message_part(numbers: &mut Numbers) -> Part {
+fn message_part(rng: &mut Rng) -> Part {
     let texts = ["", "a", "{}", "{\"a\":", "null", "[1]", "{\"error\":1}"];
-    let text = texts[numbers.below(texts.len())];
+    let text = texts[rng.below(texts.len())];
     let natives = [
         json!(null),
         json!(1),
@@ -227,10 +226,10 @@ fn message_part(numbers: &mut Numbers) -> Part {
         json!({"text": 1}),
     ];
     let wires = ["gemini", "gemini", "gemini", "anthropic"];
-    let item = numbers.one_of(&natives).to_string().parse().unwrap();
-    let native = Native::new(wires[numbers.below(4)], item);
-    let some_native = (numbers.below(2) == 0).then(|| native.clone());
-    match numbers.below(7) {
+    let item = rng.one_of(&natives).to_string().parse().unwrap();
+    let native = Native::new(wires[rng.below(4)], item);
+    let some_native = (rng.below(2) == 0).then(|| native.clone());
+    match rng.below(7) {
         0 => Part::text(text),
         1 => {
             let mut reasoning = Reasoning::new(text);
@@ -238,23 +237,23 @@ fn message_part(numbers: &mut Numbers) -> Part {
             reasoning.into()
         }
         2 | 3 => {
-            let mut call = ToolCall::new(texts[numbers.below(2)], "f", text);
-            call.provider_executed = numbers.below(4) == 0;
+            let mut call = ToolCall::new(texts[rng.below(2)], "f", text);
+            call.provider_executed = rng.below(4) == 0;
             call.native = some_native;
             call.into()
         }
         4 => {
-            let mut result = ToolResult::new(texts[numbers.below(2)], text);
-            result.is_error = numbers.below(2) == 0;
+            let mut result = ToolResult::new(texts[rng.below(2)], text);
+            result.is_error = rng.below(2) == 0;
             result.native = some_native;
-            if numbers.below(3) == 0 {
+            if rng.below(3) == 0 {
                 result.content = vec![native.into()];
             }
             result.into()
         }
         5 => {
             let sources = [MediaSource::Url, MediaSource::Base64, MediaSource::File];
-            let mut media = Media::new(text, sources[numbers.below(3)](text.to_owned()));
+            let mut media = Media::new(text, sources[rng.below(3)](text.to_owned()));
             media.native = some_native;
             media.into()
         }

@@ -187,7 +187,7 @@ fn what_openai_recorded_is_valid_for_gemini() {
         assert_eq!(written(&stored(&messages), Unsigned::AsRecorded), body, "{source}");
         assert_signed(&written(&messages, Unsigned::StandIn), &source);
         assert_replayed(&messages, &source);
-        assert_nothing_said_is_lost(&messages, &body, &source);
+        assert_no_content_is_lost(&messages, &body, &source);
         count += 1;
     }
     println!("{count} conversations, {cut_off} recorded without their last result");
@@ -251,7 +251,7 @@ fn assert_signed(body: &Value, source: &str) {
     }
 }
 
-fn assert_nothing_said_is_lost(messages: &[Message], body: &Value, source: &str) {
+fn assert_no_content_is_lost(messages: &[Message], body: &Value, source: &str) {
     let parts = |message: &Message| {
         let texts: Vec<_> = message.parts.iter().filter_map(Part::as_text).collect();
         texts.len() + message.calls().count() + message.results().count()

@@ -7,9 +7,9 @@ use tower_chat_core::format;
 use tower_chat_wire::openai_chat::{Audience, parse_message, render_message};
 
 /// A generator of the same numbers at every run (xorshift, by Marsaglia).
-struct Numbers(u64);
+struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -40,10 +40,10 @@ fn odd() -> Vec<Value> {
     vec![json!(null), json!(""), json!("text"), json!(7), json!(true), json!([]), json!({"a": 1})]
 }
 
-fn content_part(numbers: &mut Numbers) -> Value {
+fn content_part(rng: &mut Rng) -> Value {
     let url = [json!("data:image/png;base64,AA"), json!("https://a.example/b"), json!("")];
     let data = [json!("AAAA"), json!("data:a/b;base64,AA"), json!(null)];
-    let inner = numbers.object(&[
+    let inner = rng.object(&[
         ("url", &url),
         ("data", &data),
         ("file_data", &data),
@@ -54,7 +54,7 @@ fn content_part(numbers: &mut Numbers) -> Value {
     ]);
     let kinds = ["text", "image_url", "input_audio", "file", "refusal"].map(Value::from);
     let inner = [inner, json!("data:image/png;base64,AA"), json!(null)];
-    numbers.object(&[
+    rng.object(&[
         ("type", &kinds),
         ("text", &odd()),
         ("image_url", &inner),
@@ -64,11 +64,11 @@ fn content_part(numbers: &mut Numbers) -> Value {
     ])
 }
 
-fn call(numbers: &mut Numbers) -> Value {
+fn call(rng: &mut Rng) -> Value {
     let arguments =
         [json!("{}"), json!("{'cut"), json!(""), json!("null"), json!(null), json!({"a": [1.5]})];
     let names = [json!("f"), json!("")];
-    let function = numbers.object(&[
+    let function = rng.object(&[
         ("name", &names),
         ("name", &names),
         ("arguments", &arguments),
@@ -77,7 +77,7 @@ fn call(numbers: &mut Numbers) -> Value {
     ]);
     let kinds = [json!("function"), json!("custom"), json!(null)];
     let function = [function];
-    numbers.object(&[
+    rng.object(&[
         ("id", &odd()),
         ("type", &kinds),
         ("function", &function),
@@ -87,13 +87,13 @@ fn call(numbers: &mut Numbers) -> Value {
     ])
 }
 
-fn message(numbers: &mut Numbers) -> Value {
+fn message(rng: &mut Rng) -> Value {
     let mut content = odd();
-    content.extend([numbers.list(content_part), numbers.list(content_part)]);
-    let calls = [json!(null), numbers.list(call), numbers.list(call)];
+    content.extend([rng.list(content_part), rng.list(content_part)]);
+    let calls = [json!(null), rng.list(call), rng.list(call)];
     let legacy =
         [json!(null), json!({"name": "f"}), json!({"name": "f", "arguments": "{", "x": 1})];
-    let mut message = numbers.object(&[
+    let mut message = rng.object(&[
         ("content", &content),
         ("name", &odd()),
         ("tool_call_id", &odd()),
@@ -106,16 +106,16 @@ fn message(numbers: &mut Numbers) -> Value {
         ("wire", &odd()),
     ]);
     let roles = ["system", "developer", "user", "assistant", "tool", "function"];
-    message["role"] = roles[numbers.below(roles.len())].into();
+    message["role"] = roles[rng.below(roles.len())].into();
     message
 }
 
 #[test]
 fn whatever_can_be_read_is_written_as_it_was() {
-    let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15);
+    let mut rng = Rng(0x9E37_79B9_7F4A_7C15);
     let (mut read, mut refused) = (0, 0);
     for _ in 0..6_000 {
-        let json = message(&mut numbers);
+        let json = message(&mut rng);
         let Ok(message) = parse_message(&json.to_string()) else {
             refused += 1;
             continue;

@@ -41,14 +41,14 @@ fn ordinary_messages_are_what_the_constructors_make() {
         {"type": "function_call_output", "call_id": "c", "output": "12"},
         {"type": "function_call_output", "call_id": "d", "output": ""},
     ]));
-    let mut said = Message::assistant("hello");
-    said.parts.push(ToolCall::new("c", "f", "{\"cut").into());
+    let mut reply = Message::assistant("hello");
+    reply.parts.push(ToolCall::new("c", "f", "{\"cut").into());
     assert_eq!(
         messages,
         [
             Message::system("Be brief."),
             Message::user("hi"),
-            said,
+            reply,
             Message::tool_results([ToolResult::new("c", "12"), ToolResult::new("d", "")]),
         ]
     );
@@ -481,26 +481,27 @@ fn an_output_keeps_the_type_that_it_was_read_with() {
 #[test]
 fn reasoning_with_an_id_is_not_written_before_a_message_without_one() {
     let reasoning = |id: &str, content: Value| json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": content});
-    let said = json!({"role": "assistant", "content": "It is 12."});
-    let refused = json!([{"role": "user", "content": "q"}, reasoning("rs_1", "gAAA".into()), said]);
+    let reply = json!({"role": "assistant", "content": "It is 12."});
+    let refused =
+        json!([{"role": "user", "content": "q"}, reasoning("rs_1", "gAAA".into()), reply]);
     validate(Wire::OpenAiResponses, &json!({ "input": refused })).unwrap_err();
     let messages = parse_input(&refused.to_string()).unwrap();
     let expected = json!([
         {"role": "user", "content": "q"},
         {"type": "reasoning", "summary": [], "encrypted_content": "gAAA"},
-        said,
+        reply,
     ]);
     assert_eq!(written(&messages), expected);
     validate(Wire::OpenAiResponses, &json!({ "input": expected })).unwrap();
 
-    let empty = json!([reasoning("rs_1", Value::Null), said]);
-    assert_eq!(written(&parse_input(&empty.to_string()).unwrap()), json!([said]));
+    let empty = json!([reasoning("rs_1", Value::Null), reply]);
+    assert_eq!(written(&parse_input(&empty.to_string()).unwrap()), json!([reply]));
     let with_id = json!([reasoning("rs_1", "gBBB".into()),
         {"type": "message", "id": "msg_1", "role": "assistant", "content": "It is 13."}]);
     comes_back(with_id.clone());
     validate(Wire::OpenAiResponses, &json!({ "input": with_id })).unwrap();
     // DeepSeek links nothing, and has taken this.
-    let foreign = json!([{"type": "reasoning", "id": "rs-a", "summary": []}, said]);
+    let foreign = json!([{"type": "reasoning", "id": "rs-a", "summary": []}, reply]);
     comes_back(foreign.clone());
     validate(Wire::OpenAiResponses, &json!({ "input": foreign })).unwrap();
 }

@@ -13,9 +13,9 @@ use tower_chat_wire::{
 };
 
 /// A generator of the same numbers at every run (xorshift, by Marsaglia).
-struct Numbers(u64);
+struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -42,13 +42,13 @@ fn odd() -> Vec<Value> {
     vec![json!(null), json!(""), json!("text"), json!(7), json!(true), json!([]), json!({"a": 1})]
 }
 
-fn content_part(numbers: &mut Numbers) -> Value {
+fn content_part(rng: &mut Rng) -> Value {
     let kinds =
         ["input_text", "output_text", "input_image", "input_file", "input_audio", "refusal"];
     let location = [json!("data:image/png;base64,AA"), json!("https://a.example/b"), json!(null)];
     let audio =
         [json!({"data": "AA", "format": "mp3"}), json!({"data": "AA", "format": "x", "b": 1})];
-    numbers.object(&[
+    rng.object(&[
         ("type", &kinds.map(Value::from)),
         ("text", &odd()),
         ("image_url", &location),
@@ -59,25 +59,25 @@ fn content_part(numbers: &mut Numbers) -> Value {
     ])
 }
 
-fn content(numbers: &mut Numbers) -> Value {
-    if numbers.below(2) == 0 {
-        return numbers.one_of(&[json!("text"), json!(""), json!([]), json!(["bare", 1, null])]);
+fn content(rng: &mut Rng) -> Value {
+    if rng.below(2) == 0 {
+        return rng.one_of(&[json!("text"), json!(""), json!([]), json!(["bare", 1, null])]);
     }
-    (0..numbers.below(4)).map(|_| content_part(numbers)).collect()
+    (0..rng.below(4)).map(|_| content_part(rng)).collect()
 }
 
-fn message(numbers: &mut Numbers, role: &str) -> Value {
-    let mut item = numbers.object(&[
+fn message(rng: &mut Rng, role: &str) -> Value {
+    let mut item = rng.object(&[
         ("type", &[json!("message")]),
         ("id", &odd()),
         ("status", &odd()),
         ("phase", &[json!("commentary")]),
     ]);
-    if numbers.below(2) == 0 {
+    if rng.below(2) == 0 {
         item = json!({});
     }
     item["role"] = role.into();
-    item["content"] = content(numbers);
+    item["content"] = content(rng);
     item
 }
 
@@ -89,30 +89,30 @@ const OUTPUTS: [(&str, &str); 4] = [
 ];
 
 /// A valid list of odd items: reasoning leads somewhere, rounds are whole, ids are distinct.
-fn items(numbers: &mut Numbers) -> Vec<Value> {
+fn items(rng: &mut Rng) -> Vec<Value> {
     let mut items = Vec::new();
-    for turn in 0..1 + numbers.below(4) {
-        let role = numbers.one_of(&["user", "system", "developer", "assistant"]);
-        items.push(message(numbers, role));
-        for _ in 0..numbers.below(3) {
-            items.push(json!({"type": "reasoning", "summary": numbers.one_of(&[json!([]),
+    for turn in 0..1 + rng.below(4) {
+        let role = rng.one_of(&["user", "system", "developer", "assistant"]);
+        items.push(message(rng, role));
+        for _ in 0..rng.below(3) {
+            items.push(json!({"type": "reasoning", "summary": rng.one_of(&[json!([]),
                 json!([{"type": "summary_text", "text": "hm"}, {"type": "summary_text", "text": "ah"}])]),
-                "encrypted_content": "gAAA", "content": numbers.one_of(&odd())}));
+                "encrypted_content": "gAAA", "content": rng.one_of(&odd())}));
         }
-        let said = message(numbers, "assistant");
-        items.push(said);
+        let reply = message(rng, "assistant");
+        items.push(reply);
         let mut outputs = Vec::new();
-        for index in 0..numbers.below(4) {
-            if numbers.below(3) == 0 {
+        for index in 0..rng.below(4) {
+            if rng.below(3) == 0 {
                 let kind = ["web_search_call", "mcp_call", "image_generation_call", "new_call"];
-                let (kind, x) = (numbers.one_of(&kind), numbers.one_of(&odd()));
+                let (kind, x) = (rng.one_of(&kind), rng.one_of(&odd()));
                 items.push(
                     json!({"type": kind, "id": "ws", "name": "n", "action": x, "arguments": x}),
                 );
                 continue;
             }
-            let (call, output) = numbers.one_of(&OUTPUTS);
-            let mut item = numbers.object(&[
+            let (call, output) = rng.one_of(&OUTPUTS);
+            let mut item = rng.object(&[
                 ("arguments", &odd()),
                 ("input", &odd()),
                 ("action", &odd()),
@@ -122,11 +122,11 @@ fn items(numbers: &mut Numbers) -> Vec<Value> {
             let id = format!("c{turn}.{index}");
             item["type"] = call.into();
             item["call_id"] = json!(id);
-            item["name"] = numbers.one_of(&["f", ""]).into();
+            item["name"] = rng.one_of(&["f", ""]).into();
             items.push(item);
-            let content = content(numbers);
-            let answer = numbers.one_of(&[content, json!({"type": "x"}), json!(null), json!(5)]);
-            let mut item = numbers.object(&[("status", &odd()), ("id", &odd())]);
+            let content = content(rng);
+            let answer = rng.one_of(&[content, json!({"type": "x"}), json!(null), json!(5)]);
+            let mut item = rng.object(&[("status", &odd()), ("id", &odd())]);
             item["type"] = output.into();
             item["call_id"] = json!(id);
             item["output"] = answer;
@@ -143,9 +143,9 @@ fn written(messages: &[Message]) -> Vec<Value> {
 
 #[test]
 fn odd_items_are_written_as_they_were_read() {
-    let mut numbers = Numbers(0x9E37_79B9_7F4A_7C15);
+    let mut rng = Rng(0x9E37_79B9_7F4A_7C15);
     for _ in 0..1_000 {
-        let items = items(&mut numbers);
+        let items = items(&mut rng);
         let messages = parse_input(&json!(items).to_string()).unwrap();
         assert_eq!(written(&messages), items, "{messages:#?}");
         let stored: Vec<Message> = messages
@@ -156,11 +156,11 @@ fn odd_items_are_written_as_they_were_read() {
     }
 }
 
-fn odd_text(numbers: &mut Numbers) -> String {
-    numbers.one_of(&["", "text", "{}", "{\"cut", "null", "[1]", "ä\u{0}\u{FFFD}"]).to_owned()
+fn odd_text(rng: &mut Rng) -> String {
+    rng.one_of(&["", "text", "{}", "{\"cut", "null", "[1]", "ä\u{0}\u{FFFD}"]).to_owned()
 }
 
-fn odd_native(numbers: &mut Numbers) -> Native {
+fn odd_native(rng: &mut Rng) -> Native {
     let items = [
         r#"{"role":"user"}"#,
         r#"{"role":"assistant","content":null,"type":"message"}"#,
@@ -177,65 +177,65 @@ fn odd_native(numbers: &mut Numbers) -> Native {
         "[]",
         "null",
     ];
-    let wire = numbers.one_of(&[WIRE, WIRE, "anthropic"]);
-    Native::new(wire, numbers.one_of(&items).parse().unwrap())
+    let wire = rng.one_of(&[WIRE, WIRE, "anthropic"]);
+    Native::new(wire, rng.one_of(&items).parse().unwrap())
 }
 
-fn odd_call(numbers: &mut Numbers) -> ToolCall {
-    let mut call = ToolCall::without_id(odd_text(numbers), odd_text(numbers));
+fn odd_call(rng: &mut Rng) -> ToolCall {
+    let mut call = ToolCall::without_id(odd_text(rng), odd_text(rng));
     call.id =
-        numbers.one_of(&[None, Some(""), Some("a"), Some("a_0"), Some("call_0")]).map(String::from);
-    call.provider_executed = numbers.below(4) == 0;
-    call.native = (numbers.below(2) == 0).then(|| odd_native(numbers));
+        rng.one_of(&[None, Some(""), Some("a"), Some("a_0"), Some("call_0")]).map(String::from);
+    call.provider_executed = rng.below(4) == 0;
+    call.native = (rng.below(2) == 0).then(|| odd_native(rng));
     call
 }
 
-fn odd_part(numbers: &mut Numbers) -> Part {
-    let native = (numbers.below(3) == 0).then(|| odd_native(numbers));
-    match numbers.below(9) {
+fn odd_part(rng: &mut Rng) -> Part {
+    let native = (rng.below(3) == 0).then(|| odd_native(rng));
+    match rng.below(9) {
         0 | 1 => {
-            let mut text = tower_chat_core::Text::new(odd_text(numbers));
+            let mut text = tower_chat_core::Text::new(odd_text(rng));
             text.native = native;
             text.into()
         }
         2 => {
-            let mut reasoning = Reasoning::new(odd_text(numbers));
+            let mut reasoning = Reasoning::new(odd_text(rng));
             reasoning.native = native;
             reasoning.into()
         }
-        3 => odd_call(numbers).into(),
+        3 => odd_call(rng).into(),
         4 => {
-            let mut result = ToolResult::new(numbers.one_of(&["", "a", "a_0", "b"]), "");
+            let mut result = ToolResult::new(rng.one_of(&["", "a", "a_0", "b"]), "");
             result.native = native;
-            result.content = (0..numbers.below(3)).map(|_| odd_part(numbers)).collect();
+            result.content = (0..rng.below(3)).map(|_| odd_part(rng)).collect();
             result.into()
         }
         5 => {
-            let source = match numbers.below(3) {
-                0 => MediaSource::Url(odd_text(numbers)),
-                1 => MediaSource::Base64(odd_text(numbers)),
-                _ => MediaSource::File(odd_text(numbers)),
+            let source = match rng.below(3) {
+                0 => MediaSource::Url(odd_text(rng)),
+                1 => MediaSource::Base64(odd_text(rng)),
+                _ => MediaSource::File(odd_text(rng)),
             };
             let kinds = ["image/png", "audio/wav", "audio/x", "", "text/plain"];
-            let mut media = Media::new(numbers.one_of(&kinds), source);
+            let mut media = Media::new(rng.one_of(&kinds), source);
             media.native = native;
             media.into()
         }
         6 => ErrorPart::new("overloaded").into(),
-        7 => ApprovalRequest::new("approval", odd_call(numbers), true).into(),
-        _ => odd_native(numbers).into(),
+        7 => ApprovalRequest::new("approval", odd_call(rng), true).into(),
+        _ => odd_native(rng).into(),
     }
 }
 
 #[test]
 fn odd_messages_never_panic_and_calls_and_outputs_are_in_order() {
-    let mut numbers = Numbers(0xD1B5_4A32_D192_ED03);
+    let mut rng = Rng(0xD1B5_4A32_D192_ED03);
     let roles = [Role::System, Role::Developer, Role::User, Role::Assistant, Role::Tool];
     for _ in 0..5_000 {
-        let messages: Vec<Message> = (0..numbers.below(6))
+        let messages: Vec<Message> = (0..rng.below(6))
             .map(|_| {
-                let parts = (0..numbers.below(5)).map(|_| odd_part(&mut numbers)).collect();
-                Message::new(numbers.one_of(&roles), parts)
+                let parts = (0..rng.below(5)).map(|_| odd_part(&mut rng)).collect();
+                Message::new(rng.one_of(&roles), parts)
             })
             .collect();
         let before = messages.clone();

@@ -145,8 +145,8 @@ fn a_conversation_of_openai_chat_is_accepted_here_and_loses_no_word() {
         let distinct: std::collections::HashSet<_> = ids.iter().collect();
         repeated += usize::from(distinct.len() < ids.len());
 
-        let owed = messages.iter().flat_map(Message::calls).count();
-        if owed == messages.iter().flat_map(Message::results).count() {
+        let pending = messages.iter().flat_map(Message::calls).count();
+        if pending == messages.iter().flat_map(Message::results).count() {
             let input = written(messages);
             validate(Wire::OpenAiResponses, &json!({ "input": input })).expect(source);
             assert_same_words(messages, &input, source);
@@ -168,7 +168,7 @@ fn assert_same_words(messages: &[Message], input: &Value, source: &str) {
     );
     let asked: HashMap<_, _> = of("function_call").map(|item| (&item["call_id"], item)).collect();
     assert!(of("function_call_output").all(|item| asked.contains_key(&item["call_id"])));
-    let said = |role: Role| -> String {
+    let expected_text = |role: Role| -> String {
         messages.iter().filter(|message| message.role == role).map(Message::text).collect()
     };
     for (role, name) in [(Role::User, "user"), (Role::Assistant, "assistant")] {
@@ -185,7 +185,7 @@ fn assert_same_words(messages: &[Message], input: &Value, source: &str) {
                     .collect(),
             })
             .collect();
-        assert_eq!(found, said(role), "{source}");
+        assert_eq!(found, expected_text(role), "{source}");
     }
 }
 

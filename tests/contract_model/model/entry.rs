@@ -13,13 +13,13 @@ pub(crate) enum Entry {
         text: Option<String>,
     },
     /// All messages of one answer.
-    Answer(Vec<Said>),
+    Answer(Vec<AnswerMessage>),
     Results(Vec<Outcome>),
 }
 
 /// One message of an answer.
 #[derive(Debug, Clone)]
-pub(crate) struct Said {
+pub(crate) struct AnswerMessage {
     pub(super) text: Option<String>,
     pub(super) calls: Vec<Call>,
 }
@@ -65,15 +65,15 @@ impl Entry {
     }
 
     pub(super) fn calls(&self) -> impl Iterator<Item = &Call> {
-        let said = match self {
-            Self::Answer(said) => &said[..],
+        let answers = match self {
+            Self::Answer(answers) => &answers[..],
             _ => &[],
         };
-        said.iter().flat_map(|said| &said.calls)
+        answers.iter().flat_map(|answer| &answer.calls)
     }
 
     /// The entry's messages, as they are stored or as they happened.
-    pub(super) fn said(&self, is_stored: bool) -> Vec<String> {
+    pub(super) fn texts(&self, is_stored: bool) -> Vec<String> {
         let message = |role: &str, parts: Vec<String>| {
             (!parts.is_empty()).then(|| format!("{role} {}", parts.join(" | ")))
         };
@@ -84,17 +84,17 @@ impl Entry {
                 let answers = answers.iter().map(|(token, is)| format!("approval {token} {is}"));
                 message("user", answers.chain(of.iter().map(text)).collect()).into_iter().collect()
             }
-            Self::Answer(said) => {
-                let said = said.iter().filter_map(|said| {
-                    let calls = said.calls.iter();
+            Self::Answer(answers) => {
+                let answers = answers.iter().filter_map(|answer| {
+                    let calls = answer.calls.iter();
                     let calls = calls.filter(|call| !(is_stored && call.hook == Hook::Drop));
                     let calls = calls.map(|call| match call.form {
                         Form::Call => format!("call {}", call.text(is_stored)),
                         Form::Request(needs) => format!("ask {} {needs}", call.text(is_stored)),
                     });
-                    message("assistant", said.text.iter().map(text).chain(calls).collect())
+                    message("assistant", answer.text.iter().map(text).chain(calls).collect())
                 });
-                said.collect()
+                answers.collect()
             }
             Self::Results(outcomes) => {
                 let kept = outcomes.iter().filter(|it| !(is_stored && it.hook == Hook::Drop));

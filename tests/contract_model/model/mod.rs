@@ -115,7 +115,7 @@ impl<'a> Model<'a> {
 
     /// The messages that readers see.
     pub(crate) fn stored(&self) -> Vec<String> {
-        self.history.iter().flat_map(|(_, entry)| entry.said(true)).collect()
+        self.history.iter().flat_map(|(_, entry)| entry.texts(true)).collect()
     }
 
     /// The calls that wait for approval, batch by batch.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::entry::{Entry, Outcome, Said};
+use super::entry::{AnswerMessage, Entry, Outcome};
 use crate::tools::Hook;
 
 /// What the model is shown of entries, each as it is stored or as it happened: every text, and
@@ -15,8 +15,8 @@ pub(super) fn replay<'e>(entries: impl Iterator<Item = (&'e Entry, bool)>) -> Ve
             Entry::Text(text) => replay.user(text),
             Entry::Approvals { text, .. } => text.iter().for_each(|text| replay.approver(text)),
             // An answer of which hooks have kept nothing is not in the store, and begins no round.
-            Entry::Answer(_) if is_stored && entry.said(true).is_empty() => {}
-            Entry::Answer(said) => replay.answer(said, is_stored),
+            Entry::Answer(_) if is_stored && entry.texts(true).is_empty() => {}
+            Entry::Answer(answers) => replay.answer(answers, is_stored),
             Entry::Results(outcomes) => replay.results(outcomes, is_stored),
         }
     }
@@ -58,14 +58,14 @@ impl Replay {
         }
     }
 
-    fn answer(&mut self, said: &[Said], is_stored: bool) {
+    fn answer(&mut self, answers: &[AnswerMessage], is_stored: bool) {
         self.close_round();
         self.round = self.items.len();
         self.messages.push(self.round);
-        for said in said {
-            let text = said.text.iter().map(|text| Item::Text(format!("assistant: {text}")));
+        for answer in answers {
+            let text = answer.text.iter().map(|text| Item::Text(format!("assistant: {text}")));
             self.items.extend(text);
-            for call in said.calls.iter().filter(|call| !(is_stored && call.hook == Hook::Drop)) {
+            for call in answer.calls.iter().filter(|call| !(is_stored && call.hook == Hook::Drop)) {
                 let (token, call) = (call.token.clone(), call.text(is_stored));
                 self.calls.insert(token.clone(), call.clone());
                 self.items.push(Item::Pair { token, call, result: None });

@@ -6,7 +6,7 @@ use tower_chat::PersistenceMode;
 
 use super::{
     End, Expected, Model, OpenRun, RunInput,
-    entry::{Call, Entry, Form, Outcome, Said},
+    entry::{AnswerMessage, Call, Entry, Form, Outcome},
     replay::replay,
 };
 use crate::{
@@ -108,7 +108,7 @@ impl Model<'_> {
         let last = answer.clone().last().into_iter().flat_map(Entry::calls);
         let recorded = last.filter_map(|call| self.in_record_alone.get(&call.token));
         let recorded = Entry::Results(recorded.cloned().collect());
-        answer.chain([&recorded]).flat_map(|entry| entry.said(true)).collect()
+        answer.chain([&recorded]).flat_map(|entry| entry.texts(true)).collect()
     }
 
     /// Runs to the end what is not ended yet.
@@ -355,7 +355,7 @@ impl Model<'_> {
         }
         let scripted = script::answer(self.case, run, index);
         let kinds: Vec<Tool> =
-            scripted.iter().flat_map(|said| said.calls.iter().map(|call| call.tool)).collect();
+            scripted.iter().flat_map(|answer| answer.calls.iter().map(|call| call.tool)).collect();
         let needs = |tool: &Tool| !is_last_call && told.has(*tool) && tool.needs_approval();
         let is_returned = |tool: &Tool| *tool == Tool::Ask && told.has(*tool);
         let requests = kinds.iter().any(needs);
@@ -370,13 +370,13 @@ impl Model<'_> {
             token: call.token,
             tool: call.tool,
         };
-        let said = scripted.into_iter().map(|said| Said {
-            text: said.text,
-            calls: said.calls.into_iter().map(call).collect(),
+        let answers = scripted.into_iter().map(|answer| AnswerMessage {
+            text: answer.text,
+            calls: answer.calls.into_iter().map(call).collect(),
         });
-        let said: Vec<Said> = said.collect();
-        let calls: Vec<Call> = said.iter().flat_map(|said| said.calls.clone()).collect();
-        under_way.entries.push(Entry::Answer(said));
+        let answers: Vec<AnswerMessage> = answers.collect();
+        let calls: Vec<Call> = answers.iter().flat_map(|answer| answer.calls.clone()).collect();
+        under_way.entries.push(Entry::Answer(answers));
         under_way.stored = under_way.entries.len();
         if finishes {
             return false;
@@ -437,7 +437,7 @@ impl Model<'_> {
         let own = own.filter(|(at, _)| !(first && *at == 0));
         // The persister alone gives each service call's answer to a tool loop that begins anew.
         let own = own.filter(|(at, _)| self.case.has_run_layer || *at >= resumed);
-        let answer = own.flat_map(|(at, entry)| entry.said(at < resumed)).collect();
+        let answer = own.flat_map(|(at, entry)| entry.texts(at < resumed)).collect();
         let asks = |entry: &Entry| matches!(entry, Entry::Answer(_));
         if let Some(Entry::Results(outcomes)) = entries.last()
             && entries.iter().any(asks)

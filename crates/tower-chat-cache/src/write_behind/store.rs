@@ -66,7 +66,7 @@ use super::{
 /// # Failures
 ///
 /// What the store inside fails to store, and may succeed with, is tried again until it does, after
-/// `max_delay`, then twice that, up to half a minute. Each gathered submission keeps its place in
+/// `max_delay`, then twice that, up to half a minute. Each gathered submission keeps its slot in
 /// the queue of the store inside, so that [`reserve`](HistoryStore::reserve) holds writers back when
 /// there are too many.
 pub struct WriteBehindStore<S: HistoryStore>(Arc<Owner<S>>);
@@ -202,7 +202,7 @@ impl<S: HistoryStore> HistoryStore for WriteBehindStore<S> {
         if let Some(slot) = self.inner().reserve().now_or_never() {
             return slot;
         }
-        // The places may all be taken by what was gathered.
+        // Gathered submissions may hold all slots.
         self.shared().gathered().all_is_due();
         self.shared().due.notify_one();
         self.inner().reserve().await

@@ -51,7 +51,7 @@ fn run<S: HistoryStore>(shared: &Shared<S>) {
 /// Stores what was gathered of several conversations, all at the same time.
 fn store<S: HistoryStore>(shared: &Shared<S>, due: Vec<Due>) {
     let tickets = due.into_iter().map(|due| {
-        // Their own places stay with them, also if they fail: no more is gathered than the queue has.
+        // They keep their slots, also if they fail, so no more is gathered than the queue has slots.
         let slot = Slot::unbounded().without_blocking();
         let ticket = shared.inner.append(slot, due.writes.clone());
         async { (due, ticket.await) }

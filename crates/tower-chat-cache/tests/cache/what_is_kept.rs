@@ -23,7 +23,7 @@ async fn a_conversation_that_begins_here_is_never_read() {
     assert_eq!(reads(store.inner()), (0, 1));
     let statistics = store.statistics();
     assert_eq!((statistics.hits, statistics.misses, statistics.revalidated), (2, 1, 0));
-    assert_eq!(store.load(&key()).await.unwrap().sound_messages(), 3);
+    assert_eq!(store.load(&key()).await.unwrap().well_formed_messages(), 3);
 }
 
 #[tokio::test]

@@ -15,13 +15,13 @@ pub(super) fn messages(stored: &Messages) -> Vec<RawJson> {
 }
 
 fn rendered(message: &Message) -> Vec<RawJson> {
-    let (said, unsaid) = split(message);
-    let mut json = if unsaid.is_empty() || !said.parts.is_empty() {
-        render_message(&said, Audience::Transcript)
+    let (rendered, unrendered) = split(message);
+    let mut json = if unrendered.is_empty() || !rendered.parts.is_empty() {
+        render_message(&rendered, Audience::Transcript)
     } else {
         Vec::new()
     };
-    if unsaid.is_empty() {
+    if unrendered.is_empty() {
         return json;
     }
     let mut value = match json.last().map(RawJson::parse::<Value>) {
@@ -32,7 +32,7 @@ fn rendered(message: &Message) -> Vec<RawJson> {
         Some(Err(_)) | None => json!({"role": message.role, "content": null}),
     };
     if let Some(fields) = value.as_object_mut() {
-        fields.insert(PARTS.to_owned(), json!(unsaid));
+        fields.insert(PARTS.to_owned(), json!(unrendered));
     }
     json.extend(RawJson::from_value(&value));
     json
@@ -45,7 +45,7 @@ fn split(message: &Message) -> (Message, Vec<Part>) {
         id.is_some() && calls.filter(|call| call.provider_executed).any(|call| call.id == *id)
     };
     let is_of_wire = |native: &Native| &*native.wire == WIRE;
-    let is_said = |part: &Part| match part {
+    let is_rendered = |part: &Part| match part {
         Part::Text(_) | Part::Media(_) => message.role != Role::Tool,
         Part::ToolCall(call) => !call.provider_executed && message.role != Role::Tool,
         Part::ToolResult(result) => !by_provider(&result.call_id),
@@ -53,8 +53,8 @@ fn split(message: &Message) -> (Message, Vec<Part>) {
         Part::Reasoning(Reasoning { native, .. }) => native.as_ref().is_some_and(is_of_wire),
         _ => false,
     };
-    let mut said = message.clone();
-    let (kept, unsaid) = message.parts.iter().cloned().partition(is_said);
-    said.parts = kept;
-    (said, unsaid)
+    let mut rendered = message.clone();
+    let (kept, unrendered) = message.parts.iter().cloned().partition(is_rendered);
+    rendered.parts = kept;
+    (rendered, unrendered)
 }

@@ -36,8 +36,8 @@ pub(crate) async fn play(arguments: PlayArguments) -> Result<ExitCode, CliError>
     if arguments.persistence == Persistence::Journaled
         && let Some(file) = arguments.store.beside("played")
     {
-        let failed = |source| CliError::Tally { file: file.clone(), source };
-        player = player.tally_in(&file).map_err(failed)?;
+        let failed = |source| CliError::PlayCounters { file: file.clone(), source };
+        player = player.counters_in(&file).map_err(failed)?;
     }
 
     let mut report = Report {
@@ -70,11 +70,11 @@ pub(crate) async fn play(arguments: PlayArguments) -> Result<ExitCode, CliError>
         }
     }
 
-    let tally = player.tally();
+    let counters = player.counters();
     let Report { mut lines, completed, failures, .. } = report;
-    lines.write_json(&Summary::new(completed, tally, started.elapsed()).to_json());
+    lines.write_json(&Summary::new(completed, counters, started.elapsed()).to_json());
     lines.finish().map_err(CliError::Output)?;
-    Ok(ExitCode::from(match (is_interrupted, failures, tally.divergences) {
+    Ok(ExitCode::from(match (is_interrupted, failures, counters.divergences) {
         (true, ..) => 130,
         (false, 0, 0) => 0,
         (false, 0, _) => 1,
@@ -99,7 +99,7 @@ impl Report {
             Err(error) => self.failed(&error),
         }
         self.divergences();
-        self.progress.played_one(self.player.tally());
+        self.progress.played_one(self.player.counters());
     }
 
     fn failed(&mut self, error: &dyn Error) {

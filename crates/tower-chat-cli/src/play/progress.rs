@@ -1,7 +1,7 @@
 //! How far it is, on standard error.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tower_chat_testkit::transcript::Tally;
+use tower_chat_testkit::transcript::PlayCounters;
 
 /// A bar where standard error is a terminal, and nothing where it is not.
 pub(super) struct Progress(ProgressBar);
@@ -20,8 +20,8 @@ impl Progress {
     }
 
     /// One more conversation has ended.
-    pub(super) fn played_one(&self, tally: Tally) {
-        self.0.set_message(format!("{} service calls", tally.service_calls));
+    pub(super) fn played_one(&self, counters: PlayCounters) {
+        self.0.set_message(format!("{} service calls", counters.service_calls));
         self.0.inc(1);
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tower_chat_testkit::transcript::Tally;
+use tower_chat_testkit::transcript::PlayCounters;
 
 /// What was done.
 #[derive(Debug, Serialize)]
@@ -18,13 +18,13 @@ pub(super) struct Summary {
 }
 
 impl Summary {
-    pub(super) fn new(conversations: usize, tally: Tally, wall: Duration) -> Self {
+    pub(super) fn new(conversations: usize, counters: PlayCounters, wall: Duration) -> Self {
         Self {
             conversations,
-            runs: tally.runs,
-            service_calls: tally.service_calls,
-            tool_executions: tally.tool_executions,
-            divergences: tally.divergences,
+            runs: counters.runs,
+            service_calls: counters.service_calls,
+            tool_executions: counters.tool_executions,
+            divergences: counters.divergences,
             wall_ms: u64::try_from(wall.as_millis()).unwrap_or(u64::MAX),
         }
     }

@@ -134,12 +134,12 @@ impl Report {
 
     fn finish(mut self) -> Result<ExitCode, CliError> {
         let Self { dry_run, repaired, left, .. } = self;
-        let said = match (dry_run, repaired, left) {
+        let line = match (dry_run, repaired, left) {
             (_, 0, 0) => "nothing to repair".to_owned(),
             (true, ..) => format!("{repaired} to repair, {left} that cannot be repaired"),
             (false, ..) => format!("{repaired} repaired, {left} left"),
         };
-        self.lines.write(&said);
+        self.lines.write(&line);
         self.lines.finish().map_err(CliError::Output)?;
         Ok(ExitCode::from(u8::from(left > 0 || (dry_run && repaired > 0))))
     }

@@ -6,7 +6,7 @@ use tower_chat::core::{ConversationKey, ToolInvocation};
 use super::totals::milliseconds;
 use crate::output::table;
 
-/// The calls, in the order of conversation, message and place.
+/// The calls, in the order of conversation, message and position.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) calls: Vec<ListedCall>,

@@ -59,11 +59,12 @@ pub(crate) async fn stray_rows(store: &SqliteStore) -> Result<Option<String>, Cl
         Err(StoreError::Corrupt { .. }) => return Ok(None),
         Err(error) => return Err(CliError::Check(error)),
     };
-    let said: Vec<String> = [(stray.messages, "messages"), (stray.tools, "records of tool calls")]
-        .into_iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}"))
-        .collect();
-    Ok((!said.is_empty())
-        .then(|| format!("database: {} belong to no conversation", said.join(" and "))))
+    let counts: Vec<String> =
+        [(stray.messages, "messages"), (stray.tools, "records of tool calls")]
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+    Ok((!counts.is_empty())
+        .then(|| format!("database: {} belong to no conversation", counts.join(" and "))))
 }

@@ -100,7 +100,7 @@ pub(crate) fn is_in_record(rows: &ConversationRows, call: SequencePosition) -> b
 }
 
 fn problems_of_records(rows: &ConversationRows) -> Vec<Problem> {
-    let said =
+    let describe =
         |index, what: &dyn std::fmt::Display| format!("the record of its call {index}: {what}");
     let unreadable: Vec<u64> = rows
         .messages
@@ -122,11 +122,11 @@ fn problems_of_records(rows: &ConversationRows) -> Vec<Problem> {
         .iter()
         .filter_map(|(call, record)| {
             let what = match record {
-                Err(reason) => said(call.index, reason),
+                Err(reason) => describe(call.index, reason),
                 Ok(record) if refers_to_unreadable(record) => return None,
                 Ok(record) => {
                     let error = record.resolve(|sequence| readable(rows, sequence)).err()?;
-                    said(call.index, &error)
+                    describe(call.index, &error)
                 }
             };
             Some(Problem::new(call.sequence, what))

@@ -12,12 +12,12 @@ fn backup(store: &str, to: &str, more: &[&str]) -> (Option<i32>, String, String)
 #[test]
 fn a_copy_exports_the_same_and_is_well() {
     let store = Store::new();
-    fill_sound(&store);
+    fill_intact(&store);
     let copy = store.folder().join("copy.db").display().to_string();
-    let (code, said, complained) = backup(&store.argument(), &copy, &[]);
+    let (code, printed, complained) = backup(&store.argument(), &copy, &[]);
     assert_eq!((code, complained.as_str()), (Some(0), ""));
     let bytes = fs::metadata(&copy).unwrap().len();
-    assert_eq!(said, format!("{bytes} bytes are in `{copy}`\n"));
+    assert_eq!(printed, format!("{bytes} bytes are in `{copy}`\n"));
     let copied = format!("sqlite:{copy}");
     assert_eq!(export_text(&copied, &["--record"]), export_text(&store.argument(), &["--record"]));
     assert_eq!(run(&["verify", "--store", &copied]).status.code(), Some(0));
@@ -26,7 +26,7 @@ fn a_copy_exports_the_same_and_is_well() {
 #[test]
 fn a_file_that_is_there_is_replaced_on_demand_alone() {
     let store = Store::new();
-    fill_sound(&store);
+    fill_intact(&store);
     let there = store.file("there.db", "mine");
     let (code, _, complained) = backup(&store.argument(), &there, &[]);
     assert_eq!(code, Some(2));
@@ -43,7 +43,7 @@ fn a_file_that_is_there_is_replaced_on_demand_alone() {
 #[test]
 fn what_cannot_be_copied_or_written_is_said() {
     let store = Store::new();
-    fill_sound(&store);
+    fill_intact(&store);
     let inside = |name: &str| store.folder().join(name).display().to_string();
     for (from, to, expected) in [
         (store.argument(), inside("none/copy.db"), "does not exist"),
@@ -52,8 +52,8 @@ fn what_cannot_be_copied_or_written_is_said() {
         (format!("sqlite:{}", store.file("text", "no store")), inside("copy.db"), "not a SQLite"),
         ("memory:".to_owned(), inside("copy.db"), "holds nothing to copy"),
     ] {
-        let (code, said, complained) = backup(&from, &to, &[]);
-        assert_eq!((code, said.as_str()), (Some(2), ""), "{to}");
+        let (code, printed, complained) = backup(&from, &to, &[]);
+        assert_eq!((code, printed.as_str()), (Some(2), ""), "{to}");
         assert!(complained.contains(expected), "{complained}");
         assert!(!store.folder().join("copy.db").exists());
     }

@@ -13,21 +13,21 @@ fn old_runs_go_and_what_is_left_is_sound() {
     let shown = || export_text(&store.argument(), &[]);
     let (before, all, known) = (stored_messages(&store.path()), shown(), problems());
 
-    let said = |options: &[&str]| {
+    let printed = |options: &[&str]| {
         let output = prune(options);
         assert_ne!(output.status.code(), Some(2), "{}", stderr(&output));
         stdout(&output)
     };
-    let would = said(&["--keep-messages", "1", "--dry-run"]);
+    let would = printed(&["--keep-messages", "1", "--dry-run"]);
     assert_eq!((stored_messages(&store.path()), shown()), (before, all.clone()));
     assert!(would.lines().last().unwrap().starts_with("would go: "), "{would}");
     assert!(
-        said(&["--older-than", "40000d"])
+        printed(&["--older-than", "40000d"])
             .ends_with("gone: 0 messages in 0 runs of 0 conversations\n")
     );
     assert_eq!(shown(), all);
 
-    let gone = said(&["--keep-messages", "1"]);
+    let gone = printed(&["--keep-messages", "1"]);
     assert_eq!(gone.replace("gone: ", "would go: "), would, "it does what it said it would do");
     let count: usize =
         gone.lines().last().unwrap().split_whitespace().nth(1).unwrap().parse().unwrap();
@@ -36,7 +36,7 @@ fn old_runs_go_and_what_is_left_is_sound() {
     for problem in problems().lines().filter(|line| line.starts_with("conversation")) {
         assert!(known.lines().any(|line| line == problem), "{problem}");
     }
-    let again = said(&["--keep-messages", "1"]);
+    let again = printed(&["--keep-messages", "1"]);
     assert!(again.ends_with("gone: 0 messages in 0 runs of 0 conversations\n"), "{again}");
     assert_eq!(shown().lines().count(), all.lines().count(), "every conversation has its last run");
 }
@@ -79,10 +79,10 @@ fn a_damaged_conversation_is_left_alone_and_said() {
         let all = [&["prune", "--store", &store.argument(), "--keep-messages", "1"], options];
         let output = run(&all.concat());
         assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-        let said = stdout(&output);
-        let line = said.lines().find(|line| line.contains(&id)).unwrap();
-        assert!(line.contains("left alone") && line.contains("damaged"), "{said}");
-        assert!(!said.contains(": 0 messages"), "the others are pruned: {said}");
+        let printed = stdout(&output);
+        let line = printed.lines().find(|line| line.contains(&id)).unwrap();
+        assert!(line.contains("left alone") && line.contains("damaged"), "{printed}");
+        assert!(!printed.contains(": 0 messages"), "the others are pruned: {printed}");
     }
     assert_eq!(rows(1), first);
     let output = run(&["verify", "--store", &store.argument()]);

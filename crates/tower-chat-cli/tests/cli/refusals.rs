@@ -8,9 +8,9 @@ fn refused(arguments: &[&str]) -> String {
     let output = run(arguments);
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", stderr(&output));
     assert_eq!(stdout(&output), "", "{arguments:?}");
-    let said = stderr(&output);
-    assert!(!said.is_empty() && !said.contains("panicked"), "{said}");
-    said
+    let printed = stderr(&output);
+    assert!(!printed.is_empty() && !printed.contains("panicked"), "{printed}");
+    printed
 }
 
 const GREETING: &str = r#"{"id":"greeting","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"hello"}]}"#;
@@ -43,14 +43,14 @@ fn wrong_arguments_are_refused() {
 
 #[test]
 fn help_is_there_for_both_commands() {
-    for (arguments, said) in [
+    for (arguments, printed) in [
         (&["--help"][..], "export"),
         (&["play", "--help"], "Exit codes: 0, played as recorded"),
         (&["export", "--help"], "--record"),
     ] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(0));
-        assert!(stdout(&output).contains(said) && stdout(&output).lines().count() < 60);
+        assert!(stdout(&output).contains(printed) && stdout(&output).lines().count() < 60);
     }
 }
 
@@ -85,15 +85,15 @@ fn a_line_that_is_no_recording_is_named_and_nothing_is_written() {
         (r#"{"id": "greeting", "messages": []}"#, "also that of line 1"),
     ] {
         let file = store.file("wrong.jsonl", &format!("{GREETING}\n\n{line}\n"));
-        let said = refused(&["play", &file, "--store", &store.argument()]);
-        assert!(said.contains("wrong.jsonl") && said.contains("line 3"), "{said}");
-        assert!(said.contains(why), "{said}");
+        let printed = refused(&["play", &file, "--store", &store.argument()]);
+        assert!(printed.contains("wrong.jsonl") && printed.contains("line 3"), "{printed}");
+        assert!(printed.contains(why), "{printed}");
         assert!(!store.path().exists());
     }
     let file = store.folder().join("binary.jsonl");
     fs::write(&file, [GREETING.as_bytes(), b"\n\xff\xfe\n"].concat()).unwrap();
-    let said = refused(&["play", &file.display().to_string(), "--store", &store.argument()]);
-    assert!(said.contains("line 2 is not UTF-8"), "{said}");
+    let printed = refused(&["play", &file.display().to_string(), "--store", &store.argument()]);
+    assert!(printed.contains("line 2 is not UTF-8"), "{printed}");
     refused(&["play", "no/such/file.jsonl", "--store", &store.argument()]);
     refused(&["play", &store.folder().display().to_string(), "--store", &store.argument()]);
     assert!(!store.path().exists());
@@ -107,8 +107,8 @@ fn a_conversation_that_is_stored_already_stops_everything_before_anything_is_wri
     let before = export_text(&store.argument(), &["--record"]);
     let more = GREETING.replace("greeting", "another");
     let file = store.file("two.jsonl", &format!("{more}\n{GREETING}\n"));
-    let said = refused(&["play", &file, "--store", &store.argument()]);
-    assert!(said.contains("\"greeting\"") && said.contains("--resume"), "{said}");
+    let printed = refused(&["play", &file, "--store", &store.argument()]);
+    assert!(printed.contains("\"greeting\"") && printed.contains("--resume"), "{printed}");
     assert_eq!(export_text(&store.argument(), &["--record"]), before);
 }
 
@@ -134,8 +134,8 @@ fn a_path_that_is_no_store_is_refused_and_left_as_it_is() {
         for arguments in
             [&["play", &file, "--store", &argument][..], &["export", "--store", &argument]]
         {
-            let said = refused(arguments);
-            assert!(said.contains(why) && said.contains(&path), "{said}");
+            let printed = refused(arguments);
+            assert!(printed.contains(why) && printed.contains(&path), "{printed}");
         }
         assert_eq!(fs::read(&path).ok(), before, "{path}");
     }
@@ -158,8 +158,8 @@ fn a_store_that_cannot_be_written_is_refused() {
     if fs::OpenOptions::new().append(true).open(store.path()).is_ok() {
         eprintln!("skipped in part: this user may write read-only files");
     } else {
-        let said = refused(&["play", &more, "--store", &store.argument()]);
-        assert!(said.contains("cannot be written"), "{said}");
+        let printed = refused(&["play", &more, "--store", &store.argument()]);
+        assert!(printed.contains("cannot be written"), "{printed}");
     }
     permit(0o700, 0o600);
     if cfg!(target_os = "linux") {
@@ -170,8 +170,8 @@ fn a_store_that_cannot_be_written_is_refused() {
 #[test]
 fn an_export_of_nothing_is_refused_and_makes_nothing() {
     let store = Store::new();
-    let said = refused(&["export", "--store", &store.argument()]);
-    assert!(said.contains("there is no conversation store"), "{said}");
+    let printed = refused(&["export", "--store", &store.argument()]);
+    assert!(printed.contains("there is no conversation store"), "{printed}");
     assert!(!store.path().exists());
 }
 

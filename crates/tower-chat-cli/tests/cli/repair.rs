@@ -27,10 +27,10 @@ const INTERRUPTED: &str = tower_chat::replay::repair::INTERRUPTED;
 #[test]
 fn a_repair_is_durable_and_the_second_changes_nothing() {
     let store = Store::new();
-    fill_sound(&store);
+    fill_intact(&store);
     fill_repairable(&store);
     let before = dump(&store.path());
-    let sound = export(&store.argument(), &["--record"]);
+    let intact = export(&store.argument(), &["--record"]);
 
     let (code, planned) = command("repair", &store, &["--dry-run"]);
     assert_eq!((code, planned.len()), (1, 9), "{planned:?}");
@@ -54,7 +54,7 @@ fn a_repair_is_durable_and_the_second_changes_nothing() {
     assert_eq!(results(&store, "results"), ["found"]);
     let record = export(&store.argument(), &["--record"]);
     for id in ["sound", "waiting"] {
-        assert_eq!(record[id], sound[id]);
+        assert_eq!(record[id], intact[id]);
     }
 }
 
@@ -66,14 +66,14 @@ fn the_record_of_tool_calls_says_where_the_results_are_now() {
     let output = run(&["tools", "--json", "--list", "--store", &store.argument()]);
     assert_eq!(stderr(&output), "");
     let calls: Value = serde_json::from_str(&stdout(&output)).unwrap();
-    let said: Vec<Value> = calls["calls"]
+    let listed: Vec<Value> = calls["calls"]
         .as_array()
         .unwrap()
         .iter()
         .map(|call| json!([call["conversation"], call["message"], call["status"], call["result"]]))
         .collect();
     assert_eq!(
-        said,
+        listed,
         [
             json!(["dangling", 2, "interrupted", INTERRUPTED]),
             json!(["dangling", 2, "ok", "two"]),

@@ -6,9 +6,9 @@ use crate::support::*;
 use serde_json::{Value, json};
 
 /// A small generator of numbers that are the same for the same seed (SplitMix64).
-struct Numbers(u64);
+struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -26,11 +26,11 @@ fn wait_for_messages(child: &mut Child, store: &Store, messages: usize) {
 }
 
 /// Kills a play again and again until one comes to its end; returns how often.
-fn play_killed(store: &Store, arguments: &[&str], numbers: &mut Numbers, step: usize) -> usize {
+fn play_killed(store: &Store, arguments: &[&str], rng: &mut Rng, step: usize) -> usize {
     for kills in 0.. {
         let mut child =
             tower_chat(arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        let messages = stored_messages(&store.path()) + numbers.below(step);
+        let messages = stored_messages(&store.path()) + rng.below(step);
         wait_for_messages(&mut child, store, messages);
         child.kill().unwrap();
         let output = child.wait_with_output().unwrap();
@@ -55,7 +55,7 @@ fn a_play_that_is_killed_at_any_moment_ends_as_an_undisturbed_one() {
             let file = store.file("many.jsonl", &many_shapes(3));
             let options = ["--persistence", mode, "--resume", "--concurrency", "3"];
             let arguments = [&["play", &file, "--store", &store.argument()], &options[..], stream];
-            let kills = play_killed(&store, &arguments.concat(), &mut Numbers(seed), 60);
+            let kills = play_killed(&store, &arguments.concat(), &mut Rng(seed), 60);
             assert!(kills >= 3, "only {kills} kills");
             assert_exported(&file, &export(&store.argument(), &[]), own_export);
         }
@@ -70,7 +70,7 @@ fn recorded_data_that_are_killed_at_any_moment_end_as_undisturbed() {
         let argument = store.argument();
         let options = ["--persistence", "per-service-call", "--resume", "--concurrency", "2"];
         let arguments = [&["play", file, "--store", &argument], &options[..]].concat();
-        play_killed(&store, &arguments, &mut Numbers(seed as u64), 400);
+        play_killed(&store, &arguments, &mut Rng(seed as u64), 400);
         let exported = export(&store.argument(), &[]);
         assert_exported(file, &exported, |line| expected_export(&line["messages"]));
     }

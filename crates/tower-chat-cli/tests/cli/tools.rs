@@ -11,9 +11,9 @@ use crate::support::*;
 fn tools(store: &Store, more: &[&str]) -> (Value, String) {
     let output = run(&[&["tools", "--json", "--store", &store.argument()], more].concat());
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let said = stdout(&output);
-    assert_eq!(said.lines().count(), 1, "{said}");
-    (serde_json::from_str(&said).unwrap(), stderr(&output))
+    let printed = stdout(&output);
+    assert_eq!(printed.lines().count(), 1, "{printed}");
+    (serde_json::from_str(&printed).unwrap(), stderr(&output))
 }
 
 /// Each tool's name, calls, errors and open calls.
@@ -48,8 +48,8 @@ fn filled() -> Store {
 #[test]
 fn calls_are_totalled_over_all_scopes_in_the_byte_order_of_names() {
     let store = filled();
-    let (summary, said) = tools(&store, &[]);
-    assert_eq!((summary["total"].as_u64(), said.as_str()), (Some(3), ""));
+    let (summary, printed) = tools(&store, &[]);
+    assert_eq!((summary["total"].as_u64(), printed.as_str()), (Some(3), ""));
     let (wardrobe, weather) = (|| "Wardrobe".to_owned(), || "weather".to_owned());
     assert_eq!(counts(&summary), [(wardrobe(), 1, 1, 0), (weather(), 2, 0, 1)]);
     for (filter, expected) in [
@@ -112,10 +112,10 @@ fn a_row_that_cannot_be_read_is_reported_and_the_others_count() {
         "UPDATE tool_invocations SET status = 'odd' WHERE name = 'Wardrobe'",
     );
     assert_eq!(damaged, 1);
-    let (summary, said) = tools(&store, &[]);
+    let (summary, printed) = tools(&store, &[]);
     assert_eq!(counts(&summary), [("weather".to_owned(), 2, 0, 1)]);
-    assert!(said.contains("alice/x") && said.contains("odd"), "{said}");
-    assert_eq!(said.lines().count(), 1, "{said}");
+    assert!(printed.contains("alice/x") && printed.contains("odd"), "{printed}");
+    assert_eq!(printed.lines().count(), 1, "{printed}");
 }
 
 #[test]

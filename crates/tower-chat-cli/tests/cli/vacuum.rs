@@ -17,11 +17,14 @@ fn a_file_is_smaller_after_it_and_holds_the_same() {
     let pruned = run(&["prune", "--store", &store.argument(), "--keep-messages", "1"]);
     assert_ne!(pruned.status.code(), Some(2), "{}", stderr(&pruned));
     let (rows, before) = (dump(&store.path()), fs::metadata(store.path()).unwrap().len());
-    let (code, said, complained) = vacuum(&store.argument());
+    let (code, printed, complained) = vacuum(&store.argument());
     assert_eq!((code, complained.as_str()), (Some(0), ""));
     let after = fs::metadata(store.path()).unwrap().len();
     assert!(after < before, "{after} of {before} bytes");
-    assert_eq!(said, format!("{after} bytes are in `{}`, of {before}\n", store.path().display()));
+    assert_eq!(
+        printed,
+        format!("{after} bytes are in `{}`, of {before}\n", store.path().display())
+    );
     assert_eq!(dump(&store.path()), rows);
 }
 
@@ -33,8 +36,8 @@ fn what_cannot_be_vacuumed_is_said() {
         (format!("sqlite:{}", store.file("text", "no store")), "not a SQLite"),
         ("memory:".to_owned(), "holds nothing to vacuum"),
     ] {
-        let (code, said, complained) = vacuum(&location);
-        assert_eq!((code, said.as_str()), (Some(2), ""), "{location}");
+        let (code, printed, complained) = vacuum(&location);
+        assert_eq!((code, printed.as_str()), (Some(2), ""), "{location}");
         assert!(complained.contains(expected), "{complained}");
     }
 }

@@ -14,7 +14,7 @@ fn verify(store: &Store) -> (i32, Vec<String>) {
 #[test]
 fn a_sound_store_is_well_and_stays_as_it_is() {
     let store = Store::new();
-    fill_sound(&store);
+    fill_intact(&store);
     let before = fs::read(store.path()).unwrap();
     let well = "all is well: 2 conversations, 6 messages, 2 tool calls".to_owned();
     assert_eq!(verify(&store), (0, vec![well]));
@@ -42,7 +42,7 @@ fn what_a_play_stores_is_well_in_both_modes() {
 #[test]
 fn everything_that_can_be_repaired_is_found() {
     let store = Store::new();
-    fill_sound(&store);
+    fill_intact(&store);
     fill_repairable(&store);
     let (code, lines) = verify(&store);
     assert_eq!(
@@ -66,7 +66,7 @@ fn everything_that_can_be_repaired_is_found() {
 #[test]
 fn a_message_that_cannot_be_read_hides_no_other_problem() {
     let store = Store::new();
-    fill_sound(&store);
+    fill_intact(&store);
     fill_unreadable(&store);
     let (code, lines) = verify(&store);
     assert_eq!((code, lines.len()), (1, 4), "{lines:?}");

@@ -21,7 +21,7 @@ pub(super) struct Stored {
     /// What readers see; its head has the revision with everything that is staged.
     pub(super) history: History,
     tools: BTreeMap<SequencePosition, Row>,
-    /// The calls among `tools` that wait for consent.
+    /// The calls among `tools` that wait for approval.
     pending_approvals: BTreeSet<SequencePosition>,
     open: Option<Open>,
 }
@@ -156,7 +156,7 @@ impl Stored {
             .into()
     }
 
-    /// Whether the messages of a write stand in the conversation already, at the place it expects.
+    /// Whether the messages of a write stand in the conversation already, at the position it expects.
     /// A write without messages is stored if nothing came after it.
     fn holds(&self, write: &Write) -> bool {
         let revision = self.history.head.revision;
@@ -270,7 +270,7 @@ impl Stored {
         ))
     }
 
-    /// The requests of the calls that wait for consent, those of one message together.
+    /// The requests of the calls that wait for approval, those of one message together.
     pub(super) fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         let mut batches: Vec<(u64, Vec<ApprovalRequest>)> = Vec::new();
         for position in &self.pending_approvals {

@@ -35,7 +35,7 @@ impl Answer {
         self.messages.iter().flat_map(|message| message.calls())
     }
 
-    /// The calls that wait for consent.
+    /// The calls that wait for approval.
     pub fn approval_requests(&self) -> impl Iterator<Item = &ApprovalRequest> {
         self.messages.iter().flat_map(|message| &message.parts).filter_map(|part| match part {
             Part::ApprovalRequest(request) => Some(request),

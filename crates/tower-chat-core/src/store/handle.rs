@@ -104,7 +104,7 @@ impl StoreHandle {
     /// Begins a run on a conversation, as the only one in this process. Where another is under way
     /// it waits for its turn, in the order in which runs came, unless `most` wait already.
     ///
-    /// Dropping the future gives the place in the row up.
+    /// Dropping the future removes the run from the queue.
     ///
     /// # Errors
     ///

@@ -7,7 +7,9 @@ use std::{
 };
 
 use super::{OpenRun, Revision, ServiceIdChange, Write};
-use crate::{ApprovalRequest, Message, Messages, RunId, run_order::RunOrder, sound::Soundness};
+use crate::{
+    ApprovalRequest, Message, Messages, RunId, run_order::RunOrder, well_formed::WellFormedPrefix,
+};
 
 /// A conversation without its messages.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +23,7 @@ pub struct Head {
     pub service_id: Option<Arc<str>>,
     /// The run that was staged and neither committed nor discarded.
     pub open_run: Option<OpenRun>,
-    /// The tool calls of the history that wait for somebody's consent, as its record says; those
+    /// The tool calls of the history that wait for somebody's approval, as its record says; those
     /// of one message together, in order.
     pub pending_approvals: Vec<Vec<ApprovalRequest>>,
 }
@@ -59,7 +61,7 @@ impl Head {
         self
     }
 
-    /// Adds the tool calls that wait for consent.
+    /// Adds the tool calls that wait for approval.
     #[must_use]
     pub fn with_pending_approvals(mut self, pending: Vec<Vec<ApprovalRequest>>) -> Self {
         self.pending_approvals = pending;
@@ -77,7 +79,7 @@ pub struct History {
     pub messages: Messages,
     /// What readers found out about the messages, kept for the next reader.
     pub memo: HistoryMemo,
-    soundness: Soundness,
+    prefix: WellFormedPrefix,
     run_order: RunOrder,
 }
 
@@ -90,11 +92,11 @@ impl History {
     /// A history with nothing known about it.
     pub fn new(head: Head, messages: Messages) -> Self {
         let is_beginning = messages.is_empty();
-        let (soundness, run_order) = match is_beginning {
-            true => (Soundness::default(), RunOrder::default()),
-            false => (Soundness::unknown(), RunOrder::unknown()),
+        let (prefix, run_order) = match is_beginning {
+            true => (WellFormedPrefix::default(), RunOrder::default()),
+            false => (WellFormedPrefix::unknown(), RunOrder::unknown()),
         };
-        Self { head, messages, memo: HistoryMemo::default(), soundness, run_order }
+        Self { head, messages, memo: HistoryMemo::default(), prefix, run_order }
     }
 
     /// The history of messages as a store reads them, one after the other.
@@ -105,7 +107,7 @@ impl History {
     /// let head = Head::new(Revision { incarnation: 7, sequence: 1 });
     /// let rows = [r#"{"v":1,"role":"user","parts":[{"text":{"text":"hi"}}]}"#];
     /// let history = History::collect(head, rows.iter().map(|row| format::decode(row).map(Arc::new)))?;
-    /// assert_eq!(history.sound_messages(), 1);
+    /// assert_eq!(history.well_formed_messages(), 1);
     /// # Ok::<(), FormatError>(())
     /// ```
     ///
@@ -116,11 +118,11 @@ impl History {
         head: Head,
         messages: impl IntoIterator<Item = Result<Arc<Message>, E>>,
     ) -> Result<Self, E> {
-        let (mut soundness, mut run_order) = (Soundness::default(), RunOrder::default());
+        let (mut prefix, mut run_order) = (WellFormedPrefix::default(), RunOrder::default());
         // Now each is at hand; later they would have to be fetched from memory again.
         let messages = messages.into_iter().inspect(|message| {
             if let Ok(message) = message {
-                soundness.push(message);
+                prefix.push(message);
                 run_order.push(message);
             }
         });
@@ -128,7 +130,7 @@ impl History {
         // memory that is let go in pieces is slow to take again.
         let messages = messages.collect::<Result<Vec<_>, E>>()?;
         let messages = messages.into_iter().collect();
-        Ok(Self { head, messages, memo: HistoryMemo::default(), soundness, run_order })
+        Ok(Self { head, messages, memo: HistoryMemo::default(), prefix, run_order })
     }
 
     /// How many of the first messages are known to stand as every provider wants them: each call
@@ -138,8 +140,8 @@ impl History {
     /// It is found out as a store [reads](Self::collect) the messages and as writes are
     /// [applied](Self::apply), at no cost to its readers; a history [made](Self::new) of messages
     /// knows nothing.
-    pub fn sound_messages(&self) -> usize {
-        self.soundness.messages()
+    pub fn well_formed_messages(&self) -> usize {
+        self.prefix.messages()
     }
 
     /// How many messages stand up to the last one of a run; `None` if the history has none of it.
@@ -205,9 +207,9 @@ impl History {
     /// Adds messages that readers see from now on, such as those of a run that was committed. The
     /// head stays as it is.
     pub fn extend(&mut self, messages: impl IntoIterator<Item = Arc<Message>>) {
-        let (soundness, run_order) = (&mut self.soundness, &mut self.run_order);
+        let (prefix, run_order) = (&mut self.prefix, &mut self.run_order);
         self.messages.extend(messages.into_iter().inspect(|message| {
-            soundness.push(message);
+            prefix.push(message);
             run_order.push(message);
         }));
     }
@@ -229,7 +231,7 @@ impl HistoryMemo {
         kept?.downcast().ok()
     }
 
-    /// Keeps a value in place of the last.
+    /// Replaces the value.
     pub fn set<T: Any + Send + Sync>(&self, value: T) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(value));
     }

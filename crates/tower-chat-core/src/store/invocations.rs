@@ -105,7 +105,7 @@ impl InvocationQuery {
     }
 }
 
-/// The tool calls that were asked for, in the order of conversation, message and place.
+/// The tool calls that were asked for, in the order of conversation, message and position.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Invocations {
@@ -126,7 +126,7 @@ pub struct UnreadableInvocation {
     pub key: ConversationKey,
     /// The number of the message, from 1.
     pub sequence: u64,
-    /// The call's place in it, from 0.
+    /// The call's position in it, from 0.
     pub index: u32,
     /// What is wrong with it.
     pub reason: String,

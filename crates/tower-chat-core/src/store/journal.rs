@@ -81,7 +81,7 @@ impl OpenRun {
     }
 
     /// Whether a write of the open run may be stored: it is of the same run, under its present lease
-    /// or one of a later attempt, and discards from the place where the run began. Of two that take
+    /// or one of a later attempt, and discards from the position where the run began. Of two that take
     /// a run over under the same number, only the first holds it.
     pub fn admits(&self, run: RunId, staged: &Staged) -> bool {
         let lease = &self.lease;
@@ -162,7 +162,7 @@ pub struct Claim {
     pub started_at: Option<SystemTime>,
 }
 
-/// Puts a message in place of one that a run has staged, which keeps its id. `staged` are the run's
+/// Replaces a message that a run has staged; the new one keeps its id. `staged` are the run's
 /// messages, that follow `visible` others. Nothing changes where the run has no such message.
 pub fn replace_staged(
     staged: &mut [Arc<Message>],

@@ -45,7 +45,7 @@ use crate::ConversationKey;
 ///   far as the store's documentation says;
 /// - a write is stored only if the conversation's [`Revision`] is the one it expects, compared
 ///   inside the transaction; otherwise it is a [`Conflict`];
-/// - a write whose [`WriteId`] is stored already at its place is acknowledged again and stores
+/// - a write whose [`WriteId`] is stored already at its position is acknowledged again and stores
 ///   nothing, so it can be repeated after a failure that left the outcome open;
 /// - a write may have no messages: it can set the service id of a conversation, and makes one that
 ///   did not exist. Having no id in the store, its repeat is acknowledged while nothing came after;
@@ -117,7 +117,7 @@ pub trait HistoryStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError>;
 
-    /// Waits for a place in the store's bounded queue. Done before the model is called, so that a
+    /// Waits for a slot in the store's bounded queue. Done before the model is called, so that a
     /// slow store holds callers back instead of letting unsaved answers pile up.
     ///
     /// # Errors
@@ -125,7 +125,7 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// [`StoreError::Closed`], if the store takes no more writes.
     async fn reserve(&self) -> Result<Slot, StoreError>;
 
-    /// A place in the store's queue, if one is to be had without waiting: it spares a service call
+    /// A slot in the store's queue, if one is free: it spares a service call
     /// the future of [`reserve`](Self::reserve), which is asked after a `None`. A store need not
     /// implement it.
     fn try_reserve(&self) -> Option<Slot> {
@@ -191,7 +191,7 @@ pub trait HistoryStore: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Vec<ConversationKey>, StoreError>;
 
-    /// The tool calls that fit a query, in the order of conversation, message and place. A row
+    /// The tool calls that fit a query, in the order of conversation, message and position. A row
     /// that cannot be read is reported beside those that can. However many messages a query
     /// names, it is one question to the backend; one that asks for nothing is none.
     ///

@@ -216,7 +216,7 @@ impl Pruning {
     }
 }
 
-/// The last place up to `wanted` at which none of these stretches is divided; the one that reaches
+/// The last position up to `wanted` at which none of these stretches is divided; the one that reaches
 /// furthest is the first of them.
 fn between(whole: &[(u64, u64)], wanted: u64) -> u64 {
     let mut cut = wanted;

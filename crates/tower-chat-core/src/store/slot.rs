@@ -1,10 +1,10 @@
-//! A place in a store's queue.
+//! A slot in a store's queue.
 
 use std::fmt;
 
-/// A place in a store's bounded queue, from [`HistoryStore::reserve`](super::HistoryStore::reserve).
+/// A slot in a store's bounded queue, from [`HistoryStore::reserve`](super::HistoryStore::reserve).
 ///
-/// Dropping it gives the place back. It travels with the writes it was reserved for, so the place
+/// Dropping it releases the slot. It travels with the writes it was reserved for, so the slot
 /// is taken until they are durable.
 pub struct Slot {
     permit: Option<Box<dyn Send>>,
@@ -12,12 +12,12 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// A place in a store without a bound.
+    /// A slot in a store without a bound.
     pub fn unbounded() -> Self {
         Self { permit: None, may_block: true }
     }
 
-    /// A place that is free again when `guard` is dropped, such as a semaphore permit.
+    /// A slot that is released when `guard` is dropped, such as a semaphore permit.
     pub fn guarded(guard: impl Send + 'static) -> Self {
         Self { permit: Some(Box::new(guard)), may_block: true }
     }

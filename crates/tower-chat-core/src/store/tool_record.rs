@@ -4,7 +4,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use crate::{Message, ToolInvocation, ToolResult, ToolStatus};
 
-/// What a write says of one tool call: a row of the record, put in place of what was known of the
+/// What a write says of one tool call: a row of the record, which replaces the former row of the
 /// call before.
 ///
 /// Call and result stand in messages; the record refers to them and copies neither. A result that
@@ -37,7 +37,7 @@ pub struct ToolRecord {
 pub struct SequencePosition {
     /// The number of the message in its conversation, from 1.
     pub sequence: u64,
-    /// Its place among the calls (or the results) of that message, from 0.
+    /// Its position among the calls (or the results) of that message, from 0.
     pub index: u32,
 }
 

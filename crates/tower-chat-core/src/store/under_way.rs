@@ -63,7 +63,7 @@ impl RunsUnderWay {
                 runs.insert(key.clone(), RunQueue { run, waiting: VecDeque::new() });
                 return Ok(self.under_way(key, run));
             };
-            // Those who gave up waiting take no place.
+            // Callers that gave up waiting are removed first.
             queue.waiting.retain(|waiting| !waiting.turn.is_closed());
             let waiting = queue.waiting.len();
             if waiting >= most {
@@ -73,7 +73,7 @@ impl RunsUnderWay {
             queue.waiting.push_back(Waiting { run, turn });
             ours
         };
-        // The sender goes with its place, which is only taken away together with a turn.
+        // The sender stays in the queue until it is this run's turn.
         let busy = ConversationBusy { key: key.clone(), run, waiting: 0 };
         turn.await.map_err(|_| busy)
     }
@@ -86,7 +86,7 @@ impl RunsUnderWay {
         RunUnderWay { runs: self.clone(), key: key.clone(), run }
     }
 
-    /// Hands the place to the next who still waits.
+    /// Starts the next run that still waits.
     fn end(&self, key: &ConversationKey) {
         loop {
             let mut runs = self.lock();
@@ -148,7 +148,7 @@ mod tests {
         ConversationKey::new("tests", id)
     }
 
-    /// A run that has its place in the row, or its turn.
+    /// A run that is queued, or has its turn.
     fn queued<'a>(store: &'a StoreHandle, key: &'a ConversationKey, run: RunId) -> Turn<'a> {
         let mut turn = store.begin_run(key, run, usize::MAX).boxed();
         assert!(poll(&mut turn).is_pending(), "it has to wait");

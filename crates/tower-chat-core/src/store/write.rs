@@ -81,7 +81,7 @@ impl Write {
         }))
     }
 
-    /// Also puts rows into the record of tool calls, each in place of what was known of its call.
+    /// Also puts rows into the record of tool calls, each replacing the former row of its call.
     /// A row of a call in a message that the conversation does not hold afterwards is no row.
     #[must_use]
     pub fn with_tools(mut self, tools: Vec<ToolRecord>) -> Self {
@@ -112,14 +112,14 @@ impl Write {
 
     /// Makes a staged write the first of an attempt at its run. The conversation is in an
     /// incarnation of the attempt's own afterwards, so that no write of another attempt, which
-    /// would have the same name at the same place, is ever taken for one that is stored already.
+    /// would have the same name at the same position, is ever taken for one that is stored already.
     #[must_use]
     pub fn beginning_attempt(mut self) -> Self {
         Arc::make_mut(&mut self.0).begins_attempt = true;
         self
     }
 
-    /// A write that commits a run also puts these messages in place of ones that the run has staged
+    /// A write that commits a run also replaces messages that the run has staged
     /// before, by their sequences, as the final answer decides what of them is kept. Each has the id
     /// of the message in whose place it is put. The sequences are those of messages that the run has staged; a message of
     /// another run is never changed.
@@ -206,7 +206,7 @@ impl Write {
         self.0.staged.as_ref()?.close
     }
 
-    /// What stands in place of messages that the run has staged before, by sequence; of a write that
+    /// What stands instead of messages that the run has staged before, by sequence; of a write that
     /// [commits](Close::Commit) alone.
     pub fn replaced(&self) -> &[(u64, Arc<Message>)] {
         match self.close() {

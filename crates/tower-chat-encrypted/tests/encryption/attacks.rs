@@ -69,7 +69,7 @@ async fn what_was_pruned_with_the_key_opens_and_no_more_can_be_cut_off() {
     assert!(other.prune(&key(), Keep::Messages(1)).await.is_err(), "nor by a prune after it");
 }
 
-/// Rows of the record that are put in place of the true ones.
+/// Rows of the record that replace the true ones.
 async fn forged_rows(change: impl FnOnce(&mut ToolRecord)) -> (usize, Vec<(u64, u32)>) {
     let store = empty_store();
     append(&store, write(&key(), Revision::ABSENT, messages()).with_tools(rows())).await;

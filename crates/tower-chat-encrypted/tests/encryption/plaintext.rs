@@ -79,5 +79,5 @@ async fn all_of_it_comes_back() {
     assert_eq!(content.open.partial_text.as_deref(), Some("secret cut"));
     let listed = store.open_runs("alice", None, 10).await.unwrap();
     assert_eq!(listed[0].1, content.open);
-    assert_eq!(store.load(&key()).await.unwrap().sound_messages(), 1);
+    assert_eq!(store.load(&key()).await.unwrap().well_formed_messages(), 1);
 }

@@ -113,7 +113,7 @@ async fn hold(python: &Path, served: &Served, arguments: &[&str]) {
         command.env_remove(name);
     }
     let output = command.output().await.unwrap();
-    let said = [output.stdout, output.stderr].concat();
-    let said = String::from_utf8_lossy(&said);
-    assert!(output.status.success() && said.contains("done"), "{arguments:?}: {said}");
+    let printed = [output.stdout, output.stderr].concat();
+    let printed = String::from_utf8_lossy(&printed);
+    assert!(output.status.success() && printed.contains("done"), "{arguments:?}: {printed}");
 }

@@ -71,6 +71,6 @@ fn run(command: &mut Command) -> Result<(), String> {
     if output.status.success() {
         return Ok(());
     }
-    let said = [output.stdout, output.stderr].concat();
-    Err(format!("{command:?}: {}", String::from_utf8_lossy(&said)))
+    let printed = [output.stdout, output.stderr].concat();
+    Err(format!("{command:?}: {}", String::from_utf8_lossy(&printed)))
 }

@@ -97,8 +97,8 @@ async fn a_call_that_waits_for_approval_reaches_the_server_once_it_is_given() {
         };
         assert_eq!(statuses().await, [ToolStatus::PendingApproval; 2], "{mode:?}");
 
-        let consent = waiting.iter().map(|request| request.approve().into()).collect();
-        let request = ChatRequest::new(Message::new(Role::User, consent));
+        let approval = waiting.iter().map(|request| request.approve().into()).collect();
+        let request = ChatRequest::new(Message::new(Role::User, approval));
         assert_eq!(agent.send(request).await.unwrap().text(), "ok");
         assert_eq!(statuses().await, [ToolStatus::Error, ToolStatus::Ok], "{mode:?}");
     }

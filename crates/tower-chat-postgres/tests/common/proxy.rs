@@ -28,7 +28,7 @@ struct State {
     silent_at: AtomicUsize,
     /// How many connections, the oldest, are silent.
     silent: AtomicUsize,
-    unheard: AtomicUsize,
+    unread: AtomicUsize,
 }
 
 impl Proxy {
@@ -72,8 +72,8 @@ impl Proxy {
     }
 
     /// How many connections were asked something while they were silent.
-    pub fn unheard(&self) -> usize {
-        self.0.unheard.load(Ordering::SeqCst)
+    pub fn unread(&self) -> usize {
+        self.0.unread.load(Ordering::SeqCst)
     }
 
     /// How often the server was asked something and had to answer before more could be asked: the
@@ -106,7 +106,7 @@ impl Proxy {
                         self.0.silent.store(self.connections(), Ordering::SeqCst);
                     }
                     if number <= self.0.silent.load(Ordering::SeqCst) {
-                        self.0.unheard.fetch_add(1, Ordering::SeqCst);
+                        self.0.unread.fetch_add(1, Ordering::SeqCst);
                         // Until the client closes it.
                         drop(copy(&mut from, &mut sink()).await);
                         return;

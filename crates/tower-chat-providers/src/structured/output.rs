@@ -38,7 +38,7 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         Self { format, name, description, schema, sent, answer: PhantomData }
     }
 
-    /// The name of the schema, in place of that of the type. Providers take letters, digits, `_` and
+    /// The name of the schema, instead of that of the type. Providers take letters, digits, `_` and
     /// `-`, 64 at most; others are replaced or left out.
     #[must_use]
     pub fn with_name(mut self, name: &str) -> Self {
@@ -46,7 +46,7 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         self
     }
 
-    /// What the answer is for, in place of the documentation of the type.
+    /// What the answer is for, instead of the documentation of the type.
     #[must_use]
     pub fn with_description(mut self, description: &str) -> Self {
         self.description = Some(description.to_owned());
@@ -165,7 +165,7 @@ fn referred<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     pointer.and_then(|pointer| root.pointer(pointer)).unwrap_or(schema)
 }
 
-/// What the model says in place of an answer: OpenAI's `refusal`, in a message of Chat Completions or
+/// What the model says instead of an answer: OpenAI's `refusal`, in a message of Chat Completions or
 /// in a part of one of Responses.
 fn refusal(answer: &Answer) -> Option<String> {
     let natives = answer.messages.iter().flat_map(|message| natives(message));

@@ -136,7 +136,7 @@ fn events(deltas: Vec<Value>) -> ChatCompletionResponseStream {
 
 #[tokio::test]
 async fn a_client_that_streams_is_heard_as_it_speaks() {
-    let said = |end: Value| {
+    let text = |end: Value| {
         vec![
             json!({"index": 0, "delta": {"role": "assistant", "content": "Hel"}}),
             json!({"index": 0, "delta": {"content": "lo"}, "finish_reason": end}),
@@ -146,7 +146,7 @@ async fn a_client_that_streams_is_heard_as_it_speaks() {
         assert_eq!(request.stream, Some(true));
         let is_cut = serde_json::to_value(&request.messages[0]).unwrap()["content"] == "cut";
         let end = if is_cut { Value::Null } else { json!("stop") };
-        Ok::<_, BoxError>(events(said(end)))
+        Ok::<_, BoxError>(events(text(end)))
     });
     let leaf = ServiceBuilder::new()
         .layer(AdaptLayer::new(ChatTypes::new("m").streamed()))
@@ -169,9 +169,9 @@ async fn layers_in_the_middle_of_a_stack_that_streams_let_it_stream() {
     let seen = asked.clone();
     let client = service_fn(move |request: CreateChatCompletionRequest| {
         seen.lock().unwrap().push(request.messages.len());
-        let said = json!({"role": "assistant", "content": "Hel"});
+        let text = json!({"role": "assistant", "content": "Hel"});
         let end = json!({"index": 0, "delta": {"content": "lo"}, "finish_reason": "stop"});
-        let events = events(vec![json!({"index": 0, "delta": said}), end]);
+        let events = events(vec![json!({"index": 0, "delta": text}), end]);
         async move { Ok::<_, BoxError>(events) }
     });
     let store = MemoryStore::new();
@@ -187,9 +187,9 @@ async fn layers_in_the_middle_of_a_stack_that_streams_let_it_stream() {
         let events: Vec<CreateChatCompletionStreamResponse> =
             events.map(Result::unwrap).collect().await;
         let choices = events.iter().flat_map(|event| &event.choices);
-        let said: Vec<&str> =
+        let text: Vec<&str> =
             choices.clone().filter_map(|choice| choice.delta.content.as_deref()).collect();
-        assert_eq!(said, ["", "Hel", "lo"]);
+        assert_eq!(text, ["", "Hel", "lo"]);
         assert_eq!(choices.filter(|choice| choice.finish_reason.is_some()).count(), 1);
         assert!(events.last().unwrap().usage.is_some());
     }

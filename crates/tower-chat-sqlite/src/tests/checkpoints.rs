@@ -61,7 +61,7 @@ async fn the_log_is_begun_anew_again_and_again() {
         let mut at = Revision::ABSENT;
         let largest = fixture.append_often(&mut at, times).await;
         assert!(largest < 1100 * PAGE, "{durability:?}: {largest}");
-        assert!(fixture.is_sound());
+        assert!(fixture.is_intact());
     }
 }
 
@@ -92,7 +92,7 @@ async fn a_reader_that_stays_lets_the_log_grow_and_afterwards_it_is_small_again(
     let largest = fixture.append_often(&mut at, 2000).await;
     assert!(largest <= 16 << 20, "{largest}");
     assert_eq!(fixture.texts(&key("c")).await.len(), 1 + 2000 + 450 + 450 + 2000);
-    assert!(fixture.is_sound());
+    assert!(fixture.is_intact());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -124,7 +124,7 @@ async fn nobody_who_writes_waits_while_the_thread_carries_over_much() {
     });
     fixture.store.checkpoints().settle();
     fixture.append_often(&mut at, 900).await;
-    assert!(fixture.is_sound());
+    assert!(fixture.is_intact());
 }
 
 /// As where the process may open no more files.
@@ -188,7 +188,7 @@ async fn readers_that_come_and_go_do_not_keep_the_log_growing() {
     let turns: Vec<i32> = readers.map(|reader| reader.join().unwrap()).into();
     assert!(turns.iter().all(|turns| *turns > 0), "{turns:?}");
     assert!(largest < 10_000 * PAGE, "{largest}");
-    assert!(fixture.is_sound());
+    assert!(fixture.is_intact());
 }
 
 #[tokio::test(flavor = "multi_thread")]

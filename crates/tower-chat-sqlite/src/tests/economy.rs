@@ -114,5 +114,5 @@ async fn one_reader_serves_many_loads_also_when_some_are_given_up() {
 async fn a_history_that_is_read_is_known_to_be_sound() {
     let fixture = Fixture::new().await;
     fixture.submit(vec![first("c", &["one", "two", "three"])]).await.await.unwrap();
-    assert_eq!(fixture.store.load(&key("c")).await.unwrap().sound_messages(), 3);
+    assert_eq!(fixture.store.load(&key("c")).await.unwrap().well_formed_messages(), 3);
 }

@@ -58,7 +58,7 @@ async fn a_full_disk_is_retryable_and_leaves_the_store_usable() {
     set_limit("1000000");
     store.append(Slot::unbounded(), vec![large]).await.unwrap();
     assert_eq!(fixture.texts(&key("c")).await.len(), 3);
-    assert!(fixture.is_sound());
+    assert!(fixture.is_intact());
 }
 
 #[tokio::test]

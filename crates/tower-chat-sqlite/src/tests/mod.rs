@@ -63,7 +63,7 @@ impl Fixture {
         texts(&self.store, key).await
     }
 
-    fn is_sound(&self) -> bool {
+    fn is_intact(&self) -> bool {
         let check: String =
             self.other().query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
         check == "ok"

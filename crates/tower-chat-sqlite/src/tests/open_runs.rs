@@ -68,7 +68,7 @@ async fn a_second_store_sees_a_run_when_it_is_committed_and_nothing_of_one_that_
         }
     }
     assert_eq!(texts(&other, &key("a")).await, ["one", "two", "three"]);
-    assert!(fixture.is_sound());
+    assert!(fixture.is_intact());
 }
 
 #[tokio::test]

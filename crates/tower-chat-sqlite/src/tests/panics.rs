@@ -36,7 +36,7 @@ async fn a_panic_in_a_group_fails_one_write_and_the_thread_goes_on() {
     let next = write("a", run(2), first("a", &["a"]).result(), &["later"]);
     fixture.submit(vec![next]).await.await.unwrap();
     assert_eq!(fixture.texts(&key("a")).await, ["a", "later"]);
-    assert!(fixture.is_sound());
+    assert!(fixture.is_intact());
     store.close().await.unwrap();
 }
 

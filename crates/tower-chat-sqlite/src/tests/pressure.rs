@@ -21,7 +21,7 @@ async fn while_the_disk_is_slow_the_queue_is_full_and_then_everything_goes_throu
         write
     };
     for number in 0..CAPACITY {
-        // All but the last place are had at once.
+        // All but the last slot are reserved at once.
         let slot = store.try_reserve().expect("a place");
         tickets.push(store.append(slot, vec![next(number)]));
     }

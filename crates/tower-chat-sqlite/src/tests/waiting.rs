@@ -1,4 +1,4 @@
-//! Who waits for what: loads for writes, callers for places, handles for their end.
+//! Who waits for what: loads for writes, callers for slots, handles for their end.
 
 use std::{
     sync::Arc,

@@ -256,13 +256,13 @@ impl TlsFiles {
 /// Runs a command in a folder that its user may be in.
 fn run(command: &mut Command, folder: &Path) -> Result<(), String> {
     // A pipe would stay open for as long as the server that is started holds it.
-    let said = folder.join("said");
-    let file = fs::File::create(&said).map_err(|error| error.to_string())?;
+    let printed = folder.join("printed");
+    let file = fs::File::create(&printed).map_err(|error| error.to_string())?;
     let other = file.try_clone().map_err(|error| error.to_string())?;
     let status = command.current_dir(folder).stdout(file).stderr(other).status();
     let status = status.map_err(|error| format!("{command:?} does not run: {error}"))?;
     if status.success() {
         return Ok(());
     }
-    Err(format!("{status}: {}", fs::read_to_string(said).unwrap_or_default()))
+    Err(format!("{status}: {}", fs::read_to_string(printed).unwrap_or_default()))
 }

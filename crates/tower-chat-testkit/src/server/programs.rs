@@ -74,8 +74,8 @@ fn install(package: &str) -> Result<(), String> {
             .output()
             .map_err(|error| format!("`apt-get` does not run: {error}"))?;
         if !output.status.success() {
-            let said = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("`apt-get {}` failed: {}", arguments.join(" "), said.trim()));
+            let printed = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("`apt-get {}` failed: {}", arguments.join(" "), printed.trim()));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Tool calls that wait for consent: who begins them, and where they are found.
+//! Tool calls that wait for approval: who begins them, and where they are found.
 
 use tower_chat_core::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult, ToolStatus,
@@ -20,7 +20,7 @@ fn request(id: &str) -> ApprovalRequest {
     ApprovalRequest::new(id, ToolCall::new("", "tool", "{}"), true)
 }
 
-/// A message that asks for consent to calls, and for one that needs none between them.
+/// A message that asks for approval to calls, and for one that needs none between them.
 fn requesting(ids: [&str; 2]) -> Message {
     let [first, last] = ids.map(|id| Part::ApprovalRequest(request(id)));
     let call = Part::ToolCall(ToolCall::new("", "tool", "{}"));

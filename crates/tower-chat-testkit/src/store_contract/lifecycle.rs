@@ -109,7 +109,7 @@ pub async fn a_closed_store_keeps_what_it_has_and_takes_nothing_more(store: Stor
     assert_eq!(store.list("scope", None, 10).await.expect("a list"), [key]);
 }
 
-/// A slot that is not used, and a reservation that is not waited for, take no place for ever.
+/// An unused slot and a dropped reservation are released.
 pub async fn slots_that_are_dropped_are_free_again(store: Store) {
     for _ in 0..20_000 {
         drop(store.reserve().await.expect("a slot"));

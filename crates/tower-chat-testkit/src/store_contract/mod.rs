@@ -25,7 +25,7 @@
 //! ```
 //!
 //! A store that keeps something outside of its process hands it over, so that it can be searched for
-//! what was deleted, discarded or pruned: `remains:` is a closure over the store that gives all the
+//! what was deleted, discarded or pruned: `residual_data:` is a closure over the store that gives all the
 //! bytes of its files or tables. Where it is left out, a test that is ignored says so.
 //!
 //! What takes long, a message of 64 MB and a conversation of 100,000, is tested on one runtime. A
@@ -62,7 +62,7 @@ mod pruning;
 mod races;
 mod record;
 mod record_queries;
-mod remains;
+mod residual_data;
 mod staging;
 
 use std::{future::Future, sync::Arc};
@@ -73,7 +73,8 @@ pub use tower_chat_core::store::HistoryStore;
 
 pub use self::{
     appending::*, claims::*, dropping::*, forks::*, heavy::*, keys::*, leases::*, lifecycle::*,
-    pruned_record::*, pruning::*, races::*, record::*, record_queries::*, remains::*, staging::*,
+    pruned_record::*, pruning::*, races::*, record::*, record_queries::*, residual_data::*,
+    staging::*,
 };
 
 /// The store under test, as the promises take it.
@@ -145,7 +146,7 @@ pub mod boxed {
 macro_rules! store_contract {
     (
         let $guard:ident = $setup:expr; $open:expr
-        $(; remains: $remains:expr)?
+        $(; residual_data: $residual_data:expr)?
         $(; heavy: $reason:literal)?
         $(,)?
     ) => {
@@ -161,11 +162,11 @@ macro_rules! store_contract {
 
         $crate::__every_promise! { test () }
         $crate::__heavy_promises! { test ($($reason)?) }
-        $crate::__what_was_taken_away! { ($guard, $setup, $open) $($remains)? }
+        $crate::__residual_data! { ($guard, $setup, $open) $($residual_data)? }
     };
-    ($open:expr $(; remains: $remains:expr)? $(; heavy: $reason:literal)? $(,)?) => {
+    ($open:expr $(; residual_data: $residual_data:expr)? $(; heavy: $reason:literal)? $(,)?) => {
         $crate::store_contract! {
-            let _guard = (); $open $(; remains: $remains)? $(; heavy: $reason)?
+            let _guard = (); $open $(; residual_data: $residual_data)? $(; heavy: $reason)?
         }
     };
 }
@@ -230,19 +231,19 @@ macro_rules! __heavy_promises {
 /// Searches what a store keeps for what was taken away.
 #[doc(hidden)]
 #[macro_export]
-macro_rules! __what_was_taken_away {
+macro_rules! __residual_data {
     (($guard:ident, $setup:expr, $open:expr)) => {
         #[test]
-        #[ignore = "the store gives nothing to search: see `remains:` of store_contract!"]
-        fn what_was_taken_away_leaves_nothing() {}
+        #[ignore = "the store gives nothing to search: see `residual_data:` of store_contract!"]
+        fn deleted_data_is_not_found_in_the_store() {}
     };
-    (($guard:ident, $setup:expr, $open:expr) $remains:expr) => {
+    (($guard:ident, $setup:expr, $open:expr) $residual_data:expr) => {
         #[test]
-        fn what_was_taken_away_leaves_nothing() {
-            $crate::store_contract::check_remains(|| async {
+        fn deleted_data_is_not_found_in_the_store() {
+            $crate::store_contract::check_residual_data(|| async {
                 let $guard = $setup;
                 let store = $open;
-                ($crate::store_contract::searchable(store, $remains), $guard)
+                ($crate::store_contract::searchable(store, $residual_data), $guard)
             });
         }
     };

@@ -61,7 +61,7 @@ pub async fn what_is_staged_is_seen_by_no_reader(store: Store) {
     assert_eq!((content.open.run, content.open.visible), (run.run, 2));
 }
 
-/// A commit puts messages in place of staged ones, which keep their ids; nothing else changes.
+/// A commit can replace staged messages, which keep their ids; nothing else changes.
 pub async fn a_commit_replaces_what_was_staged(store: Store) {
     for (name, with_messages) in [("replaced", true), ("replaced alone", false)] {
         let key = key(name);

@@ -18,7 +18,7 @@ pub(super) struct Alignment {
     pub(super) covered: usize,
     /// Where the record is something else than the beginning of the recording.
     pub(super) differences: Vec<(usize, Difference)>,
-    /// The first place at which the record holds another kind of message, or more of them.
+    /// The first position at which the record holds another kind of message, or more of them.
     pub(super) other_shape: Option<usize>,
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{divergence::Difference, shown::ShownMessage};
 
-/// Every difference between two lists of messages from a place on, each with the place in the
+/// Every difference between two lists of messages from a position on, each with the position in the
 /// second of which it is true; what comes before is known to be the same. Messages are matched from both ends, so that one that is missing or extra is told as
 /// that, and not as a difference of everything after it.
 pub(super) fn differences(
@@ -23,7 +23,7 @@ pub(super) fn differences(
     let head = from + pairs.take_while(|pair| is_same(*pair)).count();
     let tail = expected.iter().rev().zip(found.iter().rev()).take(shorter - head);
     let tail = tail.take_while(|pair| is_same(*pair)).count();
-    let place_of = |position: usize| {
+    let position_of = |position: usize| {
         if position >= expected.len() - tail {
             Some(position + found.len() - expected.len())
         } else {
@@ -33,7 +33,7 @@ pub(super) fn differences(
 
     let mut differences = Vec::new();
     for (position, message) in expected.iter().enumerate().skip(from) {
-        match place_of(position).and_then(|at| Some((at, found.get(at)?))) {
+        match position_of(position).and_then(|at| Some((at, found.get(at)?))) {
             None => {
                 let expected = message.json.to_string();
                 differences.push((position, Difference::Missing { expected }));
@@ -42,7 +42,7 @@ pub(super) fn differences(
                 let here = message_differences(&message.json, json);
                 differences.extend(here.into_iter().map(|difference| (at, difference)));
                 let asked = message.answers.and_then(|(asked, call)| {
-                    let asked = found.get(place_of(asked)?)?;
+                    let asked = found.get(position_of(asked)?)?;
                     asked.pointer(&format!("/tool_calls/{call}/id"))
                 });
                 let id = json.get("tool_call_id");

@@ -15,7 +15,7 @@ pub struct Divergence {
     /// The service call of this play whose request differs, from 0 in each conversation; `None`
     /// where the stored record does.
     pub service_call: Option<usize>,
-    /// The message that differs, from 0: its place in the request, or in the record.
+    /// The message that differs, from 0: its position in the request, or in the record.
     pub message: usize,
     /// What differs.
     pub difference: Difference,

@@ -13,7 +13,7 @@
 //! - A run's input is what lies before the next assistant message and is not the result of a call
 //!   of this run. Input after the last assistant message is not played.
 //! - The tool messages right after an assistant message that answer its calls are the results of
-//!   those calls; they are paired by id, by place where an id is missing, and taken in the order
+//!   those calls; they are paired by id, by position where an id is missing, and taken in the order
 //!   of the calls. Where every call has one and an assistant message follows, the run goes on.
 //!   Where something else follows, or nothing, the batch's last tool terminates the run, and the
 //!   results are the beginning of the next run's input, if there is one.
@@ -21,6 +21,7 @@
 
 mod alignment;
 mod comparison;
+mod counters;
 mod divergence;
 mod leaf;
 mod pairing;
@@ -29,15 +30,14 @@ mod player;
 mod recording;
 mod script;
 mod shown;
-mod tally;
 mod tools;
 mod verification;
 
 pub use self::{
+    counters::PlayCounters,
     divergence::{Difference, Divergence},
     player::{PlayError, Player},
     recording::{Recording, RecordingError, RecordingFault},
-    tally::Tally,
 };
 
 /// The scope under which conversations are played.

@@ -2,10 +2,10 @@
 
 use tower_chat_core::{ToolCall, ToolResult};
 
-/// For each result, the place of the call it answers among the calls; `None` if it answers none.
+/// For each result, the position of the call it answers among the calls; `None` if it answers none.
 ///
 /// A result that names a call of the round by its id answers the first of that id that has no
-/// answer yet. One that names none goes by place: to the first call without an answer, where one of
+/// answer yet. One that names none goes by position: to the first call without an answer, where one of
 /// the two has no id and a recorded name does not speak against it.
 pub(super) fn pair(calls: &[ToolCall], results: &[ToolResult]) -> Vec<Option<usize>> {
     let mut is_answered = vec![false; calls.len()];

@@ -19,7 +19,7 @@ pub(super) struct Plan {
 /// One run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedRun {
-    /// Its input: places in the recording.
+    /// Its input: positions in the recording.
     pub(super) input: Range<usize>,
     /// What the leaf answers, service call by service call.
     pub(super) answers: Vec<PlannedAnswer>,
@@ -61,7 +61,7 @@ impl Plan {
 }
 
 impl PlannedRun {
-    /// The run that begins at a place, if an answer is recorded after it.
+    /// The run that begins at a position, if an answer is recorded after it.
     fn next(messages: &[RecordedMessage], from: usize) -> Option<Self> {
         let is_answer = |recorded: &RecordedMessage| recorded.role() == Role::Assistant;
         let first = from + messages.get(from..)?.iter().position(is_answer)?;
@@ -104,7 +104,7 @@ impl PlannedAnswer {
         Self { message, calls }
     }
 
-    /// The place of the next answer of the same run, if the run goes on.
+    /// The position of the next answer of the same run, if the run goes on.
     fn next(&self, messages: &[RecordedMessage]) -> Option<usize> {
         match &self.calls {
             Calls::Run { results, terminate: false } if !results.is_empty() => {

@@ -21,18 +21,18 @@ use tower_chat_core::{
 };
 
 use super::{
-    Difference, Divergence, Recording, Tally,
+    Difference, Divergence, PlayCounters, Recording,
     alignment::Alignment,
+    counters::Counters,
     leaf::RecordedLeaf,
     plan::{Plan, PlannedRun},
     script::Script,
-    tally::Counters,
     tools::RecordedTools,
 };
 
 /// Plays recordings through tool loop and persistence layers into a store.
 ///
-/// Clones are the same player: what they do adds up in one [`Tally`]. Dropping the future of a
+/// Clones are the same player: what they do adds up in one [`PlayCounters`]. Dropping the future of a
 /// play cancels the run that is under way; the store then holds what the persistence mode
 /// promises, and a [`resumed`](Self::resumed) player goes on from there.
 ///
@@ -162,14 +162,14 @@ impl Player {
     /// # Errors
     ///
     /// If the file cannot be read or written.
-    pub fn tally_in(mut self, file: impl AsRef<Path>) -> io::Result<Self> {
+    pub fn counters_in(mut self, file: impl AsRef<Path>) -> io::Result<Self> {
         self.counters = Arc::new(Counters::in_file(file.as_ref(), self.resumes)?);
         Ok(self)
     }
 
     /// What was done so far, by all clones.
-    pub fn tally(&self) -> Tally {
-        self.counters.tally()
+    pub fn counters(&self) -> PlayCounters {
+        self.counters.counters()
     }
 
     /// The divergences found since this was last called, oldest first.
@@ -378,9 +378,9 @@ fn request(recording: &Recording, run: &PlannedRun) -> ChatRequest {
     ChatRequest::new(input).with_extension(Conversation { key: recording.key(), run })
 }
 
-/// The id of a run that begins at a place in a recording: the same in every play, so that the ids
+/// The id of a run that begins at a position in a recording: the same in every play, so that the ids
 /// which calls without one are given are too. It is a UUID of version 7 (RFC 9562) whose time is
-/// the place, since later runs have later ids.
+/// the position, since later runs have later ids.
 fn run_id(recording: &Recording, position: usize) -> RunId {
     let hash = |salt: u8| {
         let mut hasher = DefaultHasher::new();

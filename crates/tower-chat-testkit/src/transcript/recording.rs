@@ -35,7 +35,7 @@ pub(super) struct RecordedMessage {
     pub(super) answers: Option<RecordedPosition>,
 }
 
-/// The place of a call: its message's place in the recording, and its own among the calls there.
+/// The position of a call: its message's position in the recording, and its own among the calls there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RecordedPosition {
     pub(super) message: usize,
@@ -77,7 +77,7 @@ pub enum RecordingFault {
     /// One of its messages cannot be read.
     #[error("its message {index} cannot be read")]
     Message {
-        /// The message's place, from 0.
+        /// The message's position, from 0.
         index: usize,
         /// What is wrong with it.
         source: WireError,
@@ -85,7 +85,7 @@ pub enum RecordingFault {
     /// One of its messages is JSON that cannot be compared.
     #[error("its message {index} is no JSON that can be compared")]
     Value {
-        /// The message's place, from 0.
+        /// The message's position, from 0.
         index: usize,
         /// What is wrong with it.
         source: serde_json::Error,
@@ -176,7 +176,7 @@ impl RecordedMessage {
         self.message.role
     }
 
-    /// For a result in the round of its call, the call's place among those of its message.
+    /// For a result in the round of its call, the call's position among those of its message.
     pub(super) fn call(&self) -> Option<usize> {
         self.answers.map(|answers| answers.call)
     }

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tower_chat_core::{ChatRequest, Message, ToolCall};
 
 use super::{
+    counters::Counters,
     divergence::{Difference, Divergence},
     plan::{Calls, Plan, PlannedAnswer},
     recording::{RecordedMessage, Recording},
-    tally::Counters,
     verification::Verification,
 };
 

@@ -11,7 +11,7 @@ use super::recording::RecordedMessage;
 #[derive(Debug, Clone)]
 pub(super) struct ShownMessage {
     pub(super) json: Arc<Value>,
-    /// For a result, the call it answers: the place of its message among those that are shown, and
+    /// For a result, the call it answers: the position of its message among those that are shown, and
     /// its own among the calls there.
     pub(super) answers: Option<(usize, usize)>,
 }
@@ -124,7 +124,7 @@ impl Shown {
     }
 }
 
-/// Takes the chosen calls out of a recorded message; returns each with its place.
+/// Takes the chosen calls out of a recorded message; returns each with its position.
 fn take_calls(message: &mut Value, is_taken: impl Fn(usize) -> bool) -> Vec<(usize, Value)> {
     let mut taken = Vec::new();
     let Some(fields) = message.as_object_mut() else { return taken };

@@ -19,7 +19,7 @@ pub(super) struct Verification {
     shown: Shown,
     /// How many recorded messages are in `shown`.
     told: usize,
-    /// The messages of the last request, each with the place in `found` where its JSON ends.
+    /// The messages of the last request, each with the position in `found` where its JSON ends.
     sent: Vec<(Arc<Message>, usize)>,
     found: Vec<Value>,
     /// How many at the beginning of `found` are as recorded.

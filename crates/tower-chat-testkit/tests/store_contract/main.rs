@@ -590,7 +590,7 @@ noticed! {
     late_forks: WritesWhenTheTicketIsAwaited breaks a_fork_sees_what_was_submitted_before_it;
 }
 
-mod remains;
+mod residual_data;
 
 mod without_a_fault {
     use super::{Broken, Fault, MemoryStore};

@@ -138,7 +138,7 @@ impl AnthropicAccumulator {
 
 impl Block {
     /// Adds a piece: `text` and `thinking` go on, `partial_json` is the input's, `citation` is one
-    /// more of the list of them. Anything else, `signature` too, takes its place in the block.
+    /// more of the list of them. Anything else, `signature` too, takes its position in the block.
     fn push(&mut self, delta: Object) -> Option<ChatUpdate> {
         let mut update = None;
         for (name, value) in delta {

@@ -13,7 +13,7 @@ pub(super) enum Speaker {
     Assistant,
 }
 
-/// What a block is, as far as its place depends on it.
+/// What a block is, as far as its position depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,

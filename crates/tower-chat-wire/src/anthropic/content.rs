@@ -45,9 +45,9 @@ pub(super) fn render(parts: &[Part]) -> RawJson {
     {
         return raw(&text.text);
     }
-    let is_said =
+    let is_rendered =
         |part: &&Part| !matches!(part, Part::Text(text) if is_bare(text) && is_blank(text));
-    raw(&parts.iter().filter(is_said).filter_map(render_part).collect::<Vec<_>>())
+    raw(&parts.iter().filter(is_rendered).filter_map(render_part).collect::<Vec<_>>())
 }
 
 /// The block of a text.

@@ -15,7 +15,7 @@
 //! the assistant by turns, so messages in a row of one side are one, with results before all other
 //! blocks. Left out are blank texts, which the service refuses, reasoning and native items of other
 //! wires, what other providers ran, approvals, errors, and media other than images and PDF documents
-//! in base64. Ids of calls consist of letters, digits, `_` and `-`, with `_` in place of any other
+//! in base64. Ids of calls consist of letters, digits, `_` and `-`, with `_` instead of any other
 //! character, and are different within one turn; calls without an id get one.
 
 mod accumulator;

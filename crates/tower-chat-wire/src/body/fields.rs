@@ -76,7 +76,7 @@ pub(crate) fn set(body: &mut Map<String, Value>, name: &str, value: Option<impl 
     }
 }
 
-/// Puts fields into a body in place of its own; a `null` takes one out.
+/// Puts fields into a body instead of its own; a `null` takes one out.
 pub(crate) fn merge(body: &mut Map<String, Value>, fields: &Map<String, Value>) {
     for (name, value) in fields {
         if value.is_null() {

@@ -206,7 +206,7 @@ impl Chunks {
         let choice = body.pointer_mut("/choices/0").map(Value::take);
         let Some(Value::Object(mut choice)) = choice else { return };
         if let Some(Value::Object(message)) = choice.remove("message") {
-            let rest = self.unsaid(message);
+            let rest = self.extra_fields(message);
             if !rest.is_empty() {
                 self.delta(Value::Object(rest));
             }
@@ -223,13 +223,13 @@ impl Chunks {
     }
 
     /// What a whole message has that was not streamed: its calls, and fields of the service.
-    fn unsaid(&self, mut message: Map<String, Value>) -> Map<String, Value> {
-        let is_said = |name: &str| match name {
+    fn extra_fields(&self, mut message: Map<String, Value>) -> Map<String, Value> {
+        let is_known = |name: &str| match name {
             "role" | "content" => true,
             "reasoning_content" | "reasoning" => self.has_reasoned,
             _ => false,
         };
-        message.retain(|name, value| !value.is_null() && !is_said(name));
+        message.retain(|name, value| !value.is_null() && !is_known(name));
         if let Some(Value::Array(calls)) = message.get_mut("tool_calls") {
             for (index, call) in calls.iter_mut().enumerate() {
                 if let Some(call) = call.as_object_mut() {

@@ -37,7 +37,7 @@ fn parse_thinking(mut block: Object) -> Option<Part> {
 }
 
 /// A document of a tool's result. Its data are the text, and the block without them its native item:
-/// they are a text if an empty one stands in their place, else another value.
+/// they are a text if an empty one stands instead, else another value.
 fn parse_document(mut block: Object) -> Option<Part> {
     let mut document = take_object(&mut block, "document")?;
     let data = take(&mut document, "data")?;

@@ -110,7 +110,7 @@ impl<'a> Writer<'a> {
             let envelope = content::envelope_of(message).unwrap_or_default();
             self.push_model(envelope, parts, calls);
         }
-        self.push_user(Content::results(), owed_results(message), Vec::new());
+        self.push_user(Content::results(), pending_results(message), Vec::new());
     }
 
     fn user(&mut self, message: &'a Message) {
@@ -168,7 +168,7 @@ impl<'a> Writer<'a> {
 }
 
 /// The results of calls that the caller ran.
-fn owed_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
+fn pending_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
     let by_provider = ids_of_provider_calls(message);
     message.results().filter(move |result| {
         result.call_id.is_none() || !by_provider.contains(&result.call_id.as_deref())

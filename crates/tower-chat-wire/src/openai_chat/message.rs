@@ -74,7 +74,7 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
 /// Writes a message: one JSON object as a rule, several for several tool results, none for a
 /// message of which the wire can say nothing.
 pub fn render_message(message: &Message, audience: Audience) -> Vec<RawJson> {
-    let results = owed_results(message).map(|owed| result::render(owed, audience));
+    let results = pending_results(message).map(|pending| result::render(pending, audience));
     let results = results.map(|fields| raw(&fields));
     let body = render_body(message, audience).map(|fields| raw(&fields));
     if message.role == Role::Assistant {
@@ -171,7 +171,7 @@ pub(super) fn is_envelope(native: &Native) -> bool {
 }
 
 /// The results that this wire can carry: those of calls that the caller ran.
-fn owed_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
+fn pending_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
     let by_provider = ids_of_provider_calls(message);
     message.results().filter(move |result| {
         result.call_id.is_none() || !by_provider.contains(&result.call_id.as_deref())

@@ -52,7 +52,7 @@ struct Call {
     id: Option<String>,
     name: Option<String>,
     arguments: String,
-    /// Whether `null` came in place of arguments.
+    /// Whether `null` came instead of arguments.
     null_arguments: bool,
     /// Arguments that are an object instead of a text.
     object: Option<RawJson>,

@@ -13,13 +13,13 @@ pub(super) struct Item {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ItemKind {
     /// A message of the model.
-    Said,
+    AssistantMessage,
     /// Any other message.
-    Told,
+    OtherMessage,
     /// Reasoning, which belongs to what follows it.
     Reasoning,
     /// A call, or anything else that the model puts out.
-    PutOut,
+    ModelOutput,
     /// The answer to the call at an index, if the list has that call.
     Output { call: Option<usize> },
 }
@@ -27,6 +27,6 @@ pub(super) enum ItemKind {
 impl ItemKind {
     /// Whether it is a message, which may not stand between a call and its output.
     pub(super) fn is_message(self) -> bool {
-        matches!(self, Self::Said | Self::Told)
+        matches!(self, Self::AssistantMessage | Self::OtherMessage)
     }
 }

@@ -37,11 +37,11 @@ fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
 fn breaks_link(next: &Item) -> bool {
     match next.kind {
         ItemKind::Reasoning => true,
-        ItemKind::Said => {
+        ItemKind::AssistantMessage => {
             let id = next.json.parse::<Fields>().ok().and_then(|fields| fields.text("id"));
             id.is_none_or(|id| id.is_empty())
         }
-        ItemKind::Told | ItemKind::PutOut | ItemKind::Output { .. } => false,
+        ItemKind::OtherMessage | ItemKind::ModelOutput | ItemKind::Output { .. } => false,
     }
 }
 
@@ -111,8 +111,8 @@ fn without_lone_reasoning(items: Vec<Item>) -> Vec<Item> {
         match item.kind {
             ItemKind::Reasoning if !is_followed => continue,
             ItemKind::Reasoning => {}
-            ItemKind::Said | ItemKind::PutOut => is_followed = true,
-            ItemKind::Told | ItemKind::Output { .. } => is_followed = false,
+            ItemKind::AssistantMessage | ItemKind::ModelOutput => is_followed = true,
+            ItemKind::OtherMessage | ItemKind::Output { .. } => is_followed = false,
         }
         kept.push(item);
     }

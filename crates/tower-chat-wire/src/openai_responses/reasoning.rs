@@ -18,7 +18,7 @@ pub(super) fn parse(item: RawJson, fields: &Fields) -> Reasoning {
     reasoning
 }
 
-/// The item of reasoning of this wire; a text that was changed takes the place of the summary.
+/// The item of reasoning of this wire; a text that was changed replaces the summary.
 pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
     let native = reasoning.native.as_ref()?;
     let mut fields = Fields::of_native(Some(native), WIRE)?;

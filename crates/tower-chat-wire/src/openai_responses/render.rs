@@ -103,7 +103,11 @@ impl<'a> Writing<'a> {
         if let Some(content) = content {
             fields.set("content", content);
         }
-        let kind = if role == Role::Assistant { ItemKind::Said } else { ItemKind::Told };
+        let kind = if role == Role::Assistant {
+            ItemKind::AssistantMessage
+        } else {
+            ItemKind::OtherMessage
+        };
         self.items.push(Item { json: raw(&fields), kind });
     }
 
@@ -115,7 +119,7 @@ impl<'a> Writing<'a> {
             Some(self.call_ids.call(id, self.items.len(), call::kind_of(call)))
         };
         if let Some(json) = call::render(call, id.as_deref()) {
-            self.items.push(Item { json, kind: ItemKind::PutOut });
+            self.items.push(Item { json, kind: ItemKind::ModelOutput });
         }
     }
 
@@ -133,7 +137,7 @@ impl<'a> Writing<'a> {
         let kind = if kind.is_some_and(|kind| kind.ends_with("_output")) {
             ItemKind::Output { call: None }
         } else {
-            ItemKind::PutOut
+            ItemKind::ModelOutput
         };
         self.items.push(Item { json, kind });
     }

@@ -18,7 +18,7 @@ pub type Object = BTreeMap<String, RawJson>;
 /// - Any other text is repeated by services, not continued: the last one counts.
 /// - Lists go on, and objects are merged in the same way. In `reasoning_details` the fragments of one
 ///   block become one: see [`Accumulator::push`].
-/// - Anything else takes the place of what was there; `null` says nothing.
+/// - Anything else replaces what was there; `null` says nothing.
 ///
 /// ```
 /// use tower_chat_wire::stream::Accumulator;
@@ -232,12 +232,13 @@ impl Details {
 
 /// Whether a fragment goes on with a block.
 fn goes_on(block: &Object, fragment: &Object, field: &str) -> bool {
-    let said = |object: &Object, name: &str| {
+    let field_text = |object: &Object, name: &str| {
         object.get(name).filter(|value| !matches!(value.get(), "null" | "\"\"")).cloned()
     };
-    let (before, now) = (said(block, "id"), said(fragment, "id"));
+    let (before, now) = (field_text(block, "id"), field_text(fragment, "id"));
     let is_other = before.is_some() && now.is_some() && before != now;
-    let is_closed = said(block, "signature").is_some() && said(fragment, field).is_some();
+    let is_closed =
+        field_text(block, "signature").is_some() && field_text(fragment, field).is_some();
     !is_other && !is_closed
 }
 

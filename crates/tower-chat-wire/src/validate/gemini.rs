@@ -141,7 +141,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A call or response: its place, and what it is matched by.
+/// A call or response: its position, and what it is matched by.
 #[derive(Debug)]
 struct Named<'a> {
     message: usize,

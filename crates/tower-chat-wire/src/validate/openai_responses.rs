@@ -123,7 +123,7 @@ struct Call {
     item: usize,
     answered: bool,
     /// Whether its output must be part of the input.
-    is_owed: bool,
+    is_pending: bool,
 }
 
 impl<'a> Input<'a> {
@@ -148,7 +148,7 @@ impl<'a> Input<'a> {
             (Some(kind), _) if kind.ends_with("_call") => {
                 self.reasoning = None;
                 if let Some(id) = text(item, "call_id").filter(|id| !id.is_empty()) {
-                    let call = Call { item: index, answered: false, is_owed: false };
+                    let call = Call { item: index, answered: false, is_pending: false };
                     self.calls.entry(id).or_insert(call);
                 }
             }
@@ -186,7 +186,8 @@ impl<'a> Input<'a> {
             report.call(&CALL_ID, index, 0, id);
             return;
         };
-        if self.calls.insert(key, Call { item: index, answered: false, is_owed: true }).is_some() {
+        if self.calls.insert(key, Call { item: index, answered: false, is_pending: true }).is_some()
+        {
             report.call(&DISTINCT, index, 0, id);
         }
     }
@@ -218,7 +219,7 @@ impl<'a> Input<'a> {
     fn finish(mut self, report: &mut Report) {
         self.end_reasoning(report);
         let mut unanswered: Vec<_> =
-            self.calls.iter().filter(|(_, call)| call.is_owed && !call.answered).collect();
+            self.calls.iter().filter(|(_, call)| call.is_pending && !call.answered).collect();
         unanswered.sort_by_key(|(_, call)| call.item);
         for (id, call) in unanswered {
             report.call(&ANSWERED, call.item, 0, Some(id));

@@ -8,9 +8,9 @@ use crate::{data, sites::messages};
 const CASES: usize = 2_000;
 
 /// A generator of the same numbers for the same seed (xorshift, by Marsaglia).
-struct Numbers(u64);
+struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -107,19 +107,19 @@ fn broken_bodies_of_every_wire_are_judged_without_a_panic() {
         Err(_) => 0x9E37_79B9_7F4A_7C15,
     };
     println!("seed: TOWER_CHAT_SEED={seed}");
-    let mut numbers = Numbers(seed);
+    let mut rng = Rng(seed);
     let mut valid = 0;
     for case in 0..CASES {
         let accepted = &bodies[case % bodies.len()];
         let mut body = accepted.body.clone();
-        for _ in 0..=numbers.below(5) {
+        for _ in 0..=rng.below(5) {
             let field = accepted.wire.conversation_field();
             let part = match body.get_mut(field) {
-                Some(_) if numbers.below(8) == 0 => &mut body,
+                Some(_) if rng.below(8) == 0 => &mut body,
                 Some(conversation) => conversation,
                 None => &mut body,
             };
-            numbers.mutate(part);
+            rng.mutate(part);
         }
         valid += usize::from(check(accepted.wire, &body));
         for wire in Wire::ALL {

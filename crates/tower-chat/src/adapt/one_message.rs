@@ -47,10 +47,10 @@ pub fn as_one_message(answer: &Answer) -> Message {
     let mut earlier_calls = Vec::new();
     for message in earlier {
         let parts = open_parts(message, &mut ids, &answered).into_iter();
-        earlier_calls.extend(parts.filter(|part| part.as_tool_call().is_some_and(is_owed)));
+        earlier_calls.extend(parts.filter(|part| part.as_tool_call().is_some_and(is_pending)));
     }
     let mut parts = open_parts(last, &mut ids, &answered);
-    let position = parts.iter().position(|part| part.as_tool_call().is_some_and(is_owed));
+    let position = parts.iter().position(|part| part.as_tool_call().is_some_and(is_pending));
     let position = position.unwrap_or(parts.len());
     parts.splice(position..position, earlier_calls);
     let texts = by_model().map(|message| message.text()).filter(|text| !text.is_empty());
@@ -67,7 +67,7 @@ pub fn as_one_message(answer: &Answer) -> Message {
     last.with_parts(parts)
 }
 
-fn is_owed(call: &ToolCall) -> bool {
+fn is_pending(call: &ToolCall) -> bool {
     !call.provider_executed
 }
 
@@ -78,7 +78,7 @@ fn open_parts(message: &Message, ids: &mut AnswerIds, answered: &HashSet<&str>) 
     let mut parts = Vec::with_capacity(message.parts.len());
     for part in &message.parts {
         match part {
-            Part::ToolCall(call) if is_owed(call) => {
+            Part::ToolCall(call) if is_pending(call) => {
                 let mut call = call.clone();
                 call.id = ids.next().map(Cow::into_owned);
                 if !call.id.as_deref().is_some_and(|id| answered.contains(id)) {

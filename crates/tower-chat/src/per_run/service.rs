@@ -195,7 +195,7 @@ async fn one_run<S>(
     conversation: Conversation,
     mode: PersistenceMode,
     head: Head,
-    place: Option<RunAdmission>,
+    admission: Option<RunAdmission>,
 ) -> Result<ChatResponse, BoxError>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
@@ -205,7 +205,7 @@ where
     let settings = &layer.settings;
     yield_if_large(request.messages.iter_from(request.new_from)).await;
     let run = Run::begin(settings, mode, conversation, &mut request, head, Caller::Request).await?;
-    let mut opened = Opened { run: run.clone(), place, cause: LeaveCause::Disconnected };
+    let mut opened = Opened { run: run.clone(), admission, cause: LeaveCause::Disconnected };
     let begun = begin_call(service, &run, request, &mut opened).await;
     let Begun { request, before } = match begun {
         Ok(Beginning::Call(begun)) => *begun,
@@ -255,7 +255,7 @@ where
         return Ok(Beginning::Stored(answer));
     }
     // A request of its own goes on with a run that was committed before it was complete.
-    let is_gone = opened.place.is_none() || !run.has_stored();
+    let is_gone = opened.admission.is_none() || !run.has_stored();
     if request.extensions.get::<ResumesRun>().is_some() && !run.is_resumed() && is_gone {
         let (key, run) = (run.key().clone(), run.id());
         return Err(PersistenceError::RunGone { key, run }.into());
@@ -343,7 +343,7 @@ struct RunEnding {
 /// attempt, and it is the next run's turn.
 struct Opened {
     run: Run,
-    place: Option<RunAdmission>,
+    admission: Option<RunAdmission>,
     /// Why it goes, if it goes now.
     cause: LeaveCause,
 }
@@ -351,9 +351,9 @@ struct Opened {
 impl Opened {
     /// Says in the answer what became of the conversation before the run and beside it.
     fn report(&mut self, answer: &mut Answer) {
-        let Some(place) = &mut self.place else { return };
-        answer.finish.branch.clone_from(&place.branch);
-        answer.finish.recovered = place.recovered.take();
+        let Some(admission) = &mut self.admission else { return };
+        answer.finish.branch.clone_from(&admission.branch);
+        answer.finish.recovered = admission.recovered.take();
     }
 }
 

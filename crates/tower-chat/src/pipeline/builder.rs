@@ -68,7 +68,7 @@ impl<S> ChatPipelineBuilder<S> {
         self
     }
 
-    /// A tool loop with settings of its own, in place of [`tools`](Self::tools).
+    /// A tool loop with settings of its own, instead of [`tools`](Self::tools).
     pub fn tool_loop(mut self, tool_loop: ToolLoop) -> Self {
         self.tool_loop = Some(tool_loop);
         self

@@ -10,7 +10,7 @@ use super::pairing::pending_call;
 /// [`Message::asked_calls`].
 ///
 /// A call keeps the id it came with. One that came with none, with an empty one, or with that of a
-/// call before it in the message, which providers refuse, gets an id made of the message's place,
+/// call before it in the message, which providers refuse, gets an id made of the message's position,
 /// so that every replay shows the same id on the call and its result. Generated ids use `[a-z0-9_]` and
 /// have at most 40 characters, the longest id that OpenAI's Chat Completions API takes.
 ///

@@ -13,9 +13,9 @@ use super::{DanglingCalls, Replay};
 pub(super) const SEEDS: u64 = 400;
 
 /// A generator of the same numbers at every run (xorshift, by Marsaglia).
-pub(super) struct Numbers(u64);
+pub(super) struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     pub(super) fn of(seed: u64) -> Self {
         Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
@@ -38,15 +38,15 @@ impl Numbers {
 
 /// A stored history: ids on all messages or on none, and damage everywhere.
 pub(super) fn history(seed: u64) -> Messages {
-    let mut numbers = Numbers::of(seed);
+    let mut rng = Rng::of(seed);
     let mut messages = Vec::new();
-    if numbers.one_in(3) {
+    if rng.one_in(3) {
         messages.push(Message::system("rules"));
     }
-    let has_ids = !numbers.one_in(4);
-    for turn in 0..1 + numbers.below(6) {
+    let has_ids = !rng.one_in(4);
+    for turn in 0..1 + rng.below(6) {
         let first = messages.len();
-        turn_of(&mut numbers, turn, &mut messages);
+        turn_of(&mut rng, turn, &mut messages);
         if has_ids {
             let mut bytes = [7; 16];
             bytes[8..].copy_from_slice(&(seed * 100 + turn as u64).to_be_bytes());
@@ -59,53 +59,53 @@ pub(super) fn history(seed: u64) -> Messages {
     messages.into_iter().collect()
 }
 
-fn turn_of(numbers: &mut Numbers, turn: usize, messages: &mut Vec<Message>) {
-    if numbers.one_in(12) {
-        messages.push(results(numbers, &[ToolCall::new("orphan", "look", "{}")], turn));
+fn turn_of(rng: &mut Rng, turn: usize, messages: &mut Vec<Message>) {
+    if rng.one_in(12) {
+        messages.push(results(rng, &[ToolCall::new("orphan", "look", "{}")], turn));
     }
-    if !numbers.one_in(12) {
+    if !rng.one_in(12) {
         messages.push(Message::user(format!("question {turn}")));
     }
-    for round in 0..numbers.below(4) {
+    for round in 0..rng.below(4) {
         let calls: Vec<ToolCall> =
-            (0..1 + numbers.below(3)).map(|index| call(numbers, round, index)).collect();
+            (0..1 + rng.below(3)).map(|index| call(rng, round, index)).collect();
         let mut parts = Vec::new();
-        if numbers.one_in(4) {
+        if rng.one_in(4) {
             parts.push(Reasoning::new("hm").into());
         }
-        if numbers.one_in(3) {
-            parts.push(Part::text(numbers.one_of(&["", "Let me look.", "As [source1] says."])));
+        if rng.one_in(3) {
+            parts.push(Part::text(rng.one_of(&["", "Let me look.", "As [source1] says."])));
         }
-        let waits = numbers.one_in(10);
+        let waits = rng.one_in(10);
         parts.extend(calls.iter().cloned().map(|call| match waits {
             true => ApprovalRequest::new(format!("approval {turn} {round}"), call, true).into(),
             false => Part::ToolCall(call),
         }));
-        let answer = results(numbers, &calls, turn);
-        if numbers.one_in(10) {
+        let answer = results(rng, &calls, turn);
+        if rng.one_in(10) {
             parts.extend(answer.parts);
             parts.push(Part::text("All in one row."));
             messages.push(Message::new(Role::Assistant, parts));
             continue;
         }
         messages.push(Message::new(Role::Assistant, parts));
-        if numbers.one_in(10) {
+        if rng.one_in(10) {
             messages.push(Message::user("hurry up"));
         }
-        if !numbers.one_in(8) {
+        if !rng.one_in(8) {
             messages.push(answer);
         }
     }
-    if !numbers.one_in(6) {
+    if !rng.one_in(6) {
         let answer = ["Done.", "", "See [source0] and [Source3].", "[source 2]", "[source1]"];
-        messages.push(Message::assistant(numbers.one_of(&answer)));
+        messages.push(Message::assistant(rng.one_of(&answer)));
     }
 }
 
-fn call(numbers: &mut Numbers, round: usize, index: usize) -> ToolCall {
-    let name = numbers.one_of(&["look", "search", "gone"]);
-    let arguments = numbers.one_of(&["{}", "", r#"{"a": "é"}"#, r#"{"cut": "#, "[1]", "7"]);
-    match numbers.below(8) {
+fn call(rng: &mut Rng, round: usize, index: usize) -> ToolCall {
+    let name = rng.one_of(&["look", "search", "gone"]);
+    let arguments = rng.one_of(&["{}", "", r#"{"a": "é"}"#, r#"{"cut": "#, "[1]", "7"]);
+    match rng.below(8) {
         0 => ToolCall::without_id(name, arguments),
         1 => ToolCall::new("", name, arguments),
         2 => ToolCall::new("again", name, arguments),
@@ -113,14 +113,14 @@ fn call(numbers: &mut Numbers, round: usize, index: usize) -> ToolCall {
     }
 }
 
-fn results(numbers: &mut Numbers, calls: &[ToolCall], turn: usize) -> Message {
+fn results(rng: &mut Rng, calls: &[ToolCall], turn: usize) -> Message {
     let mut results = Vec::new();
     for (index, call) in calls.iter().enumerate() {
-        let text = result_text(numbers, turn * 3 + index);
+        let text = result_text(rng, turn * 3 + index);
         let mut result = ToolResult::new("", text);
         result.call_id.clone_from(&call.id);
-        result.is_error = numbers.one_in(9);
-        match numbers.below(14) {
+        result.is_error = rng.one_in(9);
+        match rng.below(14) {
             0 => continue,
             1 => results.insert(0, result),
             2 => results.extend([result.clone(), result]),
@@ -131,18 +131,18 @@ fn results(numbers: &mut Numbers, calls: &[ToolCall], turn: usize) -> Message {
     Message::tool_results(results)
 }
 
-fn result_text(numbers: &mut Numbers, first: usize) -> String {
+fn result_text(rng: &mut Rng, first: usize) -> String {
     let source = |number: usize| {
         format!(r#"{{ "content":"текст {number}", "source_number": {number}, "score": 1.0 }}"#)
     };
-    match numbers.below(8) {
+    match rng.below(8) {
         0 => String::new(),
         1 => "plain".to_owned(),
         2 => format!("[{}] and a reminder", source(first)),
         3 => format!(r#"[{}, "mixed"]"#, source(first)),
         4 => r#"[{"source_number": 99999999999999999999}]"#.to_owned(),
         _ => {
-            let sources: Vec<String> = (0..numbers.below(5)).map(|n| source(first + n)).collect();
+            let sources: Vec<String> = (0..rng.below(5)).map(|n| source(first + n)).collect();
             format!("[{}]", sources.join(" , "))
         }
     }

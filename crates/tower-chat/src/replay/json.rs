@@ -265,7 +265,7 @@ mod tests {
     use serde_json::value::RawValue;
 
     use super::*;
-    use crate::replay::generated::Numbers;
+    use crate::replay::generated::Rng;
 
     fn is_json(text: &str) -> bool {
         let mut json = Json::of(text);
@@ -318,9 +318,9 @@ mod tests {
         ];
         let (mut json, mut other) = (0, 0);
         for seed in 0..60_000 {
-            let mut numbers = Numbers::of(seed);
-            let count = 1 + numbers.below(7);
-            let text: String = (0..count).map(|_| pieces[numbers.below(pieces.len())]).collect();
+            let mut rng = Rng::of(seed);
+            let count = 1 + rng.below(7);
+            let text: String = (0..count).map(|_| pieces[rng.below(pieces.len())]).collect();
             let expected = serde_json::from_str::<&RawValue>(&text).is_ok();
             assert_eq!(is_json(&text), expected, "{text:?}");
             *if expected { &mut json } else { &mut other } += 1;

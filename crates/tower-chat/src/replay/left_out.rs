@@ -63,7 +63,7 @@ impl LeftOut {
         Some(call)
     }
 
-    /// Puts the same call in another state in place of one.
+    /// Replaces a call by the same call in another state.
     pub(super) fn set(&mut self, number: usize, call: Arc<Unanswered>) {
         self.calls.insert(number, call);
     }

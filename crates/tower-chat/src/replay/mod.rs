@@ -75,7 +75,7 @@ pub use self::{
     policy::DanglingCalls,
     registered::OutdatedCalls,
     settings::ReplaySettingsError,
-    steps::{Facts, ReplayPolicy},
+    steps::{ReplayContext, ReplayPolicy},
     tool_history::ToolHistory,
     truncate::Truncation,
     window::{Boundary, EstimatedTokens, TokenCounter, Window},
@@ -125,7 +125,7 @@ pub struct Replay {
 /// A call that was asked for, with the id by which its result names it.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedCall {
-    /// The message that holds it, and its place among the calls of that message.
+    /// The message that holds it, and its position among the calls of that message.
     pub(crate) call_position: (MessageId, usize),
     pub(crate) call: ToolCall,
     /// It waited for approval.
@@ -138,7 +138,7 @@ pub(crate) struct AskedCall {
 /// A call that waits for approval.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingApproval {
-    /// The message that holds the call, if it has an id, and the call's place in it.
+    /// The message that holds the call, if it has an id, and the call's position in it.
     pub(crate) call_position: Option<(MessageId, usize)>,
     pub(crate) request: ApprovalRequest,
     /// The id by which its result names it.
@@ -237,17 +237,17 @@ impl Replay {
         });
         match known {
             Some(known) => (*known).clone(),
-            None => Self::after_sound(strictness, history),
+            None => Self::after_well_formed(strictness, history),
         }
     }
 
     /// The replay after the messages that are shown as they are.
-    fn after_sound(strictness: Strictness, history: &History) -> Self {
-        let sound = history.sound_messages();
+    fn after_well_formed(strictness: Strictness, history: &History) -> Self {
+        let well_formed = history.well_formed_messages();
         Self {
-            closed: history.messages.take(sound),
-            pushed: sound,
-            position: sound,
+            closed: history.messages.take(well_formed),
+            pushed: well_formed,
+            position: well_formed,
             ..Self::with_strictness(strictness)
         }
     }
@@ -284,11 +284,11 @@ impl Replay {
         let mut from = from;
         while from < messages.len() {
             if self.open.is_none() {
-                let sound = messages.sound_from(from);
-                self.closed.append_range(messages, from..from + sound);
-                self.pushed += sound;
-                self.position += sound;
-                from += sound;
+                let well_formed = messages.well_formed_from(from);
+                self.closed.append_range(messages, from..from + well_formed);
+                self.pushed += well_formed;
+                self.position += well_formed;
+                from += well_formed;
             }
             // Whatever ended the stretch is looked at up to the end of its round.
             for message in messages.iter_from(from) {

@@ -83,7 +83,7 @@ struct Index<K> {
     by_position: HashMap<CallPosition, usize>,
     by_id: HashMap<K, OfId>,
     /// The same calls by place, made for the first result whose id no call has.
-    by_place: Option<ByPlace<K>>,
+    by_index: Option<ByIndex<K>>,
 }
 
 /// The calls that results name by one id.
@@ -96,7 +96,7 @@ struct OfId {
 
 /// The calls without an answer, for results that name none of them.
 #[derive(Debug, Clone)]
-struct ByPlace<K> {
+struct ByIndex<K> {
     all: OfTools<K>,
     without_id: OfTools<K>,
 }
@@ -191,7 +191,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Index<K> {
             }
         }
         let by_id = HashMap::with_capacity(calls.len());
-        let mut index = Self { by_position, by_id, by_place: None };
+        let mut index = Self { by_position, by_id, by_index: None };
         for (call, asked) in calls.iter().enumerate() {
             index.insert(call, asked);
         }
@@ -216,8 +216,8 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Index<K> {
             let first = of_id.unanswered.first();
             return first.map_or(Answers::Again, |call| Answers::Call(*call));
         }
-        let by_place = self.by_place.get_or_insert_with(|| ByPlace::of(calls));
-        by_place.first(result).map_or(Answers::Nothing, Answers::Call)
+        let by_index = self.by_index.get_or_insert_with(|| ByIndex::of(calls));
+        by_index.first(result).map_or(Answers::Nothing, Answers::Call)
     }
 
     fn insert(&mut self, call: usize, asked: &Asked<K>) {
@@ -231,8 +231,8 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Index<K> {
                 of_id.unanswered.insert(call);
             }
         }
-        if let Some(by_place) = &mut self.by_place {
-            by_place.insert(call, asked);
+        if let Some(by_index) = &mut self.by_index {
+            by_index.insert(call, asked);
         }
     }
 
@@ -246,21 +246,21 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Index<K> {
                 of_id.unanswered.remove(&call);
             }
         }
-        if let Some(by_place) = &mut self.by_place {
-            by_place.all.remove(call, asked);
-            by_place.without_id.remove(call, asked);
+        if let Some(by_index) = &mut self.by_index {
+            by_index.all.remove(call, asked);
+            by_index.without_id.remove(call, asked);
         }
     }
 }
 
-impl<K: Borrow<str> + Clone + Eq + Hash> ByPlace<K> {
+impl<K: Borrow<str> + Clone + Eq + Hash> ByIndex<K> {
     fn of(calls: &[Asked<K>]) -> Self {
         let none = OfTools { all: BTreeSet::new(), by_name: HashMap::new() };
-        let mut by_place = Self { all: none.clone(), without_id: none };
+        let mut by_index = Self { all: none.clone(), without_id: none };
         for (call, asked) in calls.iter().enumerate() {
-            by_place.insert(call, asked);
+            by_index.insert(call, asked);
         }
-        by_place
+        by_index
     }
 
     fn insert(&mut self, call: usize, asked: &Asked<K>) {

@@ -8,7 +8,7 @@ use super::{
     Channel, Citations, CompactionTime, DanglingCalls, FinishTimes, Freshness, OutdatedCalls,
     Replay, ToolHistory, Window,
     shown::{Passing, Shown},
-    tool_history::{is_of_tools, said},
+    tool_history::{is_of_tools, without_tool_parts},
     without_calls::WithoutCalls,
 };
 
@@ -43,7 +43,7 @@ pub struct ReplayPolicy {
 /// service call of the run is shown the same.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Facts<'a> {
+pub struct ReplayContext<'a> {
     /// The time.
     pub now: SystemTime,
     /// Where the request comes from.
@@ -54,7 +54,7 @@ pub struct Facts<'a> {
     pub finished: Option<&'a FinishTimes>,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> ReplayContext<'a> {
     /// Nothing is known but the time.
     pub fn at(now: SystemTime) -> Self {
         Self { now, channel: None, tools: None, finished: None }
@@ -153,7 +153,7 @@ impl ReplayPolicy {
     /// Messages that stay as they are are shared; if all do, so is the whole sequence.
     ///
     /// [`Replay::view`]: super::Replay::view
-    pub fn apply(&self, messages: &Messages, facts: &Facts<'_>) -> Messages {
+    pub fn apply(&self, messages: &Messages, context: &ReplayContext<'_>) -> Messages {
         if self.is_off() {
             return messages.clone();
         }
@@ -163,16 +163,16 @@ impl ReplayPolicy {
         }
         let show = |message| shown.push(message);
         match self.tool_history {
-            ToolHistory::Omit => messages.walk().filter_map(said).for_each(show),
-            ToolHistory::Replay => self.pass_tools(messages, facts, show),
+            ToolHistory::Omit => messages.walk().filter_map(without_tool_parts).for_each(show),
+            ToolHistory::Replay => self.pass_tools(messages, context, show),
         }
         shown.finish()
     }
 
     /// Shows of a stored history what [`apply`](Self::apply) shows of messages. Of a round that is
     /// still open, calls without a result stay: the input may answer them.
-    pub(crate) fn edit(&self, replay: &mut Replay, facts: &Facts<'_>) {
-        replay.edit_closed(|closed| self.apply(closed, facts));
+    pub(crate) fn edit(&self, replay: &mut Replay, context: &ReplayContext<'_>) {
+        replay.edit_closed(|closed| self.apply(closed, context));
         // No answer has cited anything yet of what an open round has found.
         replay.edit_open(|round| match self.tool_history {
             ToolHistory::Omit => {
@@ -181,7 +181,7 @@ impl ReplayPolicy {
             }
             ToolHistory::Replay => {
                 let unknown = FinishTimes::new();
-                if let Some(goes) = self.leaving_calls(facts, &unknown) {
+                if let Some(goes) = self.leaving_calls(context, &unknown) {
                     round.hide_answered(goes);
                 }
             }
@@ -192,14 +192,14 @@ impl ReplayPolicy {
     /// they are one step.
     fn leaving_calls<'a>(
         &'a self,
-        facts: &Facts<'a>,
+        context: &ReplayContext<'a>,
         unknown: &'a FinishTimes,
     ) -> Option<impl FnMut(&Message, usize, &ToolCall) -> bool + use<'a>> {
-        let finished = facts.finished.unwrap_or(unknown);
+        let finished = context.finished.unwrap_or(unknown);
         let freshness = self.freshness.as_ref();
         let mut is_stale =
-            freshness.map(|freshness| freshness.test(facts.now, facts.channel, finished));
-        let is_outdated = self.outdated_calls.test(facts.tools);
+            freshness.map(|freshness| freshness.test(context.now, context.channel, finished));
+        let is_outdated = self.outdated_calls.test(context.tools);
         let drops_calls = is_stale.is_some() || !self.outdated_calls.is_off();
         drops_calls.then_some(move |message: &Message, index: usize, call: &ToolCall| {
             is_stale.as_mut().is_some_and(|is_stale| is_stale(message, index, call))
@@ -211,11 +211,11 @@ impl ReplayPolicy {
     fn pass_tools<'a>(
         &self,
         messages: &'a Messages,
-        facts: &Facts<'_>,
+        context: &ReplayContext<'_>,
         mut show: impl FnMut(Passing<'a>),
     ) {
         let unknown = FinishTimes::new();
-        let mut calls = self.leaving_calls(facts, &unknown).map(WithoutCalls::new);
+        let mut calls = self.leaving_calls(context, &unknown).map(WithoutCalls::new);
         let mut citations = self.citations_at_replay().map(Citations::step);
         for message in messages.walk() {
             let left = match &mut calls {

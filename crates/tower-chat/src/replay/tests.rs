@@ -180,8 +180,8 @@ fn an_interrupted_call_gets_a_result_that_says_so() {
 fn a_late_result_of_an_interrupted_call_is_shown_once() {
     let asking = calls(["1", "2"]);
     let late = Arc::new(results(["2"]));
-    let said = |id: &str| Message::assistant(format!("said {id}"));
-    let history = [Message::user("hi"), asking, results(["1"]), Message::user("so?"), said("a")];
+    let answer = |id: &str| Message::assistant(format!("answer {id}"));
+    let history = [Message::user("hi"), asking, results(["1"]), Message::user("so?"), answer("a")];
     let expected = "u:t a:c(1) T:r(1) u:t a:t a:c(2) T:r(2)";
     let mut whole = Replay::new(DanglingCalls::Interrupted);
     history.into_iter().for_each(|message| whole.push(&Arc::new(message)));
@@ -522,10 +522,10 @@ fn kept_in_memory(messages: &Messages, seed: u64) -> History {
     let mut history = History::empty();
     let key = ConversationKey::new("alice", "support");
     let run = RunId::from_bytes([7; 16]);
-    let mut numbers = generated::Numbers::of(seed);
+    let mut rng = generated::Rng::of(seed);
     while history.messages.len() < messages.len() {
         let from = history.messages.len();
-        let count = 1 + numbers.below(5);
+        let count = 1 + rng.below(5);
         let id = MessageId { run, index: u32::try_from(from).unwrap() };
         let piece = messages.iter().skip(from).take(count).cloned();
         history.apply(&Write::new(key.clone(), id, history.head.revision, piece));
@@ -535,11 +535,11 @@ fn kept_in_memory(messages: &Messages, seed: u64) -> History {
 
 #[test]
 fn what_is_known_to_be_sound_is_shown_as_a_look_at_every_message_shows_it() {
-    let mut sound = 0;
+    let mut well_formed = 0;
     for seed in 0..600 {
         let generated = generated::history(seed);
         let history = kept_in_memory(&generated, seed);
-        sound += history.sound_messages();
+        well_formed += history.well_formed_messages();
         for dangling in [DanglingCalls::Drop, DanglingCalls::Interrupted, DanglingCalls::Fail] {
             let known = Replay::of_history(&history, dangling);
             let mut looked_at = Replay::new(dangling);
@@ -549,7 +549,7 @@ fn what_is_known_to_be_sound_is_shown_as_a_look_at_every_message_shows_it() {
             assert_eq!(known.pending_approvals(), looked_at.pending_approvals(), "seed {seed}");
         }
     }
-    assert!(sound > 500, "{sound}");
+    assert!(well_formed > 500, "{well_formed}");
 }
 
 #[test]
@@ -557,19 +557,19 @@ fn a_sound_history_is_not_looked_at_again() {
     let turn = || [Message::user("u"), calls(["1"]), results(["1"]), Message::assistant("done")];
     let messages: Messages = (0..20).flat_map(|_| turn()).collect();
     let history = kept_in_memory(&messages, 1);
-    assert_eq!(history.sound_messages(), messages.len());
+    assert_eq!(history.well_formed_messages(), messages.len());
     assert_eq!(Replay::of_history(&history, DanglingCalls::Drop).view(), history.messages);
 }
 
 #[test]
 fn sound_stretches_are_shared_and_shown_as_if_they_had_been_pushed() {
-    let sound: Messages = (0..40).flat_map(|turn| whole_turn(&turn.to_string())).collect();
+    let well_formed: Messages = (0..40).flat_map(|turn| whole_turn(&turn.to_string())).collect();
     for seed in 1..=generated::SEEDS {
         let damaged = generated::history(seed);
-        let parts = [&sound, &damaged, &sound.take(3), &damaged, &sound];
+        let parts = [&well_formed, &damaged, &well_formed.take(3), &damaged, &well_formed];
         let mut messages = Messages::new();
         parts.iter().for_each(|part| messages.append(part));
-        for begin in [0, 1, 2, sound.len() + 1] {
+        for begin in [0, 1, 2, well_formed.len() + 1] {
             let mut one_by_one = Replay::new(DanglingCalls::Drop);
             messages.take(begin).iter().for_each(|message| one_by_one.push(message));
             let mut at_once = one_by_one.clone();

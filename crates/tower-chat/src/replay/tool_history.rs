@@ -37,13 +37,13 @@ impl ToolHistory {
     pub fn apply(self, messages: &Messages) -> Messages {
         match self {
             Self::Replay => messages.clone(),
-            Self::Omit => after_step(messages, said),
+            Self::Omit => after_step(messages, without_tool_parts),
         }
     }
 }
 
 /// What becomes of a message where only what was said is shown.
-pub(super) fn said(message: &Arc<Message>) -> Option<Passing<'_>> {
+pub(super) fn without_tool_parts(message: &Arc<Message>) -> Option<Passing<'_>> {
     if message.role == Role::Tool {
         return None;
     }
@@ -53,8 +53,8 @@ pub(super) fn said(message: &Arc<Message>) -> Option<Passing<'_>> {
     let mut parts: Vec<Part> =
         message.parts.iter().filter(|part| !is_of_tools(part)).cloned().collect();
     drop_trailing_reasoning(&mut parts);
-    let said = message.with_parts(parts);
-    has_content(&said).then(|| changed(said))
+    let rest = message.with_parts(parts);
+    has_content(&rest).then(|| changed(rest))
 }
 
 pub(super) fn is_of_tools(part: &Part) -> bool {

@@ -32,7 +32,7 @@ pub(super) struct WithoutCalls<G> {
 }
 
 impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
-    /// `goes` is asked about each call without a result, with its message and its place among
+    /// `goes` is asked about each call without a result, with its message and its position among
     /// the calls of that message.
     pub(super) fn new(goes: G) -> Self {
         Self { goes, open: Round::Whole, position: 0, going: Vec::new() }

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     pending_results::completed_from_record,
-    replay::{Channel, Facts, FinishTimes, Replay},
+    replay::{Channel, FinishTimes, Replay, ReplayContext},
 };
 
 /// The conversation's head as it will be once the outbox is empty.
@@ -150,7 +150,8 @@ async fn show(
     let names: Option<Vec<&str>> = tools
         .as_ref()
         .map(|tools| tools.definitions().iter().map(|tool| tool.name.as_str()).collect());
-    let mut facts = Facts::at(settings.clock.now()).channel(request.extensions.get::<Channel>());
+    let mut facts =
+        ReplayContext::at(settings.clock.now()).channel(request.extensions.get::<Channel>());
     facts.tools = names.as_deref();
     facts.finished = finished.as_ref();
     policy.edit(replay, &facts);

@@ -53,7 +53,7 @@ impl ToolContext {
 
     /// Names the call, the same at every attempt to run it and different from every other call's:
     /// for the systems a tool talks to, so that they know a repetition. It is made of the run's id
-    /// and the call's place in it, in characters that fit a header.
+    /// and the call's position in it, in characters that fit a header.
     pub fn idempotency_key(&self) -> String {
         match self.pending.position() {
             Some(position) => idempotency_key(position),
@@ -92,7 +92,7 @@ impl ToolContext {
         self.round_index
     }
 
-    /// The call's place in its batch, from 0.
+    /// The call's position in its batch, from 0.
     pub fn sequence_index(&self) -> usize {
         self.sequence_index
     }

@@ -91,7 +91,7 @@ pub trait Tool: Send + Sync + 'static {
     /// It is asked when the model's answer is stored, without a result, and again when the result
     /// is. A call keeps its tool, and so its hook, until its result is stored, whatever becomes of
     /// the set meanwhile. A later run asks the tool that is registered then; if there is none, and
-    /// the call had a tool with a hook, a fixed text is stored in place of the result. It must be quick and must not block: it runs while the write is put together.
+    /// the call had a tool with a hook, a fixed text is stored instead of the result. It must be quick and must not block: it runs while the write is put together.
     ///
     /// # Errors
     ///

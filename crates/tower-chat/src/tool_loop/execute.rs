@@ -240,8 +240,8 @@ impl Executor<'_> {
             }
             None => pending.clone(),
         };
-        let place_in_round = (self.round_index, sequence_index);
-        let context = ToolContext::new(self.context.clone(), call, place_in_round);
+        let position_in_round = (self.round_index, sequence_index);
+        let context = ToolContext::new(self.context.clone(), call, position_in_round);
         let started_at = self.clock.now();
         let answer = run_caught(tool, context).await;
         let mut outcome = match answer {

@@ -131,16 +131,16 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
             Role::Assistant => {
                 let is_open =
                     |id: &str, name: &str| names.contains(name) && !answers.is_within_run(run, id);
-                let (said, asked) = (message.text(), client_calls(message, is_open));
+                let (own_text, asked) = (message.text(), client_calls(message, is_open));
                 match known.last_mut() {
                     Some(Entry::Assistant { text, calls }) if run.is_some() && run == answering => {
-                        if !text.is_empty() && !said.is_empty() {
+                        if !text.is_empty() && !own_text.is_empty() {
                             text.push_str("\n\n");
                         }
-                        text.push_str(&said);
+                        text.push_str(&own_text);
                         *calls = asked;
                     }
-                    _ => known.push(Entry::Assistant { text: said, calls: asked }),
+                    _ => known.push(Entry::Assistant { text: own_text, calls: asked }),
                 }
             }
             _ if message.results().next().is_some() => {

@@ -71,7 +71,7 @@ pub enum TranscriptError {
 pub(crate) enum NewInput {
     /// The request as it is.
     All,
-    /// These messages, in place of the request's own.
+    /// These messages, instead of the request's own.
     Only(Messages),
     /// Nothing: this stored answer is returned.
     LastAnswer(Vec<Arc<Message>>),

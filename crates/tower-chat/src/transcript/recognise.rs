@@ -149,7 +149,7 @@ struct View {
     /// How many of the entries stand before the last answer.
     before_answer: Option<usize>,
     /// One for each message of the request.
-    said: Vec<Entry>,
+    entries: Vec<Entry>,
     /// How many system messages stand before all others.
     leading: usize,
 }
@@ -164,16 +164,17 @@ impl View {
     }
 
     fn of_client(stored: &Messages, sent: &Messages) -> Self {
-        let said: Vec<Entry> = sent.iter().map(|message| Entry::sent_by_client(message)).collect();
-        let known = as_client_knows(stored, &names_of_calls(&said));
+        let entries: Vec<Entry> =
+            sent.iter().map(|message| Entry::sent_by_client(message)).collect();
+        let known = as_client_knows(stored, &names_of_calls(&entries));
         let ends_with_answer = known.last().is_some_and(Entry::is_assistant);
         let before_answer = ends_with_answer.then(|| known.len() - 1);
-        Self::new(known, before_answer, said)
+        Self::new(known, before_answer, entries)
     }
 
-    fn new(known: Vec<Entry>, before_answer: Option<usize>, said: Vec<Entry>) -> Self {
-        let leading = said.iter().take_while(|said| said.is_system()).count();
-        Self { known, before_answer, said, leading }
+    fn new(known: Vec<Entry>, before_answer: Option<usize>, entries: Vec<Entry>) -> Self {
+        let leading = entries.iter().take_while(|entry| entry.is_system()).count();
+        Self { known, before_answer, entries, leading }
     }
 
     fn before_answer(&self) -> Option<&[Entry]> {
@@ -183,7 +184,7 @@ impl View {
     /// What follows the repetition of what is known, if the messages begin with one.
     fn beyond(&self, known: &[Entry], sent: &Messages) -> Option<Messages> {
         let whole =
-            overlap(&known.iter().collect::<Vec<_>>(), &self.said.iter().collect::<Vec<_>>());
+            overlap(&known.iter().collect::<Vec<_>>(), &self.entries.iter().collect::<Vec<_>>());
         if whole.at_end > self.leading {
             return Some(sent.skip(whole.at_end));
         }
@@ -197,9 +198,9 @@ impl View {
     /// ones.
     fn spoken(&self, known: &[Entry]) -> (Vec<usize>, Overlap) {
         let known: Vec<&Entry> = known.iter().filter(|known| !known.is_system()).collect();
-        let (positions, said): (Vec<usize>, Vec<&Entry>) =
-            self.said.iter().enumerate().filter(|(_, said)| !said.is_system()).unzip();
-        let overlap = overlap(&known, &said);
+        let (positions, entries): (Vec<usize>, Vec<&Entry>) =
+            self.entries.iter().enumerate().filter(|(_, entry)| !entry.is_system()).unzip();
+        let overlap = overlap(&known, &entries);
         (positions, overlap)
     }
 
@@ -209,20 +210,20 @@ impl View {
         let system = known.iter().rev().skip_while(|known| !known.is_system());
         let mut in_force: Vec<&Entry> = system.take_while(|known| known.is_system()).collect();
         in_force.reverse();
-        let is_in_force = in_force.into_iter().eq(self.said.iter().take(self.leading));
+        let is_in_force = in_force.into_iter().eq(self.entries.iter().take(self.leading));
         let mut new = if is_in_force { Messages::new() } else { sent.take(self.leading) };
         new.append(&sent.skip(position.max(self.leading)));
         new
     }
 
     fn repeats_an_answer(&self) -> bool {
-        self.said.iter().any(Entry::is_assistant)
+        self.entries.iter().any(Entry::is_assistant)
     }
 
     /// The position of the first message that is not how the stored conversation goes.
     fn diverges_at(&self) -> usize {
         let (positions, overlap) = self.spoken(&self.known);
-        positions.get(overlap.anywhere).copied().unwrap_or(self.said.len())
+        positions.get(overlap.anywhere).copied().unwrap_or(self.entries.len())
     }
 }
 

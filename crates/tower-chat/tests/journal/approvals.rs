@@ -12,7 +12,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
 
-use crate::{common::*, desk::*};
+use crate::{booking_tools::*, common::*};
 
 fn requests(answer: &Answer) -> Vec<ApprovalRequest> {
     answer.approval_requests().cloned().collect()
@@ -22,7 +22,7 @@ fn approving(request: &ApprovalRequest, streamed: bool) -> ChatRequest {
     ask_with([Message::new(Role::User, vec![request.approve().into()])], streamed)
 }
 
-/// A `pay` that needs consent and waits at a gate when it has paid.
+/// A `pay` that needs approval and waits at a gate when it has paid.
 fn paying(ran: &Ran, gate: &Gate) -> tower_chat::Tools {
     let (ran, gate) = (ran.clone(), gate.clone());
     tower_chat::Tools::new().with(tool_fn(definition("pay").needs_approval(), move |context| {

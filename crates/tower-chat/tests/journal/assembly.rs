@@ -9,7 +9,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{ScriptedLeaf, Step};
 
-use crate::{common::*, desk::*};
+use crate::{booking_tools::*, common::*};
 
 const BELOW_MODES: [PersistenceMode; 2] = [PerServiceCall, JOURNALED];
 

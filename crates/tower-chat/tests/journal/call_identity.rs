@@ -18,7 +18,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{ScriptedLeaf, Step};
 
-use crate::{common::*, desk::*};
+use crate::{booking_tools::*, common::*};
 
 /// The ids that a provider may give two calls.
 const IDS: [[Option<&str>; 2]; 4] =

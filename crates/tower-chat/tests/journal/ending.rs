@@ -11,7 +11,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{FaultyStore, Gate, ScriptedLeaf, Step};
 
-use crate::{common::*, desk::*};
+use crate::{booking_tools::*, common::*};
 
 fn on_open_run(choice: OnOpenRun) -> PersistencePolicy {
     policy().journal(JournalPolicy::default().on_open_run(choice))
@@ -20,14 +20,14 @@ fn on_open_run(choice: OnOpenRun) -> PersistencePolicy {
 /// Leaves a run open with c1 done, c2 unknown, or earlier: after `steps` of four.
 async fn left_open(setup: &Setup, step: usize) {
     let gate = Gate::closed();
-    let desk = Desk::default();
-    let (leaf, desk) = match step {
-        0 => (model_with(0, [Step::hang()]), desk),
-        1 => (model(), desk.with_gate_before("c1", &gate)),
-        2 => (model(), desk.with_gate_before("c2", &gate)),
-        _ => (model_with(1, [Step::hang()]), desk),
+    let booking_tools = BookingTools::default();
+    let (leaf, booking_tools) = match step {
+        0 => (model_with(0, [Step::hang()]), booking_tools),
+        1 => (model(), booking_tools.with_gate_before("c1", &gate)),
+        2 => (model(), booking_tools.with_gate_before("c2", &gate)),
+        _ => (model_with(1, [Step::hang()]), booking_tools),
     };
-    let client = setup.stack(&leaf, desk.tools());
+    let client = setup.stack(&leaf, booking_tools.tools());
     drop_when(&client, ask("trip", false), async {
         match step {
             0 => leaf.called(1).await,
@@ -46,7 +46,7 @@ async fn a_run_that_is_committed_as_it_is_is_valid_for_every_provider() {
             let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Commit));
             left_open(&setup, step).await;
             let leaf = model();
-            let client = setup.stack(&leaf, Desk::default().tools());
+            let client = setup.stack(&leaf, BookingTools::default().tools());
             if !by_policy {
                 assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
                 assert!(!close(&store, &key(), RunEnd::Commit).await.unwrap(), "it is no more");
@@ -77,7 +77,7 @@ async fn a_run_that_is_discarded_leaves_nothing() {
         let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Discard));
         left_open(&setup, step).await;
         let leaf = model();
-        send(&setup.stack(&leaf, Desk::default().tools()), ask("hi", false)).await.unwrap();
+        send(&setup.stack(&leaf, BookingTools::default().tools()), ask("hi", false)).await.unwrap();
         assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
         assert_eq!(seen(&leaf, 0), ["user hi"]);
     }
@@ -98,7 +98,7 @@ async fn a_run_that_is_gone_is_not_resumed_and_the_model_is_not_asked() {
                 }
                 let before = (stored(&store).await, staged(&store).await);
                 let leaf = model();
-                let client = setup.elsewhere().stack(&leaf, Desk::default().tools());
+                let client = setup.elsewhere().stack(&leaf, BookingTools::default().tools());
                 let resume = report.resume();
                 let resume = if streamed { resume.streamed() } else { resume };
                 let refused = refused(send(&client, resume).await);
@@ -127,14 +127,14 @@ async fn a_run_that_was_committed_meanwhile_is_answered_from_the_store() {
                     true => report.resume().streamed(),
                     false => report.resume(),
                 };
-                let desk = Desk::default();
-                let client = setup.elsewhere().stack(&model(), desk.tools());
+                let booking_tools = BookingTools::default();
+                let client = setup.elsewhere().stack(&model(), booking_tools.tools());
                 let answer = send(&client, resume()).await.unwrap();
                 if another_is_open {
                     left_open(&setup, 0).await;
                 }
                 let leaf = model();
-                let again = setup.stack(&leaf, desk.tools());
+                let again = setup.stack(&leaf, booking_tools.tools());
                 let again = send(&again, resume()).await.unwrap();
                 assert_eq!(shorts(&again.messages), shorts(&answer.messages));
                 assert_eq!(leaf.requests().len(), 0);
@@ -151,12 +151,12 @@ async fn a_run_that_was_committed_before_it_was_answered_goes_on_when_it_is_sent
             let store = store();
             let setup = Setup::new(&store);
             let leaf = model_with(0, [Step::hang()]);
-            let client = setup.stack(&leaf, Desk::default().tools());
+            let client = setup.stack(&leaf, BookingTools::default().tools());
             let request = ask("trip", streamed);
             drop_when(&client, request.clone(), leaf.called(1)).await;
             assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
             let resume = || request.clone().with_extension(mode);
-            let client = setup.elsewhere().stack(&leaf, Desk::default().tools());
+            let client = setup.elsewhere().stack(&leaf, BookingTools::default().tools());
             let answer = send(&client, resume()).await.unwrap();
             assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..], "{mode:?}");
             assert_eq!(stored(&store).await, WHOLE_RUN, "{mode:?}");
@@ -174,7 +174,7 @@ async fn a_run_that_was_committed_before_it_was_answered_is_overtaken_by_the_nex
         let store = store();
         let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Commit));
         let leaf = model_with(0, [Step::hang()]);
-        let client = setup.stack(&leaf, Desk::default().tools());
+        let client = setup.stack(&leaf, BookingTools::default().tools());
         let request = ask("trip", streamed);
         drop_when(&client, request.clone(), leaf.called(1)).await;
         send(&client, ask("hi", streamed)).await.unwrap();
@@ -193,7 +193,7 @@ async fn a_report_is_resumed_in_the_foreground() {
     let mut options = ChatOptions::default();
     options.background = true;
     let leaf = model();
-    let client = setup.stack(&leaf, Desk::default().tools());
+    let client = setup.stack(&leaf, BookingTools::default().tools());
     send(&client, report.resume().with_options(options)).await.unwrap();
     assert_eq!(stored(&store).await, WHOLE_RUN);
 }
@@ -229,7 +229,7 @@ async fn the_text_of_an_answer_that_was_cut_off_is_kept_where_that_is_asked_for(
                 _ => long_answer().cut_off_after(1),
             };
             let leaf = ScriptedLeaf::new([cut, long_answer(), Step::text("bye")]);
-            let client = setup.stack(&leaf, Desk::default().tools());
+            let client = setup.stack(&leaf, BookingTools::default().tools());
             let request = ask("weather?", true);
             let appends = {
                 let mut response = head(&client, request.clone()).await.unwrap();
@@ -255,13 +255,13 @@ async fn a_partial_text_is_forgotten_when_its_call_is_answered_and_marked_when_i
     let store = store();
     let setup = Setup::new(&store).policy(keeping());
     let gate = Gate::closed();
-    let desk = Desk::default().with_gate_before("c1", &gate);
+    let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
     let leaf = ScriptedLeaf::new([
         long_answer().cut_off_after(2),
         calls([("book", "c1")]),
         long_answer().cut_off_after(1),
     ]);
-    let client = setup.stack(&leaf, desk.tools());
+    let client = setup.stack(&leaf, booking_tools.tools());
     let request = ask("weather?", true);
     send(&client, request.clone()).await.unwrap_err();
     assert_eq!(partial(&store).await.as_deref(), Some("It rains in Paris"));
@@ -340,7 +340,7 @@ async fn a_message_that_is_queued_after_the_commit_is_left_for_the_next_run() {
         let handle = tower_chat::core::RunHandle::new();
         let request = ask("hi", streamed).with_extension(handle.clone());
         handle.queue(Message::user("early"));
-        let client = setup.looped(&leaf, ToolLoop::new(Desk::default().tools()));
+        let client = setup.looped(&leaf, ToolLoop::new(BookingTools::default().tools()));
         send(&client, request).await.unwrap();
         handle.queue(Message::user("late"));
         assert_eq!(stored(&store).await, ["user hi", "user early", "assistant hello"]);
@@ -353,7 +353,7 @@ async fn closing_the_store_after_a_drop_loses_nothing() {
     for streamed in BOTH_WAYS {
         let store = store();
         let leaf = model_with(1, [Step::hang()]);
-        let client = Setup::new(&store).stack(&leaf, Desk::default().tools());
+        let client = Setup::new(&store).stack(&leaf, BookingTools::default().tools());
         drop_when(&client, ask("trip", streamed), async {
             leaf.called(2).await;
             store.hold_appends();

@@ -13,7 +13,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{Gate, Step};
 
-use crate::{common::*, desk::*};
+use crate::{booking_tools::*, common::*};
 
 fn is_held(error: &PersistenceError) -> bool {
     matches!(error, PersistenceError::RunHeld { .. })
@@ -32,16 +32,16 @@ async fn a_run_is_left_alone_for_as_long_as_it_is_held() {
         let (store, clock) = (store(), TestClock::default());
         let setup = Setup::new(&store).clock(&clock);
         let leaf = model_with(1, [Step::hang()]);
-        let (one, desk) = (setup.clone(), Desk::default());
+        let (one, booking_tools) = (setup.clone(), BookingTools::default());
         let request = ask("trip", streamed);
         let held = {
-            let client = one.stack(&leaf, desk.tools());
+            let client = one.stack(&leaf, booking_tools.tools());
             let request = request.clone();
             tokio::spawn(async move { send(&client, request).await })
         };
         leaf.called(2).await;
         let other = model();
-        let client = setup.elsewhere().stack(&other, desk.tools());
+        let client = setup.elsewhere().stack(&other, booking_tools.tools());
         for _ in 0..2 {
             for request in [request.clone(), ask("hi", streamed)] {
                 let error = refused(send(&client, request).await);
@@ -57,7 +57,7 @@ async fn a_run_is_left_alone_for_as_long_as_it_is_held() {
         clock.advance(1);
         send(&client, request).await.unwrap();
         assert_eq!(stored(&store).await, WHOLE_RUN);
-        assert_eq!((other.requests().len(), desk.ran().len()), (2, 3));
+        assert_eq!((other.requests().len(), booking_tools.ran().len()), (2, 3));
         held.abort();
         let _ = held.await;
         assert_eq!(stored(&store).await, WHOLE_RUN, "whoever lost the run leaves it alone");
@@ -74,18 +74,19 @@ async fn what_is_answered_to_a_run_that_was_taken_over_is_refused_and_starts_no_
                 let setup = Setup::new(&store).clock(&clock);
                 let late_step = Step::respond(|request| Step::message(reply(request)));
                 let leaf = model_with(waiting, [late_step.waits(&gate)]);
-                let (desk, other_desk) = (Desk::default(), Desk::default());
+                let (booking_tools, other_tools) =
+                    (BookingTools::default(), BookingTools::default());
                 let request = ask("trip", streamed);
                 let late = {
-                    let client = setup.stack(&leaf, desk.tools());
+                    let client = setup.stack(&leaf, booking_tools.tools());
                     let request = request.clone();
                     tokio::spawn(async move { send(&client, request).await })
                 };
                 leaf.called(waiting + 1).await;
-                let before = desk.ran().len();
+                let before = booking_tools.ran().len();
                 clock.advance(16);
                 let other = model_with(other_answers, [Step::hang()]);
-                let client = setup.elsewhere().stack(&other, other_desk.tools());
+                let client = setup.elsewhere().stack(&other, other_tools.tools());
                 let taking = tokio::spawn(async move { send(&client, request).await });
                 if other_answers == SERVICE_CALLS - waiting {
                     while stored(&store).await.is_empty() {
@@ -97,8 +98,8 @@ async fn what_is_answered_to_a_run_that_was_taken_over_is_refused_and_starts_no_
                 gate.open();
                 fenced(late.await.unwrap());
                 let case_name = format!("waiting {waiting}, other {other_answers} {streamed}");
-                assert_eq!(desk.ran().len(), before, "no tool is started: {case_name}");
-                let ran = before + other_desk.ran().len();
+                assert_eq!(booking_tools.ran().len(), before, "no tool is started: {case_name}");
+                let ran = before + other_tools.ran().len();
                 assert!(ran <= TOOL_CALLS, "{case_name}");
                 if other_answers == SERVICE_CALLS - waiting {
                     taking.await.unwrap().unwrap();
@@ -119,23 +120,23 @@ async fn an_outcome_of_a_run_that_was_taken_over_is_refused() {
     for concurrent in [false, true] {
         let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
         let setup = Setup::new(&store).clock(&clock).concurrent(concurrent);
-        let desk = Desk::default().with_gate_after("c1", &gate);
+        let booking_tools = BookingTools::default().with_gate_after("c1", &gate);
         let leaf = model();
         let request = ask("trip", false);
         let late = {
-            let client = setup.stack(&leaf, desk.tools());
+            let client = setup.stack(&leaf, booking_tools.tools());
             let request = request.clone();
             tokio::spawn(async move { send(&client, request).await })
         };
         gate.reached(1).await;
         clock.advance(16);
-        let client = setup.elsewhere().stack(&leaf, desk.reopened().tools());
+        let client = setup.elsewhere().stack(&leaf, booking_tools.reopened().tools());
         send(&client, request).await.unwrap();
         gate.open();
         fenced(late.await.unwrap());
         let history = stored(&store).await;
         assert!(history[2].starts_with("tool c1!"), "it may or may not have run: {history:?}");
-        assert_eq!(desk.times("c1"), 1);
+        assert_eq!(booking_tools.times("c1"), 1);
         assert_eq!(leaf.requests().len(), SERVICE_CALLS);
     }
 }
@@ -145,22 +146,22 @@ async fn one_of_two_who_begin_the_same_run_at_once_goes_on() {
     for streamed in BOTH_WAYS {
         let (store, gate) = (store(), Gate::closed());
         let setup = Setup::new(&store);
-        let desk = Desk::default();
+        let booking_tools = BookingTools::default();
         let (one, other) = (model(), model());
         let request = ask("trip", streamed);
         // Both have seen that nothing is there.
         store.hold_next_reserve(&gate);
         let late = {
-            let client = setup.elsewhere().stack(&other, desk.tools());
+            let client = setup.elsewhere().stack(&other, booking_tools.tools());
             let request = request.clone();
             tokio::spawn(async move { send(&client, request).await })
         };
         gate.reached(1).await;
-        send(&setup.stack(&one, desk.tools()), request.clone()).await.unwrap();
+        send(&setup.stack(&one, booking_tools.tools()), request.clone()).await.unwrap();
         gate.open();
         fenced(late.await.unwrap());
         assert_eq!((one.requests().len(), other.requests().len()), (3, 0));
-        assert_eq!(desk.ran().len(), TOOL_CALLS);
+        assert_eq!(booking_tools.ran().len(), TOOL_CALLS);
         assert_eq!(stored(&store).await, WHOLE_RUN);
     }
 }
@@ -170,22 +171,22 @@ async fn one_of_two_who_take_a_run_up_at_once_goes_on() {
     for streamed in BOTH_WAYS {
         let (store, gate) = (store(), Gate::closed());
         let setup = Setup::new(&store);
-        let desk = Desk::default();
+        let booking_tools = BookingTools::default();
         let request = ask("trip", streamed);
         let leaf = model_with(1, [Step::error("overloaded")]);
-        send(&setup.stack(&leaf, desk.tools()), request.clone()).await.unwrap_err();
+        send(&setup.stack(&leaf, booking_tools.tools()), request.clone()).await.unwrap_err();
         let hold = Gate::closed();
         let slow = Step::respond(|request| Step::message(reply(request))).waits(&hold);
         let (one, other) = (model_with(0, [slow]), model());
         store.hold_next_reserve(&gate);
         let late = {
-            let client = setup.elsewhere().stack(&other, desk.tools());
+            let client = setup.elsewhere().stack(&other, booking_tools.tools());
             let request = request.clone();
             tokio::spawn(async move { send(&client, request).await })
         };
         gate.reached(1).await;
         let early = {
-            let client = setup.elsewhere().stack(&one, desk.tools());
+            let client = setup.elsewhere().stack(&one, booking_tools.tools());
             tokio::spawn(async move { send(&client, request).await })
         };
         one.called(1).await;
@@ -194,7 +195,7 @@ async fn one_of_two_who_take_a_run_up_at_once_goes_on() {
         hold.open();
         early.await.unwrap().unwrap();
         assert_eq!((one.requests().len(), other.requests().len()), (2, 0));
-        assert_eq!(desk.ran(), ["c1", "c2", "c3"]);
+        assert_eq!(booking_tools.ran(), ["c1", "c2", "c3"]);
         assert_eq!(stored(&store).await, WHOLE_RUN);
     }
 }
@@ -204,22 +205,22 @@ async fn a_run_that_somebody_takes_up_before_it_is_read_is_left_alone() {
     for streamed in BOTH_WAYS {
         let (store, gate, hold) = (store(), Gate::closed(), Gate::closed());
         let setup = Setup::new(&store);
-        let desk = Desk::default();
+        let booking_tools = BookingTools::default();
         let request = ask("trip", streamed);
         let leaf = model_with(1, [Step::error("overloaded")]);
-        send(&setup.stack(&leaf, desk.tools()), request.clone()).await.unwrap_err();
+        send(&setup.stack(&leaf, booking_tools.tools()), request.clone()).await.unwrap_err();
         let slow = Step::respond(|request| Step::message(reply(request))).waits(&hold);
         let (one, other) = (model_with(0, [slow]), model());
         // The head says that nobody holds it.
         store.hold_next_load(&gate);
         let late = {
-            let client = setup.elsewhere().stack(&other, desk.tools());
+            let client = setup.elsewhere().stack(&other, booking_tools.tools());
             let request = request.clone();
             tokio::spawn(async move { send(&client, request).await })
         };
         gate.reached(1).await;
         let early = {
-            let client = setup.elsewhere().stack(&one, desk.tools());
+            let client = setup.elsewhere().stack(&one, booking_tools.tools());
             tokio::spawn(async move { send(&client, request).await })
         };
         one.called(1).await;
@@ -241,12 +242,12 @@ async fn a_run_that_was_ended_by_somebody_can_write_no_more() {
             let setup = Setup::new(&store);
             let late_step = Step::respond(|request| Step::message(reply(request)));
             let leaf = model_with(waiting, [late_step.waits(&gate)]);
-            let desk = Desk::default();
-            let client = setup.stack(&leaf, desk.tools());
+            let booking_tools = BookingTools::default();
+            let client = setup.stack(&leaf, booking_tools.tools());
             let request = ask("trip", false);
             let late = tokio::spawn(async move { send(&client, request).await });
             leaf.called(waiting + 1).await;
-            let ran = desk.ran().len();
+            let ran = booking_tools.ran().len();
             assert!(close(&store, &key(), end).await.unwrap());
             let after = stored(&store).await;
             let kept = if end == RunEnd::Commit { shown } else { 0 };
@@ -255,7 +256,7 @@ async fn a_run_that_was_ended_by_somebody_can_write_no_more() {
             fenced(late.await.unwrap());
             assert_eq!(stored(&store).await, after, "{end:?} {waiting}");
             assert!(open(&store).await.is_none(), "{end:?} {waiting}");
-            assert_eq!(desk.ran().len(), ran);
+            assert_eq!(booking_tools.ran().len(), ran);
         }
     }
 }
@@ -264,11 +265,11 @@ async fn a_run_that_was_ended_by_somebody_can_write_no_more() {
 async fn a_run_under_way_renews_its_lease() {
     let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
     let setup = Setup::new(&store).clock(&clock);
-    let desk = Desk::default().with_gate_before("c1", &gate);
-    let client = setup.stack(&model(), desk.tools());
+    let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
+    let client = setup.stack(&model(), booking_tools.tools());
     let running = tokio::spawn(async move { send(&client, ask("trip", false)).await });
     gate.reached(1).await;
-    let other = setup.elsewhere().stack(&model(), desk.tools());
+    let other = setup.elsewhere().stack(&model(), booking_tools.tools());
     for _ in 0..12 {
         clock.advance(5);
         tokio::time::sleep(Duration::from_millis(5001)).await;
@@ -288,8 +289,8 @@ async fn a_run_under_way_renews_its_lease() {
 async fn a_run_without_new_input_renews_its_lease_from_its_first_answer_on() {
     let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
     let setup = Setup::new(&store).clock(&clock);
-    let desk = Desk::default().with_gate_before("c1", &gate);
-    let client = setup.stack(&model_with(0, [Step::text("not yet")]), desk.tools());
+    let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
+    let client = setup.stack(&model_with(0, [Step::text("not yet")]), booking_tools.tools());
     send(&client, ask("trip", false)).await.unwrap();
     let running = tokio::spawn(async move { send(&client, ask_with([], false)).await });
     gate.reached(1).await;
@@ -307,8 +308,8 @@ async fn a_run_without_new_input_renews_its_lease_from_its_first_answer_on() {
 async fn a_renewal_that_fails_is_made_up_for_by_the_next() {
     let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
     let setup = Setup::new(&store).clock(&clock);
-    let desk = Desk::default().with_gate_before("c1", &gate);
-    let client = setup.stack(&model(), desk.tools());
+    let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
+    let client = setup.stack(&model(), booking_tools.tools());
     let running = tokio::spawn(async move { send(&client, ask("trip", false)).await });
     gate.reached(1).await;
     let begun_at = clock.now();
@@ -328,7 +329,7 @@ async fn a_renewal_that_fails_is_made_up_for_by_the_next() {
 async fn a_run_that_was_dropped_renews_nothing() {
     let store = store();
     let leaf = model_with(1, [Step::hang()]);
-    let client = Setup::new(&store).stack(&leaf, Desk::default().tools());
+    let client = Setup::new(&store).stack(&leaf, BookingTools::default().tools());
     drop_when(&client, ask("trip", false), leaf.called(2)).await;
     let appends = store.appends();
     tokio::time::sleep(Duration::from_secs(60)).await;
@@ -341,7 +342,7 @@ async fn a_run_whose_taker_goes_away_meanwhile_is_held_by_nobody() {
     let store = store();
     let setup = Setup::new(&store);
     let leaf = model_with(1, [Step::error("overloaded")]);
-    let client = setup.elsewhere().stack(&leaf, Desk::default().tools());
+    let client = setup.elsewhere().stack(&leaf, BookingTools::default().tools());
     let request = ask("trip", false);
     send(&client, request.clone()).await.unwrap_err();
     store.hold_appends();
@@ -356,14 +357,16 @@ async fn without_a_lease_a_run_can_be_taken_over_at_once() {
     let (store, gate) = (store(), Gate::closed());
     let policy = policy().journal(JournalPolicy::default().lease(Duration::ZERO));
     let setup = Setup::new(&store).policy(policy);
-    let desk = Desk::safe().with_gate_before("c1", &gate);
-    let client = setup.stack(&model(), desk.tools());
+    let booking_tools = BookingTools::safe().with_gate_before("c1", &gate);
+    let client = setup.stack(&model(), booking_tools.tools());
     let request = ask("trip", false);
     let again = request.clone();
     let late = tokio::spawn(async move { send(&client, request).await });
     gate.reached(1).await;
     assert_eq!(open(&store).await.unwrap().open.lease.until, None);
-    send(&setup.elsewhere().stack(&model(), desk.reopened().tools()), again).await.unwrap();
+    send(&setup.elsewhere().stack(&model(), booking_tools.reopened().tools()), again)
+        .await
+        .unwrap();
     gate.open();
     fenced(late.await.unwrap());
     assert_eq!(stored(&store).await, WHOLE_RUN);
@@ -379,19 +382,19 @@ async fn old_runs_that_nobody_works_on_are_swept() {
             let key = tower_chat::core::ConversationKey::new("alice", id);
             tower_chat::core::ChatRequest::new([Message::user("trip")]).in_conversation(key)
         };
-        send(&setup.stack(&failing(), Desk::default().tools()), in_conversation("old"))
+        send(&setup.stack(&failing(), BookingTools::default().tools()), in_conversation("old"))
             .await
             .unwrap_err();
         let leaf = model_with(1, [Step::hang()]);
-        let client = setup.elsewhere().stack(&leaf, Desk::default().tools());
+        let client = setup.elsewhere().stack(&leaf, BookingTools::default().tools());
         let held = tokio::spawn(async move { send(&client, in_conversation("held")).await });
         leaf.called(2).await;
         let here = model_with(1, [Step::hang()]);
-        let client = setup.stack(&here, Desk::default().tools());
+        let client = setup.stack(&here, BookingTools::default().tools());
         let under_way = tokio::spawn(async move { send(&client, in_conversation("here")).await });
         here.called(2).await;
         clock.advance(10);
-        send(&setup.stack(&failing(), Desk::default().tools()), in_conversation("young"))
+        send(&setup.stack(&failing(), BookingTools::default().tools()), in_conversation("young"))
             .await
             .unwrap_err();
         let age = Duration::from_secs(10);

@@ -7,20 +7,20 @@ use tower_chat::{
 };
 use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
 
-use crate::{common::*, desk::*};
+use crate::{booking_tools::*, common::*};
 
 #[tokio::test]
 async fn a_journal_needs_both_layers() {
     for streamed in BOTH_WAYS {
-        let (store, desk) = (store(), Desk::default());
+        let (store, booking_tools) = (store(), BookingTools::default());
         let leaf = model();
         let above = PerRunPersistence::new(store.clone()).mode(JOURNALED);
-        let client = boxed(above.layer(ToolLoop::new(desk.tools()).layer(leaf.clone())));
+        let client = boxed(above.layer(ToolLoop::new(booking_tools.tools()).layer(leaf.clone())));
         let error = refused(send(&client, ask("trip", streamed)).await);
         assert!(matches!(error, PersistenceError::PersisterMissing { .. }), "{error:?}");
-        assert_eq!(desk.ran(), [""; 0], "before any tool runs");
+        assert_eq!(booking_tools.ran(), [""; 0], "before any tool runs");
         let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
-        let client = boxed(ToolLoop::new(desk.tools()).layer(below));
+        let client = boxed(ToolLoop::new(booking_tools.tools()).layer(below));
         let request = ask("trip", streamed).with_extension(JOURNALED);
         let error = refused(send(&client, request).await);
         assert!(

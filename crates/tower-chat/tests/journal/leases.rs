@@ -12,7 +12,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{FaultyStore, Gate};
 
-use crate::{common::*, desk::*};
+use crate::{booking_tools::*, common::*};
 
 const LEASE: u64 = 15;
 
@@ -32,14 +32,14 @@ fn clock_of_tokio(clock: &TestClock) {
 }
 
 /// A run of another process that died while c1 was at work: it renews nothing any more.
-fn left_by_a_dead_process(setup: &Setup, desk: &Desk, streamed: bool) {
+fn left_by_a_dead_process(setup: &Setup, booking_tools: &BookingTools, streamed: bool) {
     let gate = Gate::closed();
     let elsewhere = setup.elsewhere();
     // Of a process that dies nobody writes anything: the thread with its runtime is left hanging.
-    let desk = desk.clone().with_gate_before("c1", &gate);
+    let booking_tools = booking_tools.clone().with_gate_before("c1", &gate);
     let dead = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let client = elsewhere.stack(&model(), desk.tools());
+        let client = elsewhere.stack(&model(), booking_tools.tools());
         let mut run = Box::pin(send(&client, ask("trip", streamed)));
         runtime.block_on(async {
             tokio::select! {
@@ -67,10 +67,10 @@ async fn the_error_names_the_holder_and_the_time_until_which_the_run_is_held() {
     for streamed in BOTH_WAYS {
         let (store, clock) = (store(), TestClock::default());
         let setup = Setup::new(&store).clock(&clock);
-        left_by_a_dead_process(&setup, &Desk::default(), streamed);
+        left_by_a_dead_process(&setup, &BookingTools::default(), streamed);
         let lease = open(&store).await.unwrap().open.lease;
         let leaf = model();
-        let client = setup.stack(&leaf, Desk::default().tools());
+        let client = setup.stack(&leaf, BookingTools::default().tools());
         let error = refused(send(&client, ask("and then?", streamed)).await);
         assert!(error.is_retryable());
         let text = error.to_string();
@@ -91,10 +91,10 @@ async fn a_queued_run_waits_for_the_lease_of_a_dead_process_and_takes_the_run_ov
             clock_of_tokio(&clock);
             let journal = JournalPolicy::default().on_open_run(on_open_run);
             let setup = Setup::new(&store).clock(&clock).policy(queueing().journal(journal));
-            let desk = Desk::default();
-            left_by_a_dead_process(&setup, &desk, streamed);
+            let booking_tools = BookingTools::default();
+            left_by_a_dead_process(&setup, &booking_tools, streamed);
             let (leaf, began) = (model(), tokio::time::Instant::now());
-            let client = setup.stack(&leaf, desk.reopened().tools());
+            let client = setup.stack(&leaf, booking_tools.reopened().tools());
             let answer = send(&client, ask("and then?", streamed)).await.unwrap();
             let waited = began.elapsed().as_secs();
             assert!((LEASE - 1..LEASE + 2).contains(&waited), "{waited} s");
@@ -118,12 +118,12 @@ async fn a_queued_run_goes_on_as_soon_as_the_other_process_has_ended_its_run() {
     for streamed in BOTH_WAYS {
         let (store, gate) = (store(), Gate::closed());
         let setup = Setup::new(&store).policy(queueing());
-        let desk = Desk::default().with_gate_before("c1", &gate);
-        let other = setup.elsewhere().stack(&model(), desk.tools());
+        let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
+        let other = setup.elsewhere().stack(&model(), booking_tools.tools());
         let running = tokio::spawn(async move { send(&other, ask("trip", streamed)).await });
         gate.reached(1).await;
         let leaf = model();
-        let client = setup.stack(&leaf, desk.reopened().tools());
+        let client = setup.stack(&leaf, booking_tools.reopened().tools());
         let waiting = tokio::spawn(async move { send(&client, ask("and then?", streamed)).await });
         tokio::time::sleep(Duration::from_secs(7)).await;
         assert!(!waiting.is_finished());
@@ -147,12 +147,12 @@ async fn a_queued_run_waits_no_longer_than_its_limit_for_a_process_that_is_alive
         let gate = Gate::closed();
         let journal = JournalPolicy::default().lease_wait(Duration::from_secs(limit));
         let setup = Setup::new(&store).policy(queueing().journal(journal));
-        let desk = Desk::default().with_gate_before("c1", &gate);
-        let other = setup.elsewhere().stack(&model(), desk.tools());
+        let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
+        let other = setup.elsewhere().stack(&model(), booking_tools.tools());
         let running = tokio::spawn(async move { send(&other, ask("trip", false)).await });
         gate.reached(1).await;
         let (leaf, began) = (model(), tokio::time::Instant::now());
-        let client = setup.stack(&leaf, Desk::default().tools());
+        let client = setup.stack(&leaf, BookingTools::default().tools());
         held(send(&client, ask("and then?", false)).await);
         assert_eq!(began.elapsed().as_secs(), limit);
         assert_eq!(leaf.requests().len(), 0);
@@ -168,12 +168,12 @@ async fn of_several_processes_that_queue_one_recovers_the_run_and_all_are_answer
         let (store, clock) = (store(), TestClock::default());
         clock_of_tokio(&clock);
         let setup = Setup::new(&store).clock(&clock).policy(queueing());
-        let desk = Desk::default();
-        left_by_a_dead_process(&setup, &desk, streamed);
+        let booking_tools = BookingTools::default();
+        left_by_a_dead_process(&setup, &booking_tools, streamed);
         let leaf = model();
         let waiting: Vec<_> = (0..3)
             .map(|number| {
-                let client = setup.elsewhere().stack(&leaf, desk.reopened().tools());
+                let client = setup.elsewhere().stack(&leaf, booking_tools.reopened().tools());
                 let request = ask(&format!("and then {number}?"), streamed);
                 tokio::spawn(async move { send(&client, request).await })
             })
@@ -191,7 +191,7 @@ async fn of_several_processes_that_queue_one_recovers_the_run_and_all_are_answer
         }
         assert_eq!(recovered, 1);
         // c1 may or may not have run before its process died, so it is not run again.
-        assert_eq!(desk.ran(), ["c2", "c3"]);
+        assert_eq!(booking_tools.ran(), ["c2", "c3"]);
     }
 }
 
@@ -200,10 +200,10 @@ async fn recover_waits_where_it_is_told_to_and_names_the_holder_otherwise() {
     let (store, clock) = (store(), TestClock::default());
     clock_of_tokio(&clock);
     let setup = Setup::new(&store).clock(&clock);
-    let desk = Desk::default();
-    left_by_a_dead_process(&setup, &desk, false);
+    let booking_tools = BookingTools::default();
+    left_by_a_dead_process(&setup, &booking_tools, false);
     let holder = open(&store).await.unwrap().open.lease.holder;
-    let mut client = setup.stack(&model(), desk.reopened().tools());
+    let mut client = setup.stack(&model(), booking_tools.reopened().tools());
     let now = RecoveryPolicy::resume().unknown_calls(UnknownCalls::Answer);
     let error = recover(&mut client, &store, &key(), now.clone()).await.unwrap_err();
     assert_eq!(held(Err(error)).0, holder);
@@ -223,8 +223,8 @@ async fn a_store_that_one_process_uses_has_no_leases_and_nobody_waits() {
         let store = FaultyStore::new(memory());
         assert!(store.handle().is_exclusive() && !StoreHandle::new().is_exclusive());
         let (setup, gate) = (Setup::new(&store), Gate::closed());
-        let desk = Desk::default().with_gate_before("c1", &gate);
-        let client = setup.stack(&model(), desk.tools());
+        let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
+        let client = setup.stack(&model(), booking_tools.tools());
         let mut run = Box::pin(send(&client, ask("trip", streamed)));
         tokio::select! {
             biased;
@@ -235,7 +235,7 @@ async fn a_store_that_one_process_uses_has_no_leases_and_nobody_waits() {
         // The process after a restart.
         let after = FaultyStore::new(store.inner().clone());
         let leaf = model();
-        let client = Setup::new(&after).elsewhere().stack(&leaf, desk.reopened().tools());
+        let client = Setup::new(&after).elsewhere().stack(&leaf, booking_tools.reopened().tools());
         let answer = send(&client, ask("and then?", streamed)).await.unwrap();
         assert_eq!(answer.finish.recovered.unwrap().answer.text(), "booked");
         drop(run);

@@ -5,6 +5,7 @@
 
 mod approvals;
 mod assembly;
+mod booking_tools;
 mod call_identity;
 #[allow(dead_code, unused_imports, reason = "shared with other tests")]
 #[path = "../case/mod.rs"]
@@ -12,7 +13,6 @@ mod case;
 #[allow(dead_code, unused_imports, reason = "shared with the tests of persistence")]
 #[path = "../persistence/common.rs"]
 mod common;
-mod desk;
 mod disconnects;
 mod ending;
 mod fencing;

@@ -14,7 +14,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{ScriptedLeaf, Step};
 
-use crate::{common::*, desk::*};
+use crate::{booking_tools::*, common::*};
 
 /// How a call comes to be the caller's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -290,9 +290,9 @@ async fn a_waiting_call_of_a_tool_that_became_the_callers_needs_its_result() {
 async fn the_updates_of_a_mixed_batch_show_the_answer_once_it_is_whole() {
     for mode in ALL_MODES {
         let store = store();
-        let mut said = batch();
-        said.parts.insert(0, Part::text("one moment"));
-        let leaf = ScriptedLeaf::new([Step::message(said)]);
+        let mut answer = batch();
+        answer.parts.insert(0, Part::text("one moment"));
+        let leaf = ScriptedLeaf::new([Step::message(answer)]);
         let client = Setup::new(&store).mode(mode);
         let client = client.looped(&leaf, looped(&Ran::default(), Callers::Declared));
         let mut response = head(&client, ask("buy", true)).await.unwrap();

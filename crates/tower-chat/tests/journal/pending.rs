@@ -14,7 +14,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{ScriptedLeaf, Step};
 
-use crate::{common::*, desk::*};
+use crate::{booking_tools::*, common::*};
 
 type Hook = fn(&mut StoredCall<'_>) -> Result<Retention, BoxError>;
 

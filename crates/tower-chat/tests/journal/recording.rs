@@ -13,7 +13,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
 
-use crate::{common::*, desk::*};
+use crate::{booking_tools::*, common::*};
 
 /// `pin` answers a secret, which its hook redacts; `whisper` is kept out of the store altogether.
 fn discreet(ran: &Ran, gate: &Gate) -> Tools {

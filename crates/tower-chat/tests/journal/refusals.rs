@@ -8,7 +8,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{ScriptedLeaf, Step};
 
-use crate::{common::*, desk::*};
+use crate::{booking_tools::*, common::*};
 
 #[derive(Debug, thiserror::Error)]
 #[error("the service refused the request with status {status}")]
@@ -47,7 +47,7 @@ async fn a_run_that_is_refused_before_any_answer_does_not_stay_open() {
                 let store = store();
                 let setup = Setup::new(&store).policy(on_refusal(choice));
                 let leaf = model_with(0, [refusal]);
-                let client = setup.stack(&leaf, Desk::default().tools());
+                let client = setup.stack(&leaf, BookingTools::default().tools());
                 send(&client, ask("bad", streamed)).await.unwrap_err();
                 assert!(open(&store).await.is_none(), "{choice:?}");
                 assert_eq!(stored(&store).await, ["user bad"][..kept], "{choice:?}");
@@ -64,7 +64,7 @@ async fn a_run_whose_failure_may_pass_stays_open() {
         for step in [status(429), status(503), Step::text("x").cut_off_after(1)] {
             let store = store();
             let leaf = model_with(0, [step]);
-            let client = Setup::new(&store).stack(&leaf, Desk::default().tools());
+            let client = Setup::new(&store).stack(&leaf, BookingTools::default().tools());
             send(&client, ask("trip", streamed)).await.unwrap_err();
             assert_eq!(staged(&store).await, ["user trip"]);
             let answer = send(&client, ask("and then?", streamed)).await.unwrap();
@@ -82,13 +82,13 @@ async fn a_recovery_that_is_refused_ends_the_run_and_the_new_message_is_answered
             let store = store();
             let setup = Setup::new(&store).policy(on_refusal(choice));
             let leaf = model_with(1, [status(400), status(400)]);
-            let desk = Desk::default();
-            let client = setup.stack(&leaf, desk.tools());
+            let booking_tools = BookingTools::default();
+            let client = setup.stack(&leaf, booking_tools.tools());
             send(&client, ask("trip", streamed)).await.unwrap_err();
             assert_eq!(staged(&store).await, WHOLE_RUN[..2], "its caller may know better");
             let answer = send(&client, ask("and then?", streamed)).await.unwrap();
             assert_eq!((answer.text(), answer.finish.recovered), ("hello".into(), None));
-            assert_eq!((leaf.requests().len(), desk.ran().len()), (4, 2));
+            assert_eq!((leaf.requests().len(), booking_tools.ran().len()), (4, 2));
             let mut expected: Vec<_> = WHOLE_RUN[..kept].iter().map(|it| (*it).into()).collect();
             expected.extend(["user and then?".to_owned(), "assistant hello".to_owned()]);
             assert_eq!(stored(&store).await, expected, "{choice:?}");
@@ -104,7 +104,7 @@ async fn a_run_that_is_refused_stays_open_where_that_is_the_policy() {
             let store = case.store().await;
             let setup = Setup::new(&store).policy(on_refusal(OnRefusal::LeaveOpen));
             let leaf = model_with(0, [status(400), status(400), status(400)]);
-            let client = setup.stack(&leaf, Desk::default().tools());
+            let client = setup.stack(&leaf, BookingTools::default().tools());
             for text in ["one", "two", "three"] {
                 send(&client, case.ask(text)).await.unwrap_err();
                 assert_eq!(staged(&store).await, ["user one"]);
@@ -126,7 +126,7 @@ async fn an_error_that_says_nothing_of_itself_counts_as_a_refusal_at_the_last_at
                     _ => Step::text("hello"),
                 })
             }));
-            let client = setup.stack(&leaf, Desk::default().tools());
+            let client = setup.stack(&leaf, BookingTools::default().tools());
             send(&client, ask("odd", streamed)).await.unwrap_err();
             for attempt in 2..attempts {
                 assert_eq!(open(&store).await.unwrap().open.lease.attempt, attempt - 1);
@@ -152,7 +152,7 @@ async fn an_explicit_recovery_that_is_refused_says_so_and_leaves_the_run_to_its_
             let store = case.store().await;
             let setup = Setup::new(&store);
             let leaf = model_with(1, [status(400), status(400)]);
-            let mut client = setup.stack(&leaf, Desk::default().tools());
+            let mut client = setup.stack(&leaf, BookingTools::default().tools());
             send(&client, case.ask("trip")).await.unwrap_err();
             let error =
                 recover(&mut client, &store, &key(), RecoveryPolicy::resume()).await.unwrap_err();
@@ -173,7 +173,7 @@ async fn what_a_recovered_run_cost_is_told_with_the_answer_that_came_after_it() 
         };
         let steps = [status(503), paid("first", 30, 4), paid("second", 50, 6)];
         let leaf = ScriptedLeaf::new(steps);
-        let client = setup.stack(&leaf, Desk::default().tools());
+        let client = setup.stack(&leaf, BookingTools::default().tools());
         let first = ask("one", streamed);
         let run = first.conversation().unwrap().run;
         send(&client, first).await.unwrap_err();

@@ -15,7 +15,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
 
-use crate::{common::*, desk::*};
+use crate::{booking_tools::*, common::*};
 
 /// How a run is taken up again.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -36,7 +36,7 @@ async fn take_up(
     way: Way,
     setup: &Setup,
     leaf: &ScriptedLeaf,
-    desk: &Desk,
+    booking_tools: &BookingTools,
     request: &ChatRequest,
     case_name: &str,
 ) {
@@ -48,10 +48,10 @@ async fn take_up(
     let left = open(store).await;
     let is_open = left.is_some();
     if left.as_ref().is_some_and(|left| left.open.lease.is_abandoned()) && way == NewMessage {
-        return committed_first(&setup, leaf, desk, request, &case_name).await;
+        return committed_first(&setup, leaf, booking_tools, request, &case_name).await;
     }
-    let (ran, asked) = (desk.ran().len(), leaf.requests().len());
-    let client = setup.stack(leaf, desk.reopened().tools());
+    let (ran, asked) = (booking_tools.ran().len(), leaf.requests().len());
+    let client = setup.stack(leaf, booking_tools.reopened().tools());
     let request = match way {
         SameRequest | Elsewhere => request.clone(),
         Report if !is_open => request.clone(),
@@ -84,7 +84,7 @@ async fn take_up(
     if is_open {
         let own = leaf.requests().len() - asked - usize::from(way == NewMessage);
         assert_eq!(own, SERVICE_CALLS - answered, "service calls: {case_name}");
-        assert_eq!(desk.ran().len() - ran, TOOL_CALLS - done, "tool calls: {case_name}");
+        assert_eq!(booking_tools.ran().len() - ran, TOOL_CALLS - done, "tool calls: {case_name}");
         let seen = all_seen(leaf);
         assert_eq!(seen[asked..asked + own], undisturbed()[answered..], "{case_name}");
         let new_from: Vec<_> = leaf.requests()[asked..asked + own]
@@ -93,7 +93,7 @@ async fn take_up(
             .collect();
         assert_eq!(new_from, [1, 1, 1][answered..], "what is new: {case_name}");
     }
-    let keys = desk.keys();
+    let keys = booking_tools.keys();
     let distinct: HashSet<_> = keys.values().flatten().collect();
     assert_eq!(distinct.len(), keys.len(), "one key a call: {case_name} {keys:?}");
 }
@@ -103,20 +103,20 @@ async fn take_up(
 async fn committed_first(
     setup: &Setup,
     leaf: &ScriptedLeaf,
-    desk: &Desk,
+    booking_tools: &BookingTools,
     request: &ChatRequest,
     case_name: &str,
 ) {
     let store = &setup.store;
-    let (before, ran, asked) = (staged(store).await, desk.ran(), leaf.requests().len());
+    let (before, ran, asked) = (staged(store).await, booking_tools.ran(), leaf.requests().len());
     let known = calls_known(store).await;
-    let client = setup.stack(leaf, desk.reopened().tools());
+    let client = setup.stack(leaf, booking_tools.reopened().tools());
     let answer = send(&client, ask("and then?", request.options.stream)).await;
     let answer = answer.unwrap_or_else(|error| panic!("{case_name}: {error:?}"));
     assert_eq!(answer.text(), "hello", "{case_name}");
     assert_eq!(answer.finish.recovered, None, "{case_name}");
     assert_eq!(leaf.requests().len() - asked, 1, "one service call: {case_name}");
-    assert_eq!(desk.ran(), ran, "no tool: {case_name}");
+    assert_eq!(booking_tools.ran(), ran, "no tool: {case_name}");
     let history = stored(store).await;
     assert_eq!(history[..before.len()], before, "{case_name}");
     assert_eq!(history[history.len() - 2..], ["user and then?", "assistant hello"], "{case_name}");
@@ -150,11 +150,11 @@ async fn after_a_service_call_that_failed() {
                 ];
                 for (kind, step) in steps.iter().enumerate() {
                     for way in ALL_WAYS {
-                        let (store, desk) = (store(), Desk::default());
+                        let (store, booking_tools) = (store(), BookingTools::default());
                         let setup = Setup::new(&store).concurrent(concurrent);
                         let leaf = model_with(failing, [step(cut())]);
                         let request = ask("trip", streamed);
-                        let client = setup.stack(&leaf, desk.tools());
+                        let client = setup.stack(&leaf, booking_tools.tools());
                         send(&client, request.clone()).await.unwrap_err();
                         let held = open(&store).await.unwrap().open.lease.until;
                         assert_eq!(held, None, "a run that failed is nobody's");
@@ -164,7 +164,7 @@ async fn after_a_service_call_that_failed() {
                         );
                         let case_name =
                             format!("call {failing}, kind {kind}, concurrent {concurrent}");
-                        take_up(way, &setup, &leaf, &desk, &request, &case_name).await;
+                        take_up(way, &setup, &leaf, &booking_tools, &request, &case_name).await;
                     }
                 }
             }
@@ -182,10 +182,10 @@ async fn after_a_service_call_that_was_dropped_aborted_or_timed_out() {
                     continue;
                 }
                 for way in ALL_WAYS {
-                    let (store, desk) = (store(), Desk::default());
+                    let (store, booking_tools) = (store(), BookingTools::default());
                     let setup = Setup::new(&store);
                     let leaf = model_with(hanging, [Step::hang()]);
-                    let client = setup.stack(&leaf, desk.tools());
+                    let client = setup.stack(&leaf, booking_tools.tools());
                     let request = ask("trip", streamed);
                     match cause {
                         "dropped" => {
@@ -206,7 +206,7 @@ async fn after_a_service_call_that_was_dropped_aborted_or_timed_out() {
                     }
                     let case_name = format!("call {hanging} {cause}");
                     assert!(open(&store).await.unwrap().open.lease.is_abandoned(), "{case_name}");
-                    take_up(way, &setup, &leaf, &desk, &request, &case_name).await;
+                    take_up(way, &setup, &leaf, &booking_tools, &request, &case_name).await;
                 }
             }
         }
@@ -218,10 +218,10 @@ async fn after_a_stream_that_was_dropped_at_any_update() {
     for concurrent in [false, true] {
         for way in ALL_WAYS {
             for taken in 0.. {
-                let (store, desk) = (store(), Desk::default());
+                let (store, booking_tools) = (store(), BookingTools::default());
                 let setup = Setup::new(&store).concurrent(concurrent);
                 let leaf = model();
-                let client = setup.stack(&leaf, desk.tools());
+                let client = setup.stack(&leaf, booking_tools.tools());
                 let request = ask("trip", true);
                 let mut response = head(&client, request.clone()).await.unwrap();
                 let mut is_whole = false;
@@ -234,10 +234,10 @@ async fn after_a_stream_that_was_dropped_at_any_update() {
                 }
                 drop(response);
                 let case_name = format!("{taken} updates, concurrent {concurrent}");
-                take_up(way, &setup, &leaf, &desk, &request, &case_name).await;
+                take_up(way, &setup, &leaf, &booking_tools, &request, &case_name).await;
                 for call in ["c1", "c2", "c3"] {
-                    let is_over = way == NewMessage || desk.times(call) == 1;
-                    assert!(is_over && desk.times(call) < 2, "{case_name} {call}");
+                    let is_over = way == NewMessage || booking_tools.times(call) == 1;
+                    assert!(is_over && booking_tools.times(call) < 2, "{case_name} {call}");
                 }
                 if is_whole {
                     break;
@@ -254,11 +254,11 @@ async fn after_a_write_that_failed_before_or_after_its_effect() {
             for way in ALL_WAYS {
                 for failing in 0..1 + SERVICE_CALLS + TOOL_CALLS {
                     for after_storing in [false, true] {
-                        let (store, desk) = (store(), Desk::safe());
+                        let (store, booking_tools) = (store(), BookingTools::safe());
                         let clock = TestClock::default();
                         let setup = Setup::new(&store).concurrent(concurrent).clock(&clock);
                         let leaf = model();
-                        let client = setup.stack(&leaf, desk.tools());
+                        let client = setup.stack(&leaf, booking_tools.tools());
                         let request = ask("trip", streamed);
                         store.let_appends_through(failing);
                         match after_storing {
@@ -274,7 +274,7 @@ async fn after_a_write_that_failed_before_or_after_its_effect() {
                         assert!(error.is_ok(), "{case_name}: {error:?}");
                         // Who cannot write cannot give the lease back either.
                         clock.advance(16);
-                        take_up(way, &setup, &leaf, &desk, &request, &case_name).await;
+                        take_up(way, &setup, &leaf, &booking_tools, &request, &case_name).await;
                     }
                 }
             }
@@ -285,17 +285,17 @@ async fn after_a_write_that_failed_before_or_after_its_effect() {
 #[tokio::test]
 async fn idempotency_keys_are_the_same_in_every_attempt() {
     let (store, gate) = (store(), Gate::closed());
-    let desk = Desk::safe().with_gate_after("c2", &gate);
+    let booking_tools = BookingTools::safe().with_gate_after("c2", &gate);
     let setup = Setup::new(&store);
     let leaf = model();
     let request = ask("trip", false);
     for attempt in 1..=3 {
-        let client = setup.stack(&leaf, desk.tools());
+        let client = setup.stack(&leaf, booking_tools.tools());
         drop_when(&client, request.clone(), gate.reached(attempt)).await;
     }
-    let client = setup.stack(&leaf, desk.reopened().tools());
+    let client = setup.stack(&leaf, booking_tools.reopened().tools());
     send(&client, request).await.unwrap();
-    let keys = desk.keys();
+    let keys = booking_tools.keys();
     assert_eq!(keys["c1"].len(), 1);
     assert_eq!(keys["c2"].len(), 4);
     assert!(keys["c2"].iter().all(|key| *key == keys["c2"][0]), "{keys:?}");
@@ -307,15 +307,15 @@ async fn idempotency_keys_are_the_same_in_every_attempt() {
 async fn interrupted_at_c2(
     setup: &Setup,
     leaf: &ScriptedLeaf,
-    desk: &Desk,
+    booking_tools: &BookingTools,
     streamed: bool,
 ) -> ChatRequest {
     let gate = Gate::closed();
     let request = ask("trip", streamed);
-    let client = setup.stack(leaf, desk.clone().with_gate_after("c2", &gate).tools());
+    let client = setup.stack(leaf, booking_tools.clone().with_gate_after("c2", &gate).tools());
     drop_when(&client, request.clone(), async {
         gate.reached(1).await;
-        while desk.times("c1") == 0 || calls_known(&setup.store).await[0] != "c1 Done" {
+        while booking_tools.times("c1") == 0 || calls_known(&setup.store).await[0] != "c1 Done" {
             tokio::task::yield_now().await;
         }
     })
@@ -329,12 +329,19 @@ async fn a_tool_that_is_safe_to_retry_runs_again() {
     for streamed in BOTH_WAYS {
         for concurrent in [false, true] {
             for way in [SameRequest, Report, Elsewhere] {
-                let (store, desk) = (store(), Desk::safe());
+                let (store, booking_tools) = (store(), BookingTools::safe());
                 let setup = Setup::new(&store).concurrent(concurrent);
                 let leaf = model();
-                let request = interrupted_at_c2(&setup, &leaf, &desk, streamed).await;
-                take_up(way, &setup, &leaf, &desk, &request, "c2 unknown").await;
-                assert_eq!((desk.times("c1"), desk.times("c2"), desk.times("c3")), (1, 2, 1));
+                let request = interrupted_at_c2(&setup, &leaf, &booking_tools, streamed).await;
+                take_up(way, &setup, &leaf, &booking_tools, &request, "c2 unknown").await;
+                assert_eq!(
+                    (
+                        booking_tools.times("c1"),
+                        booking_tools.times("c2"),
+                        booking_tools.times("c3")
+                    ),
+                    (1, 2, 1)
+                );
             }
         }
     }
@@ -344,17 +351,17 @@ async fn a_tool_that_is_safe_to_retry_runs_again() {
 async fn an_unknown_call_is_answered_as_such_by_default() {
     for streamed in BOTH_WAYS {
         for concurrent in [false, true] {
-            let (store, desk) = (store(), Desk::default());
+            let (store, booking_tools) = (store(), BookingTools::default());
             let setup = Setup::new(&store).concurrent(concurrent);
             let leaf = model();
-            let request = interrupted_at_c2(&setup, &leaf, &desk, streamed).await;
-            let client = setup.stack(&leaf, desk.reopened().tools());
+            let request = interrupted_at_c2(&setup, &leaf, &booking_tools, streamed).await;
+            let client = setup.stack(&leaf, booking_tools.reopened().tools());
             send(&client, request).await.unwrap();
             let history = stored(&store).await;
             assert!(history[2].starts_with("tool c1=book c1 c2!"), "{history:?}");
             assert!(history[2].contains("may or may not"), "{history:?}");
             assert_eq!(history[3..], WHOLE_RUN[3..]);
-            assert_eq!(desk.ran(), ["c1", "c2", "c3"]);
+            assert_eq!(booking_tools.ran(), ["c1", "c2", "c3"]);
         }
     }
 }
@@ -362,32 +369,32 @@ async fn an_unknown_call_is_answered_as_such_by_default() {
 #[tokio::test]
 async fn an_unknown_call_fails_the_run_where_that_is_asked_for_and_it_stays_open() {
     for streamed in BOTH_WAYS {
-        let (store, desk) = (store(), Desk::default());
+        let (store, booking_tools) = (store(), BookingTools::default());
         let journal = JournalPolicy::default().unknown_calls(UnknownCalls::Fail);
         let setup = Setup::new(&store).policy(policy().journal(journal));
         let leaf = model();
-        let request = interrupted_at_c2(&setup, &leaf, &desk, streamed).await;
-        let client = setup.stack(&leaf, desk.reopened().tools());
+        let request = interrupted_at_c2(&setup, &leaf, &booking_tools, streamed).await;
+        let client = setup.stack(&leaf, booking_tools.reopened().tools());
         for _ in 0..2 {
             let error = send(&client, request.clone()).await.unwrap_err();
             let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
             let ToolLoopError::UnknownCalls { calls, .. } = error else { panic!("{error:?}") };
             assert_eq!((calls.len(), &*calls[0].call_id, &*calls[0].tool), (1, "c2", "seat"));
             assert!(calls[0].started_at.is_some());
-            assert_eq!(calls[0].idempotency_key, desk.keys()["c2"][0]);
+            assert_eq!(calls[0].idempotency_key, booking_tools.keys()["c2"][0]);
             assert_eq!(calls_known(&store).await, ["c1 Done", "c2 Unknown"]);
         }
         let again = request.with_extension(UnknownCalls::ask(|_| UnknownAnswer::RunAgain));
         send(&client, again).await.unwrap();
         assert_eq!(stored(&store).await, WHOLE_RUN);
-        assert_eq!(desk.ran(), ["c1", "c2", "c2", "c3"]);
+        assert_eq!(booking_tools.ran(), ["c1", "c2", "c2", "c3"]);
     }
 }
 
 #[tokio::test]
 async fn whoever_is_asked_about_an_unknown_call_decides() {
     for answer in ["again", "unknown", "output", "fail"] {
-        let (store, desk) = (store(), Desk::default());
+        let (store, booking_tools) = (store(), BookingTools::default());
         let ask = UnknownCalls::ask(move |call: &UnknownCall| {
             assert_eq!(
                 (&*call.call_id, &*call.tool, &*call.arguments),
@@ -403,8 +410,8 @@ async fn whoever_is_asked_about_an_unknown_call_decides() {
         let setup = Setup::new(&store)
             .policy(policy().journal(JournalPolicy::default().unknown_calls(ask)));
         let leaf = model();
-        let request = interrupted_at_c2(&setup, &leaf, &desk, false).await;
-        let outcome = send(&setup.stack(&leaf, desk.reopened().tools()), request).await;
+        let request = interrupted_at_c2(&setup, &leaf, &booking_tools, false).await;
+        let outcome = send(&setup.stack(&leaf, booking_tools.reopened().tools()), request).await;
         let history = stored(&store).await;
         match answer {
             "again" => assert_eq!(history, WHOLE_RUN),
@@ -412,7 +419,7 @@ async fn whoever_is_asked_about_an_unknown_call_decides() {
             "output" => assert_eq!(history[2], "tool c1=book c1 c2=12A"),
             _ => assert!(outcome.is_err() && history.is_empty()),
         }
-        assert_eq!(desk.times("c2"), if answer == "again" { 2 } else { 1 });
+        assert_eq!(booking_tools.times("c2"), if answer == "again" { 2 } else { 1 });
     }
 }
 
@@ -449,10 +456,10 @@ async fn a_failed_tool_is_not_run_again() {
 
 #[tokio::test]
 async fn what_has_finished_is_reused_although_its_tool_is_gone() {
-    let (store, desk) = (store(), Desk::default());
+    let (store, booking_tools) = (store(), BookingTools::default());
     let setup = Setup::new(&store);
     let leaf = ScriptedLeaf::new([calls([("book", "c1"), ("seat", "c2")]), Step::text("booked")]);
-    let request = interrupted_at_c2(&setup, &leaf, &desk, false).await;
+    let request = interrupted_at_c2(&setup, &leaf, &booking_tools, false).await;
     send(&setup.stack(&leaf, tower_chat::Tools::new()), request).await.unwrap();
     let history = stored(&store).await;
     assert!(history[2].starts_with("tool c1=book c1 c2!"), "{history:?}");
@@ -465,27 +472,30 @@ async fn limits_count_what_earlier_attempts_have_used() {
     for interrupted_call in [1, 2] {
         let store = store();
         let setup = Setup::new(&store);
-        let desk = Desk::default();
-        let budget = |desk: &Desk| ToolLoop::new(desk.tools()).call_budget(Some(2));
+        let booking_tools = BookingTools::default();
+        let budget = |booking_tools: &BookingTools| {
+            ToolLoop::new(booking_tools.tools()).call_budget(Some(2))
+        };
         let two = || calls([("book", "c1"), ("seat", "c2")]);
         let one = || calls([("book", "c3")]);
         let mut steps = vec![two(), one(), Step::text("booked")];
         steps.insert(interrupted_call, Step::error("overloaded"));
         let leaf = ScriptedLeaf::new(steps);
         let request = ask("trip", false);
-        send(&setup.looped(&leaf, budget(&desk)), request.clone()).await.unwrap_err();
-        send(&setup.looped(&leaf, budget(&desk)), request).await.unwrap();
-        assert_eq!(desk.ran(), ["c1", "c2"]);
+        send(&setup.looped(&leaf, budget(&booking_tools)), request.clone()).await.unwrap_err();
+        send(&setup.looped(&leaf, budget(&booking_tools)), request).await.unwrap();
+        assert_eq!(booking_tools.ran(), ["c1", "c2"]);
         assert!(stored(&store).await[4].contains("no more than 2"));
     }
     let store = store();
     let setup = Setup::new(&store);
-    let desk = Desk::default();
-    let rounds = |desk: &Desk| ToolLoop::new(desk.tools()).max_rounds(2).unwrap();
+    let booking_tools = BookingTools::default();
+    let rounds =
+        |booking_tools: &BookingTools| ToolLoop::new(booking_tools.tools()).max_rounds(2).unwrap();
     let leaf = model_with(2, [Step::error("overloaded")]);
     let request = ask("trip", false);
-    send(&setup.looped(&leaf, rounds(&desk)), request.clone()).await.unwrap_err();
-    send(&setup.looped(&leaf, rounds(&desk)), request).await.unwrap();
+    send(&setup.looped(&leaf, rounds(&booking_tools)), request.clone()).await.unwrap_err();
+    send(&setup.looped(&leaf, rounds(&booking_tools)), request).await.unwrap();
     let requests = leaf.requests();
     assert!(requests[2].options.tools.is_empty(), "the last call of the undisturbed run has none");
     assert!(requests[3].options.tools.is_empty(), "nor has that of the resumed one");
@@ -496,8 +506,9 @@ async fn a_round_of_two_messages_is_one_round() {
     use tower_chat::{ToolLoop, core::Finish};
     let store = store();
     let setup = Setup::new(&store);
-    let desk = Desk::default();
-    let rounds = |desk: &Desk| ToolLoop::new(desk.tools()).max_rounds(2).unwrap();
+    let booking_tools = BookingTools::default();
+    let rounds =
+        |booking_tools: &BookingTools| ToolLoop::new(booking_tools.tools()).max_rounds(2).unwrap();
     let both = [call_message([("book", "c1")]), call_message([("seat", "c2")])];
     let leaf = ScriptedLeaf::new([
         Step::answer(both, Finish::stop()),
@@ -506,9 +517,9 @@ async fn a_round_of_two_messages_is_one_round() {
         Step::text("booked"),
     ]);
     let request = ask("trip", false);
-    send(&setup.looped(&leaf, rounds(&desk)), request.clone()).await.unwrap_err();
-    send(&setup.looped(&leaf, rounds(&desk)), request).await.unwrap();
-    assert_eq!(desk.ran(), ["c1", "c2", "c3"]);
+    send(&setup.looped(&leaf, rounds(&booking_tools)), request.clone()).await.unwrap_err();
+    send(&setup.looped(&leaf, rounds(&booking_tools)), request).await.unwrap();
+    assert_eq!(booking_tools.ran(), ["c1", "c2", "c3"]);
 }
 
 #[tokio::test]
@@ -520,7 +531,7 @@ async fn an_input_that_ends_with_an_answer_is_no_answer() {
         let leaf = ScriptedLeaf::new([Step::error("overloaded"), Step::text("go")]);
         let request =
             ask_with([Message::user("on your marks"), Message::assistant("set")], streamed);
-        let client = setup.stack(&leaf, Desk::default().tools());
+        let client = setup.stack(&leaf, BookingTools::default().tools());
         send(&client, request.clone()).await.unwrap_err();
         assert_eq!(send(&client, request).await.unwrap().text(), "go");
         let all = ["user on your marks", "assistant set", "assistant go"];
@@ -532,12 +543,12 @@ async fn an_input_that_ends_with_an_answer_is_no_answer() {
 async fn an_open_run_is_resumed_before_a_request_of_any_mode() {
     for mode in ALL_MODES {
         for streamed in BOTH_WAYS {
-            let (store, desk) = (store(), Desk::default());
+            let (store, booking_tools) = (store(), BookingTools::default());
             let setup = Setup::new(&store);
             let leaf = model_with(1, [Step::error("overloaded")]);
             let request = ask("trip", streamed);
-            send(&setup.stack(&leaf, desk.tools()), request).await.unwrap_err();
-            let client = setup.mode(mode).stack(&leaf, desk.tools());
+            send(&setup.stack(&leaf, booking_tools.tools()), request).await.unwrap_err();
+            let client = setup.mode(mode).stack(&leaf, booking_tools.tools());
             send(&client, ask("hi", streamed)).await.unwrap();
             let all: Vec<_> = WHOLE_RUN.into_iter().chain(["user hi", "assistant hello"]).collect();
             assert_eq!(stored(&store).await, all, "{mode:?}");
@@ -548,13 +559,13 @@ async fn an_open_run_is_resumed_before_a_request_of_any_mode() {
 
 #[tokio::test]
 async fn a_background_request_resumes_the_open_run_in_the_foreground() {
-    let (store, desk) = (store(), Desk::default());
+    let (store, booking_tools) = (store(), BookingTools::default());
     let setup = Setup::new(&store);
     let leaf = model_with(1, [Step::error("overloaded")]);
-    send(&setup.stack(&leaf, desk.tools()), ask("trip", false)).await.unwrap_err();
+    send(&setup.stack(&leaf, booking_tools.tools()), ask("trip", false)).await.unwrap_err();
     let mut request = ask("hi", false);
     std::sync::Arc::make_mut(&mut request.options).background = true;
-    send(&setup.stack(&leaf, desk.tools()), request).await.unwrap();
+    send(&setup.stack(&leaf, booking_tools.tools()), request).await.unwrap();
     let all: Vec<_> = WHOLE_RUN.into_iter().chain(["user hi", "assistant hello"]).collect();
     assert_eq!(stored(&store).await, all);
     let background: Vec<_> =
@@ -564,17 +575,17 @@ async fn a_background_request_resumes_the_open_run_in_the_foreground() {
 
 #[tokio::test]
 async fn a_run_that_cannot_be_resumed_fails_the_new_one_and_stays_open() {
-    let (store, desk) = (store(), Desk::default());
+    let (store, booking_tools) = (store(), BookingTools::default());
     let setup = Setup::new(&store);
     let leaf = model_with(1, [Step::error("overloaded"), Step::error("still overloaded")]);
-    let client = setup.stack(&leaf, desk.tools());
+    let client = setup.stack(&leaf, booking_tools.tools());
     send(&client, ask("trip", false)).await.unwrap_err();
     let error = send(&client, ask("hi", false)).await.unwrap_err();
     assert!(error.to_string().contains("still overloaded"), "{error:?}");
     assert_eq!(staged(&store).await, WHOLE_RUN[..2]);
     let client = setup
         .policy(policy().journal(JournalPolicy::default().on_open_run(OnOpenRun::Reject)))
-        .stack(&leaf, desk.tools());
+        .stack(&leaf, booking_tools.tools());
     let error = refused(send(&client, ask("hi", false)).await);
     assert!(matches!(error, tower_chat::PersistenceError::OpenRun { .. }), "{error:?}");
 }

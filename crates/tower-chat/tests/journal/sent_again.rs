@@ -12,7 +12,7 @@ use tower_chat::{
 };
 use tower_chat_testkit::{ScriptedLeaf, Step};
 
-use crate::{call_identity::*, common::*, desk::*};
+use crate::{booking_tools::*, call_identity::*, common::*};
 
 const STORED_BIT_BY_BIT: [tower_chat::PersistenceMode; 2] = [PerServiceCall, JOURNALED];
 

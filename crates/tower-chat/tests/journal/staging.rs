@@ -10,14 +10,14 @@ use tower_chat::{
 };
 use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
 
-use crate::{common::*, desk::*};
+use crate::{booking_tools::*, common::*};
 
 #[tokio::test]
 async fn the_input_is_staged_before_the_first_service_call() {
     for streamed in BOTH_WAYS {
         let store = store();
         let leaf = model_with(0, [Step::hang()]);
-        let client = Setup::new(&store).stack(&leaf, Desk::default().tools());
+        let client = Setup::new(&store).stack(&leaf, BookingTools::default().tools());
         drop_when(&client, ask("trip", streamed), async {
             leaf.called(1).await;
             assert_eq!(staged(&store).await, WHOLE_RUN[..1]);
@@ -30,7 +30,7 @@ async fn the_input_is_staged_before_the_first_service_call() {
 async fn nothing_is_paid_for_where_the_input_cannot_be_staged() {
     for streamed in BOTH_WAYS {
         let (store, leaf) = (store(), model());
-        let client = Setup::new(&store).stack(&leaf, Desk::default().tools());
+        let client = Setup::new(&store).stack(&leaf, BookingTools::default().tools());
         store.fail_next_append(disk_full());
         let error = refused(send(&client, ask("trip", streamed)).await);
         assert!(error.is_retryable(), "{error:?}");
@@ -42,7 +42,7 @@ async fn nothing_is_paid_for_where_the_input_cannot_be_staged() {
 async fn nothing_is_paid_for_or_staged_where_the_history_cannot_be_loaded() {
     for streamed in BOTH_WAYS {
         let (store, leaf) = (store(), model());
-        let client = Setup::new(&store).stack(&leaf, Desk::default().tools());
+        let client = Setup::new(&store).stack(&leaf, BookingTools::default().tools());
         send(&client, ask("hi", streamed)).await.unwrap();
         for fail in [Store::fail_next_head as fn(&Store, StoreError), Store::fail_next_load] {
             fail(&store, disk_full());
@@ -59,11 +59,11 @@ async fn serial_tools_are_staged_one_by_one() {
     for streamed in BOTH_WAYS {
         let (store, leaf) = (store(), model());
         let (before, between, after) = (Gate::closed(), Gate::closed(), Gate::closed());
-        let desk = Desk::default()
+        let booking_tools = BookingTools::default()
             .with_gate_before("c1", &before)
             .with_gate_before("c2", &between)
             .with_gate_before("c3", &after);
-        let client = Setup::new(&store).stack(&leaf, desk.tools());
+        let client = Setup::new(&store).stack(&leaf, booking_tools.tools());
         let looking = async {
             before.reached(1).await;
             assert_eq!(staged(&store).await, WHOLE_RUN[..2]);
@@ -93,8 +93,9 @@ async fn concurrent_siblings_are_staged_as_each_of_them_ends() {
     for streamed in BOTH_WAYS {
         let (store, leaf) = (store(), model());
         let (first, second) = (Gate::closed(), Gate::closed());
-        let desk = Desk::default().with_gate_before("c1", &first).with_gate_before("c2", &second);
-        let client = Setup::new(&store).concurrent(true).stack(&leaf, desk.tools());
+        let booking_tools =
+            BookingTools::default().with_gate_before("c1", &first).with_gate_before("c2", &second);
+        let client = Setup::new(&store).concurrent(true).stack(&leaf, booking_tools.tools());
         let looking = async {
             first.reached(1).await;
             second.reached(1).await;
@@ -118,7 +119,7 @@ async fn concurrent_siblings_are_staged_as_each_of_them_ends() {
 async fn a_response_without_calls_is_committed_with_itself() {
     for streamed in BOTH_WAYS {
         let store = store();
-        let client = Setup::new(&store).stack(&model(), Desk::default().tools());
+        let client = Setup::new(&store).stack(&model(), BookingTools::default().tools());
         send(&client, ask("hi", streamed)).await.unwrap();
         assert_eq!(store.appends(), 2);
         let writes = store.writes();

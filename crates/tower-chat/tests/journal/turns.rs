@@ -6,7 +6,7 @@ use tower::{Layer, limit::ConcurrencyLimitLayer};
 use tower_chat::{ConcurrentRuns, PersistenceError, core::store::HistoryStore};
 use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
 
-use crate::{common::*, desk::*};
+use crate::{booking_tools::*, common::*};
 
 #[tokio::test]
 async fn a_second_run_is_rejected_before_the_model_is_paid_and_so_is_a_retry_of_the_first() {
@@ -15,7 +15,7 @@ async fn a_second_run_is_rejected_before_the_model_is_paid_and_so_is_a_retry_of_
             let (store, gate) = (store(), Gate::closed());
             let setup = Setup::new(&store).mode(mode);
             let leaf = ScriptedLeaf::new([Step::text("hello").waits(&gate)]);
-            let client = setup.stack(&leaf, Desk::default().tools());
+            let client = setup.stack(&leaf, BookingTools::default().tools());
             let request = ask("hi", streamed);
             let first = tokio::spawn({
                 let (client, request) = (client.clone(), request.clone());
@@ -45,7 +45,7 @@ async fn queued_runs_go_in_the_order_in_which_they_came_and_no_more_than_the_bou
         };
         let steps = (0..5).map(|_| Step::respond(echo).waits(&gate));
         let leaf = ScriptedLeaf::new(steps);
-        let client = setup.stack(&leaf, Desk::default().tools());
+        let client = setup.stack(&leaf, BookingTools::default().tools());
         let mut runs = Vec::new();
         for text in ["a", "b", "c", "d"] {
             let client = client.clone();
@@ -74,9 +74,9 @@ async fn a_run_that_waits_for_its_turn_holds_no_place_in_a_bounded_service() {
         for streamed in BOTH_WAYS {
             let (store, gate) = (store(), Gate::closed());
             let policy = policy().concurrent_runs(ConcurrentRuns::Queue { most: 1 });
-            let desk = Desk::default().with_gate_before("c1", &gate);
+            let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
             let limited = ConcurrencyLimitLayer::new(1).layer(model());
-            let client = stack(limited, &store, mode, policy, desk.tools());
+            let client = stack(limited, &store, mode, policy, booking_tools.tools());
             let begin = |text| {
                 let (client, request) = (client.clone(), ask(text, streamed));
                 let run = async move { send(&client, request).await };
@@ -109,7 +109,7 @@ async fn a_branch_goes_on_in_a_copy_and_stays_there_when_it_is_sent_again() {
                 Step::error("overloaded"),
                 Step::text("two"),
             ]);
-            let client = setup.stack(&leaf, Desk::default().tools());
+            let client = setup.stack(&leaf, BookingTools::default().tools());
             send(&client, ask("hi", streamed)).await.unwrap();
             let first = tokio::spawn({
                 let client = client.clone();

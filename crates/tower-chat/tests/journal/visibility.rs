@@ -3,7 +3,7 @@
 use tower_chat::core::store::{HistoryStore, InvocationQuery};
 use tower_chat_testkit::Gate;
 
-use crate::{common::*, desk::*};
+use crate::{booking_tools::*, common::*};
 
 /// What every kind of reader sees: the history, the conversations, the calls, the totals.
 async fn seen_by_readers(store: &Store) -> (Vec<String>, usize, usize, usize) {
@@ -20,8 +20,9 @@ async fn a_run_is_invisible_until_it_is_whole() {
     for streamed in BOTH_WAYS {
         for concurrent in [false, true] {
             let (store, leaf, gate) = (store(), model(), Gate::closed());
-            let desk = Desk::default().with_gate_before("c3", &gate);
-            let client = Setup::new(&store).concurrent(concurrent).stack(&leaf, desk.tools());
+            let booking_tools = BookingTools::default().with_gate_before("c3", &gate);
+            let client =
+                Setup::new(&store).concurrent(concurrent).stack(&leaf, booking_tools.tools());
             let looking = async {
                 gate.reached(1).await;
                 assert_eq!(staged(&store).await.len(), 4);
@@ -41,11 +42,11 @@ async fn nothing_of_a_run_that_failed_is_seen() {
     for streamed in BOTH_WAYS {
         let store = store();
         let setup = Setup::new(&store);
-        let client = setup.stack(&model(), Desk::default().tools());
+        let client = setup.stack(&model(), BookingTools::default().tools());
         send(&client, ask("hi", streamed)).await.unwrap();
         let before = seen_by_readers(&store).await;
         let leaf = model_with(2, [tower_chat_testkit::Step::error("overloaded")]);
-        let client = setup.stack(&leaf, Desk::default().tools());
+        let client = setup.stack(&leaf, BookingTools::default().tools());
         send(&client, ask("trip", streamed)).await.unwrap_err();
         assert_eq!(staged(&store).await, WHOLE_RUN[..4]);
         assert_eq!(seen_by_readers(&store).await, before);
@@ -60,7 +61,7 @@ async fn all_modes_store_the_same_messages_and_the_same_record() {
             for mode in ALL_MODES {
                 let store = store();
                 let setup = Setup::new(&store).mode(mode).concurrent(concurrent);
-                let client = setup.stack(&model(), Desk::default().tools());
+                let client = setup.stack(&model(), BookingTools::default().tools());
                 let answer = send(&client, ask("trip", streamed)).await.unwrap();
                 let query = InvocationQuery::of(&key());
                 let calls = store.inner().invocations(&query).await.unwrap().found;

@@ -1,4 +1,4 @@
-//! Calls that wait for consent: stored, answered by a later run, and run exactly once.
+//! Calls that wait for approval: stored, answered by a later run, and run exactly once.
 
 use tower_chat::{
     ConflictPolicy, PersistenceMode, ToolLoopError,

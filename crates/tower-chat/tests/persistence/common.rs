@@ -195,7 +195,7 @@ pub(crate) fn definition(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, name, json!({"type": "object"}))
 }
 
-/// Each answer names its call. `look` answers, `stop` answers and ends the run, `pay` needs consent, `ask` is run by nobody
+/// Each answer names its call. `look` answers, `stop` answers and ends the run, `pay` needs approval, `ask` is run by nobody
 /// here, `fail` fails.
 pub(crate) fn tools(ran: &Ran) -> Tools {
     let run = |name: &'static str, ran: Ran| {

@@ -110,21 +110,24 @@ fn foreign_loop(below: Client, ran: &Ran) -> Client {
         let (below, ran) = (below.clone(), ran.clone());
         async move {
             let mut next = request.clone();
-            let mut said = Vec::new();
+            let mut added = Vec::new();
             loop {
                 let answer = send(&below, next.clone()).await?;
-                said.extend(answer.messages.iter().cloned());
+                added.extend(answer.messages.iter().cloned());
                 let calls: Vec<ToolCall> =
                     answer.messages.iter().flat_map(|message| message.calls().cloned()).collect();
                 if calls.is_empty() {
-                    return Ok::<_, BoxError>(ChatResponse::from(Answer::new(said, answer.finish)));
+                    return Ok::<_, BoxError>(ChatResponse::from(Answer::new(
+                        added,
+                        answer.finish,
+                    )));
                 }
                 let results = calls.iter().map(|call| {
                     ran.note(&format!("foreign {}", call.arguments));
                     ToolResult::new(call.id.clone().unwrap(), format!("of {}", call.arguments))
                 });
                 let results: std::sync::Arc<_> = Message::tool_results(results).into();
-                said.push(results.clone());
+                added.push(results.clone());
                 if answer.finish.conversation_id.is_some() {
                     next.messages = [Message::clone(&results)].into();
                     next.new_from = 0;

@@ -1,4 +1,4 @@
-//! Calls that wait for somebody's consent.
+//! Calls that wait for somebody's approval.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tower_chat::{
 
 use super::script::*;
 
-/// A tool that needs consent, one that does not, and one that terminates; all but the last log.
+/// A tool that needs approval, one that does not, and one that terminates; all but the last log.
 fn tools(log: &Log) -> ToolLoop {
     let stop = tool_fn(definition("stop").needs_approval(), |_| async {
         Ok(ToolOutput::from("stopped").terminate())

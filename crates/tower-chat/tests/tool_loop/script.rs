@@ -255,10 +255,10 @@ pub fn over(tool: impl Tool) -> ToolLoop {
 /// What each message says, in one string: text as it is, calls as `name(arguments)`, results as
 /// `=result`, errors as `!result`.
 pub fn texts<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> Vec<String> {
-    messages.into_iter().map(|message| said(message)).collect()
+    messages.into_iter().map(|message| summary(message)).collect()
 }
 
-fn said(message: &Message) -> String {
+fn summary(message: &Message) -> String {
     let part = |part: &Part| match part {
         Part::Text(text) => text.text.clone(),
         Part::ToolCall(call) => format!("{}({})", call.name, call.arguments),

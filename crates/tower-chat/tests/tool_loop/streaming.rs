@@ -126,7 +126,7 @@ async fn after_an_error_nothing_more_comes() {
     let tools = Tools::new().with(echo()).with(failing("bad")).with(Log::default().tool(waiting));
     let tool_loop = ToolLoop::new(tools).max_failing_rounds(0);
     for broken in [
-        // The call is held back, because it may have to wait for consent.
+        // The call is held back, because it may have to wait for approval.
         Reply::from(calls([("echo", "1")])).failing_with("down"),
         // The batch has results, but its failure ends the run.
         Reply::from(calls([("bad", "1"), ("echo", "2")])),

@@ -21,7 +21,7 @@ pub(crate) fn fill_play(store: &Store, id: &str, messages: Vec<Message>) {
 }
 
 /// Conversations with nothing wrong: a whole turn, and one that waits for approval.
-pub(crate) fn fill_sound(store: &Store) {
+pub(crate) fn fill_intact(store: &Store) {
     fill_play(
         store,
         "sound",

@@ -19,7 +19,7 @@ use tower_chat::core::{
 use tower_chat_sqlite::SqliteStore;
 
 pub(crate) use self::{
-    damaged::{call, fill_play, fill_repairable, fill_sound, fill_unreadable},
+    damaged::{call, fill_intact, fill_play, fill_repairable, fill_unreadable},
     expected::{expected_export, own_export, without_generated_ids},
     store_file::{count_messages_with, dump, execute, make_newer, replace_stored, stored_messages},
 };

@@ -10,7 +10,7 @@ type Call = (Option<String>, String, String);
 
 /// An answer, as plainly as can be compared.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct ExpectedAnswer {
     pub(crate) text: String,
     pub(crate) reasoning: Vec<String>,
     pub(crate) calls: Vec<Call>,
@@ -19,7 +19,7 @@ pub(crate) struct Said {
     pub(crate) usage: Usage,
 }
 
-impl Said {
+impl ExpectedAnswer {
     /// What the leaf made of it.
     pub(crate) fn of(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };

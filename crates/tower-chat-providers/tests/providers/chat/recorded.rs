@@ -11,7 +11,7 @@ use tower_chat_providers::{ProviderError, Refusal};
 use tower_chat_wire::openai_chat::{Audience, parse_messages, render_message};
 use tower_service::Service;
 
-use super::expected::Said;
+use super::expected::ExpectedAnswer;
 use crate::{
     cassettes::{self, Cassette, Exchange},
     client::ask,
@@ -121,12 +121,12 @@ fn assert_answer(exchange: &Exchange, answer: &Answer, source: &str) {
     assert_eq!(cassettes::stream_error(exchange), None, "{source}: the error was not reported");
     if exchange.is_streamed() {
         let events = exchange.json_events().unwrap();
-        assert_eq!(Said::of(answer), Said::by_events(&events), "{source}");
+        assert_eq!(ExpectedAnswer::of(answer), ExpectedAnswer::by_events(&events), "{source}");
         leftovers::assert_whole(&events, &answer.messages[0], source);
         return;
     }
     let json = exchange.json().unwrap();
-    assert_eq!(Said::of(answer), Said::by(&json), "{source}");
+    assert_eq!(ExpectedAnswer::of(answer), ExpectedAnswer::by(&json), "{source}");
     let rendered = render_message(&answer.messages[0], Audience::Transcript);
     let rendered: Value = rendered[0].parse().unwrap();
     assert_eq!(rendered, json["choices"][0]["message"], "{source}: something was lost");
@@ -155,7 +155,7 @@ fn assert_refused(exchange: &Exchange, error: &ProviderError, source: &str) {
 }
 
 /// The request of our vocabulary that should make the recorded body. Answers that the leaf read
-/// before stand in the place of the recorded ones; how many do is returned.
+/// before replace the recorded ones; how many do is returned.
 fn request(exchange: &Exchange, answers: &[(Value, Message)]) -> (ChatRequest, usize) {
     let body = &exchange.request;
     let list = body["messages"].as_array().unwrap();
@@ -297,7 +297,7 @@ fn history(body: &Value) -> Vec<Value> {
             }
             content => content.clone(),
         };
-        let content = content.as_str().map(|text| json!(said(text))).unwrap_or(content);
+        let content = content.as_str().map(|text| json!(answer_text(text))).unwrap_or(content);
         let is_assistant = message["role"] == "assistant";
         match history.last_mut() {
             // Some clients put text and calls into a message each.
@@ -318,7 +318,7 @@ fn history(body: &Value) -> Vec<Value> {
 }
 
 /// Some clients trim what the model said, and some put its reasoning into the text.
-fn said(text: &str) -> &str {
+fn answer_text(text: &str) -> &str {
     let after = text.strip_prefix("<think>").and_then(|text| text.split_once("</think>"));
-    after.map_or(text, |(_, said)| said).trim()
+    after.map_or(text, |(_, answer)| answer).trim()
 }

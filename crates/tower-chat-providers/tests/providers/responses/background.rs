@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, FinishReason};
 use tower_chat_providers::{HistoryStorage, ProviderError, ProviderErrorKind as Kind};
 
-use super::said;
+use super::text_response;
 use crate::{
     client::ask,
     server::{Reply, Server},
@@ -28,7 +28,7 @@ fn pending(status: &str) -> Value {
 
 #[tokio::test]
 async fn an_answer_is_begun_asked_for_and_read_when_it_has_come() {
-    let replies = [pending("queued"), pending("in_progress"), said("resp_1", "hello")];
+    let replies = [pending("queued"), pending("in_progress"), text_response("resp_1", "hello")];
     let server = Server::start(replies.map(|reply| Reply::json(200, reply.to_string()))).await;
     let mut leaf = server.responses();
     let answer = ask(&mut leaf, begun()).await.unwrap();
@@ -56,7 +56,7 @@ async fn a_conversation_goes_on_from_the_answer_once_it_has_come() {
         let id = answer.finish.conversation_id.as_ref().unwrap();
         id.service_id().unwrap().to_string()
     };
-    let replies = [pending("queued"), said("resp_1", "hello")];
+    let replies = [pending("queued"), text_response("resp_1", "hello")];
     let server = Server::start(replies.map(|reply| Reply::json(200, reply.to_string()))).await;
     let mut leaf = server.responses().with_history_storage(HistoryStorage::Response);
     let answer = ask(&mut leaf, begun().with_service_id("resp_0")).await.unwrap();

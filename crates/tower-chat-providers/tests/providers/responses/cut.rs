@@ -6,7 +6,7 @@ use serde_json::json;
 use tower_chat_core::{Answer, BoxError, ChatRequest};
 use tower_chat_providers::{ProviderError, ProviderErrorKind as Kind};
 
-use super::{event, said, streamed};
+use super::{event, streamed, text_response};
 use crate::{
     cassettes::{self, Exchange},
     client::{ask, typed},
@@ -16,7 +16,7 @@ use crate::{
 #[tokio::test]
 async fn a_stream_cut_at_any_byte_is_an_error() {
     let delta = json!({"type": "response.output_text.delta", "delta": "Grüße"});
-    let body = event(&delta) + ": a comment\n\n" + &streamed(&said("resp_1", "Grüße"));
+    let body = event(&delta) + ": a comment\n\n" + &streamed(&text_response("resp_1", "Grüße"));
     let whole = answer(&body, Framing::Length).await.unwrap();
     assert_eq!((whole.text().as_str(), whole.finish.usage.output_tokens), ("Grüße", 4));
     cut_everywhere(&body, 1, &whole).await;

@@ -8,7 +8,7 @@ use tower_chat_providers::{
     OpenAiResponses, ProviderError, ProviderErrorKind as Kind, Refusal, ReqwestTransport,
 };
 
-use super::{event, said};
+use super::{event, text_response};
 use crate::{
     client::ask,
     server::{Framing, Reply, Server},
@@ -135,7 +135,7 @@ async fn an_answer_that_is_none_says_what_it_was() {
 
 #[tokio::test]
 async fn a_whole_answer_cut_off_is_a_broken_connection() {
-    let body = said("resp_1", "Hello").to_string();
+    let body = text_response("resp_1", "Hello").to_string();
     for at in 0..body.len() {
         let reply = Reply::json(200, body.clone()).framed(Framing::BreakAt(at));
         let found = error(reply, ChatRequest::user("hi")).await;

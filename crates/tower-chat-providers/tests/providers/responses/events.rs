@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, ChatRequest, FinishReason, Part};
 
-use super::{event, message, said};
+use super::{event, message, text_response};
 use crate::{
     client::ask,
     server::{Reply, Server},
@@ -144,7 +144,8 @@ async fn tools_that_the_provider_runs_ask_for_nothing() {
 
 #[tokio::test]
 async fn a_server_that_cannot_stream_answers_whole() {
-    let server = Server::start([Reply::json(200, said("resp_1", "hello").to_string())]).await;
+    let server =
+        Server::start([Reply::json(200, text_response("resp_1", "hello").to_string())]).await;
     let request = ChatRequest::user("hi").streamed();
     let found = ask(&mut server.responses(), request).await.unwrap();
     assert_eq!(found.text(), "hello");

@@ -7,7 +7,7 @@ use crate::cassettes::Exchange;
 
 /// An answer, as plainly as can be compared.
 #[derive(Debug, PartialEq)]
-pub(super) struct Said {
+pub(super) struct ExpectedAnswer {
     text: String,
     reasoning: Vec<String>,
     /// Id, name and arguments.
@@ -18,7 +18,7 @@ pub(super) struct Said {
     conversation_id: Option<String>,
 }
 
-impl Said {
+impl ExpectedAnswer {
     /// What the leaf made of it.
     pub(super) fn of(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use tower_chat_core::{Answer, ChatRequest, ConversationId};
 use tower_chat_providers::{HistoryStorage, ProviderError, ProviderErrorKind as Kind};
 
-use super::{said, streamed};
+use super::{streamed, text_response};
 use crate::{
     client::{ask, typed},
     server::{Received, Reply, Server},
@@ -44,7 +44,7 @@ fn id(answer: &Answer) -> Option<&str> {
 async fn kept_locally_nothing_is_stored_by_the_service_and_no_id_comes_of_it() {
     for request in both() {
         let (answer, sent) =
-            exchange(HistoryStorage::default(), request, [said("resp_1", "hello")]).await;
+            exchange(HistoryStorage::default(), request, [text_response("resp_1", "hello")]).await;
         assert_eq!(id(&answer), None);
         assert_eq!(sent[0].body["store"], false);
         assert_eq!(sent[0].body["include"], json!(["reasoning.encrypted_content"]));
@@ -54,7 +54,7 @@ async fn kept_locally_nothing_is_stored_by_the_service_and_no_id_comes_of_it() {
 #[tokio::test]
 async fn kept_by_the_service_the_id_of_the_answer_is_the_next_requests_previous_one() {
     for request in both() {
-        let replies = [said("resp_1", "hello")];
+        let replies = [text_response("resp_1", "hello")];
         let (answer, sent) = exchange(HistoryStorage::Response, request.clone(), replies).await;
         assert_eq!(id(&answer), Some("resp_1"));
         assert_eq!(sent[0].body["store"], true);
@@ -62,7 +62,7 @@ async fn kept_by_the_service_the_id_of_the_answer_is_the_next_requests_previous_
         assert_eq!(sent[0].body.get("previous_response_id"), None::<&Value>);
 
         let request = request.with_service_id("resp_1");
-        let replies = [said("resp_2", "bye")];
+        let replies = [text_response("resp_2", "bye")];
         let (answer, sent) = exchange(HistoryStorage::Response, request, replies).await;
         assert_eq!(id(&answer), Some("resp_2"));
         assert_eq!(sent[0].body["previous_response_id"], "resp_1");
@@ -74,7 +74,7 @@ async fn kept_by_the_service_the_id_of_the_answer_is_the_next_requests_previous_
 async fn a_conversation_is_created_once_and_keeps_its_id() {
     for request in both() {
         let made = json!({"id": "conv_1", "object": "conversation"});
-        let mut answered = said("resp_1", "hello");
+        let mut answered = text_response("resp_1", "hello");
         answered["conversation"] = json!({"id": "conv_1"});
         let replies = [made, answered.clone()];
         let (answer, sent) = exchange(HistoryStorage::Conversation, request.clone(), replies).await;
@@ -96,13 +96,13 @@ async fn a_request_goes_on_where_its_history_is_whatever_the_setting() {
     for storage in [HistoryStorage::Caller, HistoryStorage::Response, HistoryStorage::Conversation]
     {
         let request = ChatRequest::user("hi").with_service_id("resp_1");
-        let (answer, sent) = exchange(storage, request, [said("resp_2", "hello")]).await;
+        let (answer, sent) = exchange(storage, request, [text_response("resp_2", "hello")]).await;
         assert_eq!(id(&answer), Some("resp_2"), "{storage:?}");
         assert_eq!(sent[0].body["previous_response_id"], "resp_1");
         assert_eq!(sent[0].body["store"], true);
 
         let request = ChatRequest::user("hi").with_service_id("conv_1");
-        let (answer, sent) = exchange(storage, request, [said("resp_2", "hello")]).await;
+        let (answer, sent) = exchange(storage, request, [text_response("resp_2", "hello")]).await;
         assert_eq!(id(&answer), Some("conv_1"), "{storage:?}");
         assert_eq!(sent[0].body["conversation"], "conv_1");
     }
@@ -111,7 +111,7 @@ async fn a_request_goes_on_where_its_history_is_whatever_the_setting() {
 #[tokio::test]
 async fn an_answer_that_the_service_did_not_store_has_no_id_to_go_on_from() {
     for request in both() {
-        let mut forgotten = said("resp_1", "hello");
+        let mut forgotten = text_response("resp_1", "hello");
         forgotten["store"] = json!(false);
         let (answer, _) = exchange(HistoryStorage::Response, request, [forgotten]).await;
         assert_eq!(id(&answer), None);

@@ -14,7 +14,7 @@ mod written;
 use serde_json::{Value, json};
 
 /// A response that says a text.
-fn said(id: &str, text: &str) -> Value {
+fn text_response(id: &str, text: &str) -> Value {
     response(id, json!([message("msg_1", text)]))
 }
 

@@ -12,7 +12,7 @@ use tower_chat_wire::openai_responses::render_input;
 use tower_service::Service;
 
 use super::{
-    expected::{Said, response},
+    expected::{ExpectedAnswer, response},
     written::{Read, history, input, messages, options, options_of, reasoning},
 };
 use crate::{
@@ -146,7 +146,7 @@ fn written_back(output: &[Value]) -> &[Value] {
 /// some of it out.
 fn says((position, own): &(usize, Value), (recorded_position, recorded): &(usize, Value)) -> bool {
     let mut fields = own.as_array().unwrap().iter().zip(recorded.as_array().unwrap());
-    position == recorded_position && fields.all(|(own, said)| said.is_null() || own == said)
+    position == recorded_position && fields.all(|(own, text)| text.is_null() || own == text)
 }
 
 /// The items without the ids of their calls, if a service has given two calls the same: then each
@@ -212,7 +212,7 @@ fn assert_answer(exchange: &Exchange, answer: &Answer, is_kept: bool, source: &s
     assert!(exchange.is_success(), "{source}");
     assert_eq!(failure(exchange), None, "{source}: the error was not reported");
     let (output, json) = response(exchange);
-    assert_eq!(Said::of(answer), Said::by(&output, &json, is_kept), "{source}");
+    assert_eq!(ExpectedAnswer::of(answer), ExpectedAnswer::by(&output, &json, is_kept), "{source}");
     let rendered = render_input(answer.messages.iter().map(|message| &**message));
     let rendered: Vec<Value> = rendered.iter().map(|item| item.parse().unwrap()).collect();
     assert_eq!(rendered, written_back(&output), "{source}: something was lost");

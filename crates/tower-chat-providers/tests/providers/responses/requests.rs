@@ -8,7 +8,7 @@ use tower_chat_core::{
 use tower_chat_providers::{OpenAiResponses, ProviderError, ReqwestTransport};
 use tower_service::Service;
 
-use super::{response, said};
+use super::{response, text_response};
 use crate::{
     client::ask,
     server::{Received, Reply, Server},
@@ -18,7 +18,7 @@ async fn sent<S>(leaf: impl Fn(&str) -> S, request: ChatRequest) -> Received
 where
     S: Service<ChatRequest, Response = ChatResponse, Error = ProviderError>,
 {
-    let server = Server::start([Reply::json(200, said("resp_1", "ok").to_string())]).await;
+    let server = Server::start([Reply::json(200, text_response("resp_1", "ok").to_string())]).await;
     ask(&mut leaf(&server.url), request).await.unwrap();
     server.received().remove(0)
 }
@@ -131,9 +131,11 @@ async fn an_answer_goes_back_byte_for_byte_with_its_ids_phases_and_reasoning() {
     ];
     let body = json!({"id": "resp_1", "output": []}).to_string();
     let body = body.replace("[]", &format!("[{}]", items.join(",")));
-    let server =
-        Server::start([Reply::json(200, body), Reply::json(200, said("resp_2", "ok").to_string())])
-            .await;
+    let server = Server::start([
+        Reply::json(200, body),
+        Reply::json(200, text_response("resp_2", "ok").to_string()),
+    ])
+    .await;
     let mut leaf = server.responses();
     let first = ask(&mut leaf, ChatRequest::user("hi")).await.unwrap();
     assert_eq!(first.text(), "Let me look.");

@@ -13,7 +13,7 @@ use tower_chat::{
 use tower_chat_providers::{HistoryStorage, ProviderError};
 use tower_service::Service;
 
-use super::{called, event, said, streamed};
+use super::{called, event, streamed, text_response};
 use crate::server::{Framing, Received, Reply, Server};
 
 const CLEAR: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: true };
@@ -116,7 +116,7 @@ fn result() -> Value {
 async fn with_previous_responses_each_call_sends_what_is_new_and_the_newest_id() {
     for conflict in [CLEAR, RECORD] {
         for stack in every(HistoryStorage::Response, conflict) {
-            let replies = [called("resp_1", "call_1"), said("resp_2", "done")];
+            let replies = [called("resp_1", "call_1"), text_response("resp_2", "done")];
             let (answer, sent) = stack.run("go", replies).await;
             assert_eq!(id(&answer.unwrap()), Some("resp_2"));
             assert_eq!(sent[0].body["input"], json!([user("go")]));
@@ -125,7 +125,7 @@ async fn with_previous_responses_each_call_sends_what_is_new_and_the_newest_id()
             assert_eq!(sent[1].body["previous_response_id"], "resp_1");
             assert_eq!(stack.service_id().await.as_deref(), Some("resp_2"));
 
-            let replies = [called("resp_3", "call_1"), said("resp_4", "done")];
+            let replies = [called("resp_3", "call_1"), text_response("resp_4", "done")];
             let (answer, sent) = stack.run("again", replies).await;
             assert_eq!(id(&answer.unwrap()), Some("resp_4"));
             assert_eq!(sent[0].body["input"], json!([user("again")]));
@@ -148,7 +148,7 @@ async fn with_a_conversation_the_id_stays_and_only_what_is_new_is_sent() {
     for stack in every(HistoryStorage::Conversation, CLEAR) {
         let made = json!({"id": "conv_1", "object": "conversation"});
         let replies =
-            [made, answered(called("resp_1", "call_1")), answered(said("resp_2", "done"))];
+            [made, answered(called("resp_1", "call_1")), answered(text_response("resp_2", "done"))];
         let (answer, sent) = stack.run("go", replies).await;
         assert_eq!(id(&answer.unwrap()), Some("conv_1"));
         assert!(sent[0].head.starts_with("post /v1/conversations "));
@@ -160,7 +160,7 @@ async fn with_a_conversation_the_id_stays_and_only_what_is_new_is_sent() {
         }
         assert_eq!(stack.service_id().await.as_deref(), Some("conv_1"));
 
-        let (answer, sent) = stack.run("again", [answered(said("resp_3", "done"))]).await;
+        let (answer, sent) = stack.run("again", [answered(text_response("resp_3", "done"))]).await;
         assert_eq!(id(&answer.unwrap()), Some("conv_1"));
         assert_eq!(sent[0].body["input"], json!([user("again")]));
         assert_eq!(sent[0].body["conversation"], "conv_1");
@@ -175,16 +175,17 @@ async fn kept_by_the_store_every_call_sends_all_of_it_also_in_a_new_process() {
     let mut first = called("resp_1", "call_1");
     first["output"].as_array_mut().unwrap().insert(0, reasoning);
     for stack in every(HistoryStorage::Caller, ConflictPolicy::default()) {
-        let (answer, sent) = stack.run("go", [first.clone(), said("resp_2", "done")]).await;
+        let (answer, sent) =
+            stack.run("go", [first.clone(), text_response("resp_2", "done")]).await;
         assert_eq!(id(&answer.unwrap()), None);
         let mut all = vec![user("go")];
         all.extend(first["output"].as_array().unwrap().iter().cloned());
         all.push(result());
         assert_eq!(sent[1].body["input"], json!(all));
 
-        let (answer, sent) = stack.run("again", [said("resp_3", "done")]).await;
+        let (answer, sent) = stack.run("again", [text_response("resp_3", "done")]).await;
         answer.unwrap();
-        all.extend(said("resp_2", "done")["output"].as_array().unwrap().iter().cloned());
+        all.extend(text_response("resp_2", "done")["output"].as_array().unwrap().iter().cloned());
         all.push(user("again"));
         assert_eq!(sent[0].body["input"], json!(all), "items and reasoning go back as they came");
         assert_eq!(sent[0].body["store"], false);
@@ -196,7 +197,7 @@ async fn kept_by_the_store_every_call_sends_all_of_it_also_in_a_new_process() {
 #[tokio::test]
 async fn by_default_a_service_that_keeps_the_history_too_is_a_conflict() {
     for stack in every(HistoryStorage::Response, ConflictPolicy::default()) {
-        let (outcome, _) = stack.run("go", [said("resp_1", "hello")]).await;
+        let (outcome, _) = stack.run("go", [text_response("resp_1", "hello")]).await;
         let error = outcome.unwrap_err().downcast::<PersistenceError>().unwrap();
         assert!(matches!(*error, PersistenceError::ServiceKeepsHistory { .. }), "{error}");
         assert_eq!(error.answer().unwrap().text(), "hello");
@@ -207,9 +208,9 @@ async fn by_default_a_service_that_keeps_the_history_too_is_a_conflict() {
 #[tokio::test]
 async fn a_conversation_that_the_service_keeps_goes_on_there_after_the_setting_has_changed() {
     for mut stack in every(HistoryStorage::Response, CLEAR) {
-        stack.run("go", [said("resp_1", "hello")]).await.0.unwrap();
+        stack.run("go", [text_response("resp_1", "hello")]).await.0.unwrap();
         stack.storage = HistoryStorage::Caller;
-        let (answer, sent) = stack.run("again", [said("resp_2", "hello")]).await;
+        let (answer, sent) = stack.run("again", [text_response("resp_2", "hello")]).await;
         assert_eq!(id(&answer.unwrap()), Some("resp_2"));
         assert_eq!(sent[0].body["previous_response_id"], "resp_1");
         assert_eq!(sent[0].body["input"], json!([user("again")]));
@@ -220,7 +221,7 @@ async fn a_conversation_that_the_service_keeps_goes_on_there_after_the_setting_h
 async fn a_service_call_that_fails_leaves_the_id_of_the_last_one_that_was_persisted() {
     let limit = json!({"error": {"status": 429, "message": "slow down", "code": "rate_limit"}});
     for stack in every(HistoryStorage::Response, RECORD) {
-        stack.run("hi", [said("resp_0", "hello")]).await.0.unwrap();
+        stack.run("hi", [text_response("resp_0", "hello")]).await.0.unwrap();
         let replies = [called("resp_1", "call_1"), limit.clone()];
         let (outcome, sent) = stack.run("go", replies).await;
         outcome.unwrap_err();
@@ -230,7 +231,7 @@ async fn a_service_call_that_fails_leaves_the_id_of_the_last_one_that_was_persis
             _ => "resp_0",
         };
         assert_eq!(stack.service_id().await.as_deref(), Some(expected));
-        let (answer, sent) = stack.run("more", [said("resp_2", "done")]).await;
+        let (answer, sent) = stack.run("more", [text_response("resp_2", "done")]).await;
         answer.unwrap();
         assert_eq!(sent[0].body["previous_response_id"], expected);
         assert_eq!(stack.service_id().await.as_deref(), Some("resp_2"));
@@ -239,7 +240,7 @@ async fn a_service_call_that_fails_leaves_the_id_of_the_last_one_that_was_persis
 
 #[tokio::test]
 async fn a_fault_leaves_the_history_of_the_contract_and_the_run_goes_on() {
-    let (call, text) = (called("resp_1", "call_1"), said("resp_2", "done"));
+    let (call, text) = (called("resp_1", "call_1"), text_response("resp_2", "done"));
     let whole = streamed(&text);
     let half = whole.len() / 2;
     let failed = event(&json!({"type": "response.failed", "response": {"id": "resp_2",
@@ -298,7 +299,8 @@ async fn a_background_answer_is_stored_when_it_has_come() {
             assert_eq!(stack.roles().await, [Role::User]);
 
             let goes_on = ask(&|options| options.continuation = Some(token.clone()));
-            let (answer, sent) = stack.play(goes_on, [reply(said("resp_1", "done"))]).await;
+            let (answer, sent) =
+                stack.play(goes_on, [reply(text_response("resp_1", "done"))]).await;
             assert_eq!(answer.unwrap().text(), "done");
             assert!(sent[0].head.starts_with("get /v1/responses/resp_1 "), "{}", sent[0].head);
             assert_eq!(stack.roles().await, [Role::User, Role::Assistant]);

@@ -20,7 +20,7 @@ pub(super) fn input(body: &Value) -> Vec<Value> {
     }
 }
 
-/// The messages of an input, in which answers that the leaf has read stand in the place of the
+/// The messages of an input, in which answers that the client has read replace the
 /// recorded ones; and those answers. Some clients give calls other ids, of which results know.
 pub(super) fn messages<'a>(input: &[Value], answers: &'a [Read]) -> (Vec<Message>, Vec<&'a Read>) {
     let parse = |items: &[Value]| parse_input(&json!(items).to_string()).unwrap();

@@ -7,7 +7,7 @@ use crate::cassettes::Exchange;
 
 /// An answer, as plainly as can be compared.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Said {
+pub(crate) struct ExpectedAnswer {
     pub(crate) text: String,
     pub(crate) reasoning: String,
     /// Id, name and arguments.
@@ -17,7 +17,7 @@ pub(crate) struct Said {
     pub(crate) usage: Usage,
 }
 
-impl Said {
+impl ExpectedAnswer {
     /// What the leaf made of it.
     pub(crate) fn of(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
@@ -88,24 +88,24 @@ impl Said {
         } else {
             vec![exchange.json().unwrap()]
         };
-        let mut said = Self::default();
+        let mut expected = Self::default();
         for event in &events {
             let candidate = &event["candidates"][0];
             for part in candidate["content"]["parts"].as_array().into_iter().flatten() {
                 let text = string(&part["text"]);
                 if part["thought"] == true {
-                    said.reasoning += &text;
+                    expected.reasoning += &text;
                 } else {
-                    said.text += &text;
+                    expected.text += &text;
                 }
                 if let Some(call) = part.get("functionCall") {
                     let id = call["id"].as_str().map(str::to_owned);
-                    said.calls.push((id, string(&call["name"]), call["args"].clone()));
+                    expected.calls.push((id, string(&call["name"]), call["args"].clone()));
                 }
             }
             if let Some(reason) = candidate["finishReason"].as_str() {
-                said.finish = match reason {
-                    "STOP" if !said.calls.is_empty() => "tools".to_owned(),
+                expected.finish = match reason {
+                    "STOP" if !expected.calls.is_empty() => "tools".to_owned(),
                     "STOP" => "stop".to_owned(),
                     "MAX_TOKENS" => "length".to_owned(),
                     "SAFETY" | "RECITATION" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII"
@@ -117,13 +117,13 @@ impl Said {
                 let thought = number(&used["thoughtsTokenCount"]);
                 let input =
                     number(&used["promptTokenCount"]) + number(&used["toolUsePromptTokenCount"]);
-                said.usage = Usage::new(input, number(&used["candidatesTokenCount"]) + thought);
-                said.usage.reasoning_tokens = thought;
-                said.usage.cached_input_tokens = number(&used["cachedContentTokenCount"]);
+                expected.usage = Usage::new(input, number(&used["candidatesTokenCount"]) + thought);
+                expected.usage.reasoning_tokens = thought;
+                expected.usage.cached_input_tokens = number(&used["cachedContentTokenCount"]);
             }
-            said.model = event["modelVersion"].as_str().map(str::to_owned).or(said.model);
+            expected.model = event["modelVersion"].as_str().map(str::to_owned).or(expected.model);
         }
-        said
+        expected
     }
 
     pub(crate) fn by_bedrock(exchange: &Exchange, is_streamed: bool) -> Self {
@@ -161,12 +161,12 @@ impl Said {
 
     pub(crate) fn by_cohere(exchange: &Exchange, is_streamed: bool) -> Self {
         let events = if is_streamed { exchange.json_events().unwrap() } else { Vec::new() };
-        let mut said = Self::default();
+        let mut expected = Self::default();
         let mut calls: Vec<(Option<String>, String, String)> = Vec::new();
         for event in &events {
             let message = &event["delta"]["message"];
-            said.text += &string(&message["content"]["text"]);
-            said.reasoning += &string(&message["tool_plan"]);
+            expected.text += &string(&message["content"]["text"]);
+            expected.reasoning += &string(&message["tool_plan"]);
             let call = &message["tool_calls"];
             if event["type"] == "tool-call-start" {
                 let id = call["id"].as_str().map(str::to_owned);
@@ -181,9 +181,9 @@ impl Said {
             None => {
                 let json = exchange.json().unwrap();
                 let message = &json["message"];
-                said.reasoning = string(&message["tool_plan"]);
+                expected.reasoning = string(&message["tool_plan"]);
                 for block in message["content"].as_array().into_iter().flatten() {
-                    said.text += &string(&block["text"]);
+                    expected.text += &string(&block["text"]);
                 }
                 for call in message["tool_calls"].as_array().into_iter().flatten() {
                     let (id, function) = (string(&call["id"]), &call["function"]);
@@ -194,43 +194,44 @@ impl Said {
             }
         };
         let calls = calls.into_iter().map(|(id, name, arguments)| (id, name, parsed(&arguments)));
-        said.calls = calls.collect();
-        said.finish = match json["finish_reason"].as_str().unwrap() {
+        expected.calls = calls.collect();
+        expected.finish = match json["finish_reason"].as_str().unwrap() {
             "COMPLETE" | "STOP_SEQUENCE" => "stop".to_owned(),
             "MAX_TOKENS" => "length".to_owned(),
             "TOOL_CALL" => "tools".to_owned(),
             other => format!("Other({other:?})"),
         };
         let tokens = &json["usage"]["tokens"];
-        said.usage = Usage::new(number(&tokens["input_tokens"]), number(&tokens["output_tokens"]));
-        said.usage.cached_input_tokens = number(&json["usage"]["cached_tokens"]);
-        said
+        expected.usage =
+            Usage::new(number(&tokens["input_tokens"]), number(&tokens["output_tokens"]));
+        expected.usage.cached_input_tokens = number(&json["usage"]["cached_tokens"]);
+        expected
     }
 
     pub(crate) fn by_ollama(exchange: &Exchange) -> Self {
-        let mut said = Self::default();
+        let mut expected = Self::default();
         for event in exchange.json_events().unwrap() {
             let message = &event["message"];
-            said.text += &string(&message["content"]);
-            said.reasoning += &string(&message["thinking"]);
+            expected.text += &string(&message["content"]);
+            expected.reasoning += &string(&message["thinking"]);
             for call in message["tool_calls"].as_array().into_iter().flatten() {
                 let function = &call["function"];
                 let id = call["id"].as_str().map(str::to_owned);
-                said.calls.push((id, string(&function["name"]), function["arguments"].clone()));
+                expected.calls.push((id, string(&function["name"]), function["arguments"].clone()));
             }
             if event["done"] == true {
                 // Ollama has no reason of its own for an answer that ends with calls.
-                said.finish = match string(&event["done_reason"]).as_str() {
-                    "stop" if !said.calls.is_empty() => "tools".to_owned(),
+                expected.finish = match string(&event["done_reason"]).as_str() {
+                    "stop" if !expected.calls.is_empty() => "tools".to_owned(),
                     reason @ ("stop" | "length") => reason.to_owned(),
                     other => format!("Other({other:?})"),
                 };
-                said.model = event["model"].as_str().map(str::to_owned);
+                expected.model = event["model"].as_str().map(str::to_owned);
                 let (input, output) = (&event["prompt_eval_count"], &event["eval_count"]);
-                said.usage = Usage::new(number(input), number(output));
+                expected.usage = Usage::new(number(input), number(output));
             }
         }
-        said
+        expected
     }
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn chat(message: &Value) -> Message {
 }
 
 /// What such a message says, however it is written.
-pub(crate) fn said(message: &Value) -> Value {
+pub(crate) fn content_of(message: &Value) -> Value {
     let calls = message["tool_calls"].as_array().into_iter().flatten().map(|call| {
         let function = &call["function"];
         let arguments = match &function["arguments"] {

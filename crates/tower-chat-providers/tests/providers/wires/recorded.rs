@@ -170,7 +170,7 @@ async fn watched(mut response: tower_chat_core::ChatResponse) -> Result<Answer, 
         }
     }
     let answer = Answer::new(messages, finish.expect("a finish"));
-    assert_eq!(crate::wires::expected::Said::of(&answer).reasoning, reasoning);
+    assert_eq!(crate::wires::expected::ExpectedAnswer::of(&answer).reasoning, reasoning);
     Ok(answer)
 }
 
@@ -190,7 +190,7 @@ fn assert_refused(exchange: &Exchange, error: BoxError, source: &str) {
 }
 
 /// The request of our vocabulary that should make the recorded body. Answers that the leaf read
-/// before stand in the place of the recorded ones; how many do is returned.
+/// before replace the recorded ones; how many do is returned.
 pub(crate) fn request(
     exchange: &Exchange,
     asked: &Asked,

@@ -124,8 +124,9 @@ async fn a_conversation_that_is_reloaded_sends_what_an_undisturbed_one_sends() {
             // What the model thought has gone back to it.
             let last = disturbed.received().pop().unwrap().body.to_string();
             for native in ["c2ln", "cmVk", "ZW5k", "I will look."] {
-                let came = call.to_string().contains(native) || text.to_string().contains(native);
-                assert_eq!(last.contains(native), came, "{provider:?}: {native} in {last}");
+                let is_sent =
+                    call.to_string().contains(native) || text.to_string().contains(native);
+                assert_eq!(last.contains(native), is_sent, "{provider:?}: {native} in {last}");
             }
         }
     }

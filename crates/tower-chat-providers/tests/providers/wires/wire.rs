@@ -8,7 +8,7 @@ use crate::{
     cassettes::{Api, Exchange},
     client::Provider,
     leftovers,
-    wires::{expected::Said, plain},
+    wires::{expected::ExpectedAnswer, plain},
 };
 
 /// What the leaf cannot do, as the documentation of the crate lists it.
@@ -172,7 +172,7 @@ impl Asked {
     pub(crate) fn history(&self, body: &Value) -> Vec<Value> {
         let list = self.list(body).iter();
         match self.wire {
-            Wire::Cohere | Wire::Ollama => list.map(plain::said).collect(),
+            Wire::Cohere | Wire::Ollama => list.map(plain::content_of).collect(),
             _ => list.map(|message| json!([message["role"], self.parts(message)])).collect(),
         }
     }
@@ -188,15 +188,15 @@ impl Asked {
     }
 
     pub(crate) fn assert_answer(&self, exchange: &Exchange, answer: &Answer, source: &str) {
-        let said = match self.wire {
-            Wire::Anthropic => Said::by_anthropic(exchange, self.is_streamed),
-            Wire::Gemini => Said::by_gemini(exchange, self.is_streamed),
+        let expected = match self.wire {
+            Wire::Anthropic => ExpectedAnswer::by_anthropic(exchange, self.is_streamed),
+            Wire::Gemini => ExpectedAnswer::by_gemini(exchange, self.is_streamed),
             Wire::Chat => unreachable!("compared with what the OpenAI leaf makes of it"),
-            Wire::Bedrock => Said::by_bedrock(exchange, self.is_streamed),
-            Wire::Cohere => Said::by_cohere(exchange, self.is_streamed),
-            Wire::Ollama => Said::by_ollama(exchange),
+            Wire::Bedrock => ExpectedAnswer::by_bedrock(exchange, self.is_streamed),
+            Wire::Cohere => ExpectedAnswer::by_cohere(exchange, self.is_streamed),
+            Wire::Ollama => ExpectedAnswer::by_ollama(exchange),
         };
-        assert_eq!(Said::of(answer), said, "{source}");
+        assert_eq!(ExpectedAnswer::of(answer), expected, "{source}");
         if self.is_streamed && matches!(self.wire, Wire::Anthropic | Wire::Gemini | Wire::Cohere) {
             leftovers::assert_whole(&exchange.json_events().unwrap(), &answer.messages[0], source);
         }

@@ -66,8 +66,8 @@ impl<'c, 'a> Compaction<'c, 'a> {
             return None;
         }
         let mut cited = BTreeSet::new();
-        let said = self.turn.iter().filter(|message| message.role == Role::Assistant);
-        for message in said {
+        let answers = self.turn.iter().filter(|message| message.role == Role::Assistant);
+        for message in answers {
             // A citation may go over the border between two texts.
             match message.parts.as_slice() {
                 [Part::Text(only)] => cite(&only.text, &mut cited),

@@ -74,7 +74,7 @@ pub enum Uncited {
     /// They stay.
     #[default]
     LeaveAlone,
-    /// A sentence stands in their place.
+    /// A sentence stands instead.
     Replace(String),
 }
 
@@ -136,7 +136,7 @@ impl Citations {
     }
 
     /// The highest number of a source in the conversation. Items of any array count that have a
-    /// number, those before the place where a result was cut included.
+    /// number, those before the position where a result was cut included.
     pub fn highest_number(&self, messages: &Messages) -> Option<u64> {
         let items = self.items(messages);
         items.filter_map(|item| sources::number_of(item, &self.number_key)).max()

@@ -101,7 +101,7 @@ fn is_text(json: &str, text: &str) -> bool {
     }
 }
 
-/// The items of an array, up to its end or to the place where it was cut.
+/// The items of an array, up to its end or to the position where it was cut.
 pub(super) fn items(text: &str) -> Vec<&str> {
     let mut items = Vec::new();
     // Where the text is cut, what was read before it counts all the same.
@@ -115,7 +115,7 @@ pub(super) fn items(text: &str) -> Vec<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::generated::Numbers;
+    use crate::replay::generated::Rng;
 
     /// What a whole reader of JSON finds, among members of which the first of a key counts.
     fn number_in_value(members: &[String], key: &str) -> Option<u64> {
@@ -153,15 +153,14 @@ mod tests {
         let keys = [r#""n""#, r#""\u006e""#, r#""m""#, r#""""#, r#""n\"""#, r#""n ""#, r#""日""#];
         let mut found = 0;
         for seed in 0..5000 {
-            let mut numbers = Numbers::of(seed);
-            let space = |numbers: &mut Numbers| ["", "", " ", "\n\t "][numbers.below(4)];
-            let member = |numbers: &mut Numbers| {
-                let (key, value) = (keys[numbers.below(7)], values[numbers.below(values.len())]);
-                let spaces: Vec<&str> = (0..4).map(|_| space(numbers)).collect();
+            let mut rng = Rng::of(seed);
+            let space = |rng: &mut Rng| ["", "", " ", "\n\t "][rng.below(4)];
+            let member = |rng: &mut Rng| {
+                let (key, value) = (keys[rng.below(7)], values[rng.below(values.len())]);
+                let spaces: Vec<&str> = (0..4).map(|_| space(rng)).collect();
                 format!("{}{key}{}:{}{value}{}", spaces[0], spaces[1], spaces[2], spaces[3])
             };
-            let members: Vec<String> =
-                (0..numbers.below(5)).map(|_| member(&mut numbers)).collect();
+            let members: Vec<String> = (0..rng.below(5)).map(|_| member(&mut rng)).collect();
             let item = format!("{{{}}}", members.join(","));
             let number = number_of(&item, "n");
             assert_eq!(number, number_in_value(&members, "n"), "{item}");

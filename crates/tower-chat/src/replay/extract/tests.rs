@@ -23,7 +23,7 @@ fn told(messages: &Messages) -> Vec<ToolInvocation> {
     extract(messages, 1, 0).iter().map(|record| record.resolve(message).unwrap()).collect()
 }
 
-/// Each call as `round.place id=result`.
+/// Each call as `round.position id=result`.
 fn sketch(messages: impl IntoIterator<Item = Message>) -> Vec<String> {
     let of_call = |call: ToolInvocation| {
         let result = call.result.map_or("-".to_owned(), |result| result.text());

@@ -22,7 +22,7 @@ use tower_chat_core::{Message, MessageId, Messages, ToolCall, ToolInvocation};
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct FinishTimes {
-    /// In the order of their places, which is nearly that of the conversation.
+    /// In the order of their positions, which is nearly that of the conversation.
     calls: Vec<FinishedCall>,
     /// By the call's id alone, where only one call has it: for messages without an id.
     alone: OnceLock<HashMap<String, Option<SystemTime>>>,
@@ -31,7 +31,7 @@ pub struct FinishTimes {
 #[derive(Debug, Clone)]
 struct FinishedCall {
     message: MessageId,
-    /// Its place among the calls of the message.
+    /// Its position among the calls of the message.
     index: u32,
     call_id: String,
     finished_at: Option<SystemTime>,
@@ -43,7 +43,7 @@ impl FinishTimes {
         Self::default()
     }
 
-    /// Adds a call: its message, its place among the calls of that message from 0, the id by
+    /// Adds a call: its message, its position among the calls of that message from 0, the id by
     /// which the model knows it, and when its tool had finished, if it has.
     ///
     /// Calls that have not finished belong here too, or siblings that share their id are taken
@@ -109,7 +109,7 @@ impl FinishTimes {
         });
     }
 
-    /// When the call at a place among those of a replayed message had finished, if it is known.
+    /// When the call at a position among those of a replayed message had finished, if it is known.
     pub fn of(&self, message: &Message, index: usize) -> Option<SystemTime> {
         let call = message.asked_calls().nth(index)?;
         self.walk().of(message, index, call)
@@ -171,7 +171,7 @@ pub(super) struct FinishTimesWalk<'a> {
 }
 
 impl<'a> FinishTimesWalk<'a> {
-    /// When a call, at its place among those of a replayed message, had finished, if it is known.
+    /// When a call, at its position among those of a replayed message, had finished, if it is known.
     pub(super) fn of(
         &mut self,
         message: &Message,

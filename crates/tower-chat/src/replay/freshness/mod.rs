@@ -168,7 +168,7 @@ impl Freshness {
     }
 
     /// Whether a call's result is stale, and leaves with the call. To be asked in the order of
-    /// the messages, with each call's place among those of its message.
+    /// the messages, with each call's position among those of its message.
     pub(super) fn test<'a>(
         &'a self,
         now: SystemTime,

@@ -4,7 +4,7 @@ use serde_json::json;
 use tower_chat_core::{Message, MessageId, Part, Reasoning, RunId, ToolCall, ToolResult};
 
 use super::*;
-use crate::replay::generated::{Numbers, check_step};
+use crate::replay::generated::{Rng, check_step};
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -255,14 +255,14 @@ fn every_history_stays_valid() {
     let policy = Freshness::within(seconds(100)).tool("look", seconds(200));
     check_step(
         |messages, seed| {
-            let mut numbers = Numbers::of(seed);
+            let mut rng = Rng::of(seed);
             let mut times = FinishTimes::new();
             let run = RunId::from_bytes([1; 16]);
             // Ids alone decide, so that the second application sees the same times.
             for index in 0..40 {
                 for id in ["again", "c0_0", "c0_1", "c1_0", "c2_2"] {
                     let run = RunId::from_bytes([index as u8; 16]);
-                    let time = at(numbers.below(400) as u64);
+                    let time = at(rng.below(400) as u64);
                     times.insert(MessageId { run, index }, 0, id, Some(time));
                 }
             }
@@ -302,26 +302,26 @@ fn searched(
 fn the_times_of_many_calls_are_those_that_a_search_finds() {
     const IDS: [&str; 5] = ["a", "b", "c", "", "e"];
     for seed in 0..300 {
-        let mut numbers = Numbers::of(seed);
+        let mut rng = Rng::of(seed);
         let mut times = FinishTimes::new();
         let run = RunId::from_bytes([3; 16]);
         let mut asked = Vec::new();
         for index in 0..6 {
-            let calls: Vec<_> = (0..numbers.below(24)).map(|_| IDS[numbers.below(5)]).collect();
+            let calls: Vec<_> = (0..rng.below(24)).map(|_| IDS[rng.below(5)]).collect();
             let id = MessageId { run, index };
             let (mut known, mut left) = (Vec::new(), Vec::new());
             for (call, call_id) in (0..).zip(&calls) {
-                if numbers.below(12) > 0 {
-                    let time = (numbers.below(4) > 0).then(|| at(u64::from(index * 100 + call)));
+                if rng.below(12) > 0 {
+                    let time = (rng.below(4) > 0).then(|| at(u64::from(index * 100 + call)));
                     times.insert(id, call, *call_id, time);
                     known.push((call, *call_id, time));
                 }
-                if seed % 2 == 0 || numbers.below(12) > 0 {
+                if seed % 2 == 0 || rng.below(12) > 0 {
                     left.push(ToolCall::new(*call_id, "look", "{}"));
                 }
             }
             // Replay may make two messages of one.
-            let rest = left.split_off(left.len() - numbers.below(left.len() + 1) / 2);
+            let rest = left.split_off(left.len() - rng.below(left.len() + 1) / 2);
             for calls in [left, rest] {
                 let mut message = Message::tool_calls(calls);
                 message.id = Some(id);

@@ -37,7 +37,7 @@ pub enum ImportError {
     /// Somebody else than the model asked for tools.
     #[error("row {row} holds tool calls, but its role is {role:?}: only rows of the assistant may")]
     NotOfTheModel {
-        /// The row's place, from 0.
+        /// The row's position, from 0.
         row: usize,
         /// Its role.
         role: Role,
@@ -131,7 +131,7 @@ impl Import {
         let AggregateRow { role, text, reasoning, calls, results, steps } = row;
         let first = self.entries.len();
         self.of_row = RowCalls::default();
-        let text = text.filter(|text| !is_said_in(&steps, text));
+        let text = text.filter(|text| !is_contained_in(&steps, text));
         for step in steps {
             let own = self.entries.len();
             self.push_message(role, step.reasoning, step.text, step.calls);
@@ -337,7 +337,7 @@ fn unused_id(index: usize, counts: &HashMap<Option<&str>, usize>) -> String {
 }
 
 /// Whether the text of a row only repeats its steps: the last one's text, or the texts of all.
-fn is_said_in(steps: &[AggregateStep], text: &str) -> bool {
+fn is_contained_in(steps: &[AggregateStep], text: &str) -> bool {
     let words = |text: &str| text.split_whitespace().collect::<String>();
     let texts = || steps.iter().filter_map(|step| step.text.as_deref());
     let all: String = texts().map(words).collect();

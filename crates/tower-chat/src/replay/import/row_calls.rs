@@ -88,13 +88,13 @@ impl RowCalls {
     }
 
     /// Of the entries from `own` on, the first with a call without an answer that a result answers:
-    /// one that it names by its id, or, where it names none of the entry, one by its place.
+    /// one that it names by its id, or, where it names none of the entry, one by its position.
     pub(super) fn first_open(&mut self, result: &ToolResult, own: usize) -> Option<usize> {
         let tool = result.name.as_deref();
         let Some(id) = given(result) else { return self.unanswered.entries(tool, own).next() };
         let open = self.unanswered_by_id.get(id);
         let by_id = open.and_then(|open| open.range(own..).next()).map(|(index, _)| *index);
-        let by_place = match self.by_id.get(id) {
+        let by_index = match self.by_id.get(id) {
             None => self.without_id.entries(tool, own).next(),
             Some(named) => {
                 // Entries are only added at the end, and none loses an id: what was passed once need
@@ -114,7 +114,7 @@ impl RowCalls {
                 found
             }
         };
-        by_place.into_iter().chain(by_id).min()
+        by_index.into_iter().chain(by_id).min()
     }
 
     /// Of the entries from `own` on, the first with a call that a result names by its id.
@@ -183,7 +183,7 @@ fn given_id(call: &ToolCall) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::replay::{
-        generated::Numbers,
+        generated::Rng,
         import::{AskedCall, Pairing},
     };
 
@@ -193,10 +193,10 @@ mod tests {
         let named = id.and_then(|id| calls.by_id.get(id));
         let is_named = |index: &usize| named.is_some_and(|named| named.contains(index));
         let tools = if id.is_none() { &calls.unanswered } else { &calls.without_id };
-        let by_place = tools.entries(result.name.as_deref(), own).find(|index| !is_named(index));
+        let by_index = tools.entries(result.name.as_deref(), own).find(|index| !is_named(index));
         let open = id.and_then(|id| calls.unanswered_by_id.get(id));
         let by_id = open.and_then(|open| open.range(own..).next()).map(|(index, _)| *index);
-        by_place.into_iter().chain(by_id).min()
+        by_index.into_iter().chain(by_id).min()
     }
 
     #[test]
@@ -204,15 +204,15 @@ mod tests {
         const IDS: [Option<&str>; 3] = [None, Some("one"), Some("two")];
         const TOOLS: [&str; 2] = ["look", "ask"];
         for seed in 0..500 {
-            let mut numbers = Numbers::of(seed);
+            let mut rng = Rng::of(seed);
             let mut calls = RowCalls::default();
             let mut open = Vec::new();
             for index in 0..12 {
-                let asked: Vec<_> = (0..numbers.below(4))
+                let asked: Vec<_> = (0..rng.below(4))
                     .map(|_| {
-                        let mut call = ToolCall::without_id(TOOLS[numbers.below(2)], "{}");
-                        call.id = IDS[numbers.below(3)].map(str::to_owned);
-                        AskedCall { call, is_answered: numbers.below(4) == 0 }
+                        let mut call = ToolCall::without_id(TOOLS[rng.below(2)], "{}");
+                        call.id = IDS[rng.below(3)].map(str::to_owned);
+                        AskedCall { call, is_answered: rng.below(4) == 0 }
                     })
                     .collect();
                 let waiting = asked.iter().filter(|asked| !asked.is_answered);
@@ -221,14 +221,14 @@ mod tests {
                 calls.push(index, &Entry { calls: asked, pairing, ..Entry::default() });
                 for _ in 0..6 {
                     let mut result = ToolResult::new("", "found");
-                    result.call_id = IDS[numbers.below(3)].map(str::to_owned);
+                    result.call_id = IDS[rng.below(3)].map(str::to_owned);
                     result.name =
-                        [None, Some("look"), Some("ask")][numbers.below(3)].map(str::to_owned);
-                    let own = numbers.below(index + 2);
+                        [None, Some("look"), Some("ask")][rng.below(3)].map(str::to_owned);
+                    let own = rng.below(index + 2);
                     let expected = searched(&calls, &result, own);
                     assert_eq!(calls.first_open(&result, own), expected, "{seed} {index} {own}");
-                    if !open.is_empty() && numbers.below(3) == 0 {
-                        let (index, call) = open.swap_remove(numbers.below(open.len()));
+                    if !open.is_empty() && rng.below(3) == 0 {
+                        let (index, call) = open.swap_remove(rng.below(open.len()));
                         calls.remove(index, &call);
                     }
                 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use tower_chat_core::Native;
 
 use super::*;
-use crate::replay::generated::{Numbers, assert_valid};
+use crate::replay::generated::{Rng, assert_valid};
 
 fn call(id: &str) -> AggregateCall {
     AggregateCall::new(id, "look", "{}")
@@ -500,15 +500,13 @@ fn rows_that_make_no_sense_are_refused() {
 fn any_rows_become_valid_messages() {
     let ids = ["1", "2", "3", ""];
     for seed in 0..1000 {
-        let mut numbers = Numbers::of(seed);
+        let mut rng = Rng::of(seed);
         let mut rows = Vec::new();
-        for number in 0..numbers.below(8) {
-            let calls: Vec<_> =
-                (0..numbers.below(3)).map(|_| call(ids[numbers.below(4)])).collect();
-            let results: Vec<_> =
-                (0..numbers.below(4)).map(|_| result(ids[numbers.below(4)])).collect();
+        for number in 0..rng.below(8) {
+            let calls: Vec<_> = (0..rng.below(3)).map(|_| call(ids[rng.below(4)])).collect();
+            let results: Vec<_> = (0..rng.below(4)).map(|_| result(ids[rng.below(4)])).collect();
             let text = format!("text {number}");
-            rows.push(match numbers.below(5) {
+            rows.push(match rng.below(5) {
                 0 => user(&text),
                 1 => AggregateRow { results, ..AggregateRow::new(Role::Tool) },
                 2 => row().step(AggregateStep::new(text, calls, results)),
@@ -516,7 +514,7 @@ fn any_rows_become_valid_messages() {
                 _ => AggregateRow { calls, results, ..row().text(text) },
             });
         }
-        let said = |messages: &[Message]| -> Vec<String> {
+        let texts_of = |messages: &[Message]| -> Vec<String> {
             messages.iter().map(Message::text).filter(|text| !text.is_empty()).collect()
         };
         let texts: Vec<String> = rows
@@ -525,7 +523,7 @@ fn any_rows_become_valid_messages() {
             .cloned()
             .collect();
         let messages = messages_of_rows(rows.clone()).unwrap();
-        assert_eq!(said(&messages), texts, "seed {seed}");
+        assert_eq!(texts_of(&messages), texts, "seed {seed}");
         let calls = |row: &AggregateRow| -> usize {
             row.calls.len() + row.steps.iter().map(|step| step.calls.len()).sum::<usize>()
         };

@@ -1,7 +1,7 @@
 use tower_chat_core::{MessageId, RunId};
 
 use super::*;
-use crate::replay::generated::Numbers;
+use crate::replay::generated::Rng;
 
 const IDS: [Option<&str>; 5] = [None, Some(""), Some("a"), Some("b"), Some("c")];
 const NAMES: [&str; 3] = ["look", "pay", "wait"];
@@ -19,13 +19,13 @@ fn plain_answer(result: &ToolResult, calls: &[Asked<&str>]) -> Answers {
     let id = result.call_id.as_deref().unwrap_or_default();
     let is_named =
         |asked: &Asked<&str>| !id.is_empty() && (asked.id == id || asked.given_id == Some(id));
-    let by_place = |asked: &Asked<&str>| {
+    let by_index = |asked: &Asked<&str>| {
         (id.is_empty() || asked.given_id.is_none())
             && result.name.as_deref().is_none_or(|name| name == asked.name)
     };
     let is_known = calls().any(|(_, asked)| is_named(asked));
     let found = calls().find(|(_, asked)| {
-        !asked.is_answered && if is_known { is_named(asked) } else { by_place(asked) }
+        !asked.is_answered && if is_known { is_named(asked) } else { by_index(asked) }
     });
     match found {
         Some((index, _)) => Answers::Call(index),
@@ -80,31 +80,31 @@ fn position(index: usize) -> CallPosition {
 }
 
 /// Calls with the ids by which they are answered: some of their own, some made.
-fn calls(numbers: &mut Numbers, count: usize) -> Vec<(ToolCall, String)> {
-    let call = |numbers: &mut Numbers, index: usize| {
-        let mut call = ToolCall::without_id(NAMES[numbers.below(3)], "{}");
-        call.id = IDS[numbers.below(5)].map(str::to_owned);
-        let id = match numbers.below(3) {
+fn calls(rng: &mut Rng, count: usize) -> Vec<(ToolCall, String)> {
+    let call = |rng: &mut Rng, index: usize| {
+        let mut call = ToolCall::without_id(NAMES[rng.below(3)], "{}");
+        call.id = IDS[rng.below(5)].map(str::to_owned);
+        let id = match rng.below(3) {
             0 => format!("made_{index}"),
             _ => call.id.clone().unwrap_or_else(|| format!("made_{index}")),
         };
         (call, id)
     };
-    (0..count).map(|index| call(numbers, index)).collect()
+    (0..count).map(|index| call(rng, index)).collect()
 }
 
-fn results(numbers: &mut Numbers, calls: usize, count: usize) -> Vec<ToolResult> {
-    let result = |numbers: &mut Numbers, index: usize| {
+fn results(rng: &mut Rng, calls: usize, count: usize) -> Vec<ToolResult> {
+    let result = |rng: &mut Rng, index: usize| {
         let mut result = ToolResult::new("", format!("result {index}"));
-        result.call_id = match numbers.below(4) {
-            0 => Some(format!("made_{}", numbers.below(calls + 1))),
-            _ => IDS[numbers.below(5)].map(str::to_owned),
+        result.call_id = match rng.below(4) {
+            0 => Some(format!("made_{}", rng.below(calls + 1))),
+            _ => IDS[rng.below(5)].map(str::to_owned),
         };
-        result.name = (numbers.one_in(3)).then(|| NAMES[numbers.below(3)].to_owned());
-        result.call = (numbers.one_in(5)).then(|| position(numbers.below(calls + 1)));
+        result.name = (rng.one_in(3)).then(|| NAMES[rng.below(3)].to_owned());
+        result.call = (rng.one_in(5)).then(|| position(rng.below(calls + 1)));
         result
     };
-    (0..count).map(|index| result(numbers, index)).collect()
+    (0..count).map(|index| result(rng, index)).collect()
 }
 
 fn asked(calls: &[(ToolCall, String)]) -> Vec<Asked<&str>> {
@@ -115,16 +115,16 @@ fn asked(calls: &[(ToolCall, String)]) -> Vec<Asked<&str>> {
 #[test]
 fn an_index_and_a_look_at_every_call_pair_the_same() {
     for seed in 0..4000 {
-        let mut numbers = Numbers::of(seed);
-        let count = numbers.below(8);
-        let calls = calls(&mut numbers, count);
-        let results = results(&mut numbers, count, 12);
+        let mut rng = Rng::of(seed);
+        let count = rng.below(8);
+        let calls = calls(&mut rng, count);
+        let results = results(&mut rng, count, 12);
         let mut plain = asked(&calls);
         let mut indexed = Pairing::with_index_beyond(0, asked(&calls));
         let mut looked_at = Pairing::new(asked(&calls));
         for result in &results {
             let mut visible: Vec<usize> = (0..count).collect();
-            let hidden = (count > 0 && numbers.one_in(4)).then(|| numbers.below(count));
+            let hidden = (count > 0 && rng.one_in(4)).then(|| rng.below(count));
             if let Some(hidden) = hidden {
                 visible.remove(hidden);
                 indexed.set_hidden(hidden, true);
@@ -144,9 +144,9 @@ fn an_index_and_a_look_at_every_call_pair_the_same() {
                 indexed.set_hidden(hidden, false);
                 looked_at.set_hidden(hidden, false);
             }
-            if count > 0 && numbers.one_in(4) {
-                let index = numbers.below(count);
-                let is_answered = numbers.below(2) == 0;
+            if count > 0 && rng.one_in(4) {
+                let index = rng.below(count);
+                let is_answered = rng.below(2) == 0;
                 plain[index].is_answered = is_answered;
                 indexed.set_answered(index, is_answered);
                 looked_at.set_answered(index, is_answered);
@@ -159,12 +159,12 @@ fn an_index_and_a_look_at_every_call_pair_the_same() {
 fn a_round_is_paired_the_same_at_once_and_result_by_result() {
     let (mut anew, mut together) = (0, 0);
     for seed in 0..4000 {
-        let mut numbers = Numbers::of(seed);
+        let mut rng = Rng::of(seed);
         // Beyond sixteen calls there is an index.
-        let count = if numbers.below(2) == 0 { numbers.below(8) } else { 17 + numbers.below(8) };
-        let calls = calls(&mut numbers, count);
-        let last = numbers.below(count + 1);
-        let results = results(&mut numbers, count, 20);
+        let count = if rng.below(2) == 0 { rng.below(8) } else { 17 + rng.below(8) };
+        let calls = calls(&mut rng, count);
+        let last = rng.below(count + 1);
+        let results = results(&mut rng, count, 20);
         let results: Vec<&ToolResult> = results.iter().collect();
         let (mut pairing, found) = RoundPairing::of(asked(&calls), last, &[]);
         assert_eq!(found, []);

@@ -10,9 +10,9 @@ use super::REMOVED_RESULTS;
 /// What becomes of the results of one message.
 #[derive(Debug, Default)]
 pub(super) struct Edit {
-    /// Places among the results of the message.
+    /// Positions among the results of the message.
     removed: BTreeSet<u32>,
-    /// By the place among the parts of the message before which they come.
+    /// By the position among the parts of the message before which they come.
     inserted: BTreeMap<usize, Vec<ToolResult>>,
 }
 

@@ -144,7 +144,7 @@ pub fn repaired_records(
     (written, removed)
 }
 
-/// The result at a place of a conversation.
+/// The result at a position of a conversation.
 fn result_at(messages: &Messages, first: u64, position: SequencePosition) -> Option<ToolResult> {
     let index = usize::try_from(position.sequence.checked_sub(first)?).ok()?;
     messages.get(index)?.results().nth(position.index as usize).cloned()

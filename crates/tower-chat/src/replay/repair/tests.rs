@@ -118,8 +118,8 @@ fn records_follow_their_results() {
         let (written, removed) = repaired_records(&records, first, &messages, &after);
         assert_eq!(removed, [position(first + 8, 0)]);
         let at = |index| RecordedResult::InMessage(position(first + 1, index));
-        let said: Vec<_> = written.iter().map(|it| (it.status, it.result.clone())).collect();
-        assert_eq!(said, [(ToolStatus::Interrupted, at(1)), (ToolStatus::Ok, at(0))]);
+        let outcomes: Vec<_> = written.iter().map(|it| (it.status, it.result.clone())).collect();
+        assert_eq!(outcomes, [(ToolStatus::Interrupted, at(1)), (ToolStatus::Ok, at(0))]);
         assert_eq!(repaired_records(&written, first, &after, &after), (Vec::new(), Vec::new()));
     }
 }

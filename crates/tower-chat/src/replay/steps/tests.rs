@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tower_chat_core::{Message, MessageId, RunId, ToolCall, ToolResult};
 
 use super::*;
-use crate::replay::generated::{Numbers, check_step, history, shown};
+use crate::replay::generated::{Rng, check_step, history, shown};
 
 fn now() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000)
@@ -13,22 +13,22 @@ fn now() -> SystemTime {
 
 /// A policy and facts by a seed.
 fn policy(seed: u64) -> ReplayPolicy {
-    let mut numbers = Numbers::of(seed ^ 0xabcd);
+    let mut rng = Rng::of(seed ^ 0xabcd);
     let mut policy = ReplayPolicy::default();
-    if numbers.one_in(2) {
+    if rng.one_in(2) {
         policy = policy.freshness(Freshness::default().tool("look", Duration::from_secs(900)));
     }
-    if numbers.one_in(2) {
+    if rng.one_in(2) {
         let outdated = OutdatedCalls::keep().drop_unregistered().drop_unreadable_arguments();
         policy = policy.outdated_calls(outdated);
     }
-    if numbers.one_in(2) {
+    if rng.one_in(2) {
         policy = policy.citations(Citations::default());
     }
-    if numbers.one_in(2) {
-        policy = policy.window(Window::messages(numbers.below(30)));
+    if rng.one_in(2) {
+        policy = policy.window(Window::messages(rng.below(30)));
     }
-    if numbers.one_in(8) {
+    if rng.one_in(8) {
         policy = policy.tool_history(ToolHistory::Omit);
     }
     policy
@@ -52,7 +52,7 @@ fn nothing_is_on_unless_asked_for() {
     let policy = ReplayPolicy::default();
     assert!(policy.is_off() && !policy.needs_finish_times() && !policy.needs_tools());
     let messages = shown(&history(7));
-    let shown = policy.apply(&messages, &Facts::at(now()));
+    let shown = policy.apply(&messages, &ReplayContext::at(now()));
     assert!(messages.iter().zip(shown.iter()).all(|(a, b)| Arc::ptr_eq(a, b)));
 }
 
@@ -93,7 +93,7 @@ fn the_steps_run_in_their_order() {
     finished.insert(id(1), 0, "1", Some(SystemTime::UNIX_EPOCH));
     let policy =
         ReplayPolicy::default().freshness(Freshness::default()).window(Window::messages(4));
-    let shown = policy.apply(&messages, &Facts::at(now()).finished(&finished));
+    let shown = policy.apply(&messages, &ReplayContext::at(now()).finished(&finished));
     let texts: Vec<String> = shown.iter().map(|message| message.text()).collect();
     assert_eq!(texts, ["u", "a", "v", "b"]);
 }
@@ -105,11 +105,11 @@ fn every_history_stays_valid_under_every_policy() {
         |messages, seed| {
             // The times are those of the whole history at every application.
             let finished = times(&shown(&history(seed)));
-            let facts = Facts::at(now())
+            let context = ReplayContext::at(now())
                 .channel(Some(&channel))
                 .tools(&["look", "search"])
                 .finished(&finished);
-            policy(seed).apply(messages, &facts)
+            policy(seed).apply(messages, &context)
         },
         &[],
     );

@@ -20,10 +20,10 @@ fn what_was_said_beside_calls_stays() {
         Message::assistant("a"),
     ]
     .into();
-    let said = ToolHistory::Omit.apply(&messages);
+    let replayed = ToolHistory::Omit.apply(&messages);
     let expected =
         [Message::user("u"), Message::assistant("Let me look."), Message::assistant("a")];
-    assert_eq!(said, expected.into());
+    assert_eq!(replayed, expected.into());
 }
 
 #[test]
@@ -38,16 +38,16 @@ fn calls_of_the_providers_own_tools_go_too() {
 #[test]
 fn a_history_without_tools_is_shared() {
     let messages: Messages = [Message::user("u"), Message::assistant("a")].into();
-    let said = ToolHistory::Omit.apply(&messages);
-    assert!(messages.iter().zip(said.iter()).all(|(a, b)| std::sync::Arc::ptr_eq(a, b)));
+    let replayed = ToolHistory::Omit.apply(&messages);
+    assert!(messages.iter().zip(replayed.iter()).all(|(a, b)| std::sync::Arc::ptr_eq(a, b)));
 }
 
 #[test]
 fn every_history_stays_valid_and_no_tool_is_left() {
     check_step(|messages, _| ToolHistory::Omit.apply(messages), &[]);
     for seed in 1..100 {
-        let said = ToolHistory::Omit.apply(&shown(&history(seed)));
-        assert!(said.iter().all(|message| message.role != Role::Tool));
-        assert!(said.iter().all(|message| message.asked_calls().next().is_none()));
+        let replayed = ToolHistory::Omit.apply(&shown(&history(seed)));
+        assert!(replayed.iter().all(|message| message.role != Role::Tool));
+        assert!(replayed.iter().all(|message| message.asked_calls().next().is_none()));
     }
 }

@@ -3,7 +3,7 @@
 use tower_chat_core::{Media, MediaSource, Native, Text, ToolCall};
 
 use super::*;
-use crate::replay::generated::Numbers;
+use crate::replay::generated::Rng;
 
 fn cut_to(limit: usize, text: &str) -> String {
     let mut result = ToolResult::new("1", text);
@@ -127,11 +127,11 @@ fn the_default_is_256_kib_and_off_is_off() {
 fn results_of_any_parts_end_within_any_limit() {
     let texts = ["", "a", "日本", "x[truncated]", "\n[truncated]", "😀😀😀😀😀", "long and longer"];
     for seed in 0..2000 {
-        let mut numbers = Numbers::of(seed);
+        let mut rng = Rng::of(seed);
         let mut result = ToolResult::new("1", "");
-        let text = |numbers: &mut Numbers| Part::text(texts[numbers.below(texts.len())]);
-        result.content = (0..numbers.below(5)).map(|_| text(&mut numbers)).collect();
-        let limit = numbers.below(50);
+        let text = |rng: &mut Rng| Part::text(texts[rng.below(texts.len())]);
+        result.content = (0..rng.below(5)).map(|_| text(&mut rng)).collect();
+        let limit = rng.below(50);
         let before = result.clone();
         let is_long = before.text().len() > limit;
         assert_eq!(Truncation::to(limit).apply(&mut result), is_long, "seed {seed}");

@@ -3,7 +3,7 @@
 use tower_chat_core::{MessageId, RunId, ToolCall, ToolResult};
 
 use super::*;
-use crate::replay::generated::{Numbers, SEEDS, check_step, history, shown};
+use crate::replay::generated::{Rng, SEEDS, check_step, history, shown};
 
 /// A turn of two messages, or of four if it used a tool.
 fn turn(number: usize, uses_tool: bool) -> Vec<Message> {
@@ -147,7 +147,7 @@ fn every_history_stays_valid() {
 fn the_shown_prefix_changes_only_when_the_boundary_moves() {
     for seed in 1..SEEDS {
         let messages = shown(&history(seed));
-        let limit = 1 + Numbers::of(seed).below(20);
+        let limit = 1 + Rng::of(seed).below(20);
         let window = Window::messages(limit);
         let mut boundary = Boundary::of(&window);
         let mut before = (0, Messages::new());

@@ -15,7 +15,7 @@ use super::Divergence;
 /// What a player has done so far, in all its conversations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Tally {
+pub struct PlayCounters {
     /// Runs that were begun.
     pub runs: u64,
     /// Requests that reached the leaf.
@@ -26,7 +26,7 @@ pub struct Tally {
     pub divergences: u64,
 }
 
-/// The counters behind a [`Tally`], and the divergences nobody has taken yet.
+/// The counters behind a [`PlayCounters`], and the divergences nobody has taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     runs: AtomicU64,
@@ -42,8 +42,8 @@ const SERVICE_CALL: u8 = b's';
 const TOOL_EXECUTION: u8 = b't';
 
 impl Counters {
-    pub(super) fn tally(&self) -> Tally {
-        Tally {
+    pub(super) fn counters(&self) -> PlayCounters {
+        PlayCounters {
             runs: self.runs.load(Ordering::Relaxed),
             service_calls: self.service_calls.load(Ordering::Relaxed),
             tool_executions: self.tool_executions.load(Ordering::Relaxed),

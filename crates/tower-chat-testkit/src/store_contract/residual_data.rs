@@ -20,26 +20,26 @@ use super::{
 
 /// Gives everything that a store keeps outside of its process, as bytes.
 #[derive(Clone)]
-pub struct Remains(Arc<dyn Fn() -> BoxFuture<'static, Vec<u8>> + Send + Sync>);
+pub struct ResidualData(Arc<dyn Fn() -> BoxFuture<'static, Vec<u8>> + Send + Sync>);
 
-impl fmt::Debug for Remains {
+impl fmt::Debug for ResidualData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Remains")
+        f.write_str("ResidualData")
     }
 }
 
 /// A store with the way to what it keeps.
 pub fn searchable<S, Bytes>(
     store: S,
-    remains: impl Fn(&S) -> Bytes + Send + Sync + 'static,
-) -> (Store, Remains)
+    residual_data: impl Fn(&S) -> Bytes + Send + Sync + 'static,
+) -> (Store, ResidualData)
 where
     S: HistoryStore,
     Bytes: Future<Output = Vec<u8>> + Send + 'static,
 {
     let store = Arc::new(store);
     let inner = store.clone();
-    (store, Remains(Arc::new(move || Box::pin(remains(&inner)))))
+    (store, ResidualData(Arc::new(move || Box::pin(residual_data(&inner)))))
 }
 
 /// Tests that what is deleted, discarded or pruned leaves nothing.
@@ -47,18 +47,18 @@ where
 /// # Panics
 ///
 /// If the promise is broken.
-pub fn check_remains<Guard, Open>(open: impl FnOnce() -> Open)
+pub fn check_residual_data<Guard, Open>(open: impl FnOnce() -> Open)
 where
-    Open: Future<Output = ((Store, Remains), Guard)>,
+    Open: Future<Output = ((Store, ResidualData), Guard)>,
 {
     let runtime = Builder::new_multi_thread().worker_threads(4).enable_all().build();
     runtime.expect("a runtime").block_on(async {
-        let ((store, remains), _guard) = open().await;
-        what_was_taken_away_leaves_nothing(store, remains).await;
+        let ((store, residual_data), _guard) = open().await;
+        deleted_data_is_not_found_in_the_store(store, residual_data).await;
     });
 }
 
-impl Remains {
+impl ResidualData {
     /// Whether a text is in it, as it is or in hexadecimal.
     async fn hold(&self, text: &str) -> bool {
         let bytes = (self.0)().await;
@@ -102,24 +102,24 @@ impl Planted {
         let result = ToolResult::new("id 0", self.text("result"));
         let messages =
             [Message::user(self.text("message")), calls, Message::tool_results([result])];
-        let place_of_result = position(first + 2, 0);
+        let position_of_result = position(first + 2, 0);
         let row = pending(first + 1, 0, "tool");
         let mut row =
-            with_outcome(row, ToolStatus::Error, RecordedResult::InMessage(place_of_result));
+            with_outcome(row, ToolStatus::Error, RecordedResult::InMessage(position_of_result));
         row.call_id = self.text("call id");
         row.name = self.text("name");
         row.error = Some(self.text("error"));
         (messages, row)
     }
 
-    async fn are_gone(&self, remains: &Remains, how: &str) {
+    async fn are_gone(&self, residual_data: &ResidualData, how: &str) {
         for text in &self.texts {
-            assert!(!remains.hold(text).await, "{text} is there after it was {how}");
+            assert!(!residual_data.hold(text).await, "{text} is there after it was {how}");
         }
     }
 }
 
-async fn what_was_taken_away_leaves_nothing(store: Store, remains: Remains) {
+async fn deleted_data_is_not_found_in_the_store(store: Store, residual_data: ResidualData) {
     let id = planted("conversation");
     let key = ConversationKey::new("scope", &*id);
     let kept = ConversationKey::new("scope", planted("kept"));
@@ -137,7 +137,7 @@ async fn what_was_taken_away_leaves_nothing(store: Store, remains: Remains) {
     let second =
         write_messages(&key, at, messages).with_tools(vec![apart, row]).with_service_id(service_id);
     let at = stored(&store, second).await;
-    assert!(remains.hold(&id).await, "what the store keeps can be searched");
+    assert!(residual_data.hold(&id).await, "what the store keeps can be searched");
 
     let mut discarded = Planted::new();
     let mut run = Journal::new(&key, at);
@@ -147,21 +147,21 @@ async fn what_was_taken_away_leaves_nothing(store: Store, remains: Remains) {
     stored(&store, run.write(staged, messages).with_tools(vec![row])).await;
     assert!(matches!(discard(1, 6).close, Some(Close::Discard { visible: 6 })));
     stored(&store, run.write(discard(1, 6), [])).await;
-    discarded.are_gone(&remains, "discarded").await;
+    discarded.are_gone(&residual_data, "discarded").await;
 
     let gone = store.prune(&key, Keep::Messages(1)).await.expect("a prune");
     assert_eq!((gone.runs, gone.messages), (1, 3));
-    pruned.are_gone(&remains, "pruned").await;
-    assert!(remains.hold(&id).await);
+    pruned.are_gone(&residual_data, "pruned").await;
+    assert!(residual_data.hold(&id).await);
 
     assert!(store.delete(&key).await.expect("a deletion"));
-    deleted.are_gone(&remains, "deleted").await;
-    assert!(remains.hold(kept.id()).await);
+    deleted.are_gone(&residual_data, "deleted").await;
+    assert!(residual_data.hold(kept.id()).await);
     // A run that was never committed goes with its conversation.
     let mut open = Planted::new();
     let mut run = Journal::new(&key, Revision::ABSENT);
     let (messages, row) = open.run(1);
     stored(&store, run.write(staging(1), messages).with_tools(vec![row])).await;
     assert!(store.delete(&key).await.expect("a deletion"));
-    open.are_gone(&remains, "deleted with its open run").await;
+    open.are_gone(&residual_data, "deleted with its open run").await;
 }

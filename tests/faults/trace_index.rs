@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::trace::{Call, Closed, Event, Outcome};
 
 /// What a trace says, by what one wants to know.
-pub(crate) struct Facts<'a> {
+pub(crate) struct TraceIndex<'a> {
     pub(crate) trace: &'a [Event],
     /// When each thing that a write says was first stored.
     stored: HashMap<&'a str, usize>,
@@ -22,7 +22,7 @@ pub(crate) struct Answered<'a> {
     pub(crate) waits: bool,
 }
 
-impl<'a> Facts<'a> {
+impl<'a> TraceIndex<'a> {
     pub(crate) fn of(trace: &'a [Event]) -> Self {
         let mut stored = HashMap::new();
         let mut results: Vec<(usize, &str)> = Vec::new();
@@ -30,10 +30,10 @@ impl<'a> Facts<'a> {
         for (at, event) in trace.iter().enumerate() {
             match event {
                 Event::Stored { run, says, .. } => {
-                    for said in says {
-                        stored.entry(said.as_str()).or_insert(at);
-                        if said.starts_with("tool:") && !results.contains(&(*run, said)) {
-                            results.push((*run, said));
+                    for label in says {
+                        stored.entry(label.as_str()).or_insert(at);
+                        if label.starts_with("tool:") && !results.contains(&(*run, label)) {
+                            results.push((*run, label));
                         }
                     }
                 }
@@ -46,16 +46,16 @@ impl<'a> Facts<'a> {
         Self { trace, stored, results, answers }
     }
 
-    pub(crate) fn stored_at(&self, said: &str) -> Option<usize> {
-        self.stored.get(said).copied()
+    pub(crate) fn stored_at(&self, label: &str) -> Option<usize> {
+        self.stored.get(label).copied()
     }
 
-    pub(crate) fn is_stored(&self, said: &str) -> bool {
-        self.stored.contains_key(said)
+    pub(crate) fn is_stored(&self, label: &str) -> bool {
+        self.stored.contains_key(label)
     }
 
     /// What of an answer stands in the history.
-    pub(crate) fn answer_said(&self, serial: u32) -> String {
+    pub(crate) fn answer_label(&self, serial: u32) -> String {
         let Some(answer) = self.answers.get(&serial) else { return format!("assistant:a{serial}") };
         let calls = answer.calls.iter().map(|call| match answer.waits {
             true => format!("({})", call.id),
@@ -65,25 +65,25 @@ impl<'a> Facts<'a> {
     }
 
     /// The messages, stored by a run, that hold results of these service calls' calls.
-    pub(crate) fn results_said(&self, run: usize, serials: &[u32]) -> Vec<&'a str> {
+    pub(crate) fn result_labels(&self, run: usize, serials: &[u32]) -> Vec<&'a str> {
         let prefixes: Vec<String> = serials.iter().map(|serial| format!("s{serial}.")).collect();
-        let is_of_them = |said: &str| {
-            let mut results = said.split_whitespace().skip(1);
+        let is_of_them = |label: &str| {
+            let mut results = label.split_whitespace().skip(1);
             results.any(|result| prefixes.iter().any(|prefix| result.starts_with(prefix)))
         };
-        let of_run = self.results.iter().filter(|(of, said)| *of == run && is_of_them(said));
-        of_run.map(|(_, said)| *said).collect()
+        let of_run = self.results.iter().filter(|(of, label)| *of == run && is_of_them(label));
+        of_run.map(|(_, label)| *label).collect()
     }
 
     /// Whether an earlier run has stored a message that answers a call.
     pub(crate) fn is_answered_before(&self, run: usize, call: &str) -> bool {
         let prefix = format!("{call}=");
-        self.results.iter().any(|(of, said)| {
+        self.results.iter().any(|(of, label)| {
             let is_discarded =
                 self.closed(*of).last().is_some_and(|(_, closed)| *closed == Closed::Discard);
             *of < run
                 && !is_discarded
-                && said.split_whitespace().any(|result| result.starts_with(&prefix))
+                && label.split_whitespace().any(|result| result.starts_with(&prefix))
         })
     }
 
@@ -93,7 +93,7 @@ impl<'a> Facts<'a> {
         let mut found: Vec<_> = self
             .stored
             .iter()
-            .filter_map(|(said, at)| Some((*at, said.strip_prefix(&prefix)?)))
+            .filter_map(|(label, at)| Some((*at, label.strip_prefix(&prefix)?)))
             .collect();
         found.sort_unstable();
         found
@@ -171,7 +171,7 @@ pub(crate) struct AttemptAt<'a> {
 
 impl AttemptAt<'_> {
     /// Whether the store did what it was asked.
-    pub(crate) fn had_a_sound_store(&self) -> bool {
+    pub(crate) fn had_a_working_store(&self) -> bool {
         const OTHERS: [&str; 3] = ["the model", "a tool", "an update"];
         !self
             .events

@@ -9,18 +9,18 @@ use crate::{Message, Part, Role};
 ///
 /// It errs on the safe side: a beginning that it does not count may be sound too.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Soundness {
+pub(crate) struct WellFormedPrefix {
     messages: usize,
     /// The message with the open round's calls.
     asking: Option<Arc<Message>>,
     /// How many of its calls are not answered yet.
-    owed: usize,
+    unanswered: usize,
     /// How many messages the open round has so far.
     open: usize,
     has_ended: bool,
 }
 
-impl Soundness {
+impl WellFormedPrefix {
     /// Of messages whose beginning nobody has looked at: none counts.
     pub(crate) fn unknown() -> Self {
         Self { has_ended: true, ..Self::default() }
@@ -41,20 +41,20 @@ impl Soundness {
         if self.has_ended {
             return;
         }
-        let is_sound = match message.role {
+        let is_well_formed = match message.role {
             Role::Tool => self.answers(message),
-            Role::Assistant => self.owed == 0 && self.asks_or_says(message),
+            Role::Assistant => self.unanswered == 0 && self.asks_or_says(message),
             Role::User | Role::System | Role::Developer => {
-                self.owed == 0 && message.parts.iter().all(is_plain)
+                self.unanswered == 0 && message.parts.iter().all(is_plain)
             }
         };
-        if !is_sound {
+        if !is_well_formed {
             self.has_ended = true;
             self.asking = None;
             return;
         }
         self.open += 1;
-        if self.owed == 0 {
+        if self.unanswered == 0 {
             self.asking = None;
             self.messages += std::mem::take(&mut self.open);
         }
@@ -67,34 +67,36 @@ impl Soundness {
                 Part::ToolCall(call) if call.provider_executed => return false,
                 Part::ToolCall(call) => {
                     let is_id = call.id.as_deref().is_some_and(|id| !id.is_empty());
-                    let mut before = message.calls().take(self.owed);
-                    if self.owed == MOST_CALLS || !is_id || before.any(|other| other.id == call.id)
+                    let mut before = message.calls().take(self.unanswered);
+                    if self.unanswered == MOST_CALLS
+                        || !is_id
+                        || before.any(|other| other.id == call.id)
                     {
                         return false;
                     }
-                    self.owed += 1;
+                    self.unanswered += 1;
                 }
                 Part::Text(text) => says |= !text.text.is_empty(),
                 part if !is_plain(part) => return false,
                 _ => {}
             }
         }
-        if self.owed > 0 {
+        if self.unanswered > 0 {
             self.asking = Some(message.clone());
         }
-        says || self.owed > 0
+        says || self.unanswered > 0
     }
 
     fn answers(&mut self, message: &Message) -> bool {
         let Some(asking) = &self.asking else { return false };
-        let answered = asking.calls().count() - self.owed;
+        let answered = asking.calls().count() - self.unanswered;
         let mut calls = asking.calls().skip(answered);
         for part in &message.parts {
             let Part::ToolResult(result) = part else { return false };
             if result.call.is_some() || calls.next().is_none_or(|call| call.id != result.call_id) {
                 return false;
             }
-            self.owed -= 1;
+            self.unanswered -= 1;
         }
         !message.parts.is_empty()
     }
@@ -121,10 +123,10 @@ mod tests {
     use super::*;
     use crate::{ToolCall, ToolResult};
 
-    fn sound(messages: impl IntoIterator<Item = Message>) -> usize {
-        let mut soundness = Soundness::default();
-        messages.into_iter().for_each(|message| soundness.push(&message.into()));
-        soundness.messages()
+    fn well_formed(messages: impl IntoIterator<Item = Message>) -> usize {
+        let mut prefix = WellFormedPrefix::default();
+        messages.into_iter().for_each(|message| prefix.push(&message.into()));
+        prefix.messages()
     }
 
     fn calls(ids: &[&str]) -> Message {
@@ -136,12 +138,12 @@ mod tests {
     }
 
     #[test]
-    fn whole_rounds_are_sound_and_an_open_one_is_not_yet() {
+    fn whole_rounds_are_well_formed_and_an_open_one_is_not_yet() {
         let turn = || [Message::user("u"), calls(&["1", "2"]), results(&["1", "2"])];
-        assert_eq!(sound(turn()), 3);
-        assert_eq!(sound([calls(&["1", "2"]), results(&["1"]), results(&["2"])]), 3);
-        assert_eq!(sound([Message::user("u"), calls(&["1", "2"]), results(&["1"])]), 1);
-        assert_eq!(sound([Message::assistant("a"), Message::assistant("b")]), 2);
+        assert_eq!(well_formed(turn()), 3);
+        assert_eq!(well_formed([calls(&["1", "2"]), results(&["1"]), results(&["2"])]), 3);
+        assert_eq!(well_formed([Message::user("u"), calls(&["1", "2"]), results(&["1"])]), 1);
+        assert_eq!(well_formed([Message::assistant("a"), Message::assistant("b")]), 2);
     }
 
     #[test]
@@ -149,13 +151,13 @@ mod tests {
         let ids: Vec<String> = (0..=MOST_CALLS).map(|id| id.to_string()).collect();
         let ids: Vec<&str> = ids.iter().map(String::as_str).collect();
         let (most, _) = ids.split_at(MOST_CALLS);
-        assert_eq!(sound([Message::user("u"), calls(most), results(most)]), 3);
-        assert_eq!(sound([Message::user("u"), calls(&ids), results(&ids)]), 1);
+        assert_eq!(well_formed([Message::user("u"), calls(most), results(most)]), 3);
+        assert_eq!(well_formed([Message::user("u"), calls(&ids), results(&ids)]), 1);
     }
 
     #[test]
-    fn what_replay_would_change_ends_what_is_sound() {
-        let said = Message::assistant("");
+    fn anything_that_replay_changes_ends_the_well_formed_prefix() {
+        let empty = Message::assistant("");
         let mut text = calls(&["1"]);
         text.parts.push(Part::ToolResult(ToolResult::new("1", "x")));
         for (messages, expected) in [
@@ -166,10 +168,10 @@ mod tests {
             (vec![calls(&["1"]), results(&["1"]), results(&["1"])], 2),
             (vec![calls(&["1", "1"]), results(&["1", "1"])], 0),
             (vec![calls(&[""]), results(&[""])], 0),
-            (vec![Message::user("u"), said, Message::user("u")], 1),
+            (vec![Message::user("u"), empty, Message::user("u")], 1),
             (vec![text], 0),
         ] {
-            assert_eq!(sound(messages.clone()), expected, "{messages:?}");
+            assert_eq!(well_formed(messages.clone()), expected, "{messages:?}");
         }
     }
 }

@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex};
 
 use tower_chat_core::{MemoryStore, store::HistoryStore};
-use tower_chat_testkit::store_contract::{check_remains, searchable};
+use tower_chat_testkit::store_contract::{check_residual_data, searchable};
 
 #[test]
 #[should_panic(expected = "can be searched")]
 fn a_search_that_finds_nothing_at_all_is_no_search() {
-    check_remains(|| async { (searchable(MemoryStore::new(), |_| async { Vec::new() }), ()) });
+    check_residual_data(|| async {
+        (searchable(MemoryStore::new(), |_| async { Vec::new() }), ())
+    });
 }
 
 #[test]
@@ -16,8 +18,8 @@ fn a_search_that_finds_nothing_at_all_is_no_search() {
 fn what_a_store_still_keeps_is_found() {
     // Whatever was there once is kept, but for what was staged.
     let kept = Arc::new(Mutex::new(String::new()));
-    check_remains(|| async {
-        let remains = move |store: &MemoryStore| {
+    check_residual_data(|| async {
+        let residual_data = move |store: &MemoryStore| {
             let (store, kept) = (store.clone(), kept.clone());
             async move {
                 for key in store.list("scope", None, 10).await.unwrap() {
@@ -27,6 +29,6 @@ fn what_a_store_still_keeps_is_found() {
                 kept.lock().unwrap().clone().into_bytes()
             }
         };
-        (searchable(MemoryStore::new(), remains), ())
+        (searchable(MemoryStore::new(), residual_data), ())
     });
 }

@@ -9,7 +9,7 @@ use crate::trace::{Closed, Event, Outcome};
 
 /// How many cases had each thing in them.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct Counters {
     cases: AtomicU64,
     had: Mutex<Vec<(&'static str, u64)>>,
 }
@@ -29,7 +29,7 @@ const EXPECTED: [(&str, u64); 11] = [
     ("a run discarded", 5),
 ];
 
-impl Tally {
+impl Counters {
     pub(crate) fn count(&self, trace: &[Event]) {
         self.cases.fetch_add(1, Ordering::Relaxed);
         let mut had = self.had.lock().unwrap();
@@ -68,7 +68,8 @@ fn is(event: &Event, what: &str) -> bool {
         },
         Event::Started { token, .. } => what == "a call that ran again" && !token.ends_with("#1"),
         Event::Stored { says, close, .. } => {
-            (what == "a call of which nobody knows" && says.iter().any(|said| said.ends_with("=?")))
+            (what == "a call of which nobody knows"
+                && says.iter().any(|label| label.ends_with("=?")))
                 || (what == "a run discarded" && *close == Some(Closed::Discard))
         }
         Event::Closing { .. } => what == "a run committed as it is",

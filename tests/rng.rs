@@ -1,14 +1,14 @@
 //! Numbers that look random and are the same at every run.
 
 /// SplitMix64, by Steele, Lea and Flood.
-pub(crate) struct Numbers(u64);
+pub(crate) struct Rng(u64);
 
-impl Numbers {
+impl Rng {
     /// The numbers of one case of a seed.
     pub(crate) fn of(seed: u64, case: u64) -> Self {
-        let mut numbers = Self(seed ^ case.wrapping_mul(0xd6e8_feb8_6659_fd93));
-        numbers.next();
-        numbers
+        let mut rng = Self(seed ^ case.wrapping_mul(0xd6e8_feb8_6659_fd93));
+        rng.next();
+        rng
     }
 
     pub(crate) fn next(&mut self) -> u64 {

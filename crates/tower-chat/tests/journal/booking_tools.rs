@@ -78,7 +78,7 @@ pub(crate) fn model_with(first: usize, steps: impl IntoIterator<Item = Step>) ->
 
 /// Counts how often each call's tool ran, and what it was given to know a repetition by.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Desk {
+pub(crate) struct BookingTools {
     ran: Arc<Mutex<Vec<(String, String)>>>,
     /// Calls wait here before anything is done, by call id.
     before: HashMap<&'static str, Gate>,
@@ -87,7 +87,7 @@ pub(crate) struct Desk {
     safe_to_retry: bool,
 }
 
-impl Desk {
+impl BookingTools {
     /// One whose tools may run twice.
     pub(crate) fn safe() -> Self {
         Self { safe_to_retry: true, ..Self::default() }
@@ -146,12 +146,12 @@ impl Desk {
     /// `book` and `seat`.
     pub(crate) fn tools(&self) -> Tools {
         ["book", "seat"].into_iter().fold(Tools::new(), |tools, name| {
-            let desk = self.clone();
+            let booking_tools = self.clone();
             let mut definition = definition(name);
             definition.safe_to_retry = self.safe_to_retry;
             tools.with(tool_fn(definition, move |context| {
-                let desk = desk.clone();
-                async move { Ok(desk.call(name, context).await) }
+                let booking_tools = booking_tools.clone();
+                async move { Ok(booking_tools.call(name, context).await) }
             }))
         })
     }
