@@ -165,3 +165,18 @@ impl From<RequestOverLimit> for Refusal {
             .with_param("messages")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The largest recorded conversation, which a client may send as a whole, and what the largest
+    /// recorded request holds.
+    #[test]
+    fn the_defaults_are_at_least_ten_times_what_the_recordings_reach() {
+        let limits = RequestLimits::default();
+        assert!(limits.max_body_bytes >= 10 * 100_641 && limits.max_messages >= 10 * 100);
+        assert!(limits.max_calls >= 10 * 49 && limits.max_results >= 10 * 49);
+        assert!(limits.max_depth >= 10 * 11);
+    }
+}
