@@ -1,5 +1,7 @@
 //! Tower layers that make LLM conversations durable and always valid to replay.
 
+#![warn(clippy::too_many_lines)]
+
 pub mod adapt;
 pub mod approval;
 mod clock;

@@ -17,6 +17,7 @@
 mod admission;
 mod layer;
 mod lease_wait;
+mod open_run;
 mod service;
 
 pub use self::{layer::PerRunPersistence, service::PerRunPersistenceService};

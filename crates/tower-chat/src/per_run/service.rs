@@ -9,24 +9,23 @@ use std::{
 
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{
-    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, ConversationKey,
-    Message, RecoveredRun, Role, RunHandle,
-    store::{Head, OpenRun as OpenRunOfHead},
+    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, Message, Role,
+    RunHandle, store::Head,
 };
 use tower_service::Service;
 
 use super::{
     PerRunPersistence,
-    admission::{Admitted, OpenRunInTheWay, RunAdmission, admit, resuming, to_foreground},
-    lease_wait::LeaseWaiting,
+    admission::{Admitted, RunAdmission, admit, to_foreground},
+    open_run::{Cleared, clear_open_run},
 };
 use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
     layers_below::{LayerKind, LayersBelow, report_readiness_poll},
     policy::{JournalPolicy, RunEnd},
-    recovery::{ResumesRun, close_open_run},
-    run::{Caller, LeaveCause, Run, ServiceCall, Settings, head_of, strip_sentinel},
+    recovery::ResumesRun,
+    run::{Caller, LeaveCause, Run, ServiceCall, Settings, strip_sentinel},
     tool::RunAncestry,
     tool_loop::check_approvals,
     yielding::yield_if_large,
@@ -72,7 +71,7 @@ where
 
 async fn per_run<S>(
     mut service: S,
-    request: ChatRequest,
+    mut request: ChatRequest,
     layer: Arc<PerRunPersistence>,
     below: Arc<LayersBelow>,
 ) -> Result<ChatResponse, BoxError>
@@ -81,6 +80,27 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
 {
+    let mode = request.extensions.get::<PersistenceMode>().copied().unwrap_or(layer.mode);
+    let conversation = check(&request, &layer.settings, &below, mode)?;
+    let admitted = pin!(admit(&layer.settings, conversation));
+    let Admitted { conversation, turn, branch } = giving_way(&mut service, admitted).await?;
+    request.extensions.insert(conversation.clone());
+    if request.extensions.get::<ResumesRun>().is_some() {
+        to_foreground(&mut request);
+    }
+    let cleared = clear_open_run(&mut service, &layer, &request, &conversation, mode).await?;
+    let Cleared { head, recovered } = cleared;
+    let admission = RunAdmission { _turn: turn, branch, recovered };
+    one_run(&mut service, &layer, request, conversation, mode, head, Some(admission)).await
+}
+
+/// Checks that the layers stand in an order in which the run can be stored.
+fn check(
+    request: &ChatRequest,
+    settings: &Settings,
+    below: &LayersBelow,
+    mode: PersistenceMode,
+) -> Result<Conversation, BoxError> {
     if request.extensions.get::<Run>().is_some() {
         return Err(PersistenceError::LayerTwice { layer: LAYER }.into());
     }
@@ -90,75 +110,14 @@ where
     if request.extensions.get::<ServiceCall>().is_some() {
         return Err(PersistenceError::BelowToolLoop { key: conversation.key, layer: LAYER }.into());
     }
-    RunAncestry::check(&request)?;
-    let mode = request.extensions.get::<PersistenceMode>().copied().unwrap_or(layer.mode);
-    if lacks_persister(&below)
+    RunAncestry::check(request)?;
+    if lacks_persister(below)
         && !request.options.is_background()
-        && layer.settings.policy.fails_without_persister(mode)
+        && settings.policy.fails_without_persister(mode)
     {
         return Err(PersistenceError::PersisterMissing { key: conversation.key }.into());
     }
-    let admitted = pin!(admit(&layer.settings, conversation));
-    let Admitted { conversation, turn, branch } = giving_way(&mut service, admitted).await?;
-    let mut request = request;
-    request.extensions.insert(conversation.clone());
-    let resumes = request.extensions.get::<ResumesRun>().is_some();
-    if resumes {
-        to_foreground(&mut request);
-    }
-    let settings = &layer.settings;
-    let mut waiting = LeaseWaiting::of(&request, settings);
-    let mut recovered: Option<Box<RecoveredRun>> = None;
-    let mut attempted = None;
-    let head = loop {
-        let mut head = head_of(&layer.settings, &conversation.key).await?;
-        let is_other = |open: &OpenRunOfHead| open.run != conversation.run;
-        if resumes && head.open_run.as_ref().is_some_and(is_other) {
-            // Its own end has come: what is open now is none of its business.
-            head.open_run = None;
-        }
-        let in_the_way = match OpenRunInTheWay::of(&head, settings, &conversation, mode) {
-            Ok(in_the_way) => in_the_way,
-            Err(held) => {
-                giving_way(&mut service, pin!(waiting.wait_after(held, settings))).await?;
-                attempted = None;
-                continue;
-            }
-        };
-        match in_the_way {
-            None => break head,
-            Some(OpenRunInTheWay::Closed(open, close)) => {
-                close_open_run(settings, &conversation.key, open, close).await?;
-            }
-            Some(OpenRunInTheWay::ToResume(open)) => {
-                if attempted.replace(open.run) == Some(open.run) {
-                    let key = conversation.key;
-                    return Err(PersistenceError::OpenRun { key, run: open.run }.into());
-                }
-                let resuming = resuming(&request, &conversation.key, open.run);
-                let of_run =
-                    resuming.conversation().cloned().unwrap_or_else(|| conversation.clone());
-                let mode = PersistenceMode::Journaled;
-                let resumed = one_run(&mut service, &layer, resuming, of_run, mode, head, None);
-                let resumed = match resumed.await {
-                    Ok(response) => response.collect().await,
-                    Err(error) => Err(error),
-                };
-                match resumed {
-                    Ok(mut answer) => {
-                        answer.finish.recovered = recovered.take();
-                        recovered = Some(Box::new(RecoveredRun::new(open.run, answer)));
-                    }
-                    // Another process has ended it, or taken it over, since the head was read.
-                    Err(error) if is_gone(&error) || waiting.is_lost_race(&error) => continue,
-                    Err(error) => end_refused(settings, &conversation.key, &open, error).await?,
-                }
-                poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
-            }
-        }
-    };
-    let of_run = RunAdmission { _turn: turn, branch, recovered };
-    one_run(&mut service, &layer, request, conversation, mode, head, Some(of_run)).await
+    Ok(conversation)
 }
 
 /// Whether a tool loop is below and no persister. A layer that hides the persister from the loop has
@@ -169,8 +128,8 @@ fn lacks_persister(below: &LayersBelow) -> bool {
 }
 
 /// Waits for something that another run may have to give back at its end. That run may still need
-/// the place in the service that this one holds, so the place is given back for as long as it takes.
-async fn giving_way<S, T>(
+/// the permit of the service that this one holds, so the permit is released for as long as it takes.
+pub(super) async fn giving_way<S, T>(
     service: &mut S,
     mut waited_for: Pin<&mut impl Future<Output = Result<T, PersistenceError>>>,
 ) -> Result<T, BoxError>
@@ -188,7 +147,7 @@ where
 }
 
 /// One run, with nothing in its way any more.
-async fn one_run<S>(
+pub(super) async fn one_run<S>(
     service: &mut S,
     layer: &PerRunPersistence,
     mut request: ChatRequest,
@@ -271,47 +230,6 @@ where
         run.begin_input(slot, input).await?;
     }
     Ok(Beginning::Call(Box::new(Begun { request, before })))
-}
-
-/// Ends an open run, by the policy, that could not be resumed because the service refuses it, so
-/// that the conversation goes on without it.
-///
-/// # Errors
-///
-/// The error of the resumption, if it was no refusal, or the policy leaves the run open; or if the
-/// run could not be ended.
-async fn end_refused(
-    settings: &Settings,
-    key: &ConversationKey,
-    open: &OpenRunOfHead,
-    error: BoxError,
-) -> Result<(), BoxError> {
-    let policy = &settings.policy.journal;
-    if !policy.is_refusal(&*error, open.lease.attempt.saturating_add(1)) {
-        return Err(error);
-    }
-    let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
-    let content = settings.store.open_run(key).await.map_err(not_loaded)?;
-    // The attempt may have ended it itself.
-    let Some(content) = content.filter(|content| content.open.run == open.run) else {
-        return Ok(());
-    };
-    let has_answers = content.messages.iter().any(|message| message.role == Role::Assistant);
-    let Some(end) = policy.on_refusal.end(has_answers) else { return Err(error) };
-    tracing::warn!(
-        conversation = %key,
-        error = &*error as &dyn std::error::Error,
-        "open run {} cannot be resumed, the service refuses it: it is ended ({end:?})",
-        open.run
-    );
-    Ok(close_open_run(settings, key, Box::new(content.open), end).await?)
-}
-
-fn is_gone(error: &BoxError) -> bool {
-    matches!(
-        error.downcast_ref(),
-        Some(PersistenceError::RunGone { .. } | PersistenceError::RunOvertaken { .. })
-    )
 }
 
 /// The response of a run that is resumed, after what was stored of its answer before.

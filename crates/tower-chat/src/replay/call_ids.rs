@@ -135,11 +135,6 @@ impl<'a, I: Iterator<Item = &'a ToolCall>> Iterator for CallIds<I> {
     }
 }
 
-/// Whether each of the calls of a message has an id, and none that of another.
-pub(crate) fn has_distinct_ids(message: &Message) -> bool {
-    have_distinct_ids(message.parts.iter().filter_map(pending_call))
-}
-
 /// Whether each of the calls has an id, and none that of another.
 pub(super) fn have_distinct_ids<'a>(calls: impl Iterator<Item = &'a ToolCall> + Clone) -> bool {
     /// More calls than a message has as a rule.

@@ -1,5 +1,7 @@
 //! The record of tool calls, as messages tell it.
 
+mod open_round;
+
 use std::collections::{BTreeSet, HashMap};
 
 use tower_chat_core::{
@@ -7,11 +9,12 @@ use tower_chat_core::{
     store::{RecordedResult, SequencePosition, ToolRecord},
 };
 
+use self::open_round::OpenRound;
 use super::{
-    call_ids::{AnswerIds, IdBase},
+    call_ids::IdBase,
     left_out::NamedCalls,
     order::{Piece, pieces},
-    pairing::{Answers, Asked, Pairing, RoundPairing, pending_call},
+    pairing::{Answers, Asked, Pairing, pending_call},
     round::named_by,
     turns::Turns,
 };
@@ -63,23 +66,6 @@ pub struct Extraction {
     /// The requests for approval that were answered since the model spoke last.
     decided: Vec<String>,
     changed: BTreeSet<usize>,
-}
-
-/// The round whose results come next.
-#[derive(Debug, Clone)]
-struct OpenRound {
-    /// Where its calls begin among all.
-    first: usize,
-    /// Where those of the last message of the answer begin.
-    last: usize,
-    ids: AnswerIds,
-    round_index: u32,
-    /// Its results so far.
-    results: Vec<(SequencePosition, ToolResult)>,
-    /// Which calls they answer; `None` before the first, when more calls may come.
-    pairing: Option<RoundPairing<String>>,
-    /// No more messages belong to the answer.
-    is_answered: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -344,49 +330,6 @@ impl Extraction {
             self.changed.insert(index);
         }
     }
-}
-
-impl OpenRound {
-    fn at(first: usize, round_index: u32) -> Self {
-        Self {
-            first,
-            last: first,
-            round_index,
-            ids: AnswerIds::default(),
-            results: Vec::new(),
-            pairing: None,
-            is_answered: false,
-        }
-    }
-}
-
-impl OpenRound {
-    /// No more calls belong to the round, which has these.
-    fn pair(&mut self, calls: &[Seen]) {
-        if self.pairing.is_none() {
-            self.pairing = Some(RoundPairing::of(owned(calls), self.last - self.first, &[]).0);
-        }
-    }
-
-    /// What the results from a position on are to the calls; `None` if with them others are the
-    /// answers of other calls.
-    fn paired(&mut self, from: usize) -> Option<Vec<Answers>> {
-        let new = self.results.get(from..).unwrap_or_default();
-        let pairing = self.pairing.as_mut()?;
-        new.iter().map(|(_, result)| pairing.push(result)).collect()
-    }
-
-    /// What all results are to the calls.
-    fn pair_anew(&mut self, calls: &[Seen]) -> Vec<Answers> {
-        let results: Vec<_> = self.results.iter().map(|(_, result)| result).collect();
-        let (pairing, found) = RoundPairing::of(owned(calls), self.last - self.first, &results);
-        self.pairing = Some(pairing);
-        found
-    }
-}
-
-fn owned(calls: &[Seen]) -> Vec<Asked<String>> {
-    calls.iter().map(|seen| seen.asked(false).into_owned()).collect()
 }
 
 impl Seen {

@@ -7,11 +7,8 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, State,
-    call_records::{PendingCallNotKept, calls_without_arguments},
-    prior_attempts::CallOutcome,
-    service_id::Recording,
-    strip_sentinel,
+    Run, State, call_records::PendingCallNotKept, prior_attempts::CallOutcome,
+    redact::calls_without_arguments, service_id::Recording, strip_sentinel,
 };
 use crate::{
     PersistenceError,

@@ -9,8 +9,8 @@ use tower_chat_core::{
 };
 
 use super::{
-    Settings, call_records::is_without_calls, leaf_request::own_messages,
-    partial_text::is_partial_response,
+    Settings, leaf_request::own_messages, partial_text::is_partial_response,
+    redact::is_without_calls,
 };
 use crate::{
     pending_results::completed_from_record,

@@ -6,10 +6,10 @@
 //! again.
 
 mod answered_calls;
-mod answered_in_order;
 mod approvals;
 mod begin;
 mod call_records;
+mod compose;
 mod held_calls;
 mod history;
 mod hooks;
@@ -26,10 +26,12 @@ mod prior_attempts;
 mod prior_call_results;
 mod recorder;
 mod records;
+mod redact;
 mod repeated;
 mod run_end;
 mod service_call;
 mod service_id;
+mod start_call;
 mod state;
 mod stop;
 mod stored_messages;
@@ -53,7 +55,6 @@ use tower_chat_core::{
 pub(crate) use self::{
     approvals::{UnseenResult, answers_approvals},
     begin::{Settings, head_of, shared},
-    call_records::is_without_calls,
     journaled::InterruptedRun,
     missing_results::{NEVER_RUN, missing_results},
     of_loop::{Begun, RunOfLoop},
@@ -61,8 +62,10 @@ pub(crate) use self::{
     prior_attempts::CallOutcome,
     prior_call_results::{by_call, mark_statuses, rows_of_prior_calls},
     recorder::LeaveCause,
+    redact::is_without_calls,
     repeated::Caller,
-    service_call::{OpenCall, StartedCall},
+    service_call::OpenCall,
+    start_call::StartedCall,
     write::strip_sentinel,
 };
 use self::{loaded::Loaded, state::State, submission::Submission};

@@ -9,7 +9,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, State, Submission, call_records::Composed, records::Records, service_id::Adopted,
+    Run, State, Submission, compose::Composed, records::Records, service_id::Adopted,
     submission::FailedSubmission,
 };
 use crate::{

@@ -7,12 +7,13 @@ use tower_chat_core::{
     ToolStatus,
 };
 
-use super::{ToolLoopError, error::CallNotRun};
+use super::{ToolLoopError, error::CallNotRun, resume, transcript::Transcript};
 use crate::{
     approval::{find_request, trailing_result_of},
-    next_step::{Action, CallRules, PlannedCall},
+    next_step::{Action, CallRules, PlannedCall, Refusal},
+    policy::UnknownCalls,
     replay::{PendingApproval, PendingBatch, Replay},
-    run::{Run, UnseenResult},
+    run::{CallOutcome, Run, UnseenResult},
     tool::{PendingCall, ToolReport, Tools},
 };
 
@@ -196,4 +197,56 @@ fn planned(
             None => PlannedCall::run(pending, &Tools::new()),
         },
     }
+}
+
+/// The waiting calls that a request answers.
+#[derive(Default)]
+pub(super) struct Approved {
+    pub(super) calls: Vec<PlannedCall>,
+    /// Those of them that cannot be run with what is stored, and of which no record says so yet.
+    /// Nothing of the batch runs until one does.
+    pub(super) refused: Vec<PlannedCall>,
+}
+
+/// The waiting calls that the request's own messages decide about: stored ones, and ones among
+/// them. What is known of them already is not run again.
+pub(super) fn approved(
+    request: &ChatRequest,
+    run: Option<&Run>,
+    transcript: &Transcript,
+    rules: &CallRules<'_>,
+) -> Result<Approved, ToolLoopError> {
+    let sent = transcript.pending_batches(request);
+    let mut calls = decide(request, run, sent, Some(rules))?;
+    if let (Some(run), false) = (run, calls.is_empty()) {
+        let mut known = HashMap::new();
+        let mut refused = Vec::new();
+        for call in &calls {
+            let Some(position) = call.pending.position() else { continue };
+            let mut of_call = run.known_approved(position);
+            if matches!(call.action, Action::Run(_)) && run.has_changed_arguments(position) {
+                if of_call.is_none() && !call.accepts_stored_arguments() {
+                    refused.push(PlannedCall::run(call.pending.clone(), rules.tools));
+                }
+                of_call.get_or_insert(CallOutcome::NeverStarted).lose_arguments();
+            }
+            known.extend(of_call.map(|of_call| (position, of_call)));
+        }
+        if !refused.is_empty() {
+            return Ok(Approved { calls: Vec::new(), refused });
+        }
+        let policy = request.extensions.get::<UnknownCalls>().cloned();
+        let policy = policy.unwrap_or_else(|| run.unknown_calls());
+        resume::settle(&mut calls, &known, &policy, (run.key(), run.id()))?;
+        for call in &calls {
+            match (&call.action, call.pending.position()) {
+                (Action::Run(tool), Some(position)) => run.pin_tool(position, Some(tool.clone())),
+                (Action::Refuse(Refusal::UnknownTool), Some(position)) => {
+                    run.pin_tool(position, None);
+                }
+                (Action::Run(_) | Action::Refuse(_) | Action::Reuse(_), _) => {}
+            }
+        }
+    }
+    Ok(Approved { calls, refused: Vec::new() })
 }

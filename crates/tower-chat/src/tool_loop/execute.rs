@@ -1,22 +1,23 @@
 //! Running the calls of one batch.
 
-use std::{collections::HashSet, future::poll_fn, panic::AssertUnwindSafe, sync::Arc, task::Poll};
+use std::{future::poll_fn, panic::AssertUnwindSafe, sync::Arc, task::Poll};
 
 use futures_util::{FutureExt, StreamExt, stream::FuturesUnordered};
 use tokio::task::consume_budget;
-use tower_chat_core::{BoxError, Message, ToolResult, ToolStatus};
+use tower_chat_core::{BoxError, ToolResult, ToolStatus};
 
 use super::{
     error::{Chain, ToolFailure, ToolPanicked},
+    outcomes::{Outcome, Outcomes},
     settings::Settings,
 };
 use crate::{
     Clock, PersistenceError,
-    next_step::{Action, PlannedCall, Refusal},
+    next_step::{Action, PlannedCall},
     run::Run,
     tool::{
         CallOfRun, PendingCall, ResultName, ResultSource, RunContext, Tool, ToolContext,
-        ToolOutcome, ToolOutput, ToolReport, ToolReports,
+        ToolOutcome, ToolOutput, ToolReport,
     },
 };
 
@@ -30,30 +31,12 @@ pub(super) struct Executor<'a> {
     pub(super) round_index: usize,
 }
 
-/// What the calls of a batch have come to so far. It is whole at every await, so that results of
-/// calls that have finished outlive the cancellation of the others.
-#[derive(Debug, Default)]
-pub(super) struct Outcomes {
-    /// Each result with its call's position in the batch, in the order in which they came.
-    results: Vec<(usize, ToolResult, ToolReport)>,
-    failures: Vec<ToolFailure>,
-    terminate: bool,
-}
-
 /// A call whose tool runs in this batch.
 struct CallToRun {
     /// Its position among all calls of the batch.
     sequence_index: usize,
     pending: PendingCall,
     tool: Arc<dyn Tool>,
-}
-
-/// What one call came to.
-struct Outcome {
-    result: ToolResult,
-    report: ToolReport,
-    failure: Option<Box<ToolFailure>>,
-    terminate: bool,
 }
 
 impl Executor<'_> {
@@ -329,94 +312,6 @@ impl Executor<'_> {
 enum Step {
     Ran(Box<(usize, Option<CallOfRun>, Outcome)>),
     Noted(Result<(), PersistenceError>),
-}
-
-impl Outcome {
-    /// What the run needs to know of it, if it knows the call.
-    fn of(&self, position: Option<CallOfRun>) -> Option<ToolOutcome> {
-        Some((position?, self.result.clone(), self.report.clone()))
-    }
-}
-
-impl Outcomes {
-    fn add(&mut self, sequence_index: usize, outcome: Outcome) {
-        let Outcome { result, report, failure, terminate } = outcome;
-        self.results.push((sequence_index, result, report));
-        self.failures.extend(failure.map(|failure| *failure));
-        self.terminate |= terminate;
-    }
-
-    /// The positions of the calls of the batch that have one.
-    pub(super) fn answered(&self) -> HashSet<usize> {
-        self.results.iter().map(|(index, ..)| *index).collect()
-    }
-
-    /// Adds the result of a call whose tool has not run to its end.
-    pub(super) fn add_not_run(
-        &mut self,
-        sequence_index: usize,
-        result: ToolResult,
-        report: ToolReport,
-    ) {
-        self.results.push((sequence_index, result, report));
-    }
-
-    /// Whether a tool ended the run.
-    pub(super) fn terminate(&self) -> bool {
-        self.terminate
-    }
-
-    /// Takes the failures, of which there is one for each failed call.
-    pub(super) fn take_failures(&mut self) -> Vec<ToolFailure> {
-        std::mem::take(&mut self.failures)
-    }
-
-    /// One message with all results so far, in call order, and what is known of each besides;
-    /// `None` if there are none.
-    pub(super) fn take_message(&mut self) -> Option<(Message, ToolReports)> {
-        if self.results.is_empty() {
-            return None;
-        }
-        self.results.sort_by_key(|(sequence_index, ..)| *sequence_index);
-        let mut reports = ToolReports::with_capacity(self.results.len());
-        // Drained, so that the next batch finds the room.
-        let results = self.results.drain(..).map(|(_, result, report)| {
-            reports.push(report);
-            result
-        });
-        let message = Message::tool_results(results);
-        Some((message, reports))
-    }
-}
-
-impl Refusal {
-    fn status(&self) -> ToolStatus {
-        match self {
-            Self::UnknownTool => ToolStatus::UnknownTool,
-            Self::Rejected { .. } => ToolStatus::RejectedByApproval,
-            Self::OverBudget { .. } => ToolStatus::SkippedBudget,
-            Self::Stopped => ToolStatus::Stopped,
-        }
-    }
-
-    pub(super) fn output(&self, tool: &str) -> ToolOutput {
-        match self {
-            Self::UnknownTool => ToolOutput::error(format!("There is no tool named {tool:?}.")),
-            Self::Rejected { reason } => rejection(reason.as_deref()).into(),
-            Self::OverBudget { budget } => ToolOutput::error(format!(
-                "The call was not run: no more than {budget} tool calls are allowed here."
-            )),
-            Self::Stopped => ToolOutput::error("The call was not run: the run was stopped before."),
-        }
-    }
-}
-
-/// What the model is told of a call that somebody rejected.
-pub(crate) fn rejection(reason: Option<&str>) -> String {
-    match reason {
-        None | Some("") => "The call was rejected, and not run.".to_owned(),
-        Some(reason) => format!("The call was rejected, and not run: {reason}"),
-    }
 }
 
 async fn run_caught(tool: Arc<dyn Tool>, context: ToolContext) -> Result<ToolOutput, BoxError> {

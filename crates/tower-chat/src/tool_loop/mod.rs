@@ -67,20 +67,24 @@
 //! tools included: nothing is detached.
 
 mod approvals;
+mod begin;
 mod counters;
 mod error;
 mod execute;
 mod in_flight;
 mod layer;
 mod options;
+mod outcomes;
+mod results;
 mod resume;
 mod rounds;
 mod service;
+mod service_call;
 mod settings;
 mod stop;
 mod transcript;
 
-pub(crate) use self::{approvals::check as check_approvals, execute::rejection};
+pub(crate) use self::{approvals::check as check_approvals, outcomes::rejection};
 pub use self::{
     error::{CallNotRun, ToolFailure, ToolLoopError, ToolPanicked, ZeroRounds},
     layer::ToolLoop,

@@ -1,6 +1,6 @@
 //! What a loop does with calls that an earlier attempt has left behind.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::SystemTime};
 
 use tower_chat_core::{ConversationKey, RunId, ToolResult, ToolStatus};
 
@@ -10,7 +10,7 @@ use crate::{
     policy::{UnknownAnswer, UnknownCall, UnknownCalls},
     replay::INTERRUPTED,
     run::CallOutcome,
-    tool::{CallOfRun, ResultSource, ToolOutcome, ToolReport, idempotency_key},
+    tool::{CallOfRun, ResultSource, ToolOutcome, ToolOutput, ToolReport, idempotency_key},
 };
 
 /// What the model is told of a call that cannot be run any more.
@@ -27,6 +27,18 @@ impl PlannedCall {
     /// Whether its tool takes arguments that a hook has changed.
     pub(super) fn accepts_stored_arguments(&self) -> bool {
         matches!(&self.action, Action::Run(tool) if tool.definition().accepts_stored_arguments)
+    }
+
+    /// Answers a call that may or may not have run: with what somebody says that came out, else with
+    /// an error that says so.
+    fn answer_unknown(&mut self, started_at: Option<SystemTime>, output: Option<ToolOutput>) {
+        let mut report = ToolReport::not_run(ToolStatus::Interrupted);
+        report.started_at = started_at;
+        let Some(output) = output else { return self.answer_with(report, INTERRUPTED) };
+        report.status = if output.is_error { ToolStatus::Error } else { ToolStatus::Ok };
+        report.source = ResultSource::Tool;
+        let result = super::execute::result(&self.pending, output);
+        self.action = Action::Reuse(Box::new((result, report)));
     }
 
     /// Answers the call with an error instead of running it.
@@ -90,20 +102,13 @@ pub(super) fn settle(
             UnknownCalls::Fail => UnknownAnswer::Fail,
             UnknownCalls::Ask(ask) => ask(&unknown),
         };
-        let mut report = ToolReport::not_run(ToolStatus::Interrupted);
-        report.started_at = started_at;
         match answer {
             UnknownAnswer::RunAgain if has_arguments => {}
             UnknownAnswer::Fail => refused.push(unknown),
             UnknownAnswer::Unknown | UnknownAnswer::RunAgain => {
-                call.answer_with(report, INTERRUPTED)
+                call.answer_unknown(started_at, None)
             }
-            UnknownAnswer::Output(output) => {
-                report.status = if output.is_error { ToolStatus::Error } else { ToolStatus::Ok };
-                report.source = ResultSource::Tool;
-                let result = super::execute::result(&call.pending, *output);
-                call.action = Action::Reuse(Box::new((result, report)));
-            }
+            UnknownAnswer::Output(output) => call.answer_unknown(started_at, Some(*output)),
         }
     }
     if refused.is_empty() {

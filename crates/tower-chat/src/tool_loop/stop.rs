@@ -8,8 +8,9 @@ use tower_chat_core::{
 };
 
 use super::{
-    execute::{Outcomes, result},
+    execute::result,
     in_flight::InFlight,
+    outcomes::Outcomes,
     rounds::{Phase, Reading, Rounds},
 };
 use crate::{

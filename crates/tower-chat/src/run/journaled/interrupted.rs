@@ -11,7 +11,7 @@ use tower_chat_core::{
 };
 
 use crate::{
-    run::{Run, call_records::calls_without_arguments, prior_attempts::CallOutcome},
+    run::{Run, prior_attempts::CallOutcome, redact::calls_without_arguments},
     tool::CallOfRun,
 };
 

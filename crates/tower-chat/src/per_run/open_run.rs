@@ -1,0 +1,151 @@
+//! An open run that a new one finds on its conversation: resumed, committed or discarded first.
+
+use std::{future::poll_fn, pin::pin};
+
+use tower_chat_core::{
+    Answer, BoxError, ChatRequest, ChatResponse, Conversation, ConversationKey, RecoveredRun, Role,
+    store::{Head, OpenRun},
+};
+use tower_service::Service;
+
+use super::{
+    PerRunPersistence,
+    admission::{OpenRunInTheWay, resuming},
+    lease_wait::LeaseWaiting,
+    service::{giving_way, one_run},
+};
+use crate::{
+    PersistenceError, PersistenceMode,
+    recovery::{ResumesRun, close_open_run},
+    run::{Settings, head_of},
+};
+
+/// A conversation without a run in the way.
+pub(super) struct Cleared {
+    pub(super) head: Head,
+    /// The open run that was resumed first.
+    pub(super) recovered: Option<Box<RecoveredRun>>,
+}
+
+/// Does with the open run of a conversation what the policy says, until none is in the way.
+///
+/// # Errors
+///
+/// If the policy is to leave it alone, another process holds it, or it could not be ended.
+pub(super) async fn clear_open_run<S>(
+    service: &mut S,
+    layer: &PerRunPersistence,
+    request: &ChatRequest,
+    conversation: &Conversation,
+    mode: PersistenceMode,
+) -> Result<Cleared, BoxError>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    let settings = &layer.settings;
+    let key = &conversation.key;
+    let resumes = request.extensions.get::<ResumesRun>().is_some();
+    let mut waiting = LeaseWaiting::of(request, settings);
+    let mut recovered: Option<Box<RecoveredRun>> = None;
+    let mut attempted = None;
+    loop {
+        let mut head = head_of(settings, key).await?;
+        let is_other = |open: &OpenRun| open.run != conversation.run;
+        if resumes && head.open_run.as_ref().is_some_and(is_other) {
+            // This run has already ended; the open run belongs to a later request.
+            head.open_run = None;
+        }
+        let in_the_way = match OpenRunInTheWay::of(&head, settings, conversation, mode) {
+            Ok(in_the_way) => in_the_way,
+            Err(held) => {
+                giving_way(service, pin!(waiting.wait_after(held, settings))).await?;
+                attempted = None;
+                continue;
+            }
+        };
+        match in_the_way {
+            None => return Ok(Cleared { head, recovered }),
+            Some(OpenRunInTheWay::Closed(open, close)) => {
+                close_open_run(settings, key, open, close).await?;
+            }
+            Some(OpenRunInTheWay::ToResume(open)) => {
+                if attempted.replace(open.run) == Some(open.run) {
+                    let (key, run) = (key.clone(), open.run);
+                    return Err(PersistenceError::OpenRun { key, run }.into());
+                }
+                match resume(service, layer, resuming(request, key, open.run), head).await {
+                    Ok(mut answer) => {
+                        answer.finish.recovered = recovered.take();
+                        recovered = Some(Box::new(RecoveredRun::new(open.run, answer)));
+                    }
+                    // Another process has ended it, or taken it over, since the head was read.
+                    Err(error) if is_gone(&error) || waiting.is_lost_race(&error) => continue,
+                    Err(error) => end_refused(settings, key, &open, error).await?,
+                }
+                poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
+            }
+        }
+    }
+}
+
+/// Resumes an open run to its end.
+async fn resume<S>(
+    service: &mut S,
+    layer: &PerRunPersistence,
+    request: ChatRequest,
+    head: Head,
+) -> Result<Answer, BoxError>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    let Some(conversation) = request.conversation().cloned() else {
+        return Err(PersistenceError::NoConversation { layer: "PerRunPersistence" }.into());
+    };
+    let mode = PersistenceMode::Journaled;
+    one_run(service, layer, request, conversation, mode, head, None).await?.collect().await
+}
+
+/// Ends an open run, by the policy, that could not be resumed because the service refuses it, so
+/// that the conversation goes on without it.
+///
+/// # Errors
+///
+/// The error of the resumption, if it was no refusal, or the policy leaves the run open; or if the
+/// run could not be ended.
+async fn end_refused(
+    settings: &Settings,
+    key: &ConversationKey,
+    open: &OpenRun,
+    error: BoxError,
+) -> Result<(), BoxError> {
+    let policy = &settings.policy.journal;
+    if !policy.is_refusal(&*error, open.lease.attempt.saturating_add(1)) {
+        return Err(error);
+    }
+    let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
+    let content = settings.store.open_run(key).await.map_err(not_loaded)?;
+    // The attempt may have ended it itself.
+    let Some(content) = content.filter(|content| content.open.run == open.run) else {
+        return Ok(());
+    };
+    let has_answers = content.messages.iter().any(|message| message.role == Role::Assistant);
+    let Some(end) = policy.on_refusal.end(has_answers) else { return Err(error) };
+    tracing::warn!(
+        conversation = %key,
+        error = &*error as &dyn std::error::Error,
+        "open run {} cannot be resumed, the service refuses it: it is ended ({end:?})",
+        open.run
+    );
+    Ok(close_open_run(settings, key, Box::new(content.open), end).await?)
+}
+
+fn is_gone(error: &BoxError) -> bool {
+    matches!(
+        error.downcast_ref(),
+        Some(PersistenceError::RunGone { .. } | PersistenceError::RunOvertaken { .. })
+    )
+}

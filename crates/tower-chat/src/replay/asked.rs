@@ -1,0 +1,111 @@
+//! Which calls the results of further messages answer.
+
+use std::sync::Arc;
+
+use tower_chat_core::{Message, MessageId, Role, ToolCall, ToolResult};
+
+use super::{Replay, pairing::Answers, round::Unanswered};
+
+/// A call that was asked for, with the id by which its result names it.
+#[derive(Debug, Clone)]
+pub(crate) struct AskedCall {
+    /// The message that holds it, and its place among the calls of that message.
+    pub(crate) call_position: (MessageId, usize),
+    pub(crate) call: ToolCall,
+    /// It waited for approval.
+    pub(crate) needed_approval: bool,
+    /// The result must name its call by position: it does not stand behind the only message of the
+    /// answer that asked.
+    pub(crate) must_be_named: bool,
+}
+
+impl Replay {
+    /// Takes messages, and gives for each of them the open calls that its results answer, result by
+    /// result.
+    ///
+    /// Messages of results that follow each other are looked at together: whether results without
+    /// ids fit the calls of a round is seen from all of them.
+    pub(crate) fn push_answering(
+        &mut self,
+        messages: &[Arc<Message>],
+    ) -> Vec<Vec<Option<AskedCall>>> {
+        let mut answered = Vec::with_capacity(messages.len());
+        while let Some(message) = messages.get(answered.len()) {
+            let rest = messages.get(answered.len()..).unwrap_or_default();
+            let next = rest.iter().skip(1).take_while(|message| message.role == Role::Tool).count();
+            let together = rest.get(..=next).unwrap_or_default();
+            let found = self.calls_answered_by(together);
+            if message.role != Role::Tool {
+                answered.extend(found.into_iter().take(1));
+                self.push(message);
+                continue;
+            }
+            let had_open_round = self.open.is_some();
+            for (message, found) in together.iter().zip(found) {
+                answered.push(found);
+                self.push(message);
+                if !had_open_round || self.open.is_none() {
+                    // What comes next answers calls from before the round.
+                    break;
+                }
+            }
+        }
+        answered
+    }
+
+    /// The open calls that messages of results answer, which follow each other directly; without an
+    /// open round, those that the first of them answers.
+    pub(super) fn calls_answered_by(
+        &self,
+        messages: &[Arc<Message>],
+    ) -> Vec<Vec<Option<AskedCall>>> {
+        let settled = self.settled();
+        let Some(open) = &settled.open else {
+            let first = messages.first().map(|first| settled.named(std::slice::from_ref(first)));
+            let asked = |message: &Arc<Message>| {
+                let found = std::iter::repeat(Answers::Nothing);
+                settled.asked_calls(message, found, &mut Vec::new(), true)
+            };
+            return first.iter().flatten().map(asked).collect();
+        };
+        let messages = settled.named(messages);
+        let (calls, found) = open.answered_by(&messages);
+        let mut calls: Vec<_> = calls.into_iter().map(Some).collect();
+        let mut found = found.into_iter();
+        let is_one_message = open.is_one_message();
+        let asked = |message: &Arc<Message>| {
+            settled.asked_calls(message, found.by_ref(), &mut calls, is_one_message)
+        };
+        messages.iter().map(asked).collect()
+    }
+
+    /// The calls that the results of a message answer, by what they are to those of the open round.
+    pub(super) fn asked_calls(
+        &self,
+        message: &Message,
+        found: impl Iterator<Item = Answers>,
+        round: &mut [Option<Unanswered>],
+        is_one_message: bool,
+    ) -> Vec<Option<AskedCall>> {
+        let mut earlier = self.left_out.clone();
+        let asked = |(result, found): (&ToolResult, Answers)| -> Option<AskedCall> {
+            let (call, must_be_named) = match found {
+                Answers::Again => return None,
+                Answers::Call(index) => (round.get_mut(index)?.take()?, !is_one_message),
+                Answers::Nothing => {
+                    let number = earlier.find(result)?;
+                    (Arc::unwrap_or_clone(earlier.remove(number)?), true)
+                }
+            };
+            let call_position = call.call_position?;
+            let needed_approval = call.approval.is_some();
+            Some(AskedCall {
+                call_position,
+                call: call.into_call(),
+                needed_approval,
+                must_be_named,
+            })
+        };
+        message.results().zip(found).map(asked).collect()
+    }
+}

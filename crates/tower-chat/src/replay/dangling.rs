@@ -1,0 +1,99 @@
+//! Stored calls without a stored result.
+
+use std::{collections::HashSet, sync::Arc};
+
+use tower_chat_core::{Message, MessageId};
+
+use super::{DanglingCalls, Replay, policy::Strictness, round::Unanswered};
+
+/// A stored call without a stored result, as a replay treats it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct DanglingCall {
+    pub(crate) tool: String,
+    pub(crate) call_id: String,
+    /// It is shown, with a result that says it was interrupted; else it is left out.
+    pub(crate) is_shown: bool,
+}
+
+/// A stored tool call has no stored result, and the policy is to fail.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the stored call of tool {tool:?} (id {call_id}) has no result: \
+     give its result as input, or choose another policy for dangling calls"
+)]
+#[non_exhaustive]
+pub struct DanglingCallError {
+    /// The tool that was called.
+    pub tool: String,
+    /// The call's id, as replays show it.
+    pub call_id: String,
+}
+
+impl Replay {
+    /// The dangling call that the policy [`DanglingCalls::Fail`] objects to, if the messages
+    /// ended here.
+    ///
+    /// # Errors
+    ///
+    /// The first dangling call.
+    pub fn check(&self) -> Result<(), DanglingCallError> {
+        if self.strictness != Strictness::Repair(DanglingCalls::Fail) {
+            return Ok(());
+        }
+        let mut ended = self.clone();
+        ended.close_round();
+        ended.first_dangling.map_or(Ok(()), |dangling| Err(Arc::unwrap_or_clone(dangling)))
+    }
+
+    /// The places of the calls that nothing has answered and that wait for nobody's approval.
+    pub(crate) fn dangling_calls(&self) -> Vec<(MessageId, usize)> {
+        // The open round may hold results that answer calls before it.
+        let mut ended = self.clone();
+        ended.close_round();
+        let is_dangling = |call: &&Arc<Unanswered>| call.approval.is_none();
+        let positions =
+            ended.left_out.iter().filter(is_dangling).filter_map(|call| call.call_position);
+        let mut positions: Vec<_> = positions.collect();
+        let left_out: HashSet<_> =
+            ended.left_out.iter().filter_map(|call| call.call_position).collect();
+        let open = self.unanswered_of_open();
+        let open = open.iter().filter(is_dangling).filter_map(|call| call.call_position);
+        positions.extend(open.filter(|call_position| !left_out.contains(call_position)));
+        positions
+    }
+
+    /// Those of the calls that nothing has answered yet which further messages answer.
+    pub(crate) fn dangling_calls_answered_by(
+        &self,
+        further: &[Arc<Message>],
+    ) -> Vec<(MessageId, usize)> {
+        if further.iter().all(|message| message.results().next().is_none()) {
+            return Vec::new();
+        }
+        let answered = self.clone().push_answering(further);
+        answered.into_iter().flatten().flatten().map(|call| call.call_position).collect()
+    }
+
+    /// What becomes of the calls that nothing has answered and that wait for nobody's approval, if
+    /// the messages ended here.
+    pub(crate) fn dangling(&self) -> Vec<DanglingCall> {
+        let mut ended = self.clone();
+        ended.close_round();
+        let of_call = |call: &Arc<Unanswered>| {
+            let (tool, call_id) = call.dangling()?;
+            Some(DanglingCall { tool, call_id, is_shown: call.is_shown })
+        };
+        ended.left_out.iter().filter_map(of_call).collect()
+    }
+
+    pub(super) fn leave_out(&mut self, calls: Vec<Unanswered>) {
+        if let (Strictness::Repair(DanglingCalls::Fail), None) =
+            (self.strictness, &self.first_dangling)
+        {
+            let dangling = calls.iter().find_map(Unanswered::dangling);
+            self.first_dangling =
+                dangling.map(|(tool, call_id)| Arc::new(DanglingCallError { tool, call_id }));
+        }
+        calls.into_iter().for_each(|call| self.left_out.push(call));
+    }
+}

@@ -1,0 +1,282 @@
+//! The fold: how each message changes what is shown.
+
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
+
+use tower_chat_core::{Message, Messages, Part, Role, ToolCall, ToolResult};
+
+use super::{
+    DanglingCalls, Replay,
+    naming::Naming,
+    order::{Ordered, in_order},
+    pairing::pending_call,
+    policy::Strictness,
+    round::{AfterRound, Round, Unanswered},
+    run_end,
+};
+
+impl Replay {
+    /// Takes the next message.
+    pub fn push(&mut self, message: &Arc<Message>) {
+        self.pushed += 1;
+        match in_order(message) {
+            Ordered::Unchanged => self.push_ordered(message),
+            Ordered::Split(messages) => {
+                messages.iter().for_each(|message| self.push_piece(message));
+            }
+        }
+    }
+
+    /// Takes all messages of a sequence from a position on.
+    ///
+    /// Stretches that stand as a provider wants them already are shared, not copied.
+    pub fn push_from(&mut self, messages: &Messages, from: usize) {
+        let mut from = from;
+        while from < messages.len() {
+            if self.open.is_none() {
+                let well_formed = messages.well_formed_from(from);
+                self.closed.append_range(messages, from..from + well_formed);
+                self.pushed += well_formed;
+                self.position += well_formed;
+                from += well_formed;
+            }
+            // Whatever ended the stretch is looked at up to the end of its round.
+            for message in messages.iter_from(from) {
+                self.push(message);
+                from += 1;
+                if self.open.is_none() {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Takes the next message where it is part of a model's answer: whatever the messages before
+    /// it lack, its own calls are answered after it or nowhere, so from here on the replay repairs.
+    pub(crate) fn push_answer(&mut self, message: &Arc<Message>) {
+        if self.strictness == Strictness::Lenient && message.role == Role::Assistant {
+            self.close_round();
+            self.strictness = Strictness::Repair(DanglingCalls::Drop);
+        }
+        self.push(message);
+    }
+
+    pub(super) fn push_piece(&mut self, message: &Arc<Message>) {
+        if message.parts.is_empty() && message.role != Role::Tool {
+            // It held calls alone, and they are left out; it ends a round as any input does.
+            self.position += 1;
+            return self.close_round();
+        }
+        self.push_ordered(message);
+    }
+
+    pub(super) fn push_ordered(&mut self, message: &Arc<Message>) {
+        let position = self.position;
+        self.position += 1;
+        let holds_marks = message.role == Role::Tool && run_end::has_results_not_kept(message);
+        if message.parts.is_empty()
+            && !holds_marks
+            && matches!(message.role, Role::Assistant | Role::Tool)
+        {
+            // All it held was not to be stored, or it only says that its run has ended.
+            if let Some(round) = &mut self.open {
+                if message.role == Role::Tool {
+                    round.end_answer();
+                }
+                if run_end::is_marked_ended(message) {
+                    round.end_run();
+                }
+            }
+            return;
+        }
+        if message.role == Role::Tool {
+            self.push_results(message);
+            return;
+        }
+        if message.parts.iter().any(|part| matches!(part, Part::ApprovalResponse(_))) {
+            self.push_approvals(message);
+            return;
+        }
+        if message.role == Role::Assistant {
+            // The results so far may answer what was decided.
+            self.settle();
+            self.decided.clear();
+        }
+        match &mut self.open {
+            Some(round) if round.is_continued_by(message) => {
+                if !is_empty_answer(message) {
+                    round.push_answer(message.clone(), position);
+                }
+                return;
+            }
+            Some(_) | None => self.close_round(),
+        }
+        if Round::opens_with(message) {
+            self.open = Some(Round::new(message.clone(), position));
+        } else if !is_empty_answer(message) {
+            self.closed.push(message.clone());
+        }
+    }
+
+    pub(super) fn push_results(&mut self, message: &Arc<Message>) {
+        let may_be_named = !self.decided.is_empty() || !self.left_out.is_empty();
+        let is_whole =
+            |round: &mut Round| !may_be_named && round.is_answered_in_order_at_once(message);
+        if let Some(round) = self.open.take_if(is_whole) {
+            round.show_in(&mut self.closed);
+            self.closed.push(message.clone());
+            return;
+        }
+        let Some(round) = &mut self.open else {
+            if !message.parts.is_empty() {
+                for message in self.named(std::slice::from_ref(message)) {
+                    self.push_late_results(message.results().cloned().collect(), &message);
+                }
+            }
+            return;
+        };
+        round.push_results(message);
+        if !round.may_be_answered_in_order() {
+            return;
+        }
+        self.settle();
+        match self.open.take_if(|round| round.is_answered_in_order()) {
+            Some(round) => round.show_in(&mut self.closed),
+            None => self.open.iter_mut().for_each(Round::set_out_of_order),
+        }
+    }
+
+    /// Answers to approval requests leave the replay; what stands beside them is shown after the
+    /// results of the round they belong to. A call beside them opens no round, so it leaves too.
+    pub(super) fn push_approvals(&mut self, message: &Arc<Message>) {
+        self.settle();
+        let mut rest = (**message).clone();
+        rest.parts.retain(|part| match part {
+            Part::ApprovalResponse(response) => {
+                self.decided.push(response.request_id.clone());
+                false
+            }
+            part => pending_call(part).is_none(),
+        });
+        match &mut self.open {
+            // They belong to a round before it.
+            Some(round) if round.unanswered().is_empty() => self.close_round(),
+            Some(round) => round.end_answer(),
+            None => {}
+        }
+        let is_shown = !rest.parts.is_empty() && !is_empty_answer(&rest);
+        let rest = is_shown.then(|| Arc::new(rest));
+        match &mut self.open {
+            Some(round) => rest.into_iter().for_each(|rest| round.follow_with(rest)),
+            None => self.closed.extend(rest),
+        }
+    }
+
+    pub(super) fn close_round(&mut self) {
+        self.settle();
+        let Some(round) = self.open.take() else { return };
+        if round.is_answered_in_order() {
+            return round.show_in(&mut self.closed);
+        }
+        let closed = round.close(self.strictness);
+        self.closed.extend(closed.messages);
+        if !closed.unanswered.is_empty() {
+            self.leave_out(closed.unanswered);
+        }
+        for after in closed.after {
+            match after {
+                AfterRound::Leftover(results, message) => self.push_late_results(results, &message),
+                AfterRound::Message(message) => self.closed.push(message),
+            }
+        }
+    }
+
+    /// Takes the call that a late result answers from those that are not shown.
+    pub(super) fn take_answered_by(&mut self, result: &ToolResult) -> Option<Arc<Unanswered>> {
+        let number = self.left_out.find(result)?;
+        let call = self.left_out.remove(number)?;
+        if call.is_shown {
+            self.retract(call.clone());
+        }
+        Some(call)
+    }
+
+    /// Results that answer no call of the open round: they may answer one that was left out
+    /// before, which then stands again right in front of its result.
+    pub(super) fn push_late_results(&mut self, results: Vec<ToolResult>, message: &Arc<Message>) {
+        let mut calls: Vec<ToolCall> = Vec::new();
+        let mut ids: HashSet<Option<String>> = HashSet::new();
+        let mut answers = Vec::new();
+        let mut orphans = Vec::new();
+        for result in results {
+            match self.take_answered_by(&result).map(Arc::unwrap_or_clone) {
+                Some(unanswered) => {
+                    let result = unanswered.answer(result);
+                    if !ids.insert(result.call_id.clone()) {
+                        // Calls of different messages, which may share an id as those of one may not.
+                        ids = HashSet::from([result.call_id.clone()]);
+                        self.push_round(std::mem::take(&mut calls), std::mem::take(&mut answers));
+                    }
+                    answers.push(result);
+                    calls.push(unanswered.into_call());
+                }
+                None => orphans.push(Part::ToolResult(result)),
+            }
+        }
+        if !calls.is_empty() {
+            self.push_round(calls, answers);
+        }
+        if self.strictness == Strictness::Lenient && !orphans.is_empty() {
+            let mut message = (**message).clone();
+            message.parts = orphans;
+            self.closed.push(message);
+        }
+    }
+
+    pub(super) fn push_round(&mut self, calls: Vec<ToolCall>, results: Vec<ToolResult>) {
+        self.closed.push(Message::tool_calls(calls));
+        self.closed.push(Message::tool_results(results));
+    }
+
+    /// The messages, of which the results name the calls that they answer where the open round would
+    /// take them for those of its own calls.
+    pub(super) fn named(&self, messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
+        if messages.is_empty() || (self.decided.is_empty() && self.left_out.is_empty()) {
+            return messages.to_vec();
+        }
+        let calls = self.open.as_ref().map(Round::asked).unwrap_or_default();
+        let round = self.open.as_ref();
+        let round = round.map(|round| (&*calls, round.last_asking(), round.results()));
+        let mut naming = Naming::new(&self.left_out, round, &self.decided);
+        messages.iter().map(|message| naming.name(message)).collect()
+    }
+
+    /// Names the calls in the results that came since this was last done.
+    pub(super) fn settle(&mut self) {
+        let Some(round) = self.open.as_mut().filter(|round| round.has_unnamed()) else { return };
+        let unnamed = round.take_unnamed();
+        let named = self.named(&unnamed);
+        if let Some(round) = &mut self.open {
+            round.push_named(named);
+        }
+    }
+
+    /// This replay, with all results of the open round named.
+    pub(super) fn settled(&self) -> Cow<'_, Self> {
+        if !self.open.as_ref().is_some_and(Round::has_unnamed) {
+            return Cow::Borrowed(self);
+        }
+        let mut settled = self.clone();
+        settled.settle();
+        Cow::Owned(settled)
+    }
+
+    pub(super) fn unanswered_of_open(&self) -> Vec<Arc<Unanswered>> {
+        let settled = self.settled();
+        settled.open.iter().flat_map(Round::unanswered).map(Arc::new).collect()
+    }
+}
+
+/// Whether a message of the model says nothing at all: no provider takes such a message.
+fn is_empty_answer(message: &Message) -> bool {
+    message.role == Role::Assistant && message.parts.iter().all(|part| part.as_text() == Some(""))
+}

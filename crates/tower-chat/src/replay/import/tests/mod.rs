@@ -1,0 +1,290 @@
+//! What rows become.
+
+mod results;
+
+use serde_json::json;
+use tower_chat_core::Native;
+
+use super::*;
+use crate::replay::generated::{Rng, assert_valid};
+
+fn call(id: &str) -> AggregateCall {
+    AggregateCall::new(id, "look", "{}")
+}
+
+fn result(id: &str) -> AggregateResult {
+    AggregateResult::new(id, format!("of {id}"))
+}
+
+fn user(text: &str) -> AggregateRow {
+    AggregateRow::new(Role::User).text(text)
+}
+
+fn row() -> AggregateRow {
+    AggregateRow::new(Role::Assistant)
+}
+
+/// Roles, texts and ids at a glance.
+fn sketch<'a>(messages: impl IntoIterator<Item = &'a Message>) -> String {
+    let part = |part: &Part| match part {
+        Part::Text(text) => format!("{:?}", text.text),
+        Part::ToolCall(call) => format!("c({})", call.id.as_deref().unwrap_or("-")),
+        Part::ToolResult(result) => format!("r({})", result.call_id.as_deref().unwrap_or("-")),
+        other => format!("{other:?}"),
+    };
+    let message = |message: &Message| {
+        let role = match message.role {
+            Role::User => "u",
+            Role::Assistant => "a",
+            Role::Tool => "T",
+            _ => "s",
+        };
+        format!("{role}:{}", message.parts.iter().map(part).collect::<Vec<_>>().join("+"))
+    };
+    messages.into_iter().map(message).collect::<Vec<_>>().join(" ")
+}
+
+/// What a provider is shown.
+fn valid<const N: usize>(rows: [AggregateRow; N]) -> String {
+    let messages = valid_messages_of_rows(rows, DanglingCalls::Drop).unwrap();
+    assert_valid(&messages, 0);
+    sketch(messages.iter().map(|message| &**message))
+}
+
+/// What is in the rows.
+fn whole<const N: usize>(rows: [AggregateRow; N]) -> String {
+    sketch(&messages_of_rows(rows).unwrap())
+}
+
+/// B 3.1, 0.50
+#[test]
+fn a_row_becomes_call_result_and_text() {
+    let rows = || [user("q"), row().text("done").call(call("1")).result(result("1")), user("r")];
+    assert_eq!(valid(rows()), r#"u:"q" a:c(1) T:r(1) a:"done" u:"r""#);
+    assert_eq!(whole(rows()), valid(rows()));
+}
+
+/// B 0.51
+#[test]
+fn the_calls_of_a_row_are_one_batch() {
+    let row = row().call(call("1")).call(call("2")).result(result("2")).result(result("1"));
+    assert_eq!(valid([row.text("done")]), r#"a:c(1)+c(2) T:r(1)+r(2) a:"done""#);
+}
+
+/// B 3.2, 3.3, 0.54
+#[test]
+fn unanswered_calls_are_shown_to_nobody_and_kept() {
+    let asking = || row().call(call("1"));
+    assert_eq!(valid([user("q"), asking().text("done"), user("r")]), r#"u:"q" a:"done" u:"r""#);
+    assert_eq!(valid([user("q"), asking()]), r#"u:"q""#);
+    assert_eq!(whole([user("q"), asking()]), r#"u:"q" a:c(1)"#);
+}
+
+/// B 3.4, 0.55
+#[test]
+fn of_a_batch_that_was_partly_answered_the_answered_calls_stay() {
+    let row = row().text("done").call(call("1")).call(call("2")).result(result("2"));
+    assert_eq!(valid([row]), r#"a:c(2) T:r(2) a:"done""#);
+}
+
+/// B 3.5
+#[test]
+fn a_repeated_result_answers_once() {
+    let mut other = result("1");
+    other.content = "other".into();
+    let row = row().text("done").call(call("1")).result(result("1")).result(result("1"));
+    let row = row.result(other);
+    assert_eq!(valid([row.clone()]), r#"a:c(1) T:r(1) a:"done""#);
+    assert_eq!(whole([row]), r#"a:c(1) T:r(1)+r(1) a:"done""#, "what differs is kept");
+}
+
+/// B 3.6
+#[test]
+fn calls_without_ids_are_answered_by_place() {
+    let mut row = row().text("done");
+    row.calls = vec![AggregateCall::without_id("a", "{}"), AggregateCall::without_id("b", "{}")];
+    row.results = ["of a", "of b"]
+        .map(|text| AggregateResult { call_id: None, ..AggregateResult::new("", text) })
+        .into();
+    let messages = valid_messages_of_rows([row], DanglingCalls::Drop).unwrap();
+    assert_valid(&messages, 0);
+    let results: Vec<String> =
+        messages.iter().flat_map(|message| message.results()).map(ToolResult::text).collect();
+    assert_eq!(results, ["of a", "of b"]);
+}
+
+/// B 3.7, 2.23
+#[test]
+fn leading_orphans_are_left_out() {
+    let rows = || [AggregateRow::new(Role::Tool).result(result("0")), row().text("done")];
+    assert_eq!(valid(rows()), r#"a:"done""#);
+    assert_eq!(whole(rows()), r#"T:r(0) a:"done""#);
+}
+
+/// B 3.8
+#[test]
+fn a_result_on_a_later_row_stands_next_to_its_call() {
+    let rows = [
+        user("q"),
+        row().call(call("1")),
+        user("yes, do it"),
+        row().text("done").result(result("1")),
+    ];
+    assert_eq!(valid(rows), r#"u:"q" a:c(1) T:r(1) u:"yes, do it" a:"done""#);
+    let rows =
+        [row().text("May I?").call(call("1")), AggregateRow::new(Role::Tool).result(result("1"))];
+    assert_eq!(valid(rows), r#"a:c(1) T:r(1) a:"May I?""#);
+    let rows = [row().call(call("1")), user("yes").result(result("1")), row().text("done")];
+    assert_eq!(valid(rows), r#"a:c(1) T:r(1) u:"yes" a:"done""#);
+}
+
+#[test]
+fn an_id_that_comes_back_in_a_later_row_keeps_its_own_result() {
+    let turn = |text: &str| {
+        row().text(text).call(call("x")).result(AggregateResult::new("x", format!("of {text}")))
+    };
+    let messages =
+        valid_messages_of_rows([turn("1"), user("u"), turn("2")], DanglingCalls::Drop).unwrap();
+    let results: Vec<String> =
+        messages.iter().flat_map(|message| message.results()).map(ToolResult::text).collect();
+    assert_eq!(results, ["of 1", "of 2"]);
+}
+
+#[test]
+fn a_late_result_answers_the_call_that_has_none() {
+    let rows = [
+        row().call(call("x")),
+        user("u"),
+        row().call(call("x")).result(result("x")),
+        AggregateRow::new(Role::Tool).result(AggregateResult::new("x", "late")),
+    ];
+    assert_eq!(valid(rows.clone()), r#"a:c(x) T:r(x) u:"u" a:c(x) T:r(x)"#);
+    assert_eq!(messages_of_rows(rows).unwrap()[1].results().next().unwrap().text(), "late");
+}
+
+/// B 3.9, 0.52
+#[test]
+fn each_result_answers_the_call_of_its_own_step() {
+    let row = row()
+        .text("done")
+        .step(AggregateStep::new("Let me look.", [call("x")], [result("x")]))
+        .step(AggregateStep::new("", [call("x")], [AggregateResult::new("x", "again")]))
+        .step(AggregateStep::new("done", [], []));
+    let rows = [user("q"), row];
+    assert_eq!(valid(rows.clone()), r#"u:"q" a:"Let me look."+c(x) T:r(x) a:c(x) T:r(x) a:"done""#);
+    let messages = messages_of_rows(rows).unwrap();
+    let results: Vec<String> =
+        messages.iter().flat_map(|message| message.results()).map(ToolResult::text).collect();
+    assert_eq!(results, ["of x", "again"]);
+}
+
+/// B 3.10
+#[test]
+fn the_calls_of_a_step_limited_tail_go_and_its_text_stays() {
+    let row = row()
+        .text("Let me look further.")
+        .step(AggregateStep::new("Let me look.", [call("1")], [result("1")]))
+        .step(AggregateStep::new("Let me look further.", [call("2")], []));
+    assert_eq!(
+        valid([row, user("r")]),
+        r#"a:"Let me look."+c(1) T:r(1) a:"Let me look further." u:"r""#
+    );
+}
+
+/// B 3.11, 0.59
+#[test]
+fn a_step_with_nothing_left_to_say_is_skipped() {
+    let row = row()
+        .step(AggregateStep::new("", [call("1")], [result("1")]))
+        .step(AggregateStep::new("", [call("2")], []))
+        .step(AggregateStep::new("", [], []));
+    assert_eq!(valid([row.text("")]), "a:c(1) T:r(1)");
+}
+
+#[test]
+fn the_text_of_a_row_is_said_once_and_never_lost() {
+    let steps =
+        || {
+            row()
+                .step(AggregateStep::new("one ", [call("1")], [result("1")]))
+                .step(AggregateStep::new("two", [], []))
+        };
+    let shown = r#"a:"one "+c(1) T:r(1) a:"two""#;
+    assert_eq!(valid([steps()]), shown);
+    assert_eq!(valid([steps().text("two\n")]), shown);
+    assert_eq!(valid([steps().text("one two")]), shown);
+    assert_eq!(valid([steps().text("three")]), format!(r#"{shown} a:"three""#));
+}
+
+#[test]
+fn lists_beside_the_steps_add_only_what_the_steps_do_not_have() {
+    let row = row()
+        .step(AggregateStep::new("", [call("1")], [result("1")]))
+        .step(AggregateStep::new("", [call("2")], []))
+        .call(call("1"))
+        .call(call("2"))
+        .call(call("3"))
+        .result(result("1"))
+        .result(result("2"))
+        .result(result("3"));
+    let row = row.text("done");
+    assert_eq!(whole([row.clone()]), r#"a:c(1) T:r(1) a:c(2) T:r(2) a:c(3) T:r(3) a:"done""#);
+    assert_eq!(valid([row.clone()]), whole([row]));
+}
+
+#[test]
+fn results_beside_the_steps_answer_them_in_their_order() {
+    let step = || AggregateStep::new("", [call("x")], []);
+    let answer = |text: &str| AggregateResult::new("x", text);
+    let row = row().step(step()).step(step()).result(answer("a")).result(answer("b"));
+    let messages = messages_of_rows([row]).unwrap();
+    let results: Vec<String> =
+        messages.iter().flat_map(Message::results).map(ToolResult::text).collect();
+    assert_eq!(sketch(&messages), "a:c(x) T:r(x) a:c(x) T:r(x)");
+    assert_eq!(results, ["a", "b"]);
+}
+
+/// B 3.12
+#[test]
+fn the_failed_flag_is_kept_and_its_absence_means_success() {
+    let rows: Vec<AggregateRow> = serde_json::from_value(json!([{
+        "role": "assistant",
+        "calls": [{"name": "a", "id": "1"}, {"name": "a", "id": "2"}, {"name": "a", "id": "3"}],
+        "results": [
+            {"call_id": "1", "content": "x", "failed": true},
+            {"call_id": "2", "content": "x"},
+            {"call_id": "3", "content": "x", "failed": null},
+        ],
+    }]))
+    .unwrap();
+    let messages = messages_of_rows(rows).unwrap();
+    let failed: Vec<bool> = messages[1].results().map(|result| result.is_error).collect();
+    assert_eq!(failed, [true, false, false]);
+}
+
+/// B 3.14
+#[test]
+fn what_the_provider_sent_with_a_call_stays_with_it() {
+    let native = Native::new("gemini", r#"{"thoughtSignature": "s"}"#.parse().unwrap());
+    let mut asked = call("1");
+    asked.native = Some(native.clone());
+    let mut row = row().text("done").call(asked).result(result("1"));
+    row.reasoning = vec![Reasoning::new("hm")];
+    let messages = valid_messages_of_rows([row], DanglingCalls::Drop).unwrap();
+    let asking = messages.get(0).unwrap();
+    assert_eq!(asking.parts[0], Reasoning::new("hm").into());
+    assert_eq!(asking.calls().next().unwrap().native, Some(native));
+}
+
+/// B 3.16
+#[test]
+fn sparse_keyed_lists_are_lists() {
+    let row: AggregateRow = serde_json::from_value(json!({
+        "role": "assistant", "content": "done", "id": 7, "created_at": "yesterday",
+        "tool_calls": {"10": {"id": "3", "name": "c"}, "2": {"id": "2", "name": "b"}},
+        "tool_results": {"4": {"tool_call_id": "3", "result": "x"}, "0": {"tool_call_id": "2", "result": "y"}},
+        "steps": null,
+    }))
+    .unwrap();
+    assert_eq!(valid([row]), r#"a:c(2)+c(3) T:r(2)+r(3) a:"done""#);
+}

@@ -1,0 +1,203 @@
+//! What is shown of a round that is not answered in order.
+
+use std::{collections::HashSet, sync::Arc};
+
+use tower_chat_core::{Message, Part, Role, ToolResult};
+
+use super::{After, Following, Leftover, Round, Unanswered};
+use crate::replay::{DanglingCalls, broken_links, pairing::pending_call, policy::Strictness};
+
+/// What a round comes to when nothing more can belong to it.
+#[derive(Debug)]
+pub(in crate::replay) struct Closed {
+    pub(in crate::replay) messages: Vec<Arc<Message>>,
+    pub(in crate::replay) unanswered: Vec<Unanswered>,
+    /// What stands after the round, in the order in which it came.
+    pub(in crate::replay) after: Vec<AfterRound>,
+}
+
+/// What stands after a closed round.
+#[derive(Debug)]
+pub(in crate::replay) enum AfterRound {
+    /// Results that answer none of its calls, with the last message they came in.
+    Leftover(Vec<ToolResult>, Arc<Message>),
+    Message(Arc<Message>),
+}
+
+impl Round {
+    /// What a round comes to that is not answered in order. Each message of the answer is followed
+    /// by the results of its own calls.
+    pub(in crate::replay) fn close(self, strictness: Strictness) -> Closed {
+        let (calls, leftover) = self.pair();
+        let shows_interrupted = match strictness {
+            Strictness::Repair(DanglingCalls::Interrupted | DanglingCalls::FromRecord) => {
+                !self.is_of_ended_run()
+            }
+            Strictness::Repair(_) | Strictness::Lenient => false,
+        };
+        let hidden = self.after.iter().flat_map(|after| &after.hidden).copied();
+        let hidden: HashSet<usize> = hidden.collect();
+        let forgotten = if shows_interrupted { self.forgotten() } else { HashSet::new() };
+        let mut calls = calls.into_iter().enumerate().map(|(index, (call, result))| PairedCall {
+            is_hidden: hidden.contains(&index),
+            is_interrupted: shows_interrupted && !forgotten.contains(&*call.id),
+            call,
+            result,
+        });
+        let mut unanswered = Vec::new();
+        let mut shown: Vec<ShownMessage> = Vec::new();
+        for (message, _) in self.answer() {
+            shown.push(shown_message(message, &mut calls, strictness, &mut unanswered));
+        }
+        if let Some(last) = shown.iter().rposition(|shown| shown.is_answered) {
+            // No provider takes a request that ends with words of the model: those behind the last
+            // calls that were answered go before them, in their order.
+            let behind = shown.split_off(last + 1);
+            let (words, asking) = behind.into_iter().partition(|shown| shown.results.is_empty());
+            let words: Vec<_> = words;
+            shown.splice(last..last, words);
+            shown.extend::<Vec<_>>(asking);
+        }
+        let mut messages = Vec::new();
+        for ShownMessage { message, results, .. } in shown {
+            messages.extend(message);
+            if !results.is_empty() {
+                messages.push(Arc::new(self.results_message(results)));
+            }
+        }
+        let after = self.after(leftover);
+        Closed { messages, unanswered, after }
+    }
+
+    /// What stands after the round: each message after the results of its own run, and before those
+    /// of a later one.
+    fn after(self, leftover: Vec<Leftover>) -> Vec<AfterRound> {
+        let Some(After { results, following, .. }) = self.after.map(|after| *after) else {
+            return Vec::new();
+        };
+        let run = |message: &Message| message.id.map(|id| id.run);
+        let mut following = following.into_iter().peekable();
+        let mut all = Vec::new();
+        for (position, result) in leftover {
+            let Some(message) = results.get(position) else { continue };
+            let is_earlier = |next: &Following| {
+                next.results_before <= position && run(&next.message) != run(message)
+            };
+            while let Some(next) = following.next_if(is_earlier) {
+                all.push(AfterRound::Message(next.message));
+            }
+            match all.last_mut() {
+                Some(AfterRound::Leftover(results, last)) => {
+                    results.push(result);
+                    last.clone_from(message);
+                }
+                Some(AfterRound::Message(_)) | None => {
+                    all.push(AfterRound::Leftover(vec![result], message.clone()));
+                }
+            }
+        }
+        all.extend(following.map(|next| AfterRound::Message(next.message)));
+        all
+    }
+
+    /// One tool message with all results, under the name of the first that brought one.
+    fn results_message(&self, results: Vec<Part>) -> Message {
+        let mut message = match self.results().first() {
+            Some(first) => (**first).clone(),
+            None => Message::new(Role::Tool, Vec::new()),
+        };
+        message.parts = results;
+        message
+    }
+}
+
+/// A call of a round with what answers it.
+struct PairedCall {
+    call: Unanswered,
+    result: Option<ToolResult>,
+    is_hidden: bool,
+    /// Without a result it is shown with one that says so: its run was interrupted.
+    is_interrupted: bool,
+}
+
+/// What is shown of a message of the answer.
+struct ShownMessage {
+    /// `None` if nothing of it is left.
+    message: Option<Arc<Message>>,
+    results: Vec<Part>,
+    /// A result of its calls has come, and is shown.
+    is_answered: bool,
+}
+
+/// What is shown of a message of the answer, which takes its own from the calls of the round.
+fn shown_message(
+    message: &Arc<Message>,
+    calls: &mut impl Iterator<Item = PairedCall>,
+    strictness: Strictness,
+    unanswered: &mut Vec<Unanswered>,
+) -> ShownMessage {
+    let mut results = Vec::new();
+    if !Round::opens_with(message) {
+        return ShownMessage { message: Some(message.clone()), results, is_answered: false };
+    }
+    let mut message = (**message).clone();
+    let (mut kept, mut gaps, mut is_answered) = (0, Vec::new(), false);
+    message.parts.retain_mut(|part| {
+        kept += 1;
+        if pending_call(part).is_none() {
+            return true;
+        }
+        let Some(PairedCall { call, result, is_hidden, is_interrupted }) = calls.next() else {
+            return true;
+        };
+        let keep = !is_hidden
+            && match (result, call.is_pending_approval(), strictness) {
+                (Some(result), _, _) => {
+                    is_answered = true;
+                    results.push(Part::ToolResult(call.answer(result)));
+                    true
+                }
+                (None, false, Strictness::Lenient) => true,
+                (None, false, _) if is_interrupted => {
+                    results.push(Part::ToolResult(call.interrupted()));
+                    unanswered.push(Unanswered { is_shown: true, ..call.clone() });
+                    true
+                }
+                (None, _, _) => {
+                    unanswered.push(call.clone());
+                    false
+                }
+            };
+        if keep {
+            *part = Part::ToolCall(call.into_call());
+        } else {
+            kept -= 1;
+            gaps.push(kept);
+        }
+        keep
+    });
+    let dropped_a_call = !gaps.is_empty();
+    if dropped_a_call {
+        broken_links::unlink(&mut message.parts, &gaps);
+        drop_trailing_reasoning(&mut message.parts);
+    }
+    let is_shown = has_content(&message) || !dropped_a_call;
+    let message = is_shown.then(|| Arc::new(message));
+    ShownMessage { message, results, is_answered }
+}
+
+/// Reasoning belongs to the part after it; where that was dropped, it goes too.
+pub(in crate::replay) fn drop_trailing_reasoning(parts: &mut Vec<Part>) {
+    while matches!(parts.last(), Some(Part::Reasoning(_) | Part::Native(_))) {
+        parts.pop();
+    }
+}
+
+/// Whether a message says something. What a provider keeps beside its words says nothing by itself.
+pub(in crate::replay) fn has_content(message: &Message) -> bool {
+    message.parts.iter().any(|part| match part {
+        Part::Text(text) => !text.text.is_empty(),
+        Part::Reasoning(_) | Part::Native(_) => false,
+        _ => true,
+    })
+}

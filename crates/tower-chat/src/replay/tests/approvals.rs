@@ -1,0 +1,140 @@
+//! Calls that wait for approval.
+
+use super::*;
+
+pub(super) fn waiting() -> Message {
+    let request = ApprovalRequest::new("approval_1", call("1"), true);
+    Message::new(Role::Assistant, vec![Part::text("May I?"), request.into()])
+}
+
+pub(super) fn approving(rest: Option<&str>) -> Message {
+    let request = ApprovalRequest::new("approval_1", call("1"), true);
+    let mut parts = vec![Part::ApprovalResponse(request.approve())];
+    parts.extend(rest.map(Part::text));
+    Message::new(Role::User, parts)
+}
+
+#[test]
+fn a_call_that_waits_for_approval_is_not_shown_and_not_forgotten() {
+    let replay = replay([Message::user("u"), waiting(), Message::user("What time is it?")]);
+    let shown: Vec<Message> = replay.view().iter().map(|message| (**message).clone()).collect();
+    assert_eq!(sketch(&shown), "u:t a:t u:t");
+    let pending = replay.pending_approvals();
+    assert_eq!((pending.len(), pending[0][0].id.as_str()), (1, "approval_1"));
+}
+
+#[test]
+fn an_approved_call_is_shown_whole_with_its_result_and_the_words_after_it() {
+    let messages = [Message::user("u"), waiting(), approving(Some("Go on.")), results(["1"])];
+    let replay = replay(messages.clone());
+    assert!(replay.pending_approvals().is_empty());
+    assert_eq!(shown(messages), "u:t a:t+c(1) T:r(1) u:t");
+}
+
+#[test]
+fn text_beside_an_approval_comes_before_the_results_of_a_later_run() {
+    let of_run = |run: u8, index: u32, mut message: Message| {
+        message.id = Some(MessageId { run: RunId::from_bytes([run; 16]), index });
+        message
+    };
+    let messages = [
+        of_run(1, 0, calls(["2"])),
+        of_run(2, 0, Message::user("meanwhile")),
+        of_run(2, 1, waiting()),
+        of_run(3, 0, approving(Some("Go on."))),
+        of_run(3, 1, results(["1"])),
+        of_run(4, 0, results(["2"])),
+    ];
+    assert_eq!(shown(messages), "u:t a:t+c(1) T:r(1) u:t a:c(2) T:r(2)");
+}
+
+#[test]
+fn texts_beside_approvals_of_two_runs_stand_between_their_results() {
+    let of_run = |run: u8, index: u32, mut message: Message| {
+        message.id = Some(MessageId { run: RunId::from_bytes([run; 16]), index });
+        message
+    };
+    let requests = ["1", "2"].map(|id| ApprovalRequest::new(format!("a{id}"), call(id), true));
+    let asking =
+        Message::new(Role::Assistant, requests.iter().map(|it| it.clone().into()).collect());
+    let approving = |request: &ApprovalRequest, text: &str| {
+        Message::new(Role::User, vec![Part::ApprovalResponse(request.approve()), Part::text(text)])
+    };
+    let messages = [
+        of_run(1, 0, asking),
+        of_run(2, 0, Message::user("meanwhile")),
+        of_run(2, 1, calls(["3"])),
+        of_run(3, 0, approving(&requests[0], "first")),
+        of_run(3, 1, results(["1"])),
+        of_run(4, 0, approving(&requests[1], "second")),
+        of_run(4, 1, results(["2"])),
+    ];
+    let expected = "u:t a:c(1) T:r(1) u:t a:c(2) T:r(2) u:t";
+    assert_eq!(shown(messages), expected);
+}
+
+/// The call that the late result answers is in the open round, or was left out before it.
+#[test]
+fn a_late_result_is_not_taken_for_an_approved_call_without_an_id() {
+    let requests = ["approval_1", "approval_2"]
+        .map(|id| ApprovalRequest::new(id, ToolCall::without_id("look", "{}"), true));
+    let asking =
+        Message::new(Role::Assistant, requests.iter().map(|it| it.clone().into()).collect());
+    for asked_first in [true, false] {
+        let (first, then) = match asked_first {
+            true => (calls(["2"]), asking.clone()),
+            false => (asking.clone(), calls(["2"])),
+        };
+        let approvals = requests.iter().map(|it| Part::ApprovalResponse(it.approve()));
+        let messages = [
+            first,
+            Message::user("meanwhile"),
+            then,
+            Message::new(Role::User, approvals.collect()),
+            // The other was not run, since this one has ended the run.
+            Message::tool_results([ToolResult::new("", "result of the approved call")]),
+            results(["2"]),
+        ];
+        let shown = view(messages);
+        let pairs = shown.iter().flat_map(|message| message.results());
+        let pairs: Vec<_> = pairs.map(|it| (it.call_id.as_deref().unwrap(), it.text())).collect();
+        let ids = shown.iter().flat_map(|it| it.calls()).filter_map(|call| call.id.as_deref());
+        let approved = ids.filter(|id| *id != "2").collect::<Vec<_>>();
+        let approved = (approved[0], "result of the approved call".to_owned());
+        let late = ("2", "result of 2".to_owned());
+        let expected = if asked_first { [approved, late] } else { [late, approved] };
+        assert_eq!(pairs, expected, "asked first: {asked_first}");
+    }
+}
+
+#[test]
+fn a_call_answered_while_a_later_round_waits_does_not_wait_any_more() {
+    let waiting = |request: &str, id: &str| {
+        let request = ApprovalRequest::new(request, call(id), true);
+        Message::new(Role::Assistant, vec![Part::ApprovalRequest(request)])
+    };
+    let replay = replay([
+        Message::user("a"),
+        waiting("approval_1", "1"),
+        Message::user("b"),
+        waiting("approval_2", "2"),
+        results(["1"]),
+    ]);
+    let pending: Vec<_> = replay.pending_approvals().into_iter().flatten().collect();
+    assert_eq!(
+        pending.iter().map(|request| request.id.as_str()).collect::<Vec<_>>(),
+        ["approval_2"]
+    );
+}
+
+#[test]
+fn a_late_approval_puts_call_and_result_at_the_end() {
+    let messages = [
+        waiting(),
+        Message::user("What time is it?"),
+        Message::assistant("Noon."),
+        approving(None),
+        results(["1"]),
+    ];
+    assert_eq!(shown(messages), "a:t u:t a:t a:c(1) T:r(1)");
+}

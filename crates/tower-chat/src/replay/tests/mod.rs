@@ -1,0 +1,316 @@
+//! What the fold shows of damaged and of sound histories.
+
+mod answers;
+mod approvals;
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    ApprovalRequest, ConversationKey, Message, MessageId, Messages, Part, Reasoning, Role, RunId,
+    ToolCall, ToolResult, store::Write,
+};
+
+use super::*;
+
+fn call(id: &str) -> ToolCall {
+    ToolCall::new(id, "look", "{}")
+}
+
+fn calls<const N: usize>(ids: [&str; N]) -> Message {
+    Message::tool_calls(ids.map(call))
+}
+
+fn results<const N: usize>(ids: [&str; N]) -> Message {
+    Message::tool_results(ids.map(|id| ToolResult::new(id, format!("result of {id}"))))
+}
+
+fn replay(messages: impl IntoIterator<Item = Message>) -> Replay {
+    let mut replay = Replay::new(DanglingCalls::Drop);
+    messages.into_iter().for_each(|message| replay.push(&Arc::new(message)));
+    replay
+}
+
+fn view(messages: impl IntoIterator<Item = Message>) -> Vec<Message> {
+    replay(messages).view().iter().map(|message| (**message).clone()).collect()
+}
+
+/// Roles and ids at a glance: `u` user, `a` text, `c(id)` calls, `r(id)` results.
+fn sketch(messages: &[Message]) -> String {
+    let part = |part: &Part| match part {
+        Part::Text(_) => "t".to_owned(),
+        Part::ToolCall(call) => format!("c({})", call.id.as_deref().unwrap_or("-")),
+        Part::ToolResult(result) => format!("r({})", result.call_id.as_deref().unwrap_or("-")),
+        other => format!("{other:?}"),
+    };
+    let message = |message: &Message| {
+        let role = match message.role {
+            Role::User => "u",
+            Role::Assistant => "a",
+            Role::Tool => "T",
+            _ => "s",
+        };
+        format!("{role}:{}", message.parts.iter().map(part).collect::<Vec<_>>().join("+"))
+    };
+    messages.iter().map(message).collect::<Vec<_>>().join(" ")
+}
+
+fn shown(messages: impl IntoIterator<Item = Message>) -> String {
+    sketch(&view(messages))
+}
+
+#[test]
+fn a_sound_history_is_shown_as_it_is_without_a_copy() {
+    let history: Messages = [
+        Message::system("s"),
+        Message::user("u"),
+        calls(["1", "2"]),
+        results(["1"]),
+        results(["2"]),
+        Message::assistant("done"),
+    ]
+    .into();
+    let mut replay = Replay::new(DanglingCalls::Drop);
+    replay.push_from(&history, 0);
+    let view = replay.view();
+    assert_eq!(view.len(), history.len());
+    assert!(view.iter().zip(history.iter()).all(|(shown, stored)| Arc::ptr_eq(shown, stored)));
+}
+
+#[test]
+fn results_come_in_call_order() {
+    let messages = [Message::user("u"), calls(["1", "2"]), results(["2", "1"])];
+    assert_eq!(shown(messages), "u:t a:c(1)+c(2) T:r(1)+r(2)");
+}
+
+#[test]
+fn a_result_with_the_id_of_an_earlier_call_answers_no_call_without_an_id() {
+    let nameless = Message::tool_calls([ToolCall::without_id("look", "{}")]);
+    let messages = [
+        Message::user("u"),
+        calls(["1", "2"]),
+        Message::user("u"),
+        nameless,
+        results(["2"]),
+        Message::user("u"),
+    ];
+    assert_eq!(shown(messages), "u:t u:t a:c(2) T:r(2) u:t");
+}
+
+#[test]
+fn a_dangling_call_disappears_with_its_round() {
+    let messages = [Message::user("u"), calls(["1"]), Message::user("hello?")];
+    assert_eq!(shown(messages), "u:t u:t");
+}
+
+#[test]
+fn the_text_of_a_dropped_round_stays() {
+    let mut asking = calls(["1"]);
+    asking.parts.insert(0, Part::text("Let me look."));
+    assert_eq!(shown([Message::user("u"), asking]), "u:t a:t");
+}
+
+#[test]
+fn reasoning_that_led_to_a_dropped_call_goes_with_it() {
+    let mut asking = calls(["1"]);
+    asking.parts.insert(0, Reasoning::new("I should look.").into());
+    assert_eq!(shown([Message::user("u"), asking]), "u:t");
+}
+
+#[test]
+fn an_answered_sibling_stays() {
+    let messages = [calls(["1", "2", "3"]), results(["3", "1"]), Message::user("u")];
+    assert_eq!(shown(messages), "a:c(1)+c(3) T:r(1)+r(3) u:t");
+}
+
+#[test]
+fn orphan_and_duplicate_results_are_left_out() {
+    let messages = [results(["0"]), calls(["1"]), results(["1", "1"]), results(["1", "9"])];
+    assert_eq!(shown(messages), "a:c(1) T:r(1)");
+}
+
+#[test]
+fn an_id_that_comes_back_in_a_later_round_keeps_its_own_result() {
+    let messages = [
+        calls(["x"]),
+        Message::tool_results([ToolResult::new("x", "first")]),
+        calls(["x"]),
+        Message::tool_results([ToolResult::new("x", "second")]),
+    ];
+    let shown = view(messages);
+    let texts: Vec<String> =
+        shown.iter().flat_map(|message| message.results()).map(ToolResult::text).collect();
+    assert_eq!(texts, ["first", "second"]);
+}
+
+#[test]
+fn calls_without_ids_are_paired_by_place_and_named_alike_at_every_replay() {
+    let run = RunId::new();
+    let mut asking =
+        Message::tool_calls([ToolCall::without_id("a", "{}"), ToolCall::new("", "b", "{}")]);
+    asking.id = Some(MessageId { run, index: 1 });
+    let mut first = ToolResult::new("", "of a");
+    first.call_id = None;
+    let answers = Message::tool_results([first, ToolResult::new("", "of b")]);
+    let messages = [asking, answers];
+    let shown = view(messages.clone());
+    let ids: Vec<_> = shown[0].calls().map(|call| call.id.clone()).collect();
+    let answered: Vec<_> = shown[1].results().map(|result| result.call_id.clone()).collect();
+    assert_eq!(ids, answered);
+    assert_ne!(ids[0], ids[1]);
+    assert_eq!(shown, view(messages));
+}
+
+#[test]
+fn a_call_that_comes_with_a_cut_off_argument_is_shown_byte_for_byte() {
+    let cut = ToolCall::new("1", "look", r#"{"city": "Pa"#);
+    let messages = [Message::tool_calls([cut.clone()]), results(["1"])];
+    assert_eq!(view(messages)[0].calls().next(), Some(&cut));
+}
+
+#[test]
+fn an_interrupted_call_gets_a_result_that_says_so() {
+    let mut replay = Replay::new(DanglingCalls::Interrupted);
+    replay.push(&Arc::new(calls(["1", "2"])));
+    replay.push(&Arc::new(results(["2"])));
+    replay.push(&Arc::new(Message::user("u")));
+    let shown = replay.view();
+    let results: Vec<_> = shown.get(1).unwrap().results().collect();
+    assert_eq!((results[0].is_error, results[1].is_error), (true, false));
+    assert!(results[0].text().contains("may or may not"));
+}
+
+#[test]
+fn a_late_result_of_an_interrupted_call_is_shown_once() {
+    let asking = calls(["1", "2"]);
+    let late = Arc::new(results(["2"]));
+    let answer = |id: &str| Message::assistant(format!("answer {id}"));
+    let history = [Message::user("hi"), asking, results(["1"]), Message::user("so?"), answer("a")];
+    let expected = "u:t a:c(1) T:r(1) u:t a:t a:c(2) T:r(2)";
+    let mut whole = Replay::new(DanglingCalls::Interrupted);
+    history.into_iter().for_each(|message| whole.push(&Arc::new(message)));
+    let sketched = |replay: &Replay| {
+        sketch(&replay.view().iter().map(|message| (**message).clone()).collect::<Vec<_>>())
+    };
+    assert_eq!(sketched(&whole), "u:t a:c(1)+c(2) T:r(1)+r(2) u:t a:t");
+
+    let mut closed = whole.clone();
+    closed.retract_answered_by(std::slice::from_ref(&late));
+    let mut open = closed.split_open_round();
+    open.push(&late);
+    assert_eq!(format!("{} {}", sketched(&closed), sketched(&open)), expected);
+
+    assert_eq!(whole.dangling_calls().len(), 0, "these messages have no ids");
+    whole.push(&late);
+    assert_eq!(sketched(&whole), expected);
+    whole.push(&late);
+    assert_eq!(sketched(&whole), expected, "it has its result");
+}
+
+#[test]
+fn an_interrupted_call_that_a_result_in_the_open_round_answers_is_shown_once() {
+    let mut whole = Replay::new(DanglingCalls::Interrupted);
+    let history = [calls(["1"]), Message::user("so?"), calls(["2"]), results(["1"])];
+    history.into_iter().for_each(|message| whole.push(&Arc::new(message)));
+    let sketched = |replay: &Replay| {
+        sketch(&replay.view().iter().map(|message| (**message).clone()).collect::<Vec<_>>())
+    };
+    let mut closed = whole.clone();
+    closed.retract_answered_by_open_round();
+    let mut open = closed.split_open_round();
+    for replay in [&mut whole, &mut open] {
+        replay.push(&Arc::new(Message::user("go on")));
+    }
+    assert_eq!(sketched(&closed), "u:t");
+    assert_eq!(sketched(&open), "a:c(2) T:r(2) a:c(1) T:r(1) u:t");
+    assert_eq!(sketched(&whole), format!("{} {}", sketched(&closed), sketched(&open)));
+}
+
+#[test]
+fn calls_of_a_run_that_ended_on_purpose_are_left_out() {
+    let shown = |history: Vec<Message>| {
+        let mut replay = Replay::new(DanglingCalls::Interrupted);
+        history.into_iter().for_each(|message| replay.push(&Arc::new(message)));
+        replay.push(&Arc::new(Message::user("so?")));
+        sketch(&replay.view().iter().map(|message| (**message).clone()).collect::<Vec<_>>())
+    };
+    let mut marked = Arc::new(calls(["1"]));
+    mark_ended(&mut marked);
+    assert_eq!(shown(vec![Arc::unwrap_or_clone(marked)]), "u:t");
+    assert_eq!(shown(vec![calls(["1"]), end_marker()]), "u:t");
+    let mut ending = ToolResult::new("2", "the end");
+    ending.ends_run = true;
+    let ended = vec![calls(["1", "2"]), Message::tool_results([ending])];
+    assert_eq!(shown(ended), "a:c(2) T:r(2) u:t");
+    assert_eq!(shown(vec![calls(["1"])]), "a:c(1) T:r(1) u:t", "an older version has stored it");
+}
+
+#[test]
+fn the_failing_policy_names_the_call() {
+    let mut replay = Replay::new(DanglingCalls::Fail);
+    replay.push(&Arc::new(calls(["1"])));
+    assert_eq!(replay.check().unwrap_err().call_id, "1");
+    replay.push(&Arc::new(results(["1"])));
+    assert_eq!(replay.check(), Ok(()));
+}
+
+#[test]
+fn a_result_on_a_later_row_stands_next_to_its_call() {
+    let messages = [calls(["1"]), Message::user("u"), results(["1"]), Message::assistant("a")];
+    assert_eq!(shown(messages), "u:t a:c(1) T:r(1) a:t");
+}
+
+#[test]
+fn lenient_replay_leaves_what_may_be_answered_below() {
+    let mut replay = Replay::lenient();
+    [results(["0"]), Message::user("u"), calls(["1"])]
+        .into_iter()
+        .for_each(|message| replay.push(&Arc::new(message)));
+    let shown: Vec<Message> = replay.view().iter().map(|message| (**message).clone()).collect();
+    assert_eq!(sketch(&shown), "T:r(0) u:t a:c(1)");
+}
+
+#[test]
+fn a_split_replay_shows_the_same_in_two_pieces() {
+    let mut whole = replay([Message::user("u"), approvals::waiting()]);
+    let mut closed = whole.clone();
+    let mut open = closed.split_open();
+    assert_eq!(closed.view().len(), 1);
+    for message in [approvals::approving(None), results(["1"])] {
+        whole.push(&Arc::new(message.clone()));
+        open.push(&Arc::new(message));
+    }
+    let mut joined = closed.view();
+    joined.append(&open.view());
+    assert_eq!(joined, whole.view());
+}
+
+#[test]
+fn showing_what_is_shown_changes_nothing() {
+    let messages = [
+        results(["0"]),
+        Message::user("u"),
+        calls(["1", "2"]),
+        results(["2"]),
+        Message::user("v"),
+        results(["1"]),
+        calls(["3"]),
+    ];
+    let once = view(messages);
+    assert_eq!(view(once.clone()), once);
+}
+
+#[test]
+fn calls_of_one_message_that_share_an_id_get_different_ones() {
+    let messages = [Message::user("u"), calls(["1", "1"]), results(["1", "1"])];
+    assert_eq!(shown(messages), "u:t a:c(1)+c(call_1_1) T:r(1)+r(call_1_1)");
+    assert_eq!(shown([calls(["1", "1"]), results(["1"])]), "a:c(1) T:r(1)");
+    let late = [calls(["1", "1"]), Message::user("u"), results(["1", "1"])];
+    assert_eq!(shown(late), "u:t a:c(1)+c(call_0_1) T:r(1)+r(call_0_1)");
+}
+
+#[test]
+fn late_results_of_calls_that_share_an_id_are_shown_in_different_rounds() {
+    let again = || [calls(["1"]), Message::user("u")];
+    let messages = again().into_iter().chain(again()).chain([results(["1", "1"])]);
+    assert_eq!(shown(messages), "u:t u:t a:c(1) T:r(1) a:c(1) T:r(1)");
+}

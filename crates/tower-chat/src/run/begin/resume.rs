@@ -1,0 +1,59 @@
+//! How an open run is taken over from the attempt that has left it.
+
+use tower_chat_core::store::{Head, History, OpenRunContent, StoreError};
+
+use super::records::prior_attempts;
+use crate::{PersistenceError, run::Run};
+
+impl Run {
+    /// Takes the run over from the attempt that has left it, and reads again what that one may have
+    /// written meanwhile.
+    pub(super) async fn resume(
+        &self,
+        content: &OpenRunContent,
+        approves: bool,
+    ) -> Result<(), PersistenceError> {
+        let taken = self.take_over().await?;
+        tracing::warn!(
+            conversation = %self.key(),
+            attempt = content.open.lease.attempt.saturating_add(1),
+            left_by = content.open.lease.holder,
+            "open run {} is taken over, and goes on where it stopped",
+            self.id()
+        );
+        match self.read_calls_again(approves).await {
+            Ok(()) => {
+                taken.go_on();
+                Ok(())
+            }
+            Err(source) => {
+                taken.fail();
+                Err(PersistenceError::NotLoaded { key: self.key().clone(), source })
+            }
+        }
+    }
+
+    /// Reads what is known of the calls of a run that was taken over: until then another process may
+    /// have been at work on them, and what comes out of a call changes no revision.
+    async fn read_calls_again(&self, approves: bool) -> Result<(), StoreError> {
+        let content = self.store().open_run(self.key()).await?;
+        let (history, replay) = {
+            let state = self.state();
+            let conversation = &state.conversation;
+            let head = Head::new(conversation.revision).with_pruned(conversation.pruned);
+            (History::new(head, conversation.history.clone()), conversation.replay.clone())
+        };
+        let prior = match approves {
+            true => Some(prior_attempts(self.store(), self.key(), &history, &replay).await?),
+            false => None,
+        };
+        let mut state = self.state();
+        if let Some(prior) = prior {
+            state.prior_attempts = prior;
+        }
+        if let (Some(journal), Some(content)) = (state.of_mode.journal_mut(), content) {
+            journal.read_again(&content);
+        }
+        Ok(())
+    }
+}

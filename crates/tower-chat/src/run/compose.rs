@@ -1,0 +1,287 @@
+//! What of a write's messages is stored, and what the record of tool calls says of them.
+
+use std::{borrow::Cow, sync::Arc};
+
+use serde_json::Value;
+use smallvec::SmallVec;
+use tower_chat_core::{
+    CallPosition, Message, MessageId, Part, Role, ToolResult, ToolStatus,
+    store::{RecordedResult, SequencePosition, ToolRecord},
+};
+
+use super::{
+    State,
+    answered_calls::AnsweredCalls,
+    call_records::{Asking, StoredPosition, asked_call},
+    hooks::mark_hooked,
+    prior_call_results::{mark_statuses, must_be_marked},
+    records::Records,
+    redact::{mark_without_calls, redact_calls, redact_results},
+};
+use crate::{
+    replay::{AnswerIds, AskedCall, Citations, Truncation, mark_not_kept},
+    tool::{Retained, ToolReport},
+};
+
+/// A write's messages in the form in which they are stored, and its rows of the record.
+pub(super) struct Composed {
+    pub(super) messages: Vec<Arc<Message>>,
+    pub(super) records: Records,
+}
+
+impl State {
+    /// Puts a write together: hooks first, then the compaction of citations where the final text
+    /// is known, then truncation.
+    ///
+    /// `citations` are given for a whole run alone; `left_out` are results at the end of the run
+    /// that are in no message of the store, so that the record holds them itself.
+    pub(super) fn compose(
+        &mut self,
+        messages: &[Arc<Message>],
+        left_out: &[Arc<Message>],
+        citations: Option<&Citations>,
+        truncation: Truncation,
+    ) -> Composed {
+        let has_tools = |message: &Arc<Message>| {
+            message.parts.iter().any(|part| {
+                matches!(part, Part::ToolCall(_) | Part::ToolResult(_) | Part::ApprovalRequest(_))
+            })
+        };
+        let all: Vec<&Arc<Message>> = messages.iter().chain(left_out).collect();
+        if !all.iter().copied().any(has_tools) {
+            return Composed { messages: messages.to_vec(), records: Records::default() };
+        }
+        self.call_records.hooks.ask_source();
+        // Most messages have one call, or one result.
+        let mut records = Records::with_capacity(all.len());
+        let added = last_answer(&self.conversation.added);
+        let mut ids = AnswerIds::default();
+        added.iter().rev().for_each(|message| drop(ids.next(message)));
+        let mut answered = AnsweredCalls::default();
+        let mut stored = Vec::with_capacity(messages.len());
+        let mut last_forgotten = None;
+        for (position, &message) in all.iter().enumerate() {
+            let sequence = (position < messages.len())
+                .then(|| self.conversation.revision.sequence + 1 + position as u64);
+            let before = || {
+                let of_write = all.get(..position).unwrap_or_default().iter().rev().copied();
+                of_write.chain(&added).map(|message| &**message)
+            };
+            let mut retained = message.clone();
+            let ids = ids.next(message);
+            if let (Some(sequence), Some(id)) = (sequence, message.id)
+                && message.asked_calls().next().is_some()
+            {
+                let begins_round = !continues_round(before(), message);
+                let keeps_all = self.store_calls(
+                    &mut retained,
+                    (id, sequence),
+                    (ids, begins_round),
+                    &mut records,
+                );
+                last_forgotten = if keeps_all { last_forgotten } else { Some(position) };
+            }
+            if message.results().next().is_some() {
+                let asked = answered.by_message_at(position, &all, &self.conversation.replay);
+                self.store_results(&mut retained, &asked, sequence, &mut records);
+            }
+            if sequence.is_some() {
+                stored.push(retained);
+            }
+        }
+        if let Some(position) = last_forgotten {
+            mark_without_calls(&mut stored, position);
+        }
+        shorten(&mut stored, &mut records, citations, truncation);
+        Composed { messages: stored, records }
+    }
+
+    /// Whether all calls are kept.
+    fn store_calls(
+        &mut self,
+        message: &mut Arc<Message>,
+        (id, sequence): (MessageId, u64),
+        (ids, begins_round): (Vec<Cow<'_, str>>, bool),
+        records: &mut Records,
+    ) -> bool {
+        let round_index = self.call_records.round_index(begins_round);
+        let mut positions = SmallVec::new();
+        let mut changes = Vec::new();
+        let mut hooked = Vec::new();
+        let mut next = 0;
+        self.call_records.hooks.pin_calls(message);
+        let parts = message.parts.iter().filter_map(asked_call);
+        for (index, ((call, is_waiting), call_id)) in parts.zip(ids).enumerate() {
+            let decided = self.call_records.pending.remove(&(id, index));
+            let retained =
+                decided.unwrap_or_else(|| self.call_records.retained_call((id, index), call));
+            let redaction = match retained {
+                Retained::Whole => None,
+                Retained::Redacted(redaction) => {
+                    hooked.push(next);
+                    Some(redaction)
+                }
+                Retained::Nothing(_) => {
+                    positions.push(None);
+                    changes.push((index, None));
+                    continue;
+                }
+            };
+            positions.push(Some(next));
+            let position = SequencePosition { sequence, index: next };
+            let mut row =
+                ToolRecord::pending(position, round_index, call_id.into_owned(), &call.name);
+            if is_waiting {
+                row.status = ToolStatus::PendingApproval;
+            }
+            records.put(row);
+            next += 1;
+            let arguments = redaction.and_then(|redaction| redaction.arguments);
+            changes.extend(arguments.map(|arguments| (index, Some(arguments))));
+        }
+        let keeps_all = positions.iter().all(Option::is_some);
+        self.call_records.asked.insert(id, self.call_records.asking.len());
+        let lacks_calls = !keeps_all;
+        let stored = positions;
+        self.call_records.asking.push(Asking { sequence, round_index, stored, lacks_calls });
+        redact_calls(message, changes);
+        if !hooked.is_empty() || !keeps_all {
+            mark_hooked(message, hooked);
+        }
+        keeps_all
+    }
+
+    /// `asked` are the calls that the results answer, result by result.
+    fn store_results(
+        &mut self,
+        message: &mut Arc<Message>,
+        asked: &[Option<AskedCall>],
+        sequence: Option<u64>,
+        records: &mut Records,
+    ) {
+        let reports = message.id.and_then(|id| self.call_records.take_reports(id));
+        let mut reports = reports.unwrap_or_default().into_iter();
+        let mut changes = Vec::new();
+        let mut not_kept = Vec::new();
+        let mut statuses = Vec::new();
+        let mut next = 0;
+        for (index, (result, asked)) in message.results().zip(asked).enumerate() {
+            let report = reports.next();
+            let Some(asked) = asked else {
+                let retained = self.retained_orphan(result);
+                changes.extend(retained.map(|retained| (index, Some(retained))));
+                next += 1;
+                continue;
+            };
+            let of_run = asked.call_position;
+            let retained = self.retained_outcome(of_run, &asked.call, result, report.as_ref());
+            let Some(position) = self.stored_position(of_run) else {
+                changes.push((index, None));
+                continue;
+            };
+            let (mut changed, changed_error) = match retained {
+                Retained::Whole => (None, None),
+                Retained::Redacted(redaction) => (redaction.result, redaction.error),
+                Retained::Nothing(_) => {
+                    not_kept.extend(result.call_id.clone().map(Value::from));
+                    changes.push((index, None));
+                    continue;
+                }
+            };
+            let named = self.stored_name(asked, result, &position);
+            if named != result.call {
+                changed.get_or_insert_with(|| Box::new(result.clone())).call = named;
+            }
+            let report = report.unwrap_or_else(|| ToolReport::of(result));
+            let mut row = position.row(asked, report, changed_error);
+            row.result = match sequence {
+                Some(sequence) => {
+                    RecordedResult::InMessage(SequencePosition { sequence, index: next })
+                }
+                None => {
+                    let stored = changed.clone();
+                    RecordedResult::Apart(stored.unwrap_or_else(|| Box::new(result.clone())))
+                }
+            };
+            if message.id.is_some_and(|id| id.run != of_run.0.run) && must_be_marked(row.status) {
+                statuses.push((next, row.status));
+            }
+            records.put(row);
+            changes.extend(changed.map(|changed| (index, Some(changed))));
+            next += 1;
+        }
+        redact_results(message, changes);
+        mark_not_kept(message, not_kept);
+        mark_statuses(message, statuses);
+    }
+
+    /// How a result names its call by position, if it has to: as the call is stored. Siblings before
+    /// it may not be, and then ids and order of those that are left do not tell which of them the
+    /// result answers.
+    fn stored_name(
+        &self,
+        asked: &AskedCall,
+        result: &ToolResult,
+        stored: &StoredPosition,
+    ) -> Option<CallPosition> {
+        let (message, _) = asked.call_position;
+        let must_be_named = asked.must_be_named
+            || result.call.is_some()
+            || self.call_records.lacks_calls_of(message);
+        must_be_named.then_some(CallPosition { message, index: stored.call.index })
+    }
+}
+
+impl StoredPosition {
+    /// The row of a call of which this is known, but for its result.
+    fn row(
+        &self,
+        asked: &AskedCall,
+        report: ToolReport,
+        error: Option<Option<String>>,
+    ) -> ToolRecord {
+        let call_id = asked.call.id.clone().unwrap_or_default();
+        let mut row = ToolRecord::pending(self.call, self.round_index, call_id, &asked.call.name);
+        row.error = error.unwrap_or(report.error);
+        row.status = report.status;
+        row.started_at = report.started_at;
+        row.finished_at = report.finished_at;
+        row
+    }
+}
+
+/// Leaves uncited sources out of a whole run, and truncates what is too long.
+fn shorten(
+    stored: &mut Vec<Arc<Message>>,
+    records: &mut Records,
+    citations: Option<&Citations>,
+    truncation: Truncation,
+) {
+    if let Some(citations) = citations {
+        let compacted = citations.apply(&stored.iter().cloned().collect());
+        *stored = compacted.iter().cloned().collect();
+    }
+    stored.iter_mut().for_each(|message| truncation.apply_within(message));
+    for record in records.rows_mut() {
+        if let RecordedResult::Apart(result) = &mut record.result {
+            truncation.apply(result);
+        }
+    }
+}
+
+/// The last message, and if the model said it, those before it up to one that the model did not
+/// say; the last one first.
+fn last_answer(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
+    let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
+    let of_answer = messages.iter().rev().take_while(is_answer).count();
+    messages.iter().rev().take(of_answer.max(1)).cloned().collect()
+}
+
+/// Whether the messages before a message of an answer, the nearest first, include one of the same
+/// answer that asks for something.
+fn continues_round<'m>(before: impl Iterator<Item = &'m Message>, message: &Message) -> bool {
+    let run = message.id.map(|id| id.run);
+    before
+        .take_while(|earlier| earlier.role == Role::Assistant && earlier.id.map(|id| id.run) == run)
+        .any(|earlier| earlier.asked_calls().next().is_some())
+}

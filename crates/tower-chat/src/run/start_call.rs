@@ -1,0 +1,154 @@
+//! How a service call starts: what is new in it, and what the model's client is sent.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    Answer, ChatRequest, Message, Role,
+    store::{Slot, Write},
+};
+
+use super::{
+    Run, ServiceCall, State, Submission,
+    hooks::has_asked_hooks,
+    last_call::Attempt,
+    leaf_request::own_messages,
+    recorder::Recorder,
+    service_call::{OpenCall, StoredCall},
+};
+use crate::{PersistenceError, next_step::LoopPolicy};
+
+/// Whether a service call has to be made.
+pub(crate) enum StartedCall {
+    /// It has.
+    Call(Box<OpenCall>),
+    /// The same call was answered before. Its answer is submitted again unless it is known to be
+    /// durable; a store recognises what it has.
+    Answered(Box<StoredCall>),
+}
+
+impl Run {
+    /// Finds out what is new in a service call, and makes the client's request of it unless the call
+    /// was answered before: history first, and no trace of these layers.
+    ///
+    /// # Errors
+    ///
+    /// If the tool loop sent stored messages again and they cannot be told from new ones, or if a
+    /// dangling call may not be replayed.
+    pub(crate) fn start_call(
+        self,
+        request: &mut ChatRequest,
+    ) -> Result<StartedCall, PersistenceError> {
+        let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
+        let mut state = self.state();
+        if self.0.is_alone && request.new_from > 0 {
+            // The loop sends it with its first service call alone.
+            state.calls.above = request.messages.take(request.new_from);
+        }
+        let own = match state.calls.attempt(ordinal) {
+            Some(Attempt::Answered { answer, write, .. }) => {
+                let (answer, write) = (answer.clone(), write.clone());
+                let again = self.submit_again(&state, ordinal, answer, write);
+                return Ok(StartedCall::Answered(Box::new(again)));
+            }
+            Some(Attempt::Unanswered { rest }) => rest.clone(),
+            // A run that nobody began above is resumed; what is stored of its input comes first.
+            None if ordinal == Some(0) && self.0.is_alone => {
+                own_messages(request).into_iter().skip(state.conversation.added.len()).collect()
+            }
+            None => self.unsubmitted(&state, request)?,
+        };
+        let inputs = self.number(state.conversation.taken, own);
+        let replay = self.replay_with(&state, &inputs)?;
+        let is_first = match ordinal {
+            Some(ordinal) => ordinal == 0,
+            None => state.calls.last.is_none(),
+        };
+        let new_to_model = match self.recorder() {
+            // Its input is staged already, and new to the model all the same.
+            Recorder::Journaled(_) if is_first => own_messages(request).len(),
+            _ => inputs.len(),
+        };
+        state.address_leaf(request, &replay, new_to_model);
+        drop(state);
+        // Without a layer above nobody knows when the run goes.
+        let keeps_text = self.policy().keep_partial_text && !self.0.is_alone;
+        let loop_policy = request.extensions.get::<LoopPolicy>().cloned();
+        let options = request.options.clone();
+        let call = OpenCall::new(self, ordinal, (inputs, replay), options, loop_policy, keeps_text);
+        Ok(StartedCall::Call(Box::new(call)))
+    }
+
+    /// The messages of a request that are not stored yet.
+    fn unsubmitted(
+        &self,
+        state: &State,
+        request: &ChatRequest,
+    ) -> Result<Vec<Arc<Message>>, PersistenceError> {
+        let own = self.not_stored_of(state, own_messages(request));
+        let is_later_call = !state.conversation.added.is_empty();
+        if is_later_call
+            && own.iter().any(|message| message.role == Role::Assistant && message.id.is_none())
+        {
+            return Err(PersistenceError::HistorySentAgain { key: self.key().clone() });
+        }
+        Ok(own)
+    }
+
+    /// Those of the loop's messages, which are in the run's order, that are not stored yet.
+    pub(super) fn not_stored_of(
+        &self,
+        state: &State,
+        mut own: Vec<Arc<Message>>,
+    ) -> Vec<Arc<Message>> {
+        let is_stored = |message: &Arc<Message>| is_stored(state, self, message);
+        if let Some(last) = own.iter().rposition(is_stored) {
+            own.drain(..=last);
+        }
+        if matches!(self.recorder(), Recorder::Journaled(_)) && state.calls.last.is_none() {
+            // The input is staged, although no call has carried it: a loop may have dropped its ids.
+            let is_same = |(own, added): &(&Arc<Message>, &Arc<Message>)| {
+                own.id.is_none() && own.role == added.role && own.parts == added.parts
+            };
+            let added = &state.conversation.added;
+            let staged = own.iter().zip(added).take_while(is_same).count();
+            own.drain(..staged);
+        }
+        own
+    }
+
+    pub(super) fn submit_again(
+        &self,
+        state: &State,
+        ordinal: Option<u32>,
+        answer: Answer,
+        write: Option<Write>,
+    ) -> StoredCall {
+        let submission = match write {
+            Some(write) => {
+                let slot = Ok(Slot::unbounded());
+                let writes = state.with_unsettled(write);
+                Submission::submit(self.store(), self.store_failure(), slot, writes)
+            }
+            None => Submission::nothing(),
+        };
+        StoredCall { run: self.clone(), ordinal, answer, submission }
+    }
+}
+
+/// Whether a message that came with an id is stored: the id names a message of this run with the
+/// same content, or with what hooks have left of it, or one of the loaded history.
+fn is_stored(state: &State, run: &Run, message: &Arc<Message>) -> bool {
+    let Some(id) = message.id else { return false };
+    if id.run == run.id() {
+        if id.index as usize >= state.conversation.taken {
+            return false;
+        }
+        let added = &state.conversation.added;
+        let position = added.partition_point(|added| added.id < message.id);
+        return added.get(position).is_some_and(|added| {
+            let is_stored_form = || has_asked_hooks(added) && added.role == message.role;
+            Arc::ptr_eq(added, message) || added == message || is_stored_form()
+        });
+    }
+    state.position_in_history(id).is_some()
+}

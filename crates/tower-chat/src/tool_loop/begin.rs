@@ -1,0 +1,262 @@
+//! How a run of the loop begins: with the model, with approved calls, or where an earlier attempt was
+//! interrupted.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    future::poll_fn,
+    sync::Arc,
+};
+
+use tower_chat_core::{BoxError, ChatRequest, ConversationKey, Messages, RunId};
+use tower_service::Service;
+
+use super::{
+    ToolLoopError,
+    approvals::{Approved, approved},
+    counters::RunCounters,
+    in_flight::InFlight,
+    options::CallOptions,
+    outcomes::Outcomes,
+    resume,
+    rounds::{Phase, Rounds},
+    settings::Settings,
+    transcript::Transcript,
+};
+use crate::{
+    layers_below::{LayerKind, LayersBelow},
+    next_step::{CallRules, NextStep, PlannedCall},
+    policy::UnknownCalls,
+    replay::{Citations, Replay},
+    run::{
+        CallOutcome, InterruptedRun, PersisterAbove, Run, RunOfLoop, ServiceCall, is_without_calls,
+    },
+    tool::{CallOfRun, PendingCall, RunContext, SourceNumbers, Tools},
+};
+
+impl<S> Rounds<S> {
+    pub(super) fn new(
+        ready: S,
+        settings: Arc<Settings>,
+        has_persister: bool,
+        mut request: ChatRequest,
+    ) -> Result<Self, BoxError> {
+        let handle = request.run_handle();
+        let conversation = request.conversation();
+        let run_id = conversation.map_or_else(RunId::new, |conversation| conversation.run);
+        let run = request.extensions.get::<Run>().cloned();
+        let transcript = transcript(&request, run.as_ref(), run_id);
+        let tools = settings.source.tools();
+        let run_of_loop = (run.is_none() && conversation.is_some()).then(RunOfLoop::default);
+        use_tools(run.as_ref(), run_of_loop.as_ref(), &tools);
+        let rules = CallRules {
+            tools: &tools,
+            callers_tools: &request.options.tools,
+            unknown_tools: settings.unknown_tools,
+        };
+        let Approved { calls: approved, refused } =
+            approved(&request, run.as_ref(), &transcript, &rules)?;
+        let approves = !approved.is_empty() || !refused.is_empty();
+        if let (false, true, Some(run)) = (has_persister, approves, &run) {
+            // Their calls are in a history that no layer would put before their results.
+            return Err(run.persister_missing().into());
+        }
+        let interrupted = run.as_ref().and_then(Run::take_interrupted);
+        let mut counters = match &interrupted {
+            Some(interrupted) => RunCounters::resumed(interrupted, &approved),
+            None => RunCounters::default(),
+        };
+        let phase = first_phase(approved, refused, &mut counters, settings.call_budget);
+        request.extensions.remove::<ServiceCall>();
+        let extensions = call_extensions(&request, run_of_loop.as_ref());
+        let unknown_calls = request.extensions.get::<UnknownCalls>().cloned();
+        let mut rounds = Self {
+            service: ready,
+            is_ready: true,
+            options: CallOptions::new(request.options, settings.options.clone()),
+            settings,
+            context: Arc::new(RunContext {
+                run: run_id,
+                handle,
+                extensions: request.extensions,
+                source_numbers: source_numbers(run.clone(), run_of_loop.clone(), request.messages),
+            }),
+            clock: run.as_ref().map(Run::clock).unwrap_or_default(),
+            run,
+            run_of_loop,
+            extensions,
+            transcript,
+            tools,
+            phase,
+            added: Vec::new(),
+            updates: VecDeque::new(),
+            outcomes: Outcomes::default(),
+            has_unsent_results: false,
+            in_flight: InFlight::default(),
+            counters,
+        };
+        if let Some(interrupted) = interrupted {
+            rounds.resume(interrupted, unknown_calls)?;
+        }
+        Ok(rounds)
+    }
+
+    /// Goes on where an earlier attempt at the run was interrupted.
+    fn resume(
+        &mut self,
+        interrupted: InterruptedRun,
+        unknown_calls: Option<UnknownCalls>,
+    ) -> Result<(), ToolLoopError> {
+        let InterruptedRun { response, calls: known, .. } = interrupted;
+        for message in &response {
+            // What comes next is numbered on from it.
+            let message = self.transcript.number(message.clone(), &self.clock);
+            self.transcript.push_sent(&message);
+        }
+        if response.is_empty() {
+            return Ok(());
+        }
+        if let Some(run) = &self.run {
+            run.pin_calls(&response);
+        }
+        let finish = Box::default();
+        let is_settled = |pending: &PendingCall| {
+            let known = pending.position().and_then(|position| known.get(&position));
+            matches!(known, Some(CallOutcome::Finished(_)))
+        };
+        self.phase = match self.rules().step_after(&response, is_settled) {
+            NextStep::RunTools(calls) => {
+                let mut calls = self.counters.charged(calls, self.settings.call_budget);
+                self.settle(&mut calls, &known, unknown_calls)?;
+                Phase::Running { calls, finish }
+            }
+            // What it asked for is not known any more: the model is asked again.
+            NextStep::Finish if response.last().is_some_and(|last| is_without_calls(last)) => {
+                Phase::Calling
+            }
+            NextStep::CallAgain => Phase::Calling,
+            NextStep::AskApproval | NextStep::ReturnCalls | NextStep::Finish => {
+                Phase::Finishing(finish)
+            }
+        };
+        Ok(())
+    }
+
+    fn settle(
+        &self,
+        calls: &mut [PlannedCall],
+        known: &HashMap<CallOfRun, CallOutcome>,
+        unknown_calls: Option<UnknownCalls>,
+    ) -> Result<(), ToolLoopError> {
+        let Some(run) = &self.run else { return Ok(()) };
+        let policy = unknown_calls.unwrap_or_else(|| run.unknown_calls());
+        resume::settle(calls, known, &policy, (run.key(), run.id()))
+    }
+}
+
+/// The run begins with approved calls, if there are any, else with the model.
+fn first_phase(
+    approved: Vec<PlannedCall>,
+    refused: Vec<PlannedCall>,
+    counters: &mut RunCounters,
+    call_budget: Option<usize>,
+) -> Phase {
+    if !refused.is_empty() {
+        return Phase::Refusing(refused);
+    }
+    if approved.is_empty() {
+        return Phase::Calling;
+    }
+    let calls = counters.charged(approved, call_budget);
+    Phase::Running { calls, finish: Box::default() }
+}
+
+/// What each service call carries besides its messages.
+fn call_extensions(request: &ChatRequest, run_of_loop: Option<&RunOfLoop>) -> http::Extensions {
+    let mut extensions = request.extensions.clone();
+    extensions.insert(ServiceCall { ordinal: 0 });
+    if let Some(run_of_loop) = run_of_loop {
+        extensions.insert(run_of_loop.clone());
+    }
+    extensions
+}
+
+/// The run's messages as the loop sends them: the new ones alone where a layer below puts the history
+/// before them.
+fn transcript(request: &ChatRequest, run: Option<&Run>, run_id: RunId) -> Transcript {
+    match run {
+        Some(run) if !run.is_written_at_end() => {
+            Transcript::only_unsent(request, run_id, || run.taken())
+        }
+        Some(run) => {
+            let replay = run.open_replay().unwrap_or_else(Replay::lenient);
+            Transcript::whole(request, run_id, replay).numbered_from(run.answer_from())
+        }
+        None => Transcript::whole(request, run_id, Replay::lenient()),
+    }
+}
+
+/// The numbers of the sources that the run's tools find, after those of the conversation: as the run
+/// has loaded it, else as the request brought it.
+fn source_numbers(
+    run: Option<Run>,
+    run_of_loop: Option<RunOfLoop>,
+    messages: Messages,
+) -> SourceNumbers {
+    SourceNumbers::from(move || {
+        let begun_below = || run_of_loop.as_ref().and_then(RunOfLoop::run);
+        match run.as_ref().or_else(begun_below) {
+            Some(run) => run.next_source_number(&messages),
+            None => Citations::default().next_number(&messages),
+        }
+    })
+}
+
+/// Names the tools for their hooks to the run, or to whoever will begin it.
+pub(super) fn use_tools(run: Option<&Run>, run_of_loop: Option<&RunOfLoop>, tools: &Tools) {
+    match (run, run_of_loop) {
+        (Some(run), _) => run.use_tools(tools),
+        (None, Some(run_of_loop)) => run_of_loop.use_tools(tools),
+        (None, None) => {}
+    }
+}
+
+/// Whether the layers that the run needs are below, as far as polling for readiness shows; checked
+/// before the model is paid and before any tool runs, approved ones included.
+///
+/// # Errors
+///
+/// If a persistence layer is on the wrong side of the loop, or if nothing below would store the run
+/// and the policy is to fail then.
+pub(super) async fn check_layers<S>(
+    ready: &mut S,
+    settings: &Settings,
+    below: &LayersBelow,
+    request: &ChatRequest,
+) -> Result<bool, BoxError>
+where
+    S: Service<ChatRequest>,
+    S::Error: Into<BoxError>,
+{
+    let conversation = key_of(request);
+    if request.extensions.get::<PersisterAbove>().is_some() {
+        return Err(ToolLoopError::PersisterAbove { conversation }.into());
+    }
+    if below.holds(LayerKind::PerRunPersistence) {
+        return Err(ToolLoopError::PerRunPersistenceBelow { conversation }.into());
+    }
+    let run = request.extensions.get::<Run>().filter(|run| !run.is_written_at_end());
+    let Some(run) = run.filter(|_| !settings.assumes_persister_below) else { return Ok(true) };
+    if !below.holds(LayerKind::PerServiceCallPersistence) {
+        // Its caller may have left out to poll it.
+        poll_fn(|cx| below.poll_ready(ready, cx)).await.map_err(Into::into)?;
+    }
+    let has_persister = below.holds(LayerKind::PerServiceCallPersistence);
+    if !has_persister && run.fails_without_persister() {
+        return Err(run.persister_missing().into());
+    }
+    Ok(has_persister)
+}
+
+pub(super) fn key_of(request: &ChatRequest) -> Option<ConversationKey> {
+    request.conversation().map(|conversation| conversation.key.clone())
+}

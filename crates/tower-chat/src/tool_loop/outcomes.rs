@@ -1,0 +1,117 @@
+//! What the calls of a round have come to.
+
+use std::collections::HashSet;
+
+use tower_chat_core::{Message, ToolResult, ToolStatus};
+
+use super::error::ToolFailure;
+use crate::{
+    next_step::Refusal,
+    tool::{CallOfRun, ToolOutcome, ToolOutput, ToolReport, ToolReports},
+};
+
+/// What the calls of a batch have come to so far. It is whole at every await, so that results of
+/// calls that have finished outlive the cancellation of the others.
+#[derive(Debug, Default)]
+pub(super) struct Outcomes {
+    /// Each result with its call's position in the batch, in the order in which they came.
+    pub(super) results: Vec<(usize, ToolResult, ToolReport)>,
+    failures: Vec<ToolFailure>,
+    pub(super) terminate: bool,
+}
+
+impl Outcomes {
+    pub(super) fn add(&mut self, sequence_index: usize, outcome: Outcome) {
+        let Outcome { result, report, failure, terminate } = outcome;
+        self.results.push((sequence_index, result, report));
+        self.failures.extend(failure.map(|failure| *failure));
+        self.terminate |= terminate;
+    }
+
+    /// The positions of the calls of the batch that have one.
+    pub(super) fn answered(&self) -> HashSet<usize> {
+        self.results.iter().map(|(index, ..)| *index).collect()
+    }
+
+    /// Adds the result of a call whose tool has not run to its end.
+    pub(super) fn add_not_run(
+        &mut self,
+        sequence_index: usize,
+        result: ToolResult,
+        report: ToolReport,
+    ) {
+        self.results.push((sequence_index, result, report));
+    }
+
+    /// Whether a tool ended the run.
+    pub(super) fn terminate(&self) -> bool {
+        self.terminate
+    }
+
+    /// Takes the failures, of which there is one for each failed call.
+    pub(super) fn take_failures(&mut self) -> Vec<ToolFailure> {
+        std::mem::take(&mut self.failures)
+    }
+
+    /// One message with all results so far, in call order, and what is known of each besides;
+    /// `None` if there are none.
+    pub(super) fn take_message(&mut self) -> Option<(Message, ToolReports)> {
+        if self.results.is_empty() {
+            return None;
+        }
+        self.results.sort_by_key(|(sequence_index, ..)| *sequence_index);
+        let mut reports = ToolReports::with_capacity(self.results.len());
+        // Drained, so that the next batch finds the room.
+        let results = self.results.drain(..).map(|(_, result, report)| {
+            reports.push(report);
+            result
+        });
+        let message = Message::tool_results(results);
+        Some((message, reports))
+    }
+}
+
+/// What one call came to.
+pub(super) struct Outcome {
+    pub(super) result: ToolResult,
+    pub(super) report: ToolReport,
+    pub(super) failure: Option<Box<ToolFailure>>,
+    pub(super) terminate: bool,
+}
+
+impl Outcome {
+    /// What the run needs to know of it, if it knows the call.
+    pub(super) fn of(&self, position: Option<CallOfRun>) -> Option<ToolOutcome> {
+        Some((position?, self.result.clone(), self.report.clone()))
+    }
+}
+
+impl Refusal {
+    pub(super) fn status(&self) -> ToolStatus {
+        match self {
+            Self::UnknownTool => ToolStatus::UnknownTool,
+            Self::Rejected { .. } => ToolStatus::RejectedByApproval,
+            Self::OverBudget { .. } => ToolStatus::SkippedBudget,
+            Self::Stopped => ToolStatus::Stopped,
+        }
+    }
+
+    pub(super) fn output(&self, tool: &str) -> ToolOutput {
+        match self {
+            Self::UnknownTool => ToolOutput::error(format!("There is no tool named {tool:?}.")),
+            Self::Rejected { reason } => rejection(reason.as_deref()).into(),
+            Self::OverBudget { budget } => ToolOutput::error(format!(
+                "The call was not run: no more than {budget} tool calls are allowed here."
+            )),
+            Self::Stopped => ToolOutput::error("The call was not run: the run was stopped before."),
+        }
+    }
+}
+
+/// What the model is told of a call that somebody rejected.
+pub(crate) fn rejection(reason: Option<&str>) -> String {
+    match reason {
+        None | Some("") => "The call was rejected, and not run.".to_owned(),
+        Some(reason) => format!("The call was rejected, and not run: {reason}"),
+    }
+}

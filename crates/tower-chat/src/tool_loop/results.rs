@@ -1,0 +1,125 @@
+//! The tools of a round, and what becomes of their results.
+
+use tower_chat_core::{BoxError, ChatRequest, ChatResponse, EndedBy, Finish};
+use tower_service::Service;
+
+use super::{
+    ToolLoopError,
+    error::CallNotRun,
+    execute::Executor,
+    rounds::{Phase, Rounds},
+    stop::unless_stopped,
+};
+use crate::{next_step::PlannedCall, run::Run};
+
+impl<S> Rounds<S>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
+    S::Error: Into<BoxError>,
+    S::Future: Send,
+{
+    pub(super) async fn run_tools(
+        &mut self,
+        calls: Vec<PlannedCall>,
+        mut finish: Box<Finish>,
+    ) -> Result<(), BoxError> {
+        if std::mem::take(&mut self.is_ready) {
+            // A tool may call the same service; so the permit that this clone holds is released.
+            self.service = self.service.clone();
+        }
+        let context = self.context.clone();
+        let batch: Vec<_> = calls.iter().map(|call| call.pending.clone()).collect();
+        let executor = Executor {
+            settings: &self.settings,
+            context: &self.context,
+            clock: &self.clock,
+            run: self.run.as_ref(),
+            round_index: self.counters.batches,
+        };
+        self.counters.batches += 1;
+        let executed = executor.execute(calls, &mut self.outcomes);
+        match unless_stopped(&context.handle, executed).await {
+            Some(executed) => executed?,
+            None => {
+                let begun = if self.settings.concurrent { batch.len() } else { 1 };
+                self.outcomes.stop(&batch, begun);
+            }
+        }
+        let failures = self.outcomes.take_failures();
+        self.counters.failed(
+            failures,
+            self.settings.max_failing_rounds,
+            self.context.conversation(),
+        )?;
+        self.add_results();
+        self.phase = if !self.outcomes.terminate() {
+            Phase::Calling
+        } else {
+            finish.ended_by = Some(EndedBy::Tool);
+            if self.counters.rounds > 0 || self.records_each_outcome() {
+                // They go to the caller, and no service call will have seen them. What of them
+                // is part of the history the commit decides.
+                self.has_unsent_results = false;
+                if let Some(run) = self.run.as_ref().filter(|run| run.is_alone()) {
+                    // Nobody above does it at the end of the run.
+                    let unsent: Vec<_> = self.transcript.take_unsent().iter().cloned().collect();
+                    run.finish_alone(&unsent).await;
+                }
+            } else {
+                // Their calls were stored by another run, which would ask for them again.
+                self.submit_results();
+            }
+            Phase::Finishing(finish)
+        };
+        Ok(())
+    }
+
+    /// Records that approved calls were not run, and fails. With the record the refusal is known to
+    /// every later run, which tells the model.
+    pub(super) async fn refuse(&mut self, calls: &[PlannedCall]) -> Result<(), BoxError> {
+        if let Some(run) = self.run.clone() {
+            let outcomes = calls.iter().filter_map(PlannedCall::refusal_for_changed_arguments);
+            for outcome in outcomes.collect::<Vec<_>>() {
+                run.tool_finished(outcome, Vec::new(), None, false).await?;
+            }
+            run.discard_input().await;
+        }
+        let calls = calls.iter().map(|call| CallNotRun {
+            tool: call.pending.name().to_owned(),
+            call_id: call.pending.id().to_owned(),
+        });
+        let conversation = self.run.as_ref().map(|run| run.key().clone());
+        Err(ToolLoopError::ArgumentsNotKept { calls: calls.collect(), conversation }.into())
+    }
+}
+
+impl<S> Rounds<S> {
+    pub(super) fn add_results(&mut self) {
+        let Some((message, reports)) = self.outcomes.take_message() else { return };
+        self.has_unsent_results = true;
+        let id = self.add(message);
+        if let (Some(run), Some(id)) = (&self.run, id) {
+            run.report_tools(id, reports);
+        }
+    }
+
+    /// Whether results of tools that have run, and that no service call has brought to a persister
+    /// below, are handed to its run. A journal has them already, one by one.
+    pub(super) fn submits_results(&self) -> bool {
+        self.transcript.is_kept_below() && !self.records_each_outcome()
+    }
+
+    pub(super) fn records_each_outcome(&self) -> bool {
+        self.run.as_ref().is_some_and(Run::records_each_outcome)
+    }
+
+    pub(super) fn submit_results(&mut self) {
+        if !self.transcript.is_kept_below() {
+            return;
+        }
+        self.add_results();
+        if let (true, Some(run)) = (std::mem::take(&mut self.has_unsent_results), &self.run) {
+            run.submit_results(self.transcript.take_unsent().iter().cloned().collect());
+        }
+    }
+}
