@@ -66,7 +66,8 @@ pub(crate) struct Turn {
 }
 
 impl Recorded {
-    /// The conversations of a provider in a cassette: of two answers and more, whole or streamed.
+    /// The conversations of a provider in a cassette: of two answers and more, whole or
+    /// streamed.
     pub(crate) fn of(
         cassette: &Cassette,
         provider: &'static Provider,
@@ -76,6 +77,7 @@ impl Recorded {
         let answered = |exchange: &&Exchange| {
             (provider.speaks)(folder, exchange)
                 && exchange.is_success()
+                && exchange.reported_error().unwrap().is_none()
                 && !exchange.body.is_empty()
         };
         let exchanges: Vec<&Exchange> = cassette.exchanges.iter().filter(answered).collect();
@@ -83,7 +85,8 @@ impl Recorded {
         for is_streamed in [false, true] {
             let those: Vec<&&Exchange> =
                 exchanges.iter().filter(|it| it.is_streamed() == is_streamed).collect();
-            if those.len() < 2 {
+            // Questions that are asked one by one are no conversation.
+            if those.len() < 2 || !those.iter().any(|it| goes_on(&it.request)) {
                 continue;
             }
             let bodies = those.iter().map(|it| it.body.clone()).collect();
@@ -199,6 +202,16 @@ impl Recorded {
         };
         Turn { sent: service.server.take_received(), outcome, succeeded }
     }
+}
+
+/// Whether a request goes on with what the model has answered before.
+fn goes_on(request: &Value) -> bool {
+    let items = ["messages", "contents", "input"].map(|field| request[field].as_array());
+    let is_answer = |item: &Value| {
+        item["role"] == "assistant" || item["role"] == "model" || item["type"] == "function_call"
+    };
+    request["previous_response_id"].is_string()
+        || items.into_iter().flatten().flatten().any(is_answer)
 }
 
 /// A run id of its own for each number, in their order: ids of calls that came without one are

@@ -6,9 +6,6 @@
 //! sends is compared byte for byte, in every mode. And a conversation goes to another provider and
 //! back. [`providers`] has one row for each leaf; where nothing fit to go on with is recorded,
 //! [`scripted`] has it.
-//!
-//! The recorded data lie in the folder that `TOWER_CHAT_DATA` names; without it the tests say that
-//! they are skipped.
 
 #![allow(
     clippy::unwrap_used,

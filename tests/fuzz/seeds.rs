@@ -1,4 +1,4 @@
-//! Recorded input, and some of our own where there is no recorded data.
+//! Recorded input, and some that is written here.
 
 use tower_chat_testkit::recordings::{Api, Framing, Recordings};
 use tower_chat_wire::body::BodyWire;
@@ -17,7 +17,7 @@ pub(crate) struct Seeds {
     pub(crate) events: Vec<Vec<u8>>,
 }
 
-pub(crate) fn of_wire(recordings: Option<&Recordings>, wire: BodyWire) -> Seeds {
+pub(crate) fn of_wire(recordings: &Recordings, wire: BodyWire) -> Seeds {
     let mut seeds = Seeds::default();
     seeds.requests.push(OWN_REQUEST.into());
     if wire == BodyWire::Ollama {
@@ -25,7 +25,6 @@ pub(crate) fn of_wire(recordings: Option<&Recordings>, wire: BodyWire) -> Seeds 
         seeds.errors.extend(OLLAMA_ERRORS.map(Vec::from));
         seeds.streams.extend(OLLAMA_STREAMS.map(Vec::from));
     }
-    let Some(recordings) = recordings else { return seeds };
     for cassette in recordings.cassettes().expect("the recorded exchanges can be read") {
         for exchange in cassette.exchanges {
             if exchange.api().ok().and_then(wire_of) != Some(wire) {

@@ -49,13 +49,13 @@ const WIRES: [(BodyWire, Wire); 7] = [
 ];
 
 pub(crate) fn all() -> Vec<Target> {
-    let recordings = Recordings::from_env();
+    let recordings = Recordings::all();
     let mut targets = Vec::new();
     let mut requests = vec![OWN_REQUEST.as_bytes().to_vec()];
     let mut messages = Vec::new();
     for (body, wire) in WIRES {
         let Seeds { requests: of_wire, answers, errors, streams, events } =
-            seeds::of_wire(recordings.as_ref(), body);
+            seeds::of_wire(&recordings, body);
         messages.extend(stored_answers(body, &answers));
         if body == BodyWire::OpenAiChat {
             requests.clone_from(&of_wire);

@@ -1,4 +1,4 @@
-//! The recorded conversations that are tried.
+//! The conversations that are tried.
 
 use std::{
     fs,
@@ -11,17 +11,12 @@ use tower_chat::core::Message;
 use tower_chat_testkit::recordings::Recordings;
 use tower_chat_wire::openai_chat;
 
-/// The messages of every transcript: of the recorded data, and our own.
+/// The messages of every transcript: of the command's tests, and of the recorded data.
 pub(crate) fn all() -> Vec<Vec<Message>> {
     let own =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../crates/tower-chat-cli/tests/transcripts");
     let own = files(&own).into_iter().flat_map(|file| transcripts(&file));
-    let recorded =
-        Recordings::from_env().map(|recordings| recordings.conversations().expect("conversations"));
-    let recorded = recorded.unwrap_or_else(|| {
-        say("TOWER_CHAT_DATA is not set: the recorded data is skipped, our own is not");
-        Vec::new()
-    });
+    let recorded = Recordings::all().conversations().expect("conversations");
     own.chain(recorded.into_iter().map(|recorded| parse(recorded.messages.into()))).collect()
 }
 

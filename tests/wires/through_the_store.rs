@@ -68,7 +68,7 @@ fn database(folder: &Path) -> std::path::PathBuf {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_accepted_body_comes_back_exactly_from_the_stores_and_in_another_process() {
-    let Some(bodies) = data::accepted() else { return };
+    let bodies = data::accepted();
     let memory = MemoryStore::new();
     store_all(&memory, &bodies).await;
     assert_eq!(assert_exact(&memory, &bodies).await, expected_counts(&bodies));
@@ -99,7 +99,7 @@ async fn every_accepted_body_comes_back_exactly_from_the_stores_and_in_another_p
 async fn child_finds_every_body() {
     let Some(folder) = std::env::var_os(FOLDER) else { return };
     let folder = Path::new(&folder);
-    let bodies = data::accepted().unwrap();
+    let bodies = data::accepted();
     let store = SqliteStore::open(database(folder)).await.unwrap();
     let counts = assert_exact(&store, &bodies).await;
     fs::write(folder.join("counted"), format!("{counts:?}")).unwrap();
@@ -108,7 +108,7 @@ async fn child_finds_every_body() {
 /// What a model is shown of the record is what was sent, but for what [`Difference`] says.
 #[tokio::test]
 async fn the_replay_of_a_stored_body_is_what_was_sent_or_differs_as_stated() {
-    let Some(bodies) = data::accepted() else { return };
+    let bodies = data::accepted();
     let store = MemoryStore::new();
     store_all(&store, &bodies).await;
     let mut counts: BTreeMap<(Wire, Difference), Vec<&str>> = BTreeMap::new();

@@ -196,6 +196,7 @@ fn streams_of_events_are_read_with_server_tools_and_errors() {
         [named("content_block_start", server.clone()), named("error", error.clone()), done];
     assert_eq!(exchange.events().unwrap(), expected);
     assert_eq!(exchange.json_events().unwrap(), [server, error]);
+    assert_eq!(exchange.reported_error().unwrap().as_deref(), Some("Overloaded"));
 }
 
 #[test]
@@ -254,7 +255,7 @@ fn a_file_of_another_kind_is_refused_by_its_name() {
 
 #[test]
 fn every_recorded_exchange_is_read() {
-    let Some(recordings) = Recordings::from_env() else { return };
+    let recordings = Recordings::all();
     let cassettes = recordings.cassettes().unwrap();
     let mut counts: BTreeMap<(Api, Framing), usize> = BTreeMap::new();
     for exchange in cassettes.iter().flat_map(|cassette| &cassette.exchanges) {
@@ -270,4 +271,21 @@ fn every_recorded_exchange_is_read() {
     let conversations = recordings.conversations().unwrap();
     println!("{} conversations", conversations.len());
     assert!(conversations.iter().all(|conversation| !conversation.messages.is_empty()));
+}
+
+#[test]
+fn an_error_inside_a_response_of_success_is_found_and_a_word_of_none_is_not() {
+    let error_of = |media_type: &str, body: &str| {
+        parse(&vcrpy("/v1/responses", "{\"input\":[]}", media_type, body))[0]
+            .reported_error()
+            .unwrap()
+    };
+    let failed = "'{\"status\":\"failed\",\"error\":{\"message\":\"no model\"}}'";
+    assert_eq!(error_of("application/json", failed).as_deref(), Some("no model"));
+    let completed = "'{\"status\":\"completed\",\"error\":null}'";
+    assert_eq!(error_of("application/json", completed), None);
+    let event = "|\n        data: {\"response\":{\"error\":{\"message\":\"no time\"}}}\n\n";
+    assert_eq!(error_of("text/event-stream", event).as_deref(), Some("no time"));
+    let line = "|\n        {\"done\":false}\n        {\"error\":\"no memory\"}\n";
+    assert_eq!(error_of("application/x-ndjson", line).as_deref(), Some("no memory"));
 }

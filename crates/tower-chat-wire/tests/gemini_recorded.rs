@@ -1,8 +1,5 @@
 //! Recorded conversations with Gemini are written as they were read, and those of others in a form
 //! that Gemini takes.
-//!
-//! The recorded data lie in the folder that `TOWER_CHAT_DATA` names; without it the tests say that
-//! they are skipped.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 
@@ -22,18 +19,18 @@ use tower_chat_wire::{
 const KEYS: [&str; 5] = ["output", "error", "result", "return_value", "content"];
 
 /// The accepted request bodies, with their names.
-fn accepted() -> Option<Vec<Located>> {
-    let requests = Recordings::from_env()?.accepted("gemini").unwrap();
+fn accepted() -> Vec<Located> {
+    let requests = Recordings::all().accepted("gemini").unwrap();
     assert!(!requests.is_empty());
-    Some(requests.into_iter().map(|request| (request.id, request.body)).collect())
+    requests.into_iter().map(|request| (request.id, request.body)).collect()
 }
 
 /// JSON, and where it was found.
 type Located = (String, Value);
 
 /// The bodies of the requests of recorded exchanges, and the events of the answers.
-fn cassettes() -> Option<(Vec<Located>, Vec<Located>)> {
-    let cassettes = Recordings::from_env()?.cassettes().unwrap();
+fn cassettes() -> (Vec<Located>, Vec<Located>) {
+    let cassettes = Recordings::all().cassettes().unwrap();
     let (mut requests, mut events) = (Vec::new(), Vec::new());
     let exchanges = cassettes.iter().flat_map(|cassette| &cassette.exchanges);
     for exchange in exchanges.filter(|exchange| exchange.api().unwrap() == Api::Gemini) {
@@ -43,7 +40,7 @@ fn cassettes() -> Option<(Vec<Located>, Vec<Located>)> {
             events.extend(found.map(|event| (exchange.source.clone(), event)));
         }
     }
-    Some((requests, events))
+    (requests, events)
 }
 
 /// A body of what is written, with the system instruction.
@@ -74,7 +71,7 @@ fn assert_exact(source: &str, body: &Value) {
 
 #[test]
 fn an_accepted_body_is_written_as_it_was_read() {
-    let Some(bodies) = accepted() else { return };
+    let bodies = accepted();
     for (source, body) in &bodies {
         assert_exact(source, body);
     }
@@ -82,7 +79,7 @@ fn an_accepted_body_is_written_as_it_was_read() {
 
 #[test]
 fn a_request_on_a_cassette_is_written_as_it_was_read() {
-    let Some((requests, _)) = cassettes() else { return };
+    let (requests, _) = cassettes();
     println!("{} requests", requests.len());
     for (source, body) in &requests {
         assert_exact(source, body);
@@ -91,7 +88,7 @@ fn a_request_on_a_cassette_is_written_as_it_was_read() {
 
 #[test]
 fn an_answer_on_a_cassette_is_written_as_it_was_sent() {
-    let Some((_, events)) = cassettes() else { return };
+    let (_, events) = cassettes();
     let mut compared = 0;
     for (source, event) in &events {
         let messages = parse_answer(&event.to_string()).expect(source);
@@ -116,7 +113,7 @@ fn an_answer_on_a_cassette_is_written_as_it_was_sent() {
 
 #[test]
 fn text_names_arguments_and_results_are_not_hidden_in_native_items() {
-    let Some(bodies) = accepted() else { return };
+    let bodies = accepted();
     let (mut calls, mut results, mut thoughts) = (0, 0, 0);
     for (source, body) in &bodies {
         let contents = json!({"contents": body["contents"]});
@@ -167,7 +164,7 @@ fn text_names_arguments_and_results_are_not_hidden_in_native_items() {
 
 #[test]
 fn what_openai_recorded_is_valid_for_gemini() {
-    let Some(recordings) = Recordings::from_env() else { return };
+    let recordings = Recordings::all();
     let (mut count, mut cut_off) = (0, 0);
     for RecordedConversation { source, messages, .. } in recordings.conversations().unwrap() {
         let messages = openai_chat::parse_messages(&Value::from(messages).to_string()).unwrap();
@@ -195,7 +192,7 @@ fn what_openai_recorded_is_valid_for_gemini() {
 
 #[test]
 fn what_other_wires_accepted_from_openai_clients_is_valid_for_gemini() {
-    let Some(recordings) = Recordings::from_env() else { return };
+    let recordings = Recordings::all();
     for request in recordings.accepted("openai-chat").unwrap() {
         let source = request.id.as_str();
         let messages = request.body["messages"].to_string();
@@ -207,7 +204,7 @@ fn what_other_wires_accepted_from_openai_clients_is_valid_for_gemini() {
 
 #[test]
 fn what_gemini_accepted_is_valid_for_openai_once_written_so() {
-    let Some(bodies) = accepted() else { return };
+    let bodies = accepted();
     for (source, body) in &bodies {
         let messages = parse_body(&body.to_string()).expect(source);
         if messages.iter().flat_map(Message::calls).any(|call| call.id.is_none()) {
@@ -267,7 +264,7 @@ fn assert_no_content_is_lost(messages: &[Message], body: &Value, source: &str) {
 
 #[test]
 fn an_accepted_body_is_replayed_as_it_was_but_for_new_ids() {
-    let Some(bodies) = accepted() else { return };
+    let bodies = accepted();
     let (mut exact, mut with_new_ids, mut split) = (0, 0, 0);
     for (source, body) in &bodies {
         let messages = parse_body(&body.to_string()).expect(source);

@@ -1,7 +1,4 @@
 //! Every recorded message, read and written again, is an equal JSON value.
-//!
-//! The recorded data lie in the folder that `TOWER_CHAT_DATA` names; without it the tests say that
-//! they are skipped.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 
@@ -10,8 +7,8 @@ use tower_chat_core::{Message, Part, format};
 use tower_chat_testkit::recordings::Recordings;
 use tower_chat_wire::openai_chat::{Audience, parse_message, render_message};
 
-fn recorded_messages() -> Option<Vec<(String, Value)>> {
-    let recordings = Recordings::from_env()?;
+fn recorded_messages() -> Vec<(String, Value)> {
+    let recordings = Recordings::all();
     let accepted = recordings.accepted("openai-chat").unwrap().into_iter();
     let accepted =
         accepted.map(|request| (request.id, request.body["messages"].as_array().unwrap().clone()));
@@ -21,7 +18,7 @@ fn recorded_messages() -> Option<Vec<(String, Value)>> {
         let numbered = messages.into_iter().enumerate();
         numbered.map(move |(index, message)| (format!("{source}#{index}"), message))
     });
-    Some(messages.collect())
+    messages.collect()
 }
 
 fn rendered(message: &Message) -> Vec<Value> {
@@ -31,7 +28,7 @@ fn rendered(message: &Message) -> Vec<Value> {
 
 #[test]
 fn a_recorded_message_is_written_as_it_was_read() {
-    let Some(recorded) = recorded_messages() else { return };
+    let recorded = recorded_messages();
     assert!(!recorded.is_empty());
     for (source, json) in &recorded {
         let message = parse_message(&json.to_string()).expect(source);
@@ -43,7 +40,7 @@ fn a_recorded_message_is_written_as_it_was_read() {
 
 #[test]
 fn text_names_arguments_and_ids_are_not_hidden_in_native_items() {
-    let Some(recorded) = recorded_messages() else { return };
+    let recorded = recorded_messages();
     for (source, json) in &recorded {
         let message = parse_message(&json.to_string()).expect(source);
         let calls: Vec<_> = message.calls().collect();
@@ -70,7 +67,7 @@ fn text_names_arguments_and_ids_are_not_hidden_in_native_items() {
 
 #[test]
 fn an_ordinary_message_needs_no_native_item() {
-    let Some(recorded) = recorded_messages() else { return };
+    let recorded = recorded_messages();
     let mut ordinary = 0;
     for (source, json) in &recorded {
         let fields = json.as_object().unwrap();

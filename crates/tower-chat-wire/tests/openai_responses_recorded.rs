@@ -1,7 +1,4 @@
 //! Recorded conversations: those of this wire come back equal, those of another are accepted.
-//!
-//! The recorded data lie in the folder that `TOWER_CHAT_DATA` names; without it the tests say that
-//! they are skipped.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 
@@ -17,10 +14,10 @@ use tower_chat_wire::{
     validate::{Wire, validate},
 };
 
-fn accepted() -> Option<Vec<(String, Value)>> {
-    let requests = Recordings::from_env()?.accepted("openai-responses").unwrap();
+fn accepted() -> Vec<(String, Value)> {
+    let requests = Recordings::all().accepted("openai-responses").unwrap();
     assert!(!requests.is_empty());
-    Some(requests.into_iter().map(|request| (request.id, request.body)).collect())
+    requests.into_iter().map(|request| (request.id, request.body)).collect()
 }
 
 fn written<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Value {
@@ -33,7 +30,7 @@ fn stored(messages: &[Message]) -> Vec<Message> {
 
 #[test]
 fn an_accepted_body_is_written_as_it_was_read_and_so_it_is_once_stored() {
-    let Some(bodies) = accepted() else { return };
+    let bodies = accepted();
     for (id, body) in bodies {
         let conversation = parse_body(&body.to_string()).expect(&id);
         assert_eq!(conversation.instructions.as_deref(), body["instructions"].as_str(), "{id}");
@@ -44,7 +41,7 @@ fn an_accepted_body_is_written_as_it_was_read_and_so_it_is_once_stored() {
 
 #[test]
 fn what_the_vocabulary_has_a_field_for_is_not_hidden_in_native_items() {
-    let Some(bodies) = accepted() else { return };
+    let bodies = accepted();
     let (mut calls, mut plain) = (0, 0);
     for (id, body) in bodies {
         let messages = parse_body(&body.to_string()).unwrap().messages;
@@ -94,7 +91,7 @@ fn what_the_vocabulary_has_a_field_for_is_not_hidden_in_native_items() {
 
 #[test]
 fn every_cut_of_an_accepted_body_is_valid_once_replayed() {
-    let Some(bodies) = accepted() else { return };
+    let bodies = accepted();
     let mut count = 0;
     for (id, body) in bodies {
         let messages = parse_body(&body.to_string()).unwrap().messages;
@@ -119,19 +116,19 @@ fn replayed(messages: &[Message], dangling: DanglingCalls) -> Value {
 }
 
 /// Conversations recorded as OpenAI chat, with where each comes from.
-fn chats() -> Option<Vec<(String, Vec<Message>)>> {
-    let recordings = Recordings::from_env()?;
+fn chats() -> Vec<(String, Vec<Message>)> {
+    let recordings = Recordings::all();
     let accepted = recordings.accepted("openai-chat").unwrap().into_iter();
     let accepted = accepted.map(|request| (request.id, request.body["messages"].to_string()));
     let whole = recordings.conversations().unwrap().into_iter();
     let whole = whole.map(|found| (found.source, Value::from(found.messages).to_string()));
     let chats = accepted.chain(whole);
-    Some(chats.map(|(id, json)| (id, openai_chat::parse_messages(&json).unwrap())).collect())
+    chats.map(|(id, json)| (id, openai_chat::parse_messages(&json).unwrap())).collect()
 }
 
 #[test]
 fn a_conversation_of_openai_chat_is_accepted_here_and_loses_no_word() {
-    let Some(chats) = chats() else { return };
+    let chats = chats();
     let (mut repeated, mut as_recorded) = (0, 0);
     for (source, messages) in &chats {
         let input = replayed(messages, DanglingCalls::Interrupted);
@@ -191,7 +188,7 @@ fn assert_same_words(messages: &[Message], input: &Value, source: &str) {
 
 #[test]
 fn a_recorded_answer_is_one_message_that_goes_back_as_it_came() {
-    let Some(recordings) = Recordings::from_env() else { return };
+    let recordings = Recordings::all();
     let cassettes = recordings.cassettes().unwrap();
     let exchanges = cassettes.iter().flat_map(|cassette| &cassette.exchanges);
     let mut count = 0;

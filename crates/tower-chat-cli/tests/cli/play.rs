@@ -80,7 +80,7 @@ fn both_modes_whole_and_streamed_store_the_same() {
 
 #[test]
 fn recorded_data_play_without_divergence_and_come_out_as_they_went_in() {
-    for file in data_files("playing all recorded data in both modes, whole and streamed") {
+    for file in data_files() {
         for mode in MODES {
             for stream in [&[][..], &["--stream"]] {
                 let store = Store::new();
@@ -97,7 +97,7 @@ fn recorded_data_play_without_divergence_and_come_out_as_they_went_in() {
 
 #[test]
 fn two_plays_at_once_on_halves_of_a_file_store_what_one_stores() {
-    let mut files = data_files("two plays at once on halves of recorded data");
+    let mut files = data_files();
     files.push(transcript("shapes.jsonl"));
     for file in files {
         let text = std::fs::read_to_string(&file).unwrap();

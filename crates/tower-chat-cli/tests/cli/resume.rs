@@ -64,7 +64,7 @@ fn a_play_that_is_killed_at_any_moment_ends_as_an_undisturbed_one() {
 
 #[test]
 fn recorded_data_that_are_killed_at_any_moment_end_as_undisturbed() {
-    let files = data_files("killing plays of recorded data at any moment");
+    let files = data_files();
     for (seed, file) in files.iter().enumerate() {
         let store = Store::new();
         let argument = store.argument();

@@ -1,7 +1,7 @@
 //! OpenAI's own packages against the endpoint.
 //!
-//! They are installed from PyPI and npm into cargo's target folder, once. Without Python, Node.js or
-//! the recordings a test says that it is skipped; with `TOWER_CHAT_CI=1` it fails.
+//! They are installed from PyPI and npm into cargo's target folder, once. Without Python or Node.js a
+//! test says that it is skipped; with `TOWER_CHAT_CI=1` it fails.
 
 #![allow(
     clippy::unwrap_used,

@@ -4,9 +4,16 @@ use serde_json::Value;
 use tower_chat_testkit::recordings::Recordings;
 pub(crate) use tower_chat_testkit::recordings::{Api, Cassette, Exchange};
 
-/// All cassettes, in order; `None`, and a line about it, where no data are named.
-pub(crate) fn all() -> Option<Vec<Cassette>> {
-    Some(Recordings::from_env()?.cassettes().unwrap())
+/// All cassettes, in order.
+pub(crate) fn all() -> Vec<Cassette> {
+    Recordings::all().cassettes().unwrap()
+}
+
+/// All cassettes of each folder of recorded data.
+pub(crate) fn of_each_folder() -> Vec<Vec<Cassette>> {
+    let recordings = Recordings::all();
+    let folders = recordings.folders().iter().map(Recordings::at);
+    folders.map(|folder| folder.cassettes().unwrap()).collect()
 }
 
 /// The exchanges of Chat Completions.
@@ -21,17 +28,6 @@ pub(crate) fn responses(cassette: &Cassette) -> impl Iterator<Item = &Exchange> 
 
 fn of(cassette: &Cassette, api: Api) -> impl Iterator<Item = &Exchange> {
     cassette.exchanges.iter().filter(move |exchange| exchange.api().unwrap() == api)
-}
-
-/// The message of the error in a streamed answer.
-pub(crate) fn stream_error(exchange: &Exchange) -> Option<String> {
-    let events = exchange.is_streamed().then(|| exchange.json_events().unwrap())?;
-    let error = events.iter().find_map(|event| {
-        let errors = [&event["error"], &event["response"]["error"]];
-        let is_error = event["type"] == "error";
-        errors.into_iter().find(|error| !error.is_null()).or(is_error.then_some(event))
-    })?;
-    Some(error["message"].as_str().unwrap_or_default().to_owned())
 }
 
 /// What the body of a refusal says.

@@ -1,7 +1,4 @@
 //! Clients of every provider, over a real HTTP server that answers with what real services answered.
-//!
-//! The recorded traffic is in the folder that `TOWER_CHAT_DATA` names; without it the tests that need
-//! it say that they are skipped.
 
 #![allow(
     clippy::unwrap_used,

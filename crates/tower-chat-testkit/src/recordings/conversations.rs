@@ -1,6 +1,7 @@
-//! The folder of recorded data.
+//! The folders of recorded data.
 
 use std::{
+    ffi::OsStr,
     fs,
     path::{Path, PathBuf},
 };
@@ -12,10 +13,13 @@ use super::{cassette::Cassette, error::RecordingError};
 /// The folders that hold no whole conversations.
 const OTHERS: [&str; 2] = ["cassettes", "oracle"];
 
-/// A folder of recorded data.
+/// The environment variable that names a folder of recorded data beside those of the repository.
+const VARIABLE: &str = "TOWER_CHAT_DATA";
+
+/// Folders of recorded data.
 #[derive(Debug, Clone)]
 pub struct Recordings {
-    folder: PathBuf,
+    folders: Vec<PathBuf>,
 }
 
 /// A request body from the oracle, and what is recorded about it.
@@ -41,56 +45,68 @@ pub struct RecordedConversation {
 }
 
 impl Recordings {
-    /// The folder that the environment variable `TOWER_CHAT_DATA` names. `None`, with a line on
-    /// standard error, if the variable is not set.
-    pub fn from_env() -> Option<Self> {
-        let folder = std::env::var_os("TOWER_CHAT_DATA");
-        if folder.is_none() {
-            eprintln!("skipped: TOWER_CHAT_DATA names no folder of recorded data");
+    /// The data of the repository, in `data/` of this crate, and those in the folder that the
+    /// environment variable `TOWER_CHAT_DATA` names, if it is set.
+    ///
+    /// # Panics
+    ///
+    /// If one of these folders does not have data of every kind: a test must not pass because there
+    /// is nothing to test with.
+    pub fn all() -> Self {
+        let named = std::env::var_os(VARIABLE);
+        match Self::with(named.as_deref()) {
+            Ok(recordings) => recordings,
+            Err(error) => panic!("{error}"),
         }
-        folder.map(Self::at)
     }
 
-    /// The recorded data in a folder.
+    /// The data of the repository, and those in another folder.
+    fn with(named: Option<&OsStr>) -> Result<Self, RecordingError> {
+        let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+        let folders = [own].into_iter().chain(named.map(PathBuf::from)).collect();
+        let recordings = Self { folders };
+        for folder in &recordings.folders {
+            let alone = Self::at(folder);
+            let missing = if entries(&folder.join("cassettes"))?.is_empty() {
+                "cassettes"
+            } else if entries(&folder.join("oracle"))?.is_empty() {
+                "oracle"
+            } else if alone.conversation_files()?.is_empty() {
+                "a folder of conversations"
+            } else {
+                continue;
+            };
+            let problem = format!("has no files in {missing} ({VARIABLE} names recorded data)");
+            return Err(RecordingError::new(folder.display().to_string(), problem));
+        }
+        Ok(recordings)
+    }
+
+    /// The recorded data in one folder.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into() }
+        Self { folders: vec![folder.into()] }
     }
 
-    /// The folder.
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    /// The folders.
+    pub fn folders(&self) -> &[PathBuf] {
+        &self.folders
     }
 
-    /// Every file of recorded exchanges, ordered by folder and name.
+    /// Every file of recorded exchanges, ordered by provider and name within each folder.
     ///
     /// # Errors
     ///
     /// If a file, or an exchange in it, is not understood.
     pub fn cassettes(&self) -> Result<Vec<Cassette>, RecordingError> {
-        let mut cassettes = Vec::new();
-        for folder in entries(&self.folder.join("cassettes"))? {
-            if !folder.is_dir() {
-                continue;
-            }
-            let name = file_name(&folder);
-            for path in entries(&folder)? {
-                match path.extension().and_then(|kind| kind.to_str()) {
-                    Some("yaml" | "yml") => cassettes.push(Cassette::read(&name, &path)?),
-                    // Where the files come from.
-                    None if file_name(&path) == "SOURCE" => {}
-                    _ => {
-                        let source = path.display().to_string();
-                        return Err(RecordingError::new(source, "is no file of a known kind"));
-                    }
-                }
-            }
+        let mut all = Vec::new();
+        for folder in &self.folders {
+            all.extend(cassettes(folder)?);
         }
-        cassettes.sort_by(|a, b| (&a.folder, &a.name).cmp(&(&b.folder, &b.name)));
-        Ok(cassettes)
+        Ok(all)
     }
 
     /// The request bodies of a wire that a provider answered with 2xx, such as `openai-chat`,
-    /// `bedrock-invoke`; none, if the folder has no file of this wire.
+    /// `bedrock-invoke`; none, if no folder has a file of this wire.
     ///
     /// # Errors
     ///
@@ -99,7 +115,7 @@ impl Recordings {
         self.oracle(&format!("accepted_{wire}.jsonl"))
     }
 
-    /// The request bodies that a provider refused; none, if the folder has no file of them.
+    /// The request bodies that a provider refused; none, if no folder has a file of them.
     ///
     /// # Errors
     ///
@@ -109,11 +125,14 @@ impl Recordings {
     }
 
     fn oracle(&self, file: &str) -> Result<Vec<OracleRequest>, RecordingError> {
-        let path = self.folder.join("oracle").join(file);
-        if !path.exists() {
-            return Ok(Vec::new());
+        let mut found = Vec::new();
+        for folder in &self.folders {
+            let path = folder.join("oracle").join(file);
+            if path.exists() {
+                found.extend(lines(&path)?);
+            }
         }
-        let lines = lines(&path)?.into_iter().map(|(source, line)| {
+        let lines = found.into_iter().map(|(source, line)| {
             let id = line.get("id").and_then(Value::as_str).map(str::to_owned);
             let id = id.ok_or_else(|| RecordingError::new(&source, "a line has no id"))?;
             let body = line.get("request").cloned();
@@ -130,30 +149,64 @@ impl Recordings {
     /// If a line is not understood.
     pub fn conversations(&self) -> Result<Vec<RecordedConversation>, RecordingError> {
         let mut conversations = Vec::new();
-        for folder in entries(&self.folder)? {
-            let name = file_name(&folder);
-            if !folder.is_dir() || OTHERS.contains(&name.as_str()) {
-                continue;
-            }
-            for path in entries(&folder)? {
-                if path.extension().is_none_or(|kind| kind != "jsonl") {
-                    continue;
-                }
-                for (source, mut line) in lines(&path)? {
-                    let messages = line.get_mut("messages").map(Value::take);
-                    let Some(Value::Array(messages)) = messages else {
-                        return Err(RecordingError::new(source, "a line has no messages"));
-                    };
-                    conversations.push(RecordedConversation {
-                        folder: name.clone(),
-                        source,
-                        messages,
-                    });
-                }
+        for path in self.conversation_files()? {
+            let folder = path.parent().map(file_name).unwrap_or_default();
+            for (source, mut line) in lines(&path)? {
+                let messages = line.get_mut("messages").map(Value::take);
+                let Some(Value::Array(messages)) = messages else {
+                    return Err(RecordingError::new(source, "a line has no messages"));
+                };
+                conversations.push(RecordedConversation {
+                    folder: folder.clone(),
+                    source,
+                    messages,
+                });
             }
         }
         Ok(conversations)
     }
+
+    /// The files of whole conversations, a conversation a line, ordered by folder and name.
+    ///
+    /// # Errors
+    ///
+    /// If a folder cannot be read.
+    pub fn conversation_files(&self) -> Result<Vec<PathBuf>, RecordingError> {
+        let mut files = Vec::new();
+        for folder in &self.folders {
+            for source in entries(folder)? {
+                if source.is_dir() && !OTHERS.contains(&file_name(&source).as_str()) {
+                    files.extend(entries(&source)?);
+                }
+            }
+        }
+        files.retain(|path| path.extension().is_some_and(|kind| kind == "jsonl"));
+        Ok(files)
+    }
+}
+
+/// The files of recorded exchanges in a folder.
+fn cassettes(folder: &Path) -> Result<Vec<Cassette>, RecordingError> {
+    let mut cassettes = Vec::new();
+    for folder in entries(&folder.join("cassettes"))? {
+        if !folder.is_dir() {
+            continue;
+        }
+        let name = file_name(&folder);
+        for path in entries(&folder)? {
+            match path.extension().and_then(|kind| kind.to_str()) {
+                Some("yaml" | "yml") => cassettes.push(Cassette::read(&name, &path)?),
+                // Where the files come from.
+                None if file_name(&path) == "SOURCE" => {}
+                _ => {
+                    let source = path.display().to_string();
+                    return Err(RecordingError::new(source, "is no file of a known kind"));
+                }
+            }
+        }
+    }
+    cassettes.sort_by(|a, b| (&a.folder, &a.name).cmp(&(&b.folder, &b.name)));
+    Ok(cassettes)
 }
 
 fn file_name(path: &Path) -> String {
@@ -185,4 +238,41 @@ fn lines(path: &Path) -> Result<Vec<(String, Value)>, RecordingError> {
         }
     });
     values.collect()
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a panic is a failing test")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_repository_has_data_of_every_kind() {
+        let recordings = Recordings::with(None).unwrap();
+        assert_eq!(recordings.folders().len(), 1);
+        assert!(!recordings.cassettes().unwrap().is_empty());
+        assert!(!recordings.accepted("ollama").unwrap().is_empty());
+        assert!(!recordings.rejected().unwrap().is_empty());
+        assert!(!recordings.conversations().unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_folder_that_is_named_and_has_nothing_is_an_error_that_names_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = || Recordings::with(Some(folder.path().as_os_str())).unwrap_err().to_string();
+        let path = folder.path().display().to_string();
+        assert!(error().starts_with(&format!("{path}/cassettes: ")), "{}", error());
+        for kind in ["cassettes", "oracle"] {
+            fs::create_dir(folder.path().join(kind)).unwrap();
+        }
+        assert_eq!(
+            error(),
+            format!("{path}: has no files in cassettes (TOWER_CHAT_DATA names recorded data)")
+        );
+        for (kind, missing) in
+            [("cassettes/a", "oracle"), ("oracle/b", "a folder of conversations")]
+        {
+            fs::write(folder.path().join(kind), "").unwrap();
+            assert!(error().starts_with(&format!("{path}: has no files in {missing} ")));
+        }
+    }
 }

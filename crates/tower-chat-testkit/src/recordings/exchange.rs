@@ -107,6 +107,35 @@ impl Exchange {
         json.collect()
     }
 
+    /// The message of an error that the service reports inside a response of success: in an event of
+    /// a stream, or as a response that has failed.
+    ///
+    /// # Errors
+    ///
+    /// If the body is damaged.
+    pub fn reported_error(&self) -> Result<Option<String>, RecordingError> {
+        if !self.is_success() {
+            return Ok(None);
+        }
+        let is_streamed = self.is_streamed();
+        let message = |event: StreamEvent| {
+            let name = event.event.unwrap_or_default();
+            let json: Value = serde_json::from_str(&event.data).unwrap_or_default();
+            let is = |field: &str, value: &str| json.get(field).is_some_and(|it| it == value);
+            let is_failed = match is_streamed {
+                true => is("type", "error") || name == "error" || name.ends_with("Exception"),
+                false => is("status", "failed"),
+            };
+            let found = ["/error", "/response/error"].into_iter().find_map(|at| {
+                json.pointer(at).filter(|error| !error.is_null() && (is_streamed || is_failed))
+            });
+            let error = found.or(is_failed.then_some(&json))?;
+            let message = error.get("message").unwrap_or(error).as_str();
+            Some(message.unwrap_or_default().to_owned())
+        };
+        Ok(self.events()?.into_iter().find_map(message))
+    }
+
     /// An error about this exchange.
     pub(super) fn error(&self, problem: impl Into<String>) -> RecordingError {
         RecordingError::new(&self.source, problem)

@@ -1,6 +1,7 @@
 //! Recorded HTTP exchanges with model providers, and recorded conversations.
 //!
-//! [`Recordings::from_env`] opens the folder that `TOWER_CHAT_DATA` names. It has
+//! [`Recordings::all`] opens the data of the repository, which are in `data/` of this crate and were
+//! written for it, and those in the folder that `TOWER_CHAT_DATA` names. Each folder has
 //!
 //! - `cassettes/<provider>/*.yaml`: HTTP exchanges, as vcrpy, VCR for Ruby and R, go-vcr and
 //!   httpmock write them ([`Recordings::cassettes`]);

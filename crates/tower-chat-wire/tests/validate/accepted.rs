@@ -6,7 +6,7 @@ use crate::data;
 
 #[test]
 fn every_body_that_a_provider_accepted_is_valid() {
-    let Some(bodies) = data::accepted() else { return };
+    let bodies = data::accepted();
     let mut counts = BTreeMap::new();
     for accepted in &bodies {
         if let Err(invalid) = validate(accepted.wire, &accepted.body) {

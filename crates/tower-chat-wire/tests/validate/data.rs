@@ -13,18 +13,18 @@ pub(crate) struct Accepted {
 
 /// All of them, of every wire that can be checked; Bedrock's raw invocations of Claude speak the
 /// wire of Anthropic.
-pub(crate) fn accepted() -> Option<Vec<Accepted>> {
-    let recordings = Recordings::from_env()?;
+pub(crate) fn accepted() -> Vec<Accepted> {
+    let recordings = Recordings::all();
     let files = Wire::ALL.map(|wire| (wire, wire.name())).into_iter();
     let files = files.chain([(Wire::Anthropic, "bedrock-invoke")]);
     let bodies = files.flat_map(|(wire, name)| {
         let accepted = recordings.accepted(name).unwrap().into_iter();
         accepted.map(move |request| Accepted { wire, id: request.id, body: request.body })
     });
-    Some(bodies.collect())
+    bodies.collect()
 }
 
 /// Whole conversations in the format of OpenAI Chat Completions.
-pub(crate) fn transcripts() -> Option<Vec<RecordedConversation>> {
-    Some(Recordings::from_env()?.conversations().unwrap())
+pub(crate) fn transcripts() -> Vec<RecordedConversation> {
+    Recordings::all().conversations().unwrap()
 }

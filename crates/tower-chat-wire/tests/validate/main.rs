@@ -1,7 +1,4 @@
 //! The transcript validator against what real providers accepted and refused.
-//!
-//! The recorded data lie in the folder that `TOWER_CHAT_DATA` names; without it the tests say that
-//! they are skipped.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 

@@ -17,6 +17,7 @@ use tower_chat::core::{
     store::{HistoryStore, Revision, ToolRecord, Write},
 };
 use tower_chat_sqlite::SqliteStore;
+use tower_chat_testkit::recordings::Recordings;
 
 pub(crate) use self::{
     damaged::{call, fill_intact, fill_play, fill_repairable, fill_unreadable},
@@ -178,21 +179,10 @@ pub(crate) fn many_shapes(copies: usize) -> String {
     copies.collect()
 }
 
-/// Every file of recorded conversations; none, and a word about it, where there are no data.
-pub(crate) fn data_files(what_is_skipped: &str) -> Vec<String> {
-    let Some(folder) = std::env::var_os("TOWER_CHAT_DATA").map(PathBuf::from) else {
-        eprintln!("skipped, since TOWER_CHAT_DATA is not set: {what_is_skipped}");
-        return Vec::new();
-    };
-    let files: Vec<String> = ["tau_bench", "tau2", "openhands", "swe_agent", "toolbench_legacy"]
-        .iter()
-        .flat_map(|set| fs::read_dir(folder.join(set)).expect("the folder of a set"))
-        .map(|entry| entry.expect("an entry").path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
-        .map(|path| path.display().to_string())
-        .collect();
-    assert!(!files.is_empty(), "no recorded conversations in {folder:?}");
-    files
+/// Every file of recorded conversations.
+pub(crate) fn data_files() -> Vec<String> {
+    let files = Recordings::all().conversation_files().expect("the folders of the data");
+    files.iter().map(|path| path.display().to_string()).collect()
 }
 
 /// Compares an export with what recorded conversations must come out as.

@@ -235,19 +235,6 @@ impl ExpectedAnswer {
     }
 }
 
-/// The message of the error in a streamed answer.
-pub(crate) fn stream_error(exchange: &Exchange) -> Option<String> {
-    let events = exchange.is_streamed().then(|| exchange.events().unwrap())?;
-    events.iter().find_map(|event| {
-        let name = event.event.as_deref().unwrap_or_default();
-        let json: Value = serde_json::from_str(&event.data).unwrap_or_default();
-        let is_error = json["type"] == "error" || name.ends_with("Exception") || name == "error";
-        let error = Some(&json["error"]).filter(|error| !error.is_null());
-        let error = error.or(is_error.then_some(&json))?;
-        Some(error["message"].as_str().or(error.as_str()).unwrap_or_default().to_owned())
-    })
-}
-
 /// The whole answer that the events of a stream of Bedrock spell.
 fn bedrock_whole(exchange: &Exchange) -> Value {
     let mut whole = json!({});
