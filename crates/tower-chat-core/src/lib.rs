@@ -6,6 +6,7 @@
 //! [`HistoryStore`]: store::HistoryStore
 
 mod conversation_id;
+mod exact_numbers;
 mod exact_vec;
 pub mod format;
 mod key;
@@ -31,6 +32,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub use self::{
     conversation_id::ConversationId,
+    exact_numbers::ExactNumbers,
     key::{CallPosition, Conversation, ConversationKey, MessageId, ParseIdError, RunId},
     memory_store::MemoryStore,
     message::{Message, Role},

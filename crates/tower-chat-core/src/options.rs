@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::Native;
+use crate::{ExactNumbers, Native};
 
 /// What a request asks of the model besides its messages.
 ///
@@ -33,6 +33,9 @@ pub struct ChatOptions {
     pub continuation: Option<String>,
     /// Options only this provider knows, passed on as they are.
     pub extra: Map<String, Value>,
+    /// The integers of the body from which these options were read that the values above would
+    /// round. A body of the same wire is written with all their digits.
+    pub exact_numbers: ExactNumbers,
 }
 
 impl ChatOptions {

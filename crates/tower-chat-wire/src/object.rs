@@ -1,7 +1,7 @@
 //! JSON objects whose values are left as the text they were received as.
 
 use serde_json::{Map, Value};
-use tower_chat_core::RawJson;
+use tower_chat_core::{ChatOptions, RawJson};
 
 use crate::{AnswerError, stream::Frame};
 pub(crate) use crate::{
@@ -60,9 +60,12 @@ pub(crate) fn to_value(value: &RawJson) -> Value {
     value.parse().unwrap_or_else(|_| Value::String(value.get().to_owned()))
 }
 
-/// The fields, each as its text.
-pub(crate) fn to_object(fields: &Map<String, Value>) -> Object {
-    fields.iter().map(|(name, value)| (name.clone(), raw(value))).collect()
+/// The fields that options have become, each as its text, with every digit of their numbers.
+pub(crate) fn to_object(fields: &Map<String, Value>, options: &ChatOptions) -> Object {
+    let fields = fields.iter().map(|(name, value)| (name.clone(), raw(value)));
+    let mut fields: Object = fields.collect();
+    options.exact_numbers.restore(&mut fields);
+    fields
 }
 
 /// The fields of an answer that nothing else holds, for metadata.

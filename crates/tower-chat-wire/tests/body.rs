@@ -138,6 +138,88 @@ fn what_a_tool_has_beside_name_and_schema_goes_back_to_its_own_wire_alone() {
     assert_eq!(elsewhere["tools"], json!([look]));
 }
 
+/// Beyond 64 bits in both directions, and what just fits.
+const INTEGERS: &str = r#"[123456789012345678901234567890,-98765432109876543210,18446744073709551616,18446744073709551615,-9223372036854775808]"#;
+
+#[test]
+fn integers_of_any_size_in_options_and_schemas_come_back_on_every_wire() {
+    let schema = format!(r#"{{"properties":{{"n":{{"enum":{INTEGERS}}}}},"type":"object"}}"#);
+    let function = format!(r#"{{"description":"d","name":"f","parameters":{schema}}}"#);
+    let nested = format!(r#"{{"function":{function},"type":"function"}}"#);
+    let user = r#"[{"content":"go","role":"user"}]"#;
+    let bodies = [
+        (
+            BodyWire::OpenAiChat,
+            format!(r#"{{"messages":{user},"model":"a","odd":{INTEGERS},"tools":[{nested}]}}"#),
+        ),
+        (
+            BodyWire::OpenAiResponses,
+            format!(
+                r#"{{"input":{user},"odd":{{"deep":{INTEGERS}}},"tools":[{{"description":"d","name":"f","parameters":{schema},"type":"function"}}]}}"#
+            ),
+        ),
+        (
+            BodyWire::Anthropic,
+            format!(
+                r#"{{"max_tokens":5,"messages":{user},"odd":{INTEGERS},"tools":[{{"description":"d","input_schema":{schema},"name":"f"}}]}}"#
+            ),
+        ),
+        (
+            BodyWire::Gemini,
+            format!(
+                r#"{{"contents":[{{"role":"user","parts":[{{"text":"go"}}]}}],"generationConfig":{{"odd":{INTEGERS}}},"tools":[{{"functionDeclarations":[{function}]}}]}}"#
+            ),
+        ),
+        (
+            BodyWire::BedrockConverse,
+            format!(
+                r#"{{"additionalModelRequestFields":{{"odd":{INTEGERS}}},"messages":[{{"content":[{{"text":"go"}}],"role":"user"}}]}}"#
+            ),
+        ),
+        (
+            BodyWire::Cohere,
+            format!(r#"{{"messages":{user},"model":"b","odd":{INTEGERS},"tools":[{nested}]}}"#),
+        ),
+        (
+            BodyWire::Ollama,
+            format!(
+                r#"{{"messages":{user},"model":"c","options":{{"odd":{INTEGERS}}},"tools":[{nested}]}}"#
+            ),
+        ),
+    ];
+    for (wire, body) in bodies {
+        let request = wire.parse_request_json(&body).unwrap();
+        let written = wire.render_request_json(&request).unwrap();
+        let count = |text: &str| text.matches(INTEGERS).count();
+        assert_eq!(count(written.get()), count(&body), "{wire:?}: {}", written.get());
+        let values: [Value; 2] = [written.parse().unwrap(), serde_json::from_str(&body).unwrap()];
+        assert_eq!(values[0], values[1], "{wire:?}");
+    }
+}
+
+#[test]
+fn a_number_that_was_changed_after_it_was_read_is_not_put_back() {
+    let body = r#"{"messages":[{"role":"user","content":"go"}],"odd":[10000000000000000000000,20000000000000000000000]}"#;
+    let mut request = BodyWire::OpenAiChat.parse_request_json(body).unwrap();
+    let options = std::sync::Arc::make_mut(&mut request.options);
+    options.extra["odd"][0] = json!(3);
+    let written = BodyWire::OpenAiChat.render_request_json(&request).unwrap();
+    let expected = body.replace("[10000000000000000000000,", "[3,");
+    assert_eq!(written.get(), expected);
+}
+
+#[test]
+fn integers_of_any_size_in_the_metadata_of_an_answer_come_back() {
+    let message = r#"{"content":"done","refusal":null,"role":"assistant"}"#;
+    let chat = format!(
+        r#"{{"choices":[{{"finish_reason":"stop","index":0,"message":{message},"odd":{INTEGERS}}}],"created":99999999999999999999,"object":"chat.completion"}}"#
+    );
+    let answer = BodyWire::OpenAiChat.parse_answer(&chat).unwrap();
+    let written = BodyWire::OpenAiChat.render_answer_json(&answer.messages[0], &answer.finish);
+    assert_eq!(written.get().matches(INTEGERS).count(), 1, "{}", written.get());
+    assert!(written.get().contains(r#""created":99999999999999999999,"#), "{}", written.get());
+}
+
 #[test]
 fn an_error_is_no_answer() {
     for (name, wire) in WIRES {

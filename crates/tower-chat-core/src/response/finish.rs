@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::Answer;
-use crate::{ConversationId, ConversationKey, RunId};
+use crate::{ConversationId, ConversationKey, ExactNumbers, RunId};
 
 /// The end of an answer: why it ended, what it cost, and what became of it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,6 +31,9 @@ pub struct Finish {
     pub ended_by: Option<EndedBy>,
     /// Anything else the provider said about the answer as a whole.
     pub metadata: Map<String, Value>,
+    /// The integers of the body from which a whole answer was read that `metadata` would round. A body
+    /// of the same wire is written with all their digits.
+    pub exact_numbers: ExactNumbers,
 }
 
 impl Finish {

@@ -79,7 +79,7 @@ pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Ob
         messages = with_acceptable_names(messages, is_name_character);
     }
     let conversation = render_body(messages.iter().map(|message| &**message));
-    let mut body = to_object(&fields);
+    let mut body = to_object(&fields, options);
     if let Some(system) = conversation.system {
         body.insert("system".to_owned(), system);
     }

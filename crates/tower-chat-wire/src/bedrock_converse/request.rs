@@ -7,7 +7,7 @@ use super::{WIRE, parse_body, render_messages, tool};
 use crate::{
     anthropic::goes_on_without_thinking,
     body::{BodyError, Fields, merge, set},
-    object::{Object, raw},
+    object::{Object, raw, to_object},
     text_parts::messages,
 };
 
@@ -89,7 +89,7 @@ pub fn render_request(request: &ChatRequest) -> Result<Object, BodyError> {
     }
     let messages: Vec<_> = messages(request).collect();
     let conversation = render_messages(messages.iter().map(|message| &**message));
-    let mut body: Object = fields.iter().map(|(name, value)| (name.clone(), raw(value))).collect();
+    let mut body = to_object(&fields, asked);
     if !conversation.system.is_empty() {
         body.insert("system".to_owned(), raw(&conversation.system));
     }

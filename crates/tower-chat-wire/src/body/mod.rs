@@ -26,8 +26,12 @@ mod openai_chat;
 mod openai_responses;
 mod tool;
 
+use std::sync::Arc;
+
 use serde_json::Value;
-use tower_chat_core::{Answer, ChatRequest, Finish, Message, RawJson, ToolDefinition};
+use tower_chat_core::{
+    Answer, ChatRequest, ExactNumbers, Finish, Message, RawJson, ToolDefinition,
+};
 
 pub use self::{context::AnswerContext, error::BodyError};
 pub(crate) use self::{
@@ -35,8 +39,14 @@ pub(crate) use self::{
     tool::Form,
 };
 use crate::{
-    AnswerError, bedrock_converse, cohere, fields::raw, object::to_value, ollama,
-    openai_responses::HistoryLocation, refusal, refusal::CodeFields, stream::ResponseAccumulator,
+    AnswerError, bedrock_converse, cohere,
+    fields::raw,
+    object::{Object, to_value},
+    ollama,
+    openai_responses::HistoryLocation,
+    refusal,
+    refusal::CodeFields,
+    stream::ResponseAccumulator,
 };
 
 /// An API whose bodies can be read and written.
@@ -69,22 +79,27 @@ impl BodyWire {
         self.parse_request_json(&body.to_string())
     }
 
-    /// Reads the text of the body of a request: as [`parse_request`](Self::parse_request), and numbers
-    /// in messages keep every digit.
+    /// Reads the text of the body of a request: as [`parse_request`](Self::parse_request), and integers
+    /// of any size keep every digit.
     ///
     /// # Errors
     ///
     /// [`BodyError`], if it is no request of this wire.
     pub fn parse_request_json(self, body: &str) -> Result<ChatRequest, BodyError> {
-        match self {
-            Self::OpenAiChat => openai_chat::parse_request(body),
-            Self::OpenAiResponses => openai_responses::parse_request(body),
-            Self::Anthropic => anthropic::parse_request(body),
-            Self::Gemini => gemini::parse_request(body),
-            Self::BedrockConverse => bedrock_converse::parse_request(body),
-            Self::Cohere => cohere::parse_request(body),
-            Self::Ollama => ollama::parse_request(body),
+        let mut request = match self {
+            Self::OpenAiChat => openai_chat::parse_request(body)?,
+            Self::OpenAiResponses => openai_responses::parse_request(body)?,
+            Self::Anthropic => anthropic::parse_request(body)?,
+            Self::Gemini => gemini::parse_request(body)?,
+            Self::BedrockConverse => bedrock_converse::parse_request(body)?,
+            Self::Cohere => cohere::parse_request(body)?,
+            Self::Ollama => ollama::parse_request(body)?,
+        };
+        let numbers = ExactNumbers::of_fields(body, |name| !CONVERSATION.contains(&name));
+        if !numbers.is_empty() {
+            Arc::make_mut(&mut request.options).exact_numbers = numbers;
         }
+        Ok(request)
     }
 
     /// Writes the body of a request, history and all.
@@ -175,15 +190,17 @@ impl BodyWire {
         body: &str,
         context: &AnswerContext,
     ) -> Result<Answer, AnswerError> {
-        match self {
-            Self::OpenAiChat => crate::openai_chat::parse_answer(body),
-            Self::OpenAiResponses => crate::openai_responses::parse_whole_answer(body, context),
-            Self::Anthropic => crate::anthropic::parse_whole_answer(body),
-            Self::Gemini => crate::gemini::parse_whole_answer(body),
-            Self::BedrockConverse => bedrock_converse::parse_answer(body),
-            Self::Cohere => cohere::parse_answer(body),
-            Self::Ollama => ollama::parse_answer(body),
-        }
+        let mut answer = match self {
+            Self::OpenAiChat => crate::openai_chat::parse_answer(body)?,
+            Self::OpenAiResponses => crate::openai_responses::parse_whole_answer(body, context)?,
+            Self::Anthropic => crate::anthropic::parse_whole_answer(body)?,
+            Self::Gemini => crate::gemini::parse_whole_answer(body)?,
+            Self::BedrockConverse => bedrock_converse::parse_answer(body)?,
+            Self::Cohere => cohere::parse_answer(body)?,
+            Self::Ollama => ollama::parse_answer(body)?,
+        };
+        answer.finish.exact_numbers = ExactNumbers::of(body);
+        Ok(answer)
     }
 
     /// What adds up the frames of one streamed answer, as
@@ -237,7 +254,7 @@ impl BodyWire {
 
     /// Writes the body of a whole answer as text, in which numbers of the message have every digit.
     pub fn render_answer_json(self, message: &Message, finish: &Finish) -> RawJson {
-        match self {
+        let body = match self {
             Self::OpenAiChat => openai_chat::render_answer(message, finish),
             Self::OpenAiResponses => openai_responses::render_answer(message, finish),
             Self::Anthropic => anthropic::render_answer(message, finish),
@@ -245,9 +262,19 @@ impl BodyWire {
             Self::BedrockConverse => bedrock_converse::render_answer(message, finish),
             Self::Cohere => cohere::render_answer(message, finish),
             Self::Ollama => ollama::render_answer(message, finish),
+        };
+        let numbers = &finish.exact_numbers;
+        if numbers.is_empty() {
+            return body;
         }
+        let Ok(mut fields) = body.parse::<Object>() else { return body };
+        numbers.restore(&mut fields);
+        raw(&fields)
     }
 }
+
+/// The fields of requests that hold messages, whose numbers are never rounded.
+const CONVERSATION: [&str; 3] = ["contents", "input", "messages"];
 
 /// The value of some JSON that was written here.
 fn value(json: &RawJson) -> Value {

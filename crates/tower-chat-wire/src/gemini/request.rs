@@ -65,7 +65,7 @@ pub(crate) fn render(request: &ChatRequest, model: Option<&str>) -> Object {
     let wants_signatures = model.is_some_and(wants_signatures);
     let unsigned = if wants_signatures { Unsigned::StandIn } else { Unsigned::AsRecorded };
     let conversation = render_messages(messages.iter().map(|message| &**message), unsigned);
-    let mut body = to_object(&fields);
+    let mut body = to_object(&fields, options);
     if let Some(system) = conversation.system_instruction {
         body.insert("systemInstruction".to_owned(), system);
     }

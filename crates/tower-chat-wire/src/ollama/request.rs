@@ -6,7 +6,7 @@ use tower_chat_core::{ChatOptions, ChatRequest, Messages, ToolChoice};
 use super::{WIRE, parse_messages, render_messages};
 use crate::{
     body::{BodyError, Fields, Form, conversation_field, merge, set},
-    object::{Object, raw},
+    object::{Object, raw, to_object},
     text_parts::messages,
 };
 
@@ -101,7 +101,7 @@ pub fn render_request(request: &ChatRequest, model: &str) -> Result<Object, Body
     set(&mut fields, "stream", (!is_unnamed).then_some(asked.stream));
     let messages: Vec<_> = messages(request).collect();
     let messages = render_messages(messages.iter().map(|message| &**message));
-    let mut body: Object = fields.iter().map(|(name, value)| (name.clone(), raw(value))).collect();
+    let mut body = to_object(&fields, asked);
     body.insert("messages".to_owned(), raw(&messages));
     Ok(body)
 }

@@ -51,7 +51,7 @@ pub(crate) fn render(request: &ChatRequest, form: Option<&RequestForm<'_>>) -> O
         fields.remove("stream_options");
     }
     set(&mut fields, "stream", options.stream.then_some(true));
-    let mut body = to_object(&fields);
+    let mut body = to_object(&fields, options);
     body.insert("messages".to_owned(), raw(&messages_of(request, form)));
     body
 }
