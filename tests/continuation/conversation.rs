@@ -11,9 +11,9 @@ use tower_chat::{
     },
     tool_fn,
 };
+use tower_chat_testkit::recordings::{Cassette, Exchange};
 
 use crate::{
-    cassettes::{Cassette, Exchange},
     providers::{Leaf, Provider},
     scripted,
     server::{Answers, Received, Server},

@@ -15,9 +15,6 @@
 )]
 #![allow(unreachable_pub, reason = "nothing outside uses these tests")]
 
-#[allow(dead_code, unused_imports, reason = "the tests of the clients use more of it")]
-#[path = "../../crates/tower-chat-providers/tests/providers/cassettes.rs"]
-mod cassettes;
 mod conversation;
 mod processes;
 mod providers;

@@ -4,9 +4,9 @@ use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
 use tower_chat::core::{MemoryStore, store::HistoryStore};
 use tower_chat_sqlite::SqliteStore;
+use tower_chat_testkit::recordings::Recordings;
 
 use crate::{
-    cassettes,
     conversation::{MODES, Recorded, Service, Turn},
     providers::PROVIDERS,
 };
@@ -15,7 +15,7 @@ const FOLDER: &str = "TOWER_CHAT_CONTINUATION_FOLDER";
 
 /// All conversations, in the same order in every process.
 pub(crate) fn recorded() -> Vec<Recorded> {
-    let cassettes = cassettes::all();
+    let cassettes = Recordings::all().cassettes().unwrap();
     let mut numbers = 0..;
     let mut recorded = Vec::new();
     for provider in &PROVIDERS {

@@ -6,9 +6,8 @@ use tower_chat_providers::{
     Anthropic, Bedrock, Cohere, CompatibleService, Gemini, Mistral, Ollama, OpenAiChat,
     OpenAiResponses, Provider as Api, ProviderClient, ReqwestTransport, Vertex,
 };
+use tower_chat_testkit::recordings::Exchange;
 use tower_chat_wire::validate::Wire;
-
-use crate::cassettes::Exchange;
 
 /// Any leaf.
 pub(crate) type Leaf = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
