@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header::CON
 use tower_chat_core::ChatRequest;
 use tower_chat_wire::{
     body::{AnswerContext, BodyWire},
-    stream::{Limits, Object},
+    stream::Limits,
 };
 
 use crate::{
@@ -260,7 +260,15 @@ fn without_secrets(url: &str) -> String {
 }
 
 /// The bytes of a JSON object.
-pub(crate) fn json_bytes(object: &Object) -> Bytes {
+#[cfg(any(
+    feature = "anthropic",
+    feature = "bedrock",
+    feature = "cohere",
+    feature = "gemini",
+    feature = "ollama",
+    feature = "openai"
+))]
+pub(crate) fn json_bytes(object: &tower_chat_wire::stream::Object) -> Bytes {
     #[allow(clippy::expect_used, reason = "an object of JSON texts always has a JSON form")]
     serde_json::to_vec(object).expect("the object has a JSON form").into()
 }
@@ -281,7 +289,10 @@ pub(crate) fn in_path(segment: &str) -> String {
 }
 
 /// What an environment variable holds, if that is not nothing.
-#[cfg(feature = "reqwest")]
+#[cfg(any(
+    feature = "sigv4",
+    all(feature = "reqwest", any(feature = "bedrock", feature = "vertex"))
+))]
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -73,14 +73,13 @@ impl SigV4Layer {
     ///
     /// If one of the first two is not set.
     pub fn from_env(region: &str, service: &str) -> Result<Self, crate::ProviderError> {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let required = |name: &str| {
             let missing = || crate::error::Errors("sigv4").missing(format!("{name} is not set"));
-            variable(name).ok_or_else(missing)
+            crate::provider::variable(name).ok_or_else(missing)
         };
         let mut credentials =
             AwsCredentials::new(required("AWS_ACCESS_KEY_ID")?, required("AWS_SECRET_ACCESS_KEY")?);
-        if let Some(token) = variable("AWS_SESSION_TOKEN") {
+        if let Some(token) = crate::provider::variable("AWS_SESSION_TOKEN") {
             credentials = credentials.with_session_token(token);
         }
         Ok(Self::new(region, service, credentials))
