@@ -1,109 +1,41 @@
 //! The calls of an answer that wait for a result.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tower_chat_core::{CallPosition, Message, Role};
+use tower_chat_core::{Message, Role};
 
-use crate::tool::{CallOfRun, PendingCall};
+use crate::{replay::Pairing, tool::PendingCall};
 
-/// The calls that nothing in the response itself answers.
+/// The calls that nothing in the answer itself answers.
 pub(crate) fn pending_calls(messages: &[Arc<Message>]) -> SmallVec<[PendingCall; 2]> {
     let calls = PendingCall::of_answer(messages);
     if calls.is_empty() || messages.iter().all(|message| message.results().next().is_none()) {
         return calls;
     }
-    let mut open = OpenCalls::of(&calls);
+    let mut pairing = Pairing::new(calls.iter().map(PendingCall::asked).collect());
     for message in messages {
         for result in message.results() {
-            if result.call.is_some_and(|position| open.answer_at(position)) {
-                continue;
-            }
-            match result.call_id.as_deref() {
-                Some(id) if !id.is_empty() => open.answer_id(id),
-                // Beside calls a result without an id may be of a tool the provider ran itself.
-                _ if message.role == Role::Tool => open.answer_next(result.name.as_deref()),
-                _ => {}
+            let is_named =
+                result.call.is_some() || result.call_id.as_deref().is_some_and(|id| !id.is_empty());
+            // Beside calls a result without an id may be of a tool the provider ran itself.
+            if is_named || message.role == Role::Tool {
+                pairing.answer(result);
             }
         }
     }
-    let open = open.all;
-    let calls = calls.iter().enumerate().filter(|(index, _)| open.contains(index));
-    calls.map(|(_, pending)| pending.clone()).collect()
-}
-
-/// The calls of a response that nothing in it has answered so far, by everything that a result may
-/// name them by.
-struct OpenCalls<'c> {
-    calls: &'c [PendingCall],
-    all: BTreeSet<usize>,
-    by_position: HashMap<CallOfRun, usize>,
-    by_id: BTreeSet<(&'c str, usize)>,
-    by_name: BTreeSet<(&'c str, usize)>,
-}
-
-impl<'c> OpenCalls<'c> {
-    fn of(calls: &'c [PendingCall]) -> Self {
-        Self {
-            calls,
-            all: (0..calls.len()).collect(),
-            by_position: calls
-                .iter()
-                .map(PendingCall::position)
-                .zip(0..)
-                .filter_map(positioned)
-                .collect(),
-            by_id: calls.iter().map(PendingCall::id).zip(0..).collect(),
-            by_name: calls.iter().map(PendingCall::name).zip(0..).collect(),
-        }
-    }
-
-    /// Whether a call stands at this position of the stored messages. It is answered then.
-    fn answer_at(&mut self, position: CallPosition) -> bool {
-        let position = (position.message, usize::try_from(position.index).unwrap_or(usize::MAX));
-        let found = self.by_position.get(&position).copied();
-        self.remove(found);
-        found.is_some()
-    }
-
-    fn answer_id(&mut self, id: &str) {
-        let found = first_named(&self.by_id, id);
-        self.remove(found);
-    }
-
-    fn answer_next(&mut self, name: Option<&str>) {
-        let found = match name {
-            Some(name) => first_named(&self.by_name, name),
-            None => self.all.first().copied(),
-        };
-        self.remove(found);
-    }
-
-    fn remove(&mut self, found: Option<usize>) {
-        let Some((index, pending)) = found.and_then(|index| Some((index, self.calls.get(index)?)))
-        else {
-            return;
-        };
-        self.all.remove(&index);
-        self.by_id.remove(&(pending.id(), index));
-        self.by_name.remove(&(pending.name(), index));
-    }
-}
-
-fn positioned((position, index): (Option<CallOfRun>, usize)) -> Option<(CallOfRun, usize)> {
-    Some((position?, index))
-}
-
-fn first_named(calls: &BTreeSet<(&str, usize)>, name: &str) -> Option<usize> {
-    calls.range((name, 0)..=(name, usize::MAX)).next().map(|(_, index)| *index)
+    let is_open = |index: usize| pairing.calls().get(index).is_some_and(|asked| !asked.is_answered);
+    calls
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| is_open(*index))
+        .map(|(_, call)| call.clone())
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use tower_chat_core::{MessageId, Part, RunId, ToolCall, ToolResult};
+    use tower_chat_core::{CallPosition, MessageId, Part, RunId, ToolCall, ToolResult};
 
     use super::*;
     use crate::replay::effective_call_ids;

@@ -59,6 +59,7 @@ pub(crate) use self::{
     asked::AskedCall,
     call_ids::{AnswerIds, ids_of_calls},
     dangling::DanglingCall,
+    pairing::{Asked, Pairing},
     pending::{PendingApproval, PendingBatch},
     round::INTERRUPTED,
     run_end::{

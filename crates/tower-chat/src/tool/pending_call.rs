@@ -5,7 +5,7 @@ use std::{borrow::Cow, sync::Arc};
 use smallvec::SmallVec;
 use tower_chat_core::{CallPosition, Message, MessageId, Part, ToolCall};
 
-use crate::replay::AnswerIds;
+use crate::replay::{AnswerIds, Asked};
 
 /// Names a call of a run: the message that holds it, and its position among the calls of that message.
 pub(crate) type CallOfRun = (MessageId, usize);
@@ -82,6 +82,15 @@ impl PendingCall {
     /// Where it stands in its run, if its message has an id.
     pub(crate) fn position(&self) -> Option<CallOfRun> {
         self.0.position
+    }
+
+    /// The call as results name it.
+    pub(crate) fn asked(&self) -> Asked<&str> {
+        let position = self.0.position.map(|(message, index)| CallPosition {
+            message,
+            index: u32::try_from(index).unwrap_or(u32::MAX),
+        });
+        Asked::new(self.call(), position, self.id(), false)
     }
 
     /// How its result names it, if it has to.

@@ -14,22 +14,22 @@ pub(in crate::replay) use self::round::RoundPairing;
 /// A call that may be answered. `K` is a string: borrowed from the call where it outlives the
 /// pairing, owned where it does not.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::replay) struct Asked<K> {
+pub(crate) struct Asked<K> {
     /// Where it is stored; `None` where no result can name it so.
-    pub(in crate::replay) position: Option<CallPosition>,
+    pub(crate) position: Option<CallPosition>,
     /// The id by which it is answered; see [`effective_call_ids`](super::effective_call_ids).
-    pub(in crate::replay) id: K,
+    pub(crate) id: K,
     /// The id that it came with, if that is not empty.
-    pub(in crate::replay) given_id: Option<K>,
+    pub(crate) given_id: Option<K>,
     /// The name of its tool.
-    pub(in crate::replay) name: K,
-    pub(in crate::replay) is_answered: bool,
+    pub(crate) name: K,
+    pub(crate) is_answered: bool,
     /// It is not a candidate for now, as if it were not among the calls.
     is_hidden: bool,
 }
 
 impl<'a> Asked<&'a str> {
-    pub(in crate::replay) fn new(
+    pub(crate) fn new(
         call: &'a ToolCall,
         position: Option<CallPosition>,
         id: &'a str,
@@ -40,12 +40,12 @@ impl<'a> Asked<&'a str> {
     }
 
     /// The ids by which results may name it.
-    pub(in crate::replay) fn into_ids(self) -> impl Iterator<Item = &'a str> {
+    pub(crate) fn into_ids(self) -> impl Iterator<Item = &'a str> {
         let other = self.given_id.filter(|given| *given != self.id);
         std::iter::once(self.id).chain(other)
     }
 
-    pub(in crate::replay) fn into_owned(self) -> Asked<String> {
+    pub(crate) fn into_owned(self) -> Asked<String> {
         Asked {
             position: self.position,
             id: self.id.to_owned(),
@@ -59,7 +59,7 @@ impl<'a> Asked<&'a str> {
 
 /// What a result is to the calls of its round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::replay) enum Answers {
+pub(crate) enum Answers {
     /// The answer of the call at this place.
     Call(usize),
     /// One more answer of a call that has one; it says nothing new.
@@ -73,7 +73,7 @@ pub(in crate::replay) enum Answers {
 /// A few calls are looked through for each result. More have an index, so that a result costs the
 /// logarithm of the number of calls, whatever ids calls and results have.
 #[derive(Debug, Clone)]
-pub(in crate::replay) struct Pairing<K> {
+pub(crate) struct Pairing<K> {
     calls: Vec<Asked<K>>,
     index: Option<Box<Index<K>>>,
 }
@@ -88,7 +88,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Pairing<K> {
     /// More calls than a round has as a rule.
     const MANY: usize = 16;
 
-    pub(in crate::replay) fn new(calls: Vec<Asked<K>>) -> Self {
+    pub(crate) fn new(calls: Vec<Asked<K>>) -> Self {
         Self::with_index_beyond(Self::MANY, calls)
     }
 
@@ -98,7 +98,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Pairing<K> {
     }
 
     /// What a result is to the calls. The call that it answers is answered from now on.
-    pub(in crate::replay) fn answer(&mut self, result: &ToolResult) -> Answers {
+    pub(crate) fn answer(&mut self, result: &ToolResult) -> Answers {
         let found = self.find(result);
         if let Answers::Call(call) = found {
             self.set_answered(call, true);
@@ -107,7 +107,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Pairing<K> {
     }
 
     /// What a result is to the calls. Nothing is answered by it yet.
-    pub(in crate::replay) fn find(&mut self, result: &ToolResult) -> Answers {
+    pub(crate) fn find(&mut self, result: &ToolResult) -> Answers {
         match &mut self.index {
             Some(index) => index.find(&self.calls, result),
             None => find_among(&self.calls, result),
@@ -115,7 +115,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Pairing<K> {
     }
 
     /// Whether a result names one of the calls by its id.
-    pub(in crate::replay) fn has_named(&self, result: &ToolResult) -> bool {
+    pub(crate) fn has_named(&self, result: &ToolResult) -> bool {
         let Some(id) = id_of(result) else { return false };
         match &self.index {
             Some(index) => index.of_id(id).is_some(),
@@ -123,12 +123,12 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Pairing<K> {
         }
     }
 
-    pub(in crate::replay) fn set_answered(&mut self, call: usize, is_answered: bool) {
+    pub(crate) fn set_answered(&mut self, call: usize, is_answered: bool) {
         self.change(call, |asked| asked.is_answered = is_answered);
     }
 
     /// Hides a call from the results that come next, as if it were not among the calls.
-    pub(in crate::replay) fn set_hidden(&mut self, call: usize, is_hidden: bool) {
+    pub(crate) fn set_hidden(&mut self, call: usize, is_hidden: bool) {
         self.change(call, |asked| asked.is_hidden = is_hidden);
     }
 
@@ -143,7 +143,7 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Pairing<K> {
         }
     }
 
-    pub(in crate::replay) fn calls(&self) -> &[Asked<K>] {
+    pub(crate) fn calls(&self) -> &[Asked<K>] {
         &self.calls
     }
 
@@ -209,7 +209,7 @@ fn id_of(result: &ToolResult) -> Option<&str> {
 }
 
 /// The call of a part that owes, or will owe, a result.
-pub(in crate::replay) fn pending_call(part: &Part) -> Option<&ToolCall> {
+pub(crate) fn pending_call(part: &Part) -> Option<&ToolCall> {
     match part {
         Part::ToolCall(call) if !call.provider_executed => Some(call),
         Part::ApprovalRequest(request) => Some(&request.call),
