@@ -44,14 +44,14 @@ fn messages(dialogue: &Dialogue) -> Vec<Value> {
 }
 
 fn result(call: &Call) -> Value {
-    let (id, said) = (format!("toolu_01{}", call.token), text(&call.result));
+    let (id, result_text) = (format!("toolu_01{}", call.token), text(&call.result));
     match call.is_error {
         true => {
-            json!({"type": "tool_result", "tool_use_id": id, "content": said, "is_error": true})
+            json!({"type": "tool_result", "tool_use_id": id, "content": result_text, "is_error": true})
         }
         false => {
             json!({"type": "tool_result", "tool_use_id": id,
-                "content": [{"type": "text", "text": said}]})
+                "content": [{"type": "text", "text": result_text}]})
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What is said in a conversation, in no provider's format.
+//! The content of a conversation, in no provider's format.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -94,7 +94,7 @@ impl Texts {
         Call { token: self.rng.token(12), tool, arguments, result, is_error: false }
     }
 
-    pub(crate) fn said(&mut self) -> Answer {
+    pub(crate) fn final_answer(&mut self) -> Answer {
         let (input_tokens, output_tokens) = (self.rng.below(900) + 50, self.rng.below(90) + 5);
         let token = self.rng.token(12);
         Answer {
@@ -109,7 +109,7 @@ impl Texts {
 
     pub(crate) fn called(&mut self, tools: &[usize]) -> Answer {
         let calls = tools.iter().map(|tool| self.call(TOOLS[*tool])).collect();
-        Answer { text: String::new(), calls, ..self.said() }
+        Answer { text: String::new(), calls, ..self.final_answer() }
     }
 
     pub(crate) fn user(&mut self) -> Item {
@@ -130,14 +130,17 @@ impl Texts {
         let mut called = self.called(&[0, 1, 2]);
         called.calls[2].result = self.failure();
         called.calls[2].is_error = true;
-        let items = vec![self.user(), Item::Answer(called), Item::Answer(self.said())];
+        let items = vec![self.user(), Item::Answer(called), Item::Answer(self.final_answer())];
         self.dialogue(items)
     }
 
     /// Two calls at once, and an answer.
     pub(crate) fn pair(&mut self) -> Dialogue {
-        let items =
-            vec![self.user(), Item::Answer(self.called(&[1, 0])), Item::Answer(self.said())];
+        let items = vec![
+            self.user(),
+            Item::Answer(self.called(&[1, 0])),
+            Item::Answer(self.final_answer()),
+        ];
         self.dialogue(items)
     }
 
@@ -150,11 +153,11 @@ impl Texts {
         second.text = self.preamble();
         let items = vec![
             self.user(),
-            Item::Answer(self.said()),
+            Item::Answer(self.final_answer()),
             self.user(),
             Item::Answer(first),
             Item::Answer(second),
-            Item::Answer(self.said()),
+            Item::Answer(self.final_answer()),
         ];
         self.dialogue(items)
     }
@@ -163,9 +166,9 @@ impl Texts {
     pub(crate) fn thinking(&mut self) -> Dialogue {
         let mut called = self.called(&[0]);
         called.thought = Some(self.thought());
-        let mut said = self.said();
-        said.thought = Some(self.thought());
-        let items = vec![self.user(), Item::Answer(called), Item::Answer(said)];
+        let mut final_answer = self.final_answer();
+        final_answer.thought = Some(self.thought());
+        let items = vec![self.user(), Item::Answer(called), Item::Answer(final_answer)];
         self.dialogue(items)
     }
 

@@ -52,14 +52,14 @@ fn bodies(wire: &str, providers: &[&dyn Provider], texts: &mut Texts) -> String 
 pub(crate) fn rejected(texts: &mut Texts) -> String {
     let call = json!({"type": "function_call", "call_id": "call_alone", "name": "tide",
         "arguments": "{}"});
-    let said = |texts: &mut Texts| json!({"role": "user", "content": texts.question()});
+    let user_message = |texts: &mut Texts| json!({"role": "user", "content": texts.question()});
     let output =
         json!({"type": "function_call_output", "call_id": "call_alone", "output": "06:40"});
-    let unanswered =
-        json!({"model": "gpt-5-mini", "input": [said(texts), call, said(texts), output]});
+    let unanswered = json!({"model": "gpt-5-mini", "input": [user_message(texts), call, user_message(texts), output]});
     let role = json!({"contents": [{"role": "assistant", "parts": [{"text": texts.question()}]}]});
-    let long = json!({"model": "claude-sonnet-4-5", "max_tokens": 16, "messages": [said(texts)]});
-    let limited = json!({"model": "gpt-4.1-mini", "messages": [said(texts)]});
+    let long =
+        json!({"model": "claude-sonnet-4-5", "max_tokens": 16, "messages": [user_message(texts)]});
+    let limited = json!({"model": "gpt-4.1-mini", "messages": [user_message(texts)]});
     let lines: [(&str, &str, u16, Value); 4] = [
         ("openai-responses", "No tool output found for function call call_alone.", 400, unanswered),
         ("gemini", "Please use a valid role: user, model.", 400, role),

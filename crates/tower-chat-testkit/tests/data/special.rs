@@ -81,14 +81,14 @@ pub(crate) fn of_chat(service: Chat, texts: &mut Texts) -> Vec<Exchange> {
             ("x-ratelimit-reset-tokens", format!("{index}50ms")),
         ];
     }
-    let said = texts.said();
-    let no = json!({"role": "assistant", "content": null, "refusal": said.text});
+    let final_answer = texts.final_answer();
+    let no = json!({"role": "assistant", "content": null, "refusal": final_answer.text});
     found.push(service.answered(
         &texts.only_question(),
         200,
-        &service.whole_with(&said, &no, "stop"),
+        &service.whole_with(&final_answer, &no, "stop"),
     ));
-    let filtered = texts.said();
+    let filtered = texts.final_answer();
     let part = json!({"role": "assistant", "content": filtered.text, "refusal": null});
     let body = service.whole_with(&filtered, &part, "content_filter");
     found.push(service.answered(&texts.only_question(), 200, &body));
@@ -96,7 +96,7 @@ pub(crate) fn of_chat(service: Chat, texts: &mut Texts) -> Vec<Exchange> {
         "function": {"name": "tide", "arguments": "{\"port\": \"Gd"}});
     let message =
         json!({"role": "assistant", "content": null, "refusal": null, "tool_calls": [cut]});
-    let body = service.whole_with(&texts.said(), &message, "length");
+    let body = service.whole_with(&texts.final_answer(), &message, "length");
     let dialogue = Dialogue { tools: vec![TOOLS[1]], ..texts.only_question() };
     found.push(service.answered(&dialogue, 200, &body));
     found
@@ -104,11 +104,11 @@ pub(crate) fn of_chat(service: Chat, texts: &mut Texts) -> Vec<Exchange> {
 
 /// An error in a stream of success, after some of the answer.
 pub(crate) fn of_chat_streams(service: Chat, texts: &mut Texts) -> Vec<Exchange> {
-    let mut events = service.chunks(&texts.said(), "stop");
+    let mut events = service.chunks(&texts.final_answer(), "stop");
     events.truncate(4);
     events.push(openai_error("The server had an error.", "server_error", Value::Null));
     let failed = service.streamed(&texts.only_question(), sse(&events));
-    let mut cut = sse(&service.chunks(&texts.said(), "length"));
+    let mut cut = sse(&service.chunks(&texts.final_answer(), "length"));
     cut.extend(b"data: [DONE]\n\n");
     vec![failed, service.streamed(&texts.only_question(), cut)]
 }
@@ -143,13 +143,13 @@ pub(crate) fn of_responses(service: Responses, texts: &mut Texts) -> Vec<Exchang
             (500, openai_error("An error occurred.", "server_error", json!("server_error"))),
         ],
     );
-    let refusal = service.refusal(&texts.said());
+    let refusal = service.refusal(&texts.final_answer());
     found.push(service.answered(&texts.only_question(), 200, &refusal));
-    let mut cut = service.whole(&texts.said());
+    let mut cut = service.whole(&texts.final_answer());
     cut["status"] = json!("incomplete");
     cut["incomplete_details"] = json!({"reason": "max_output_tokens"});
     found.push(service.answered(&texts.only_question(), 200, &cut));
-    let mut failed = service.response(&texts.said(), "failed", &[]);
+    let mut failed = service.response(&texts.final_answer(), "failed", &[]);
     failed["error"] = json!({"code": "server_error", "message": "The model failed."});
     found.push(service.answered(&texts.only_question(), 200, &failed));
     found
@@ -157,26 +157,26 @@ pub(crate) fn of_responses(service: Responses, texts: &mut Texts) -> Vec<Exchang
 
 pub(crate) fn of_responses_streams(service: Responses, texts: &mut Texts) -> Vec<Exchange> {
     let begun = |answer: &Answer| service.events(answer, &[]);
-    let said = texts.said();
-    let mut failed = service.response(&said, "failed", &[]);
+    let final_answer = texts.final_answer();
+    let mut failed = service.response(&final_answer, "failed", &[]);
     failed["error"] = json!({"code": "rate_limit_exceeded", "message": "Too many tokens."});
     let failed = json!({"type": "response.failed", "response": failed});
     let broken = json!({"type": "error", "code": "server_error", "param": null,
         "message": "The connection to the model was lost."});
-    let cut = texts.said();
+    let cut = texts.final_answer();
     let whole = service.whole(&cut);
     let output = whole["output"].as_array().unwrap().clone();
     let mut incomplete = whole;
     incomplete["status"] = json!("incomplete");
     incomplete["incomplete_details"] = json!({"reason": "content_filter"});
     let incomplete = json!({"type": "response.incomplete", "response": incomplete});
-    let no = texts.said();
+    let no = texts.final_answer();
     let refusal = service.refusal(&no);
     let refused = refusal["output"].as_array().unwrap().clone();
     let refusal = json!({"type": "response.completed", "response": refusal});
     let bodies = [
-        Responses::ended(begun(&said), failed),
-        Responses::ended(begun(&texts.said()), broken),
+        Responses::ended(begun(&final_answer), failed),
+        Responses::ended(begun(&texts.final_answer()), broken),
         Responses::ended(service.events(&cut, &output), incomplete),
         Responses::ended(service.events(&no, &refused), refusal),
     ];
@@ -212,15 +212,15 @@ pub(crate) fn of_anthropic(texts: &mut Texts) -> Vec<Exchange> {
         ("anthropic-ratelimit-requests-reset", "2026-03-01T06:41:00Z".to_owned()),
     ];
     for reason in ["max_tokens", "refusal", "stop_sequence"] {
-        let body = service.whole_with(&texts.said(), reason);
+        let body = service.whole_with(&texts.final_answer(), reason);
         found.push(service.answered(&texts.only_question(), 200, &body));
     }
-    let said = texts.said();
-    let mut events = service.events(&said);
+    let final_answer = texts.final_answer();
+    let mut events = service.events(&final_answer);
     events.truncate(4);
     events.push(error("overloaded_error", "Overloaded in the middle"));
     found.push(service.streamed(&texts.only_question(), sse(&events)));
-    let cut = texts.said();
+    let cut = texts.final_answer();
     let body = service.ended(service.events(&cut), &cut, "max_tokens");
     found.push(service.streamed(&texts.only_question(), body));
     found
@@ -238,15 +238,15 @@ pub(crate) fn of_gemini(service: Gemini, texts: &mut Texts) -> Vec<Exchange> {
             (503, error(503, "UNAVAILABLE", "The model is overloaded.")),
         ],
     );
-    let blocked = service.event(&texts.said(), &[], Some("SAFETY"));
+    let blocked = service.event(&texts.final_answer(), &[], Some("SAFETY"));
     found.push(service.answered(&texts.only_question(), 200, &blocked));
-    let cut = texts.said();
+    let cut = texts.final_answer();
     let body = service.event(&cut, &[json!({"text": cut.text})], Some("MAX_TOKENS"));
     found.push(service.answered(&texts.only_question(), 200, &body));
-    let mut events = service.events(&texts.said(), None);
+    let mut events = service.events(&texts.final_answer(), None);
     events.push(error(500, "INTERNAL", "An internal error has occurred."));
     found.push(service.streamed(&texts.only_question(), sse(&events)));
-    let events = service.events(&texts.said(), Some("MAX_TOKENS"));
+    let events = service.events(&texts.final_answer(), Some("MAX_TOKENS"));
     found.push(service.streamed(&texts.only_question(), sse(&events)));
     found
 }
@@ -269,16 +269,16 @@ pub(crate) fn of_bedrock(texts: &mut Texts) -> Vec<Exchange> {
     ]) {
         exchange.headers = vec![("x-amzn-errortype", name.to_owned())];
     }
-    let mut cut = service.whole(&texts.said());
+    let mut cut = service.whole(&texts.final_answer());
     cut["stopReason"] = json!("max_tokens");
     found.push(service.answered(&texts.only_question(), 200, &cut));
-    let mut stopped = service.whole(&texts.said());
+    let mut stopped = service.whole(&texts.final_answer());
     stopped["stopReason"] = json!("guardrail_intervened");
     found.push(service.answered(&texts.only_question(), 200, &stopped));
-    let mut body = bedrock::events(&texts.said());
+    let mut body = bedrock::events(&texts.final_answer());
     body.extend(bedrock::exception("throttlingException", "Too many tokens in the middle."));
     found.push(service.streamed(&texts.only_question(), body));
-    let body = bedrock::stream_with(&texts.said(), "max_tokens");
+    let body = bedrock::stream_with(&texts.final_answer(), "max_tokens");
     found.push(service.streamed(&texts.only_question(), body));
     found
 }
@@ -294,9 +294,9 @@ pub(crate) fn of_cohere(texts: &mut Texts) -> Vec<Exchange> {
             (429, json!({"id": "e-3", "message": "trial keys are limited to 20 calls a minute"})),
         ],
     );
-    let body = service.whole_with(&texts.said(), "MAX_TOKENS");
+    let body = service.whole_with(&texts.final_answer(), "MAX_TOKENS");
     found.push(service.answered(&texts.only_question(), 200, &body));
-    let cut = texts.said();
+    let cut = texts.final_answer();
     let body = service.ended(service.events(&cut), &cut, "MAX_TOKENS");
     found.push(service.streamed(&texts.only_question(), body));
     found
@@ -313,9 +313,9 @@ pub(crate) fn of_ollama(texts: &mut Texts) -> Vec<Exchange> {
             (503, json!({"error": "server busy, please try again."})),
         ],
     );
-    let body = service.whole_with(&texts.said(), "length");
+    let body = service.whole_with(&texts.final_answer(), "length");
     found.push(service.answered(&texts.only_question(), 200, &body));
-    let mut lines = service.lines(&texts.said());
+    let mut lines = service.lines(&texts.final_answer());
     lines.push(json!({"error": "an error was encountered while running the model"}));
     found.push(service.streamed(&texts.only_question(), ollama::lines(&lines)));
     found
