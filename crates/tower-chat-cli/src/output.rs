@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_obeys_is_escaped_and_everything_else_is_not() {
+    fn only_control_characters_are_escaped() {
         for (text, expected) in [
             ("plain, é, 漢字, 👩\u{200d}🚀", "plain, é, 漢字, 👩\u{200d}🚀"),
             ("C:\\chat.db \"quoted\"", "C:\\chat.db \"quoted\""),

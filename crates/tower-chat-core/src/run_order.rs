@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nothing_has_looked_at_is_searched() {
+    fn runs_in_an_unread_history_are_searched() {
         let (_, messages) = history(&[5, 2, 9]);
         assert_eq!(RunOrder::unknown().end_of(run(5), &messages), Some(1));
     }

@@ -131,7 +131,7 @@ async fn a_ticket_tells_the_outcome_or_that_the_store_is_gone() {
 }
 
 #[test]
-fn dropping_a_slot_gives_its_place_back() {
+fn dropping_a_slot_releases_its_permit() {
     let permit = Arc::new(());
     let slot = Slot::guarded(permit.clone()).without_blocking();
     assert!(!slot.may_block() && Slot::unbounded().may_block());

@@ -235,7 +235,7 @@ fn the_id_is_not_part_of_the_stored_form() {
 }
 
 #[test]
-fn what_is_read_takes_no_more_room_than_it_needs() {
+fn decoded_messages_have_no_spare_capacity() {
     let texts = |count| (0..count).map(|_| Part::text("text")).collect::<Vec<_>>();
     for count in [0, 1, 2, 3, 5, 100] {
         let decoded = decode(&encode(&Message::new(Role::User, texts(count)))).unwrap();

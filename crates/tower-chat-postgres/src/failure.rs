@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_done_is_repeated_only_where_that_does_it_once() {
+    fn a_request_with_an_unknown_outcome_is_repeated_only_if_idempotent() {
         let failure = Failure::no_answer();
         assert!(failure.may_repeat(true));
         assert!(!failure.may_repeat(false));

@@ -87,7 +87,7 @@ async fn tables_of_a_newer_release_are_left_alone() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_says_why() {
+async fn a_file_that_cannot_be_opened_reports_why() {
     let error = PostgresStore::connect("postgres://host:port/").await.unwrap_err();
     assert!(matches!(error, OpenError::Address { .. }), "{error:?}");
     let error = options().connections(0).connect("host=localhost").await.unwrap_err();

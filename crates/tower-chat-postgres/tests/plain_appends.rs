@@ -151,7 +151,7 @@ async fn an_open_run_keeps_them_out() {
 
 /// Every number of messages and rows of the record, beyond those that have a statement too.
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_their_numbers_the_same_is_stored() {
+async fn any_number_of_rows_is_stored_alike() {
     let schema = schema();
     let store = open(PostgresStore::options().schema(&schema)).await;
     let client = raw(&server().address("postgres")).await;

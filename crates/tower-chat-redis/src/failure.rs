@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_done_is_repeated_only_where_that_does_it_once() {
+    fn a_request_with_an_unknown_outcome_is_repeated_only_if_idempotent() {
         for failure in [Failure::no_answer, || Failure::not_safe(0, 1)] {
             assert!(failure().may_repeat(true));
             assert!(!failure().may_repeat(false));

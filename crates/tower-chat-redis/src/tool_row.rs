@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_is_none() {
+    fn a_member_that_is_no_row_is_none() {
         let row = write(&ToolRecord::pending(CALL, 0, "id", "name"));
         for length in 0..row.len() {
             assert!(read(CALL, &row[..length]).is_err(), "{length}");
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_calls_are_in_the_order_of_their_places() {
+    fn members_of_calls_sort_by_position() {
         assert_eq!(position(&member(CALL)), Ok(CALL));
         let at = |index| member(SequencePosition { sequence: 3, index });
         assert!(at(2) < at(12) && at(999_999_999) < at(u32::MAX));

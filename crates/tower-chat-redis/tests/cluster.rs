@@ -59,7 +59,7 @@ async fn conversations_lie_on_all_servers() {
 }
 
 #[tokio::test]
-async fn what_does_not_go_with_a_cluster_is_refused() {
+async fn options_that_a_cluster_lacks_are_refused() {
     let error = options().connect(&addresses()[0]).await.unwrap_err();
     assert!(matches!(error, OpenError::Cluster), "{error:?}");
     let waiting = options().durability(Durability::Replicas(1));

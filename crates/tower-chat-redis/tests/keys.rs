@@ -141,7 +141,7 @@ async fn the_id_of_a_conversation_that_ended_leaves_the_list_once_nobody_can_be_
 }
 
 #[tokio::test]
-async fn who_is_about_to_make_a_conversation_again_keeps_it_on_the_list() {
+async fn a_writer_that_recreates_a_conversation_keeps_it_listed() {
     let prefix = prefix();
     let store = open(options().prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
@@ -289,7 +289,7 @@ async fn a_newer_format_and_a_missing_message_are_said_to_be_so() {
 }
 
 #[tokio::test]
-async fn what_is_pruned_is_gone_and_a_reader_in_the_middle_begins_again() {
+async fn pruned_messages_are_gone_and_a_concurrent_reader_starts_again() {
     let prefix = prefix();
     let store = open(options().prefix(&prefix)).await;
     let mut connection = raw(&address()).await;

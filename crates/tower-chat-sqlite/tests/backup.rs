@@ -113,7 +113,7 @@ async fn a_copy_made_while_others_write_holds_of_each_conversation_how_it_began_
 }
 
 #[tokio::test]
-async fn what_was_submitted_before_is_in_the_copy() {
+async fn a_copy_contains_earlier_submissions() {
     let fixture = Fixture::new().await;
     let slot = fixture.store.reserve().await.unwrap();
     let one = write(&key("c"), RunId::new(), Revision::ABSENT, &["one"]);
@@ -161,7 +161,7 @@ async fn a_copy_never_comes_to_lie_beside_the_log_of_another_database() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_written_is_said_and_nothing_is_left() {
+async fn a_failed_backup_is_reported_and_leaves_no_file() {
     let fixture = Fixture::new().await;
     let error = fixture.store.backup(fixture.path("none/copy.db")).await.unwrap_err();
     assert!(matches!(error, BackupError::NoFolder { .. }), "{error:?}");
@@ -222,7 +222,7 @@ async fn a_file_of_any_version_is_copied_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_is_no_store_is_not_copied() {
+async fn a_file_that_is_no_store_is_not_copied() {
     let fixture = Fixture::new().await;
     fs::write(fixture.path("text"), "no database ".repeat(100)).unwrap();
     Connection::open(fixture.path("theirs")).unwrap().execute_batch("CREATE TABLE a (a)").unwrap();

@@ -155,7 +155,7 @@ const ATTACKS: &[Attack] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_acknowledged_once_a_log_or_a_file_was_taken_away_in_place() {
+async fn writes_fail_once_the_log_or_the_file_was_removed() {
     for (what, attack, expected) in ATTACKS {
         for durability in [Durability::Full, Durability::Normal] {
             for on_caller in [true, false] {
@@ -181,7 +181,7 @@ async fn nothing_is_acknowledged_once_a_log_or_a_file_was_taken_away_in_place() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_in_a_log_that_was_deleted_is_in_the_file_once_the_store_is_closed() {
+async fn a_deleted_log_is_in_the_file_once_the_store_is_closed() {
     let (_folder, path, store, at) = store("chat.db").await;
     fs::remove_file(beside(&path, "-wal")).unwrap();
     assert_refuses(&store, at).await;
@@ -223,7 +223,7 @@ async fn a_log_that_comes_back_is_gone_on_with() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_stores_do_to_their_files_themselves_is_no_alarm() {
+async fn changes_that_a_store_makes_itself_raise_no_error() {
     let (_folder, path, first, _) = store("chat.db").await;
     let second = SqliteStore::open(&path).await.unwrap();
     let large = "x".repeat(300_000);

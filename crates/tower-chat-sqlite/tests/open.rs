@@ -87,7 +87,7 @@ async fn a_missing_file_is_not_made_where_that_is_not_wanted() {
 }
 
 #[tokio::test]
-async fn a_missing_folder_is_said() {
+async fn a_missing_folder_is_reported() {
     let (folder, path) = folder();
     let error = refused(&folder, &folder.path().join("none/chat.db")).await;
     assert!(matches!(error, OpenError::NoFolder { .. }), "{error:?}");
@@ -97,7 +97,7 @@ async fn a_missing_folder_is_said() {
 }
 
 #[tokio::test]
-async fn what_is_no_database_is_left_alone() {
+async fn a_file_that_is_no_database_is_unchanged() {
     let (folder, path) = folder();
     for content in
         ["x".to_owned(), "xyz".to_owned(), "no database ".repeat(1000), "\0".repeat(4096)]

@@ -76,7 +76,7 @@ async fn make(path: &Path) -> (SqliteStore, Revision) {
 }
 
 #[test]
-fn what_may_not_be_written_is_read_only() {
+fn a_store_without_write_permission_is_read_only() {
     run_held("child_may_not_write");
 }
 

@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_everything_stored_waits_for_a_row_that_is_being_submitted() {
+    fn a_flush_waits_for_writes_that_are_being_submitted() {
         let mut gathered = Gathered::default();
         let first = write(Revision::ABSENT);
         let Admission::Direct { submission, .. } = take(&mut gathered, &first) else { panic!() };

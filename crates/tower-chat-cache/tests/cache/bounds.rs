@@ -21,7 +21,7 @@ fn key(number: usize) -> ConversationKey {
 }
 
 #[tokio::test]
-async fn what_was_not_used_for_longest_goes_first() {
+async fn the_least_recently_used_conversation_is_evicted_first() {
     let store = small();
     let text = "x".repeat(10_000);
     for number in 0..100 {

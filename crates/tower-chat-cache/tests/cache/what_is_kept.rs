@@ -150,7 +150,7 @@ async fn calls_that_were_staged_wait_for_approval_from_the_commit_on() {
 }
 
 #[tokio::test]
-async fn a_fork_is_read_from_its_new_place() {
+async fn a_fork_is_read_from_its_new_conversation() {
     let (store, copy) = (cache(), tower_chat_core::ConversationKey::new("alice", "copy"));
     store.head(&key()).await.unwrap();
     store.head(&copy).await.unwrap();
@@ -162,7 +162,7 @@ async fn a_fork_is_read_from_its_new_place() {
 }
 
 #[tokio::test]
-async fn what_is_forgotten_is_read_again() {
+async fn a_forgotten_conversation_is_read_again() {
     let store = cache();
     texts(&store).await;
     store.forget(&key());

@@ -33,7 +33,7 @@ async fn a_store_that_fails_for_a_while_gets_everything_in_the_end() {
 }
 
 #[tokio::test]
-async fn what_failed_after_it_was_stored_is_not_stored_twice() {
+async fn a_write_that_failed_after_it_was_stored_is_not_stored_twice() {
     let store = behind();
     append_all(&store, Revision::ABSENT, &["1", "2", "3"]).await;
     store.inner().fail_next_append_after_storing(broken());
@@ -92,7 +92,7 @@ async fn a_conflict_with_another_process_is_told_to_the_next_writer() {
 }
 
 #[tokio::test]
-async fn what_another_process_wrote_is_seen_and_gone_on_from() {
+async fn a_write_of_another_process_is_seen_and_continued() {
     let inner = FaultyStore::new(MemoryStore::new());
     let store = WriteBehindStore::new(inner.clone(), crate::NEVER);
     let first = append_all(&store, Revision::ABSENT, &["1"]).await;

@@ -87,7 +87,7 @@ async fn every_reading_sees_what_was_acknowledged() {
 }
 
 #[tokio::test]
-async fn what_must_be_durable_is_never_gathered() {
+async fn durable_writes_are_never_gathered() {
     let store = behind();
     let end = append_all(&store, Revision::ABSENT, &["1", "2"]).await;
     assert_eq!(store.unstored_writes(), 1);

@@ -41,7 +41,7 @@ fn a_file_that_is_there_is_replaced_on_demand_alone() {
 }
 
 #[test]
-fn what_cannot_be_copied_or_written_is_said() {
+fn a_backup_that_fails_is_reported() {
     let store = Store::new();
     fill_intact(&store);
     let inside = |name: &str| store.folder().join(name).display().to_string();

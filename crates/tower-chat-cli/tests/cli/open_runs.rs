@@ -107,7 +107,7 @@ fn readers_see_nothing_of_open_runs_and_the_list_says_how_they_stand() {
 }
 
 #[test]
-fn open_runs_are_committed_or_discarded_and_what_is_left_is_sound() {
+fn open_runs_are_committed_or_discarded_and_the_rest_is_intact() {
     let folder = Store::new();
     let file = folder.file("many.jsonl", &many_shapes(3));
     for end in ["commit", "discard"] {

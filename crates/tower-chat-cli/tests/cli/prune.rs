@@ -3,7 +3,7 @@
 use crate::support::*;
 
 #[test]
-fn old_runs_go_and_what_is_left_is_sound() {
+fn old_runs_are_deleted_and_the_rest_is_intact() {
     let store = Store::new();
     let file = store.file("many.jsonl", &many_shapes(2));
     play_well(&[&file, "--store", &store.argument()]);

@@ -176,7 +176,7 @@ fn an_export_of_nothing_is_refused_and_makes_nothing() {
 }
 
 #[test]
-fn nobody_reading_the_output_is_no_disaster() {
+fn a_closed_stdout_is_not_an_error() {
     let store = Store::new();
     let file = store.file("many.jsonl", &many_shapes(10));
     let mut altered = recorded(&file);

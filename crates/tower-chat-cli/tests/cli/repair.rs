@@ -97,7 +97,7 @@ fn results_out_of_the_way_are_not_lost() {
 }
 
 #[test]
-fn what_cannot_be_read_is_left_as_it_is_and_the_rest_is_repaired() {
+fn unreadable_rows_are_unchanged_and_the_rest_is_repaired() {
     let store = Store::new();
     fill_unreadable(&store);
     let unreadable = dump(&store.path());

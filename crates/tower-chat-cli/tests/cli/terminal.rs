@@ -75,7 +75,7 @@ fn assert_harmless(output: &Output, arguments: &[&str]) -> String {
 }
 
 #[test]
-fn what_is_printed_to_be_read_gives_the_terminal_no_commands() {
+fn printed_text_contains_no_terminal_commands() {
     let store = hostile_store();
     append_a_run(&store);
     open_a_run(&store);

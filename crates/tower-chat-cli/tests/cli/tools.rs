@@ -68,7 +68,7 @@ fn calls_are_totalled_over_all_scopes_in_the_byte_order_of_names() {
 }
 
 #[test]
-fn calls_are_listed_with_their_places() {
+fn calls_are_listed_with_their_positions() {
     let store = filled();
     let (summary, _) = tools(&store, &["--list", "--tool", "Wardrobe"]);
     assert_eq!(

@@ -29,7 +29,7 @@ fn a_file_is_smaller_after_it_and_holds_the_same() {
 }
 
 #[test]
-fn what_cannot_be_vacuumed_is_said() {
+fn a_vacuum_that_fails_is_reported() {
     let store = Store::new();
     for (location, expected) in [
         (store.argument(), "no conversation store at"),

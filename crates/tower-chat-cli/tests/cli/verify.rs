@@ -12,7 +12,7 @@ fn verify(store: &Store) -> (i32, Vec<String>) {
 }
 
 #[test]
-fn a_sound_store_is_well_and_stays_as_it_is() {
+fn an_intact_store_is_unchanged() {
     let store = Store::new();
     fill_intact(&store);
     let before = fs::read(store.path()).unwrap();
@@ -22,7 +22,7 @@ fn a_sound_store_is_well_and_stays_as_it_is() {
 }
 
 #[test]
-fn what_a_play_stores_is_well_in_both_modes() {
+fn a_play_stores_an_intact_database_in_both_modes() {
     for mode in MODES {
         let store = Store::new();
         // The second ends with a result that no model has seen: it is in the record alone.
@@ -105,7 +105,7 @@ fn a_file_whose_pages_are_damaged_is_reported() {
 }
 
 #[test]
-fn what_is_no_store_cannot_be_verified_nor_repaired_and_nothing_is_made() {
+fn a_file_that_is_no_store_is_neither_verified_nor_repaired() {
     let store = Store::new();
     for command in ["verify", "repair"] {
         for location in [store.argument(), "memory:".to_owned()] {

@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_stays_with_all_that_comes_after() {
+    fn a_gathered_write_keeps_later_writes_behind_it() {
         let runs = [0, 0, 1, 1, 2, 3];
         for status in ToolStatus::ALL {
             let waits = matches!(
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_cut_where_a_number_is_out_of_range_or_a_message_is_missing() {
+    fn a_prune_refuses_numbers_out_of_range_and_missing_messages() {
         let runs: Vec<RunId> = (0..4).map(run_made_at).collect();
         // How many are pruned, the last message, and the messages that are there.
         let damaged: [(u64, u64, &[u64]); 10] = [

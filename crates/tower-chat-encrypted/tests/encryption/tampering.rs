@@ -70,7 +70,7 @@ async fn every_character_counts() {
 }
 
 #[tokio::test]
-async fn what_is_missing_or_in_clear_is_refused() {
+async fn missing_and_unencrypted_values_are_refused() {
     let clear = changed(0, |message| message.parts = vec![Part::text("forged")]).await;
     assert!(matches!(refused(&clear).await, EncryptionError::NotSealed { sequence: 1, .. }));
     let empty = changed(0, |message| message.parts.clear()).await;

@@ -174,7 +174,7 @@ async fn exercise(address: &str, number: usize, damage: &[&str], is_open: bool) 
 }
 
 #[tokio::test]
-async fn what_is_damaged_keeps_no_script_busy_and_deletes_nothing() {
+async fn damaged_data_keeps_no_script_busy_and_deletes_nothing() {
     // A server of its own: one that is kept busy would fail the other tests.
     let server = start(&[]);
     for (number, damage) in DAMAGES.iter().enumerate() {

@@ -96,7 +96,7 @@ async fn a_reader_that_stays_lets_the_log_grow_and_afterwards_it_is_small_again(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nobody_who_writes_waits_while_the_thread_carries_over_much() {
+async fn writers_do_not_wait_for_a_large_checkpoint() {
     let fixture = Fixture::fast().await;
     let mut at = fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
     let reader = fixture.other();
@@ -129,7 +129,7 @@ async fn nobody_who_writes_waits_while_the_thread_carries_over_much() {
 
 /// As where the process may open no more files.
 #[tokio::test]
-async fn what_the_thread_cannot_carry_over_the_writer_does() {
+async fn the_writer_finishes_a_checkpoint_that_the_thread_cannot() {
     let (fixture, lost) = (Fixture::fast().await, Fixture::fast().await);
     let checkpoints = Arc::new(Checkpoints::new(lost.store.file().clone()));
     drop(lost);

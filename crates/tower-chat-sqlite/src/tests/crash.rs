@@ -203,7 +203,7 @@ fn child_makes_the_file() {
 }
 
 #[tokio::test]
-async fn a_repeated_write_is_acknowledged_at_its_place_alone() {
+async fn a_repeated_write_is_acknowledged_only_at_its_position() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
     let append = |write| store.append(Slot::unbounded(), vec![write]);

@@ -41,7 +41,7 @@ async fn an_append_looks_for_its_conversation_only_after_somebody_else_has_writt
 }
 
 #[tokio::test]
-async fn what_another_store_appends_is_seen_by_the_next_append() {
+async fn the_next_append_sees_what_another_store_appended() {
     let fixture = Fixture::new().await;
     let other = SqliteStore::open(fixture.folder.path().join("chat.db")).await.unwrap();
     let append = async |store: &SqliteStore, write: &Write| {
@@ -71,7 +71,7 @@ async fn what_another_store_appends_is_seen_by_the_next_append() {
 }
 
 #[tokio::test]
-async fn what_this_store_changes_in_another_way_is_seen_by_the_next_append() {
+async fn the_next_append_sees_other_changes_of_this_store() {
     let fixture = Fixture::new().await;
     let one = first("c", &["one"]);
     fixture.submit(vec![one.clone()]).await.await.unwrap();
@@ -95,7 +95,7 @@ async fn what_this_store_changes_in_another_way_is_seen_by_the_next_append() {
 }
 
 #[tokio::test]
-async fn what_was_rolled_back_is_forgotten() {
+async fn a_rollback_clears_the_head_cache() {
     let fixture = Fixture::new().await;
     let one = first("c", &["one"]);
     fixture.submit(vec![one.clone()]).await.await.unwrap();

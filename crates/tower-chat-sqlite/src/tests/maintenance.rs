@@ -16,7 +16,7 @@ fn rewrite(expected: Revision, sequence: u64, text: &str) -> Rewrite {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rewrite_keeps_places_and_ids_and_a_run_under_way_gets_a_conflict() {
+async fn a_rewrite_keeps_positions_and_ids_and_a_run_in_progress_gets_a_conflict() {
     let fixture = Fixture::new().await;
     let before = fixture.submit(vec![first("a", &["one", "two"])]).await.await.unwrap();
     let ids = |history: &tower_chat_core::store::History| {

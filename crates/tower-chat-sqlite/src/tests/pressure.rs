@@ -38,7 +38,7 @@ async fn while_the_disk_is_slow_the_queue_is_full_and_then_everything_goes_throu
 }
 
 #[tokio::test]
-async fn what_waits_is_bounded_in_bytes_too() {
+async fn the_queue_is_bounded_in_bytes() {
     let fixture = Fixture::with(SqliteStore::options().queue_bytes(10_000)).await;
     let store = &fixture.store;
     let large = "x".repeat(6_000);
@@ -61,7 +61,7 @@ async fn what_waits_is_bounded_in_bytes_too() {
 }
 
 #[tokio::test]
-async fn a_write_larger_than_the_room_for_all_is_taken_alone() {
+async fn a_write_above_the_byte_budget_is_accepted_alone() {
     let fixture = Fixture::with(SqliteStore::options().queue_bytes(1)).await;
     for id in ["a", "b"] {
         fixture.submit(vec![first(id, &["more than one byte"])]).await.await.unwrap();
@@ -69,7 +69,7 @@ async fn a_write_larger_than_the_room_for_all_is_taken_alone() {
 }
 
 #[tokio::test]
-async fn room_is_given_back_by_writes_that_fail() {
+async fn failed_writes_release_their_bytes() {
     let fixture = Fixture::with(SqliteStore::options().queue_bytes(1)).await;
     fixture.submit(vec![first("a", &["one"])]).await.await.unwrap();
     let rival = write("a", run(9), Revision::ABSENT, &["rival"]);
@@ -78,7 +78,7 @@ async fn room_is_given_back_by_writes_that_fail() {
 }
 
 #[tokio::test]
-async fn who_waits_for_room_is_told_when_the_store_closes() {
+async fn callers_that_wait_for_the_byte_budget_fail_when_the_store_closes() {
     let fixture = Fixture::with(SqliteStore::options().queue_bytes(1)).await;
     let store = &fixture.store;
     let held = Held::new(store);

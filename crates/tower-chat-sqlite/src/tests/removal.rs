@@ -68,7 +68,7 @@ async fn a_large_conversation_is_deleted_in_steps_and_its_log_stays_short() {
 }
 
 #[tokio::test]
-async fn what_a_crash_leaves_of_a_deletion_is_unseen_and_removed_when_the_file_is_opened() {
+async fn rows_of_an_interrupted_deletion_are_hidden_and_removed_on_open() {
     let fixture = Fixture::new().await;
     fixture.submit(vec![first("other", &["kept"])]).await.await.unwrap();
     large(&fixture, "c").await;

@@ -42,7 +42,7 @@ async fn reading_a_conversation_waits_for_its_own_writes_alone() {
 }
 
 #[tokio::test]
-async fn a_place_in_the_queue_is_taken_until_the_write_is_durable() {
+async fn a_slot_is_held_until_the_write_is_durable() {
     let fixture = Fixture::with(SqliteStore::options().queue_capacity(1)).await;
     let store = &fixture.store;
     let slot = store.reserve().await.unwrap();
@@ -150,7 +150,7 @@ async fn deleting_waits_for_the_writes_before_it() {
 }
 
 #[tokio::test]
-async fn a_turn_is_taken_between_the_writes_before_it_and_those_after() {
+async fn exclusive_work_runs_between_earlier_and_later_writes() {
     let fixture = Fixture::new().await;
     let (store, queue) = (&fixture.store, fixture.store.queue());
     let held = hold_the_lead(store).await;
@@ -168,7 +168,7 @@ async fn a_turn_is_taken_between_the_writes_before_it_and_those_after() {
 }
 
 #[tokio::test]
-async fn a_rewrite_takes_its_turn_and_a_closed_store_has_none() {
+async fn a_rewrite_is_queued_and_fails_on_a_closed_store() {
     let fixture = Fixture::new().await;
     let before = fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
     let held = Held::new(&fixture.store);

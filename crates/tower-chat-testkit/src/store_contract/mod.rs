@@ -289,19 +289,19 @@ macro_rules! __every_promise {
             results_come_back_from_messages_and_from_the_record
             rows_can_be_written_without_messages
             rows_of_messages_that_are_not_there_are_no_rows
-            calls_that_wait_for_approval_have_their_place_in_the_batch
+            calls_that_wait_for_approval_have_their_position_in_the_batch
             times_are_kept_to_the_millisecond
             a_question_sees_what_was_submitted_before_it
             a_deleted_conversation_takes_its_record_along
             readers_see_messages_and_rows_of_a_write_together
             calls_are_found_by_everything_a_query_can_name
             tool_calls_are_counted_per_tool
-            calls_come_in_the_order_of_conversation_message_and_place
+            calls_come_in_the_order_of_conversation_message_and_position
             questions_never_cross_a_scope
             a_question_for_nothing_finds_nothing
             any_number_of_calls_and_messages_can_be_asked_for
             a_row_that_cannot_be_read_does_not_hide_the_others
-            what_is_staged_is_seen_by_no_reader
+            staged_messages_are_invisible_to_readers
             a_commit_shows_the_whole_run_at_once
             a_commit_replaces_what_was_staged
             a_discarded_run_leaves_nothing
@@ -332,7 +332,7 @@ macro_rules! __every_promise {
             the_last_run_is_never_pruned
             runs_are_pruned_by_the_time_at_which_they_were_made
             a_run_that_was_gone_on_with_is_pruned_whole
-            what_was_read_before_a_prune_conflicts
+            a_revision_from_before_a_prune_conflicts
             a_run_that_is_open_or_under_way_is_in_the_way
             a_pruned_conversation_can_be_staged_to
             a_prune_reaches_one_conversation_alone

@@ -131,7 +131,7 @@ pub async fn a_run_that_was_gone_on_with_is_pruned_whole(store: Store) {
 
 /// Who has read the conversation before it was pruned can write no more, and no write that was
 /// stored before it is taken for stored.
-pub async fn what_was_read_before_a_prune_conflicts(store: Store) {
+pub async fn a_revision_from_before_a_prune_conflicts(store: Store) {
     let key = key("read before");
     let first = write(&key, Revision::ABSENT, &["1"]);
     let at = stored(&store, first.clone()).await;

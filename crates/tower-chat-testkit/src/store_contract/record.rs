@@ -208,7 +208,7 @@ pub async fn rows_of_messages_that_are_not_there_are_no_rows(store: Store) {
 }
 
 /// A call that waits for approval is a call of its batch, and one that the provider ran is none.
-pub async fn calls_that_wait_for_approval_have_their_place_in_the_batch(store: Store) {
+pub async fn calls_that_wait_for_approval_have_their_position_in_the_batch(store: Store) {
     let key = key("approvals");
     let mut executed = ToolCall::new("s", "search", "{}");
     executed.provider_executed = true;

@@ -143,7 +143,7 @@ pub async fn tool_calls_are_counted_per_tool(store: Store) {
 
 /// Conversations come in the byte order of their ids, and their calls as they stand in messages,
 /// whenever and in whatever order they were recorded.
-pub async fn calls_come_in_the_order_of_conversation_message_and_place(store: Store) {
+pub async fn calls_come_in_the_order_of_conversation_message_and_position(store: Store) {
     let ids = ["b", "\u{e9}", "", "a\0", "B", "a"];
     for id in ids {
         let key = ConversationKey::new("ordered", id);

@@ -17,7 +17,7 @@ use super::{
 };
 
 /// What is staged is durable and comes back for its run; nobody else sees any of it.
-pub async fn what_is_staged_is_seen_by_no_reader(store: Store) {
+pub async fn staged_messages_are_invisible_to_readers(store: Store) {
     let (key, unseen) = (key("staged"), key("staged from the start"));
     let first = write_messages(&key, Revision::ABSENT, [Message::user("hi"), asking(&["a"])])
         .with_tools(vec![pending(2, 0, "a")]);

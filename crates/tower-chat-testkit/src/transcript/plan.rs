@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_covered_is_not_planned_again() {
+    fn messages_that_are_stored_are_not_planned_again() {
         let messages = [user(), answer(&["1"]), result("1"), answer(&[]), user(), answer(&[])];
         let rest = run(4..5, &[(5, runs(6..6))]);
         let planned = |covered| plan(&messages, covered).runs;

@@ -538,14 +538,14 @@ noticed! {
     ranges: IgnoresTheTime breaks calls_are_found_by_everything_a_query_can_name;
     limits: IgnoresTheLimit breaks calls_are_found_by_everything_a_query_can_name;
     empty_lists: TakesAnEmptyListForAll breaks a_question_for_nothing_finds_nothing;
-    call_order: FindsBackwards breaks calls_come_in_the_order_of_conversation_message_and_place;
+    call_order: FindsBackwards breaks calls_come_in_the_order_of_conversation_message_and_position;
     fifty_calls: FindsFifty breaks any_number_of_calls_and_messages_can_be_asked_for;
     hidden_rows: HidesWhatCannotBeRead breaks a_row_that_cannot_be_read_does_not_hide_the_others;
     bad_rows: FailsOnWhatCannotBeRead breaks a_row_that_cannot_be_read_does_not_hide_the_others;
     limited_totals: CountsUpToTheLimit breaks tool_calls_are_counted_per_tool;
     totals: CountsOpenCallsAsErrors breaks tool_calls_are_counted_per_tool;
-    visible_staging: StagesVisibly breaks what_is_staged_is_seen_by_no_reader;
-    listed_staging: ListsOpenRuns breaks what_is_staged_is_seen_by_no_reader;
+    visible_staging: StagesVisibly breaks staged_messages_are_invisible_to_readers;
+    listed_staging: ListsOpenRuns breaks staged_messages_are_invisible_to_readers;
     hidden_runs: HidesOpenRuns breaks an_open_run_knows_its_lease;
     early_commits: CommitsEveryStagedWrite breaks a_commit_shows_the_whole_run_at_once;
     lost_replacements: KeepsWhatIsReplaced breaks a_commit_replaces_what_was_staged;

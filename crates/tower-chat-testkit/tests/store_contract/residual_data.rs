@@ -15,7 +15,7 @@ fn a_search_that_finds_nothing_at_all_is_no_search() {
 
 #[test]
 #[should_panic(expected = "is there after it was pruned")]
-fn what_a_store_still_keeps_is_found() {
+fn residual_data_that_a_store_still_keeps_is_found() {
     // Whatever was there once is kept, but for what was staged.
     let kept = Arc::new(Mutex::new(String::new()));
     check_residual_data(|| async {
