@@ -1,11 +1,11 @@
 //! How much memory input from outside takes, by its bytes.
 //!
 //! - `pairing`, `overlap`: a request to the endpoint with calls and their results in reverse order, or
-//!   with equal messages that are sent again, as in [`crate::pairing`]. What the store holds counts.
+//!   with equal messages that are sent again, as in `pairing`. What the store holds counts.
 //! - `nested`, `too_deep`: a stream with an unknown field of 20 levels in every piece, or with one that
 //!   is nested 100 levels for each item and refused.
 //! - `whole_answer`, `refusal`: a body with calls, and that of a refusal.
-//! - the names of fields: a stream as in [`crate::streamed_answer`].
+//! - the names of fields: a stream as in `streamed_answer`.
 //!
 //! `cargo run --release -p tower-chat-benches --bin held` prints one JSON object a line: the most
 //! bytes that were allocated at one moment while an input of so many items was read, those of the
