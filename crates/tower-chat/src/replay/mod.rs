@@ -14,7 +14,8 @@
 //! The first two always run, as the fold [`Replay`]; the others run where a [`ReplayPolicy`] asks
 //! for them, over what the fold shows.
 //!
-//! A result that names the stored call which it answers ([`ToolResult::call`]) answers that call.
+//! A result that names the stored call which it answers
+//! ([`ToolResult::call`](tower_chat_core::ToolResult::call)) answers that call.
 //! Other results are paired with calls by occurrence within their round, never by id alone: real
 //! traffic has calls without ids, with empty ids, and with ids that come back later. A round is
 //! everything that one answer of the model asks for, in however many messages.

@@ -108,7 +108,7 @@ impl ToolContext {
     }
 
     /// Takes the next `count` numbers for sources that the tool has found, so that no two sources
-    /// of the conversation share one. See [`Citations`], whose key of a source's number is the one
+    /// of the conversation share one. See [`Citations`](crate::replay::Citations), whose key of a source's number is the one
     /// that is looked for in the results of the conversation.
     ///
     /// The history that the run has loaded is read for it once a run; the store is not asked. Where
