@@ -46,7 +46,7 @@ use super::{
 /// )?;
 /// let player = Player::new(MemoryStore::new());
 /// player.play(&recording).await?;
-/// assert_eq!((player.tally().runs, player.tally().divergences), (1, 0));
+/// assert_eq!((player.counters().runs, player.counters().divergences), (1, 0));
 /// # Ok::<(), tower_chat_core::BoxError>(())
 /// # }).unwrap();
 /// ```
@@ -156,7 +156,7 @@ impl Player {
     }
 
     /// Counts service calls and tool executions in a file too, as they happen: what an earlier
-    /// player counted there is part of the tally, also of one that was killed. The file is emptied
+    /// player counted there is part of the counters, also of one that was killed. The file is emptied
     /// unless this player [resumes](Self::resumed).
     ///
     /// # Errors
