@@ -34,15 +34,7 @@ impl State {
 
 /// The request's own messages, without what a layer above put before them.
 pub(super) fn own_messages(request: &ChatRequest) -> Vec<Arc<Message>> {
-    /// Up to this many messages are looked up one by one; an iterator costs more to set up.
-    const FEW: usize = 4;
-    let messages = &request.messages;
-    match messages.len().saturating_sub(request.new_from) {
-        ..=FEW => (request.new_from..messages.len())
-            .filter_map(|position| messages.get(position).cloned())
-            .collect(),
-        _ => messages.iter_from(request.new_from).cloned().collect(),
-    }
+    request.messages.iter_from(request.new_from).cloned().collect()
 }
 
 /// Messages after others that a layer above has put first.

@@ -12,11 +12,6 @@ const MANY: usize = 500;
 pub(super) struct Loaded(Messages);
 
 impl Loaded {
-    /// No messages.
-    pub(super) fn nothing() -> Self {
-        Self(Messages::new())
-    }
-
     /// The messages of a history. Those that a store keeps in memory are not let go with the run.
     pub(super) fn of(history: &History) -> Self {
         let stays = history.messages.len() < MANY || history.memo.is_shared();

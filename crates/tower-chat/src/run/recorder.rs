@@ -168,7 +168,8 @@ impl Run {
         matches!(self.recorder(), Recorder::Journaled(_))
     }
 
-    /// What happens when a write fails. A journal that is not durable is none.
+    /// What happens when a write fails. A journaled run promises that everything is durable, so its
+    /// calls fail with the write.
     pub(super) fn store_failure(&self) -> StoreFailure {
         match self.recorder() {
             Recorder::PerRun(_) | Recorder::PerServiceCall(_) => self.policy().store_failure,
@@ -230,13 +231,6 @@ impl Recorder<'_> {
             // Nothing of the run is stored, or the results are already, one by one.
             Self::PerRun(_) | Self::Journaled(_) => Submission::nothing(),
         }
-    }
-
-    /// Whether what becomes of a call is made durable before its result is part of a message. One
-    /// that an earlier run had asked for, and that waited for approval, is known whatever becomes
-    /// of this run.
-    pub(super) fn records_call(&self, run: &Run, (message, _): CallOfRun) -> bool {
-        matches!(self, Self::Journaled(_)) || message.run != run.id()
     }
 
     /// What is written with the outcome of a call besides it.

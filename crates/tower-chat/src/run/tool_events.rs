@@ -21,8 +21,8 @@ impl Run {
     /// Whether what becomes of a call is made durable before its result is part of a message: of
     /// every call in a journal, elsewhere of one that an earlier run had asked for and that waited
     /// for approval.
-    pub(crate) fn records_call(&self, call: CallOfRun) -> bool {
-        self.recorder().records_call(self, call)
+    pub(crate) fn records_call(&self, (message, _): CallOfRun) -> bool {
+        self.records_each_outcome() || message.run != self.id()
     }
 
     /// Makes durable that calls are about to run. Those that waited for approval are claimed: of

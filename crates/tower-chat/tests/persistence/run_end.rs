@@ -1,7 +1,10 @@
 //! An answer is what ended a run, in whatever mode the run was stored and is sent again: a complete
 //! run gives its stored answer, and an interrupted one goes on after what is stored.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use futures_util::StreamExt;
 use tower::{Layer, ServiceExt};
@@ -419,33 +422,38 @@ async fn a_run_that_failed_with_recorded_results_is_shown_them_and_goes_on_with_
     }
 }
 
-/// What follows an answer is decided when it is stored: a message that is queued before the tool loop
-/// has seen the end of the answer does not make it go on.
+/// What follows an answer is decided when it is stored. A message that is queued after that, and before
+/// the tool loop has seen the end of the answer, is for the next run; a run that is written at its end
+/// has stored nothing yet, and answers it.
 #[tokio::test]
 async fn a_message_queued_after_the_last_answer_was_stored_is_left_for_the_next_run() {
-    let modes = [PerServiceCall, Journaled];
-    for (mode, streamed) in modes.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))) {
-        let store = store();
-        let leaf = ScriptedLeaf::new([Step::text("the last"), Step::text("never asked")]);
+    every_case(async |case| {
+        let store = case.store().await;
+        let leaf = ScriptedLeaf::new([Step::text("the last"), Step::text("one more")]);
         let handle = RunHandle::new();
         let queued = handle.clone();
+        let is_queued = Arc::new(AtomicBool::new(false));
         let persister = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
         let queueing = persister.map_response(move |response: ChatResponse| {
-            let queued = queued.clone();
+            let (queued, is_queued) = (queued.clone(), is_queued.clone());
             ChatResponse::forward(response.inspect(move |update| {
-                if let Ok(ChatUpdate::Finish(_)) = update {
+                let is_end = matches!(update, Ok(ChatUpdate::Finish(_)));
+                if is_end && !is_queued.swap(true, Ordering::Relaxed) {
                     queued.queue(Message::user("too late"));
                 }
             }))
         });
         let agent = ToolLoop::new(Tools::new()).layer(queueing);
-        let client = boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(agent));
-        let request = ask("a question", streamed).with_extension(handle.clone());
+        let client = boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(agent));
+        let request = case.ask("a question").with_extension(handle.clone());
         let answer = send(&client, request).await.unwrap();
-        let case = (mode, streamed);
-        assert_eq!(shorts(&answer.messages), ["assistant the last"], "{case:?}");
-        assert_eq!(stored(&store).await, ["user a question", "assistant the last"], "{case:?}");
-        assert!(handle.has_queued(), "{case:?}");
-        assert_eq!(leaf.requests().len(), 1, "{case:?}");
-    }
+        let all = ["user a question", "assistant the last", "user too late", "assistant one more"];
+        let is_answered = case.is(PerRun);
+        let expected = if is_answered { &all[..] } else { &all[..2] };
+        assert_eq!(shorts(&answer.messages), expected[1..]);
+        assert_eq!(stored(&store).await, expected);
+        assert_eq!(handle.has_queued(), !is_answered);
+        assert_eq!(leaf.requests().len(), expected.len() / 2);
+    })
+    .await;
 }

@@ -67,7 +67,6 @@ struct LoadedHistory {
     replay: Replay,
     /// Whether the history was read; else it is empty.
     is_read: bool,
-    loaded: Loaded,
     /// Rows of calls that readers see, whose results are staged.
     prior_rows: Vec<ToolRecord>,
 }
@@ -97,11 +96,10 @@ impl Run {
             Beginning { settings, mode, conversation: &conversation, caller, is_background };
         beginning.check(request)?;
         let opened = beginning.open(request, head).await?;
-        let mut loaded = beginning.load(request, &opened).await?;
-        let input = beginning.take_input(request, &loaded).await?;
+        let (history, kept) = beginning.load(request, &opened).await?;
+        let input = beginning.take_input(request, &history).await?;
         let approves = answers_approvals(input.own.iter().chain(opened.staged()));
-        let kept = std::mem::replace(&mut loaded.loaded, Loaded::nothing());
-        let state = beginning.state(&opened, loaded, input, approves).await?;
+        let state = beginning.state(&opened, history, input, approves).await?;
         let run = Self(Arc::new(Shared {
             mode,
             policy: settings.policy.clone(),
@@ -191,13 +189,13 @@ impl Beginning<'_> {
         Ok(OpenedHead { head, service_id, resumed })
     }
 
-    /// Loads the history, as far as it is needed. An answer in the background is made without it,
+    /// Loads the history, as far as it is needed, and what is to be let go with the run. An answer in the background is made without it,
     /// but where the history is kept here, a run that is sent again is looked for in it.
     async fn load(
         &self,
         request: &ChatRequest,
         opened: &OpenedHead,
-    ) -> Result<LoadedHistory, PersistenceError> {
+    ) -> Result<(LoadedHistory, Loaded), PersistenceError> {
         let Self { settings, conversation, .. } = *self;
         let OpenedHead { head, service_id, resumed } = opened;
         let is_kept_here = service_id.is_none();
@@ -225,7 +223,7 @@ impl Beginning<'_> {
         if let Some(content) = resumed {
             prior_rows = self.extend_by_staged(&mut history, &mut replay, content).await?;
         }
-        Ok(LoadedHistory { history, replay, is_read, loaded, prior_rows })
+        Ok((LoadedHistory { history, replay, is_read, prior_rows }, loaded))
     }
 
     /// Adds what an earlier attempt has staged to the history; returns the rows of calls that
