@@ -57,7 +57,7 @@ pub struct ToolDefinition {
     /// JSON Schema of its arguments; `null` for a tool that its native item alone describes, such
     /// as one that a provider runs itself.
     pub parameters: Value,
-    /// Its calls wait for somebody's approval.
+    /// Its calls wait for approval.
     #[serde(default)]
     pub needs_approval: bool,
     /// The wire's item for it, without the fields above, where it says more than they do

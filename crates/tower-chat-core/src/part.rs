@@ -20,7 +20,7 @@ pub enum Part {
     ToolCall(ToolCall),
     /// What a tool answered.
     ToolResult(ToolResult),
-    /// A tool call that waits for somebody's approval; it is no [`ToolCall`] until it is answered.
+    /// A tool call that waits for approval; it is no [`ToolCall`] until it is answered.
     ApprovalRequest(ApprovalRequest),
     /// Somebody's answer to an [`ApprovalRequest`].
     ApprovalResponse(ApprovalResponse),

@@ -57,7 +57,7 @@ pub enum ToolStatus {
     Stopped,
     /// Nothing is known of it yet: it was asked for, and not answered.
     Pending,
-    /// It waits for somebody's approval.
+    /// It waits for approval.
     PendingApproval,
     /// It may or may not have run.
     Interrupted,

@@ -40,7 +40,7 @@ impl McpTools {
         self
     }
 
-    /// Makes the calls of the tools for which this says `true` wait for somebody's approval. By
+    /// Makes the calls of the tools for which this says `true` wait for approval. By
     /// default none do.
     #[must_use]
     pub fn needs_approval(

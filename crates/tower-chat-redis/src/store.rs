@@ -295,7 +295,7 @@ async fn submit(
     drop(slot);
     // The caller may have dropped its ticket.
     drop(reply.send(outcome));
-    // Released last: whoever waits for this guard in `settle` then finds the ticket resolved.
+    // Released last, so that a caller that waits for this guard in `settle` finds the ticket resolved.
     drop(guard);
 }
 

@@ -1,4 +1,4 @@
-//! The tool calls of a conversation that wait for somebody's approval.
+//! The tool calls of a conversation that wait for approval.
 
 use rusqlite::Connection;
 use tower_chat_core::{ApprovalRequest, ConversationKey, Message, store::StoreError};

@@ -187,7 +187,7 @@ impl Submission {
         }
     }
 
-    /// Releases its slot and tells whoever waits.
+    /// Releases its slot and wakes the task that waits for its ticket.
     pub(crate) fn resolve(self) {
         drop((self.slot, self.budget));
         // Nobody need be waiting.

@@ -1,4 +1,4 @@
-//! Tool calls that wait for somebody's approval.
+//! Tool calls that wait for approval.
 
 use std::{collections::HashMap, sync::Arc};
 

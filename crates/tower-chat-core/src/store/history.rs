@@ -23,7 +23,7 @@ pub struct Head {
     pub service_id: Option<Arc<str>>,
     /// The run that was staged and neither committed nor discarded.
     pub open_run: Option<OpenRun>,
-    /// The tool calls of the history that wait for somebody's approval, as its record says; those
+    /// The tool calls of the history that wait for approval, as its record says; those
     /// of one message together, in order.
     pub pending_approvals: Vec<Vec<ApprovalRequest>>,
 }

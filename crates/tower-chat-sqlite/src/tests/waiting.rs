@@ -157,7 +157,7 @@ async fn exclusive_work_runs_between_earlier_and_later_writes() {
     let before = store.append(unbounded(), vec![first("a", &["one"])]);
     let seen = queue.clone();
     let turn = queue.run_exclusively(move || seen.commits());
-    let given_up = queue.run_exclusively(|| panic!("nobody waits for it"));
+    let given_up = queue.run_exclusively(|| panic!("its caller is gone"));
     drop(given_up);
     let after = store.append(unbounded(), vec![first("b", &["two"])]);
     drop(held);

@@ -11,7 +11,7 @@ pub struct OsUser {
 }
 
 impl OsUser {
-    /// A user that is not root: the first of these that there is, or `nobody`.
+    /// A user that is not root: the first of these names that the system has, or `nobody`.
     ///
     /// # Panics
     ///

@@ -82,7 +82,7 @@ pub async fn of_two_that_take_a_run_over_one_holds_it(store: Store) {
 }
 
 /// The first write of an attempt is never taken for that of another attempt, although both have the
-/// same name at the same position: one is stored, the other refused, whoever comes first.
+/// same name at the same position: one is stored and the other is refused, in either order.
 pub async fn the_first_write_of_an_attempt_is_its_own(store: Store) {
     for (position, texts) in [&[][..], &["first"]].into_iter().enumerate() {
         for is_new in [true, false] {

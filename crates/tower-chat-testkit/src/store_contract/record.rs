@@ -207,7 +207,8 @@ pub async fn rows_of_messages_that_are_not_there_are_no_rows(store: Store) {
     assert_eq!(recorded(&store, &empty).await, []);
 }
 
-/// A call that waits for approval is a call of its batch, and one that the provider ran is none.
+/// The positions of calls in a batch count calls that wait for approval, and not those that the
+/// provider ran.
 pub async fn calls_that_wait_for_approval_have_their_position_in_the_batch(store: Store) {
     let key = key("approvals");
     let mut executed = ToolCall::new("s", "search", "{}");

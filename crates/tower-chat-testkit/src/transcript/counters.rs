@@ -26,7 +26,7 @@ pub struct PlayCounters {
     pub divergences: u64,
 }
 
-/// The counters behind a [`PlayCounters`], and the divergences nobody has taken yet.
+/// The counters behind a [`PlayCounters`], and the divergences that were not taken yet.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     runs: AtomicU64,

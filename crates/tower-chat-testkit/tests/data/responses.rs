@@ -117,7 +117,7 @@ impl Responses {
         sse(&events)
     }
 
-    /// A dialogue of which the service keeps what was said before.
+    /// A dialogue whose earlier messages the service stores.
     pub(crate) fn kept(self, dialogue: &Dialogue, is_streamed: bool) -> Vec<Exchange> {
         let mut exchanges = self.exchanges(dialogue, is_streamed);
         let mut before: Option<(usize, String)> = None;

@@ -45,7 +45,7 @@ impl Replay {
         ended.first_dangling.map_or(Ok(()), |dangling| Err(Arc::unwrap_or_clone(dangling)))
     }
 
-    /// The places of the calls that nothing has answered and that wait for nobody's approval.
+    /// The positions of the calls that nothing has answered and that need no approval.
     pub(crate) fn dangling_calls(&self) -> Vec<(MessageId, usize)> {
         // The open round may hold results that answer calls before it.
         let mut ended = self.clone();
@@ -74,7 +74,7 @@ impl Replay {
         answered.into_iter().flatten().flatten().map(|call| call.call_position).collect()
     }
 
-    /// What becomes of the calls that nothing has answered and that wait for nobody's approval, if
+    /// What becomes of the calls that nothing has answered and that need no approval, if
     /// the messages ended here.
     pub(crate) fn dangling(&self) -> Vec<DanglingCall> {
         let mut ended = self.clone();

@@ -23,7 +23,7 @@ pub(crate) struct PendingApproval {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PendingBatch {
     pub(crate) waiting: Vec<PendingApproval>,
-    /// The tools and ids of those that wait for nobody's approval and have no result.
+    /// The tools and ids of those that need no approval and have no result.
     pub(crate) returned: Vec<(String, String)>,
     /// The caller executes a part of it, answered or not.
     pub(crate) has_returned: bool,
@@ -37,7 +37,7 @@ impl Replay {
         batches.map(|batch| batch.into_iter().map(|call| call.request).collect()).collect()
     }
 
-    /// The same with the places of the calls, where their messages have ids.
+    /// The same with the positions of the calls, where their messages have ids.
     pub(crate) fn approvals_in_order(&self) -> Vec<Vec<PendingApproval>> {
         self.pending_batches().into_iter().map(|batch| batch.waiting).collect()
     }

@@ -211,7 +211,7 @@ fn source_numbers(
     })
 }
 
-/// Names the tools for their hooks to the run, or to whoever will begin it.
+/// Names the tools for their hooks to the run, or to the persister that will begin it.
 pub(super) fn use_tools(run: Option<&Run>, run_of_loop: Option<&RunOfLoop>, tools: &Tools) {
     match (run, run_of_loop) {
         (Some(run), _) => run.use_tools(tools),

@@ -17,7 +17,7 @@ pub(super) struct InFlight {
 
 impl InFlight {
     /// The call comes to no answer: what the run has not taken in from it goes back to where it
-    /// came from. The call must be over, so that whoever is below has stored what he keeps.
+    /// came from. The call must be over, so that the persister has stored what it keeps.
     pub(super) fn give_back(self, ordinal: u32, run: Option<&Run>, handle: &RunHandle) {
         let Self { mut queued, messages, has_results } = self;
         if queued.is_empty() && !has_results {

@@ -1,4 +1,4 @@
-//! Calls that wait for somebody's approval.
+//! Calls that wait for approval.
 
 use std::sync::Arc;
 

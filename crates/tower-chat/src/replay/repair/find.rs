@@ -13,7 +13,7 @@ use crate::replay::{extract::Extraction, order::foreign_results, pairing::pendin
 #[derive(Debug, Clone, PartialEq, Eq, Hash, thiserror::Error)]
 #[non_exhaustive]
 pub enum Mismatch {
-    /// Nothing answers a call, and it waits for nobody's approval.
+    /// Nothing answers a call, and it needs no approval.
     #[error("the call of tool {tool:?} (id {call_id:?}) has no result")]
     DanglingCall {
         /// The call.

@@ -16,7 +16,7 @@ pub(in crate::replay) struct Unanswered {
     /// The same for results that name the call, also where its message has no id.
     pub(in crate::replay) named_by: CallPosition,
     pub(in crate::replay) call: ToolCall,
-    /// Its answer holds calls too that wait for nobody's approval.
+    /// Its answer holds calls too that need no approval.
     pub(in crate::replay) is_beside_calls: bool,
     /// The request for approval that it waits for, if it does.
     pub(in crate::replay) approval: Option<ApprovalRequest>,
