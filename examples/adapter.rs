@@ -1,5 +1,5 @@
 //! A tower client that exists already, with its own request and response types, gains a history:
-//! an adapter layer turns it into a leaf, and nothing in the client changes.
+//! an adapter layer turns it into a model client, and nothing in the client changes.
 //!
 //! ```text
 //! cargo run -p tower-chat-examples --bin adapter
@@ -53,11 +53,11 @@ impl ClientCodec for PromptCodec {
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let leaf = ServiceBuilder::new()
+    let model = ServiceBuilder::new()
         .layer(AdaptLayer::new(PromptCodec))
         .concurrency_limit(4) // the client's own layers stay where they are
         .service(service_fn(existing_client));
-    let mut client = ChatPipeline::builder(leaf).history(MemoryStore::new()).build()?;
+    let mut client = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
 
     let key = ConversationKey::new("alice", "adapter");
     for text in ["My name is Alice.", "What is my name?"] {

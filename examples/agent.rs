@@ -61,7 +61,7 @@ fn wardrobe() -> impl tower_chat::Tool {
 
 /// Asks for both tools, then repeats what they said.
 async fn stand_in_model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
-    request.service_id()?; // every leaf refuses the sentinel
+    request.service_id()?; // every model client refuses the sentinel
     let results = request.messages.last().filter(|message| message.role == Role::Tool);
     let message = match results {
         None => Message::tool_calls([

@@ -43,7 +43,7 @@ async fn main() -> Result<(), Failure> {
     let thoughts = thoughts.filter(|part| matches!(part, Part::Reasoning(_))).count();
     println!("remembered {} messages with {thoughts} thoughts", history.len());
 
-    let mut agent = ChatPipeline::builder(leaf().await?)
+    let mut agent = ChatPipeline::builder(model().await?)
         .tools(Tools::new().with(order_status()))
         .history(store.clone())
         .persistence(PersistenceMode::PerServiceCall)
@@ -80,7 +80,7 @@ async fn main() -> Result<(), Failure> {
 }
 
 /// The model: Anthropic where there is a key, else the script.
-async fn leaf() -> Result<Anthropic<Auth<ReqwestTransport>>, BoxError> {
+async fn model() -> Result<Anthropic<Auth<ReqwestTransport>>, BoxError> {
     let model = var("ANTHROPIC_MODEL").unwrap_or_else(|_| "claude-sonnet-4-5".to_owned());
     if var("ANTHROPIC_API_KEY").is_ok() {
         return Ok(Anthropic::from_env()?.with_model(&model));

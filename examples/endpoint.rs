@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Ctrl-C ends it, once the runs under way have come to their end. A function in this file plays
-//! the model; any leaf can stand in its place.
+//! the model; any model client can stand in its place.
 
 mod program;
 

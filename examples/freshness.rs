@@ -100,7 +100,7 @@ fn card() -> impl Tool {
 
 /// Answers with the newest result of the tool that the question is about, if it is shown one.
 async fn stand_in_model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
-    request.service_id()?; // every leaf refuses the sentinel
+    request.service_id()?; // every model client refuses the sentinel
     let question = request.messages.iter().rev().find(|message| message.role == Role::User);
     let tool = match question.map(|message| message.text()) {
         Some(question) if question == CARD => "card",

@@ -1,7 +1,7 @@
 //! An HTTP client with JSON bodies behind `tower-http` layers gains a history by adding layers.
 //!
 //! The client and its layers (trace, concurrency limit, retry, timeout) know nothing of chat. Two
-//! small functions turn texts into JSON and back; a codec makes a leaf of it.
+//! small functions turn texts into JSON and back; a codec makes a model client of it.
 //!
 //! ```text
 //! OPENAI_API_KEY=sk-... cargo run -p tower-chat-http --example http_client
@@ -40,7 +40,7 @@ async fn main() -> Result<(), BoxError> {
         Err(_) => scripted_server().await?,
     };
 
-    let leaf = ServiceBuilder::new()
+    let model = ServiceBuilder::new()
         .layer(AdaptLayer::new(JsonClient::new(BodyWire::OpenAiChat, url)))
         .map_request(to_text)
         .and_then(to_json)
@@ -49,7 +49,7 @@ async fn main() -> Result<(), BoxError> {
         .retry(OnServerError { attempts: 3 })
         .layer(TimeoutLayer::with_status_code(StatusCode::GATEWAY_TIMEOUT, Duration::from_secs(60)))
         .service(http_client());
-    let mut chat = ChatPipeline::builder(leaf).history(MemoryStore::new()).build()?;
+    let mut chat = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
 
     let mut options = ChatOptions::default();
     options.model = Some("gpt-4o-mini".to_owned());

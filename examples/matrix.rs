@@ -14,7 +14,7 @@ use tower_chat::{
     },
     tool_fn,
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 /// How a run goes: its model's script, and whether its tool ends the loop.
 struct Story {
@@ -57,20 +57,24 @@ async fn main() -> Result<(), BoxError> {
 
 async fn play(story: &Story, as_is: bool, mode: PersistenceMode) -> Result<String, BoxError> {
     let store = MemoryStore::new();
-    let leaf = ScriptedLeaf::new((story.script)());
+    let model = ScriptedModel::new((story.script)());
     let tools = tools(story.terminates);
     let mut client = if as_is {
         let own_stack = ServiceBuilder::new()
             .layer(ToolLoop::new(tools))
             .layer(PerServiceCallPersistence::new(store.clone()))
-            .service(leaf);
+            .service(model);
         ChatPipeline::builder(own_stack)
             .use_client_as_is(true)
             .history(store.clone())
             .persistence(mode)
             .build()?
     } else {
-        ChatPipeline::builder(leaf).tools(tools).history(store.clone()).persistence(mode).build()?
+        ChatPipeline::builder(model)
+            .tools(tools)
+            .history(store.clone())
+            .persistence(mode)
+            .build()?
     };
     let key = ConversationKey::new("alice", "matrix");
     let request = ChatRequest::user("Please work.").in_conversation(key.clone());

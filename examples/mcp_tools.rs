@@ -26,7 +26,7 @@ use tower_chat::{
     },
 };
 use tower_chat_mcp::McpTools;
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
@@ -62,8 +62,8 @@ async fn main() -> Result<(), BoxError> {
 }
 
 /// Stands for a model.
-fn model() -> ScriptedLeaf {
-    ScriptedLeaf::new([
+fn model() -> ScriptedModel {
+    ScriptedModel::new([
         Step::message(Message::tool_calls([ToolCall::new(
             "call_1",
             "shop_stock",

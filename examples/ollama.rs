@@ -31,7 +31,7 @@ async fn main() -> Result<(), Failure> {
     let store = SqliteStore::open(&database).await?;
     let key = ConversationKey::new("alice", "chat");
     println!("remembered {} messages", store.load(&key).await?.messages.len());
-    let mut chat = ChatPipeline::builder(leaf().await?).history(store.clone()).build()?;
+    let mut chat = ChatPipeline::builder(model().await?).history(store.clone()).build()?;
 
     let request = ChatRequest::user(question).in_conversation(key).streamed();
     let mut response = chat.ready().await?.call(request).await?;
@@ -47,7 +47,7 @@ async fn main() -> Result<(), Failure> {
 }
 
 /// The model: Ollama where its address is set, else the script.
-async fn leaf() -> Result<Ollama<ReqwestTransport>, BoxError> {
+async fn model() -> Result<Ollama<ReqwestTransport>, BoxError> {
     let model = var("OLLAMA_MODEL").unwrap_or_else(|_| "qwen3".to_owned());
     let url = match var("OLLAMA_HOST") {
         // Ollama itself takes it without the scheme too.

@@ -41,7 +41,7 @@ async fn main() -> Result<(), Failure> {
     let key = ConversationKey::new("alice", "orders");
     println!("remembered {} messages", store.load(&key).await?.messages.len());
 
-    let mut agent = ChatPipeline::builder(leaf().await?)
+    let mut agent = ChatPipeline::builder(model().await?)
         .tools(Tools::new().with(order_status()))
         .history(store.clone())
         .persistence(PersistenceMode::PerServiceCall)
@@ -64,7 +64,7 @@ async fn main() -> Result<(), Failure> {
 }
 
 /// The model: a service where a key or an address is set, else the script.
-async fn leaf() -> Result<Leaf, BoxError> {
+async fn model() -> Result<Model, BoxError> {
     let model = var("OPENAI_MODEL").unwrap_or_else(|_| "gpt-4o-mini".to_owned());
     let transport = ReqwestTransport::new()?;
     let client = match (var("OPENAI_BASE_URL"), var("OPENAI_API_KEY")) {
@@ -82,7 +82,7 @@ async fn leaf() -> Result<Leaf, BoxError> {
 }
 
 /// A client with or without a key.
-type Leaf = BoxCloneSyncService<ChatRequest, ChatResponse, ProviderError>;
+type Model = BoxCloneSyncService<ChatRequest, ChatResponse, ProviderError>;
 
 fn order_status() -> impl tower_chat::Tool {
     let parameters = json!({

@@ -46,7 +46,7 @@ async fn main() -> Result<(), Failure> {
 
     // The service keeps the history, and that is meant: no conflict, and no second record here.
     let service_keeps = ConflictPolicy { warn: false, throw: false, clear: true };
-    let mut agent = ChatPipeline::builder(leaf().await?)
+    let mut agent = ChatPipeline::builder(model().await?)
         .tools(Tools::new().with(order_status()))
         .history(store.clone())
         .policy(PersistencePolicy::default().on_conflict(service_keeps))
@@ -69,7 +69,7 @@ async fn main() -> Result<(), Failure> {
 }
 
 /// The model: a service where a key or an address is set, else the script.
-async fn leaf() -> Result<Leaf, BoxError> {
+async fn model() -> Result<Model, BoxError> {
     let model = var("OPENAI_MODEL").unwrap_or_else(|_| "gpt-5-mini".to_owned());
     let transport = ReqwestTransport::new()?;
     let client = match (var("OPENAI_BASE_URL"), var("OPENAI_API_KEY")) {
@@ -87,7 +87,7 @@ async fn leaf() -> Result<Leaf, BoxError> {
 }
 
 /// A client with or without a key.
-type Leaf = BoxCloneSyncService<ChatRequest, ChatResponse, ProviderError>;
+type Model = BoxCloneSyncService<ChatRequest, ChatResponse, ProviderError>;
 
 fn order_status() -> impl tower_chat::Tool {
     let parameters = json!({

@@ -17,11 +17,11 @@ use tower_chat::{
     },
     tool_fn,
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 #[tokio::main]
 async fn main() -> Result<(), BoxError> {
-    let leaf = ScriptedLeaf::new([
+    let model = ScriptedModel::new([
         Step::message(Message::tool_calls([ToolCall::new("call_1", "order", r#"{"number": 7}"#)])),
         Step::text("Order 7 is on its way."),
     ]);
@@ -37,7 +37,7 @@ async fn main() -> Result<(), BoxError> {
         .layer(ToolLoop::new(Tools::new().with(order)))
         .layer(PerServiceCallPersistence::new(store))
         .timeout(Duration::from_secs(60)) // below the persister: an error of the service
-        .service(leaf);
+        .service(model);
 
     let request = ChatRequest::user("Where is order 7?")
         .in_conversation(ConversationKey::new("alice", "support"))

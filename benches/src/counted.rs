@@ -16,7 +16,7 @@ use tower_chat::{
 
 use crate::{
     replay,
-    workload::{self, Leaf},
+    workload::{self, Model},
 };
 
 /// Messages in a long conversation.
@@ -29,7 +29,7 @@ pub const CALLS: usize = workload::CALLS;
 pub struct Run {
     runtime: Runtime,
     pipeline: ChatPipeline,
-    leaf: Leaf,
+    model: Model,
     request: ChatRequest,
     calls: usize,
 }
@@ -42,25 +42,25 @@ impl Run {
     /// If the conversation could not be stored.
     pub fn prepare(mode: PersistenceMode, stored: usize, calls: usize) -> Result<Self, BoxError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-        let (store, leaf) = (MemoryStore::new(), Leaf::default());
+        let (store, model) = (MemoryStore::new(), Model::default());
         let key = ConversationKey::new("benches", "counted");
         let history: Arc<dyn HistoryStore> = Arc::new(store.clone());
-        let mut pipeline = workload::pipeline(&leaf, Some((history, mode)))?;
+        let mut pipeline = workload::pipeline(&model, Some((history, mode)))?;
         runtime.block_on(async {
             let write = workload::first_write(&key, workload::stored_messages(stored));
             store.append(store.reserve().await?, vec![write]).await?;
             // Whatever is made once in a process is made here.
-            leaf.prepare(CALLS - 1);
+            model.prepare(CALLS - 1);
             let elsewhere = ConversationKey::new("benches", "elsewhere");
             let request = workload::input().in_conversation(elsewhere);
-            workload::run(&mut pipeline, &leaf, request, CALLS).await?;
-            leaf.prepare(0);
+            workload::run(&mut pipeline, &model, request, CALLS).await?;
+            model.prepare(0);
             let request = workload::input().in_conversation(key.clone());
-            workload::run(&mut pipeline, &leaf, request, 1).await
+            workload::run(&mut pipeline, &model, request, 1).await
         })?;
-        leaf.prepare(calls - 1);
+        model.prepare(calls - 1);
         let request = workload::input().in_conversation(key);
-        Ok(Self { runtime, pipeline, leaf, request, calls })
+        Ok(Self { runtime, pipeline, model, request, calls })
     }
 
     /// Makes the run.
@@ -70,7 +70,7 @@ impl Run {
     /// If it does not come to its final answer.
     pub fn make(&mut self) -> Result<(), BoxError> {
         let request = std::mem::take(&mut self.request);
-        self.runtime.block_on(workload::run(&mut self.pipeline, &self.leaf, request, self.calls))
+        self.runtime.block_on(workload::run(&mut self.pipeline, &self.model, request, self.calls))
     }
 }
 

@@ -22,7 +22,7 @@ use tower_chat::{
 use crate::{
     Effort,
     report::{Line, Samples, us_since},
-    workload::{self, CALLS, Leaf},
+    workload::{self, CALLS, Model},
 };
 
 const FLOOR: usize = 10;
@@ -71,18 +71,18 @@ enum Stored {
 fn measure(case: &'static str, calls: usize, known: Known, effort: Effort) -> Result<(), BoxError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     let store = MemoryStore::new();
-    let leaf = Leaf::default();
+    let model = Model::default();
     let key = ConversationKey::new("benches", case);
     let mut settings = Vec::new();
     for (mode, persistence) in MODES {
         for history in HISTORIES {
-            settings.push(Setting::new(mode, persistence, history, &store, &leaf, &key)?);
+            settings.push(Setting::new(mode, persistence, history, &store, &model, &key)?);
         }
     }
     let repetitions = effort.repetitions(if calls == 1 { 1000 } else { 200 });
     for _ in 0..repetitions {
         for setting in &mut settings {
-            let sample = runtime.block_on(setting.sample(&store, &leaf, &key, calls, known))?;
+            let sample = runtime.block_on(setting.sample(&store, &model, &key, calls, known))?;
             setting.samples.add(sample);
         }
     }
@@ -102,7 +102,7 @@ impl Setting {
         persistence: Option<PersistenceMode>,
         history: usize,
         store: &MemoryStore,
-        leaf: &Leaf,
+        model: &Model,
         key: &ConversationKey,
     ) -> Result<Self, BoxError> {
         let messages = workload::stored_messages(history);
@@ -114,7 +114,7 @@ impl Setting {
             }
             None => (None, Stored::WithCaller(messages.into_iter().collect())),
         };
-        let pipeline = workload::pipeline(leaf, persistence)?;
+        let pipeline = workload::pipeline(model, persistence)?;
         Ok(Self { mode, history, pipeline, stored, samples: Samples::default() })
     }
 
@@ -122,7 +122,7 @@ impl Setting {
     async fn sample(
         &mut self,
         store: &MemoryStore,
-        leaf: &Leaf,
+        model: &Model,
         key: &ConversationKey,
         calls: usize,
         known: Known,
@@ -134,17 +134,17 @@ impl Setting {
                 if !write.messages().is_empty() {
                     store.append(store.reserve().await?, vec![(**write).clone()]).await?;
                     if known == Known::Yes {
-                        leaf.prepare(0);
+                        model.prepare(0);
                         let request = workload::input().in_conversation(key.clone());
-                        workload::run(&mut self.pipeline, leaf, request, 1).await?;
+                        workload::run(&mut self.pipeline, model, request, 1).await?;
                     }
                 }
             }
             Stored::WithCaller(messages) => request.prepend(messages),
         }
-        leaf.prepare(calls - 1);
+        model.prepare(calls - 1);
         let start = Instant::now();
-        workload::run(&mut self.pipeline, leaf, request, calls).await?;
+        workload::run(&mut self.pipeline, model, request, calls).await?;
         Ok(us_since(start) / calls as f64)
     }
 }

@@ -110,13 +110,13 @@ pub(crate) fn send(body: &str, times: usize) -> Result<(), BoxError> {
 }
 
 fn endpoint() -> Result<Router, BoxError> {
-    let leaf = service_fn(|_: ChatRequest| async {
+    let model = service_fn(|_: ChatRequest| async {
         Ok::<_, BoxError>(ChatResponse::whole([Message::assistant("Done.")], Finish::stop()))
     });
     let definition = ToolDefinition::new(TOOL, "Looks orders up.", json!({"type": "object"}));
     let tools = Tools::new().with(tool_fn(definition, |_| async { Ok("found") }));
     let store = MemoryStore::new();
-    let stack = ChatPipeline::builder(leaf)
+    let stack = ChatPipeline::builder(model)
         .tools(tools)
         .history(store.clone())
         .persistence(PersistenceMode::PerServiceCall)

@@ -1,10 +1,12 @@
-//! `peers`: what `benches/peers` compares with other frameworks, on SQLite in per-service-call mode.
+//! `peers`: what `benches/peers` compares with other frameworks, on SQLite in per-service-call
+//! mode.
 //!
 //! A whole run of 20 tool rounds with its load at the beginning, divided by its 21 service calls.
-//! Store `cached` is a [`CachingStore`] that has read the conversation just before, `sqlite` a handle
-//! that has not seen it.
+//! Store `cached` is a [`CachingStore`] that has read the conversation just before, `sqlite` a
+//! handle that has not seen it.
 //!
-//! Floor: the appends of such a run on a bare connection, after the load where the store has to read.
+//! Floor: the appends of such a run on a bare connection, after the load where the store has to
+//! read.
 
 use std::{hint::black_box, sync::Arc, time::Instant};
 
@@ -21,7 +23,7 @@ use crate::{
     files::{self, DURABILITIES, Files},
     report::{Line, Samples, us_since},
     rows::BareAppend,
-    workload::{self, CALLS, Leaf},
+    workload::{self, CALLS, Model},
 };
 
 const HISTORIES: [usize; 3] = [0, 1000, 10_000];
@@ -53,7 +55,8 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
 }
 
 impl Measured {
-    /// Runs each conversation once; the times of runs and of the floor, divided by the service calls.
+    /// Runs each conversation once; the times of runs and of the floor, divided by the service
+    /// calls.
     async fn runs(self, runs: usize) -> Result<(Samples, Samples), BoxError> {
         let (_, is_cached) = self.store;
         let files = Files::make(self.durability.1, runs, self.history).await?;
@@ -62,9 +65,9 @@ impl Measured {
             false => Arc::new(files.store.clone()),
         };
         let floor = Floor { appends: BareAppend::of_each_call(), load: !is_cached };
-        let leaf = Leaf::default();
+        let model = Model::default();
         let mode = PersistenceMode::PerServiceCall;
-        let pipeline = workload::pipeline(&leaf, Some((store.clone(), mode)))?;
+        let pipeline = workload::pipeline(&model, Some((store.clone(), mode)))?;
         let (mut ours, mut floors) = (Samples::default(), Samples::default());
         for run in 0..runs {
             let key = files::key(run);
@@ -76,9 +79,9 @@ impl Measured {
             if is_floor_first {
                 floors.add(floor.run(&files.floor(), run, self.history)?);
             }
-            leaf.prepare(CALLS - 1);
+            model.prepare(CALLS - 1);
             let request = workload::input().in_conversation(key.clone());
-            let (mut pipeline, model) = (pipeline.clone(), leaf.clone());
+            let (mut pipeline, model) = (pipeline.clone(), model.clone());
             self.mark("begins");
             let task = tokio::spawn(async move {
                 let start = Instant::now();

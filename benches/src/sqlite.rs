@@ -36,7 +36,7 @@ use crate::{
     files::{self, DURABILITIES, Files, Template},
     report::{Line, Samples, Written, us_between, us_since},
     rows::BareAppend,
-    workload::{self, CALLS, Leaf},
+    workload::{self, CALLS, Model},
     written::Syncs,
 };
 
@@ -99,7 +99,7 @@ struct Bench {
     files: Files,
     store: Arc<CachingStore<SqliteStore>>,
     floor: Arc<Mutex<Floor>>,
-    leaf: Leaf,
+    model: Model,
     durability: Durability,
     conversations: usize,
     /// How many runs there were.
@@ -141,18 +141,19 @@ impl Bench {
         let options = CacheOptions::new().revalidation(Revalidation::Never);
         let store = Arc::new(CachingStore::with_options(files.store.clone(), options));
         let floor = Arc::new(Mutex::new(Floor::new(files.floor.clone())));
-        let leaf = Leaf::default();
-        leaf.do_between({
+        let model = Model::default();
+        model.do_between({
             let floor = floor.clone();
             move |_| locked(&floor).append()
         });
-        Ok(Self { files, store, floor, leaf, durability, conversations, runs: 0 })
+        Ok(Self { files, store, floor, model, durability, conversations, runs: 0 })
     }
 
     async fn measure(mut self, repetitions: usize) -> Result<Vec<(Measured, Written)>, BoxError> {
         let mut modes = Vec::new();
         for (mode, persistence) in MODES {
-            let pipeline = workload::pipeline(&self.leaf, Some((self.store.clone(), persistence)))?;
+            let pipeline =
+                workload::pipeline(&self.model, Some((self.store.clone(), persistence)))?;
             let (ours, floor) = (Samples::default(), Samples::default());
             modes.push(Measured { mode, persistence, pipeline, ours, floor, syncs: 0 });
         }
@@ -190,16 +191,16 @@ impl Bench {
         self.store.head(&key).await?;
         self.store.load(&key).await?;
         locked(&self.floor).prepare(&key, mode.persistence)?;
-        self.leaf.prepare(CALLS - 1);
+        self.model.prepare(CALLS - 1);
         let request = workload::input().in_conversation(key);
-        let (mut pipeline, leaf) = (mode.pipeline.clone(), self.leaf.clone());
+        let (mut pipeline, model) = (mode.pipeline.clone(), self.model.clone());
         let run = tokio::spawn(async move {
             let begin = Instant::now();
-            workload::run(&mut pipeline, &leaf, request, CALLS).await?;
+            workload::run(&mut pipeline, &model, request, CALLS).await?;
             Ok::<_, BoxError>((begin, Instant::now()))
         });
         let (begin, end) = run.await??;
-        let calls = self.leaf.calls();
+        let calls = self.model.calls();
         let next = calls.iter().map(|(began, _)| *began).skip(1).chain([end]);
         let mut ours: Vec<f64> = calls
             .iter()

@@ -1,11 +1,12 @@
 //! `per_run`: a whole run of 20 tool rounds in per-run mode with a SQLite store that is not cached,
 //! divided by its 21 service calls: one load of everything stored and one append of everything new.
 //!
-//! Floor: a load by the store, which has a floor of its own in `cold_load`, until what was loaded is
-//! let go again, and one transaction with the same rows on a bare connection, divided alike. Bound:
-//! at 10,000 messages what the load takes, and 1.1 times what the transaction takes.
+//! Floor: a load by the store, which has a floor of its own in `cold_load`, until what was loaded
+//! is let go again, and one transaction with the same rows on a bare connection, divided alike.
+//! Bound: at 10,000 messages what the load takes, and 1.1 times what the transaction takes.
 //!
-//! A run has what it loaded let go by another thread. That is over before anything else is measured.
+//! A run has what it loaded let go by another thread. That is over before anything else is
+//! measured.
 
 use std::{
     hint::black_box,
@@ -24,7 +25,7 @@ use crate::{
     files::{self, DURABILITIES, Files},
     report::{Line, Samples, us_since},
     rows::BareAppend,
-    workload::{self, CALLS, Leaf},
+    workload::{self, CALLS, Model},
 };
 
 /// Lengths of history, with the conversations that take the runs in turns.
@@ -53,9 +54,9 @@ async fn measure_runs(
     runs: usize,
 ) -> Result<(Samples, Samples), BoxError> {
     let files = Files::make(durability, conversations, history).await?;
-    let leaf = Leaf::default();
+    let model = Model::default();
     let last_loaded = LastLoaded::default();
-    leaf.do_between({
+    model.do_between({
         let last_loaded = last_loaded.clone();
         move |request| {
             last_loaded.set(request.messages.get(history.saturating_sub(1)));
@@ -63,7 +64,7 @@ async fn measure_runs(
         }
     });
     let store = Arc::new(files.store.clone());
-    let pipeline = workload::pipeline(&leaf, Some((store, PersistenceMode::PerRun)))?;
+    let pipeline = workload::pipeline(&model, Some((store, PersistenceMode::PerRun)))?;
     let append = BareAppend::of_run();
     let (mut ours, mut floor) = (Samples::default(), Samples::default());
     for run in 0..runs {
@@ -73,9 +74,9 @@ async fn measure_runs(
         if is_floor_first {
             floor.add(measure_floor(&files, &key, history, &append).await? / CALLS as f64);
         }
-        leaf.prepare(CALLS - 1);
+        model.prepare(CALLS - 1);
         let request = workload::input().in_conversation(key.clone());
-        let (mut pipeline, model) = (pipeline.clone(), leaf.clone());
+        let (mut pipeline, model) = (pipeline.clone(), model.clone());
         let task = tokio::spawn(async move {
             let start = Instant::now();
             workload::run(&mut pipeline, &model, request, CALLS).await?;

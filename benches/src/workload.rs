@@ -30,7 +30,7 @@ pub(crate) const TOOL: &str = "search_orders";
 
 /// The model: gives prepared messages, one a call, and notes when it was asked.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Leaf(Arc<Mutex<Script>>);
+pub(crate) struct Model(Arc<Mutex<Script>>);
 
 #[derive(Debug, Default)]
 struct Script {
@@ -40,7 +40,8 @@ struct Script {
     between: Option<Between>,
 }
 
-/// Something done while the leaf is asked, so that what it measures is interleaved with the run.
+/// Something done while the model client is asked, so that what it measures is interleaved with the
+/// run.
 struct Between(Box<Hook>);
 
 type Hook = dyn FnMut(&ChatRequest) -> Result<(), BoxError> + Send;
@@ -51,7 +52,7 @@ impl std::fmt::Debug for Between {
     }
 }
 
-impl Leaf {
+impl Model {
     /// Takes the answers of the next run: so many rounds and the final answer.
     pub(crate) fn prepare(&self, rounds: usize) {
         let mut script = self.script();
@@ -79,7 +80,7 @@ impl Leaf {
     }
 }
 
-impl Service<ChatRequest> for Leaf {
+impl Service<ChatRequest> for Model {
     type Response = ChatResponse;
     type Error = BoxError;
     type Future = Ready<Result<ChatResponse, BoxError>>;
@@ -101,13 +102,13 @@ impl Service<ChatRequest> for Leaf {
 
 /// The pipeline of a user with one tool.
 pub(crate) fn pipeline(
-    leaf: &Leaf,
+    model: &Model,
     history: Option<(Arc<dyn HistoryStore>, PersistenceMode)>,
 ) -> Result<ChatPipeline, BoxError> {
     let parameters = json!({"type": "object", "properties": {"order": {"type": "string"}}});
     let definition = ToolDefinition::new(TOOL, "Looks orders up.", parameters);
     let tool = tool_fn(definition, |_| async { Ok(RESULT_TEXT) });
-    let builder = ChatPipeline::builder(leaf.clone()).tools(Tools::new().with(tool));
+    let builder = ChatPipeline::builder(model.clone()).tools(Tools::new().with(tool));
     Ok(match history {
         Some((store, mode)) => builder.history(store).persistence(mode).build()?,
         None => builder.build()?,
@@ -117,13 +118,13 @@ pub(crate) fn pipeline(
 /// Runs one request to its end; fails unless it came to the final answer after so many calls.
 pub(crate) async fn run(
     pipeline: &mut ChatPipeline,
-    leaf: &Leaf,
+    model: &Model,
     request: ChatRequest,
     calls: usize,
 ) -> Result<(), BoxError> {
     let answer = pipeline.ready().await?.call(request).await?.collect().await?;
     let last = answer.messages.last().map(|message| message.text());
-    if last.as_deref() != Some(FINAL_TEXT) || leaf.script().calls.len() != calls {
+    if last.as_deref() != Some(FINAL_TEXT) || model.script().calls.len() != calls {
         return Err("the run did not come to its final answer".into());
     }
     Ok(())

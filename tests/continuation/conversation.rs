@@ -14,7 +14,7 @@ use tower_chat::{
 use tower_chat_testkit::recordings::{Cassette, Exchange};
 
 use crate::{
-    providers::{Leaf, Provider},
+    providers::{Model, Provider},
     scripted,
     server::{Answers, Received, Server},
 };
@@ -43,17 +43,17 @@ pub(crate) struct Recorded {
     tools: Vec<String>,
 }
 
-/// A provider on this machine, and a leaf that asks it.
+/// A provider on this machine, and a model client that asks it.
 pub(crate) struct Service {
     pub(crate) server: Server,
-    leaf: Leaf,
+    model: Model,
 }
 
 impl Service {
     pub(crate) async fn start(provider: &Provider) -> Self {
         let server = Server::start().await;
-        let leaf = (provider.leaf)(&server.url);
-        Self { server, leaf }
+        let model = (provider.model)(&server.url);
+        Self { server, model }
     }
 }
 
@@ -160,7 +160,7 @@ impl Recorded {
                 Ok(format!("done: {}", context.arguments()))
             }))
         });
-        ChatPipeline::builder(service.leaf.clone())
+        ChatPipeline::builder(service.model.clone())
             .tool_loop(ToolLoop::new(tools).max_rounds(ROUNDS).unwrap())
             .history(store)
             .persistence(self.mode)

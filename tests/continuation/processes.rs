@@ -27,7 +27,7 @@ pub(crate) fn recorded() -> Vec<Recorded> {
     recorded
 }
 
-/// A server and a leaf for each provider.
+/// A server and a model client for each provider.
 pub(crate) async fn services() -> BTreeMap<&'static str, Service> {
     let mut services = BTreeMap::new();
     for provider in &PROVIDERS {

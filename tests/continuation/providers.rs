@@ -1,4 +1,4 @@
-//! The leaves that are tried, a row each.
+//! The model clients that are tried, a row each.
 
 use tower::{ServiceExt, util::BoxCloneSyncService};
 use tower_chat::core::{BoxError, ChatRequest, ChatResponse};
@@ -9,18 +9,18 @@ use tower_chat_providers::{
 use tower_chat_testkit::recordings::Exchange;
 use tower_chat_wire::validate::Wire;
 
-/// Any leaf.
-pub(crate) type Leaf = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
+/// Any model client.
+pub(crate) type Model = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-/// A leaf, and which recorded exchanges it understands.
+/// A model client, and which recorded exchanges it understands.
 pub(crate) struct Provider {
     pub(crate) name: &'static str,
     /// What its requests are checked by.
     pub(crate) wire: Wire,
     /// Whether an exchange of a folder is one of this provider's.
     pub(crate) speaks: fn(&str, &Exchange) -> bool,
-    /// The leaf whose requests go to the server at `http://address:port`.
-    pub(crate) leaf: fn(&str) -> Leaf,
+    /// The model client whose requests go to the server at `http://address:port`.
+    pub(crate) model: fn(&str) -> Model,
 }
 
 impl Provider {
@@ -40,7 +40,7 @@ pub(crate) static PROVIDERS: [Provider; 15] = [
         name: "openai-chat",
         wire: Wire::OpenAiChat,
         speaks: |_, exchange| is_chat(exchange),
-        leaf: |url| {
+        model: |url| {
             let client = OpenAiChat::compatible(&format!("{url}/v1")).unwrap();
             BoxCloneSyncService::new(client.with_model("m").map_err(BoxError::from))
         },
@@ -49,7 +49,7 @@ pub(crate) static PROVIDERS: [Provider; 15] = [
         name: "azure",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "azure" && is_chat(exchange),
-        leaf: |url| {
+        model: |url| {
             let client = OpenAiChat::azure(url, "m", "2024-10-21", transport()).with_key("key");
             let client = client.unwrap().with_model("m");
             BoxCloneSyncService::new(client.map_err(BoxError::from))
@@ -59,7 +59,7 @@ pub(crate) static PROVIDERS: [Provider; 15] = [
         name: "openai-responses",
         wire: Wire::OpenAiResponses,
         speaks: |_, exchange| exchange.path().ends_with("/responses"),
-        leaf: |url| {
+        model: |url| {
             let client = OpenAiResponses::compatible(&format!("{url}/v1")).unwrap();
             BoxCloneSyncService::new(client.with_model("m").map_err(BoxError::from))
         },
@@ -68,43 +68,45 @@ pub(crate) static PROVIDERS: [Provider; 15] = [
         name: "anthropic",
         wire: Wire::Anthropic,
         speaks: |_, exchange| exchange.path().ends_with("/messages"),
-        leaf: |url| keyed(Anthropic::new(transport()), "claude-x", url),
+        model: |url| keyed(Anthropic::new(transport()), "claude-x", url),
     },
     Provider {
         name: "gemini",
         wire: Wire::Gemini,
         speaks: |folder, exchange| folder != "vertex" && is_gemini(exchange),
-        leaf: |url| keyed(Gemini::new(transport()), "gemini-3-x", url),
+        model: |url| keyed(Gemini::new(transport()), "gemini-3-x", url),
     },
     Provider {
         name: "vertex, Gemini",
         wire: Wire::Gemini,
         speaks: |folder, exchange| folder == "vertex" && is_gemini(exchange),
-        leaf: |url| keyed(Vertex::new("p", "global", transport()), "gemini-2.5-x", url),
+        model: |url| keyed(Vertex::new("p", "global", transport()), "gemini-2.5-x", url),
     },
     Provider {
         name: "vertex, Claude",
         wire: Wire::Anthropic,
         speaks: |_, exchange| exchange.path().ends_with("awPredict"),
-        leaf: |url| keyed(Vertex::new("p", "global", transport()), "claude-x", url),
+        model: |url| keyed(Vertex::new("p", "global", transport()), "claude-x", url),
     },
     Provider {
         name: "mistral",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "mistral" && is_chat(exchange),
-        leaf: |url| keyed(Mistral::new(transport()), "m", url),
+        model: |url| keyed(Mistral::new(transport()), "m", url),
     },
     Provider {
         name: "groq",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "groq" && is_chat(exchange),
-        leaf: |url| keyed(OpenAiChat::service_over(CompatibleService::Groq, transport()), "m", url),
+        model: |url| {
+            keyed(OpenAiChat::service_over(CompatibleService::Groq, transport()), "m", url)
+        },
     },
     Provider {
         name: "deepseek",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "deepseek" && is_chat(exchange),
-        leaf: |url| {
+        model: |url| {
             keyed(OpenAiChat::service_over(CompatibleService::DeepSeek, transport()), "m", url)
         },
     },
@@ -112,13 +114,13 @@ pub(crate) static PROVIDERS: [Provider; 15] = [
         name: "xai",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "xai" && is_chat(exchange),
-        leaf: |url| keyed(OpenAiChat::service_over(CompatibleService::XAi, transport()), "m", url),
+        model: |url| keyed(OpenAiChat::service_over(CompatibleService::XAi, transport()), "m", url),
     },
     Provider {
         name: "openrouter",
         wire: Wire::OpenAiChat,
         speaks: |folder, exchange| folder == "openrouter" && is_chat(exchange),
-        leaf: |url| {
+        model: |url| {
             keyed(OpenAiChat::service_over(CompatibleService::OpenRouter, transport()), "m", url)
         },
     },
@@ -126,7 +128,7 @@ pub(crate) static PROVIDERS: [Provider; 15] = [
         name: "ollama",
         wire: Wire::Ollama,
         speaks: |_, exchange| exchange.path().ends_with("/api/chat"),
-        leaf: |url| keyed(Ollama::new(transport()), "m", url),
+        model: |url| keyed(Ollama::new(transport()), "m", url),
     },
     Provider {
         name: "bedrock",
@@ -134,13 +136,13 @@ pub(crate) static PROVIDERS: [Provider; 15] = [
         speaks: |_, exchange| {
             ["/converse", "/converse-stream"].iter().any(|end| exchange.path().ends_with(end))
         },
-        leaf: |url| keyed(Bedrock::new("us-east-1", transport()), "m", url),
+        model: |url| keyed(Bedrock::new("us-east-1", transport()), "m", url),
     },
     Provider {
         name: "cohere",
         wire: Wire::Cohere,
         speaks: |_, exchange| exchange.path().ends_with("/v2/chat"),
-        leaf: |url| keyed(Cohere::new(transport()), "m", url),
+        model: |url| keyed(Cohere::new(transport()), "m", url),
     },
 ];
 
@@ -153,7 +155,7 @@ fn is_gemini(exchange: &Exchange) -> bool {
 }
 
 /// The client with a key and a model, whose requests go to the server.
-fn keyed<P: Api>(client: ProviderClient<P, ReqwestTransport>, model: &str, url: &str) -> Leaf {
+fn keyed<P: Api>(client: ProviderClient<P, ReqwestTransport>, model: &str, url: &str) -> Model {
     let client = client.with_model(model).with_base_url(&format!("{url}/v1"));
     BoxCloneSyncService::new(client.with_key("key").unwrap().map_err(BoxError::from))
 }

@@ -45,7 +45,7 @@ async fn a_conversation_goes_to_another_provider_and_back() {
                     it.provider.name == provider && it.mode == PersistenceMode::PerServiceCall
                 })
             };
-            // The same leaf asks all compatible services.
+            // The same model client asks all compatible services.
             let most = if [home, away].iter().any(|it| is_compatible(it)) { 2 } else { usize::MAX };
             for (one, other) in of(home.name).zip(of(away.name)).take(most) {
                 let source = format!("{}, {}", one.source, other.source);

@@ -84,7 +84,7 @@ fn client(case: &Case, world: &World, store: &MemoryStore) -> Client {
         Some(most) => tool_loop.max_rounds(most).expect("it is not 0"),
         None => tool_loop,
     };
-    let stack = tool_loop.layer(PerServiceCallPersistence::new(store.clone()).layer(world.leaf()));
+    let stack = tool_loop.layer(PerServiceCallPersistence::new(store.clone()).layer(world.model()));
     if case.has_run_layer {
         BoxCloneSyncService::new(PerRunPersistence::new(store).layer(stack))
     } else {

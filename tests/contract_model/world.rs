@@ -1,4 +1,4 @@
-//! What leaf, tools and stores of a case share: the script, and what was seen of it.
+//! What model client, tools and stores of a case share: the script, and what was seen of it.
 
 use std::{
     collections::BTreeMap,
@@ -9,7 +9,7 @@ use tower_chat::{
     core::{ChatRequest, Finish, Message, Part, RunId, Text, ToolCall},
     tool::{SharedTools, StoredCall, Tools},
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::{
     case::{Case, Cut, How},
@@ -38,7 +38,7 @@ struct State {
     tools_then: Option<ToolMask>,
     seen: Seen,
     /// The model of the newest stack.
-    leaf: Option<ScriptedLeaf>,
+    model: Option<ScriptedModel>,
 }
 
 /// What was seen of one attempt.
@@ -104,17 +104,17 @@ impl World {
     }
 
     /// A model that answers as the script says.
-    pub(crate) fn leaf(&self) -> ScriptedLeaf {
-        let leaf = ScriptedLeaf::new([]);
-        self.state().leaf = Some(leaf.clone());
+    pub(crate) fn model(&self) -> ScriptedModel {
+        let model = ScriptedModel::new([]);
+        self.state().model = Some(model.clone());
         self.expect_call();
-        leaf
+        model
     }
 
     fn expect_call(&self) {
-        let Some(leaf) = self.state().leaf.clone() else { return };
+        let Some(model) = self.state().model.clone() else { return };
         let world = self.clone();
-        leaf.push(Step::respond(move |request| {
+        model.push(Step::respond(move |request| {
             world.expect_call();
             world.respond(request)
         }));
@@ -123,7 +123,7 @@ impl World {
     /// Lets go of the model and of the tools, which hold this in their turn: a million cases would
     /// fill the memory.
     pub(crate) fn end(&self) {
-        self.state().leaf = None;
+        self.state().model = None;
         self.0.tools.set(Tools::new());
     }
 

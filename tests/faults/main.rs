@@ -14,7 +14,6 @@
 mod case;
 mod counters;
 mod killed;
-mod leaf;
 mod model;
 mod process;
 #[path = "../rng.rs"]
@@ -22,6 +21,7 @@ mod rng;
 mod rules;
 mod scenario;
 mod script;
+mod scripted_model;
 mod trace;
 mod trace_index;
 mod two;

@@ -18,8 +18,8 @@ use tower_chat_testkit::ChaosStore;
 
 use crate::{
     case::{Caller, Case},
-    leaf::{Leaf, Readers, tools},
     script::{Input, input_text},
+    scripted_model::{Model, Readers, tools},
     trace::{Event, Outcome, label},
     world::World,
 };
@@ -70,7 +70,7 @@ impl<S: HistoryStore + Clone> Process<S> {
         on_open_run: OnOpenRun,
     ) -> Self {
         let store = ChaosStore::new(inner, world.clone());
-        let leaf = Leaf {
+        let model = Model {
             world: world.clone(),
             script: Arc::new(case.runs.clone()),
             readers: readers.clone(),
@@ -86,7 +86,7 @@ impl<S: HistoryStore + Clone> Process<S> {
         let journal = JournalPolicy::default().on_open_run(on_open_run).unknown_calls(unknown);
         let failure = if case.fail_call { StoreFailure::FailCall } else { StoreFailure::Continue };
         let policy = PersistencePolicy::default().journal(journal).on_store_failure(failure);
-        let below = PerServiceCallPersistence::new(store.clone()).layer(leaf);
+        let below = PerServiceCallPersistence::new(store.clone()).layer(model);
         let above =
             PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy).clock(clock);
         let client = BoxCloneSyncService::new(above.layer(tool_loop.layer(below)));

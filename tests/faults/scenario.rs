@@ -17,11 +17,11 @@ use tower_chat_testkit::{Chaos, ChaosStore, Operation, Turn};
 use crate::{
     case::{Caller, Case, Then},
     counters::Counters,
-    leaf::{Readers, is_valid},
     model,
     process::{Process, key, request, shows_parts},
     rules::{self, require},
     script::{Input, RunScript},
+    scripted_model::{Readers, is_valid},
     trace::{Event, Outcome, in_lines, label},
     trace_index::TraceIndex,
     world::{Storm, World},

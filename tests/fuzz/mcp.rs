@@ -92,7 +92,7 @@ async fn lists_tools(mut client: Client) -> bool {
 
 async fn calls_tool(mut client: Client) -> bool {
     let tools = McpTools::new(&client).add_to(Tools::new()).await.expect("a list that is whole");
-    let leaf = service_fn(|request: ChatRequest| async move {
+    let model = service_fn(|request: ChatRequest| async move {
         let is_answered = request.messages.last().is_some_and(|last| last.results().count() > 0);
         let answer = match is_answered {
             true => Message::assistant("Done."),
@@ -100,7 +100,7 @@ async fn calls_tool(mut client: Client) -> bool {
         };
         Ok::<_, BoxError>(ChatResponse::whole([answer], Finish::stop()))
     });
-    let mut pipeline = ChatPipeline::builder(leaf).tools(tools).build().expect("a stack");
+    let mut pipeline = ChatPipeline::builder(model).tools(tools).build().expect("a stack");
     let response =
         pipeline.ready().await.expect("a stack is ready").call(ChatRequest::user("Ask."));
     let answer = response.await.expect("an answer").collect().await.expect("a whole answer");

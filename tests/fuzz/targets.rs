@@ -202,11 +202,11 @@ fn endpoint(requests: Vec<Vec<u8>>) -> Target {
 }
 
 fn router() -> Router {
-    let leaf = service_fn(|_: ChatRequest| async {
+    let model = service_fn(|_: ChatRequest| async {
         Ok::<_, BoxError>(ChatResponse::whole([Message::assistant("Done.")], Finish::stop()))
     });
     let store = MemoryStore::new();
-    let stack = ChatPipeline::builder(leaf)
+    let stack = ChatPipeline::builder(model)
         .tools(Tools::new())
         .history(store.clone())
         .persistence(PersistenceMode::PerServiceCall)

@@ -31,7 +31,7 @@ use self::bare::{Bare, BareConversation};
 use crate::{
     Effort,
     report::{Line, Samples, rounded, us_between, us_since},
-    workload::{self, CALLS, Leaf},
+    workload::{self, CALLS, Model},
 };
 
 const HISTORIES: [usize; 4] = [0, 1000, 10_000, 100_000];
@@ -101,8 +101,8 @@ async fn measure_runs(
             server::fill(&store, &key(scope, conversation), history).await?;
         }
     }
-    let leaf = Leaf::default();
-    let pipeline = pipeline(&leaf, store.clone())?;
+    let model = Model::default();
+    let pipeline = pipeline(&model, store.clone())?;
     let mut bare = Bare::connect(address, schema).await?;
     let log = server::Log::connect(server).await?;
     log.checkpoint().await?;
@@ -127,9 +127,12 @@ async fn measure_runs(
                 measured.floor_bytes.add(bytes / times.len() as f64);
                 measured.floor.extend(times.into_iter().skip(1));
             } else {
-                let times =
-                    tokio::spawn(run_once(pipeline.clone(), leaf.clone(), key(OURS, conversation)))
-                        .await??;
+                let times = tokio::spawn(run_once(
+                    pipeline.clone(),
+                    model.clone(),
+                    key(OURS, conversation),
+                ))
+                .await??;
                 measured.bytes.add(log.bytes_since(start).await? / CALLS as f64);
                 measured.ours.extend(times);
             }
@@ -150,10 +153,10 @@ async fn syncs_per_call(
 ) -> Result<f64, BoxError> {
     log.wait_for_others_to_go().await?;
     let before = log.syncs().await?;
-    let leaf = Leaf::default();
+    let model = Model::default();
     let store = server::store(address, schema).await?;
     for _ in 0..COUNTED_RUNS {
-        run_once(pipeline(&leaf, store.clone())?, leaf.clone(), key.clone()).await?;
+        run_once(pipeline(&model, store.clone())?, model.clone(), key.clone()).await?;
     }
     store.close().await?;
     drop(store);
@@ -161,23 +164,23 @@ async fn syncs_per_call(
     Ok((log.syncs().await? - before) as f64 / (COUNTED_RUNS * CALLS) as f64)
 }
 
-fn pipeline(leaf: &Leaf, store: PostgresStore) -> Result<ChatPipeline, BoxError> {
+fn pipeline(model: &Model, store: PostgresStore) -> Result<ChatPipeline, BoxError> {
     let cache = CacheOptions::new().revalidation(Revalidation::Never);
     let store = Arc::new(CachingStore::with_options(store, cache));
-    workload::pipeline(leaf, Some((store, PersistenceMode::PerServiceCall)))
+    workload::pipeline(model, Some((store, PersistenceMode::PerServiceCall)))
 }
 
 /// The times of the service calls of a run, but for the first.
 async fn run_once(
     mut pipeline: ChatPipeline,
-    leaf: Leaf,
+    model: Model,
     key: ConversationKey,
 ) -> Result<Vec<f64>, BoxError> {
-    leaf.prepare(CALLS - 1);
+    model.prepare(CALLS - 1);
     let request = workload::input().in_conversation(key);
-    workload::run(&mut pipeline, &leaf, request, CALLS).await?;
+    workload::run(&mut pipeline, &model, request, CALLS).await?;
     let end = Instant::now();
-    let calls = leaf.calls();
+    let calls = model.calls();
     let next = calls.iter().map(|(began, _)| *began).skip(1).chain([end]);
     let times = calls.iter().zip(next).skip(1);
     Ok(times.map(|((_, answered), next)| us_between(*answered, next)).collect())

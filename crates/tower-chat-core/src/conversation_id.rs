@@ -11,7 +11,7 @@ pub enum ConversationId {
     /// The sentinel: a layer below keeps the history, so a tool loop sends only what is new.
     ///
     /// It never reaches a model or the caller, and is never stored;
-    /// [`ChatRequest::service_id`](crate::ChatRequest::service_id) refuses it at a leaf.
+    /// [`ChatRequest::service_id`](crate::ChatRequest::service_id) refuses it at a model client.
     LocalHistory,
     /// The service keeps the history itself, under this id (OpenAI Responses and Conversations).
     Service(Arc<str>),

@@ -1,7 +1,7 @@
 //! The vocabulary of `tower-chat`: messages, requests, responses, and the [`HistoryStore`] trait.
 //!
-//! Store authors and leaf authors need only this crate. Everybody else uses `tower-chat`, which
-//! re-exports it.
+//! Store authors and model client authors need only this crate. Everybody else uses `tower-chat`,
+//! which re-exports it.
 //!
 //! [`HistoryStore`]: store::HistoryStore
 
@@ -43,7 +43,7 @@ pub use self::{
         ApprovalRequest, ApprovalResponse, ErrorPart, Media, MediaSource, Part, Reasoning, Text,
         ToolCall, ToolResult,
     },
-    request::{ChatRequest, SentinelAtLeaf},
+    request::{ChatRequest, SentinelAtClient},
     response::{
         Answer, ChatResponse, ChatUpdate, EndedBy, Finish, FinishReason, RecoveredRun, Saved,
         ToolCallDelta, TruncatedStream, Usage,

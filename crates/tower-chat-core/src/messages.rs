@@ -31,8 +31,8 @@ use crate::{Message, Part, well_formed::WellFormedPrefix};
 #[derive(Clone, Default)]
 pub struct Messages {
     body: Vector<Arc<Message>>,
-    /// What was pushed last: to push into a tree that somebody else has too copies a leaf of it,
-    /// and touches every message there.
+    /// What was pushed last: to push into a tree that somebody else has too copies one of its
+    /// nodes, and touches every message there.
     tail: Tail,
 }
 

@@ -11,7 +11,7 @@ use crate::{ExactNumbers, Native};
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ChatOptions {
-    /// The model's name, where the leaf serves several.
+    /// The model's name, where the model client serves several.
     pub model: Option<String>,
     /// Instructions for this request alone; unlike a system message they are never stored.
     pub instructions: Option<String>,
@@ -25,7 +25,7 @@ pub struct ChatOptions {
     pub top_p: Option<f64>,
     /// The most tokens the answer may have.
     pub max_output_tokens: Option<u64>,
-    /// Ask for the answer as a stream. A leaf that cannot stream answers whole.
+    /// Ask for the answer as a stream. A model client that cannot stream answers whole.
     pub stream: bool,
     /// Let the service work in the background and answer later, by continuation token.
     pub background: bool,

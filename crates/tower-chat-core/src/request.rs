@@ -114,18 +114,18 @@ impl ChatRequest {
         self.new_from += history.len();
     }
 
-    /// The service's conversation id, for a leaf to send.
+    /// The service's conversation id, for a model client to send.
     ///
     /// # Errors
     ///
     /// If the request carries the sentinel [`ConversationId::LocalHistory`]: the stack promises a
-    /// local history, but no layer between the tool loop and the leaf keeps one. Every leaf calls
-    /// this before it sends anything.
-    pub fn service_id(&self) -> Result<Option<&Arc<str>>, SentinelAtLeaf> {
+    /// local history, but no layer between the tool loop and the model client keeps one. Every
+    /// model client calls this before it sends anything.
+    pub fn service_id(&self) -> Result<Option<&Arc<str>>, SentinelAtClient> {
         match &self.conversation_id {
             None => Ok(None),
             Some(ConversationId::Service(id)) => Ok(Some(id)),
-            Some(ConversationId::LocalHistory) => Err(SentinelAtLeaf),
+            Some(ConversationId::LocalHistory) => Err(SentinelAtClient),
         }
     }
 }
@@ -144,10 +144,10 @@ impl Default for ChatRequest {
     }
 }
 
-/// A request reached a leaf with the sentinel on it.
+/// A request reached a model client with the sentinel on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the request promises a local history but none was put before it: \
-     add PerServiceCallPersistence between the tool loop and the leaf"
+     add PerServiceCallPersistence between the tool loop and the model"
 )]
-pub struct SentinelAtLeaf;
+pub struct SentinelAtClient;

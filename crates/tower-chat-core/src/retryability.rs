@@ -6,14 +6,14 @@ use std::{
     sync::{PoisonError, RwLock},
 };
 
-use crate::{SentinelAtLeaf, TruncatedStream, store::StoreError};
+use crate::{SentinelAtClient, TruncatedStream, store::StoreError};
 
 /// What an error says of the request that it failed: an error that stands somewhere in the
 /// [`source`](Error::source) chain of another one.
 ///
 /// The layers get the errors of a service as [`BoxError`](crate::BoxError)s of types they do not
-/// know. A leaf puts this at the end of the chain of its own error, so that every layer can ask
-/// [`is_retryable`], also where a layer between them has wrapped the error.
+/// know. A model client puts this at the end of the chain of its own error, so that every layer can
+/// ask [`is_retryable`], also where a layer between them has wrapped the error.
 ///
 /// ```
 /// use tower_chat_core::{Retryability, is_retryable};
@@ -59,11 +59,11 @@ struct Known {
 /// Says whether an error is retryable; `None` if it is of another type.
 type Ask = dyn Fn(&(dyn Error + 'static)) -> Option<bool> + Send + Sync;
 
-/// The types of errors that leaves have registered in this process.
+/// The types of errors that model clients have registered in this process.
 static KNOWN: RwLock<Vec<Known>> = RwLock::new(Vec::new());
 
 /// Makes a type of errors known to [`is_retryable`], for the whole process. The constructors of the
-/// leaves of this workspace do it for their errors; an error whose chain ends with a
+/// model clients of this workspace do it for their errors; an error whose chain ends with a
 /// [`Retryability`] needs no registration. Registering a type again changes nothing.
 ///
 /// ```
@@ -113,7 +113,7 @@ pub fn is_retryable(error: &(dyn Error + 'static)) -> Option<bool> {
         if error.is::<TruncatedStream>() {
             return Some(true);
         }
-        if error.is::<SentinelAtLeaf>() {
+        if error.is::<SentinelAtClient>() {
             return Some(false);
         }
         if let Some(verdict) = registered(error) {

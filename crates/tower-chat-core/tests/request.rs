@@ -1,4 +1,4 @@
-//! Requests: what a clone shares, what a history before them moves, what a leaf refuses.
+//! Requests: what a clone shares, what a history before them moves, what a model client refuses.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ChatOptions, ChatRequest, ConversationId, ConversationKey, Message, MessageId, Messages, RunId,
-    SentinelAtLeaf,
+    SentinelAtClient,
 };
 
 fn history(length: usize) -> Messages {
@@ -14,11 +14,11 @@ fn history(length: usize) -> Messages {
 }
 
 #[test]
-fn the_sentinel_is_refused_at_a_leaf() {
+fn the_sentinel_is_refused_at_a_model() {
     let mut request = ChatRequest::user("hi");
     assert_eq!(request.service_id(), Ok(None));
     request.conversation_id = Some(ConversationId::LocalHistory);
-    assert_eq!(request.service_id(), Err(SentinelAtLeaf));
+    assert_eq!(request.service_id(), Err(SentinelAtClient));
     let request = request.with_service_id("conv_1");
     assert_eq!(request.service_id().map(|id| id.map(|id| &**id)), Ok(Some("conv_1")));
 }

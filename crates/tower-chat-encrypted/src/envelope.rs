@@ -1,7 +1,7 @@
 //! A message that shows no more than its store has to know.
 //!
-//! Its calls and results stay in their positions, since the record of tool calls refers to them, with
-//! what they hold sealed; everything else is one sealed value in front of them.
+//! Its calls and results stay in their positions, since the record of tool calls refers to them,
+//! with what they hold sealed; everything else is one sealed value in front of them.
 
 use serde::{Serialize, de::DeserializeOwned};
 use tower_chat_core::{
@@ -13,7 +13,7 @@ use crate::{
     seal::{Found, Opened, Opener, Position, Sealer},
 };
 
-/// The wire of sealed items. No leaf knows it.
+/// The wire of sealed items. No model client knows it.
 const WIRE: &str = "tower-chat-encrypted";
 
 const BODY: &str = "body";

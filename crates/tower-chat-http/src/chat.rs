@@ -63,7 +63,8 @@ pub(crate) async fn complete(
         Recognised::New(new) => {
             request.messages = new;
             request.extensions = parts.extensions;
-            // The repeated messages are left out already: a new one with the text of a stored one is new.
+            // The repeated messages are left out already: a new one with the text of a stored one
+            // is new.
             request.extensions.insert(RepeatedTranscript::Append);
             let run = RunId::new();
             let completion = Completion::of_run(run).asked_by(&request.options);
@@ -89,8 +90,8 @@ pub(crate) async fn complete(
 /// From so many bytes on, one look at a request takes a good part of a millisecond.
 const LARGE: usize = 256 * 1024;
 
-/// Lets other tasks of the worker run before long work goes on. A request whose client has gone ends
-/// there.
+/// Lets other tasks of the worker run before long work goes on. A request whose client has gone
+/// ends there.
 async fn yield_if(is_large: bool) {
     if is_large {
         tokio::task::yield_now().await;
@@ -158,7 +159,7 @@ impl<'de> Visitor<'de> for BodyFieldsVisitor {
     }
 }
 
-/// Takes out whether a stream is to end with the usage; the leaf asks for its own.
+/// Takes out whether a stream is to end with the usage; the model client asks for its own.
 fn takes_usage(body: &mut Map<String, Value>) -> bool {
     let options = body.remove("stream_options");
     let wants = options.as_ref().and_then(|options| options.get("include_usage")?.as_bool());

@@ -101,7 +101,7 @@ impl ChatEndpoint {
     }
 
     /// The models to list. Once there are some, a request that names another is refused; without
-    /// any, every name goes to the leaf.
+    /// any, every name goes to the model client.
     #[must_use]
     pub fn with_models<M: Into<String>>(mut self, models: impl IntoIterator<Item = M>) -> Self {
         self.models = models.into_iter().map(Into::into).collect();

@@ -22,28 +22,28 @@ use tower_chat::{
 };
 use tower_chat_http::{CONVERSATION_HEADER, ChatEndpoint, Refusal, RequestLimits};
 use tower_chat_providers::{OpenAiChat, ProviderError};
-use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
-/// The leaf's error in these tests.
+/// The model client's error in these tests.
 #[derive(Debug, thiserror::Error)]
 #[error("slow down")]
 struct Limited;
 
 struct Fixture {
-    leaf: ScriptedLeaf,
+    model: ScriptedModel,
     store: MemoryStore,
     endpoint: ChatEndpoint,
 }
 
 impl Fixture {
     fn new(steps: impl IntoIterator<Item = Step>) -> Self {
-        let leaf = ScriptedLeaf::new(steps);
+        let model = ScriptedModel::new(steps);
         let store = MemoryStore::new();
         let endpoint = ChatEndpoint::new(
-            stack(leaf.clone(), store.clone(), PersistenceMode::PerServiceCall),
+            stack(model.clone(), store.clone(), PersistenceMode::PerServiceCall),
             store.clone(),
         );
-        Self { leaf, store, endpoint: endpoint.in_one_scope("alice") }
+        Self { model, store, endpoint: endpoint.in_one_scope("alice") }
     }
 
     async fn post(&self, body: Value) -> Response {
@@ -161,7 +161,7 @@ async fn calls_that_wait_for_approval_are_listed_and_are_no_calls_of_the_client(
     let tools = Tools::new().with(tool_fn(pay, |_| async { Ok("paid") }));
     let call = Message::tool_calls([ToolCall::new("p1", "pay", r#"{"sum": 5}"#)]);
     let store = MemoryStore::new();
-    let stack = ChatPipeline::builder(ScriptedLeaf::new([Step::message(call)])).tools(tools);
+    let stack = ChatPipeline::builder(ScriptedModel::new([Step::message(call)])).tools(tools);
     let stack = stack.history(store.clone()).build().unwrap();
     let endpoint = ChatEndpoint::new(stack, store).in_one_scope("alice");
     let answer = json_of(post(&endpoint, ask("Pay.")).await).await;
@@ -190,14 +190,14 @@ async fn a_request_that_names_no_conversation_begins_one_and_is_told_its_id() {
 #[tokio::test]
 async fn nobody_gets_a_conversation_without_a_scope() {
     let store = MemoryStore::new();
-    let leaf = ScriptedLeaf::new([]);
+    let model = ScriptedModel::new([]);
     let endpoint = ChatEndpoint::new(
-        stack(leaf.clone(), store.clone(), PersistenceMode::PerServiceCall),
+        stack(model.clone(), store.clone(), PersistenceMode::PerServiceCall),
         store,
     );
     let response = post(&endpoint, ask("hi")).await;
     assert_eq!(response.status(), StatusCode::UNAUTHORIZED);
-    assert!(leaf.requests().is_empty());
+    assert!(model.requests().is_empty());
 }
 
 #[tokio::test]
@@ -218,7 +218,7 @@ async fn what_cannot_be_read_is_a_bad_request_and_asks_nobody() {
         assert_eq!(answer["error"]["type"], "invalid_request_error", "{answer}");
         assert!(answer["error"]["message"].is_string());
     }
-    assert!(fixture.leaf.requests().is_empty());
+    assert!(fixture.model.requests().is_empty());
 }
 
 #[tokio::test]
@@ -270,9 +270,9 @@ async fn a_limit_of_openai_reaches_the_client_with_the_time_to_wait() {
     };
     let upstream = Router::new().route("/v1/chat/completions", routing::post(limit));
     let upstream = support::listen(upstream).await;
-    let leaf = OpenAiChat::compatible(&format!("{upstream}/v1")).unwrap();
+    let model = OpenAiChat::compatible(&format!("{upstream}/v1")).unwrap();
     let store = MemoryStore::new();
-    let stack = ChatPipeline::builder(leaf).history(store.clone()).build().unwrap();
+    let stack = ChatPipeline::builder(model).history(store.clone()).build().unwrap();
     let endpoint = ChatEndpoint::new(stack, store).in_one_scope("alice").upstream(|error| {
         let error = error.downcast_ref::<ProviderError>()?;
         let refusal = Refusal::upstream(error.status()?, error.to_string());
@@ -329,7 +329,7 @@ async fn two_requests_at_once_in_one_conversation_are_a_conflict_that_may_be_tri
     let fixture = Fixture::new(steps);
     let endpoint = fixture.endpoint.clone();
     let first = tokio::spawn(async move { post(&endpoint, ask("one")).await });
-    fixture.leaf.called(1).await;
+    fixture.model.called(1).await;
     let refused = fixture.post(ask("two")).await;
     assert_eq!(refused.status(), StatusCode::CONFLICT);
     assert!(refused.headers().get("x-should-retry").is_none());
@@ -363,7 +363,7 @@ async fn what_layers_of_the_host_say_reaches_the_stack() {
     let request = request.body(Body::from(ask("hi").to_string())).unwrap();
     let response = fixture.endpoint.clone().into_router().oneshot(request).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
-    let asked = fixture.leaf.requests();
+    let asked = fixture.model.requests();
     assert_eq!(asked[0].extensions.get::<Tenant>().unwrap().0, "t7");
 }
 
@@ -373,7 +373,7 @@ async fn a_client_that_hangs_up_drops_its_run() {
         let (dropped, was_dropped) = oneshot::channel::<()>();
         let (called, was_called) = oneshot::channel::<()>();
         let guards = std::sync::Arc::new(Mutex::new(Some((called, dropped))));
-        let leaf = service_fn(move |_: ChatRequest| {
+        let model = service_fn(move |_: ChatRequest| {
             let guards = guards.lock().unwrap().take();
             async move {
                 let (called, _dropped) = guards.unwrap();
@@ -383,7 +383,7 @@ async fn a_client_that_hangs_up_drops_its_run() {
             }
         });
         let store = MemoryStore::new();
-        let stack = ChatPipeline::builder(leaf).history(store.clone()).build().unwrap();
+        let stack = ChatPipeline::builder(model).history(store.clone()).build().unwrap();
         let endpoint = ChatEndpoint::new(stack, store).in_one_scope("alice");
         let address = support::listen(endpoint.into_router()).await;
         let client = reqwest::Client::new();
@@ -406,7 +406,7 @@ async fn a_served_endpoint_says_which_conversation_it_is() {
     let response = request.bearer_auth("key-of-alice").send().await.unwrap();
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()[CONVERSATION_HEADER], "mine");
-    assert_eq!(served.leaf.remaining(), 0);
+    assert_eq!(served.model.remaining(), 0);
 }
 
 /// Posts with headers, and gives the response.
@@ -439,7 +439,7 @@ async fn a_header_that_is_sent_twice_is_refused_and_nothing_is_stored() {
             let error = json_of(response).await;
             assert_eq!(error["error"]["code"], "repeated_header", "{error}");
             assert!(error["error"]["message"].as_str().unwrap().contains(refused), "{error}");
-            assert_eq!(fixture.leaf.requests().len(), 0);
+            assert_eq!(fixture.model.requests().len(), 0);
             let page = fixture.store.list("alice", None, 10).await.unwrap();
             assert!(page.is_empty(), "{page:?}");
         }
@@ -454,7 +454,7 @@ async fn a_count_of_retries_that_is_no_number_is_refused() {
         let response = post_with(&fixture.endpoint, &headers, &ask("Again?")).await;
         assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{count:?}");
         assert_eq!(json_of(response).await["error"]["code"], "invalid_header", "{count:?}");
-        assert_eq!(fixture.leaf.requests().len(), 0);
+        assert_eq!(fixture.model.requests().len(), 0);
     }
 }
 
@@ -472,7 +472,7 @@ async fn a_field_that_is_sent_twice_is_refused() {
         assert_eq!(response.status(), StatusCode::BAD_REQUEST, "{fields}");
         assert!(text_of(response).await.contains("twice"), "{fields}");
     }
-    assert_eq!(fixture.leaf.requests().len(), 0);
+    assert_eq!(fixture.model.requests().len(), 0);
 }
 
 #[tokio::test]
@@ -499,7 +499,7 @@ async fn a_request_beyond_a_limit_is_refused_and_nothing_is_stored() {
         assert_eq!(error["code"], "limit_exceeded");
         let message = error["message"].as_str().unwrap();
         assert!(message.contains(&format!("RequestLimits::{setting}")), "{message}");
-        assert_eq!((fixture.leaf.requests().len(), fixture.stored("limited").await.len()), (0, 0));
+        assert_eq!((fixture.model.requests().len(), fixture.stored("limited").await.len()), (0, 0));
     }
     let fixture = Fixture::new([Step::text("Both are here.")]);
     let exact = limits().with_max_messages(4).with_max_calls(2).with_max_results(2);
@@ -525,7 +525,7 @@ async fn an_sdk_that_tries_again_gets_the_answer_that_is_stored() {
             assert_eq!((&again["id"], &again["choices"]), (&first["id"], &first["choices"]));
         }
     }
-    assert_eq!(fixture.leaf.requests().len(), 2);
+    assert_eq!(fixture.model.requests().len(), 2);
     assert_eq!(fixture.stored("c").await.len(), 4);
 }
 

@@ -1,7 +1,7 @@
 //! Codecs for [`tower_chat::adapt`]: async-openai's typed chat requests and answers. The feature
 //! `async-openai`.
 //!
-//! [`ChatTypes`] turns a `Service<CreateChatCompletionRequest>` into a leaf, and a stack into such
+//! [`ChatTypes`] turns a `Service<CreateChatCompletionRequest>` into a model client, and a stack into such
 //! a service; [`ChatStream`] does so where the response is a [`ChatCompletionResponseStream`].
 //!
 //! These types have no extensions, so a client that is adapted does not see the run. And they have
@@ -54,8 +54,8 @@ use crate::error::{Errors, ProviderError};
 ///     });
 ///     Ok::<CreateChatCompletionResponse, BoxError>(serde_json::from_value(answer)?)
 /// });
-/// let leaf = ServiceBuilder::new().layer(AdaptLayer::new(ChatTypes::new("gpt-4o"))).service(theirs);
-/// let answer = leaf.oneshot(ChatRequest::user("hi")).await?.collect().await?;
+/// let model = ServiceBuilder::new().layer(AdaptLayer::new(ChatTypes::new("gpt-4o"))).service(theirs);
+/// let answer = model.oneshot(ChatRequest::user("hi")).await?.collect().await?;
 /// assert_eq!(answer.text(), "1 messages");
 /// # Ok::<(), BoxError>(())
 /// # }).unwrap();
@@ -143,7 +143,7 @@ impl ServerCodec for ChatTypes {
             let message = as_one_message(&answer);
             let mut body = BodyWire::OpenAiChat.render_answer(&message, &answer.finish);
             if let Some(fields) = body.as_object_mut() {
-                // What their type demands, where the leaf has not said it.
+                // What their type demands, where the model client has not said it.
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let id = || json!(format!("chatcmpl-{}", RunId::new()));
                 fields.entry("id").or_insert_with(id);
@@ -212,7 +212,7 @@ impl ServerCodec for ChatStream {
         let mut request = self.types.request(&request)?;
         let options = Arc::make_mut(&mut request.options);
         options.stream = true;
-        // It belongs to this stream; the leaf asks for its own.
+        // It belongs to this stream; the model client asks for its own.
         options.extra.remove("stream_options");
         Ok(request)
     }

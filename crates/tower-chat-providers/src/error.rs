@@ -2,16 +2,16 @@
 
 use std::{fmt, time::Duration};
 
-use tower_chat_core::{BoxError, SentinelAtLeaf};
+use tower_chat_core::{BoxError, SentinelAtClient};
 #[cfg(any(feature = "bedrock", feature = "ollama"))]
 use tower_chat_wire::body::BodyError;
 use tower_chat_wire::{AnswerError, is_refusal_retryable, stream::LimitExceeded};
 
 /// Why a provider gave no answer, or no whole one.
 ///
-/// One type for all providers. [`kind`](Self::kind) says what happened; the other methods answer what
-/// a retry policy, a log or a user asks, whatever happened. Neither `Debug` nor `Display` shows a key:
-/// a key that the service repeats in its refusal is replaced.
+/// One type for all providers. [`kind`](Self::kind) says what happened; the other methods answer
+/// what a retry policy, a log or a user asks, whatever happened. Neither `Debug` nor `Display`
+/// shows a key: a key that the service repeats in its refusal is replaced.
 ///
 /// ```
 /// use tower_chat_providers::{ProviderError, ProviderErrorKind};
@@ -37,7 +37,7 @@ pub struct ProviderError {
 #[non_exhaustive]
 pub enum ProviderErrorKind {
     /// The request promises a local history, but no layer above the client keeps one.
-    Sentinel(SentinelAtLeaf),
+    Sentinel(SentinelAtClient),
     /// The client has a key, an address or a header that HTTP cannot carry, or lacks one it needs.
     Configuration {
         /// What cannot be used, or is missing.
@@ -69,7 +69,8 @@ pub enum ProviderErrorKind {
     /// The answer is larger, or nested more deeply, than the client's
     /// [`Limits`](tower_chat_wire::stream::Limits) allow.
     Limit(LimitExceeded),
-    /// A streamed answer ended, or its connection broke, before the service said that it is complete.
+    /// A streamed answer ended, or its connection broke, before the service said that it is
+    /// complete.
     Truncated {
         /// The text received until then.
         text: String,
@@ -118,8 +119,8 @@ impl ProviderError {
         self.provider
     }
 
-    /// The HTTP status with which the service refused the request, or the status that an error inside
-    /// its answer names.
+    /// The HTTP status with which the service refused the request, or the status that an error
+    /// inside its answer names.
     pub fn status(&self) -> Option<u16> {
         self.refusal()?.status
     }
@@ -134,9 +135,9 @@ impl ProviderError {
         self.request_id.as_deref()
     }
 
-    /// How long the service asks to wait before the same request is sent again: by `retry-after-ms`,
-    /// `retry-after` in seconds or as a date, Google's `retryDelay`, or the headers that say when an
-    /// exhausted rate limit is reset. `None` if it does not say.
+    /// How long the service asks to wait before the same request is sent again: by
+    /// `retry-after-ms`, `retry-after` in seconds or as a date, Google's `retryDelay`, or the
+    /// headers that say when an exhausted rate limit is reset. `None` if it does not say.
     pub fn retry_after(&self) -> Option<Duration> {
         self.refusal()?.retry_after
     }

@@ -1,5 +1,5 @@
 //! OpenAI, Anthropic, Gemini, Vertex AI, Bedrock, Cohere, Ollama, Mistral and compatible services as
-//! leaves of a `tower-chat` stack, over any HTTP transport.
+//! model clients of a `tower-chat` stack, over any HTTP transport.
 //!
 //! A [`ProviderClient`] is a `tower` service of [`ChatRequest`](tower_chat_core::ChatRequest)s over a
 //! transport: any service of HTTP requests that answers with streaming bodies. [`ReqwestTransport`] is

@@ -1,10 +1,10 @@
 //! Test doubles for tower-chat.
 //!
-//! - [`ScriptedLeaf`] is a model that answers from a script and remembers what it was sent;
+//! - [`ScriptedModel`] is a model that answers from a script and remembers what it was sent;
 //! - [`FaultyStore`] makes any store fail, or hold its writes, on command;
 //! - [`ChaosStore`] asks a test at every operation what goes wrong with it;
-//! - [`store_contract!`] tests everything that [`HistoryStore`](tower_chat_core::store::HistoryStore)
-//!   promises, with one line in the crate of a store;
+//! - [`store_contract!`] tests everything that
+//!   [`HistoryStore`](tower_chat_core::store::HistoryStore) promises, with one line in the crate of a store;
 //! - `recordings`, with the feature of that name, reads recorded HTTP exchanges and conversations;
 //! - `server`, with the feature of that name, starts throwaway database servers;
 //! - [`transcript`] plays recorded conversations through a real stack.
@@ -17,7 +17,7 @@ mod faulty_store;
 mod gate;
 #[cfg(feature = "recordings")]
 pub mod recordings;
-mod scripted_leaf;
+mod scripted_model;
 #[cfg(all(unix, feature = "server"))]
 pub mod server;
 pub mod store_contract;
@@ -27,5 +27,5 @@ pub use self::{
     chaos_store::{Chaos, ChaosStore, Fault, Operation, Turn},
     faulty_store::FaultyStore,
     gate::Gate,
-    scripted_leaf::{LeafError, ScriptedLeaf, Step},
+    scripted_model::{ScriptError, ScriptedModel, Step},
 };

@@ -143,7 +143,7 @@ fn result_of(message: &mut Message, at: usize) -> &mut tower_chat_core::ToolResu
     results.nth(at).unwrap()
 }
 
-/// What the leaf finds in its last request of a conversation whose stored part is altered.
+/// What the model client finds in its last request of a conversation whose stored part is altered.
 async fn found(
     mode: PersistenceMode,
     streamed: bool,

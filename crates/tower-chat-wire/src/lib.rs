@@ -1,14 +1,15 @@
 //! Provider wire formats of tower-chat messages as JSON.
 //!
-//! One module per wire, each a pair of pure functions: JSON to [`Message`](tower_chat_core::Message)
-//! and back. Nothing here talks to a network; leaf clients and transcript tools build on it.
+//! One module per wire, each a pair of pure functions: JSON to
+//! [`Message`](tower_chat_core::Message) and back. Nothing here talks to a network; model clients and transcript tools build on it.
 //!
 //! - [`body`]: whole bodies of requests and answers, with their options.
 //! - [`anthropic`]: the conversation of Anthropic Messages.
-//! - [`openai_chat`]: the messages of OpenAI Chat Completions, and of everything compatible with it.
+//! - [`openai_chat`]: the messages of OpenAI Chat Completions, and of everything compatible with
+//!   it.
 //! - [`gemini`]: the contents and the system instruction of Gemini's `generateContent`.
 //! - [`openai_responses`]: the items of OpenAI Responses.
-//! - [`stream`]: limits and framing of answers, and pieces that add up, for leaves.
+//! - [`stream`]: limits and framing of answers, and pieces that add up, for model clients.
 //! - [`validate`]: whether the provider of a wire would accept a conversation.
 
 mod answer_error;

@@ -110,8 +110,8 @@ async fn a_refusal_is_an_error_with_all_that_came() {
         Ok::<_, BoxError>(response.body(json!({"error": "slow down"})).unwrap())
     });
     let codec = JsonClient::new(BodyWire::OpenAiChat, "/v1/chat/completions");
-    let leaf = ServiceBuilder::new().layer(AdaptLayer::new(codec)).service(theirs);
-    let error = leaf.oneshot(ChatRequest::user("hi")).await.unwrap_err();
+    let model = ServiceBuilder::new().layer(AdaptLayer::new(codec)).service(theirs);
+    let error = model.oneshot(ChatRequest::user("hi")).await.unwrap_err();
     let error = error.downcast_ref::<RefusedAnswer>().unwrap();
     assert_eq!(error.status, StatusCode::TOO_MANY_REQUESTS);
     assert_eq!((error.retry_after.unwrap().as_secs(), error.is_retryable()), (3, true));
@@ -125,12 +125,12 @@ async fn the_model_may_stand_in_the_address() {
         Ok::<_, BoxError>(Response::new(json!({"candidates": [{"content": content}]})))
     });
     let codec = JsonClient::new(BodyWire::Gemini, "/v1/models/{model}:generateContent");
-    let leaf = ServiceBuilder::new().layer(AdaptLayer::new(codec)).service(theirs);
+    let model = ServiceBuilder::new().layer(AdaptLayer::new(codec)).service(theirs);
     let mut request = ChatRequest::user("hi");
-    let error = leaf.clone().oneshot(request.clone()).await.unwrap_err();
+    let error = model.clone().oneshot(request.clone()).await.unwrap_err();
     assert!(error.is::<BodyError>(), "{error}");
     Arc::make_mut(&mut request.options).model = Some("flash".to_owned());
-    let answer = leaf.oneshot(request).await.unwrap().collect().await.unwrap();
+    let answer = model.oneshot(request).await.unwrap().collect().await.unwrap();
     assert_eq!(answer.text(), "/v1/models/flash:generateContent");
 }
 
@@ -139,8 +139,8 @@ async fn a_stream_is_not_asked_for_where_none_can_come() {
     let asked = Asked::default();
     let codec = JsonClient::new(BodyWire::OpenAiChat, "/");
     let client = client(BodyWire::OpenAiChat, &asked);
-    let leaf = ServiceBuilder::new().layer(AdaptLayer::new(codec)).service(client);
-    let response = leaf.oneshot(ChatRequest::user("hi").streamed()).await.unwrap();
+    let model = ServiceBuilder::new().layer(AdaptLayer::new(codec)).service(client);
+    let response = model.oneshot(ChatRequest::user("hi").streamed()).await.unwrap();
     assert_eq!(response.collect().await.unwrap().tool_calls().count(), 1);
     assert_eq!(asked.lock().unwrap()[0].body().get("stream"), None);
 }

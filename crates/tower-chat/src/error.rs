@@ -82,7 +82,7 @@ pub enum PersistenceError {
     /// The mode needs a layer that is not in the stack.
     #[error(
         "nothing of this run of conversation {key} is stored: put PerServiceCallPersistence \
-         between the tool loop and the leaf, right below the loop; where a layer in between, such \
+         between the tool loop and the model, right below the loop; where a layer in between, such \
          as a Buffer, hides it, declare it with ToolLoop::assume_persister_below"
     )]
     PersisterMissing {
@@ -130,8 +130,8 @@ pub enum PersistenceError {
         /// The mode that was asked for.
         mode: &'static str,
     },
-    /// Sources that were not cited are to be left out when a run is saved, and the run is saved bit by
-    /// bit. The model was not called.
+    /// Sources that were not cited are to be left out when a run is saved, and the run is saved bit
+    /// by bit. The model was not called.
     #[error(
         "uncited sources of conversation {key} cannot be left out when its run is saved, because \
          {mode:?} mode stores results before the answer cites them: choose \

@@ -106,9 +106,9 @@ mod tests {
 
     type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-    fn leaf() -> Client {
-        let leaf = service_fn(|_: ChatRequest| ready(Err::<ChatResponse, _>("not called".into())));
-        BoxCloneSyncService::new(leaf)
+    fn model() -> Client {
+        let model = service_fn(|_: ChatRequest| ready(Err::<ChatResponse, _>("not called".into())));
+        BoxCloneSyncService::new(model)
     }
 
     fn found(service: &mut Client) -> Vec<LayerKind> {
@@ -121,8 +121,8 @@ mod tests {
     #[test]
     fn each_layer_is_found_below_boxes_and_other_layers() {
         let store = MemoryStore::new();
-        assert_eq!(found(&mut leaf()), []);
-        let below = PerServiceCallPersistence::new(store.clone()).layer(leaf());
+        assert_eq!(found(&mut model()), []);
+        let below = PerServiceCallPersistence::new(store.clone()).layer(model());
         let mut below = BoxCloneSyncService::new(below);
         assert_eq!(found(&mut below), [LayerKind::PerServiceCallPersistence]);
         let looped = ToolLoop::new(Tools::new()).layer(below);
@@ -134,9 +134,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_another_stack_on_the_thread_holds_is_not_found() {
-        let other = PerServiceCallPersistence::new(MemoryStore::new()).layer(leaf());
+        let other = PerServiceCallPersistence::new(MemoryStore::new()).layer(model());
         BoxCloneSyncService::new(other).ready().await.unwrap();
-        assert_eq!(found(&mut leaf()), []);
+        assert_eq!(found(&mut model()), []);
     }
 
     #[test]

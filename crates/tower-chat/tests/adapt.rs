@@ -15,7 +15,7 @@ use tower_chat::{
     adapt::{AdaptLayer, ClientCodec, ExposeLayer, ServerCodec},
     core::{
         BoxError, ChatRequest, ChatResponse, ConversationId, ConversationKey, Finish, MemoryStore,
-        Message, Role, SentinelAtLeaf, ToolCall, ToolDefinition, store::HistoryStore,
+        Message, Role, SentinelAtClient, ToolCall, ToolDefinition, store::HistoryStore,
     },
     run::Run,
     tool_fn,
@@ -123,20 +123,20 @@ async fn layers_between_their_layers_and_their_client_give_it_tools_and_a_histor
 #[tokio::test]
 async fn the_sentinel_never_reaches_an_adapted_client() {
     let asked = Arc::default();
-    let mut leaf = ServiceBuilder::new().layer(AdaptLayer::new(Lines)).service(client(&asked));
+    let mut model = ServiceBuilder::new().layer(AdaptLayer::new(Lines)).service(client(&asked));
     let mut request = ChatRequest::user("hi");
     request.conversation_id = Some(ConversationId::LocalHistory);
-    let error = leaf.ready().await.unwrap().call(request).await.unwrap_err();
-    assert!(error.is::<SentinelAtLeaf>());
+    let error = model.ready().await.unwrap().call(request).await.unwrap_err();
+    assert!(error.is::<SentinelAtClient>());
     assert!(asked.lock().unwrap().is_empty());
 }
 
 #[tokio::test]
 async fn what_cannot_be_said_in_their_types_is_an_error_and_calls_nobody() {
     let asked: Arc<Mutex<Vec<Prompt>>> = Arc::default();
-    let mut leaf = ServiceBuilder::new().layer(AdaptLayer::new(Lines)).service(client(&asked));
+    let mut model = ServiceBuilder::new().layer(AdaptLayer::new(Lines)).service(client(&asked));
     let request = ChatRequest::user("unsayable");
-    assert!(leaf.ready().await.unwrap().call(request).await.is_err());
+    assert!(model.ready().await.unwrap().call(request).await.is_err());
     assert!(asked.lock().unwrap().is_empty());
 
     let calls = Arc::new(AtomicUsize::new(0));

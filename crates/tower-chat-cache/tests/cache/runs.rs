@@ -11,7 +11,7 @@ use tower_chat::{
 };
 use tower_chat_cache::CachingStore;
 use tower_chat_sqlite::SqliteStore;
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::{cache, key, reads};
 
@@ -27,8 +27,8 @@ async fn a_warm_run_reads_nothing() {
     {
         for begins_here in [true, false] {
             let store = cache();
-            let leaf = ScriptedLeaf::new([]);
-            let mut client = ChatPipeline::builder(leaf.clone())
+            let model = ScriptedModel::new([]);
+            let mut client = ChatPipeline::builder(model.clone())
                 .tools(tools())
                 .history(store.clone())
                 .persistence(mode)
@@ -38,8 +38,8 @@ async fn a_warm_run_reads_nothing() {
                 if turn == 1 && !begins_here {
                     store.forget(&key());
                 }
-                leaf.push(Step::message(Message::tool_calls([ToolCall::new("c", "look", "{}")])));
-                leaf.push(Step::text("there"));
+                model.push(Step::message(Message::tool_calls([ToolCall::new("c", "look", "{}")])));
+                model.push(Step::text("there"));
                 let (before, queries) = (reads(store.inner()), store.inner().queries());
                 let request = ChatRequest::user("where?").in_conversation(key());
                 let client = client.ready().await.unwrap();
@@ -72,8 +72,8 @@ async fn a_slot_is_held_while_the_model_is_called() {
     let folder = tempfile::tempdir().unwrap();
     let options = SqliteStore::options().queue_capacity(1);
     let store = CachingStore::new(options.open(folder.path().join("chat.db")).await.unwrap());
-    let leaf = ScriptedLeaf::new([]);
-    let client = ChatPipeline::builder(leaf.clone())
+    let model = ScriptedModel::new([]);
+    let client = ChatPipeline::builder(model.clone())
         .tools(tools())
         .history(store.clone())
         .persistence(PersistenceMode::PerServiceCall)
@@ -82,7 +82,7 @@ async fn a_slot_is_held_while_the_model_is_called() {
     let look = Step::message(Message::tool_calls([ToolCall::new("c", "look", "{}")]));
     for step in [look, Step::text("there")] {
         let store = store.clone();
-        leaf.push(Step::respond(move |_| {
+        model.push(Step::respond(move |_| {
             assert!(store.try_reserve().is_none(), "the only permit is the run's");
             step
         }));
@@ -91,5 +91,5 @@ async fn a_slot_is_held_while_the_model_is_called() {
     let answer = client.oneshot(request).await.unwrap().collect().await.unwrap();
     assert_eq!(answer.text(), "there");
     assert!(store.try_reserve().is_some(), "it is free again");
-    assert_eq!(leaf.requests().len(), 2);
+    assert_eq!(model.requests().len(), 2);
 }

@@ -8,7 +8,7 @@ use tower_chat::{
     tool_fn,
 };
 use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::{behind, key, stored};
 
@@ -18,8 +18,8 @@ async fn a_run_of_many_service_calls_is_stored_in_few_appends() {
     let tools = Tools::new().with(tool_fn(definition, |_| async { Ok("found") }));
     let behind = behind();
     let options = CacheOptions::new().revalidation(Revalidation::Never);
-    let leaf = ScriptedLeaf::new([]);
-    let mut client = ChatPipeline::builder(leaf.clone())
+    let model = ScriptedModel::new([]);
+    let mut client = ChatPipeline::builder(model.clone())
         .tools(tools)
         .history(CachingStore::with_options(behind.clone(), options))
         .persistence(PersistenceMode::PerServiceCall)
@@ -28,14 +28,14 @@ async fn a_run_of_many_service_calls_is_stored_in_few_appends() {
     for turn in 1..=3 {
         for round in 0..5 {
             let call = ToolCall::new(format!("c{round}"), "look", "{}");
-            leaf.push(Step::message(Message::tool_calls([call])));
+            model.push(Step::message(Message::tool_calls([call])));
         }
-        leaf.push(Step::text("there"));
+        model.push(Step::text("there"));
         let request = ChatRequest::user("where?").in_conversation(key());
         let client = client.ready().await.unwrap();
         let answer = tower::Service::call(client, request).await.unwrap();
         assert_eq!(answer.collect().await.unwrap().text(), "there");
-        assert_eq!(leaf.requests().last().unwrap().messages.len(), 12 * turn - 1);
+        assert_eq!(model.requests().last().unwrap().messages.len(), 12 * turn - 1);
     }
     // The first call was stored at once; the 17 others wait.
     assert_eq!((behind.inner().appends(), behind.unstored_writes()), (1, 17));

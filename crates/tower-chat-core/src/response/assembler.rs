@@ -1,4 +1,5 @@
-//! Gives every leaf's stream the one shape that [`ChatResponse`](super::ChatResponse) documents.
+//! Gives every model client's stream the one shape that [`ChatResponse`](super::ChatResponse)
+//! documents.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -58,7 +59,7 @@ impl Accumulator {
     }
 }
 
-/// A leaf's stream in the documented shape.
+/// A model client's stream in the documented shape.
 pub(super) struct Assembled {
     updates: Option<BoxStream<'static, Result<ChatUpdate, BoxError>>>,
     accumulator: Accumulator,

@@ -28,8 +28,8 @@ use crate::{BoxError, Message};
 ///
 /// Whole and streamed answers are one type, as a body is in HTTP. Every response keeps one shape,
 /// however it was made: deltas, then the [`Message`](ChatUpdate::Message) they add up to, for each
-/// message; then `Finish`, once; then the end. A leaf's stream that stops without `Finish` yields
-/// [`TruncatedStream`] as its last item: a cut-off answer is an error, never a short answer.
+/// message; then `Finish`, once; then the end. A model client's stream that stops without `Finish`
+/// yields [`TruncatedStream`] as its last item: a cut-off answer is an error, never a short answer.
 ///
 /// Dropping a response cancels whatever has not happened yet.
 ///
@@ -61,7 +61,7 @@ impl ChatResponse {
         })
     }
 
-    /// A leaf's stream of updates.
+    /// A model client's stream of updates.
     ///
     /// Deltas that are not followed by their message are assembled into one; what comes after
     /// `Finish` is dropped; a stream that ends without it yields [`TruncatedStream`]; after an
@@ -82,7 +82,8 @@ impl ChatResponse {
         Self(Body::Stream(Box::pin(updates)))
     }
 
-    /// The answer, or what was not taken of it yet, if it is all there; else the response unchanged.
+    /// The answer, or what was not taken of it yet, if it is all there; else the response
+    /// unchanged.
     ///
     /// Layers use it to spare whole answers the cost of a stream.
     ///

@@ -40,8 +40,8 @@ async fn the_openai_package_holds_a_conversation_with_tools_and_sqlite_has_it() 
             let conversation = format!("{form}-{history}-{mode:?}");
             let served = serve(script(), store.clone(), mode).await;
             hold(&python, &served, &[&conversation, form, history]).await;
-            assert_eq!(served.leaf.remaining(), 0, "{conversation}");
-            let asked = served.leaf.requests();
+            assert_eq!(served.model.remaining(), 0, "{conversation}");
+            let asked = served.model.requests();
             let options = &asked[0].options;
             assert_eq!((options.temperature, &options.extra["seed"]), (Some(0.25), &json!(7)));
             assert!(asked.iter().all(|request| request.options.tools.len() == 2));

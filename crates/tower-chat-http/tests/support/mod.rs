@@ -9,12 +9,12 @@ use tower_chat::{
     tool_fn,
 };
 use tower_chat_http::{ChatEndpoint, Scope};
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 /// A server under way; it ends with the test.
 pub(crate) struct Served {
     /// The model.
-    pub(crate) leaf: ScriptedLeaf,
+    pub(crate) model: ScriptedModel,
     address: String,
 }
 
@@ -31,22 +31,22 @@ pub(crate) async fn serve(
     store: impl HistoryStore + Clone,
     mode: PersistenceMode,
 ) -> Served {
-    let leaf = ScriptedLeaf::new(steps);
-    let endpoint = ChatEndpoint::new(stack(leaf.clone(), store.clone(), mode), store);
+    let model = ScriptedModel::new(steps);
+    let endpoint = ChatEndpoint::new(stack(model.clone(), store.clone(), mode), store);
     let address = listen(endpoint.with_models(["scripted"]).into_router()).await;
-    Served { leaf, address }
+    Served { model, address }
 }
 
 /// The stack that is served.
 pub(crate) fn stack(
-    leaf: ScriptedLeaf,
+    model: ScriptedModel,
     store: impl HistoryStore,
     mode: PersistenceMode,
 ) -> ChatPipeline {
     let parameters = json!({"type": "object", "properties": {"order": {"type": "integer"}}});
     let definition = ToolDefinition::new("order_status", "Where an order is.", parameters);
     let order_status = tool_fn(definition, |_| async { Ok("Order 7 is on its way.") });
-    ChatPipeline::builder(leaf)
+    ChatPipeline::builder(model)
         .tools(Tools::new().with(order_status))
         .history(store)
         .persistence(mode)

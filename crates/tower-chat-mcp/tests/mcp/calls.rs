@@ -47,7 +47,7 @@ async fn the_servers_answers_are_in_the_history_and_in_the_record() {
         assert_eq!(record[0].result.as_ref(), Some(results[0]));
         assert_eq!(record[1].error.as_deref(), Some("There is no such city."));
 
-        let shown = &agent.leaf.requests()[1];
+        let shown = &agent.model.requests()[1];
         let last = shown.messages.last().unwrap();
         assert_eq!(last.results().collect::<Vec<_>>(), results);
         assert_eq!(shown.options.tools.len(), 7);
@@ -108,9 +108,9 @@ async fn a_call_that_waits_for_approval_reaches_the_server_once_it_is_given() {
 async fn a_new_listing_is_seen_by_the_next_service_call() {
     let (client, other) = (connect(&[]).await, connect(&[]).await);
     let shared = SharedTools::new(McpTools::new(&client).add_to(Tools::new()).await.unwrap());
-    let leaf =
-        ScriptedLeaf::new([Step::text("one"), calls([("new_weather", "")]), Step::text("two")]);
-    let mut pipeline = ChatPipeline::builder(leaf.clone()).tools(shared.clone()).build().unwrap();
+    let model =
+        ScriptedModel::new([Step::text("one"), calls([("new_weather", "")]), Step::text("two")]);
+    let mut pipeline = ChatPipeline::builder(model.clone()).tools(shared.clone()).build().unwrap();
     let mut ask = async || {
         let response = pipeline.ready().await.unwrap().call(ChatRequest::user("hi")).await.unwrap();
         response.collect().await.unwrap().text()
@@ -119,7 +119,7 @@ async fn a_new_listing_is_seen_by_the_next_service_call() {
     let listed = McpTools::new(&other).with_prefix("new_").add_to(Tools::new()).await.unwrap();
     shared.set(listed);
     assert_eq!(ask().await, "two");
-    let requests = leaf.requests();
+    let requests = model.requests();
     let first = |index: usize| requests[index].options.tools[0].name.as_str();
     assert_eq!((first(0), first(1)), ("weather", "new_weather"));
     let result = requests[2].messages.last().unwrap().results().next().unwrap().text();

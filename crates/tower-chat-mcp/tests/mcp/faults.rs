@@ -13,7 +13,7 @@ use super::*;
 /// The error a tool returned, which failed the run as soon as it was made.
 async fn failure(client: &McpTools, tool: &str) -> McpError {
     let tools = client.add_to(Tools::new()).await.unwrap();
-    let mut pipeline = ChatPipeline::builder(ScriptedLeaf::new([calls([(tool, "{}")])]))
+    let mut pipeline = ChatPipeline::builder(ScriptedModel::new([calls([(tool, "{}")])]))
         .tool_loop(ToolLoop::new(tools).max_failing_rounds(0))
         .build()
         .unwrap();
@@ -47,7 +47,7 @@ async fn a_server_that_dies_in_a_call_fails_the_call_and_leaves_a_valid_history(
             assert!(call.error.as_ref().unwrap().contains("connection to the MCP server ended"));
         }
         assert_eq!(agent.ask("and now?").await.unwrap().text(), "I am still here.");
-        let shown = &agent.leaf.requests()[2];
+        let shown = &agent.model.requests()[2];
         let results: Vec<bool> =
             shown.messages.iter().flat_map(|m| m.results()).map(|r| r.is_error).collect();
         assert_eq!((shown.messages.len(), results), (5, vec![false, true, true]), "{mode:?}");
@@ -94,6 +94,6 @@ async fn a_run_that_is_dropped_cancels_the_call_at_the_server() {
 
 /// The server reads its requests in order: once it has answered this one it has the call too.
 async fn reaches_the_server(agent: &Agent, client: &RunningService<RoleClient, ()>) {
-    agent.leaf.called(1).await;
+    agent.model.called(1).await;
     McpTools::new(client).list().await.unwrap();
 }

@@ -21,7 +21,7 @@ use tower_chat::{
     },
 };
 use tower_chat_mcp::McpTools;
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 const BOTH_MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
 
@@ -55,21 +55,21 @@ fn calls<const N: usize>(calls: [(&str, &str); N]) -> Step {
 /// An agent with the tools of a server.
 struct Agent {
     store: MemoryStore,
-    leaf: ScriptedLeaf,
+    model: ScriptedModel,
     client: ChatPipeline,
 }
 
 impl Agent {
     async fn new(tools: &McpTools, mode: PersistenceMode, script: Vec<Step>) -> Self {
         let tools = tools.add_to(Tools::new()).await.unwrap();
-        let (store, leaf) = (MemoryStore::new(), ScriptedLeaf::new(script));
-        let client = ChatPipeline::builder(leaf.clone())
+        let (store, model) = (MemoryStore::new(), ScriptedModel::new(script));
+        let client = ChatPipeline::builder(model.clone())
             .tool_loop(ToolLoop::new(tools).include_error_details(true))
             .history(store.clone())
             .persistence(mode)
             .build()
             .unwrap();
-        Self { store, leaf, client }
+        Self { store, model, client }
     }
 
     async fn ask(&self, text: &str) -> Result<Answer, BoxError> {

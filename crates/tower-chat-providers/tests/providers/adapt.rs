@@ -117,10 +117,10 @@ async fn an_option_that_their_type_does_not_have_is_refused_and_not_dropped() {
     let client = service_fn(|_: CreateChatCompletionRequest| async {
         Err::<CreateChatCompletionResponse, BoxError>("never asked".into())
     });
-    let leaf = ServiceBuilder::new().layer(AdaptLayer::new(ChatTypes::new("m"))).service(client);
+    let model = ServiceBuilder::new().layer(AdaptLayer::new(ChatTypes::new("m"))).service(client);
     let mut request = ChatRequest::user("hi");
     Arc::make_mut(&mut request.options).extra.insert("top_k".to_owned(), json!(3));
-    let error = leaf.oneshot(request).await.unwrap_err();
+    let error = model.oneshot(request).await.unwrap_err();
     assert_eq!(error.downcast_ref::<UnknownFields>().unwrap().fields, ["top_k"]);
 }
 
@@ -148,16 +148,16 @@ async fn a_client_that_streams_is_heard_as_it_speaks() {
         let end = if is_cut { Value::Null } else { json!("stop") };
         Ok::<_, BoxError>(events(text(end)))
     });
-    let leaf = ServiceBuilder::new()
+    let model = ServiceBuilder::new()
         .layer(AdaptLayer::new(ChatTypes::new("m").streamed()))
         .service(client);
-    let response = leaf.clone().oneshot(ChatRequest::user("hi")).await.unwrap();
+    let response = model.clone().oneshot(ChatRequest::user("hi")).await.unwrap();
     let updates: Vec<ChatUpdate> = response.map(Result::unwrap).collect().await;
     assert_eq!(updates[..2], ["Hel", "lo"].map(|text| ChatUpdate::TextDelta(text.to_owned())));
     assert!(matches!(&updates[2], ChatUpdate::Message(message) if message.text() == "Hello"));
     assert!(matches!(updates[3], ChatUpdate::Finish(_)) && updates.len() == 4);
 
-    let response = leaf.oneshot(ChatRequest::user("cut")).await.unwrap();
+    let response = model.oneshot(ChatRequest::user("cut")).await.unwrap();
     let error = response.collect().await.unwrap_err();
     let cut = error.downcast_ref::<ProviderError>().unwrap();
     assert!(matches!(cut.kind(), Kind::Truncated { text, .. } if text == "Hello"), "{cut}");

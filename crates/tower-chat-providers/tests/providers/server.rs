@@ -153,7 +153,7 @@ impl Server {
     }
 
     /// A client of Chat Completions without a key, whose requests come here.
-    pub(crate) fn leaf(&self) -> OpenAiChat<ReqwestTransport> {
+    pub(crate) fn model(&self) -> OpenAiChat<ReqwestTransport> {
         OpenAiChat::compatible(&self.url).unwrap()
     }
 

@@ -79,7 +79,7 @@ async fn a_redirect_to_another_origin_is_a_refusal_and_no_key_goes_there() {
     let away = Reply::json(307, "{}").header("location", &target);
     let here = Reply::json(308, "{}").header("location", "/v1/moved");
     let server = Server::start([away, here, Reply::json(200, ANSWER)]).await;
-    let mut client = server.leaf().with_key("sk-redirected").unwrap();
+    let mut client = server.model().with_key("sk-redirected").unwrap();
     let error = ask(&mut client, ChatRequest::user("away")).await.unwrap_err();
     assert_eq!(error.downcast::<ProviderError>().unwrap().status(), Some(307));
     assert!(other.received().is_empty());

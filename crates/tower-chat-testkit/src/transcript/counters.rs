@@ -18,7 +18,7 @@ use super::Divergence;
 pub struct PlayCounters {
     /// Runs that were begun.
     pub runs: u64,
-    /// Requests that reached the leaf.
+    /// Requests that reached the model client.
     pub service_calls: u64,
     /// Tools that were run.
     pub tool_executions: u64,

@@ -2,10 +2,10 @@
 //!
 //! A [`Recording`] is a conversation that took place somewhere: one line of a JSON-lines file,
 //! `{"id": …, "messages": [OpenAI chat format]}`. A [`Player`] drives it through tool loop and
-//! persistence layers into a store. Its assistant messages are the answers of a scripted leaf, its
-//! tool results are what scripted tools return, and a run is handed nothing but its own input:
-//! everything earlier must come out of the store. The leaf compares each request with the
-//! recording; a difference is a [`Divergence`].
+//! persistence layers into a store. Its assistant messages are the answers of a scripted model
+//! client, its tool results are what scripted tools return, and a run is handed nothing but its own
+//! input: everything earlier must come out of the store. The model client compares each request
+//! with the recording; a difference is a [`Divergence`].
 //!
 //! # How a recording becomes runs
 //!
@@ -23,7 +23,7 @@ mod alignment;
 mod comparison;
 mod counters;
 mod divergence;
-mod leaf;
+mod model;
 mod pairing;
 mod plan;
 mod player;

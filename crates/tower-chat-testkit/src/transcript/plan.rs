@@ -21,11 +21,11 @@ pub(super) struct Plan {
 pub(super) struct PlannedRun {
     /// Its input: positions in the recording.
     pub(super) input: Range<usize>,
-    /// What the leaf answers, service call by service call.
+    /// What the model client answers, service call by service call.
     pub(super) answers: Vec<PlannedAnswer>,
 }
 
-/// One answer of the leaf.
+/// One answer of the model client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedAnswer {
     /// Its place in the recording.

@@ -24,7 +24,7 @@ use super::{
     Difference, Divergence, PlayCounters, Recording,
     alignment::Alignment,
     counters::Counters,
-    leaf::RecordedLeaf,
+    model::RecordedModel,
     plan::{Plan, PlannedRun},
     script::Script,
     tools::RecordedTools,
@@ -32,8 +32,8 @@ use super::{
 
 /// Plays recordings through tool loop and persistence layers into a store.
 ///
-/// Clones are the same player: what they do adds up in one [`PlayCounters`]. Dropping the future of a
-/// play cancels the run that is under way; the store then holds what the persistence mode
+/// Clones are the same player: what they do adds up in one [`PlayCounters`]. Dropping the future of
+/// a play cancels the run that is under way; the store then holds what the persistence mode
 /// promises, and a [`resumed`](Self::resumed) player goes on from there.
 ///
 /// ```
@@ -156,8 +156,8 @@ impl Player {
     }
 
     /// Counts service calls and tool executions in a file too, as they happen: what an earlier
-    /// player counted there is part of the counters, also of one that was killed. The file is emptied
-    /// unless this player [resumes](Self::resumed).
+    /// player counted there is part of the counters, also of one that was killed. The file is
+    /// emptied unless this player [resumes](Self::resumed).
     ///
     /// # Errors
     ///
@@ -291,8 +291,8 @@ impl Player {
         appended.map(drop).map_err(|error| failed(error.source.into()))
     }
 
-    /// The layers one by one: the tools of a recording change with each answer, and a pipeline would
-    /// ask for them for their hooks too.
+    /// The layers one by one: the tools of a recording change with each answer, and a pipeline
+    /// would ask for them for their hooks too.
     fn pipeline(&self, script: &Script) -> Pipeline {
         let tool_loop = ToolLoop::new(RecordedTools(script.clone()))
             .unlimited_rounds()
@@ -306,7 +306,7 @@ impl Player {
             .journal(journal)
             .dangling_calls(DanglingCalls::Drop);
         let below = PerServiceCallPersistence::new(self.store.clone());
-        let client = tool_loop.layer(below.layer(RecordedLeaf(script.clone())));
+        let client = tool_loop.layer(below.layer(RecordedModel(script.clone())));
         let above = PerRunPersistence::new(self.store.clone()).mode(self.mode).policy(policy);
         BoxCloneSyncService::new(above.layer(client))
     }
@@ -378,9 +378,9 @@ fn request(recording: &Recording, run: &PlannedRun) -> ChatRequest {
     ChatRequest::new(input).with_extension(Conversation { key: recording.key(), run })
 }
 
-/// The id of a run that begins at a position in a recording: the same in every play, so that the ids
-/// which calls without one are given are too. It is a UUID of version 7 (RFC 9562) whose time is
-/// the position, since later runs have later ids.
+/// The id of a run that begins at a position in a recording: the same in every play, so that the
+/// ids which calls without one are given are too. It is a UUID of version 7 (RFC 9562) whose time
+/// is the position, since later runs have later ids.
 fn run_id(recording: &Recording, position: usize) -> RunId {
     let hash = |salt: u8| {
         let mut hasher = DefaultHasher::new();

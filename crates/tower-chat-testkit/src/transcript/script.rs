@@ -1,4 +1,4 @@
-//! What leaf and tools of one conversation share: the recording, and how far it is.
+//! What model client and tools of one conversation share: the recording, and how far it is.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -103,7 +103,8 @@ impl Script {
         self.state().is_overrun
     }
 
-    /// A request reached the leaf: compares it with the recording, and gives the recorded answer.
+    /// A request reached the model client: compares it with the recording, and gives the recorded
+    /// answer.
     pub(super) fn answer(&self, request: &ChatRequest) -> Result<Arc<Message>, NoFurtherAnswer> {
         self.0.counters.count_service_call();
         let mut state = self.state();

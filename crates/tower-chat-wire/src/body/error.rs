@@ -1,6 +1,6 @@
 //! What can be wrong with a body.
 
-use tower_chat_core::SentinelAtLeaf;
+use tower_chat_core::SentinelAtClient;
 
 use crate::WireError;
 
@@ -27,7 +27,7 @@ pub enum BodyError {
     },
     /// The request carries the sentinel of a local history that nobody below keeps.
     #[error(transparent)]
-    Sentinel(#[from] SentinelAtLeaf),
+    Sentinel(#[from] SentinelAtClient),
 }
 
 impl BodyError {

@@ -1,4 +1,4 @@
-//! An HTTP client as a leaf.
+//! An HTTP client as a model client.
 
 use std::{sync::Arc, time::Duration};
 

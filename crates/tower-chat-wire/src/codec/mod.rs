@@ -1,6 +1,6 @@
 //! Ready codecs for [`tower_chat::adapt`]: HTTP messages with JSON bodies. The feature `codec`.
 //!
-//! [`JsonClient`] makes a leaf of a `Service<http::Request<Value>, Response = http::Response<Value>>`,
+//! [`JsonClient`] makes a model client of a `Service<http::Request<Value>, Response = http::Response<Value>>`,
 //! [`JsonServer`] makes such a service of a stack. Both speak one [`BodyWire`](crate::body::BodyWire).
 //! What layers say to each other travels in the extensions of the request, in both directions.
 //! A JSON body is whole, so these codecs neither ask for streams nor answer with them;
@@ -19,10 +19,10 @@
 //!     let answer = json!({"choices": [{"index": 0, "message": message}]});
 //!     Ok::<_, BoxError>(http::Response::new(answer))
 //! });
-//! let leaf = ServiceBuilder::new()
+//! let model = ServiceBuilder::new()
 //!     .layer(AdaptLayer::new(JsonClient::new(BodyWire::OpenAiChat, "/v1/chat/completions")))
 //!     .service(theirs);
-//! let stack = ChatPipeline::builder(leaf).history(MemoryStore::new()).build()?;
+//! let stack = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
 //! let server = JsonServer::new(BodyWire::Anthropic)
 //!     .keyed_by(|_| Some(ConversationKey::new("alice", "c")));
 //! let mut service = ServiceBuilder::new().layer(ExposeLayer::new(server)).service(stack);

@@ -1,11 +1,11 @@
-//! How much of an answer a leaf takes.
+//! How much of an answer a model client takes.
 
 use std::fmt;
 
 /// How large an answer may be. Each limit counts what is there after decompression.
 ///
-/// The defaults are at least ten times what the largest of 1,100 recorded exchanges reaches: 105 KiB
-/// of a body, 27 KB of a line and an event, 1.4 KB of an error, 11 levels of nesting.
+/// The defaults are at least ten times what the largest of 1,100 recorded exchanges reaches: 105
+/// KiB of a body, 27 KB of a line and an event, 1.4 KB of an error, 11 levels of nesting.
 ///
 /// ```
 /// use tower_chat_wire::stream::Limits;

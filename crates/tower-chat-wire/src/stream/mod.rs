@@ -1,7 +1,8 @@
-//! What every leaf needs to read answers: limits, and the accumulation of pieces.
+//! What every model client needs to read answers: limits, and the accumulation of pieces.
 //!
-//! Nothing here reads from a network. A leaf gives the bytes of whole bodies as they come, and the
-//! events of streams, after decompression. The work and the memory are in proportion to the bytes.
+//! Nothing here reads from a network. A model client gives the bytes of whole bodies as they come,
+//! and the events of streams, after decompression. The work and the memory are in proportion to the
+//! bytes.
 //!
 //! ```
 //! use tower_chat_wire::{body::BodyWire, stream::Frame};

@@ -1,4 +1,4 @@
-//! The layer that makes a leaf.
+//! The layer that makes a model client.
 
 use std::{fmt, sync::Arc};
 
@@ -6,10 +6,10 @@ use tower_layer::Layer;
 
 use super::AdaptService;
 
-/// Turns a client of other types into a leaf, by a [`ClientCodec`](super::ClientCodec).
+/// Turns a client of other types into a model client, by a [`ClientCodec`](super::ClientCodec).
 ///
-/// Like every leaf it refuses a request that carries the sentinel. The client's own layers stay
-/// where they are, below it.
+/// Like every model client it refuses a request that carries the sentinel. The client's own layers
+/// stay where they are, below it.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -35,8 +35,8 @@ use super::AdaptService;
 /// }
 ///
 /// let theirs = service_fn(|text: String| async move { Ok::<_, BoxError>(text.to_uppercase()) });
-/// let mut leaf = ServiceBuilder::new().layer(AdaptLayer::new(Texts)).service(theirs);
-/// let answer = leaf.ready().await?.call(ChatRequest::user("hello")).await?.collect().await?;
+/// let mut model = ServiceBuilder::new().layer(AdaptLayer::new(Texts)).service(theirs);
+/// let answer = model.ready().await?.call(ChatRequest::user("hello")).await?.collect().await?;
 /// assert_eq!(answer.text(), "HELLO");
 /// # Ok::<(), BoxError>(())
 /// # }).unwrap();

@@ -1,8 +1,8 @@
 //! Tower clients that exist already, with request and response types of their own.
 //!
 //! A codec says how their types and ours become each other. [`AdaptLayer`] turns a service of
-//! their types into a leaf; [`ExposeLayer`] turns a whole stack back into a service of their types.
-//! With both, these layers go into the middle of somebody else's stack:
+//! their types into a model client; [`ExposeLayer`] turns a whole stack back into a service of
+//! their types. With both, these layers go into the middle of somebody else's stack:
 //!
 //! ```text
 //! their layers
@@ -15,8 +15,8 @@
 //! ```
 //!
 //! The adapted client sees history, tools and all in their request type. What layers say to each
-//! other travels in [`ChatRequest::extensions`](crate::core::ChatRequest): a codec whose request type has extensions too
-//! carries them over, so that their layers below can see the run.
+//! other travels in [`ChatRequest::extensions`](crate::core::ChatRequest): a codec whose request
+//! type has extensions too carries them over, so that their layers below can see the run.
 
 mod codec;
 mod expose;

@@ -1,4 +1,4 @@
-//! The leaf.
+//! The model client.
 
 use std::{
     fmt,
@@ -12,7 +12,7 @@ use tower_service::Service;
 use super::ClientCodec;
 use crate::ResponseFuture;
 
-/// The leaf that [`AdaptLayer`](super::AdaptLayer) makes.
+/// The model client that [`AdaptLayer`](super::AdaptLayer) makes.
 pub struct AdaptService<S, C> {
     client: S,
     codec: Arc<C>,

@@ -6,7 +6,7 @@
 //! PerRunPersistence            right: one run per request
 //!   ToolLoop
 //!     PerServiceCallPersistence
-//!       leaf
+//!       model
 //! ```
 //!
 //! Below the tool loop it would take every service call for a run of its own: with no tool loop

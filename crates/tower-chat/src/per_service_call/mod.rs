@@ -7,13 +7,13 @@
 //!   ToolLoop
 //!     PerServiceCallPersistence    right: sees every service call
 //!       retry, timeout, cache
-//!         leaf
+//!         model
 //! ```
 //!
 //! Above the tool loop it would see the run as one service call and lose every round of a run
-//! that fails; the tool loop refuses to run there. Layers that call the leaf several times (retry,
-//! hedge) belong below it: an attempt that failed is then never stored. A timeout below it is an
-//! error of the service; one above it is a caller who went away.
+//! that fails; the tool loop refuses to run there. Layers that call the model client several times
+//! (retry, hedge) belong below it: an attempt that failed is then never stored. A timeout below it
+//! is an error of the service; one above it is a caller who went away.
 
 mod layer;
 mod service;

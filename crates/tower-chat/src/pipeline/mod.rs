@@ -22,11 +22,11 @@ use crate::ResponseFuture;
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// use tower::{Service, ServiceExt, service_fn};
 /// use tower_chat::{ChatPipeline, core::*};
-/// let leaf = service_fn(|request: ChatRequest| async move {
+/// let model = service_fn(|request: ChatRequest| async move {
 ///     let seen = request.messages.len();
 ///     Ok::<_, BoxError>(ChatResponse::whole([Message::assistant(format!("{seen}"))], Finish::stop()))
 /// });
-/// let mut client = ChatPipeline::builder(leaf).history(MemoryStore::new()).build()?;
+/// let mut client = ChatPipeline::builder(model).history(MemoryStore::new()).build()?;
 /// let key = ConversationKey::new("alice", "support");
 /// for seen in ["1", "3"] {
 ///     let request = ChatRequest::user("hello").in_conversation(key.clone());
@@ -40,8 +40,8 @@ use crate::ResponseFuture;
 pub struct ChatPipeline(BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>);
 
 impl ChatPipeline {
-    /// Builds a pipeline over a client: a leaf, or a leaf below ordinary tower layers (retry,
-    /// timeout, cache).
+    /// Builds a pipeline over a client: a model client, or a model client below ordinary tower
+    /// layers (retry, timeout, cache).
     pub fn builder<S>(client: S) -> ChatPipelineBuilder<S> {
         ChatPipelineBuilder::new(client)
     }

@@ -84,11 +84,11 @@ impl RecoveryPolicy {
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// use tower_chat::{ChatPipeline, core::*, recovery::{Recovered, RecoveryPolicy, recover}};
-/// # let leaf = tower::service_fn(|_: ChatRequest| async {
+/// # let model = tower::service_fn(|_: ChatRequest| async {
 /// #     Ok::<_, BoxError>(ChatResponse::whole([Message::assistant("hello")], Finish::stop()))
 /// # });
 /// let store = MemoryStore::new();
-/// let mut client = ChatPipeline::builder(leaf).history(store.clone()).build()?;
+/// let mut client = ChatPipeline::builder(model).history(store.clone()).build()?;
 /// let key = ConversationKey::new("alice", "support");
 /// let recovered = recover(&mut client, &store, &key, RecoveryPolicy::resume()).await?;
 /// assert_eq!(recovered, Recovered::NothingOpen);

@@ -9,7 +9,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    Settings, leaf_request::own_messages, partial_text::is_partial_response,
+    Settings, model_request::own_messages, partial_text::is_partial_response,
     redact::is_without_calls,
 };
 use crate::{

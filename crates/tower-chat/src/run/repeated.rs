@@ -9,7 +9,7 @@ use tower_chat_core::{
 
 use super::{
     Run, ServiceCall, Settings,
-    leaf_request::{joined, own_messages},
+    model_request::{joined, own_messages},
 };
 use crate::{
     PersistenceError, RepeatedTranscript,

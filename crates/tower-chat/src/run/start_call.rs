@@ -11,7 +11,7 @@ use super::{
     Run, ServiceCall, State, Submission,
     hooks::has_asked_hooks,
     last_call::Attempt,
-    leaf_request::own_messages,
+    model_request::own_messages,
     recorder::Recorder,
     service_call::{OpenCall, StoredCall},
 };
@@ -27,8 +27,8 @@ pub(crate) enum StartedCall {
 }
 
 impl Run {
-    /// Finds out what is new in a service call, and makes the client's request of it unless the call
-    /// was answered before: history first, and no trace of these layers.
+    /// Finds out what is new in a service call, and makes the client's request of it unless the
+    /// call was answered before: history first, and no trace of these layers.
     ///
     /// # Errors
     ///
@@ -68,7 +68,7 @@ impl Run {
             Recorder::Journaled(_) if is_first => own_messages(request).len(),
             _ => inputs.len(),
         };
-        state.address_leaf(request, &replay, new_to_model);
+        state.address_model(request, &replay, new_to_model);
         drop(state);
         // Without a layer above nobody knows when the run goes.
         let keeps_text = self.policy().keep_partial_text && !self.0.is_alone;
@@ -105,7 +105,8 @@ impl Run {
             own.drain(..=last);
         }
         if matches!(self.recorder(), Recorder::Journaled(_)) && state.calls.last.is_none() {
-            // The input is staged, although no call has carried it: a loop may have dropped its ids.
+            // The input is staged, although no call has carried it: a loop may have dropped its
+            // ids.
             let is_same = |(own, added): &(&Arc<Message>, &Arc<Message>)| {
                 own.id.is_none() && own.role == added.role && own.parts == added.parts
             };

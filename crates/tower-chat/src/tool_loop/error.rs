@@ -120,7 +120,7 @@ pub enum ToolLoopError {
     /// A `PerServiceCallPersistence` stands above the loop.
     #[error(
         "PerServiceCallPersistence stands above the tool loop{}, where it would take a whole run \
-         for one service call: put it between the tool loop and the leaf",
+         for one service call: put it between the tool loop and the model",
         of_conversation(conversation.as_ref())
     )]
     PersisterAbove {

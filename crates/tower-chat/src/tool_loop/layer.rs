@@ -21,7 +21,7 @@ use crate::{next_step::UnknownTools, tool::ToolSource};
 /// };
 ///
 /// // A model that asks for the time and repeats what it was told.
-/// let leaf = service_fn(|request: ChatRequest| async move {
+/// let model = service_fn(|request: ChatRequest| async move {
 ///     let answer = match request.messages.last() {
 ///         Some(last) if last.role == Role::Tool => {
 ///             let result = last.results().next().map(|result| result.text());
@@ -34,7 +34,7 @@ use crate::{next_step::UnknownTools, tool::ToolSource};
 /// let clock = ToolDefinition::new("clock", "Tells the time.", serde_json::json!({}));
 /// let tools = Tools::new().with(tool_fn(clock, |_| async { Ok("noon") }));
 ///
-/// let mut client = ServiceBuilder::new().layer(ToolLoop::new(tools)).service(leaf);
+/// let mut client = ServiceBuilder::new().layer(ToolLoop::new(tools)).service(model);
 /// let response = client.ready().await?.call(ChatRequest::user("What time is it?")).await?;
 /// assert_eq!(response.collect().await?.text(), "It is noon.");
 /// # Ok::<(), BoxError>(())

@@ -7,7 +7,7 @@
 //!   ToolLoop
 //!     PerServiceCallPersistence    below: sees every service call
 //!       retry, timeout, cache, ...      below: bound one service call each
-//!         leaf
+//!         model
 //! ```
 //!
 //! What goes wrong in another order:
@@ -27,9 +27,9 @@
 //!   included; below, it bounds one service call.
 //! - A second loop below the loop runs the calls first; the outer one finds them answered.
 //!
-//! A layer between the loop and the leaf that is bounded (`ConcurrencyLimit`, `Buffer`) works: each
-//! service call waits for its own readiness, and none is held while tools run, so a tool may call
-//! the same service.
+//! A layer between the loop and the model client that is bounded (`ConcurrencyLimit`, `Buffer`)
+//! works: each service call waits for its own readiness, and none is held while tools run, so a
+//! tool may call the same service.
 //!
 //! # What the loop sends
 //!
@@ -48,12 +48,12 @@
 //!
 //! # Calls that wait
 //!
-//! Where a call of an answer needs approval, the run ends with that answer, and nothing of it is run.
-//! The calls of tools that run here become approval requests, of which those that need no approval
-//! are not [`required`](tower_chat_core::ApprovalRequest::required). The calls that the caller
-//! executes (of declared tools, of tools in the request's options, unknown ones that are returned)
-//! stay calls. A streamed answer shows its deltas live, and its messages with calls once the answer
-//! is complete, in their order and in this form.
+//! Where a call of an answer needs approval, the run ends with that answer, and nothing of it is
+//! run. The calls of tools that run here become approval requests, of which those that need no
+//! approval are not [`required`](tower_chat_core::ApprovalRequest::required). The calls that the
+//! caller executes (of declared tools, of tools in the request's options, unknown ones that are
+//! returned) stay calls. A streamed answer shows its deltas live, and its messages with calls once
+//! the answer is complete, in their order and in this form.
 //!
 //! A later request brings the approvals. Once all requests of the answer have one (where the caller
 //! executes a part of it: all required requests), and all calls of the caller have their results,

@@ -18,10 +18,10 @@ use super::ValidateTranscriptService;
 ///     core::{BoxError, ChatRequest, ChatResponse, Finish, Message, ToolResult},
 ///     validate::{InvalidRequest, ValidateTranscript},
 /// };
-/// let leaf = service_fn(|_: ChatRequest| async {
+/// let model = service_fn(|_: ChatRequest| async {
 ///     Ok::<_, BoxError>(ChatResponse::whole([Message::assistant("hi")], Finish::stop()))
 /// });
-/// let mut client = ServiceBuilder::new().layer(ValidateTranscript::new()).service(leaf);
+/// let mut client = ServiceBuilder::new().layer(ValidateTranscript::new()).service(model);
 ///
 /// let orphan = Message::tool_results([ToolResult::new("c1", "42")]);
 /// let error = client.ready().await?.call(ChatRequest::new(orphan)).await.unwrap_err();

@@ -1,4 +1,5 @@
-//! The check right above the leaf: no provider may be the first to notice a broken sequence.
+//! The check right above the model client: no provider may be the first to notice a broken
+//! sequence.
 //!
 //! [`validate_messages`] knows the rules that all providers share, in the crate's own vocabulary;
 //! the rules of one provider's wire, with their sources, are in `tower-chat-wire`. The layer
@@ -11,8 +12,8 @@
 //!   ToolLoop
 //!     PerServiceCallPersistence
 //!       retry, timeout, cache
-//!         ValidateTranscript    right: sees what the leaf would send
-//!           leaf
+//!         ValidateTranscript    right: sees what the model would send
+//!           model
 //! ```
 //!
 //! Above `PerServiceCallPersistence` it sees results whose calls are stored below it, and refuses

@@ -10,7 +10,7 @@ use tower_chat::{
     recovery::{JournalPolicy, RunEnd, UnknownAnswer, UnknownCalls, close, open_run},
     tool::{ToolOutput, tool_fn},
 };
-use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::{booking_tools::*, common::*};
 
@@ -38,8 +38,8 @@ fn paying(ran: &Ran, gate: &Gate) -> tower_chat::Tools {
 
 /// A conversation in which a payment waits, and who asks for it.
 async fn waiting(setup: &Setup, streamed: bool) -> ApprovalRequest {
-    let leaf = ScriptedLeaf::new([calls([("pay", "c1")])]);
-    let client = setup.stack(&leaf, tools(&Ran::default()));
+    let model = ScriptedModel::new([calls([("pay", "c1")])]);
+    let client = setup.stack(&model, tools(&Ran::default()));
     let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
     assert_eq!(pending(&setup.store).await, ["c1"]);
     asked[0].clone()
@@ -71,8 +71,8 @@ async fn the_claim_is_durable_before_the_tool_runs_and_the_outcome_before_the_mo
             let setup = Setup::new(&store).mode(mode);
             let asked = waiting(&setup, streamed).await;
             let told = Gate::closed();
-            let leaf = ScriptedLeaf::new([Step::text("done").waits(&told)]);
-            let client = setup.stack(&leaf, paying(&ran, &gate));
+            let model = ScriptedModel::new([Step::text("done").waits(&told)]);
+            let client = setup.stack(&model, paying(&ran, &gate));
             let looking = async {
                 gate.reached(1).await;
                 assert_eq!(row(&store).await, (ToolStatus::PendingApproval, true, None));
@@ -103,8 +103,8 @@ async fn a_payment_whose_run_then_fails_is_not_made_again() {
                 let (store, ran) = (store(), Ran::default());
                 let setup = Setup::new(&store).mode(mode);
                 let asked = waiting(&setup, streamed).await;
-                let leaf = ScriptedLeaf::new([Step::error("overloaded"), Step::text("done")]);
-                let client = setup.stack(&leaf, tools(&ran));
+                let model = ScriptedModel::new([Step::error("overloaded"), Step::text("done")]);
+                let client = setup.stack(&model, tools(&ran));
                 let request = approving(&asked, streamed);
                 send(&client, request.clone()).await.unwrap_err();
                 let case_name = (mode, again, streamed);
@@ -120,11 +120,11 @@ async fn a_payment_whose_run_then_fails_is_not_made_again() {
                     _ => request,
                 };
                 let setup = if again == "elsewhere" { setup.elsewhere() } else { setup };
-                let client = setup.stack(&leaf, tools(&ran));
+                let client = setup.stack(&model, tools(&ran));
                 send(&client, request).await.unwrap();
                 assert_eq!(ran.names(), ["pay"], "{case_name:?}");
                 assert_eq!(stored(&store).await, PAID, "{case_name:?}");
-                assert_eq!(seen(&leaf, 1), ["user buy", "assistant pay#c1", "tool c1=payed c1"]);
+                assert_eq!(seen(&model, 1), ["user buy", "assistant pay#c1", "tool c1=payed c1"]);
                 assert_eq!(row(&store).await.0, ToolStatus::Ok, "{case_name:?}");
                 assert_eq!(pending(&store).await, [""; 0], "{case_name:?}");
             }
@@ -141,15 +141,15 @@ async fn a_resumed_run_records_what_became_of_each_approved_call() {
             let journal = JournalPolicy::default().unknown_calls(again);
             let setup = Setup::new(&store).mode(mode).policy(policy().journal(journal));
             let asking = calls([("look", "c1"), ("wait", "c2"), ("pay", "c3")]);
-            let leaf = ScriptedLeaf::new([asking, Step::text("done")]);
-            let client = setup.stack(&leaf, tools_with_gate(&ran, &gate));
+            let model = ScriptedModel::new([asking, Step::text("done")]);
+            let client = setup.stack(&model, tools_with_gate(&ran, &gate));
             let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
             let answers = [asked[0].approve(), asked[1].approve(), asked[2].reject("too dear")];
             let answers = answers.map(Part::from).to_vec();
             let request = ask_with([Message::new(Role::User, answers)], streamed);
             drop_when(&client, request.clone(), gate.reached(1)).await;
             gate.open();
-            let client = setup.elsewhere().stack(&leaf, tools_with_gate(&ran, &gate));
+            let client = setup.elsewhere().stack(&model, tools_with_gate(&ran, &gate));
             let answer = send(&client, request).await.unwrap();
             let found =
                 store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
@@ -181,10 +181,10 @@ async fn approved_calls_of_a_resumed_run_stay_charged_to_its_budget() {
             let request = approving(&asked, streamed);
             let rounds = [calls([("wait", "c2")]), calls([("look", "c3")]), Step::text("done")];
             let failing = (is_cut_off_in == Some("the call")).then(|| Step::error("overloaded"));
-            let leaf = ScriptedLeaf::new(failing.into_iter().chain(rounds));
+            let model = ScriptedModel::new(failing.into_iter().chain(rounds));
             let stack = |setup: &Setup| {
                 let tools = tools_with_gate(&ran, &gate);
-                setup.looped(&leaf, ToolLoop::new(tools).call_budget(Some(2)))
+                setup.looped(&model, ToolLoop::new(tools).call_budget(Some(2)))
             };
             match is_cut_off_in {
                 None => gate.open(),
@@ -211,8 +211,8 @@ async fn a_run_that_was_cut_off_before_the_payment_makes_it_when_it_is_resumed()
             let (store, ran) = (store(), Ran::default());
             let setup = Setup::new(&store);
             let asked = waiting(&setup, streamed).await;
-            let leaf = ScriptedLeaf::new([Step::text("done")]);
-            let client = setup.stack(&leaf, tools(&ran));
+            let model = ScriptedModel::new([Step::text("done")]);
+            let client = setup.stack(&model, tools(&ran));
             let request = approving(&asked, streamed);
             // The input is staged, the claim is not.
             store.let_appends_through(1);
@@ -240,8 +240,8 @@ async fn a_payment_of_which_nobody_knows_follows_the_policy_for_unknown_calls() 
                 let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
                 let setup = Setup::new(&store).mode(mode);
                 let asked = waiting(&setup, streamed).await;
-                let leaf = ScriptedLeaf::new([Step::text("done")]);
-                let client = setup.stack(&leaf, paying(&ran, &gate));
+                let model = ScriptedModel::new([Step::text("done")]);
+                let client = setup.stack(&model, paying(&ran, &gate));
                 let request = approving(&asked, streamed);
                 drop_when(&client, request.clone(), gate.reached(1)).await;
                 assert_eq!(row(&store).await, (ToolStatus::PendingApproval, true, None));
@@ -253,7 +253,7 @@ async fn a_payment_of_which_nobody_knows_follows_the_policy_for_unknown_calls() 
                     let answer = format!("payed {}", label_of(&context));
                     async { Ok::<_, tower_chat::core::BoxError>(ToolOutput::from(answer)) }
                 }));
-                let client = setup.elsewhere().stack(&leaf, tools);
+                let client = setup.elsewhere().stack(&model, tools);
                 send(&client, request).await.unwrap();
                 assert_eq!(ran.names().len(), 1 + usize::from(safe), "{mode:?}");
                 let history = stored(&store).await;
@@ -276,13 +276,13 @@ async fn two_who_approve_the_same_payment_at_once_make_it_once() {
             let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
             let setup = Setup::new(&store).mode(first);
             let asked = waiting(&setup, false).await;
-            let leaf = ScriptedLeaf::new([Step::text("done"), Step::text("done too")]);
-            let one = setup.stack(&leaf, paying(&ran, &gate));
+            let model = ScriptedModel::new([Step::text("done"), Step::text("done too")]);
+            let one = setup.stack(&model, paying(&ran, &gate));
             let other = setup.elsewhere().mode(second);
             // The other has read the conversation before the payment is claimed.
             let claim = Gate::closed();
             store.hold_next_reserve(&claim);
-            let other = other.stack(&leaf, paying(&ran, &gate));
+            let other = other.stack(&model, paying(&ran, &gate));
             let late = approving(&asked, false);
             let late = tokio::spawn(async move { send(&other, late).await });
             claim.reached(1).await;
@@ -317,9 +317,9 @@ async fn a_rejected_payment_is_recorded_as_such() {
         let (store, ran) = (store(), Ran::default());
         let setup = Setup::new(&store).mode(mode);
         let asked = waiting(&setup, false).await;
-        let leaf = ScriptedLeaf::new([Step::text("fine")]);
+        let model = ScriptedModel::new([Step::text("fine")]);
         let no = ask_with([Message::new(Role::User, vec![asked.reject("too dear").into()])], false);
-        send(&setup.stack(&leaf, tools(&ran)), no).await.unwrap();
+        send(&setup.stack(&model, tools(&ran)), no).await.unwrap();
         let (status, begun, _) = row(&store).await;
         assert_eq!((status, begun), (ToolStatus::RejectedByApproval, false), "{mode:?}");
         assert_eq!(pending(&store).await, [""; 0]);
@@ -332,15 +332,18 @@ async fn cut_off_after_the_payment(
     setup: &Setup,
     ran: &Ran,
     no: bool,
-) -> (ScriptedLeaf, ChatRequest) {
+) -> (ScriptedModel, ChatRequest) {
     let asked = waiting(setup, false).await;
-    let leaf =
-        ScriptedLeaf::new([calls([("look", "c2")]), Step::error("overloaded"), Step::text("done")]);
+    let model = ScriptedModel::new([
+        calls([("look", "c2")]),
+        Step::error("overloaded"),
+        Step::text("done"),
+    ]);
     let reply = if no { asked.reject("too dear") } else { asked.approve() };
     let request = ask_with([Message::new(Role::User, vec![Part::from(reply)])], false);
-    send(&setup.stack(&leaf, tools(ran)), request.clone()).await.unwrap_err();
+    send(&setup.stack(&model, tools(ran)), request.clone()).await.unwrap_err();
     assert_eq!(pending(&setup.store).await, ["c1"], "nothing of it is seen yet");
-    (leaf, request)
+    (model, request)
 }
 
 #[tokio::test]
@@ -349,11 +352,11 @@ async fn a_payment_whose_result_is_staged_is_settled_by_whoever_commits_it() {
         for end in ["same", "elsewhere", "commit"] {
             let (store, ran) = (store(), Ran::default());
             let setup = Setup::new(&store);
-            let (leaf, request) = cut_off_after_the_payment(&setup, &ran, no).await;
+            let (model, request) = cut_off_after_the_payment(&setup, &ran, no).await;
             match end {
-                "same" => drop(send(&setup.stack(&leaf, tools(&ran)), request).await.unwrap()),
+                "same" => drop(send(&setup.stack(&model, tools(&ran)), request).await.unwrap()),
                 "elsewhere" => {
-                    let client = setup.elsewhere().stack(&leaf, tools(&ran));
+                    let client = setup.elsewhere().stack(&model, tools(&ran));
                     send(&client, request).await.unwrap();
                 }
                 _ => assert!(close(&store, &key(), RunEnd::Commit).await.unwrap()),
@@ -373,8 +376,8 @@ async fn a_payment_whose_run_is_discarded_is_known_and_not_made_again() {
     let (store, ran) = (store(), Ran::default());
     let setup = Setup::new(&store);
     let asked = waiting(&setup, false).await;
-    let leaf = ScriptedLeaf::new([Step::error("overloaded"), Step::text("done")]);
-    let client = setup.stack(&leaf, tools(&ran));
+    let model = ScriptedModel::new([Step::error("overloaded"), Step::text("done")]);
+    let client = setup.stack(&model, tools(&ran));
     send(&client, approving(&asked, false)).await.unwrap_err();
     assert!(close(&store, &key(), RunEnd::Discard).await.unwrap());
     assert_eq!(stored(&store).await, PAID[..2]);
@@ -390,11 +393,11 @@ async fn an_outcome_that_waits_in_the_outbox_does_not_swallow_the_run() {
         let (store, ran) = (store(), Ran::default());
         let setup = Setup::new(&store).mode(mode);
         let asked = waiting(&setup, false).await;
-        let leaf = ScriptedLeaf::new([Step::text("done")]);
+        let model = ScriptedModel::new([Step::text("done")]);
         // The claim is stored, the outcome is not.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
-        send(&setup.stack(&leaf, tools(&ran)), approving(&asked, false)).await.unwrap();
+        send(&setup.stack(&model, tools(&ran)), approving(&asked, false)).await.unwrap();
         assert_eq!(stored(&store).await, PAID, "{mode:?}");
         assert_eq!(row(&store).await, (ToolStatus::Ok, true, Some("payed c1".into())));
     }
@@ -407,9 +410,9 @@ async fn an_outcome_is_not_lost_with_the_claim_to_the_next_call() {
         for failing in [1, 2] {
             let (store, ran) = (store(), Ran::default());
             let setup = Setup::new(&store).mode(mode);
-            let leaf =
-                ScriptedLeaf::new([calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
-            let client = setup.stack(&leaf, tools(&ran));
+            let model =
+                ScriptedModel::new([calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
+            let client = setup.stack(&model, tools(&ran));
             let asked = requests(&send(&client, ask("buy", false)).await.unwrap());
             let yes = asked.iter().map(|request| request.approve().into()).collect();
             let request = ask_with([Message::new(Role::User, yes)], false);
@@ -441,11 +444,11 @@ async fn nothing_is_run_where_the_claim_cannot_be_stored() {
         let (store, ran) = (store(), Ran::default());
         let setup = Setup::new(&store).mode(mode);
         let asked = waiting(&setup, false).await;
-        let leaf = ScriptedLeaf::new([Step::text("done")]);
+        let model = ScriptedModel::new([Step::text("done")]);
         store.let_appends_through(usize::from(mode == PersistenceMode::Journaled));
         store.fail_next_append(disk_full());
-        let outcome = send(&setup.stack(&leaf, tools(&ran)), approving(&asked, false)).await;
+        let outcome = send(&setup.stack(&model, tools(&ran)), approving(&asked, false)).await;
         assert!(matches!(refused(outcome), PersistenceError::NotStored(_)));
-        assert_eq!((ran.names().len(), leaf.requests().len()), (0, 0), "{mode:?}");
+        assert_eq!((ran.names().len(), model.requests().len()), (0, 0), "{mode:?}");
     }
 }

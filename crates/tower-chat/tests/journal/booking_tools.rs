@@ -18,7 +18,7 @@ use tower_chat::{
     tool::{ToolContext, ToolOutput, tool_fn},
     validate::validate_request,
 };
-use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -66,14 +66,17 @@ pub(crate) fn by_request() -> Step {
     })
 }
 
-pub(crate) fn model() -> ScriptedLeaf {
-    ScriptedLeaf::new((0..40).map(|_| by_request()))
+pub(crate) fn booking_model() -> ScriptedModel {
+    ScriptedModel::new((0..40).map(|_| by_request()))
 }
 
 /// A model whose calls from `first` on, counted from 0, are these; then it answers again.
-pub(crate) fn model_with(first: usize, steps: impl IntoIterator<Item = Step>) -> ScriptedLeaf {
+pub(crate) fn booking_model_with(
+    first: usize,
+    steps: impl IntoIterator<Item = Step>,
+) -> ScriptedModel {
     let before = (0..first).map(|_| by_request());
-    ScriptedLeaf::new(before.chain(steps).chain((0..40).map(|_| by_request())))
+    ScriptedModel::new(before.chain(steps).chain((0..40).map(|_| by_request())))
 }
 
 /// Counts how often each call's tool ran, and what it was given to know a repetition by.
@@ -203,12 +206,12 @@ impl Setup {
         Self { store: self.store.in_another_process(), ..self.clone() }
     }
 
-    pub(crate) fn stack(&self, leaf: &ScriptedLeaf, tools: Tools) -> Client {
-        self.looped(leaf, ToolLoop::new(tools))
+    pub(crate) fn stack(&self, model: &ScriptedModel, tools: Tools) -> Client {
+        self.looped(model, ToolLoop::new(tools))
     }
 
-    pub(crate) fn looped(&self, leaf: &ScriptedLeaf, tool_loop: ToolLoop) -> Client {
-        let below = PerServiceCallPersistence::new(self.store.clone()).layer(leaf.clone());
+    pub(crate) fn looped(&self, model: &ScriptedModel, tool_loop: ToolLoop) -> Client {
+        let below = PerServiceCallPersistence::new(self.store.clone()).layer(model.clone());
         let above = PerRunPersistence::new(self.store.clone()).mode(self.mode);
         let above = above.policy(self.policy.clone()).clock(self.clock.clone());
         boxed(above.layer(tool_loop.concurrent(self.concurrent).layer(below)))
@@ -265,12 +268,12 @@ pub(crate) async fn drop_when(
     }
 }
 
-/// What the leaf was shown in each call.
-pub(crate) fn all_seen(leaf: &ScriptedLeaf) -> Vec<Vec<String>> {
-    (0..leaf.requests().len()).map(|call| seen(leaf, call)).collect()
+/// What the model client was shown in each call.
+pub(crate) fn all_seen(model: &ScriptedModel) -> Vec<Vec<String>> {
+    (0..model.requests().len()).map(|call| seen(model, call)).collect()
 }
 
-/// What an undisturbed run shows the leaf, call by call.
+/// What an undisturbed run shows the model client, call by call.
 pub(crate) fn undisturbed() -> Vec<Vec<String>> {
     SHOWN
         .iter()

@@ -16,7 +16,7 @@ use tower_chat::{
     tool::{Retention, ToolContext, ToolOutput, persist_with, tool_fn},
     validate::validate_request,
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::{booking_tools::*, common::*};
 
@@ -77,8 +77,8 @@ pub(crate) fn approving<'a>(
 }
 
 /// What the model was sent in a service call: the arguments of each call with its result.
-pub(crate) fn shown(leaf: &ScriptedLeaf, service_call: usize) -> Vec<(String, String)> {
-    let request = &leaf.requests()[service_call];
+pub(crate) fn shown(model: &ScriptedModel, service_call: usize) -> Vec<(String, String)> {
+    let request = &model.requests()[service_call];
     validate_request(request).unwrap();
     let messages: Vec<_> = request.messages.iter().cloned().collect();
     let mut shown = Vec::new();
@@ -124,8 +124,8 @@ async fn two_payments(
     ids: [Option<&str>; 2],
     streamed: bool,
 ) -> [ApprovalRequest; 2] {
-    let leaf = ScriptedLeaf::new([asking("pay", ids[0], 1), asking("pay", ids[1], 2)]);
-    let client = setup.stack(&leaf, Executed::default().tools());
+    let model = ScriptedModel::new([asking("pay", ids[0], 1), asking("pay", ids[1], 2)]);
+    let client = setup.stack(&model, Executed::default().tools());
     let first = requests(&send(&client, ask("buy 1", streamed)).await.unwrap()).remove(0);
     let second = requests(&send(&client, ask("buy 2", streamed)).await.unwrap()).remove(0);
     [first, second]
@@ -142,15 +142,15 @@ async fn an_approval_runs_and_records_the_call_that_it_names() {
                     let (store, executed) = (store(), Executed::default());
                     let mut setup = Setup::new(&store).mode(mode);
                     let asked = two_payments(&setup, ids, streamed).await;
-                    let leaf = ScriptedLeaf::new(["ok", "done", "bye"].map(Step::text));
+                    let model = ScriptedModel::new(["ok", "done", "bye"].map(Step::text));
                     if restarts {
                         setup = setup.elsewhere();
                     }
-                    let client = setup.stack(&leaf, executed.tools());
+                    let client = setup.stack(&model, executed.tools());
                     let paid = |number: usize| format!("pay {number}");
                     send(&client, approving([&asked[first - 1]], streamed)).await.unwrap();
                     assert_eq!(executed.take(), [first.to_string()], "{case}");
-                    assert_eq!(shown(&leaf, 0), [pair(first, &paid(first))], "{case}");
+                    assert_eq!(shown(&model, 0), [pair(first, &paid(first))], "{case}");
                     let mut rows = [
                         row(1, "", ToolStatus::PendingApproval),
                         row(2, "", ToolStatus::PendingApproval),
@@ -160,15 +160,15 @@ async fn an_approval_runs_and_records_the_call_that_it_names() {
                     if restarts {
                         setup = setup.elsewhere();
                     }
-                    let client = setup.stack(&leaf, executed.tools());
+                    let client = setup.stack(&model, executed.tools());
                     send(&client, approving([&asked[second - 1]], streamed)).await.unwrap();
                     assert_eq!(executed.take(), [second.to_string()], "{case}");
                     let both = [pair(first, &paid(first)), pair(second, &paid(second))];
-                    assert_eq!(shown(&leaf, 1), both, "{case}");
+                    assert_eq!(shown(&model, 1), both, "{case}");
                     rows[second - 1] = row(second, &paid(second), ToolStatus::Ok);
                     assert_eq!(recorded(&store).await, rows, "{case}");
                     send(&client, ask("and?", streamed)).await.unwrap();
-                    assert_eq!(shown(&leaf, 2), both, "{case}");
+                    assert_eq!(shown(&model, 2), both, "{case}");
                 }
             }
         }
@@ -184,8 +184,8 @@ async fn a_request_that_is_answered_or_unknown_is_refused_before_anything_happen
                 let (store, executed) = (store(), Executed::default());
                 let setup = Setup::new(&store).mode(mode);
                 let asked = two_payments(&setup, ids, streamed).await;
-                let leaf = ScriptedLeaf::new([Step::text("ok"), Step::text("done")]);
-                let client = setup.stack(&leaf, executed.tools());
+                let model = ScriptedModel::new([Step::text("ok"), Step::text("done")]);
+                let client = setup.stack(&model, executed.tools());
                 send(&client, approving([&asked[0]], streamed)).await.unwrap();
                 executed.take();
                 let before = stored(&store).await;
@@ -203,7 +203,7 @@ async fn a_request_that_is_answered_or_unknown_is_refused_before_anything_happen
                         }
                         error => panic!("{case}: {error:?}"),
                     }
-                    assert_eq!((executed.take().len(), leaf.requests().len()), (0, 1), "{case}");
+                    assert_eq!((executed.take().len(), model.requests().len()), (0, 1), "{case}");
                     assert_eq!(stored(&store).await, before, "{case}");
                     assert!(open(&store).await.is_none(), "no run is left open: {case}");
                 }
@@ -222,8 +222,8 @@ async fn a_batch_decided_in_part_leaves_no_run_open() {
         // Two messages of one answer are one batch.
         let answer = [call("pay", Some("c"), 1), call("pay", Some("c"), 2)];
         let answer = answer.map(|call| Message::tool_calls([call]));
-        let leaf = ScriptedLeaf::new([Step::answer(answer, Finish::stop()), Step::text("done")]);
-        let client = setup.stack(&leaf, executed.tools());
+        let model = ScriptedModel::new([Step::answer(answer, Finish::stop()), Step::text("done")]);
+        let client = setup.stack(&model, executed.tools());
         let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
         let error = loop_error(send(&client, approving([&asked[1]], false)).await);
         let ToolLoopError::ApprovalMissing { ids, .. } = error else { panic!("{error:?}") };
@@ -231,7 +231,7 @@ async fn a_batch_decided_in_part_leaves_no_run_open() {
         assert!(open(&store).await.is_none());
         send(&client, approving(asked.iter().rev(), false)).await.unwrap();
         assert_eq!(executed.take(), ["1", "2"]);
-        assert_eq!(shown(&leaf, 1), [pair(1, "pay 1"), pair(2, "pay 2")]);
+        assert_eq!(shown(&model, 1), [pair(1, "pay 1"), pair(2, "pay 2")]);
     })
     .await;
 }
@@ -276,26 +276,26 @@ async fn calls_of_several_messages_of_one_answer_keep_their_results() {
                     let (store, executed) = (store(), Executed::default());
                     let setup = Setup::new(&store).mode(mode).concurrent(concurrent);
                     let answer = answer_of(shape, "look", |number| id_of(kind, number));
-                    let leaf = ScriptedLeaf::new([
+                    let model = ScriptedModel::new([
                         Step::answer(answer, Finish::stop()),
                         Step::text("done"),
                         Step::text("bye"),
                     ]);
-                    let client = setup.stack(&leaf, executed.tools());
+                    let client = setup.stack(&model, executed.tools());
                     send(&client, ask("where?", streamed)).await.unwrap();
                     let all = 1..=shape.iter().sum::<usize>();
                     let looked = |number: usize| pair(number, &format!("look {number}"));
                     let pairs: Vec<_> = all.clone().map(looked).collect();
-                    assert_eq!(shown(&leaf, 1), pairs, "live: {case}");
-                    let client = setup.elsewhere().stack(&leaf, executed.tools());
+                    assert_eq!(shown(&model, 1), pairs, "live: {case}");
+                    let client = setup.elsewhere().stack(&model, executed.tools());
                     send(&client, ask("and?", streamed)).await.unwrap();
-                    assert_eq!(shown(&leaf, 2), pairs, "later: {case}");
+                    assert_eq!(shown(&model, 2), pairs, "later: {case}");
                     let rows: Vec<_> = all
                         .map(|number| row(number, &format!("look {number}"), ToolStatus::Ok))
                         .collect();
                     assert_eq!(recorded(&store).await, rows, "{case}");
                     let shown: Vec<String> =
-                        leaf.requests()[2].messages.iter().flat_map(|it| call_ids(it)).collect();
+                        model.requests()[2].messages.iter().flat_map(|it| call_ids(it)).collect();
                     let distinct: std::collections::HashSet<_> = shown.iter().collect();
                     assert_eq!(distinct.len(), shown.len(), "{case}: {shown:?}");
                 }
@@ -314,7 +314,7 @@ async fn calls_beside_one_that_is_not_stored_keep_their_results() {
                 let name = if number == dropped { "whisper" } else { "look" };
                 call(name, id_of(kind, number).as_deref(), number)
             });
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 Step::message(Message::tool_calls(calls)),
                 Step::text("done"),
                 Step::text("later"),
@@ -323,13 +323,13 @@ async fn calls_beside_one_that_is_not_stored_keep_their_results() {
             let whisper = tool_fn(definition("whisper"), |_| async { Ok("whispered") });
             let tools = tools.with(persist_with(whisper, |_| Ok(Retention::Forget)));
             let setup = Setup::new(&store()).mode(mode);
-            send(&setup.stack(&leaf, tools.clone()), ask("look", streamed)).await.unwrap();
+            send(&setup.stack(&model, tools.clone()), ask("look", streamed)).await.unwrap();
             let elsewhere = setup.elsewhere();
-            send(&elsewhere.stack(&leaf, tools), ask("and?", streamed)).await.unwrap();
+            send(&elsewhere.stack(&model, tools), ask("and?", streamed)).await.unwrap();
             let kept = || [1, 2, 3].into_iter().filter(|number| *number != dropped);
             let expected: Vec<_> =
                 kept().map(|number| pair(number, &format!("look {number}"))).collect();
-            assert_eq!(shown(&leaf, 2), expected, "{case}");
+            assert_eq!(shown(&model, 2), expected, "{case}");
             let expected: Vec<_> = kept()
                 .map(|number| row(number, &format!("look {number}"), ToolStatus::Ok))
                 .collect();
@@ -351,11 +351,11 @@ async fn approved_calls_of_several_messages_of_one_answer_keep_their_results() {
                 let (store, executed) = (store(), Executed::default());
                 let setup = Setup::new(&store).mode(mode);
                 let answer = answer_of(shape, "pay", |number| id_of(kind, number));
-                let leaf =
-                    ScriptedLeaf::new([Step::answer(answer, Finish::stop()), Step::text("done")]);
-                let client = setup.stack(&leaf, executed.tools());
+                let model =
+                    ScriptedModel::new([Step::answer(answer, Finish::stop()), Step::text("done")]);
+                let client = setup.stack(&model, executed.tools());
                 let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
-                let client = setup.elsewhere().stack(&leaf, executed.tools());
+                let client = setup.elsewhere().stack(&model, executed.tools());
                 let decisions: Vec<Part> = asked
                     .iter()
                     .rev()
@@ -369,7 +369,7 @@ async fn approved_calls_of_several_messages_of_one_answer_keep_their_results() {
                 let all = 2..=shape.iter().sum::<usize>();
                 let numbers: Vec<_> = all.clone().map(|number| number.to_string()).collect();
                 assert_eq!(executed.take(), numbers, "{case}");
-                let shown = shown(&leaf, 1);
+                let shown = shown(&model, 1);
                 assert!(shown[0].0 == "1" && shown[0].1.contains("too dear"), "{case}: {shown:?}");
                 let paid = |number: usize| pair(number, &format!("pay {number}"));
                 assert_eq!(shown[1..], all.map(paid).collect::<Vec<_>>(), "{case}");
@@ -391,13 +391,13 @@ async fn a_late_result_answers_the_newest_call_of_its_id_or_the_one_that_it_name
                 let case = format!("{mode:?} {named:?} {streamed}");
                 let store = store();
                 let setup = Setup::new(&store).mode(mode);
-                let leaf = ScriptedLeaf::new([
+                let model = ScriptedModel::new([
                     asking("ask", Some("c"), 1),
                     asking("ask", Some("c"), 2),
                     Step::text("thanks"),
                     Step::text("bye"),
                 ]);
-                let client = setup.stack(&leaf, Executed::default().tools());
+                let client = setup.stack(&model, Executed::default().tools());
                 let mut returned = Vec::new();
                 for text in ["one", "two"] {
                     let answer = send(&client, ask(text, streamed)).await.unwrap();
@@ -411,10 +411,10 @@ async fn a_late_result_answers_the_newest_call_of_its_id_or_the_one_that_it_name
                 let late = Message::tool_results([result]);
                 send(&client, ask_with([late], streamed)).await.unwrap();
                 let answered = named.unwrap_or(1) + 1;
-                assert_eq!(shown(&leaf, 2), [pair(answered, "by hand")], "{case}");
-                let client = setup.elsewhere().stack(&leaf, Executed::default().tools());
+                assert_eq!(shown(&model, 2), [pair(answered, "by hand")], "{case}");
+                let client = setup.elsewhere().stack(&model, Executed::default().tools());
                 send(&client, ask("and?", streamed)).await.unwrap();
-                assert_eq!(shown(&leaf, 3), [pair(answered, "by hand")], "{case}");
+                assert_eq!(shown(&model, 3), [pair(answered, "by hand")], "{case}");
                 let mut rows = [row(1, "", ToolStatus::Returned), row(2, "", ToolStatus::Returned)];
                 rows[answered - 1] = row(answered, "by hand", ToolStatus::Ok);
                 assert_eq!(recorded(&store).await, rows, "{case}");
@@ -431,19 +431,19 @@ async fn results_from_the_record_answer_the_calls_of_their_own_runs() {
                 let case = format!("{mode:?} {ids:?} {streamed}");
                 let store = store();
                 let setup = Setup::new(&store).mode(mode);
-                let leaf = ScriptedLeaf::new([
+                let model = ScriptedModel::new([
                     asking("stop", ids[0], 1),
                     asking("stop", ids[1], 2),
                     Step::text("thanks"),
                 ]);
-                let client = setup.stack(&leaf, Executed::default().tools());
+                let client = setup.stack(&model, Executed::default().tools());
                 send(&client, ask("one", streamed)).await.unwrap();
                 send(&client, ask("two", streamed)).await.unwrap();
                 let mut results = pending_results(&store, &key()).await.unwrap().unwrap();
                 // A caller may pass them on in any order.
                 results.parts.reverse();
                 send(&client, ask_with([results], streamed)).await.unwrap();
-                let mut shown = shown(&leaf, 2);
+                let mut shown = shown(&model, 2);
                 shown.sort();
                 assert_eq!(shown, [pair(1, "stop 1"), pair(2, "stop 2")], "{case}");
                 let rows = [row(1, "stop 1", ToolStatus::Ok), row(2, "stop 2", ToolStatus::Ok)];
@@ -468,7 +468,7 @@ async fn a_service_that_keeps_the_history_leaves_approvals_to_their_own_calls() 
                     let asked = |position: usize| {
                         kept(Message::tool_calls([call("pay", ids[position], position + 1)]))
                     };
-                    let leaf = ScriptedLeaf::new([
+                    let model = ScriptedModel::new([
                         asked(0),
                         asked(1),
                         // An ordinary call with the id of the payment that still waits.
@@ -476,7 +476,7 @@ async fn a_service_that_keeps_the_history_leaves_approvals_to_their_own_calls() 
                         kept(Message::assistant("ok")),
                         kept(Message::assistant("done")),
                     ]);
-                    let client = setup.stack(&leaf, executed.tools());
+                    let client = setup.stack(&model, executed.tools());
                     let mut waiting = Vec::new();
                     for text in ["buy 1", "buy 2"] {
                         waiting
@@ -487,7 +487,7 @@ async fn a_service_that_keeps_the_history_leaves_approvals_to_their_own_calls() 
                     let again = approving([&waiting[first]], streamed);
                     let error = loop_error(send(&client, again).await);
                     assert!(matches!(error, ToolLoopError::ApprovalAnswered { .. }), "{error:?}");
-                    let client = setup.elsewhere().stack(&leaf, executed.tools());
+                    let client = setup.elsewhere().stack(&model, executed.tools());
                     send(&client, approving([&waiting[1 - first]], streamed)).await.unwrap();
                     assert_eq!(executed.take(), [(2 - first).to_string()], "{case}");
                     let rows: Vec<_> = recorded(&store).await;
@@ -507,14 +507,14 @@ async fn without_a_store_an_approval_runs_the_call_that_it_names() {
                 for [first, second] in [[0, 1], [1, 0]] {
                     let case = format!("{ids:?} {first} {keeps_message_ids} {streamed}");
                     let executed = Executed::default();
-                    let leaf = ScriptedLeaf::new([
+                    let model = ScriptedModel::new([
                         asking("pay", ids[0], 1),
                         asking("pay", ids[1], 2),
                         Step::text("ok"),
                         Step::text("done"),
                     ]);
                     let tool_loop = ToolLoop::new(executed.tools());
-                    let client = boxed(tower::Layer::layer(&tool_loop, leaf.clone()));
+                    let client = boxed(tower::Layer::layer(&tool_loop, model.clone()));
                     let mut transcript: Vec<Message> = Vec::new();
                     let go_on = async |transcript: &mut Vec<Message>, own: Message| {
                         transcript.push(own);
@@ -542,13 +542,13 @@ async fn without_a_store_an_approval_runs_the_call_that_it_names() {
                         |position: usize| pair(position + 1, &format!("pay {}", position + 1));
                     go_on(&mut transcript, yes(first)).await.unwrap();
                     assert_eq!(executed.take(), [(first + 1).to_string()], "{case}");
-                    assert_eq!(shown(&leaf, 2), [paid(first)], "{case}");
+                    assert_eq!(shown(&model, 2), [paid(first)], "{case}");
                     let again = go_on(&mut transcript.clone(), yes(first)).await;
                     let error = loop_error(again);
                     assert!(matches!(error, ToolLoopError::ApprovalAnswered { .. }), "{error:?}");
                     go_on(&mut transcript, yes(second)).await.unwrap();
                     assert_eq!(executed.take(), [(second + 1).to_string()], "{case}");
-                    assert_eq!(shown(&leaf, 3), [paid(first), paid(second)], "{case}");
+                    assert_eq!(shown(&model, 3), [paid(first), paid(second)], "{case}");
                 }
             }
         }
@@ -561,7 +561,7 @@ async fn a_run_that_goes_on_after_a_lost_round_keeps_its_new_results() {
         for ids in IDS {
             let (store, executed) = (store(), Executed::default());
             let setup = Setup::new(&store).mode(PersistenceMode::PerServiceCall);
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 asking("look", ids[0], 1),
                 asking("look", ids[1], 2),
                 Step::text("done"),
@@ -578,13 +578,13 @@ async fn a_run_that_goes_on_after_a_lost_round_keeps_its_new_results() {
                     Ok::<_, BoxError>(ToolOutput::from("never"))
                 }
             });
-            let client = setup.stack(&leaf, Tools::new().with(look));
+            let client = setup.stack(&model, Tools::new().with(look));
             drop_when(&client, request.clone(), gate.reached(1)).await;
-            let client = setup.elsewhere().stack(&leaf, executed.tools());
+            let client = setup.elsewhere().stack(&model, executed.tools());
             send(&client, request).await.unwrap();
-            assert!(shown(&leaf, 2).contains(&pair(2, "look 2")), "{ids:?} {streamed}");
+            assert!(shown(&model, 2).contains(&pair(2, "look 2")), "{ids:?} {streamed}");
             send(&client, ask("and?", streamed)).await.unwrap();
-            assert!(shown(&leaf, 3).contains(&pair(2, "look 2")), "{ids:?} {streamed}");
+            assert!(shown(&model, 3).contains(&pair(2, "look 2")), "{ids:?} {streamed}");
             let rows = recorded(&store).await;
             assert_eq!(rows[1], row(2, "look 2", ToolStatus::Ok), "{ids:?} {streamed}");
             assert_ne!(rows[0].1, "look 2", "{ids:?} {streamed}");
@@ -609,12 +609,12 @@ async fn an_approval_of_a_call_whose_result_only_the_record_holds_is_refused() {
             let write = Write::new(key(), id, head.revision, Vec::new()).with_tools(vec![done]);
             let slot = store.inner().reserve().await.unwrap();
             store.inner().append(slot, vec![write]).await.unwrap();
-            let leaf = ScriptedLeaf::new([Step::text("ok")]);
-            let client = setup.stack(&leaf, executed.tools());
+            let model = ScriptedModel::new([Step::text("ok")]);
+            let client = setup.stack(&model, executed.tools());
             let error = loop_error(send(&client, approving([&asked[1]], streamed)).await);
             let ToolLoopError::ApprovalAnswered { id, .. } = error else { panic!("{error:?}") };
             assert_eq!((id, executed.take().len()), (asked[1].id.clone(), 0), "{mode:?}");
-            assert_eq!(leaf.requests().len(), 0, "{mode:?}");
+            assert_eq!(model.requests().len(), 0, "{mode:?}");
             send(&client, approving([&asked[0]], streamed)).await.unwrap();
             assert_eq!(executed.take(), ["1"], "{mode:?}");
         }
@@ -631,23 +631,23 @@ async fn an_approving_run_that_is_sent_again_goes_on_where_the_service_keeps_the
                 let (store, executed) = (store(), Executed::default());
                 let conflict = ConflictPolicy { warn: false, throw: false, clear };
                 let setup = Setup::new(&store).mode(mode).policy(policy().on_conflict(conflict));
-                let leaf = ScriptedLeaf::new([
+                let model = ScriptedModel::new([
                     kept(Message::tool_calls([call("pay", Some("c"), 1)])),
                     kept(Message::tool_calls([call("pay", Some("c"), 2)])),
                     Step::error("overloaded"),
                     kept(Message::assistant("done")),
                 ]);
-                let client = setup.stack(&leaf, executed.tools());
+                let client = setup.stack(&model, executed.tools());
                 let mut waiting = Vec::new();
                 for text in ["buy 1", "buy 2"] {
                     waiting.extend(requests(&send(&client, ask(text, streamed)).await.unwrap()));
                 }
                 let request = approving([&waiting[0]], streamed);
                 send(&client, request.clone()).await.unwrap_err();
-                let client = setup.elsewhere().stack(&leaf, executed.tools());
+                let client = setup.elsewhere().stack(&model, executed.tools());
                 send(&client, request).await.unwrap();
                 assert_eq!(executed.take(), ["1"], "run once: {case}");
-                assert_eq!(seen(&leaf, 3), ["tool c=pay 1"], "{case}");
+                assert_eq!(seen(&model, 3), ["tool c=pay 1"], "{case}");
                 let rows =
                     [row(1, "pay 1", ToolStatus::Ok), row(2, "", ToolStatus::PendingApproval)];
                 assert_eq!(recorded(&store).await, rows, "{case}");

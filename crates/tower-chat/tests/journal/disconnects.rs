@@ -17,18 +17,18 @@ fn on_disconnect(choice: OnDisconnect) -> PersistencePolicy {
 /// Drops a run before its first answer, during c1, during c2, or in its second service call.
 async fn dropped(setup: &Setup, step: usize, streamed: bool) -> BookingTools {
     let (gate, booking_tools) = (Gate::closed(), BookingTools::default());
-    let (leaf, waiting) = match step {
-        0 => (model_with(0, [Step::hang()]), booking_tools.clone()),
-        1 => (model(), booking_tools.clone().with_gate_before("c1", &gate)),
-        2 => (model(), booking_tools.clone().with_gate_before("c2", &gate)),
-        _ => (model_with(1, [Step::hang()]), booking_tools.clone()),
+    let (model, waiting) = match step {
+        0 => (booking_model_with(0, [Step::hang()]), booking_tools.clone()),
+        1 => (booking_model(), booking_tools.clone().with_gate_before("c1", &gate)),
+        2 => (booking_model(), booking_tools.clone().with_gate_before("c2", &gate)),
+        _ => (booking_model_with(1, [Step::hang()]), booking_tools.clone()),
     };
-    let client = setup.stack(&leaf, waiting.tools());
+    let client = setup.stack(&model, waiting.tools());
     drop_when(&client, ask("trip", streamed), async {
         match step {
-            0 => leaf.called(1).await,
+            0 => model.called(1).await,
             1 | 2 => gate.reached(1).await,
-            _ => leaf.called(2).await,
+            _ => model.called(2).await,
         }
     })
     .await;
@@ -61,10 +61,10 @@ async fn a_run_is_committed_or_discarded_when_its_caller_goes_where_that_is_the_
                             assert_eq!(text.contains(&format!("{call}!")), !has_run, "{text}");
                         }
                     }
-                    let leaf = model();
-                    let client = setup.stack(&leaf, booking_tools.tools());
+                    let model = booking_model();
+                    let client = setup.stack(&model, booking_tools.tools());
                     let answer = send(&client, ask("and then?", streamed)).await.unwrap();
-                    assert_eq!((answer.text(), leaf.requests().len()), ("hello".into(), 1));
+                    assert_eq!((answer.text(), model.requests().len()), ("hello".into(), 1));
                 }
             }
         }
@@ -93,8 +93,8 @@ async fn the_text_of_a_dropped_answer_is_kept_where_that_is_asked_for() {
     for choice in [OnDisconnect::LeaveOpen, OnDisconnect::Commit] {
         let store = store();
         let setup = Setup::new(&store).policy(on_disconnect(choice).keep_partial_text(true));
-        let leaf = model_with(0, [Step::text("half an answer").hangs_after(1)]);
-        let client = setup.stack(&leaf, BookingTools::default().tools());
+        let model = booking_model_with(0, [Step::text("half an answer").hangs_after(1)]);
+        let client = setup.stack(&model, BookingTools::default().tools());
         let mut response = head(&client, ask("hi", true)).await.unwrap();
         let first = response.next().await.unwrap().unwrap();
         drop(response);
@@ -112,7 +112,7 @@ async fn a_dropped_run_is_resumed_by_the_same_request_and_by_recover() {
             let store = store();
             let setup = Setup::new(&store);
             let booking_tools = dropped(&setup, step, streamed).await;
-            let mut client = setup.stack(&model(), booking_tools.tools());
+            let mut client = setup.stack(&booking_model(), booking_tools.tools());
             let policy = RecoveryPolicy::resume();
             let recovered = recover(&mut client, &store, &key(), policy).await.unwrap();
             assert!(matches!(recovered, Recovered::Resumed(_)), "{recovered:?}");
@@ -126,17 +126,17 @@ async fn a_run_whose_recovery_is_dropped_is_paid_for_by_nobody_else() {
     for streamed in BOTH_WAYS {
         let store = store();
         let setup = Setup::new(&store);
-        let failing = model_with(1, [Step::error("overloaded"), Step::hang()]);
+        let failing = booking_model_with(1, [Step::error("overloaded"), Step::hang()]);
         let booking_tools = BookingTools::default();
         let client = setup.stack(&failing, booking_tools.tools());
         send(&client, ask("trip", streamed)).await.unwrap_err();
         assert!(!open(&store).await.unwrap().open.lease.is_abandoned(), "it failed by itself");
         drop_when(&client, ask("one", streamed), failing.called(3)).await;
         assert!(open(&store).await.unwrap().open.lease.is_abandoned());
-        let leaf = model();
-        let client = setup.stack(&leaf, booking_tools.tools());
+        let model = booking_model();
+        let client = setup.stack(&model, booking_tools.tools());
         send(&client, ask("two", streamed)).await.unwrap();
-        assert_eq!(leaf.requests().len(), 1);
+        assert_eq!(model.requests().len(), 1);
         assert_eq!(stored(&store).await[..3], WHOLE_RUN[..3]);
     }
 }
@@ -151,7 +151,7 @@ async fn the_policy_for_open_runs_holds_for_dropped_ones_where_it_pays_nothing()
                 let journal = JournalPolicy::default().on_open_run(on_open_run);
                 let setup = Setup::new(&store).policy(policy().journal(journal));
                 dropped(&setup, 3, case.streamed).await;
-                let client = setup.stack(&model(), BookingTools::default().tools());
+                let client = setup.stack(&booking_model(), BookingTools::default().tools());
                 send(&client, case.ask("and then?")).await.unwrap();
                 assert_eq!(stored(&store).await.len(), kept + 2);
             }
@@ -159,7 +159,7 @@ async fn the_policy_for_open_runs_holds_for_dropped_ones_where_it_pays_nothing()
             let journal = JournalPolicy::default().on_open_run(OnOpenRun::Reject);
             let setup = Setup::new(&store).policy(policy().journal(journal));
             dropped(&setup, 3, case.streamed).await;
-            let client = setup.stack(&model(), BookingTools::default().tools());
+            let client = setup.stack(&booking_model(), BookingTools::default().tools());
             refused(send(&client, case.ask("and then?")).await);
             assert!(open(&store).await.is_some());
         })

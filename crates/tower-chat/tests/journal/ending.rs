@@ -9,7 +9,7 @@ use tower_chat::{
     tool::{ToolOutput, tool_fn},
     validate::validate_messages,
 };
-use tower_chat_testkit::{FaultyStore, Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{FaultyStore, Gate, ScriptedModel, Step};
 
 use crate::{booking_tools::*, common::*};
 
@@ -21,18 +21,18 @@ fn on_open_run(choice: OnOpenRun) -> PersistencePolicy {
 async fn left_open(setup: &Setup, step: usize) {
     let gate = Gate::closed();
     let booking_tools = BookingTools::default();
-    let (leaf, booking_tools) = match step {
-        0 => (model_with(0, [Step::hang()]), booking_tools),
-        1 => (model(), booking_tools.with_gate_before("c1", &gate)),
-        2 => (model(), booking_tools.with_gate_before("c2", &gate)),
-        _ => (model_with(1, [Step::hang()]), booking_tools),
+    let (model, booking_tools) = match step {
+        0 => (booking_model_with(0, [Step::hang()]), booking_tools),
+        1 => (booking_model(), booking_tools.with_gate_before("c1", &gate)),
+        2 => (booking_model(), booking_tools.with_gate_before("c2", &gate)),
+        _ => (booking_model_with(1, [Step::hang()]), booking_tools),
     };
-    let client = setup.stack(&leaf, booking_tools.tools());
+    let client = setup.stack(&model, booking_tools.tools());
     drop_when(&client, ask("trip", false), async {
         match step {
-            0 => leaf.called(1).await,
+            0 => model.called(1).await,
             1 | 2 => gate.reached(1).await,
-            _ => leaf.called(2).await,
+            _ => model.called(2).await,
         }
     })
     .await;
@@ -45,8 +45,8 @@ async fn a_run_that_is_committed_as_it_is_is_valid_for_every_provider() {
             let store = store();
             let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Commit));
             left_open(&setup, step).await;
-            let leaf = model();
-            let client = setup.stack(&leaf, BookingTools::default().tools());
+            let model = booking_model();
+            let client = setup.stack(&model, BookingTools::default().tools());
             if !by_policy {
                 assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
                 assert!(!close(&store, &key(), RunEnd::Commit).await.unwrap(), "it is no more");
@@ -65,7 +65,7 @@ async fn a_run_that_is_committed_as_it_is_is_valid_for_every_provider() {
                 assert_eq!(results.contains("may or may not"), step < 3, "{results}");
                 assert_eq!(results.contains("was not run"), step == 1, "{results}");
             }
-            assert_eq!(seen(&leaf, 0), history[..kept + 1], "all of it is replayed");
+            assert_eq!(seen(&model, 0), history[..kept + 1], "all of it is replayed");
         }
     }
 }
@@ -76,10 +76,12 @@ async fn a_run_that_is_discarded_leaves_nothing() {
         let store = store();
         let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Discard));
         left_open(&setup, step).await;
-        let leaf = model();
-        send(&setup.stack(&leaf, BookingTools::default().tools()), ask("hi", false)).await.unwrap();
+        let model = booking_model();
+        send(&setup.stack(&model, BookingTools::default().tools()), ask("hi", false))
+            .await
+            .unwrap();
         assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
-        assert_eq!(seen(&leaf, 0), ["user hi"]);
+        assert_eq!(seen(&model, 0), ["user hi"]);
     }
 }
 
@@ -97,8 +99,8 @@ async fn a_run_that_is_gone_is_not_resumed_and_the_model_is_not_asked() {
                     left_open(&setup, 0).await;
                 }
                 let before = (stored(&store).await, staged(&store).await);
-                let leaf = model();
-                let client = setup.elsewhere().stack(&leaf, BookingTools::default().tools());
+                let model = booking_model();
+                let client = setup.elsewhere().stack(&model, BookingTools::default().tools());
                 let resume = report.resume();
                 let resume = if streamed { resume.streamed() } else { resume };
                 let refused = refused(send(&client, resume).await);
@@ -107,7 +109,7 @@ async fn a_run_that_is_gone_is_not_resumed_and_the_model_is_not_asked() {
                 };
                 assert_eq!((of, *run), (&key(), report.open.run));
                 assert!(!refused.is_retryable());
-                assert_eq!(leaf.requests().len(), 0, "nothing is paid for");
+                assert_eq!(model.requests().len(), 0, "nothing is paid for");
                 assert_eq!((stored(&store).await, staged(&store).await), before);
             }
         }
@@ -128,16 +130,16 @@ async fn a_run_that_was_committed_meanwhile_is_answered_from_the_store() {
                     false => report.resume(),
                 };
                 let booking_tools = BookingTools::default();
-                let client = setup.elsewhere().stack(&model(), booking_tools.tools());
+                let client = setup.elsewhere().stack(&booking_model(), booking_tools.tools());
                 let answer = send(&client, resume()).await.unwrap();
                 if another_is_open {
                     left_open(&setup, 0).await;
                 }
-                let leaf = model();
-                let again = setup.stack(&leaf, booking_tools.tools());
+                let model = booking_model();
+                let again = setup.stack(&model, booking_tools.tools());
                 let again = send(&again, resume()).await.unwrap();
                 assert_eq!(shorts(&again.messages), shorts(&answer.messages));
-                assert_eq!(leaf.requests().len(), 0);
+                assert_eq!(model.requests().len(), 0);
                 assert_eq!(staged(&store).await.len(), usize::from(another_is_open));
             }
         }
@@ -150,20 +152,20 @@ async fn a_run_that_was_committed_before_it_was_answered_goes_on_when_it_is_sent
         for mode in ALL_MODES {
             let store = store();
             let setup = Setup::new(&store);
-            let leaf = model_with(0, [Step::hang()]);
-            let client = setup.stack(&leaf, BookingTools::default().tools());
+            let model = booking_model_with(0, [Step::hang()]);
+            let client = setup.stack(&model, BookingTools::default().tools());
             let request = ask("trip", streamed);
-            drop_when(&client, request.clone(), leaf.called(1)).await;
+            drop_when(&client, request.clone(), model.called(1)).await;
             assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
             let resume = || request.clone().with_extension(mode);
-            let client = setup.elsewhere().stack(&leaf, BookingTools::default().tools());
+            let client = setup.elsewhere().stack(&model, BookingTools::default().tools());
             let answer = send(&client, resume()).await.unwrap();
             assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..], "{mode:?}");
             assert_eq!(stored(&store).await, WHOLE_RUN, "{mode:?}");
-            assert_eq!(all_seen(&leaf)[1..], undisturbed(), "{mode:?}");
+            assert_eq!(all_seen(&model)[1..], undisturbed(), "{mode:?}");
             let again = send(&client, resume()).await.unwrap();
             assert_eq!(shorts(&again.messages), WHOLE_RUN[1..], "{mode:?}");
-            assert_eq!(leaf.requests().len(), 1 + SERVICE_CALLS, "{mode:?}");
+            assert_eq!(model.requests().len(), 1 + SERVICE_CALLS, "{mode:?}");
         }
     }
 }
@@ -173,14 +175,14 @@ async fn a_run_that_was_committed_before_it_was_answered_is_overtaken_by_the_nex
     for streamed in BOTH_WAYS {
         let store = store();
         let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Commit));
-        let leaf = model_with(0, [Step::hang()]);
-        let client = setup.stack(&leaf, BookingTools::default().tools());
+        let model = booking_model_with(0, [Step::hang()]);
+        let client = setup.stack(&model, BookingTools::default().tools());
         let request = ask("trip", streamed);
-        drop_when(&client, request.clone(), leaf.called(1)).await;
+        drop_when(&client, request.clone(), model.called(1)).await;
         send(&client, ask("hi", streamed)).await.unwrap();
         let error = refused(send(&client, request).await);
         assert!(matches!(error, PersistenceError::RunOvertaken { .. }), "{error:?}");
-        assert_eq!(leaf.requests().len(), 2, "the model is not paid");
+        assert_eq!(model.requests().len(), 2, "the model is not paid");
     }
 }
 
@@ -192,8 +194,8 @@ async fn a_report_is_resumed_in_the_foreground() {
     let report = open_run(&store, &key()).await.unwrap().unwrap();
     let mut options = ChatOptions::default();
     options.background = true;
-    let leaf = model();
-    let client = setup.stack(&leaf, BookingTools::default().tools());
+    let model = booking_model();
+    let client = setup.stack(&model, BookingTools::default().tools());
     send(&client, report.resume().with_options(options)).await.unwrap();
     assert_eq!(stored(&store).await, WHOLE_RUN);
 }
@@ -228,8 +230,8 @@ async fn the_text_of_an_answer_that_was_cut_off_is_kept_where_that_is_asked_for(
                 "failed" => long_answer().fails_after(1, "reset"),
                 _ => long_answer().cut_off_after(1),
             };
-            let leaf = ScriptedLeaf::new([cut, long_answer(), Step::text("bye")]);
-            let client = setup.stack(&leaf, BookingTools::default().tools());
+            let model = ScriptedModel::new([cut, long_answer(), Step::text("bye")]);
+            let client = setup.stack(&model, BookingTools::default().tools());
             let request = ask("weather?", true);
             let appends = {
                 let mut response = head(&client, request.clone()).await.unwrap();
@@ -256,12 +258,12 @@ async fn a_partial_text_is_forgotten_when_its_call_is_answered_and_marked_when_i
     let setup = Setup::new(&store).policy(keeping());
     let gate = Gate::closed();
     let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
-    let leaf = ScriptedLeaf::new([
+    let model = ScriptedModel::new([
         long_answer().cut_off_after(2),
         calls([("book", "c1")]),
         long_answer().cut_off_after(1),
     ]);
-    let client = setup.stack(&leaf, booking_tools.tools());
+    let client = setup.stack(&model, booking_tools.tools());
     let request = ask("weather?", true);
     send(&client, request.clone()).await.unwrap_err();
     assert_eq!(partial(&store).await.as_deref(), Some("It rains in Paris"));
@@ -288,7 +290,7 @@ async fn a_run_that_a_tool_ends_is_the_same_whether_or_not_it_was_interrupted() 
             for streamed in BOTH_WAYS {
                 let store = store();
                 let setup = Setup::new(&store).policy(policy().keep_trailing_results(keep));
-                let leaf = ScriptedLeaf::new([calls([("stop", "c1")])]);
+                let model = ScriptedModel::new([calls([("stop", "c1")])]);
                 let request = ask("stop", streamed);
                 if interrupted {
                     // The tool is not started before its start is durable.
@@ -303,7 +305,7 @@ async fn a_run_that_a_tool_ends_is_the_same_whether_or_not_it_was_interrupted() 
                             Ok::<_, tower_chat::core::BoxError>(ToolOutput::from(""))
                         }
                     }));
-                    let client = setup.stack(&leaf, tools);
+                    let client = setup.stack(&model, tools);
                     drop_when(&client, request.clone(), gate.reached(1)).await;
                 }
                 let mut definition = definition("stop");
@@ -313,7 +315,7 @@ async fn a_run_that_a_tool_ends_is_the_same_whether_or_not_it_was_interrupted() 
                         let answer = format!("stopped {}", label_of(&context));
                         Ok::<_, tower_chat::core::BoxError>(ToolOutput::from(answer).terminate())
                     }));
-                let answer = send(&setup.stack(&leaf, tools), request).await.unwrap();
+                let answer = send(&setup.stack(&model, tools), request).await.unwrap();
                 let all = ["user stop", "assistant stop#c1", "tool c1=stopped c1"];
                 let case_name = (keep, interrupted, streamed);
                 assert_eq!(shorts(&answer.messages), all[1..], "{case_name:?}");
@@ -336,11 +338,11 @@ async fn a_message_that_is_queued_after_the_commit_is_left_for_the_next_run() {
     for streamed in BOTH_WAYS {
         let store = store();
         let setup = Setup::new(&store);
-        let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("and hello")]);
+        let model = ScriptedModel::new([Step::text("hello"), Step::text("and hello")]);
         let handle = tower_chat::core::RunHandle::new();
         let request = ask("hi", streamed).with_extension(handle.clone());
         handle.queue(Message::user("early"));
-        let client = setup.looped(&leaf, ToolLoop::new(BookingTools::default().tools()));
+        let client = setup.looped(&model, ToolLoop::new(BookingTools::default().tools()));
         send(&client, request).await.unwrap();
         handle.queue(Message::user("late"));
         assert_eq!(stored(&store).await, ["user hi", "user early", "assistant hello"]);
@@ -352,10 +354,10 @@ async fn a_message_that_is_queued_after_the_commit_is_left_for_the_next_run() {
 async fn closing_the_store_after_a_drop_loses_nothing() {
     for streamed in BOTH_WAYS {
         let store = store();
-        let leaf = model_with(1, [Step::hang()]);
-        let client = Setup::new(&store).stack(&leaf, BookingTools::default().tools());
+        let model = booking_model_with(1, [Step::hang()]);
+        let client = Setup::new(&store).stack(&model, BookingTools::default().tools());
         drop_when(&client, ask("trip", streamed), async {
-            leaf.called(2).await;
+            model.called(2).await;
             store.hold_appends();
         })
         .await;

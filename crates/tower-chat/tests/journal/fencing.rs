@@ -31,16 +31,16 @@ async fn a_run_is_left_alone_for_as_long_as_it_is_held() {
     for streamed in BOTH_WAYS {
         let (store, clock) = (store(), TestClock::default());
         let setup = Setup::new(&store).clock(&clock);
-        let leaf = model_with(1, [Step::hang()]);
+        let model = booking_model_with(1, [Step::hang()]);
         let (one, booking_tools) = (setup.clone(), BookingTools::default());
         let request = ask("trip", streamed);
         let held = {
-            let client = one.stack(&leaf, booking_tools.tools());
+            let client = one.stack(&model, booking_tools.tools());
             let request = request.clone();
             tokio::spawn(async move { send(&client, request).await })
         };
-        leaf.called(2).await;
-        let other = model();
+        model.called(2).await;
+        let other = booking_model();
         let client = setup.elsewhere().stack(&other, booking_tools.tools());
         for _ in 0..2 {
             for request in [request.clone(), ask("hi", streamed)] {
@@ -73,19 +73,19 @@ async fn what_is_answered_to_a_run_that_was_taken_over_is_refused_and_starts_no_
                 let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
                 let setup = Setup::new(&store).clock(&clock);
                 let late_step = Step::respond(|request| Step::message(reply(request)));
-                let leaf = model_with(waiting, [late_step.waits(&gate)]);
+                let model = booking_model_with(waiting, [late_step.waits(&gate)]);
                 let (booking_tools, other_tools) =
                     (BookingTools::default(), BookingTools::default());
                 let request = ask("trip", streamed);
                 let late = {
-                    let client = setup.stack(&leaf, booking_tools.tools());
+                    let client = setup.stack(&model, booking_tools.tools());
                     let request = request.clone();
                     tokio::spawn(async move { send(&client, request).await })
                 };
-                leaf.called(waiting + 1).await;
+                model.called(waiting + 1).await;
                 let before = booking_tools.ran().len();
                 clock.advance(16);
-                let other = model_with(other_answers, [Step::hang()]);
+                let other = booking_model_with(other_answers, [Step::hang()]);
                 let client = setup.elsewhere().stack(&other, other_tools.tools());
                 let taking = tokio::spawn(async move { send(&client, request).await });
                 if other_answers == SERVICE_CALLS - waiting {
@@ -121,23 +121,23 @@ async fn an_outcome_of_a_run_that_was_taken_over_is_refused() {
         let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
         let setup = Setup::new(&store).clock(&clock).concurrent(concurrent);
         let booking_tools = BookingTools::default().with_gate_after("c1", &gate);
-        let leaf = model();
+        let model = booking_model();
         let request = ask("trip", false);
         let late = {
-            let client = setup.stack(&leaf, booking_tools.tools());
+            let client = setup.stack(&model, booking_tools.tools());
             let request = request.clone();
             tokio::spawn(async move { send(&client, request).await })
         };
         gate.reached(1).await;
         clock.advance(16);
-        let client = setup.elsewhere().stack(&leaf, booking_tools.reopened().tools());
+        let client = setup.elsewhere().stack(&model, booking_tools.reopened().tools());
         send(&client, request).await.unwrap();
         gate.open();
         fenced(late.await.unwrap());
         let history = stored(&store).await;
         assert!(history[2].starts_with("tool c1!"), "it may or may not have run: {history:?}");
         assert_eq!(booking_tools.times("c1"), 1);
-        assert_eq!(leaf.requests().len(), SERVICE_CALLS);
+        assert_eq!(model.requests().len(), SERVICE_CALLS);
     }
 }
 
@@ -147,7 +147,7 @@ async fn one_of_two_who_begin_the_same_run_at_once_goes_on() {
         let (store, gate) = (store(), Gate::closed());
         let setup = Setup::new(&store);
         let booking_tools = BookingTools::default();
-        let (one, other) = (model(), model());
+        let (one, other) = (booking_model(), booking_model());
         let request = ask("trip", streamed);
         // Both have seen that nothing is there.
         store.hold_next_reserve(&gate);
@@ -173,11 +173,11 @@ async fn one_of_two_who_take_a_run_up_at_once_goes_on() {
         let setup = Setup::new(&store);
         let booking_tools = BookingTools::default();
         let request = ask("trip", streamed);
-        let leaf = model_with(1, [Step::error("overloaded")]);
-        send(&setup.stack(&leaf, booking_tools.tools()), request.clone()).await.unwrap_err();
+        let model = booking_model_with(1, [Step::error("overloaded")]);
+        send(&setup.stack(&model, booking_tools.tools()), request.clone()).await.unwrap_err();
         let hold = Gate::closed();
         let slow = Step::respond(|request| Step::message(reply(request))).waits(&hold);
-        let (one, other) = (model_with(0, [slow]), model());
+        let (one, other) = (booking_model_with(0, [slow]), booking_model());
         store.hold_next_reserve(&gate);
         let late = {
             let client = setup.elsewhere().stack(&other, booking_tools.tools());
@@ -207,10 +207,10 @@ async fn a_run_that_somebody_takes_up_before_it_is_read_is_left_alone() {
         let setup = Setup::new(&store);
         let booking_tools = BookingTools::default();
         let request = ask("trip", streamed);
-        let leaf = model_with(1, [Step::error("overloaded")]);
-        send(&setup.stack(&leaf, booking_tools.tools()), request.clone()).await.unwrap_err();
+        let model = booking_model_with(1, [Step::error("overloaded")]);
+        send(&setup.stack(&model, booking_tools.tools()), request.clone()).await.unwrap_err();
         let slow = Step::respond(|request| Step::message(reply(request))).waits(&hold);
-        let (one, other) = (model_with(0, [slow]), model());
+        let (one, other) = (booking_model_with(0, [slow]), booking_model());
         // The head says that nobody holds it.
         store.hold_next_load(&gate);
         let late = {
@@ -241,12 +241,12 @@ async fn a_run_that_was_ended_by_somebody_can_write_no_more() {
             let (store, gate) = (store(), Gate::closed());
             let setup = Setup::new(&store);
             let late_step = Step::respond(|request| Step::message(reply(request)));
-            let leaf = model_with(waiting, [late_step.waits(&gate)]);
+            let model = booking_model_with(waiting, [late_step.waits(&gate)]);
             let booking_tools = BookingTools::default();
-            let client = setup.stack(&leaf, booking_tools.tools());
+            let client = setup.stack(&model, booking_tools.tools());
             let request = ask("trip", false);
             let late = tokio::spawn(async move { send(&client, request).await });
-            leaf.called(waiting + 1).await;
+            model.called(waiting + 1).await;
             let ran = booking_tools.ran().len();
             assert!(close(&store, &key(), end).await.unwrap());
             let after = stored(&store).await;
@@ -266,10 +266,10 @@ async fn a_run_under_way_renews_its_lease() {
     let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
     let setup = Setup::new(&store).clock(&clock);
     let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
-    let client = setup.stack(&model(), booking_tools.tools());
+    let client = setup.stack(&booking_model(), booking_tools.tools());
     let running = tokio::spawn(async move { send(&client, ask("trip", false)).await });
     gate.reached(1).await;
-    let other = setup.elsewhere().stack(&model(), booking_tools.tools());
+    let other = setup.elsewhere().stack(&booking_model(), booking_tools.tools());
     for _ in 0..12 {
         clock.advance(5);
         tokio::time::sleep(Duration::from_millis(5001)).await;
@@ -290,7 +290,8 @@ async fn a_run_without_new_input_renews_its_lease_from_its_first_answer_on() {
     let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
     let setup = Setup::new(&store).clock(&clock);
     let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
-    let client = setup.stack(&model_with(0, [Step::text("not yet")]), booking_tools.tools());
+    let client =
+        setup.stack(&booking_model_with(0, [Step::text("not yet")]), booking_tools.tools());
     send(&client, ask("trip", false)).await.unwrap();
     let running = tokio::spawn(async move { send(&client, ask_with([], false)).await });
     gate.reached(1).await;
@@ -309,7 +310,7 @@ async fn a_renewal_that_fails_is_made_up_for_by_the_next() {
     let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
     let setup = Setup::new(&store).clock(&clock);
     let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
-    let client = setup.stack(&model(), booking_tools.tools());
+    let client = setup.stack(&booking_model(), booking_tools.tools());
     let running = tokio::spawn(async move { send(&client, ask("trip", false)).await });
     gate.reached(1).await;
     let begun_at = clock.now();
@@ -328,9 +329,9 @@ async fn a_renewal_that_fails_is_made_up_for_by_the_next() {
 #[tokio::test(start_paused = true)]
 async fn a_run_that_was_dropped_renews_nothing() {
     let store = store();
-    let leaf = model_with(1, [Step::hang()]);
-    let client = Setup::new(&store).stack(&leaf, BookingTools::default().tools());
-    drop_when(&client, ask("trip", false), leaf.called(2)).await;
+    let model = booking_model_with(1, [Step::hang()]);
+    let client = Setup::new(&store).stack(&model, BookingTools::default().tools());
+    drop_when(&client, ask("trip", false), model.called(2)).await;
     let appends = store.appends();
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert_eq!(store.appends(), appends);
@@ -341,8 +342,8 @@ async fn a_run_that_was_dropped_renews_nothing() {
 async fn a_run_whose_taker_goes_away_meanwhile_is_held_by_nobody() {
     let store = store();
     let setup = Setup::new(&store);
-    let leaf = model_with(1, [Step::error("overloaded")]);
-    let client = setup.elsewhere().stack(&leaf, BookingTools::default().tools());
+    let model = booking_model_with(1, [Step::error("overloaded")]);
+    let client = setup.elsewhere().stack(&model, BookingTools::default().tools());
     let request = ask("trip", false);
     send(&client, request.clone()).await.unwrap_err();
     store.hold_appends();
@@ -358,13 +359,13 @@ async fn without_a_lease_a_run_can_be_taken_over_at_once() {
     let policy = policy().journal(JournalPolicy::default().lease(Duration::ZERO));
     let setup = Setup::new(&store).policy(policy);
     let booking_tools = BookingTools::safe().with_gate_before("c1", &gate);
-    let client = setup.stack(&model(), booking_tools.tools());
+    let client = setup.stack(&booking_model(), booking_tools.tools());
     let request = ask("trip", false);
     let again = request.clone();
     let late = tokio::spawn(async move { send(&client, request).await });
     gate.reached(1).await;
     assert_eq!(open(&store).await.unwrap().open.lease.until, None);
-    send(&setup.elsewhere().stack(&model(), booking_tools.reopened().tools()), again)
+    send(&setup.elsewhere().stack(&booking_model(), booking_tools.reopened().tools()), again)
         .await
         .unwrap();
     gate.open();
@@ -377,7 +378,7 @@ async fn old_runs_that_nobody_works_on_are_swept() {
     for end in [RunEnd::Commit, RunEnd::Discard] {
         let (store, clock) = (store(), TestClock::default());
         let setup = Setup::new(&store).clock(&clock);
-        let failing = || model_with(1, [Step::error("overloaded")]);
+        let failing = || booking_model_with(1, [Step::error("overloaded")]);
         let in_conversation = |id: &str| {
             let key = tower_chat::core::ConversationKey::new("alice", id);
             tower_chat::core::ChatRequest::new([Message::user("trip")]).in_conversation(key)
@@ -385,11 +386,11 @@ async fn old_runs_that_nobody_works_on_are_swept() {
         send(&setup.stack(&failing(), BookingTools::default().tools()), in_conversation("old"))
             .await
             .unwrap_err();
-        let leaf = model_with(1, [Step::hang()]);
-        let client = setup.elsewhere().stack(&leaf, BookingTools::default().tools());
+        let model = booking_model_with(1, [Step::hang()]);
+        let client = setup.elsewhere().stack(&model, BookingTools::default().tools());
         let held = tokio::spawn(async move { send(&client, in_conversation("held")).await });
-        leaf.called(2).await;
-        let here = model_with(1, [Step::hang()]);
+        model.called(2).await;
+        let here = booking_model_with(1, [Step::hang()]);
         let client = setup.stack(&here, BookingTools::default().tools());
         let under_way = tokio::spawn(async move { send(&client, in_conversation("here")).await });
         here.called(2).await;

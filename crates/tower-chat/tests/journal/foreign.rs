@@ -5,7 +5,7 @@ use tower_chat::{
     ConflictPolicy, PerRunPersistence, PerServiceCallPersistence, PersistenceError, ToolLoop,
     core::{BoxError, ChatRequest, ChatResponse, Message, ToolResult},
 };
-use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::{booking_tools::*, common::*};
 
@@ -13,13 +13,13 @@ use crate::{booking_tools::*, common::*};
 async fn a_journal_needs_both_layers() {
     for streamed in BOTH_WAYS {
         let (store, booking_tools) = (store(), BookingTools::default());
-        let leaf = model();
+        let model = booking_model();
         let above = PerRunPersistence::new(store.clone()).mode(JOURNALED);
-        let client = boxed(above.layer(ToolLoop::new(booking_tools.tools()).layer(leaf.clone())));
+        let client = boxed(above.layer(ToolLoop::new(booking_tools.tools()).layer(model.clone())));
         let error = refused(send(&client, ask("trip", streamed)).await);
         assert!(matches!(error, PersistenceError::PersisterMissing { .. }), "{error:?}");
         assert_eq!(booking_tools.ran(), [""; 0], "before any tool runs");
-        let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+        let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
         let client = boxed(ToolLoop::new(booking_tools.tools()).layer(below));
         let request = ask("trip", streamed).with_extension(JOURNALED);
         let error = refused(send(&client, request).await);
@@ -34,8 +34,8 @@ async fn a_journal_needs_both_layers() {
 async fn without_a_tool_loop_the_calls_go_to_the_caller_who_answers_them() {
     for streamed in BOTH_WAYS {
         let store = store();
-        let leaf = ScriptedLeaf::new([calls([("ask", "c1")]), Step::text("thanks")]);
-        let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+        let model = ScriptedModel::new([calls([("ask", "c1")]), Step::text("thanks")]);
+        let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
         let client = boxed(PerRunPersistence::new(store.clone()).mode(JOURNALED).layer(below));
         send(&client, ask("go", streamed)).await.unwrap();
         assert!(open(&store).await.is_none());
@@ -43,7 +43,7 @@ async fn without_a_tool_loop_the_calls_go_to_the_caller_who_answers_them() {
         send(&client, ask_with(input, streamed)).await.unwrap();
         let all = ["user go", "assistant ask#c1", "tool c1=blue", "assistant thanks"];
         assert_eq!(stored(&store).await, all);
-        assert_eq!(seen(&leaf, 1), all[..3]);
+        assert_eq!(seen(&model, 1), all[..3]);
     }
 }
 
@@ -51,8 +51,8 @@ async fn without_a_tool_loop_the_calls_go_to_the_caller_who_answers_them() {
 async fn a_loop_of_somebody_elses_is_staged_and_committed_at_its_end() {
     for streamed in BOTH_WAYS {
         let store = store();
-        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")]);
-        let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
+        let model = ScriptedModel::new([calls([("look", "c1")]), Step::text("there")]);
+        let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
         let seen_by_store = store.clone();
         let looping = tower::service_fn(move |request: ChatRequest| {
             let (below, store) = (below.clone(), seen_by_store.clone());
@@ -94,30 +94,30 @@ async fn the_id_of_a_service_that_keeps_the_history_is_seen_with_the_commit() {
             let (store, gate) = (store(), Gate::closed());
             let conflict = ConflictPolicy { warn: false, throw: false, clear };
             let setup = Setup::new(&store).policy(policy().on_conflict(conflict));
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 Step::error("overloaded"),
                 kept_call("s1"),
                 Step::error("overloaded"),
                 kept("there", "s1").waits(&gate),
             ]);
-            let client = setup.stack(&leaf, tools(&Ran::default()));
+            let client = setup.stack(&model, tools(&Ran::default()));
             let request = ask("where?", streamed);
             send(&client, request.clone()).await.unwrap_err();
             send(&client, request.clone()).await.unwrap_err();
             let looking = async {
-                leaf.called(4).await;
+                model.called(4).await;
                 assert_eq!(service_id(&store).await, None);
                 gate.open();
             };
             let (answer, ()) = tokio::join!(send(&client, request), looking);
             assert_eq!(answer.unwrap().text(), "there");
             assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
-            assert_eq!(seen(&leaf, 1), ["user where?"]);
+            assert_eq!(seen(&model, 1), ["user where?"]);
             if !clear {
-                assert_eq!(seen(&leaf, 3), ["tool c1=looked c1"], "only what is new");
+                assert_eq!(seen(&model, 3), ["tool c1=looked c1"], "only what is new");
             }
             assert_eq!(
-                leaf.requests()[3].service_id().unwrap().map(|id| id.to_string()).as_deref(),
+                model.requests()[3].service_id().unwrap().map(|id| id.to_string()).as_deref(),
                 Some("s1")
             );
         }

@@ -39,7 +39,7 @@ fn left_by_a_dead_process(setup: &Setup, booking_tools: &BookingTools, streamed:
     let booking_tools = booking_tools.clone().with_gate_before("c1", &gate);
     let dead = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        let client = elsewhere.stack(&model(), booking_tools.tools());
+        let client = elsewhere.stack(&booking_model(), booking_tools.tools());
         let mut run = Box::pin(send(&client, ask("trip", streamed)));
         runtime.block_on(async {
             tokio::select! {
@@ -69,8 +69,8 @@ async fn the_error_names_the_holder_and_the_time_until_which_the_run_is_held() {
         let setup = Setup::new(&store).clock(&clock);
         left_by_a_dead_process(&setup, &BookingTools::default(), streamed);
         let lease = open(&store).await.unwrap().open.lease;
-        let leaf = model();
-        let client = setup.stack(&leaf, BookingTools::default().tools());
+        let model = booking_model();
+        let client = setup.stack(&model, BookingTools::default().tools());
         let error = refused(send(&client, ask("and then?", streamed)).await);
         assert!(error.is_retryable());
         let text = error.to_string();
@@ -79,7 +79,7 @@ async fn the_error_names_the_holder_and_the_time_until_which_the_run_is_held() {
         assert!(text.contains("another process"), "{text}");
         let held = held(Err(error.into()));
         assert_eq!(held, (lease.holder, lease.until.unwrap()));
-        assert_eq!(leaf.requests().len(), 0, "the model is not paid");
+        assert_eq!(model.requests().len(), 0, "the model is not paid");
     }
 }
 
@@ -93,8 +93,8 @@ async fn a_queued_run_waits_for_the_lease_of_a_dead_process_and_takes_the_run_ov
             let setup = Setup::new(&store).clock(&clock).policy(queueing().journal(journal));
             let booking_tools = BookingTools::default();
             left_by_a_dead_process(&setup, &booking_tools, streamed);
-            let (leaf, began) = (model(), tokio::time::Instant::now());
-            let client = setup.stack(&leaf, booking_tools.reopened().tools());
+            let (model, began) = (booking_model(), tokio::time::Instant::now());
+            let client = setup.stack(&model, booking_tools.reopened().tools());
             let answer = send(&client, ask("and then?", streamed)).await.unwrap();
             let waited = began.elapsed().as_secs();
             assert!((LEASE - 1..LEASE + 2).contains(&waited), "{waited} s");
@@ -119,11 +119,11 @@ async fn a_queued_run_goes_on_as_soon_as_the_other_process_has_ended_its_run() {
         let (store, gate) = (store(), Gate::closed());
         let setup = Setup::new(&store).policy(queueing());
         let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
-        let other = setup.elsewhere().stack(&model(), booking_tools.tools());
+        let other = setup.elsewhere().stack(&booking_model(), booking_tools.tools());
         let running = tokio::spawn(async move { send(&other, ask("trip", streamed)).await });
         gate.reached(1).await;
-        let leaf = model();
-        let client = setup.stack(&leaf, booking_tools.reopened().tools());
+        let model = booking_model();
+        let client = setup.stack(&model, booking_tools.reopened().tools());
         let waiting = tokio::spawn(async move { send(&client, ask("and then?", streamed)).await });
         tokio::time::sleep(Duration::from_secs(7)).await;
         assert!(!waiting.is_finished());
@@ -133,7 +133,7 @@ async fn a_queued_run_goes_on_as_soon_as_the_other_process_has_ended_its_run() {
         let answer = waiting.await.unwrap().unwrap();
         assert!(began.elapsed() <= Duration::from_secs(1), "{:?}", began.elapsed());
         assert_eq!(answer.finish.recovered, None);
-        assert_eq!(leaf.requests().len(), 1);
+        assert_eq!(model.requests().len(), 1);
         let mut expected: Vec<_> = WHOLE_RUN.map(str::to_owned).into();
         expected.extend(["user and then?".to_owned(), "assistant hello".to_owned()]);
         assert_eq!(stored(&store).await, expected);
@@ -148,14 +148,14 @@ async fn a_queued_run_waits_no_longer_than_its_limit_for_a_process_that_is_alive
         let journal = JournalPolicy::default().lease_wait(Duration::from_secs(limit));
         let setup = Setup::new(&store).policy(queueing().journal(journal));
         let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
-        let other = setup.elsewhere().stack(&model(), booking_tools.tools());
+        let other = setup.elsewhere().stack(&booking_model(), booking_tools.tools());
         let running = tokio::spawn(async move { send(&other, ask("trip", false)).await });
         gate.reached(1).await;
-        let (leaf, began) = (model(), tokio::time::Instant::now());
-        let client = setup.stack(&leaf, BookingTools::default().tools());
+        let (model, began) = (booking_model(), tokio::time::Instant::now());
+        let client = setup.stack(&model, BookingTools::default().tools());
         held(send(&client, ask("and then?", false)).await);
         assert_eq!(began.elapsed().as_secs(), limit);
-        assert_eq!(leaf.requests().len(), 0);
+        assert_eq!(model.requests().len(), 0);
         running.abort();
         assert!(running.await.unwrap_err().is_cancelled());
         store.delete(&key()).await.unwrap();
@@ -170,10 +170,10 @@ async fn of_several_processes_that_queue_one_recovers_the_run_and_all_are_answer
         let setup = Setup::new(&store).clock(&clock).policy(queueing());
         let booking_tools = BookingTools::default();
         left_by_a_dead_process(&setup, &booking_tools, streamed);
-        let leaf = model();
+        let model = booking_model();
         let waiting: Vec<_> = (0..3)
             .map(|number| {
-                let client = setup.elsewhere().stack(&leaf, booking_tools.reopened().tools());
+                let client = setup.elsewhere().stack(&model, booking_tools.reopened().tools());
                 let request = ask(&format!("and then {number}?"), streamed);
                 tokio::spawn(async move { send(&client, request).await })
             })
@@ -203,7 +203,7 @@ async fn recover_waits_where_it_is_told_to_and_names_the_holder_otherwise() {
     let booking_tools = BookingTools::default();
     left_by_a_dead_process(&setup, &booking_tools, false);
     let holder = open(&store).await.unwrap().open.lease.holder;
-    let mut client = setup.stack(&model(), booking_tools.reopened().tools());
+    let mut client = setup.stack(&booking_model(), booking_tools.reopened().tools());
     let now = RecoveryPolicy::resume().unknown_calls(UnknownCalls::Answer);
     let error = recover(&mut client, &store, &key(), now.clone()).await.unwrap_err();
     assert_eq!(held(Err(error)).0, holder);
@@ -224,7 +224,7 @@ async fn a_store_that_one_process_uses_has_no_leases_and_nobody_waits() {
         assert!(store.handle().is_exclusive() && !StoreHandle::new().is_exclusive());
         let (setup, gate) = (Setup::new(&store), Gate::closed());
         let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
-        let client = setup.stack(&model(), booking_tools.tools());
+        let client = setup.stack(&booking_model(), booking_tools.tools());
         let mut run = Box::pin(send(&client, ask("trip", streamed)));
         tokio::select! {
             biased;
@@ -234,8 +234,8 @@ async fn a_store_that_one_process_uses_has_no_leases_and_nobody_waits() {
         assert_eq!(open(&store).await.unwrap().open.lease.until, None);
         // The process after a restart.
         let after = FaultyStore::new(store.inner().clone());
-        let leaf = model();
-        let client = Setup::new(&after).elsewhere().stack(&leaf, booking_tools.reopened().tools());
+        let model = booking_model();
+        let client = Setup::new(&after).elsewhere().stack(&model, booking_tools.reopened().tools());
         let answer = send(&client, ask("and then?", streamed)).await.unwrap();
         assert_eq!(answer.finish.recovered.unwrap().answer.text(), "booked");
         drop(run);

@@ -1,5 +1,5 @@
-//! Batches with calls that need approval, calls that the caller executes, and calls of neither kind:
-//! asked for, returned and waiting, alike in every mode.
+//! Batches with calls that need approval, calls that the caller executes, and calls of neither
+//! kind: asked for, returned and waiting, alike in every mode.
 
 use futures_util::StreamExt;
 use tower_chat::{
@@ -12,7 +12,7 @@ use tower_chat::{
     tool::{ToolContext, ToolOutput, tool_fn},
     tool_loop::UnknownTools,
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::{booking_tools::*, common::*};
 
@@ -101,8 +101,8 @@ const ROUND: [&str; 3] =
 /// A conversation whose last answer is the batch.
 async fn asked(setup: &Setup, callers: Callers, streamed: bool) -> Vec<ApprovalRequest> {
     let ran = Ran::default();
-    let leaf = ScriptedLeaf::new([Step::message(batch())]);
-    let client = setup.looped(&leaf, looped(&ran, callers));
+    let model = ScriptedModel::new([Step::message(batch())]);
+    let client = setup.looped(&model, looped(&ran, callers));
     let request = with_options(ask("buy", streamed), callers);
     let answer = send(&client, request).await.unwrap();
     let case = (setup.mode, callers, streamed);
@@ -151,17 +151,17 @@ async fn approvals_and_results_in_one_request_answer_the_whole_batch() {
                         true => [result_of_ask(), approvals(&asked)],
                         false => [approvals(&asked), result_of_ask()],
                     };
-                    let leaf = ScriptedLeaf::new([Step::text("done"), Step::text("bye")]);
-                    let client = setup.elsewhere().looped(&leaf, looped(&ran, callers));
+                    let model = ScriptedModel::new([Step::text("done"), Step::text("bye")]);
+                    let client = setup.elsewhere().looped(&model, looped(&ran, callers));
                     let request = with_options(ask_with(input, streamed), callers);
                     send(&client, request).await.unwrap();
                     assert_eq!(ran.names(), ["look 1", "pay 2"], "{case:?}");
-                    assert_eq!(seen(&leaf, 0), ROUND, "{case:?}");
+                    assert_eq!(seen(&model, 0), ROUND, "{case:?}");
                     let expected = ["look", "pay", "ask"].map(|it| (it.to_owned(), ToolStatus::Ok));
                     assert_eq!(statuses(&store).await, expected, "{case:?}");
                     send(&client, ask("ok", streamed)).await.unwrap();
-                    assert_eq!(seen(&leaf, 1)[..3], ROUND, "{case:?}");
-                    assert_eq!(seen(&leaf, 1)[3..], ["assistant done", "user ok"], "{case:?}");
+                    assert_eq!(seen(&model, 1)[..3], ROUND, "{case:?}");
+                    assert_eq!(seen(&model, 1)[3..], ["assistant done", "user ok"], "{case:?}");
                 }
             }
         }
@@ -177,16 +177,16 @@ async fn results_may_come_before_the_approvals() {
                 let (store, ran) = (store(), Ran::default());
                 let setup = Setup::new(&store).mode(mode);
                 let asked = asked(&setup, callers, streamed).await;
-                let leaf = ScriptedLeaf::new([Step::text("blue, then"), Step::text("done")]);
-                let client = setup.looped(&leaf, looped(&ran, callers));
+                let model = ScriptedModel::new([Step::text("blue, then"), Step::text("done")]);
+                let client = setup.looped(&model, looped(&ran, callers));
                 let results = with_options(ask_with([result_of_ask()], streamed), callers);
                 send(&client, results).await.unwrap();
-                assert_eq!(seen(&leaf, 0), ["user buy", "assistant ask#c3", "tool c3=blue"]);
+                assert_eq!(seen(&model, 0), ["user buy", "assistant ask#c3", "tool c3=blue"]);
                 assert_eq!(ran.names(), [""; 0], "the others go on waiting {case:?}");
                 let yes = with_options(ask_with([approvals(&asked)], streamed), callers);
                 send(&client, yes).await.unwrap();
                 assert_eq!(ran.names(), ["look 1", "pay 2"], "{case:?}");
-                let shown = seen(&leaf, 1);
+                let shown = seen(&model, 1);
                 let rest = [
                     "assistant blue, then",
                     "assistant look#c1 pay#c2",
@@ -207,8 +207,8 @@ async fn approvals_without_the_callers_results_are_refused_and_not_used_up() {
                 let (store, ran) = (store(), Ran::default());
                 let setup = Setup::new(&store).mode(mode);
                 let asked = asked(&setup, callers, streamed).await;
-                let leaf = ScriptedLeaf::new([Step::text("done")]);
-                let client = setup.looped(&leaf, looped(&ran, callers));
+                let model = ScriptedModel::new([Step::text("done")]);
+                let client = setup.looped(&model, looped(&ran, callers));
                 let yes = with_options(ask_with([approvals(&asked)], streamed), callers);
                 let error = send(&client, yes).await.unwrap_err();
                 let text = error.to_string();
@@ -218,14 +218,14 @@ async fn approvals_without_the_callers_results_are_refused_and_not_used_up() {
                 let named: Vec<_> = calls.iter().map(|it| (&*it.tool, &*it.call_id)).collect();
                 assert_eq!(named, [("ask", "c3")], "{case:?}");
                 assert!(text.contains("ask") && text.contains("c3"), "{text}");
-                assert_eq!((ran.names().len(), leaf.requests().len()), (0, 0), "{case:?}");
+                assert_eq!((ran.names().len(), model.requests().len()), (0, 0), "{case:?}");
                 assert_eq!(stored(&store).await, ASKED, "{case:?}");
                 assert!(open(&store).await.is_none(), "{case:?}");
 
                 let whole = ask_with([approvals(&asked), result_of_ask()], streamed);
                 send(&client, with_options(whole, callers)).await.unwrap();
                 assert_eq!(ran.names(), ["look 1", "pay 2"], "{case:?}");
-                assert_eq!(seen(&leaf, 0), ROUND, "{case:?}");
+                assert_eq!(seen(&model, 0), ROUND, "{case:?}");
             }
         }
     }
@@ -240,11 +240,11 @@ async fn calls_of_several_messages_of_one_answer_wait_together() {
             let first = Message::tool_calls([ToolCall::new("c2", "pay", "2")]);
             let second = Message::tool_calls([ToolCall::new("c3", "ask", "3")]);
             let finish = tower_chat::core::Finish::stop();
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 Step::answer([first, Message::assistant("and"), second], finish),
                 Step::text("done"),
             ]);
-            let client = setup.looped(&leaf, looped(&ran, Callers::Declared));
+            let client = setup.looped(&model, looped(&ran, Callers::Declared));
             let answer = send(&client, ask("buy", streamed)).await.unwrap();
             let messages = ["assistant pay#c2?", "assistant and", "assistant ask#c3"];
             assert_eq!(shorts(&answer.messages), messages, "{mode:?}");
@@ -267,11 +267,11 @@ async fn a_waiting_call_of_a_tool_that_became_the_callers_needs_its_result() {
             let (store, ran) = (store(), Ran::default());
             let setup = Setup::new(&store).mode(mode);
             let run_by_us = tool_fn(definition("ask"), |_| async { Ok(ToolOutput::from("ours")) });
-            let leaf = ScriptedLeaf::new([Step::message(batch()), Step::text("done")]);
-            let client = setup.stack(&leaf, executed(&ran).with(run_by_us));
+            let model = ScriptedModel::new([Step::message(batch()), Step::text("done")]);
+            let client = setup.stack(&model, executed(&ran).with(run_by_us));
             let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
             assert_eq!(asked.len(), 3);
-            let client = setup.looped(&leaf, looped(&ran, Callers::Declared));
+            let client = setup.looped(&model, looped(&ran, Callers::Declared));
             let all = asked.iter().map(|request| request.approve().into()).collect();
             let all = Message::new(Role::User, all);
             let error = send(&client, ask_with([all], streamed)).await.unwrap_err();
@@ -281,7 +281,7 @@ async fn a_waiting_call_of_a_tool_that_became_the_callers_needs_its_result() {
             let ours = Message::new(Role::User, ours);
             send(&client, ask_with([ours, result_of_ask()], streamed)).await.unwrap();
             assert_eq!(ran.names(), ["look 1", "pay 2"], "{mode:?}");
-            assert_eq!(seen(&leaf, 1), ROUND, "{mode:?}");
+            assert_eq!(seen(&model, 1), ROUND, "{mode:?}");
         }
     }
 }
@@ -292,9 +292,9 @@ async fn the_updates_of_a_mixed_batch_show_the_answer_once_it_is_whole() {
         let store = store();
         let mut answer = batch();
         answer.parts.insert(0, Part::text("one moment"));
-        let leaf = ScriptedLeaf::new([Step::message(answer)]);
+        let model = ScriptedModel::new([Step::message(answer)]);
         let client = Setup::new(&store).mode(mode);
-        let client = client.looped(&leaf, looped(&Ran::default(), Callers::Declared));
+        let client = client.looped(&model, looped(&Ran::default(), Callers::Declared));
         let mut response = head(&client, ask("buy", true)).await.unwrap();
         let (mut shown, mut deltas_after) = (Vec::new(), 0);
         while let Some(update) = response.next().await {
@@ -316,12 +316,12 @@ async fn rejecting_what_needs_approval_still_runs_the_others() {
         let (store, ran) = (store(), Ran::default());
         let setup = Setup::new(&store).mode(mode);
         let asked = asked(&setup, Callers::Declared, false).await;
-        let leaf = ScriptedLeaf::new([Step::text("fine")]);
-        let client = setup.looped(&leaf, looped(&ran, Callers::Declared));
+        let model = ScriptedModel::new([Step::text("fine")]);
+        let client = setup.looped(&model, looped(&ran, Callers::Declared));
         let no = Message::new(Role::User, vec![asked[1].reject("too dear").into()]);
         send(&client, ask_with([no, result_of_ask()], false)).await.unwrap();
         assert_eq!(ran.names(), ["look 1"], "{mode:?}");
-        let told = &seen(&leaf, 0)[2];
+        let told = &seen(&model, 0)[2];
         assert!(told.starts_with("tool c1=look did 1 c2=") && told.ends_with("c3=blue"), "{told}");
         assert!(told.contains("too dear"), "{told}");
     }

@@ -1,5 +1,5 @@
-//! Calls that wait for approval, and the `persist` hooks of their tools: what waits can run later as
-//! it was approved, or it is not offered and does not run.
+//! Calls that wait for approval, and the `persist` hooks of their tools: what waits can run later
+//! as it was approved, or it is not offered and does not run.
 
 use futures_util::StreamExt;
 use tower_chat::{
@@ -12,7 +12,7 @@ use tower_chat::{
     recovery::{JournalPolicy, UnknownAnswer, UnknownCalls},
     tool::{Retention, StoredCall, ToolContext, ToolOutput, persist_with, tool_fn},
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::{booking_tools::*, common::*};
 
@@ -85,8 +85,8 @@ async fn a_pending_call_that_a_hook_drops_fails_the_run_before_it_is_offered() {
                         false => hooked(&ran, hook, KEEP, false),
                     };
                     let batch = [("look", "c1", "{\"at\":1}"), ("pay", "c2", PAYMENT)];
-                    let leaf = ScriptedLeaf::new([asking(batch)]);
-                    let client = Setup::new(&store).mode(mode).stack(&leaf, tools);
+                    let model = ScriptedModel::new([asking(batch)]);
+                    let client = Setup::new(&store).mode(mode).stack(&model, tools);
                     let mut offered = 0;
                     let error = match head(&client, ask("buy", streamed)).await {
                         Err(error) => error,
@@ -110,7 +110,7 @@ async fn a_pending_call_that_a_hook_drops_fails_the_run_before_it_is_offered() {
                     assert!(text.contains(&format!("{tool:?}")), "{text}");
                     assert_eq!(answer.tool_calls().count(), 2, "the model was paid for it");
                     assert_eq!(answer.approval_requests().count(), 0, "{case:?}");
-                    assert_eq!((ran.names().len(), leaf.requests().len()), (0, 1), "{case:?}");
+                    assert_eq!((ran.names().len(), model.requests().len()), (0, 1), "{case:?}");
                     assert_eq!(stored(&store).await, [""; 0], "{case:?}");
                     assert_eq!(rows(&store).await, [], "{case:?}");
                     assert_eq!(pending(&store).await, [""; 0], "{case:?}");
@@ -128,12 +128,12 @@ async fn what_came_before_a_pending_call_that_is_not_offered_is_kept_as_for_a_fa
         for mode in ALL_MODES {
             let (store, ran) = (store(), Ran::default());
             let tools = hooked(&ran, DROPPING[0].1, KEEP, false);
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 asking([("look", "c1", "{\"at\":1}")]),
                 asking([("pay", "c2", PAYMENT)]),
                 Step::text("as you like"),
             ]);
-            let client = Setup::new(&store).mode(mode).stack(&leaf, tools);
+            let client = Setup::new(&store).mode(mode).stack(&model, tools);
             let request = ask("buy", streamed);
             let error = refused(send(&client, request.clone()).await);
             assert!(matches!(error, PersistenceError::PendingCallNotKept { .. }), "{error:?}");
@@ -153,7 +153,7 @@ async fn what_came_before_a_pending_call_that_is_not_offered_is_kept_as_for_a_fa
                 continue;
             }
             send(&client, request).await.unwrap();
-            assert_eq!(seen(&leaf, 2), round, "{mode:?}");
+            assert_eq!(seen(&model, 2), round, "{mode:?}");
             assert_eq!(ran.names(), ["look {\"at\":1}"], "{mode:?}");
         }
     }
@@ -168,9 +168,9 @@ async fn a_changed_argument_never_runs_and_the_model_is_told_so() {
                 let (store, ran) = (store(), Ran::default());
                 let setup = Setup::new(&store).mode(mode);
                 let batch = [("transfer", "c1", "{\"to\":1}"), ("pay", "c2", PAYMENT)];
-                let leaf = ScriptedLeaf::new([asking(batch), Step::text("done")]);
+                let model = ScriptedModel::new([asking(batch), Step::text("done")]);
                 let tools = || hooked(&ran, REDACT, KEEP, false);
-                let client = setup.stack(&leaf, tools());
+                let client = setup.stack(&model, tools());
                 let answer = send(&client, ask("buy", streamed)).await.unwrap();
                 let asked: Vec<ApprovalRequest> = answer.approval_requests().cloned().collect();
                 let yes = || asked.iter().map(|request| request.approve().into());
@@ -184,7 +184,7 @@ async fn a_changed_argument_never_runs_and_the_model_is_told_so() {
                 let named: Vec<_> = calls.iter().map(|it| (&*it.tool, &*it.call_id)).collect();
                 assert_eq!(named, [("pay", "c2")], "{case:?}");
                 assert!(text.contains("pay") && text.contains("c2"), "{text}");
-                assert_eq!(leaf.requests().len(), 1, "the model is not paid {case:?}");
+                assert_eq!(model.requests().len(), 1, "the model is not paid {case:?}");
                 assert_eq!(stored(&store).await.len(), 2, "{case:?}");
                 assert!(open(&store).await.is_none(), "no later run has to end it {case:?}");
                 assert_eq!(ran.names(), [""; 0], "nothing of the batch has run {case:?}");
@@ -192,9 +192,9 @@ async fn a_changed_argument_never_runs_and_the_model_is_told_so() {
 
                 let request = if again == "anew" { replying(yes(), streamed) } else { request };
                 let setup = if again == "elsewhere" { setup.elsewhere() } else { setup };
-                send(&setup.stack(&leaf, tools()), request).await.unwrap();
+                send(&setup.stack(&model, tools()), request).await.unwrap();
                 assert_eq!(ran.names(), ["transfer {\"to\":1}"], "{case:?}");
-                let told = seen(&leaf, 1);
+                let told = seen(&model, 1);
                 assert_eq!(told[1], "assistant transfer#c1 pay#c2", "{case:?}");
                 assert!(told[2].starts_with("tool c1=transfer did {\"to\":1} c2!"), "{told:?}");
                 assert!(told[2].contains("arguments were not kept"), "{told:?}");
@@ -212,15 +212,15 @@ async fn a_call_with_changed_arguments_may_still_be_rejected() {
     for streamed in BOTH_WAYS {
         for mode in ALL_MODES {
             let (store, ran) = (store(), Ran::default());
-            let leaf = ScriptedLeaf::new([asking([("pay", "c2", PAYMENT)]), Step::text("fine")]);
+            let model = ScriptedModel::new([asking([("pay", "c2", PAYMENT)]), Step::text("fine")]);
             let tools = hooked(&ran, REDACT, KEEP, false);
-            let client = Setup::new(&store).mode(mode).stack(&leaf, tools);
+            let client = Setup::new(&store).mode(mode).stack(&model, tools);
             let answer = send(&client, ask("buy", streamed)).await.unwrap();
             let asked = answer.approval_requests().next().unwrap().clone();
             let no = replying([asked.reject("too dear").into()], streamed);
             send(&client, no).await.unwrap();
             assert_eq!(ran.names(), [""; 0]);
-            assert!(seen(&leaf, 1)[2].contains("too dear"), "{mode:?}");
+            assert!(seen(&model, 1)[2].contains("too dear"), "{mode:?}");
             assert_eq!(rows(&store).await[0].1, ToolStatus::RejectedByApproval);
         }
     }
@@ -231,14 +231,14 @@ async fn a_tool_that_accepts_what_its_hook_stores_runs_with_it() {
     for streamed in BOTH_WAYS {
         for mode in ALL_MODES {
             let (store, ran) = (store(), Ran::default());
-            let leaf = ScriptedLeaf::new([asking([("pay", "c2", PAYMENT)]), Step::text("done")]);
+            let model = ScriptedModel::new([asking([("pay", "c2", PAYMENT)]), Step::text("done")]);
             let tools = hooked(&ran, REDACT, KEEP, true);
             let setup = Setup::new(&store).mode(mode);
-            let client = setup.stack(&leaf, tools.clone());
+            let client = setup.stack(&model, tools.clone());
             let answer = send(&client, ask("buy", streamed)).await.unwrap();
             let asked = answer.approval_requests().next().unwrap().clone();
             let yes = replying([asked.approve().into()], streamed);
-            send(&setup.elsewhere().stack(&leaf, tools), yes).await.unwrap();
+            send(&setup.elsewhere().stack(&model, tools), yes).await.unwrap();
             assert_eq!(ran.names(), ["pay {\"iban\":\"[redacted]\",\"amount\":0}"], "{mode:?}");
             assert_eq!(rows(&store).await[0].1, ToolStatus::Ok);
         }
@@ -254,16 +254,16 @@ async fn a_resumed_run_runs_a_changed_call_only_of_a_tool_that_accepts_it() {
             let journal = JournalPolicy::default().unknown_calls(again);
             let setup = Setup::new(&store).policy(policy().journal(journal));
             let batch = [("look", "c1", "{\"at\":1}"), ("look", "c2", "{\"at\":2}")];
-            let leaf = ScriptedLeaf::new([asking(batch), Step::text("done")]);
+            let model = ScriptedModel::new([asking(batch), Step::text("done")]);
             let tools = hooked(&ran, KEEP, REDACT, accepts);
-            let client = setup.looped(&leaf, ToolLoop::new(tools.clone()));
+            let client = setup.looped(&model, ToolLoop::new(tools.clone()));
             // The answer and the first start are stored, and the outcome is not.
             store.let_appends_through(2);
             store.fail_next_append(disk_full());
             let request = ask("go", streamed);
             send(&client, request.clone()).await.unwrap_err();
             assert_eq!(ran.names(), ["look {\"at\":1}"]);
-            send(&setup.elsewhere().stack(&leaf, tools), request).await.unwrap();
+            send(&setup.elsewhere().stack(&model, tools), request).await.unwrap();
             let redacted = "look {\"iban\":\"[redacted]\",\"amount\":0}";
             let expected: &[&str] = match accepts {
                 true => &["look {\"at\":1}", redacted, redacted],

@@ -11,7 +11,7 @@ use tower_chat::{
     tool::{Retention, StoredCall, ToolOutput, persist_with, tool_fn},
     validate::validate_request,
 };
-use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::{booking_tools::*, common::*};
 
@@ -52,12 +52,12 @@ async fn nothing_that_a_hook_hides_is_ever_staged_and_the_run_goes_on_with_what_
     for concurrent in [false, true] {
         let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
         let setup = Setup::new(&store).concurrent(concurrent);
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             calls([("pin", "c1"), ("whisper", "c2"), ("wait", "c3")]),
             Step::text("done"),
         ]);
         let request = ask("go", false);
-        let client = setup.stack(&leaf, discreet(&ran, &gate));
+        let client = setup.stack(&model, discreet(&ran, &gate));
         drop_when(&client, request.clone(), async {
             gate.reached(1).await;
             while calls_known(&store).await != ["c1 Done", "c3 Unknown"] {
@@ -67,7 +67,7 @@ async fn nothing_that_a_hook_hides_is_ever_staged_and_the_run_goes_on_with_what_
         .await;
         assert_eq!(staged(&store).await[1], "assistant pin#c1 wait#c3");
         gate.open();
-        send(&setup.stack(&leaf, discreet(&ran, &gate)), request).await.unwrap();
+        send(&setup.stack(&model, discreet(&ran, &gate)), request).await.unwrap();
         let all = given(&store);
         assert!(!all.contains("1234") && !all.contains("psst"), "{all}");
         assert_eq!(ran.names(), ["pin", "whisper"], "neither runs again");
@@ -124,21 +124,21 @@ async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_service_call_that
                 let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
                 gate.open();
                 let setup = Setup::new(&store).mode(mode);
-                let leaf = ScriptedLeaf::new([
+                let model = ScriptedModel::new([
                     whispering(texts),
                     Step::error("overloaded"),
                     asked_again(Step::text("done")),
                 ]);
-                let client = setup.stack(&leaf, secretive(&ran, &gate, hook));
+                let client = setup.stack(&model, secretive(&ran, &gate, hook));
                 let request = ask("go", streamed);
                 send(&client, request.clone()).await.unwrap_err();
                 let answer = send(&client, request.clone()).await.unwrap();
                 let case_name = (mode, texts);
                 assert_eq!(answer.messages.last().unwrap().text(), "done", "{case_name:?}");
-                assert_eq!(seen(&leaf, 2), ["user go"], "{case_name:?}");
+                assert_eq!(seen(&model, 2), ["user go"], "{case_name:?}");
                 let again = send(&client, request).await.unwrap();
                 assert_eq!(again.messages.last().unwrap().text(), "done", "{case_name:?}");
-                assert_eq!(leaf.requests().len(), 3, "the whole run is its answer: {case_name:?}");
+                assert_eq!(model.requests().len(), 3, "the whole run is its answer: {case_name:?}");
             }
         }
     }
@@ -150,26 +150,26 @@ async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_drop() {
         for texts in BESIDE {
             let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
             let setup = Setup::new(&store).mode(mode);
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 whispering(texts),
                 asked_again(calls([("whisper", "c2")])),
                 asked_again(Step::text("done")),
             ]);
             let tools = || secretive(&ran, &gate, |_| Ok(Retention::Forget));
             let request = ask("go", false);
-            let client = setup.stack(&leaf, tools());
+            let client = setup.stack(&model, tools());
             drop_when(&client, request.clone(), gate.reached(1)).await;
-            let client = setup.elsewhere().stack(&leaf, tools());
+            let client = setup.elsewhere().stack(&model, tools());
             drop_when(&client, request.clone(), gate.reached(2)).await;
-            let client = setup.elsewhere().stack(&leaf, tools());
+            let client = setup.elsewhere().stack(&model, tools());
             let answer = send(&client, request).await.unwrap();
             let case_name = (mode, texts);
             assert_eq!(answer.messages.last().unwrap().text(), "done", "{case_name:?}");
             assert_eq!(
-                (seen(&leaf, 1), seen(&leaf, 2)),
+                (seen(&model, 1), seen(&model, 2)),
                 (vec!["user go".into()], vec!["user go".into()])
             );
-            assert_eq!(leaf.requests().len(), 3, "{case_name:?}");
+            assert_eq!(model.requests().len(), 3, "{case_name:?}");
         }
     }
 }
@@ -218,17 +218,17 @@ async fn a_call_whose_arguments_were_redacted_is_not_run_by_another_attempt() {
                 call("pay", "c2"),
                 call("same", "c3"),
             ]);
-            let leaf = ScriptedLeaf::new([Step::message(asking), Step::text("sorry")]);
+            let model = ScriptedModel::new([Step::message(asking), Step::text("sorry")]);
             let request = ask("go", false);
-            drop_when(&setup.stack(&leaf, tools()), request.clone(), gate.reached(1)).await;
+            drop_when(&setup.stack(&model, tools()), request.clone(), gate.reached(1)).await;
             gate.open();
             let first = ran.names();
             assert_eq!(first.iter().any(|ran| ran.starts_with("pay")), is_started);
-            send(&setup.elsewhere().stack(&leaf, tools()), request).await.unwrap();
+            send(&setup.elsewhere().stack(&model, tools()), request).await.unwrap();
             let second = &ran.names()[first.len()..];
             assert!(!second.iter().any(|ran| ran.contains("pay")), "{second:?}");
             assert_eq!(second.last().unwrap(), r#"same {"card":"4111"}"#);
-            let results = seen(&leaf, 1)[2].clone();
+            let results = seen(&model, 1)[2].clone();
             let told = if is_started { "may or may not" } else { "its arguments were not kept" };
             assert!(results.contains("c1=done c2!") && results.contains(told), "{results}");
             assert!(results.ends_with("c3=done"), "{results}");
@@ -243,15 +243,15 @@ async fn a_call_whose_arguments_were_redacted_is_not_run_by_another_attempt() {
 async fn a_long_result_is_staged_truncated_and_the_run_under_way_sees_all_of_it() {
     let (store, gate) = (store(), Gate::closed());
     let setup = Setup::new(&store).policy(policy().truncate_results(Truncation::to(200)));
-    let leaf = ScriptedLeaf::new([calls([("long", "c1")]), Step::text("done").waits(&gate)]);
+    let model = ScriptedModel::new([calls([("long", "c1")]), Step::text("done").waits(&gate)]);
     let long = || {
         Tools::new().with(tool_fn(definition("long"), |_| async {
             Ok::<_, BoxError>(ToolOutput::from("x".repeat(10_000)))
         }))
     };
-    let client = setup.stack(&leaf, long());
+    let client = setup.stack(&model, long());
     let looking = async {
-        leaf.called(2).await;
+        model.called(2).await;
         let content = open(&store).await.unwrap();
         let text = format!("{:?}", content.tools);
         assert!(text.len() < 2_000, "{}", text.len());
@@ -259,7 +259,7 @@ async fn a_long_result_is_staged_truncated_and_the_run_under_way_sees_all_of_it(
     };
     let (answer, ()) = tokio::join!(send(&client, ask("go", false)), looking);
     answer.unwrap();
-    assert!(seen(&leaf, 1)[2].len() > 10_000);
+    assert!(seen(&model, 1)[2].len() > 10_000);
     assert!(stored(&store).await[2].len() < 300);
 }
 
@@ -272,13 +272,13 @@ async fn a_tool_that_nests_a_run_is_resumed_with_it() {
     let store = store();
     let setup = Setup::new(&store);
     let sub_key = || ConversationKey::new("alice", "support/sub");
-    let leaf = ScriptedLeaf::new([
+    let model = ScriptedModel::new([
         calls([("delegate", "c1")]),
         Step::text("nested"),
         Step::error("overloaded"),
         Step::text("done"),
     ]);
-    let inner = setup.stack(&leaf, Tools::new());
+    let inner = setup.stack(&model, Tools::new());
     let seen_by_tool = store.clone();
     let delegate = tool_fn(definition("delegate"), move |context| {
         let (inner, store) = (inner.clone(), seen_by_tool.clone());
@@ -291,7 +291,7 @@ async fn a_tool_that_nests_a_run_is_resumed_with_it() {
             Ok::<_, BoxError>(ToolOutput::from(answer.text()))
         }
     });
-    let client = setup.stack(&leaf, Tools::new().with(delegate));
+    let client = setup.stack(&model, Tools::new().with(delegate));
     let request = ask("go", false);
     send(&client, request.clone()).await.unwrap_err();
     assert_eq!(stored_of(&store, &sub_key()).await, ["user sub", "assistant nested"]);
@@ -323,12 +323,13 @@ async fn a_call_keeps_its_idempotency_key_beside_one_that_is_forgotten() {
         });
         Tools::new().with(persist_with(whisper, |_| Ok(Retention::Forget))).with(wait)
     };
-    let leaf = ScriptedLeaf::new([calls([("whisper", "c1"), ("wait", "c2")]), Step::text("done")]);
+    let model =
+        ScriptedModel::new([calls([("whisper", "c1"), ("wait", "c2")]), Step::text("done")]);
     let request = ask("go", false);
-    let client = setup.stack(&leaf, tools(&gate));
+    let client = setup.stack(&model, tools(&gate));
     drop_when(&client, request.clone(), gate.reached(1)).await;
     gate.open();
-    send(&setup.stack(&leaf, tools(&gate)), request).await.unwrap();
+    send(&setup.stack(&model, tools(&gate)), request).await.unwrap();
     let keys = keys.names();
     assert_eq!(keys.len(), 2);
     assert_eq!(keys[0], keys[1]);

@@ -6,7 +6,7 @@ use tower_chat::{
     core::{BoxError, Finish, Message, Retryability, Usage},
     recovery::{JournalPolicy, OnRefusal, RecoveryPolicy, recover},
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::{booking_tools::*, common::*};
 
@@ -46,13 +46,13 @@ async fn a_run_that_is_refused_before_any_answer_does_not_stay_open() {
             for refusal in refusals() {
                 let store = store();
                 let setup = Setup::new(&store).policy(on_refusal(choice));
-                let leaf = model_with(0, [refusal]);
-                let client = setup.stack(&leaf, BookingTools::default().tools());
+                let model = booking_model_with(0, [refusal]);
+                let client = setup.stack(&model, BookingTools::default().tools());
                 send(&client, ask("bad", streamed)).await.unwrap_err();
                 assert!(open(&store).await.is_none(), "{choice:?}");
                 assert_eq!(stored(&store).await, ["user bad"][..kept], "{choice:?}");
                 let answer = send(&client, ask("good", streamed)).await.unwrap();
-                assert_eq!((answer.text(), leaf.requests().len()), ("hello".into(), 2));
+                assert_eq!((answer.text(), model.requests().len()), ("hello".into(), 2));
             }
         }
     }
@@ -63,8 +63,8 @@ async fn a_run_whose_failure_may_pass_stays_open() {
     for streamed in BOTH_WAYS {
         for step in [status(429), status(503), Step::text("x").cut_off_after(1)] {
             let store = store();
-            let leaf = model_with(0, [step]);
-            let client = Setup::new(&store).stack(&leaf, BookingTools::default().tools());
+            let model = booking_model_with(0, [step]);
+            let client = Setup::new(&store).stack(&model, BookingTools::default().tools());
             send(&client, ask("trip", streamed)).await.unwrap_err();
             assert_eq!(staged(&store).await, ["user trip"]);
             let answer = send(&client, ask("and then?", streamed)).await.unwrap();
@@ -81,14 +81,14 @@ async fn a_recovery_that_is_refused_ends_the_run_and_the_new_message_is_answered
         {
             let store = store();
             let setup = Setup::new(&store).policy(on_refusal(choice));
-            let leaf = model_with(1, [status(400), status(400)]);
+            let model = booking_model_with(1, [status(400), status(400)]);
             let booking_tools = BookingTools::default();
-            let client = setup.stack(&leaf, booking_tools.tools());
+            let client = setup.stack(&model, booking_tools.tools());
             send(&client, ask("trip", streamed)).await.unwrap_err();
             assert_eq!(staged(&store).await, WHOLE_RUN[..2], "its caller may know better");
             let answer = send(&client, ask("and then?", streamed)).await.unwrap();
             assert_eq!((answer.text(), answer.finish.recovered), ("hello".into(), None));
-            assert_eq!((leaf.requests().len(), booking_tools.ran().len()), (4, 2));
+            assert_eq!((model.requests().len(), booking_tools.ran().len()), (4, 2));
             let mut expected: Vec<_> = WHOLE_RUN[..kept].iter().map(|it| (*it).into()).collect();
             expected.extend(["user and then?".to_owned(), "assistant hello".to_owned()]);
             assert_eq!(stored(&store).await, expected, "{choice:?}");
@@ -103,8 +103,8 @@ async fn a_run_that_is_refused_stays_open_where_that_is_the_policy() {
         .check(async |case| {
             let store = case.store().await;
             let setup = Setup::new(&store).policy(on_refusal(OnRefusal::LeaveOpen));
-            let leaf = model_with(0, [status(400), status(400), status(400)]);
-            let client = setup.stack(&leaf, BookingTools::default().tools());
+            let model = booking_model_with(0, [status(400), status(400), status(400)]);
+            let client = setup.stack(&model, BookingTools::default().tools());
             for text in ["one", "two", "three"] {
                 send(&client, case.ask(text)).await.unwrap_err();
                 assert_eq!(staged(&store).await, ["user one"]);
@@ -120,13 +120,13 @@ async fn an_error_that_says_nothing_of_itself_counts_as_a_refusal_at_the_last_at
             let store = store();
             let journal = JournalPolicy::default().max_unclear_attempts(attempts);
             let setup = Setup::new(&store).policy(policy().journal(journal));
-            let leaf = ScriptedLeaf::new((0..40).map(|_| {
+            let model = ScriptedModel::new((0..40).map(|_| {
                 Step::respond(|request| match seen_last(request).as_str() {
                     "user odd" => Step::error("odd"),
                     _ => Step::text("hello"),
                 })
             }));
-            let client = setup.stack(&leaf, BookingTools::default().tools());
+            let client = setup.stack(&model, BookingTools::default().tools());
             send(&client, ask("odd", streamed)).await.unwrap_err();
             for attempt in 2..attempts {
                 assert_eq!(open(&store).await.unwrap().open.lease.attempt, attempt - 1);
@@ -134,7 +134,7 @@ async fn an_error_that_says_nothing_of_itself_counts_as_a_refusal_at_the_last_at
             }
             let answer = send(&client, ask("fine", streamed)).await.unwrap();
             assert_eq!(answer.text(), "hello");
-            assert_eq!(leaf.requests().len(), attempts as usize + 1);
+            assert_eq!(model.requests().len(), attempts as usize + 1);
             assert_eq!(stored(&store).await, ["user fine", "assistant hello"]);
         }
     }
@@ -151,8 +151,8 @@ async fn an_explicit_recovery_that_is_refused_says_so_and_leaves_the_run_to_its_
         .check(async |case| {
             let store = case.store().await;
             let setup = Setup::new(&store);
-            let leaf = model_with(1, [status(400), status(400)]);
-            let mut client = setup.stack(&leaf, BookingTools::default().tools());
+            let model = booking_model_with(1, [status(400), status(400)]);
+            let mut client = setup.stack(&model, BookingTools::default().tools());
             send(&client, case.ask("trip")).await.unwrap_err();
             let error =
                 recover(&mut client, &store, &key(), RecoveryPolicy::resume()).await.unwrap_err();
@@ -172,8 +172,8 @@ async fn what_a_recovered_run_cost_is_told_with_the_answer_that_came_after_it() 
             Step::answer([Message::assistant(text)], finish)
         };
         let steps = [status(503), paid("first", 30, 4), paid("second", 50, 6)];
-        let leaf = ScriptedLeaf::new(steps);
-        let client = setup.stack(&leaf, BookingTools::default().tools());
+        let model = ScriptedModel::new(steps);
+        let client = setup.stack(&model, BookingTools::default().tools());
         let first = ask("one", streamed);
         let run = first.conversation().unwrap().run;
         send(&client, first).await.unwrap_err();

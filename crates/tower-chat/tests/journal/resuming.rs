@@ -13,7 +13,7 @@ use tower_chat::{
     },
     tool::ToolOutput,
 };
-use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::{booking_tools::*, common::*};
 
@@ -31,11 +31,11 @@ use Way::*;
 const ALL_WAYS: [Way; 4] = [SameRequest, Report, NewMessage, Elsewhere];
 
 /// Takes the run up again and holds it against an undisturbed one. `paid` says how many calls the
-/// leaf has answered before, of those whose answer is staged.
+/// model client has answered before, of those whose answer is staged.
 async fn take_up(
     way: Way,
     setup: &Setup,
-    leaf: &ScriptedLeaf,
+    model: &ScriptedModel,
     booking_tools: &BookingTools,
     request: &ChatRequest,
     case_name: &str,
@@ -48,10 +48,10 @@ async fn take_up(
     let left = open(store).await;
     let is_open = left.is_some();
     if left.as_ref().is_some_and(|left| left.open.lease.is_abandoned()) && way == NewMessage {
-        return committed_first(&setup, leaf, booking_tools, request, &case_name).await;
+        return committed_first(&setup, model, booking_tools, request, &case_name).await;
     }
-    let (ran, asked) = (booking_tools.ran().len(), leaf.requests().len());
-    let client = setup.stack(leaf, booking_tools.reopened().tools());
+    let (ran, asked) = (booking_tools.ran().len(), model.requests().len());
+    let client = setup.stack(model, booking_tools.reopened().tools());
     let request = match way {
         SameRequest | Elsewhere => request.clone(),
         Report if !is_open => request.clone(),
@@ -82,12 +82,12 @@ async fn take_up(
     assert!(open(store).await.is_none(), "{case_name}");
     // Only of a run that was there at all.
     if is_open {
-        let own = leaf.requests().len() - asked - usize::from(way == NewMessage);
+        let own = model.requests().len() - asked - usize::from(way == NewMessage);
         assert_eq!(own, SERVICE_CALLS - answered, "service calls: {case_name}");
         assert_eq!(booking_tools.ran().len() - ran, TOOL_CALLS - done, "tool calls: {case_name}");
-        let seen = all_seen(leaf);
+        let seen = all_seen(model);
         assert_eq!(seen[asked..asked + own], undisturbed()[answered..], "{case_name}");
-        let new_from: Vec<_> = leaf.requests()[asked..asked + own]
+        let new_from: Vec<_> = model.requests()[asked..asked + own]
             .iter()
             .map(|request| request.messages.len() - request.new_from)
             .collect();
@@ -102,20 +102,20 @@ async fn take_up(
 /// that run, and nothing of it is lost.
 async fn committed_first(
     setup: &Setup,
-    leaf: &ScriptedLeaf,
+    model: &ScriptedModel,
     booking_tools: &BookingTools,
     request: &ChatRequest,
     case_name: &str,
 ) {
     let store = &setup.store;
-    let (before, ran, asked) = (staged(store).await, booking_tools.ran(), leaf.requests().len());
+    let (before, ran, asked) = (staged(store).await, booking_tools.ran(), model.requests().len());
     let known = calls_known(store).await;
-    let client = setup.stack(leaf, booking_tools.reopened().tools());
+    let client = setup.stack(model, booking_tools.reopened().tools());
     let answer = send(&client, ask("and then?", request.options.stream)).await;
     let answer = answer.unwrap_or_else(|error| panic!("{case_name}: {error:?}"));
     assert_eq!(answer.text(), "hello", "{case_name}");
     assert_eq!(answer.finish.recovered, None, "{case_name}");
-    assert_eq!(leaf.requests().len() - asked, 1, "one service call: {case_name}");
+    assert_eq!(model.requests().len() - asked, 1, "one service call: {case_name}");
     assert_eq!(booking_tools.ran(), ran, "no tool: {case_name}");
     let history = stored(store).await;
     assert_eq!(history[..before.len()], before, "{case_name}");
@@ -152,9 +152,9 @@ async fn after_a_service_call_that_failed() {
                     for way in ALL_WAYS {
                         let (store, booking_tools) = (store(), BookingTools::default());
                         let setup = Setup::new(&store).concurrent(concurrent);
-                        let leaf = model_with(failing, [step(cut())]);
+                        let model = booking_model_with(failing, [step(cut())]);
                         let request = ask("trip", streamed);
-                        let client = setup.stack(&leaf, booking_tools.tools());
+                        let client = setup.stack(&model, booking_tools.tools());
                         send(&client, request.clone()).await.unwrap_err();
                         let held = open(&store).await.unwrap().open.lease.until;
                         assert_eq!(held, None, "a run that failed is nobody's");
@@ -164,7 +164,7 @@ async fn after_a_service_call_that_failed() {
                         );
                         let case_name =
                             format!("call {failing}, kind {kind}, concurrent {concurrent}");
-                        take_up(way, &setup, &leaf, &booking_tools, &request, &case_name).await;
+                        take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
                     }
                 }
             }
@@ -184,17 +184,17 @@ async fn after_a_service_call_that_was_dropped_aborted_or_timed_out() {
                 for way in ALL_WAYS {
                     let (store, booking_tools) = (store(), BookingTools::default());
                     let setup = Setup::new(&store);
-                    let leaf = model_with(hanging, [Step::hang()]);
-                    let client = setup.stack(&leaf, booking_tools.tools());
+                    let model = booking_model_with(hanging, [Step::hang()]);
+                    let client = setup.stack(&model, booking_tools.tools());
                     let request = ask("trip", streamed);
                     match cause {
                         "dropped" => {
-                            drop_when(&client, request.clone(), leaf.called(hanging + 1)).await;
+                            drop_when(&client, request.clone(), model.called(hanging + 1)).await;
                         }
                         "aborted" => {
                             let request = request.clone();
                             let run = tokio::spawn(async move { send(&client, request).await });
-                            leaf.called(hanging + 1).await;
+                            model.called(hanging + 1).await;
                             run.abort();
                             assert!(run.await.unwrap_err().is_cancelled());
                         }
@@ -206,7 +206,7 @@ async fn after_a_service_call_that_was_dropped_aborted_or_timed_out() {
                     }
                     let case_name = format!("call {hanging} {cause}");
                     assert!(open(&store).await.unwrap().open.lease.is_abandoned(), "{case_name}");
-                    take_up(way, &setup, &leaf, &booking_tools, &request, &case_name).await;
+                    take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
                 }
             }
         }
@@ -220,8 +220,8 @@ async fn after_a_stream_that_was_dropped_at_any_update() {
             for taken in 0.. {
                 let (store, booking_tools) = (store(), BookingTools::default());
                 let setup = Setup::new(&store).concurrent(concurrent);
-                let leaf = model();
-                let client = setup.stack(&leaf, booking_tools.tools());
+                let model = booking_model();
+                let client = setup.stack(&model, booking_tools.tools());
                 let request = ask("trip", true);
                 let mut response = head(&client, request.clone()).await.unwrap();
                 let mut is_whole = false;
@@ -234,7 +234,7 @@ async fn after_a_stream_that_was_dropped_at_any_update() {
                 }
                 drop(response);
                 let case_name = format!("{taken} updates, concurrent {concurrent}");
-                take_up(way, &setup, &leaf, &booking_tools, &request, &case_name).await;
+                take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
                 for call in ["c1", "c2", "c3"] {
                     let is_over = way == NewMessage || booking_tools.times(call) == 1;
                     assert!(is_over && booking_tools.times(call) < 2, "{case_name} {call}");
@@ -257,8 +257,8 @@ async fn after_a_write_that_failed_before_or_after_its_effect() {
                         let (store, booking_tools) = (store(), BookingTools::safe());
                         let clock = TestClock::default();
                         let setup = Setup::new(&store).concurrent(concurrent).clock(&clock);
-                        let leaf = model();
-                        let client = setup.stack(&leaf, booking_tools.tools());
+                        let model = booking_model();
+                        let client = setup.stack(&model, booking_tools.tools());
                         let request = ask("trip", streamed);
                         store.let_appends_through(failing);
                         match after_storing {
@@ -274,7 +274,7 @@ async fn after_a_write_that_failed_before_or_after_its_effect() {
                         assert!(error.is_ok(), "{case_name}: {error:?}");
                         // Who cannot write cannot give the lease back either.
                         clock.advance(16);
-                        take_up(way, &setup, &leaf, &booking_tools, &request, &case_name).await;
+                        take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
                     }
                 }
             }
@@ -287,13 +287,13 @@ async fn idempotency_keys_are_the_same_in_every_attempt() {
     let (store, gate) = (store(), Gate::closed());
     let booking_tools = BookingTools::safe().with_gate_after("c2", &gate);
     let setup = Setup::new(&store);
-    let leaf = model();
+    let model = booking_model();
     let request = ask("trip", false);
     for attempt in 1..=3 {
-        let client = setup.stack(&leaf, booking_tools.tools());
+        let client = setup.stack(&model, booking_tools.tools());
         drop_when(&client, request.clone(), gate.reached(attempt)).await;
     }
-    let client = setup.stack(&leaf, booking_tools.reopened().tools());
+    let client = setup.stack(&model, booking_tools.reopened().tools());
     send(&client, request).await.unwrap();
     let keys = booking_tools.keys();
     assert_eq!(keys["c1"].len(), 1);
@@ -306,13 +306,13 @@ async fn idempotency_keys_are_the_same_in_every_attempt() {
 /// Interrupts a run while a tool is at work: after its first attempt c1 is done, c2 unknown.
 async fn interrupted_at_c2(
     setup: &Setup,
-    leaf: &ScriptedLeaf,
+    model: &ScriptedModel,
     booking_tools: &BookingTools,
     streamed: bool,
 ) -> ChatRequest {
     let gate = Gate::closed();
     let request = ask("trip", streamed);
-    let client = setup.stack(leaf, booking_tools.clone().with_gate_after("c2", &gate).tools());
+    let client = setup.stack(model, booking_tools.clone().with_gate_after("c2", &gate).tools());
     drop_when(&client, request.clone(), async {
         gate.reached(1).await;
         while booking_tools.times("c1") == 0 || calls_known(&setup.store).await[0] != "c1 Done" {
@@ -331,9 +331,9 @@ async fn a_tool_that_is_safe_to_retry_runs_again() {
             for way in [SameRequest, Report, Elsewhere] {
                 let (store, booking_tools) = (store(), BookingTools::safe());
                 let setup = Setup::new(&store).concurrent(concurrent);
-                let leaf = model();
-                let request = interrupted_at_c2(&setup, &leaf, &booking_tools, streamed).await;
-                take_up(way, &setup, &leaf, &booking_tools, &request, "c2 unknown").await;
+                let model = booking_model();
+                let request = interrupted_at_c2(&setup, &model, &booking_tools, streamed).await;
+                take_up(way, &setup, &model, &booking_tools, &request, "c2 unknown").await;
                 assert_eq!(
                     (
                         booking_tools.times("c1"),
@@ -353,9 +353,9 @@ async fn an_unknown_call_is_answered_as_such_by_default() {
         for concurrent in [false, true] {
             let (store, booking_tools) = (store(), BookingTools::default());
             let setup = Setup::new(&store).concurrent(concurrent);
-            let leaf = model();
-            let request = interrupted_at_c2(&setup, &leaf, &booking_tools, streamed).await;
-            let client = setup.stack(&leaf, booking_tools.reopened().tools());
+            let model = booking_model();
+            let request = interrupted_at_c2(&setup, &model, &booking_tools, streamed).await;
+            let client = setup.stack(&model, booking_tools.reopened().tools());
             send(&client, request).await.unwrap();
             let history = stored(&store).await;
             assert!(history[2].starts_with("tool c1=book c1 c2!"), "{history:?}");
@@ -372,9 +372,9 @@ async fn an_unknown_call_fails_the_run_where_that_is_asked_for_and_it_stays_open
         let (store, booking_tools) = (store(), BookingTools::default());
         let journal = JournalPolicy::default().unknown_calls(UnknownCalls::Fail);
         let setup = Setup::new(&store).policy(policy().journal(journal));
-        let leaf = model();
-        let request = interrupted_at_c2(&setup, &leaf, &booking_tools, streamed).await;
-        let client = setup.stack(&leaf, booking_tools.reopened().tools());
+        let model = booking_model();
+        let request = interrupted_at_c2(&setup, &model, &booking_tools, streamed).await;
+        let client = setup.stack(&model, booking_tools.reopened().tools());
         for _ in 0..2 {
             let error = send(&client, request.clone()).await.unwrap_err();
             let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
@@ -409,9 +409,9 @@ async fn whoever_is_asked_about_an_unknown_call_decides() {
         });
         let setup = Setup::new(&store)
             .policy(policy().journal(JournalPolicy::default().unknown_calls(ask)));
-        let leaf = model();
-        let request = interrupted_at_c2(&setup, &leaf, &booking_tools, false).await;
-        let outcome = send(&setup.stack(&leaf, booking_tools.reopened().tools()), request).await;
+        let model = booking_model();
+        let request = interrupted_at_c2(&setup, &model, &booking_tools, false).await;
+        let outcome = send(&setup.stack(&model, booking_tools.reopened().tools()), request).await;
         let history = stored(&store).await;
         match answer {
             "again" => assert_eq!(history, WHOLE_RUN),
@@ -428,9 +428,9 @@ async fn a_failed_tool_is_not_run_again() {
     for concurrent in [false, true] {
         let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
         let setup = Setup::new(&store).concurrent(concurrent);
-        let leaf = ScriptedLeaf::new([calls([("fail", "c1"), ("wait", "c2")]), Step::text("so")]);
+        let model = ScriptedModel::new([calls([("fail", "c1"), ("wait", "c2")]), Step::text("so")]);
         let request = ask("trip", false);
-        let client = setup.stack(&leaf, tools_with_gate(&ran, &gate));
+        let client = setup.stack(&model, tools_with_gate(&ran, &gate));
         drop_when(&client, request.clone(), async {
             gate.reached(1).await;
             while calls_known(&store).await[0] != "c1 Failed" {
@@ -448,7 +448,7 @@ async fn a_failed_tool_is_not_run_again() {
             .with(tower_chat::tool::tool_fn(definition("wait"), |_| async {
                 Ok::<_, tower_chat::core::BoxError>(ToolOutput::from("waited"))
             }));
-        send(&setup.stack(&leaf, fixed), request).await.unwrap();
+        send(&setup.stack(&model, fixed), request).await.unwrap();
         let history = stored(&store).await;
         assert!(history[2].starts_with("tool c1!"), "{history:?}");
     }
@@ -458,9 +458,9 @@ async fn a_failed_tool_is_not_run_again() {
 async fn what_has_finished_is_reused_although_its_tool_is_gone() {
     let (store, booking_tools) = (store(), BookingTools::default());
     let setup = Setup::new(&store);
-    let leaf = ScriptedLeaf::new([calls([("book", "c1"), ("seat", "c2")]), Step::text("booked")]);
-    let request = interrupted_at_c2(&setup, &leaf, &booking_tools, false).await;
-    send(&setup.stack(&leaf, tower_chat::Tools::new()), request).await.unwrap();
+    let model = ScriptedModel::new([calls([("book", "c1"), ("seat", "c2")]), Step::text("booked")]);
+    let request = interrupted_at_c2(&setup, &model, &booking_tools, false).await;
+    send(&setup.stack(&model, tower_chat::Tools::new()), request).await.unwrap();
     let history = stored(&store).await;
     assert!(history[2].starts_with("tool c1=book c1 c2!"), "{history:?}");
     assert!(history[2].contains("may or may not"), "{history:?}");
@@ -480,10 +480,10 @@ async fn limits_count_what_earlier_attempts_have_used() {
         let one = || calls([("book", "c3")]);
         let mut steps = vec![two(), one(), Step::text("booked")];
         steps.insert(interrupted_call, Step::error("overloaded"));
-        let leaf = ScriptedLeaf::new(steps);
+        let model = ScriptedModel::new(steps);
         let request = ask("trip", false);
-        send(&setup.looped(&leaf, budget(&booking_tools)), request.clone()).await.unwrap_err();
-        send(&setup.looped(&leaf, budget(&booking_tools)), request).await.unwrap();
+        send(&setup.looped(&model, budget(&booking_tools)), request.clone()).await.unwrap_err();
+        send(&setup.looped(&model, budget(&booking_tools)), request).await.unwrap();
         assert_eq!(booking_tools.ran(), ["c1", "c2"]);
         assert!(stored(&store).await[4].contains("no more than 2"));
     }
@@ -492,11 +492,11 @@ async fn limits_count_what_earlier_attempts_have_used() {
     let booking_tools = BookingTools::default();
     let rounds =
         |booking_tools: &BookingTools| ToolLoop::new(booking_tools.tools()).max_rounds(2).unwrap();
-    let leaf = model_with(2, [Step::error("overloaded")]);
+    let model = booking_model_with(2, [Step::error("overloaded")]);
     let request = ask("trip", false);
-    send(&setup.looped(&leaf, rounds(&booking_tools)), request.clone()).await.unwrap_err();
-    send(&setup.looped(&leaf, rounds(&booking_tools)), request).await.unwrap();
-    let requests = leaf.requests();
+    send(&setup.looped(&model, rounds(&booking_tools)), request.clone()).await.unwrap_err();
+    send(&setup.looped(&model, rounds(&booking_tools)), request).await.unwrap();
+    let requests = model.requests();
     assert!(requests[2].options.tools.is_empty(), "the last call of the undisturbed run has none");
     assert!(requests[3].options.tools.is_empty(), "nor has that of the resumed one");
 }
@@ -510,15 +510,15 @@ async fn a_round_of_two_messages_is_one_round() {
     let rounds =
         |booking_tools: &BookingTools| ToolLoop::new(booking_tools.tools()).max_rounds(2).unwrap();
     let both = [call_message([("book", "c1")]), call_message([("seat", "c2")])];
-    let leaf = ScriptedLeaf::new([
+    let model = ScriptedModel::new([
         Step::answer(both, Finish::stop()),
         Step::error("overloaded"),
         calls([("book", "c3")]),
         Step::text("booked"),
     ]);
     let request = ask("trip", false);
-    send(&setup.looped(&leaf, rounds(&booking_tools)), request.clone()).await.unwrap_err();
-    send(&setup.looped(&leaf, rounds(&booking_tools)), request).await.unwrap();
+    send(&setup.looped(&model, rounds(&booking_tools)), request.clone()).await.unwrap_err();
+    send(&setup.looped(&model, rounds(&booking_tools)), request).await.unwrap();
     assert_eq!(booking_tools.ran(), ["c1", "c2", "c3"]);
 }
 
@@ -528,10 +528,10 @@ async fn an_input_that_ends_with_an_answer_is_no_answer() {
     for streamed in BOTH_WAYS {
         let store = store();
         let setup = Setup::new(&store);
-        let leaf = ScriptedLeaf::new([Step::error("overloaded"), Step::text("go")]);
+        let model = ScriptedModel::new([Step::error("overloaded"), Step::text("go")]);
         let request =
             ask_with([Message::user("on your marks"), Message::assistant("set")], streamed);
-        let client = setup.stack(&leaf, BookingTools::default().tools());
+        let client = setup.stack(&model, BookingTools::default().tools());
         send(&client, request.clone()).await.unwrap_err();
         assert_eq!(send(&client, request).await.unwrap().text(), "go");
         let all = ["user on your marks", "assistant set", "assistant go"];
@@ -545,14 +545,14 @@ async fn an_open_run_is_resumed_before_a_request_of_any_mode() {
         for streamed in BOTH_WAYS {
             let (store, booking_tools) = (store(), BookingTools::default());
             let setup = Setup::new(&store);
-            let leaf = model_with(1, [Step::error("overloaded")]);
+            let model = booking_model_with(1, [Step::error("overloaded")]);
             let request = ask("trip", streamed);
-            send(&setup.stack(&leaf, booking_tools.tools()), request).await.unwrap_err();
-            let client = setup.mode(mode).stack(&leaf, booking_tools.tools());
+            send(&setup.stack(&model, booking_tools.tools()), request).await.unwrap_err();
+            let client = setup.mode(mode).stack(&model, booking_tools.tools());
             send(&client, ask("hi", streamed)).await.unwrap();
             let all: Vec<_> = WHOLE_RUN.into_iter().chain(["user hi", "assistant hello"]).collect();
             assert_eq!(stored(&store).await, all, "{mode:?}");
-            assert_eq!(seen(&leaf, leaf.requests().len() - 1), all[..7]);
+            assert_eq!(seen(&model, model.requests().len() - 1), all[..7]);
         }
     }
 }
@@ -561,15 +561,15 @@ async fn an_open_run_is_resumed_before_a_request_of_any_mode() {
 async fn a_background_request_resumes_the_open_run_in_the_foreground() {
     let (store, booking_tools) = (store(), BookingTools::default());
     let setup = Setup::new(&store);
-    let leaf = model_with(1, [Step::error("overloaded")]);
-    send(&setup.stack(&leaf, booking_tools.tools()), ask("trip", false)).await.unwrap_err();
+    let model = booking_model_with(1, [Step::error("overloaded")]);
+    send(&setup.stack(&model, booking_tools.tools()), ask("trip", false)).await.unwrap_err();
     let mut request = ask("hi", false);
     std::sync::Arc::make_mut(&mut request.options).background = true;
-    send(&setup.stack(&leaf, booking_tools.tools()), request).await.unwrap();
+    send(&setup.stack(&model, booking_tools.tools()), request).await.unwrap();
     let all: Vec<_> = WHOLE_RUN.into_iter().chain(["user hi", "assistant hello"]).collect();
     assert_eq!(stored(&store).await, all);
     let background: Vec<_> =
-        leaf.requests().iter().map(|request| request.options.background).collect();
+        model.requests().iter().map(|request| request.options.background).collect();
     assert_eq!(background, [false, false, false, false, true]);
 }
 
@@ -577,15 +577,15 @@ async fn a_background_request_resumes_the_open_run_in_the_foreground() {
 async fn a_run_that_cannot_be_resumed_fails_the_new_one_and_stays_open() {
     let (store, booking_tools) = (store(), BookingTools::default());
     let setup = Setup::new(&store);
-    let leaf = model_with(1, [Step::error("overloaded"), Step::error("still overloaded")]);
-    let client = setup.stack(&leaf, booking_tools.tools());
+    let model = booking_model_with(1, [Step::error("overloaded"), Step::error("still overloaded")]);
+    let client = setup.stack(&model, booking_tools.tools());
     send(&client, ask("trip", false)).await.unwrap_err();
     let error = send(&client, ask("hi", false)).await.unwrap_err();
     assert!(error.to_string().contains("still overloaded"), "{error:?}");
     assert_eq!(staged(&store).await, WHOLE_RUN[..2]);
     let client = setup
         .policy(policy().journal(JournalPolicy::default().on_open_run(OnOpenRun::Reject)))
-        .stack(&leaf, booking_tools.tools());
+        .stack(&model, booking_tools.tools());
     let error = refused(send(&client, ask("hi", false)).await);
     assert!(matches!(error, tower_chat::PersistenceError::OpenRun { .. }), "{error:?}");
 }

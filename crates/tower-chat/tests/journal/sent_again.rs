@@ -10,7 +10,7 @@ use tower_chat::{
     pending_results,
     tool::{Retention, SharedTools, persist_with, tool_fn},
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::{booking_tools::*, call_identity::*, common::*};
 
@@ -27,8 +27,8 @@ fn overloaded() -> Step {
 }
 
 /// What the tools have done and said, with the roles of the messages: `user one`, `look 1`.
-fn texts(leaf: &ScriptedLeaf, service_call: usize) -> Vec<String> {
-    let request = &leaf.requests()[service_call];
+fn texts(model: &ScriptedModel, service_call: usize) -> Vec<String> {
+    let request = &model.requests()[service_call];
     let parts = request.messages.iter().flat_map(|message| message.parts.clone());
     let text = |part| match part {
         Part::Text(text) => Some(text.text),
@@ -47,20 +47,20 @@ async fn the_row_of_a_late_result_says_so_after_its_run_was_recovered() {
     for streamed in BOTH_WAYS {
         let store = store();
         let setup = Setup::new(&store);
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             asking("ask", Some("c"), 1),
             Step::text("something else"),
             overloaded(),
             Step::text("thanks"),
             Step::text("bye"),
         ]);
-        let client = setup.stack(&leaf, Executed::default().tools());
+        let client = setup.stack(&model, Executed::default().tools());
         send(&client, ask("one", streamed)).await.unwrap();
         send(&client, ask("two", streamed)).await.unwrap();
         let late = Message::tool_results([ToolResult::new("c", "by hand")]);
         send(&client, ask_with([late], streamed)).await.unwrap_err();
         send(&client, ask("three", streamed)).await.unwrap();
-        assert_eq!(shown(&leaf, 4), [pair(1, "by hand")], "{streamed}");
+        assert_eq!(shown(&model, 4), [pair(1, "by hand")], "{streamed}");
         assert_eq!(recorded(&store).await, [row(1, "by hand", ToolStatus::Ok)], "{streamed}");
     }
 }
@@ -71,14 +71,14 @@ async fn an_approved_call_of_no_tool_stays_unknown_when_its_run_is_recovered() {
         let store = store();
         let setup = Setup::new(&store);
         let calls = [call("pay", Some("c1"), 1), call("nowhere", Some("c2"), 2)];
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             Step::message(Message::tool_calls(calls)),
             asking("look", Some("c3"), 3),
             overloaded(),
             Step::text("done"),
             Step::text("bye"),
         ]);
-        let client = setup.stack(&leaf, Executed::default().tools());
+        let client = setup.stack(&model, Executed::default().tools());
         let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
         send(&client, approving(&asked, streamed)).await.unwrap_err();
         send(&client, ask("and?", streamed)).await.unwrap();
@@ -98,19 +98,22 @@ async fn a_call_of_no_tool_is_not_run_by_the_attempt_that_goes_on() {
             let case = format!("{mode:?} {streamed} {needs_approval}");
             let (store, executed) = (store(), Executed::default());
             let setup = Setup::new(&store).mode(mode);
-            let leaf =
-                ScriptedLeaf::new([asking("late", Some("c"), 1), overloaded(), Step::text("done")]);
+            let model = ScriptedModel::new([
+                asking("late", Some("c"), 1),
+                overloaded(),
+                Step::text("done"),
+            ]);
             let request = ask("one", streamed).with_extension(run_of_test());
-            let client = setup.stack(&leaf, executed.tools());
+            let client = setup.stack(&model, executed.tools());
             send(&client, request.clone()).await.unwrap_err();
             let mut late = definition("late");
             late.needs_approval = needs_approval;
             let late = tool_fn(late, |_| async { Ok("it ran") });
-            let client = setup.stack(&leaf, executed.tools().with(late));
+            let client = setup.stack(&model, executed.tools().with(late));
             let answer = send(&client, request).await.unwrap();
             assert_eq!(answer_text(&answer), "done", "{case}");
             let text = "There is no tool named \"late\".";
-            assert_eq!(shown(&leaf, 2), [pair(1, text)], "{case}");
+            assert_eq!(shown(&model, 2), [pair(1, text)], "{case}");
             let expected = [row(1, text, ToolStatus::UnknownTool)];
             assert_eq!(recorded(&store).await, expected, "{case}");
         }
@@ -127,7 +130,7 @@ async fn rounds_of_an_earlier_attempt_count_in_every_mode() {
         for second in ALL_MODES {
             let case = format!("{mode:?} then {second:?} {streamed}");
             let (store, executed) = (store(), Executed::default());
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 asking("look", Some("c1"), 1),
                 overloaded(),
                 asking("look", Some("c2"), 2),
@@ -136,14 +139,14 @@ async fn rounds_of_an_earlier_attempt_count_in_every_mode() {
             let request = ask("one", streamed).with_extension(run_of_test());
             let stack = |mode| {
                 let tool_loop = ToolLoop::new(executed.tools()).max_rounds(1).unwrap();
-                Setup::new(&store).mode(mode).looped(&leaf, tool_loop)
+                Setup::new(&store).mode(mode).looped(&model, tool_loop)
             };
             send(&stack(mode), request.clone()).await.unwrap_err();
             let answer = send(&stack(second), request).await.unwrap();
             assert_eq!(executed.take(), ["1"], "{case}");
             let last = answer.messages.last().unwrap().calls().next().unwrap();
             assert_eq!(last.arguments, "2", "{case}");
-            assert_eq!(leaf.requests().len(), 3, "{case}");
+            assert_eq!(model.requests().len(), 3, "{case}");
         }
     }
 }
@@ -154,20 +157,20 @@ async fn a_payment_of_a_dropped_run_is_told_when_the_run_is_committed_as_it_is()
         let (store, executed) = (store(), Executed::default());
         let setup = Setup::new(&store);
         let calls = [1, 2].map(|number| call("pay", None, number));
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             Step::message(Message::tool_calls(calls)),
             Step::hang(),
             Step::text("hello"),
         ]);
-        let client = setup.stack(&leaf, executed.tools());
+        let client = setup.stack(&model, executed.tools());
         let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
         let decisions: Vec<Part> =
             vec![asked[0].approve().into(), asked[1].reject("too dear").into()];
         let decided = ask_with([Message::new(Role::User, decisions)], streamed);
-        drop_when(&client, decided, leaf.called(2)).await;
+        drop_when(&client, decided, model.called(2)).await;
         send(&client, ask("and?", streamed)).await.unwrap();
         let rejected = "The call was rejected, and not run: too dear";
-        assert_eq!(shown(&leaf, 2), [pair(1, "pay 1"), pair(2, rejected)], "{streamed}");
+        assert_eq!(shown(&model, 2), [pair(1, "pay 1"), pair(2, rejected)], "{streamed}");
         let expected =
             [row(1, "pay 1", ToolStatus::Ok), row(2, rejected, ToolStatus::RejectedByApproval)];
         assert_eq!(recorded(&store).await, expected, "{streamed}");
@@ -182,21 +185,21 @@ async fn results_given_from_the_record_keep_its_times_and_the_end_of_their_run()
             let case = format!("{first:?} then {second:?} {streamed}");
             let store = store();
             let calls = [call("stop", None, 1), call("look", None, 2)];
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 Step::message(Message::tool_calls(calls)),
                 Step::text("something else"),
                 Step::text("thanks"),
                 Step::text("bye"),
             ]);
             let stack =
-                |mode| Setup::new(&store).mode(mode).stack(&leaf, Executed::default().tools());
+                |mode| Setup::new(&store).mode(mode).stack(&model, Executed::default().tools());
             send(&stack(first), ask("one", streamed)).await.unwrap();
             send(&stack(first), ask("two", streamed)).await.unwrap();
             store.inner().flush().await.unwrap();
             let found = pending_results(store.inner(), &key()).await.unwrap().unwrap();
             send(&stack(second), ask_with([found], streamed)).await.unwrap();
             send(&stack(first), ask("three", streamed)).await.unwrap();
-            assert_eq!(shown(&leaf, 3), [pair(1, "stop 1")], "{case}");
+            assert_eq!(shown(&model, 3), [pair(1, "stop 1")], "{case}");
             let rows = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
             let (_, stop) = &rows.found[0];
             assert!(stop.started_at.is_some() && stop.finished_at.is_some(), "{case}: {stop:?}");
@@ -221,17 +224,17 @@ async fn a_call_of_a_tool_that_is_registered_later_is_stored_with_its_refusal() 
             shared.set(Executed::default().tools().with(whisper()));
             Step::message(Message::tool_calls([call("look", None, 2)]))
         };
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             asking("whisper", None, 1),
             Step::respond(then),
             Step::text("done"),
             Step::text("bye"),
         ]);
-        let client = Setup::new(&store).mode(mode).looped(&leaf, ToolLoop::new(tools));
+        let client = Setup::new(&store).mode(mode).looped(&model, ToolLoop::new(tools));
         send(&client, ask("one", streamed)).await.unwrap();
         send(&client, ask("two", streamed)).await.unwrap();
         let refusal = "There is no tool named \"whisper\".";
-        assert_eq!(shown(&leaf, 3), [pair(1, refusal), pair(2, "look 2")], "{case}");
+        assert_eq!(shown(&model, 3), [pair(1, refusal), pair(2, "look 2")], "{case}");
         let expected = [row(1, refusal, ToolStatus::UnknownTool), row(2, "look 2", ToolStatus::Ok)];
         assert_eq!(recorded(&store).await, expected, "{case}");
     }
@@ -244,19 +247,19 @@ async fn words_beside_approvals_follow_an_answered_round_of_one_or_two_messages_
         for count in [1, 2] {
             let setup = Setup::new(&store()).mode(PerServiceCall);
             let looks = (0..count).map(|number| Message::tool_calls([call("look", None, number)]));
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 asking("pay", None, 7),
                 Step::answer(looks, Finish::stop()),
                 overloaded(),
                 Step::text("done"),
             ]);
-            let client = setup.stack(&leaf, Executed::default().tools());
+            let client = setup.stack(&model, Executed::default().tools());
             let asked = requests(&send(&client, ask("buy", streamed)).await.unwrap());
             send(&client, ask("look", streamed)).await.unwrap_err();
             let decisions = vec![asked[0].approve().into(), Part::text("do it")];
             let decided = ask_with([Message::new(Role::User, decisions)], streamed);
             send(&client, decided).await.unwrap();
-            let order = texts(&leaf, 3).split_off(2 + count);
+            let order = texts(&model, 3).split_off(2 + count);
             orders.push(order);
         }
         assert_eq!(orders[0], orders[1]);
@@ -274,12 +277,13 @@ async fn a_late_result_answers_the_call_of_its_id_in_an_earlier_message_of_the_a
             Message::tool_calls([call("ask", Some("c1"), 1)]),
             Message::tool_calls([call("pay", None, 2)]),
         ];
-        let leaf = ScriptedLeaf::new([Step::answer(answer, Finish::stop()), Step::text("thanks")]);
-        let client = setup.stack(&leaf, Executed::default().tools());
+        let model =
+            ScriptedModel::new([Step::answer(answer, Finish::stop()), Step::text("thanks")]);
+        let client = setup.stack(&model, Executed::default().tools());
         send(&client, ask("one", streamed)).await.unwrap();
         let late = Message::tool_results([ToolResult::new("c1", "by hand")]);
         send(&client, ask_with([late], streamed)).await.unwrap();
-        assert_eq!(shown(&leaf, 1), [pair(1, "by hand")], "{case}");
+        assert_eq!(shown(&model, 1), [pair(1, "by hand")], "{case}");
         let expected = [row(1, "by hand", ToolStatus::Ok), row(2, "", ToolStatus::PendingApproval)];
         assert_eq!(recorded(&store).await, expected, "{case}");
     }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tower::{Layer, limit::ConcurrencyLimitLayer};
 use tower_chat::{ConcurrentRuns, PersistenceError, core::store::HistoryStore};
-use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::{booking_tools::*, common::*};
 
@@ -14,21 +14,21 @@ async fn a_second_run_is_rejected_before_the_model_is_paid_and_so_is_a_retry_of_
         for streamed in BOTH_WAYS {
             let (store, gate) = (store(), Gate::closed());
             let setup = Setup::new(&store).mode(mode);
-            let leaf = ScriptedLeaf::new([Step::text("hello").waits(&gate)]);
-            let client = setup.stack(&leaf, BookingTools::default().tools());
+            let model = ScriptedModel::new([Step::text("hello").waits(&gate)]);
+            let client = setup.stack(&model, BookingTools::default().tools());
             let request = ask("hi", streamed);
             let first = tokio::spawn({
                 let (client, request) = (client.clone(), request.clone());
                 async move { send(&client, request).await }
             });
-            leaf.called(1).await;
+            model.called(1).await;
             for other in [ask("me too", streamed), request] {
                 let error = refused(send(&client, other).await);
                 assert!(matches!(error, PersistenceError::RunUnderWay { .. }), "{error:?}");
             }
             gate.open();
             first.await.unwrap().unwrap();
-            assert_eq!(leaf.requests().len(), 1);
+            assert_eq!(model.requests().len(), 1);
             assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
         }
     }
@@ -44,15 +44,15 @@ async fn queued_runs_go_in_the_order_in_which_they_came_and_no_more_than_the_bou
             Step::text(short(request.messages.last().unwrap()))
         };
         let steps = (0..5).map(|_| Step::respond(echo).waits(&gate));
-        let leaf = ScriptedLeaf::new(steps);
-        let client = setup.stack(&leaf, BookingTools::default().tools());
+        let model = ScriptedModel::new(steps);
+        let client = setup.stack(&model, BookingTools::default().tools());
         let mut runs = Vec::new();
         for text in ["a", "b", "c", "d"] {
             let client = client.clone();
             runs.push(tokio::spawn(async move { send(&client, ask(text, false)).await }));
             tokio::task::yield_now().await;
         }
-        leaf.called(1).await;
+        model.called(1).await;
         let error = refused(send(&client, ask("e", false)).await);
         assert!(matches!(error, PersistenceError::RunUnderWay { .. }), "{mode:?} {error:?}");
         // Who gives up makes room and holds nobody up.
@@ -75,7 +75,7 @@ async fn a_run_that_waits_for_its_turn_holds_no_place_in_a_bounded_service() {
             let (store, gate) = (store(), Gate::closed());
             let policy = policy().concurrent_runs(ConcurrentRuns::Queue { most: 1 });
             let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
-            let limited = ConcurrencyLimitLayer::new(1).layer(model());
+            let limited = ConcurrencyLimitLayer::new(1).layer(booking_model());
             let client = stack(limited, &store, mode, policy, booking_tools.tools());
             let begin = |text| {
                 let (client, request) = (client.clone(), ask(text, streamed));
@@ -103,19 +103,19 @@ async fn a_branch_goes_on_in_a_copy_and_stays_there_when_it_is_sent_again() {
             let (store, gate) = (store(), Gate::closed());
             let policy = policy().concurrent_runs(ConcurrentRuns::Branch);
             let setup = Setup::new(&store).mode(mode).policy(policy);
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 Step::text("hello"),
                 Step::text("one").waits(&gate),
                 Step::error("overloaded"),
                 Step::text("two"),
             ]);
-            let client = setup.stack(&leaf, BookingTools::default().tools());
+            let client = setup.stack(&model, BookingTools::default().tools());
             send(&client, ask("hi", streamed)).await.unwrap();
             let first = tokio::spawn({
                 let client = client.clone();
                 async move { send(&client, ask("first", streamed)).await }
             });
-            leaf.called(2).await;
+            model.called(2).await;
             let second = ask("second", streamed);
             send(&client, second.clone()).await.unwrap_err();
             gate.open();
@@ -131,7 +131,7 @@ async fn a_branch_goes_on_in_a_copy_and_stays_there_when_it_is_sent_again() {
             assert_eq!(stored_of(&store, &branch).await, other, "{mode:?}");
             let again = send(&client, second).await.unwrap();
             assert_eq!((again.text(), again.finish.branch), ("two".into(), Some(branch)));
-            assert_eq!(leaf.requests().len(), 4, "{mode:?}");
+            assert_eq!(model.requests().len(), 4, "{mode:?}");
             let listed = store.list("alice", None, 10).await.unwrap();
             assert_eq!(listed.len(), 2);
         }

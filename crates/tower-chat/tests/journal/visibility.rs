@@ -19,10 +19,10 @@ async fn seen_by_readers(store: &Store) -> (Vec<String>, usize, usize, usize) {
 async fn a_run_is_invisible_until_it_is_whole() {
     for streamed in BOTH_WAYS {
         for concurrent in [false, true] {
-            let (store, leaf, gate) = (store(), model(), Gate::closed());
+            let (store, model, gate) = (store(), booking_model(), Gate::closed());
             let booking_tools = BookingTools::default().with_gate_before("c3", &gate);
             let client =
-                Setup::new(&store).concurrent(concurrent).stack(&leaf, booking_tools.tools());
+                Setup::new(&store).concurrent(concurrent).stack(&model, booking_tools.tools());
             let looking = async {
                 gate.reached(1).await;
                 assert_eq!(staged(&store).await.len(), 4);
@@ -42,11 +42,11 @@ async fn nothing_of_a_run_that_failed_is_seen() {
     for streamed in BOTH_WAYS {
         let store = store();
         let setup = Setup::new(&store);
-        let client = setup.stack(&model(), BookingTools::default().tools());
+        let client = setup.stack(&booking_model(), BookingTools::default().tools());
         send(&client, ask("hi", streamed)).await.unwrap();
         let before = seen_by_readers(&store).await;
-        let leaf = model_with(2, [tower_chat_testkit::Step::error("overloaded")]);
-        let client = setup.stack(&leaf, BookingTools::default().tools());
+        let model = booking_model_with(2, [tower_chat_testkit::Step::error("overloaded")]);
+        let client = setup.stack(&model, BookingTools::default().tools());
         send(&client, ask("trip", streamed)).await.unwrap_err();
         assert_eq!(staged(&store).await, WHOLE_RUN[..4]);
         assert_eq!(seen_by_readers(&store).await, before);
@@ -61,7 +61,7 @@ async fn all_modes_store_the_same_messages_and_the_same_record() {
             for mode in ALL_MODES {
                 let store = store();
                 let setup = Setup::new(&store).mode(mode).concurrent(concurrent);
-                let client = setup.stack(&model(), BookingTools::default().tools());
+                let client = setup.stack(&booking_model(), BookingTools::default().tools());
                 let answer = send(&client, ask("trip", streamed)).await.unwrap();
                 let query = InvocationQuery::of(&key());
                 let calls = store.inner().invocations(&query).await.unwrap().found;

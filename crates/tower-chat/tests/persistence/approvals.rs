@@ -4,7 +4,7 @@ use tower_chat::{
     ConflictPolicy, PersistenceMode, ToolLoopError,
     core::{Answer, ApprovalRequest, ApprovalResponse, ChatRequest, Finish, Message, Part, Role},
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -17,8 +17,8 @@ fn replying(parts: impl IntoIterator<Item = ApprovalResponse>, streamed: bool) -
     ask_with([Message::new(Role::User, parts)], streamed)
 }
 
-fn agent_with(leaf: &ScriptedLeaf, store: &Store, mode: PersistenceMode, ran: &Ran) -> Client {
-    stack(leaf.clone(), store, mode, policy(), tools(ran))
+fn agent_with(model: &ScriptedModel, store: &Store, mode: PersistenceMode, ran: &Ran) -> Client {
+    stack(model.clone(), store, mode, policy(), tools(ran))
 }
 
 #[tokio::test]
@@ -27,21 +27,21 @@ async fn a_request_is_stored_survives_a_restart_and_is_approved_by_a_later_run()
         .with_all_ids()
         .check(async |case| {
             let (store, ran) = (case.store().await, Ran::default());
-            let leaf = ScriptedLeaf::new([case.calls([("pay", "c1"), ("look", "c2")])]);
-            let client = agent_with(&leaf, &store, case.mode, &ran);
+            let model = ScriptedModel::new([case.calls([("pay", "c1"), ("look", "c2")])]);
+            let client = agent_with(&model, &store, case.mode, &ran);
             let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
             assert_eq!(asked.iter().map(|r| r.required).collect::<Vec<_>>(), [true, false]);
             assert_eq!(stored(&store).await, ["user buy", "assistant pay#c1? look#c2?"]);
             drop(client);
 
             let after = store.in_another_process();
-            let leaf = ScriptedLeaf::new([Step::text("done"), Step::text("bye")]);
-            let client = agent_with(&leaf, &after, case.mode, &ran);
+            let model = ScriptedModel::new([Step::text("done"), Step::text("bye")]);
+            let client = agent_with(&model, &after, case.mode, &ran);
             let yes = replying(asked.iter().map(ApprovalRequest::approve), case.streamed);
             let answer = send(&client, yes).await.unwrap();
             assert_eq!(ran.names(), ["pay", "look"]);
             let shown = ["user buy", "assistant pay#c1 look#c2", "tool c1=payed c1 c2=looked c2"];
-            assert_eq!(seen(&leaf, 0), shown);
+            assert_eq!(seen(&model, 0), shown);
             let all = [
                 "user buy",
                 "assistant pay#c1? look#c2?",
@@ -53,8 +53,8 @@ async fn a_request_is_stored_survives_a_restart_and_is_approved_by_a_later_run()
             let history = after.inner().load(&key()).await.unwrap().messages;
             assert_eq!(shorts_after(history.iter().take(3), &answer.messages), all[3..]);
             send(&client, case.ask("ok")).await.unwrap();
-            assert_eq!(seen(&leaf, 1)[..3], shown);
-            assert_eq!(seen(&leaf, 1)[3..], ["assistant done", "user ok"]);
+            assert_eq!(seen(&model, 1)[..3], shown);
+            assert_eq!(seen(&model, 1)[3..], ["assistant done", "user ok"]);
         })
         .await;
 }
@@ -65,15 +65,15 @@ async fn a_rejected_call_is_not_run_and_the_model_and_the_store_hear_why() {
         .with_all_ids()
         .check(async |case| {
             let (store, ran) = (case.store().await, Ran::default());
-            let leaf = ScriptedLeaf::new([case.calls([("pay", "c1")]), Step::text("fine")]);
-            let client = agent_with(&leaf, &store, case.mode, &ran);
+            let model = ScriptedModel::new([case.calls([("pay", "c1")]), Step::text("fine")]);
+            let client = agent_with(&model, &store, case.mode, &ran);
             let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
             send(&client, replying([asked[0].reject("too dear")], case.streamed)).await.unwrap();
             assert_eq!(ran.names(), [""; 0]);
             let messages = stored(&store).await;
             assert_eq!(messages[..3], ["user buy", "assistant pay#c1?", "user no"]);
             assert!(messages[3].starts_with("tool c1") && messages[3].contains("too dear"));
-            assert_eq!(seen(&leaf, 1), ["user buy", "assistant pay#c1", messages[3].as_str()]);
+            assert_eq!(seen(&model, 1), ["user buy", "assistant pay#c1", messages[3].as_str()]);
         })
         .await;
 }
@@ -84,15 +84,15 @@ async fn pending_calls_leave_the_replay_and_stay_answerable_across_other_runs() 
         .with_all_ids()
         .check(async |case| {
             let (store, ran) = (case.store().await, Ran::default());
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 case.calls([("pay", "c1")]),
                 Step::text("as you like"),
                 Step::text("done"),
             ]);
-            let client = agent_with(&leaf, &store, case.mode, &ran);
+            let client = agent_with(&model, &store, case.mode, &ran);
             let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
             send(&client, case.ask("wait")).await.unwrap();
-            assert_eq!(seen(&leaf, 1), ["user buy", "user wait"]);
+            assert_eq!(seen(&model, 1), ["user buy", "user wait"]);
             send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap();
             assert_eq!(ran.names(), ["pay"]);
             let shown = [
@@ -102,7 +102,7 @@ async fn pending_calls_leave_the_replay_and_stay_answerable_across_other_runs() 
                 "assistant pay#c1",
                 "tool c1=payed c1",
             ];
-            assert_eq!(seen(&leaf, 2), shown);
+            assert_eq!(seen(&model, 2), shown);
         })
         .await;
 }
@@ -113,8 +113,8 @@ async fn forged_and_repeated_answers_are_refused() {
         .with_all_ids()
         .check(async |case| {
             let (store, ran) = (case.store().await, Ran::default());
-            let leaf = ScriptedLeaf::new([case.calls([("pay", "c1")]), Step::text("done")]);
-            let client = agent_with(&leaf, &store, case.mode, &ran);
+            let model = ScriptedModel::new([case.calls([("pay", "c1")]), Step::text("done")]);
+            let client = agent_with(&model, &store, case.mode, &ran);
             let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
             let mut forged = asked[0].approve();
             forged.request_id = "approval_0_0_0".into();
@@ -129,7 +129,7 @@ async fn forged_and_repeated_answers_are_refused() {
                 send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap_err();
             let error = error.downcast_ref::<ToolLoopError>();
             assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{error:?}");
-            assert_eq!((ran.names(), leaf.requests().len()), (vec!["pay".to_owned()], 2));
+            assert_eq!((ran.names(), model.requests().len()), (vec!["pay".to_owned()], 2));
             let results = stored(&store).await;
             assert_eq!(results.iter().filter(|m| m.starts_with("tool")).count(), 1);
         })
@@ -142,9 +142,11 @@ async fn a_batch_answered_in_part_fails_before_anything_runs_and_consumes_nothin
         .with_all_ids()
         .check(async |case| {
             let (store, ran) = (case.store().await, Ran::default());
-            let leaf =
-                ScriptedLeaf::new([case.calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
-            let client = agent_with(&leaf, &store, case.mode, &ran);
+            let model = ScriptedModel::new([
+                case.calls([("pay", "c1"), ("pay", "c2")]),
+                Step::text("done"),
+            ]);
+            let client = agent_with(&model, &store, case.mode, &ran);
             let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
             let one = replying([asked[0].approve()], case.streamed);
             let error = send(&client, one).await.unwrap_err();
@@ -155,7 +157,7 @@ async fn a_batch_answered_in_part_fails_before_anything_runs_and_consumes_nothin
             send(&client, all).await.unwrap();
             assert_eq!(ran.names(), ["pay", "pay"]);
             let shown = ["user buy", "assistant pay#c1 pay#c2", "tool c1=payed c1 c2=payed c2"];
-            assert_eq!(seen(&leaf, 1), shown);
+            assert_eq!(seen(&model, 1), shown);
         })
         .await;
 }
@@ -166,12 +168,12 @@ async fn approvals_are_not_used_up_by_a_run_that_then_fails() {
         .with_all_ids()
         .check(async |case| {
             let (store, ran) = (case.store().await, Ran::default());
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 case.calls([("pay", "c1")]),
                 Step::error("overloaded"),
                 Step::text("done"),
             ]);
-            let client = agent_with(&leaf, &store, case.mode, &ran);
+            let client = agent_with(&model, &store, case.mode, &ran);
             let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
             let mut request = replying([asked[0].approve()], case.streamed);
             request.messages.push(Message::user("quick"));
@@ -191,7 +193,7 @@ async fn approvals_are_not_used_up_by_a_run_that_then_fails() {
             ];
             assert_eq!(stored(&store).await, all);
             let shown = ["user buy", "user quick", "assistant pay#c1", "tool c1=payed c1"];
-            assert_eq!(seen(&leaf, 2), shown);
+            assert_eq!(seen(&model, 2), shown);
         })
         .await;
 }
@@ -202,13 +204,13 @@ async fn what_stands_beside_an_answer_is_shown_after_the_results() {
         .with_all_ids()
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([case.calls([("pay", "c1")]), Step::text("done")]);
-            let client = case.agent(&leaf, &store);
+            let model = ScriptedModel::new([case.calls([("pay", "c1")]), Step::text("done")]);
+            let client = case.agent(&model, &store);
             let asked = requests(&send(&client, case.ask("buy")).await.unwrap());
             let parts = vec![asked[0].approve().into(), Part::text("gladly")];
             send(&client, case.ask_with([Message::new(Role::User, parts)])).await.unwrap();
             let shown = ["user buy", "assistant pay#c1", "tool c1=payed c1", "user gladly"];
-            assert_eq!(seen(&leaf, 1), shown);
+            assert_eq!(seen(&model, 1), shown);
             let history = stored(&store).await;
             assert_eq!(history[2], "user yes gladly");
         })
@@ -223,13 +225,13 @@ async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
             for clear in [true, false] {
                 let (store, ran) = (case.store().await, Ran::default());
                 let asking = case.call_message([("pay", "c1")]);
-                let leaf = ScriptedLeaf::new([
+                let model = ScriptedModel::new([
                     Step::answer([asking], Finish::stop().with_service_id("s1")),
                     kept("done", "s1"),
                 ]);
                 let conflict = ConflictPolicy { warn: false, throw: false, clear };
                 let policy = policy().on_conflict(conflict);
-                let client = case.stack(leaf.clone(), &store, policy, tools(&ran));
+                let client = case.stack(model.clone(), &store, policy, tools(&ran));
                 let asking = send(&client, case.ask("buy")).await.unwrap();
                 let asked = requests(&asking);
                 assert_eq!(asked.len(), 1);
@@ -237,7 +239,7 @@ async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
                 assert_eq!(ran.names(), ["pay"]);
                 let case_name = format!("clear: {clear}");
                 assert_eq!(
-                    shorts_after(&asking.messages, leaf.requests()[1].messages.iter()),
+                    shorts_after(&asking.messages, model.requests()[1].messages.iter()),
                     ["tool c1=payed c1"],
                     "the call is there already {case_name}"
                 );
@@ -249,7 +251,7 @@ async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
                     matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })),
                     "{case_name}"
                 );
-                assert_eq!((ran.names(), leaf.requests().len()), (vec!["pay".to_owned()], 2));
+                assert_eq!((ran.names(), model.requests().len()), (vec!["pay".to_owned()], 2));
             }
         })
         .await;

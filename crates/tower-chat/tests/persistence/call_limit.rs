@@ -5,14 +5,14 @@ use tower::Layer;
 use tower_chat::{
     PerRunPersistence, PerServiceCallPersistence, ToolLoop, ToolLoopError, core::Finish,
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
 const LIMIT: usize = 2;
 
-fn limited(case: Case, leaf: &ScriptedLeaf, store: &Store, ran: &Ran) -> Client {
-    let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+fn limited(case: Case, model: &ScriptedModel, store: &Store, ran: &Ran) -> Client {
+    let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
     let above = PerRunPersistence::new(store.clone()).mode(case.mode);
     let tool_loop = ToolLoop::new(tools(ran)).max_calls_per_answer(Some(LIMIT));
     boxed(above.layer(tool_loop.layer(below)))
@@ -31,13 +31,13 @@ async fn an_answer_with_more_calls_than_allowed_is_refused_and_nothing_of_it_is_
         .with_all_ids()
         .check(async |case| {
             let (store, ran) = (case.store().await, Ran::default());
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 case.calls([("look", "c1")]),
                 too_many(case),
                 Step::text("on it goes"),
                 Step::text("and on"),
             ]);
-            let client = limited(case, &leaf, &store, &ran);
+            let client = limited(case, &model, &store, &ran);
             let error = send(&client, case.ask("where?")).await.unwrap_err();
             let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
             let ToolLoopError::TooManyCalls { calls, limit, conversation } = error else {
@@ -58,8 +58,8 @@ async fn an_answer_with_more_calls_than_allowed_is_refused_and_nothing_of_it_is_
                 PerServiceCall => &round,
                 _ => &[round[0], round[1], round[2], "assistant on it goes"],
             };
-            let last = leaf.requests().len() - 1;
-            assert_eq!(seen(&leaf, last), [before, &["user and now?"]].concat());
+            let last = model.requests().len() - 1;
+            assert_eq!(seen(&model, last), [before, &["user and now?"]].concat());
         })
         .await;
 }
@@ -68,9 +68,9 @@ async fn an_answer_with_more_calls_than_allowed_is_refused_and_nothing_of_it_is_
 async fn an_answer_with_as_many_calls_as_allowed_is_run() {
     every_case(async |case| {
         let (store, ran) = (case.store().await, Ran::default());
-        let leaf =
-            ScriptedLeaf::new([case.calls([("look", "c1"), ("look", "c2")]), Step::text("there")]);
-        send(&limited(case, &leaf, &store, &ran), case.ask("where?")).await.unwrap();
+        let model =
+            ScriptedModel::new([case.calls([("look", "c1"), ("look", "c2")]), Step::text("there")]);
+        send(&limited(case, &model, &store, &ran), case.ask("where?")).await.unwrap();
         let all = [
             "user where?",
             "assistant look#c1 look#c2",

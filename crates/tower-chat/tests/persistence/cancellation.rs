@@ -11,7 +11,7 @@ use tower_chat::{
     core::{ChatRequest, ChatUpdate, Message, ToolResult, store::HistoryStore},
     replay::{Freshness, OutdatedCalls, ReplayPolicy, ToolHistory},
 };
-use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -30,13 +30,13 @@ const SOON: Duration = Duration::from_secs(5);
 /// Lets a request run until nothing moves any more, then cuts it short. The clock is paused.
 async fn cut_short(
     cause: Cause,
-    leaf: &ScriptedLeaf,
+    model: &ScriptedModel,
     store: &Store,
     mode: PersistenceMode,
     tools: Tools,
     request: ChatRequest,
 ) {
-    let client = stack(leaf.clone(), store, mode, policy(), tools.clone());
+    let client = stack(model.clone(), store, mode, policy(), tools.clone());
     match cause {
         Dropped => {
             let run = tokio::time::timeout(SOON, send(&client, request)).await;
@@ -54,7 +54,7 @@ async fn cut_short(
             assert!(error.downcast_ref::<tower::timeout::error::Elapsed>().is_some(), "{error:?}");
         }
         Deadline => {
-            let builder = ChatPipeline::builder(leaf.clone()).tools(tools).history(store.clone());
+            let builder = ChatPipeline::builder(model.clone()).tools(tools).history(store.clone());
             let client = boxed(builder.persistence(mode).deadline(SOON).build().unwrap());
             let error = send(&client, request).await.expect_err("the run hangs");
             assert!(error.downcast_ref::<DeadlineExceeded>().is_some(), "{error:?}");
@@ -63,7 +63,7 @@ async fn cut_short(
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_cause_leaves_the_same_history_wherever_the_leaf_hangs() {
+async fn every_cause_leaves_the_same_history_wherever_the_model_hangs() {
     Cases::all()
         .with_a_stopped_clock()
         .check(async |case| {
@@ -85,10 +85,10 @@ async fn every_cause_leaves_the_same_history_wherever_the_leaf_hangs() {
                         if calls_before == 1 {
                             steps.insert(0, case.calls([("look", "c1")]));
                         }
-                        let leaf = ScriptedLeaf::new(steps);
+                        let model = ScriptedModel::new(steps);
                         let tools = tools(&Ran::default());
                         let request = case.ask("where?");
-                        cut_short(cause, &leaf, &store, case.mode, tools, request).await;
+                        cut_short(cause, &model, &store, case.mode, tools, request).await;
                         let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
                         let kept = match (case.mode, calls_before) {
                             (PerRun, _) => 0,
@@ -111,15 +111,15 @@ async fn results_of_tools_that_have_finished_outlive_the_cancellation_of_their_s
         .check(async |case| {
             for cause in [Dropped, Aborted, Deadline] {
                 let store = case.store().await;
-                let leaf = ScriptedLeaf::new([case.calls([("look", "c1"), ("wait", "c2")])]);
+                let model = ScriptedModel::new([case.calls([("look", "c1"), ("wait", "c2")])]);
                 let tools = tools_with_gate(&Ran::default(), &Gate::closed());
-                cut_short(cause, &leaf, &store, case.mode, tools, case.ask("where?")).await;
+                cut_short(cause, &model, &store, case.mode, tools, case.ask("where?")).await;
                 let all = ["user where?", "assistant look#c1 wait#c2", "tool c1=looked c1"];
                 let kept = if case.mode == PerRun { 0 } else { 3 };
                 assert_eq!(durable(&store).await, all[..kept], "{cause:?} {case}");
 
-                let leaf = ScriptedLeaf::new([Step::text("there")]);
-                send(&case.agent(&leaf, &store), case.ask("well?")).await.unwrap();
+                let model = ScriptedModel::new([Step::text("there")]);
+                send(&case.agent(&model, &store), case.ask("well?")).await.unwrap();
                 if case.mode == PerServiceCall {
                     let shown = [
                         "user where?",
@@ -127,7 +127,7 @@ async fn results_of_tools_that_have_finished_outlive_the_cancellation_of_their_s
                         &format!("tool c1=looked c1 c2!{INTERRUPTED}"),
                         "user well?",
                     ];
-                    assert_eq!(seen(&leaf, 0), shown);
+                    assert_eq!(seen(&model, 0), shown);
                 }
             }
         })
@@ -148,9 +148,9 @@ async fn what_replay_leaves_out_of_finished_rounds_leaves_an_unfinished_one_too(
                 replay().outdated_calls(OutdatedCalls::keep().drop_unregistered()),
             ] {
                 let store = case.store().await;
-                let leaf = ScriptedLeaf::new([case.calls([("look", "c1"), ("wait", "c2")])]);
+                let model = ScriptedModel::new([case.calls([("look", "c1"), ("wait", "c2")])]);
                 let tools = tools_with_gate(&Ran::default(), &Gate::closed());
-                cut_short(Dropped, &leaf, &store, case.mode, tools, case.ask("where?")).await;
+                cut_short(Dropped, &model, &store, case.mode, tools, case.ask("where?")).await;
                 let left = ["user where?", "assistant look#c1 wait#c2", "tool c1=looked c1"];
                 assert_eq!(stored(&store).await, left);
 
@@ -159,15 +159,15 @@ async fn what_replay_leaves_out_of_finished_rounds_leaves_an_unfinished_one_too(
                     let (store, replay) = (store.inner().clone(), replay.clone());
                     async move {
                         let store = Store::new(store);
-                        let leaf = ScriptedLeaf::new([Step::error("down")]);
+                        let model = ScriptedModel::new([Step::error("down")]);
                         let run = PerRunPersistence::new(store.clone())
                             .tools(Tools::new())
                             .policy(policy().replay(replay))
                             .clock(later());
-                        send(&boxed(run.layer(leaf.clone())), case.ask_with([input]))
+                        send(&boxed(run.layer(model.clone())), case.ask_with([input]))
                             .await
                             .unwrap_err();
-                        seen(&leaf, 0)
+                        seen(&model, 0)
                     }
                 });
                 let interrupted = format!("tool c2!{INTERRUPTED}");
@@ -187,10 +187,10 @@ async fn a_stream_dropped_after_any_update_has_stored_what_it_has_shown() {
     Cases::all()
         .streamed("a stream is dropped between its updates")
         .check(async |case| {
-            let leaf = || ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+            let model = || ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
             let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
             let whole =
-                head(&case.agent(&leaf(), &case.store().await), case.ask("where?")).await.unwrap();
+                head(&case.agent(&model(), &case.store().await), case.ask("where?")).await.unwrap();
             let updates: Vec<_> = whole.map(Result::unwrap).collect().await;
             let last_message = updates
                 .iter()
@@ -198,7 +198,7 @@ async fn a_stream_dropped_after_any_update_has_stored_what_it_has_shown() {
                 .unwrap();
             for taken in 0..=updates.len() {
                 let store = case.store().await;
-                let client = case.agent(&leaf(), &store);
+                let client = case.agent(&model(), &store);
                 let response = head(&client, case.ask("where?")).await.unwrap();
                 let shown: Vec<_> = response.take(taken).map(Result::unwrap).collect().await;
                 assert_eq!(shown.len(), taken);
@@ -236,8 +236,8 @@ async fn calls_that_come_back_unexecuted_are_stored_once_they_are_shown() {
                 ]),
             ] {
                 let store = case.store().await;
-                let leaf = ScriptedLeaf::new([step]);
-                let mut response = head(&case.agent(&leaf, &store), case.ask("go")).await.unwrap();
+                let model = ScriptedModel::new([step]);
+                let mut response = head(&case.agent(&model, &store), case.ask("go")).await.unwrap();
                 while let Some(update) = response.next().await {
                     if matches!(update.unwrap(), ChatUpdate::Message(_)) {
                         break; // the caller has what it needs, and runs the tool itself
@@ -256,8 +256,8 @@ async fn results_that_end_a_run_are_shown_once_it_is_stored() {
         .streamed("a stream is dropped between its updates")
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([case.calls([("stop", "c1")])]);
-            let mut response = head(&case.agent(&leaf, &store), case.ask("go")).await.unwrap();
+            let model = ScriptedModel::new([case.calls([("stop", "c1")])]);
+            let mut response = head(&case.agent(&model, &store), case.ask("go")).await.unwrap();
             while let Some(update) = response.next().await {
                 let ChatUpdate::Message(message) = update.unwrap() else { continue };
                 if message.results().next().is_some() {
@@ -277,9 +277,9 @@ async fn calls_are_shown_while_their_tools_are_running() {
         .in_memory("an answer is polled without waiting")
         .check(async |case| {
             let gate = Gate::closed();
-            let leaf = ScriptedLeaf::new([case.calls([("wait", "c1")]), Step::text("there")]);
+            let model = ScriptedModel::new([case.calls([("wait", "c1")]), Step::text("there")]);
             let tools = tools_with_gate(&Ran::default(), &gate);
-            let client = case.stack(leaf, &case.store().await, policy(), tools);
+            let client = case.stack(model, &case.store().await, policy(), tools);
             let mut response = head(&client, case.ask("go")).await.unwrap();
             loop {
                 let update = response.next().now_or_never();
@@ -298,7 +298,7 @@ async fn calls_are_shown_while_their_tools_are_running() {
 async fn a_call_dropped_before_the_store_had_room_keeps_its_inputs() {
     every_case(async |case| {
         let (store, gate) = (case.store().await, Gate::closed());
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             Step::respond({
                 let (store, gate) = (store.clone(), gate.clone());
                 move |_| {
@@ -311,7 +311,7 @@ async fn a_call_dropped_before_the_store_had_room_keeps_its_inputs() {
         if case.mode == PerRun {
             store.hold_next_reserve(&gate);
         }
-        let client = case.agent(&leaf, &store);
+        let client = case.agent(&model, &store);
         tokio::select! {
             biased;
             answer = send(&client, case.ask("where?")) => panic!("{answer:?}"),
@@ -328,8 +328,8 @@ async fn a_call_dropped_before_the_store_had_room_keeps_its_inputs() {
 async fn a_run_dropped_while_its_history_loads_stores_nothing() {
     every_case(async |case| {
         let (store, gate) = (case.store().await, Gate::closed());
-        let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
-        let client = case.agent(&leaf, &store);
+        let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
+        let client = case.agent(&model, &store);
         send(&client, case.ask("hi")).await.unwrap();
         store.hold_next_load(&gate);
         tokio::select! {
@@ -338,7 +338,7 @@ async fn a_run_dropped_while_its_history_loads_stores_nothing() {
             () = gate.reached(1) => {}
         }
         assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
-        assert_eq!(leaf.requests().len(), 1);
+        assert_eq!(model.requests().len(), 1);
     })
     .await;
 }
@@ -352,9 +352,9 @@ async fn an_answer_whose_end_has_come_is_stored_although_its_caller_goes_away() 
         )
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([Step::text("hello")]);
+            let model = ScriptedModel::new([Step::text("hello")]);
             store.hold_appends();
-            let client = case.agent(&leaf, &store);
+            let client = case.agent(&model, &store);
             tokio::select! {
                 biased;
                 answer = send(&client, case.ask("hi")) => panic!("{answer:?}"),
@@ -367,7 +367,7 @@ async fn an_answer_whose_end_has_come_is_stored_although_its_caller_goes_away() 
 }
 
 #[tokio::test]
-async fn errors_of_the_leaf_leave_the_history_of_the_table() {
+async fn errors_of_the_model_leave_the_history_of_the_table() {
     every_case(async |case| {
         let errors: [fn() -> Step; 3] = [
             || Step::error("overloaded"),
@@ -376,8 +376,8 @@ async fn errors_of_the_leaf_leave_the_history_of_the_table() {
         ];
         for error in errors {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), error()]);
-            let client = case.agent(&leaf, &store);
+            let model = ScriptedModel::new([case.calls([("look", "c1")]), error()]);
+            let client = case.agent(&model, &store);
             send(&client, case.ask("where?")).await.unwrap_err();
             let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
             let kept = if case.mode == PerRun { 0 } else { 3 };
@@ -393,8 +393,8 @@ async fn a_timeout_below_the_persister_is_an_error_of_the_service() {
         .with_a_stopped_clock()
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([Step::hang()]);
-            let below = boxed(TimeoutLayer::new(SOON).layer(leaf.clone()));
+            let model = ScriptedModel::new([Step::hang()]);
+            let below = boxed(TimeoutLayer::new(SOON).layer(model.clone()));
             let client = case.stack(below, &store, policy(), tools(&Ran::default()));
             send(&client, case.ask("hi")).await.unwrap_err();
             assert_eq!(stored(&store).await, [""; 0], "no inputs, unlike for a timeout above");
@@ -408,8 +408,8 @@ async fn a_deadline_does_not_cut_short_an_answer_that_is_there() {
         .with_a_stopped_clock()
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([Step::text("hello")]);
-            let builder = ChatPipeline::builder(leaf)
+            let model = ScriptedModel::new([Step::text("hello")]);
+            let builder = ChatPipeline::builder(model)
                 .history(store.clone())
                 .persistence(case.mode)
                 .deadline(SOON);
@@ -432,8 +432,8 @@ async fn a_queued_message_is_stored_or_queued_again_and_never_both() {
                 [(Step::hang as fn() -> Step, false), (Step::hang, true), (mid_stream, false)]
             {
                 let store = case.store().await;
-                let leaf = ScriptedLeaf::new([hanging(), Step::text("there")]);
-                let persister = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+                let model = ScriptedModel::new([hanging(), Step::text("there")]);
+                let persister = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
                 let patience = if below { SOON } else { Duration::MAX };
                 let persister = boxed(TimeoutLayer::new(patience).layer(persister));
                 let above = PerRunPersistence::new(store.clone()).mode(case.mode);
@@ -454,7 +454,7 @@ async fn a_queued_message_is_stored_or_queued_again_and_never_both() {
                 );
                 assert_eq!(handle.has_queued(), !is_stored, "{case_name:?}");
                 send(&client, request).await.unwrap();
-                assert_eq!(seen(&leaf, 1), all[..2], "{case_name:?}");
+                assert_eq!(seen(&model, 1), all[..2], "{case_name:?}");
                 assert_eq!(stored(&store).await, all, "{case_name:?}");
             }
         })
@@ -468,11 +468,11 @@ async fn the_conversation_goes_on_after_a_cancellation() {
         .check(async |case| {
             for cause in [Dropped, Aborted, TimeoutAbove, Deadline] {
                 let store = case.store().await;
-                let leaf = ScriptedLeaf::new([Step::hang()]);
+                let model = ScriptedModel::new([Step::hang()]);
                 let tools = tools(&Ran::default());
-                cut_short(cause, &leaf, &store, case.mode, tools, case.ask("hi")).await;
-                let leaf = ScriptedLeaf::new([Step::text("hello")]);
-                send(&case.agent(&leaf, &store), case.ask("still there?")).await.unwrap();
+                cut_short(cause, &model, &store, case.mode, tools, case.ask("hi")).await;
+                let model = ScriptedModel::new([Step::text("hello")]);
+                send(&case.agent(&model, &store), case.ask("still there?")).await.unwrap();
                 let messages = stored(&store).await;
                 assert_eq!(messages.last().unwrap(), "assistant hello");
                 assert_eq!(messages.len(), if case.mode == PerRun { 2 } else { 3 });

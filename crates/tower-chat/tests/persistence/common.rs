@@ -18,7 +18,7 @@ use tower_chat::{
     tool::{ToolContext, ToolOutput, tool_fn},
 };
 use tower_chat_sqlite::{Durability, SqliteStore};
-use tower_chat_testkit::{FaultyStore, Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{FaultyStore, Gate, ScriptedModel, Step};
 
 pub(crate) use crate::case::{
     Backend, Case, Cases, Ids, MODES, every_case, label, labelled, shorts, shorts_after,
@@ -96,8 +96,8 @@ impl Case {
     }
 
     /// The same with default policy, and the tools that these tests use.
-    pub(crate) fn agent(self, leaf: &ScriptedLeaf, store: &Store) -> Client {
-        agent(leaf, store, self.mode)
+    pub(crate) fn agent(self, model: &ScriptedModel, store: &Store) -> Client {
+        agent(model, store, self.mode)
     }
 
     /// A step that calls tools: `(name, label)` each.
@@ -156,8 +156,8 @@ where
 }
 
 /// The same with default policy, and the tools that these tests use.
-pub(crate) fn agent(leaf: &ScriptedLeaf, store: &Store, mode: PersistenceMode) -> Client {
-    stack(leaf.clone(), store, mode, policy(), tools(&Ran::default()))
+pub(crate) fn agent(model: &ScriptedModel, store: &Store, mode: PersistenceMode) -> Client {
+    stack(model.clone(), store, mode, policy(), tools(&Ran::default()))
 }
 
 pub(crate) async fn head(client: &Client, request: ChatRequest) -> Result<ChatResponse, BoxError> {
@@ -195,8 +195,8 @@ pub(crate) fn definition(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, name, json!({"type": "object"}))
 }
 
-/// Each answer names its call. `look` answers, `stop` answers and ends the run, `pay` needs approval, `ask` is run by nobody
-/// here, `fail` fails.
+/// Each answer names its call. `look` answers, `stop` answers and ends the run, `pay` needs
+/// approval, `ask` is run by nobody here, `fail` fails.
 pub(crate) fn tools(ran: &Ran) -> Tools {
     let run = |name: &'static str, ran: Ran| {
         move |context: ToolContext| {
@@ -279,9 +279,9 @@ pub(crate) async fn service_id(store: &Store) -> Option<String> {
     head.service_id.map(|id| id.to_string())
 }
 
-/// What the leaf was sent in one service call.
-pub(crate) fn seen(leaf: &ScriptedLeaf, call: usize) -> Vec<String> {
-    shorts(leaf.requests()[call].messages.iter())
+/// What the model client was sent in one service call.
+pub(crate) fn seen(model: &ScriptedModel, call: usize) -> Vec<String> {
+    shorts(model.requests()[call].messages.iter())
 }
 
 /// How many messages the conversation has, in the eyes of another reader of the store now.
@@ -294,7 +294,7 @@ pub(crate) fn count_now(store: &Store) -> usize {
     std::thread::scope(|scope| scope.spawn(load).join()).unwrap()
 }
 
-/// A step that notes how many messages are stored when the leaf is called.
+/// A step that notes how many messages are stored when the model client is called.
 pub(crate) fn noting(store: &Store, counts: &Arc<Mutex<Vec<usize>>>, step: Step) -> Step {
     let (store, counts) = (store.clone(), counts.clone());
     Step::respond(move |_| {
@@ -368,10 +368,11 @@ pub(crate) fn results_if(keep: bool) -> UnansweredInputs {
     if keep { UnansweredInputs::Results } else { UnansweredInputs::None }
 }
 
-/// Polls a run until its leaf was called so often and nothing moves any more, then drops it.
-pub(crate) async fn until_called(leaf: &ScriptedLeaf, calls: usize, run: impl Future) {
+/// Polls a run until its model client was called so often and nothing moves any more, then drops
+/// it.
+pub(crate) async fn until_called(model: &ScriptedModel, calls: usize, run: impl Future) {
     let mut run = std::pin::pin!(run);
-    while leaf.requests().len() < calls {
+    while model.requests().len() < calls {
         assert!(futures_util::poll!(run.as_mut()).is_pending(), "the run hangs in its last call");
         tokio::task::yield_now().await;
     }
@@ -384,8 +385,8 @@ impl Case {
     }
 }
 
-/// What is durable of the conversation: what readers see, and what an open run has staged behind it,
-/// with the results that stand in its record alone.
+/// What is durable of the conversation: what readers see, and what an open run has staged behind
+/// it, with the results that stand in its record alone.
 pub(crate) async fn durable(store: &Store) -> Vec<String> {
     store.inner().flush().await.unwrap();
     let history = store.inner().load(&key()).await.unwrap().messages;

@@ -11,7 +11,7 @@ use tower_chat::{
     core::{ChatRequest, ChatResponse, ConversationKey},
     tool::{ToolOutput, tool_fn},
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -21,31 +21,31 @@ async fn in_time<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// A model that calls `look` once a run.
-fn one_round_each(runs: usize) -> ScriptedLeaf {
+fn one_round_each(runs: usize) -> ScriptedModel {
     let by_request = || {
         Step::respond(|request| match request.messages.last().unwrap().results().next() {
             Some(_) => Step::text("there"),
             None => calls([("look", "c1")]),
         })
     };
-    ScriptedLeaf::new((0..2 * runs).map(|_| by_request()))
+    ScriptedModel::new((0..2 * runs).map(|_| by_request()))
 }
 
 const WHOLE_RUN: [&str; 4] =
     ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
 
-fn layered(leaf: Client, store: &Store, mode: PersistenceMode) -> Client {
-    stack(leaf, store, mode, policy(), tools(&Ran::default()))
+fn layered(model: Client, store: &Store, mode: PersistenceMode) -> Client {
+    stack(model, store, mode, policy(), tools(&Ran::default()))
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_concurrency_limit_of_one_at_any_place() {
     for streamed in BOTH_WAYS {
         for mode in BOTH_MODES {
-            let (store, leaf) = (store(), one_round_each(1));
+            let (store, model) = (store(), one_round_each(1));
             let limit = ConcurrencyLimitLayer::new(1);
             let client = boxed(ServiceBuilder::new().layer(limit.clone()).service(layered(
-                boxed(limit.layer(leaf.clone())),
+                boxed(limit.layer(model.clone())),
                 &store,
                 mode,
             )));
@@ -59,8 +59,8 @@ async fn a_concurrency_limit_of_one_at_any_place() {
 async fn a_buffer_at_any_place() {
     for streamed in BOTH_WAYS {
         for mode in BOTH_MODES {
-            let (store, leaf) = (store(), one_round_each(1));
-            let below = BufferLayer::<ChatRequest>::new(1).layer(boxed(leaf.clone()));
+            let (store, model) = (store(), one_round_each(1));
+            let below = BufferLayer::<ChatRequest>::new(1).layer(boxed(model.clone()));
             let whole = layered(boxed(below), &store, mode);
             let above = BufferLayer::<ChatRequest>::new(1).layer(whole);
             in_time(send(&boxed(above), ask("where?", streamed))).await.unwrap();
@@ -73,12 +73,12 @@ async fn a_buffer_at_any_place() {
 async fn a_tool_may_use_the_same_bounded_client_in_a_conversation_of_its_own() {
     for mode in BOTH_MODES {
         let store = store();
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             calls([("delegate", "c1")]),
             Step::text("nested"),
             Step::text("done"),
         ]);
-        let bounded = boxed(ConcurrencyLimitLayer::new(1).layer(leaf.clone()));
+        let bounded = boxed(ConcurrencyLimitLayer::new(1).layer(model.clone()));
         let nested = layered(bounded.clone(), &store, mode);
         let delegate = tool_fn(definition("delegate"), move |context| {
             let nested = nested.clone();
@@ -97,13 +97,13 @@ async fn a_tool_may_use_the_same_bounded_client_in_a_conversation_of_its_own() {
 #[tokio::test]
 async fn layers_stack_in_a_service_builder_and_can_be_boxed_and_cloned() {
     for streamed in BOTH_WAYS {
-        let (store, leaf) = (store(), one_round_each(2));
+        let (store, model) = (store(), one_round_each(2));
         let client = ServiceBuilder::new()
             .boxed_clone()
             .layer(PerRunPersistence::new(store.clone()).mode(PerServiceCall))
             .layer(ToolLoop::new(tools(&Ran::default())))
             .layer(PerServiceCallPersistence::new(store.clone()))
-            .service(leaf);
+            .service(model);
         fn is_usable<S>(_: &S)
         where
             S: tower::Service<ChatRequest, Response = ChatResponse, Error = BoxError>
@@ -126,8 +126,8 @@ async fn many_conversations_at_once_keep_to_themselves() {
     for streamed in BOTH_WAYS {
         for mode in BOTH_MODES {
             const CONVERSATIONS: usize = 50;
-            let (store, leaf) = (store(), one_round_each(2 * CONVERSATIONS));
-            let client = agent(&leaf, &store, mode);
+            let (store, model) = (store(), one_round_each(2 * CONVERSATIONS));
+            let client = agent(&model, &store, mode);
             let key = |number| ConversationKey::new("tenant", format!("c{number}"));
             let runs = (0..CONVERSATIONS).map(|number| {
                 let client = client.clone();
@@ -149,7 +149,7 @@ async fn many_conversations_at_once_keep_to_themselves() {
                 assert_eq!(messages[0], format!("user {number} where?"));
                 assert_eq!(messages[4], format!("user {number} and now?"));
             }
-            assert_eq!(leaf.remaining(), 0);
+            assert_eq!(model.remaining(), 0);
         }
     }
 }
@@ -157,9 +157,9 @@ async fn many_conversations_at_once_keep_to_themselves() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_runs_at_once_on_one_conversation_each_is_stored_whole_or_refused() {
     for mode in BOTH_MODES {
-        let (store, leaf) = (store(), one_round_each(20));
+        let (store, model) = (store(), one_round_each(20));
         let processes =
-            [agent(&leaf, &store, mode), agent(&leaf, &store.in_another_process(), mode)];
+            [agent(&model, &store, mode), agent(&model, &store.in_another_process(), mode)];
         let runs: Vec<_> = (0..20)
             .map(|run| {
                 let client = processes[run % 2].clone();

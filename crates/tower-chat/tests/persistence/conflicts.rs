@@ -9,7 +9,7 @@ use tower_chat::{
         store::{HistoryStore, Revision, Slot, Write},
     },
 };
-use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -17,17 +17,17 @@ const CLEAR: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear:
 const RECORD: ConflictPolicy = ConflictPolicy { warn: false, throw: false, clear: false };
 
 fn with_conflict(
-    leaf: &ScriptedLeaf,
+    model: &ScriptedModel,
     store: &Store,
     mode: PersistenceMode,
     conflict: ConflictPolicy,
 ) -> Client {
     let policy = policy().on_conflict(conflict);
-    stack(leaf.clone(), store, mode, policy, tools(&Ran::default()))
+    stack(model.clone(), store, mode, policy, tools(&Ran::default()))
 }
 
-fn sent_id(leaf: &ScriptedLeaf, call: usize) -> Option<String> {
-    let id = leaf.requests()[call].conversation_id.clone()?;
+fn sent_id(model: &ScriptedModel, call: usize) -> Option<String> {
+    let id = model.requests()[call].conversation_id.clone()?;
     id.service_id().map(ToString::to_string)
 }
 
@@ -38,9 +38,9 @@ async fn every_combination_of_the_policy_in_every_mode() {
             for throw in [true, false] {
                 for clear in [true, false] {
                     let store = case.store().await;
-                    let leaf = ScriptedLeaf::new([Step::text("hello"), kept("there", "s1")]);
+                    let model = ScriptedModel::new([Step::text("hello"), kept("there", "s1")]);
                     let conflict = ConflictPolicy { warn, throw, clear };
-                    let client = with_conflict(&leaf, &store, case.mode, conflict);
+                    let client = with_conflict(&model, &store, case.mode, conflict);
                     send(&client, case.ask("hi")).await.unwrap();
                     let logged = logged();
                     let result = send(&client, case.ask("where?")).await;
@@ -79,9 +79,9 @@ async fn the_default_policy_warns_and_throws() {
     Cases::all()
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([kept("hello", "s1")]);
+            let model = ScriptedModel::new([kept("hello", "s1")]);
             let logged = logged();
-            let error = refused(send(&case.agent(&leaf, &store), case.ask("hi")).await);
+            let error = refused(send(&case.agent(&model, &store), case.ask("hi")).await);
             assert!(matches!(error, PersistenceError::ServiceKeepsHistory { .. }));
             assert_eq!(logged.lines("WARN"), 1);
         })
@@ -94,29 +94,29 @@ async fn with_a_service_id_no_history_is_loaded_and_only_what_is_new_is_sent() {
         .check(async |case| {
             for conflict in [CLEAR, RECORD] {
                 let store = case.store().await;
-                let leaf = ScriptedLeaf::new([
+                let model = ScriptedModel::new([
                     Step::text("hello"),
                     kept("there", "s1"),
                     kept_call("s1"),
                     kept("done", "s2"),
                     kept("bye", "s3"),
                 ]);
-                let client = with_conflict(&leaf, &store, case.mode, conflict);
+                let client = with_conflict(&model, &store, case.mode, conflict);
                 send(&client, case.ask("hi")).await.unwrap();
                 send(&client, case.ask("where?")).await.unwrap();
                 let loads = store.loads();
                 let answer = send(&client, case.ask("more")).await.unwrap();
                 assert_eq!(store.loads(), loads, "no history is loaded");
-                assert_eq!(seen(&leaf, 2), ["user more"]);
-                assert_eq!(seen(&leaf, 3), ["tool c1=looked c1"]);
-                assert_eq!(sent_id(&leaf, 2).as_deref(), Some("s1"));
-                assert_eq!(sent_id(&leaf, 3).as_deref(), Some("s1"));
+                assert_eq!(seen(&model, 2), ["user more"]);
+                assert_eq!(seen(&model, 3), ["tool c1=looked c1"]);
+                assert_eq!(sent_id(&model, 2).as_deref(), Some("s1"));
+                assert_eq!(sent_id(&model, 3).as_deref(), Some("s1"));
                 assert_eq!(
                     shorts(&answer.messages),
                     ["assistant look#c1", "tool c1=looked c1", "assistant done"]
                 );
                 send(&client, case.ask("ok")).await.unwrap();
-                assert_eq!(sent_id(&leaf, 4).as_deref(), Some("s2"), "the newest id counts");
+                assert_eq!(sent_id(&model, 4).as_deref(), Some("s2"), "the newest id counts");
                 // Of the run in which the id comes first a journal has staged the input by then.
                 let recorded = if case.is(Journaled) { 4 } else { 2 };
                 let expected = if conflict == CLEAR { recorded } else { 10 };
@@ -132,8 +132,8 @@ async fn messages_that_are_not_recorded_have_ids_of_their_own_all_the_same() {
     every_case(async |case| {
         for conflict in [CLEAR, RECORD] {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([kept_call("s1"), kept("there", "s1")]);
-            let client = with_conflict(&leaf, &store, case.mode, conflict);
+            let model = ScriptedModel::new([kept_call("s1"), kept("there", "s1")]);
+            let client = with_conflict(&model, &store, case.mode, conflict);
             let answer = send(&client, case.ask("where?")).await.unwrap();
             let positions: Vec<_> =
                 answer.messages.iter().map(|message| message.id.unwrap().index).collect();
@@ -156,8 +156,8 @@ async fn an_id_is_stored_after_every_call_and_outlives_the_failure_of_the_next()
                     [|| Step::error("overloaded"), || Step::text("half").fails_after(1, "reset")]
                 {
                     let store = case.store().await;
-                    let leaf = ScriptedLeaf::new([kept_call("s1"), fails()]);
-                    let client = with_conflict(&leaf, &store, case.mode, conflict);
+                    let model = ScriptedModel::new([kept_call("s1"), fails()]);
+                    let client = with_conflict(&model, &store, case.mode, conflict);
                     send(&client, case.ask("hi")).await.unwrap_err();
                     assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
                 }
@@ -172,12 +172,12 @@ async fn a_per_run_failure_leaves_the_id_as_it_was() {
         .modes([PerRun, Journaled], "the test above shows that the other mode stores the id")
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 kept("hello", "s1"),
                 kept_call("s2"),
                 Step::error("overloaded"),
             ]);
-            let client = with_conflict(&leaf, &store, case.mode, CLEAR);
+            let client = with_conflict(&model, &store, case.mode, CLEAR);
             send(&client, case.ask("hi")).await.unwrap();
             send(&client, case.ask("where?")).await.unwrap_err();
             assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
@@ -189,13 +189,13 @@ async fn a_per_run_failure_leaves_the_id_as_it_was() {
 async fn an_id_that_the_caller_names_is_no_conflict_and_is_remembered() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([kept("hello", "s1"), kept("there", "s1")]);
-        let client = case.agent(&leaf, &store);
+        let model = ScriptedModel::new([kept("hello", "s1"), kept("there", "s1")]);
+        let client = case.agent(&model, &store);
         send(&client, case.ask("hi").with_service_id("s1")).await.unwrap();
-        assert_eq!(sent_id(&leaf, 0).as_deref(), Some("s1"));
+        assert_eq!(sent_id(&model, 0).as_deref(), Some("s1"));
         assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
         send(&client, case.ask("where?")).await.unwrap();
-        assert_eq!(sent_id(&leaf, 1).as_deref(), Some("s1"));
+        assert_eq!(sent_id(&model, 1).as_deref(), Some("s1"));
     })
     .await;
 }
@@ -204,8 +204,8 @@ async fn an_id_that_the_caller_names_is_no_conflict_and_is_remembered() {
 async fn another_id_than_the_remembered_one_is_an_error_before_the_model_is_paid() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([kept("hello", "s1"), kept("same", "s1")]);
-        let client = with_conflict(&leaf, &store, case.mode, CLEAR);
+        let model = ScriptedModel::new([kept("hello", "s1"), kept("same", "s1")]);
+        let client = with_conflict(&model, &store, case.mode, CLEAR);
         send(&client, case.ask("hi")).await.unwrap();
         let other = case.ask("where?").with_service_id("s9");
         let error = refused(send(&client, other).await);
@@ -213,7 +213,7 @@ async fn another_id_than_the_remembered_one_is_an_error_before_the_model_is_paid
             panic!("{error:?}")
         };
         assert_eq!((&*remembered, &*requested), ("s1", "s9"));
-        assert_eq!(leaf.requests().len(), 1);
+        assert_eq!(model.requests().len(), 1);
         send(&client, case.ask("where?").with_service_id("s1")).await.unwrap();
     })
     .await;
@@ -224,8 +224,8 @@ async fn a_missing_id_where_one_is_expected_is_an_error_with_the_answer() {
     every_case(async |case| {
         for conflict in [CLEAR, RECORD] {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([kept("hello", "s1"), Step::text("there")]);
-            let client = with_conflict(&leaf, &store, case.mode, conflict);
+            let model = ScriptedModel::new([kept("hello", "s1"), Step::text("there")]);
+            let client = with_conflict(&model, &store, case.mode, conflict);
             send(&client, case.ask("hi")).await.unwrap();
             let before = stored(&store).await;
             let error = refused(send(&client, case.ask("where?")).await);
@@ -243,8 +243,8 @@ async fn a_conflict_in_a_later_call_keeps_the_earlier_ones() {
     Cases::all()
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), kept("there", "s1")]);
-            let client = case.agent(&leaf, &store);
+            let model = ScriptedModel::new([case.calls([("look", "c1")]), kept("there", "s1")]);
+            let client = case.agent(&model, &store);
             refused(send(&client, case.ask("hi")).await);
             let all = ["user hi", "assistant look#c1", "tool c1=looked c1"];
             let kept = match case.mode {
@@ -274,17 +274,17 @@ fn continued(token: &str, streamed: bool) -> ChatRequest {
 async fn background_answers_are_stored_once_at_the_end_of_the_run_in_every_mode() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             Step::text("hello"),
             case.calls([("look", "c1")]),
             Step::text("there"),
         ]);
-        let client = case.agent(&leaf, &store);
+        let client = case.agent(&model, &store);
         send(&client, case.ask("hi")).await.unwrap();
         let (loads, appends) = (store.loads(), store.appends());
         send(&client, background("where?", case.streamed)).await.unwrap();
-        assert_eq!(seen(&leaf, 1), ["user where?"], "no history goes before it");
-        assert!(leaf.requests().iter().all(|request| request.conversation_id.is_none()));
+        assert_eq!(seen(&model, 1), ["user where?"], "no history goes before it");
+        assert!(model.requests().iter().all(|request| request.conversation_id.is_none()));
         // It is read once, since the run may be there already.
         assert_eq!((store.loads() - loads, store.appends() - appends), (1, 1));
         let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
@@ -299,19 +299,19 @@ async fn an_answer_that_goes_on_by_token_is_stored_once() {
         let store = case.store().await;
         let mut finish = Finish::default();
         finish.continuation = Some("t1".into());
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             Step::answer([], finish),
             case.calls([("look", "c1")]),
             Step::text("there"),
         ]);
-        let client = case.agent(&leaf, &store);
+        let client = case.agent(&model, &store);
         let started = send(&client, background("where?", case.streamed)).await.unwrap();
         assert_eq!(started.finish.continuation.as_deref(), Some("t1"));
         assert_eq!(stored(&store).await, ["user where?"]);
         send(&client, continued("t1", case.streamed)).await.unwrap();
-        assert_eq!(seen(&leaf, 1), [""; 0]);
-        assert_eq!(leaf.requests()[1].options.continuation.as_deref(), Some("t1"));
-        assert_eq!(leaf.requests()[2].options.continuation, None);
+        assert_eq!(seen(&model, 1), [""; 0]);
+        assert_eq!(model.requests()[1].options.continuation.as_deref(), Some("t1"));
+        assert_eq!(model.requests()[2].options.continuation, None);
         let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
         assert_eq!(stored(&store).await, all);
         assert_eq!(store.appends(), 2);
@@ -322,8 +322,8 @@ async fn an_answer_that_goes_on_by_token_is_stored_once() {
 #[tokio::test]
 async fn a_token_takes_no_messages_and_needs_a_conversation() {
     every_case(async |case| {
-        let (store, leaf) = (case.store().await, ScriptedLeaf::new([]));
-        let client = case.agent(&leaf, &store);
+        let (store, model) = (case.store().await, ScriptedModel::new([]));
+        let client = case.agent(&model, &store);
         let mut request = continued("t1", false);
         request.messages.push(Message::user("hi"));
         let error = refused(send(&client, request).await);
@@ -348,12 +348,12 @@ async fn two_runs_at_once_conflict_and_the_error_carries_the_answer() {
         .check(async |case| {
             for failure in [StoreFailure::Continue, StoreFailure::FailCall] {
                 let (store, gate) = (case.store().await, Gate::closed());
-                let slow = ScriptedLeaf::new([Step::text("slow").waits(&gate)]);
+                let slow = ScriptedModel::new([Step::text("slow").waits(&gate)]);
                 let policy = policy().on_store_failure(failure);
                 let client = case.stack(slow.clone(), &store, policy, tools(&Ran::default()));
                 let first = tokio::spawn(async move { send(&client, case.ask("1")).await });
                 slow.called(1).await;
-                let fast = ScriptedLeaf::new([Step::text("fast")]);
+                let fast = ScriptedModel::new([Step::text("fast")]);
                 let elsewhere = agent(&fast, &store.in_another_process(), case.mode);
                 send(&elsewhere, case.ask("2")).await.unwrap();
                 gate.open();
@@ -376,8 +376,8 @@ async fn what_waits_and_can_never_be_stored_is_given_back_with_the_conflict() {
         .modes([PerRun, PerServiceCall], "a journaled run whose write fails stays open")
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new(["waits", "there", "fine"].map(Step::text));
-            let client = case.agent(&leaf, &store);
+            let model = ScriptedModel::new(["waits", "there", "fine"].map(Step::text));
+            let client = case.agent(&model, &store);
             store.fail_next_append(disk_full());
             send(&client, case.ask("1")).await.unwrap();
             let id = MessageId { run: RunId::new(), index: 0 };
@@ -399,20 +399,20 @@ async fn what_waits_and_can_never_be_stored_is_given_back_with_the_conflict() {
 async fn a_conversation_that_was_deleted_and_made_anew_is_another_one() {
     every_case(async |case| {
         let (store, gate) = (case.store().await, Gate::closed());
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             Step::text("hello"),
             Step::text("late").waits(&gate),
             Step::text("anew"),
         ]);
-        let client = case.agent(&leaf, &store);
+        let client = case.agent(&model, &store);
         send(&client, case.ask("hi")).await.unwrap();
         let late = tokio::spawn({
             let client = client.clone();
             async move { send(&client, case.ask("1")).await }
         });
-        leaf.called(2).await;
+        model.called(2).await;
         assert!(store.inner().delete(&key()).await.unwrap());
-        let elsewhere = agent(&leaf, &store.in_another_process(), case.mode);
+        let elsewhere = agent(&model, &store.in_another_process(), case.mode);
         send(&elsewhere, case.ask("2")).await.unwrap();
         gate.open();
         let error = refused(late.await.unwrap());
@@ -428,14 +428,14 @@ async fn a_request_sent_again_to_a_service_that_keeps_the_history_is_asked_and_r
         .check(async |case| {
             for clear in [true, false] {
                 let store = case.store().await;
-                let leaf = ScriptedLeaf::new([kept("hello", "s1"), kept("hello again", "s1")]);
+                let model = ScriptedModel::new([kept("hello", "s1"), kept("hello again", "s1")]);
                 let conflict = ConflictPolicy { warn: false, throw: false, clear };
                 let policy = policy().on_conflict(conflict);
-                let client = case.stack(leaf.clone(), &store, policy, tools(&Ran::default()));
+                let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
                 let request = case.ask("hi");
                 send(&client, request.clone()).await.unwrap();
                 assert_eq!(send(&client, request).await.unwrap().text(), "hello again");
-                assert_eq!(seen(&leaf, 1), ["user hi"], "the service knows the rest");
+                assert_eq!(seen(&model, 1), ["user hi"], "the service knows the rest");
                 let both = ["user hi", "assistant hello", "user hi", "assistant hello again"];
                 let recorded: &[&str] = match (clear, case.is(Journaled)) {
                     (true, false) => &[],

@@ -14,7 +14,7 @@ use tower_chat::{
     pending_results,
     tool::{ToolOutput, tool_fn},
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -57,12 +57,12 @@ fn looking(ran: &Ran) -> Tools {
 
 struct Case {
     store: Store,
-    leaf: ScriptedLeaf,
+    model: ScriptedModel,
     ran: Ran,
     client: Client,
 }
 
-/// What stands between `PerRunPersistence` and the leaf.
+/// What stands between `PerRunPersistence` and the model client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Below {
     LoopAndPersister,
@@ -77,20 +77,20 @@ impl Case {
         conflict: ConflictPolicy,
         steps: [Step; N],
     ) -> Self {
-        let (store, leaf, ran) = (store(), ScriptedLeaf::new(steps), Ran::default());
+        let (store, model, ran) = (store(), ScriptedModel::new(steps), Ran::default());
         let above = PerRunPersistence::new(store.clone()).mode(mode);
         let above = above.policy(policy().on_conflict(conflict));
-        let persister = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+        let persister = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
         let client = match below {
             Below::LoopAndPersister => {
                 boxed(above.layer(ToolLoop::new(looking(&ran)).layer(persister)))
             }
-            Below::Loop => boxed(above.layer(ToolLoop::new(looking(&ran)).layer(leaf.clone()))),
+            Below::Loop => boxed(above.layer(ToolLoop::new(looking(&ran)).layer(model.clone()))),
             Below::ForeignLoopAndPersister => {
                 boxed(above.layer(foreign_loop(boxed(persister), &ran)))
             }
         };
-        Self { store, leaf, ran, client }
+        Self { store, model, ran, client }
     }
 
     async fn statuses(&self) -> Vec<(String, ToolStatus, Option<String>)> {
@@ -160,7 +160,7 @@ async fn an_id_in_the_first_answer_stops_the_run_before_its_tools_and_the_next_c
                     };
                     assert_eq!(&**service_id, "s1");
                     assert_eq!(shorts(&error.answer().unwrap().messages), ["assistant look#c1"]);
-                    assert_eq!(case.leaf.requests().len(), 1, "{what}");
+                    assert_eq!(case.model.requests().len(), 1, "{what}");
                     assert_eq!(case.ran.names(), [""; 0], "{what}");
                     assert_eq!(stored(&case.store).await, [""; 0], "{what}");
                     let warnings = usize::from(conflict.warn);
@@ -182,7 +182,7 @@ async fn an_id_in_a_middle_answer_stops_the_run_there_and_loses_no_result() {
                 let what = format!("{streamed} {mode:?} {conflict:?}");
                 let is_kept = matches!(error, PersistenceError::ServiceKeepsHistory { .. });
                 assert!(is_kept, "{what}: {error:?}");
-                assert_eq!(case.leaf.requests().len(), 2, "{what}");
+                assert_eq!(case.model.requests().len(), 2, "{what}");
                 assert_eq!(case.ran.names(), ["look 1"], "{what}");
                 let answer = shorts(&error.answer().unwrap().messages);
                 let first = ["user where?", "assistant look#c1"];
@@ -225,7 +225,7 @@ async fn an_id_that_a_later_answer_does_not_name_is_missing_in_every_mode() {
                         panic!("{what}: {error:?}")
                     };
                     assert_eq!(&**service_id, "s1");
-                    assert_eq!(case.leaf.requests().len(), 2, "{what}");
+                    assert_eq!(case.model.requests().len(), 2, "{what}");
                     assert_eq!(case.ran.names().len(), 1, "{what}");
                     if mode == PerRun {
                         assert_eq!(stored(&case.store).await, [""; 0], "{what}");
@@ -264,8 +264,8 @@ async fn results_of_a_refused_call_are_recorded_for_their_own_calls_whatever_the
         for has_run in [true, false] {
             for ids in ids {
                 let (store, ran) = (store(), Ran::default());
-                let leaf = ScriptedLeaf::new([two_calls(ids), text("there", Some("s1"))]);
-                let persister = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+                let model = ScriptedModel::new([two_calls(ids), text("there", Some("s1"))]);
+                let persister = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
                 let looping = ToolLoop::new(looking(&ran)).layer(persister);
                 let above = PerRunPersistence::new(store.clone()).mode(PerServiceCall);
                 let client = if has_run { boxed(above.layer(looping)) } else { boxed(looping) };
@@ -298,9 +298,9 @@ async fn results_of_a_refused_call_are_recorded_for_their_own_calls_whatever_the
 async fn results_of_a_refused_call_are_forgotten_where_the_policy_says_so() {
     for streamed in BOTH_WAYS {
         let store = store();
-        let leaf = ScriptedLeaf::new([round(1, None), text("there", Some("s1"))]);
+        let model = ScriptedModel::new([round(1, None), text("there", Some("s1"))]);
         let policy = policy().inputs_of_failed_call(UnansweredInputs::None);
-        let client = stack(leaf.clone(), &store, PerServiceCall, policy, looking(&Ran::default()));
+        let client = stack(model.clone(), &store, PerServiceCall, policy, looking(&Ran::default()));
         refused(send(&client, ask("where?", streamed)).await);
         assert_eq!(pending_results(&store, &key()).await.unwrap(), None);
     }
@@ -311,12 +311,12 @@ async fn an_approved_call_whose_service_call_is_refused_does_not_run_again() {
     for streamed in BOTH_WAYS {
         for mode in MODES {
             let (store, ran) = (store(), Ran::default());
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 calls([("pay", "p1")]),
                 text("refused", Some("s1")),
                 text("paid", None),
             ]);
-            let client = stack(leaf.clone(), &store, mode, policy(), tools(&ran));
+            let client = stack(model.clone(), &store, mode, policy(), tools(&ran));
             let answer = send(&client, ask("buy", streamed)).await.unwrap();
             let request = answer.messages[0].approval_request(0).unwrap().clone();
             let yes = Message::new(Role::User, vec![request.approve().into()]);
@@ -329,7 +329,7 @@ async fn an_approved_call_whose_service_call_is_refused_does_not_run_again() {
                 let answer = send(&client, approval()).await.unwrap();
                 assert_eq!(answer.text(), "paid", "{mode:?}");
                 assert_eq!(ran.names(), ["pay"], "{mode:?} {streamed}");
-                assert!(seen(&leaf, 2).contains(&"tool p1=payed p1".to_owned()), "{mode:?}");
+                assert!(seen(&model, 2).contains(&"tool p1=payed p1".to_owned()), "{mode:?}");
             }
         }
     }
@@ -340,20 +340,20 @@ async fn a_journaled_run_goes_on_with_its_results_once_the_conflict_is_put_right
     for streamed in BOTH_WAYS {
         for fixed in lenient() {
             let (store, ran) = (store(), Ran::default());
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 round(1, None),
                 text("refused", Some("s1")),
                 text("there", Some("s1")),
             ]);
             let mode = PersistenceMode::Journaled;
-            let client = stack(leaf.clone(), &store, mode, policy(), looking(&ran));
+            let client = stack(model.clone(), &store, mode, policy(), looking(&ran));
             let request = ask("where?", streamed);
             refused(send(&client, request.clone()).await);
             let policy = policy().on_conflict(fixed);
-            let client = stack(leaf.clone(), &store, mode, policy, looking(&ran));
+            let client = stack(model.clone(), &store, mode, policy, looking(&ran));
             assert_eq!(send(&client, request).await.unwrap().text(), "there");
             assert_eq!(ran.names(), ["look 1"]);
-            assert_eq!(seen(&leaf, 2).last().unwrap(), "tool c1=seen at 1");
+            assert_eq!(seen(&model, 2).last().unwrap(), "tool c1=seen at 1");
         }
     }
 }
@@ -386,7 +386,7 @@ async fn the_newest_id_counts_within_a_run_too() {
                 assert_eq!(stored(&case.store).await, all[..recorded], "{what}");
                 let warnings = usize::from(conflict.warn);
                 assert_eq!(logged.lines("keeps this conversation itself"), warnings, "{what}");
-                assert_eq!(seen(&case.leaf, 2), ["tool c2=seen at 2"], "{what}");
+                assert_eq!(seen(&case.model, 2), ["tool c2=seen at 2"], "{what}");
             }
         }
     }
@@ -396,9 +396,9 @@ async fn the_newest_id_counts_within_a_run_too() {
 async fn under_a_loop_without_our_layers_the_last_answer_alone_is_seen() {
     for streamed in BOTH_WAYS {
         let (store, ran) = (store(), Ran::default());
-        let leaf = ScriptedLeaf::new([round(1, None), text("there", Some("s1"))]);
+        let model = ScriptedModel::new([round(1, None), text("there", Some("s1"))]);
         let above = PerRunPersistence::new(store.clone());
-        let client = boxed(above.layer(foreign_loop(boxed(leaf.clone()), &ran)));
+        let client = boxed(above.layer(foreign_loop(boxed(model.clone()), &ran)));
         let error = refused(send(&client, ask("where?", streamed)).await);
         assert!(matches!(error, PersistenceError::ServiceKeepsHistory { .. }), "{error:?}");
         let all = ["assistant look#c1", "tool c1=of {\"at\":1}", "assistant there"];

@@ -8,7 +8,7 @@ use tower_chat::{
     core::{Answer, ApprovalRequest, BoxError, ChatRequest, ConversationKey, Message, Part, Role},
     tool::{ToolOutput, tool_fn},
 };
-use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -22,9 +22,9 @@ async fn a_run_that_holds_the_last_place_runs_what_was_approved() {
     for streamed in BOTH_WAYS {
         for mode in BOTH_MODES {
             let (store, ran) = (store().with_queue_capacity(1), Ran::default());
-            let leaf =
-                ScriptedLeaf::new([calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
-            let client = stack(leaf, &store, mode, policy(), tools(&ran));
+            let model =
+                ScriptedModel::new([calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
+            let client = stack(model, &store, mode, policy(), tools(&ran));
             let asked = send(&client, ask("buy", streamed)).await.unwrap();
             let yes = asked.approval_requests().map(ApprovalRequest::approve).map(Part::from);
             let yes = ask_with([Message::new(Role::User, yes.collect())], streamed);
@@ -40,7 +40,7 @@ async fn runs_inside_of_runs_that_hold_every_place_come_to_their_end() {
     for outer in BOTH_MODES {
         for inner in BOTH_MODES {
             let (store, gate) = (store().with_queue_capacity(2), Gate::closed());
-            let below = ScriptedLeaf::new([Step::text("one"), Step::text("two")]);
+            let below = ScriptedModel::new([Step::text("one"), Step::text("two")]);
             let nested = agent(&below, &store, inner);
             let both = gate.clone();
             let delegate = tool_fn(definition("delegate"), move |context| {
@@ -59,8 +59,8 @@ async fn runs_inside_of_runs_that_hold_every_place_come_to_their_end() {
                     _ => Step::text("done"),
                 })
             };
-            let leaf = ScriptedLeaf::new((0..4).map(|_| step()));
-            let client = stack(leaf, &store, outer, policy(), Tools::new().with(delegate));
+            let model = ScriptedModel::new((0..4).map(|_| step()));
+            let client = stack(model, &store, outer, policy(), Tools::new().with(delegate));
             let runs = ["a", "b"].map(|id| {
                 let key = ConversationKey::new("alice", id);
                 let request = ChatRequest::user("go").in_conversation(key);
@@ -86,9 +86,9 @@ async fn runs_inside_of_runs_that_hold_every_place_come_to_their_end() {
 async fn a_run_that_waits_for_the_last_place_holds_none_in_a_bounded_service() {
     for streamed in BOTH_WAYS {
         let (store, ran, gate) = (store().with_queue_capacity(1), Ran::default(), Gate::closed());
-        let leaf =
-            ScriptedLeaf::new([calls([("wait", "c1")]), Step::text("one"), Step::text("two")]);
-        let limited = ConcurrencyLimitLayer::new(1).layer(leaf.clone());
+        let model =
+            ScriptedModel::new([calls([("wait", "c1")]), Step::text("one"), Step::text("two")]);
+        let limited = ConcurrencyLimitLayer::new(1).layer(model.clone());
         let client = stack(limited, &store, PerRun, policy(), tools_with_gate(&ran, &gate));
         let begin = |id: &str| {
             let key = ConversationKey::new("alice", id);

@@ -1,5 +1,5 @@
-//! A request with very many calls lets other tasks of its worker run, and does nothing more once its
-//! caller has dropped it.
+//! A request with very many calls lets other tasks of its worker run, and does nothing more once
+//! its caller has dropped it.
 
 use std::{
     pin::pin,
@@ -11,7 +11,7 @@ use std::{
 
 use futures_util::poll;
 use tower_chat::core::{Message, ToolCall, ToolResult};
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -37,8 +37,8 @@ async fn other_tasks_run_while_a_request_of_many_calls_is_worked_on() {
         .in_memory("a store with a thread of its own lets other tasks run by itself")
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([Step::text("there")]);
-            let client = case.agent(&leaf, &store);
+            let model = ScriptedModel::new([Step::text("there")]);
+            let client = case.agent(&model, &store);
             let ticks = Arc::new(AtomicUsize::new(0));
             let ticking = tokio::spawn({
                 let ticks = ticks.clone();
@@ -63,8 +63,8 @@ async fn a_small_request_never_yields() {
         .in_memory("a store with a thread of its own is waited for")
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
-            let client = case.agent(&leaf, &store);
+            let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
+            let client = case.agent(&model, &store);
             let sending = pin!(send(&client, case.ask("where?")));
             assert!(poll!(sending).is_ready());
         })
@@ -77,8 +77,8 @@ async fn a_request_that_is_dropped_is_not_worked_on_any_more() {
         .in_memory("what was polled so often depends on the store")
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([Step::text("there"), Step::text("here")]);
-            let client = case.agent(&leaf, &store);
+            let model = ScriptedModel::new([Step::text("there"), Step::text("here")]);
+            let client = case.agent(&model, &store);
             {
                 let mut sending = pin!(send(&client, case.ask_with(many_calls())));
                 assert!(poll!(sending.as_mut()).is_pending());
@@ -87,11 +87,11 @@ async fn a_request_that_is_dropped_is_not_worked_on_any_more() {
             for _ in 0..100 {
                 tokio::task::yield_now().await;
             }
-            assert_eq!(leaf.requests().len(), 0);
+            assert_eq!(model.requests().len(), 0);
             assert_eq!(stored(&store).await, [""; 0]);
             assert!(store.inner().head(&key()).await.unwrap().open_run.is_none());
             send(&client, case.ask("hi")).await.unwrap();
-            assert_eq!(seen(&leaf, 0), ["user hi"]);
+            assert_eq!(seen(&model, 0), ["user hi"]);
         })
         .await;
 }
@@ -104,8 +104,8 @@ async fn other_tasks_run_between_tools_that_are_ready_at_once() {
             let store = case.store().await;
             let call = |index| case.tool_call("look", &format!("{index}"));
             let asking = Message::tool_calls((0..1000).map(call));
-            let leaf = ScriptedLeaf::new([Step::message(asking), Step::text("there")]);
-            let client = case.agent(&leaf, &store);
+            let model = ScriptedModel::new([Step::message(asking), Step::text("there")]);
+            let client = case.agent(&model, &store);
             let mut polls = 0;
             let mut sending = pin!(send(&client, case.ask("where?")));
             while poll!(sending.as_mut()).is_pending() {

@@ -7,7 +7,7 @@ use tower_chat::{
     core::EndedBy,
     tool::{ToolOutput, tool_fn},
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -27,11 +27,11 @@ fn failing_tools() -> Tools {
 async fn each_failure_of_a_tool_is_logged_once() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             case.calls([("fails", "c1"), ("panics", "c2"), ("says", "c3")]),
             Step::text("there"),
         ]);
-        let client = case.stack(leaf, &store, policy(), failing_tools());
+        let client = case.stack(model, &store, policy(), failing_tools());
         let logged = logged();
         send(&client, case.ask("where?")).await.unwrap();
         assert_eq!(logged.lines("WARN"), 3);
@@ -56,8 +56,8 @@ async fn the_limit_of_rounds_is_logged_and_said_in_the_finish() {
         for last in [case.calls([("look", "c2")]), Step::text("I give up")] {
             let store = case.store().await;
             let asks_again = format!("{last:?}").contains("c2");
-            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), last]);
-            let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+            let model = ScriptedModel::new([case.calls([("look", "c1")]), last]);
+            let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
             let tool_loop = ToolLoop::new(tools(&Ran::default())).max_rounds(1).unwrap();
             let above = PerRunPersistence::new(store.clone()).mode(case.mode);
             let client = boxed(above.layer(tool_loop.layer(below)));
@@ -77,8 +77,8 @@ async fn the_limit_of_rounds_is_logged_and_said_in_the_finish() {
 async fn what_ends_a_run_is_said_in_the_finish() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([case.calls([("stop", "c1")]), Step::text("there")]);
-        let client = case.agent(&leaf, &store);
+        let model = ScriptedModel::new([case.calls([("stop", "c1")]), Step::text("there")]);
+        let client = case.agent(&model, &store);
         let answer = send(&client, case.ask("where?")).await.unwrap();
         assert_eq!(answer.finish.ended_by, Some(EndedBy::Tool));
         let answer = send(&client, case.ask("well?")).await.unwrap();
@@ -93,12 +93,12 @@ async fn a_run_that_is_taken_over_is_logged() {
     cases
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 case.calls([("look", "c1")]),
                 Step::error("overloaded"),
                 Step::text("there"),
             ]);
-            let client = case.agent(&leaf, &store);
+            let client = case.agent(&model, &store);
             let request = case.ask("where?");
             send(&client, request.clone()).await.unwrap_err();
             let logged = logged();

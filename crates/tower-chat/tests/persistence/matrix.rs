@@ -6,22 +6,22 @@ use tower_chat::{
     PersistenceError, PersistenceMode, ToolLoop, Tools,
     core::{BoxError, ChatRequest, ChatResponse, MemoryStore},
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
 const WHOLE_RUN: [&str; 4] =
     ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
 
-fn one_round() -> ScriptedLeaf {
-    ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")])
+fn one_round() -> ScriptedModel {
+    ScriptedModel::new([calls([("look", "c1")]), Step::text("there")])
 }
 
-fn pipeline(builder: tower_chat::ChatPipelineBuilder<impl Leaf>) -> Client {
+fn pipeline(builder: tower_chat::ChatPipelineBuilder<impl Model>) -> Client {
     boxed(builder.build().unwrap())
 }
 
-trait Leaf:
+trait Model:
     Service<ChatRequest, Response = ChatResponse, Error = BoxError, Future: Send>
     + Clone
     + Send
@@ -29,7 +29,7 @@ trait Leaf:
     + 'static
 {
 }
-impl<S> Leaf for S where
+impl<S> Model for S where
     S: Service<ChatRequest, Response = ChatResponse, Error = BoxError, Future: Send>
         + Clone
         + Send
@@ -39,13 +39,13 @@ impl<S> Leaf for S where
 }
 
 /// A user's own stack: a tool loop over the layer under test.
-fn own_stack(leaf: &ScriptedLeaf, store: &Store, ran: &Ran) -> Client {
-    let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+fn own_stack(model: &ScriptedModel, store: &Store, ran: &Ran) -> Client {
+    let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
     boxed(ToolLoop::new(tools(ran)).layer(below))
 }
 
-fn own_stack_without_persister(leaf: &ScriptedLeaf, ran: &Ran) -> Client {
-    boxed(ToolLoop::new(tools(ran)).layer(leaf.clone()))
+fn own_stack_without_persister(model: &ScriptedModel, ran: &Ran) -> Client {
+    boxed(ToolLoop::new(tools(ran)).layer(model.clone()))
 }
 
 #[tokio::test]
@@ -53,8 +53,8 @@ async fn row_1_own_layers_per_run_appends_once_at_the_end() {
     Cases::all()
         .modes([PerRun], "a row of the table of modes")
         .check(async |case| {
-            let (store, leaf) = (case.store().await, one_round());
-            let builder = ChatPipeline::builder(leaf.clone()).tools(tools(&Ran::default()));
+            let (store, model) = (case.store().await, one_round());
+            let builder = ChatPipeline::builder(model.clone()).tools(tools(&Ran::default()));
             let client = pipeline(builder.history(store.clone()));
             send(&client, case.ask("where?")).await.unwrap();
             assert_eq!(stored(&store).await, WHOLE_RUN);
@@ -68,8 +68,8 @@ async fn row_2_own_layers_per_service_call_appends_each_call() {
     Cases::all()
         .modes([PerServiceCall], "a row of the table of modes")
         .check(async |case| {
-            let (store, leaf) = (case.store().await, one_round());
-            let builder = ChatPipeline::builder(leaf.clone()).tools(tools(&Ran::default()));
+            let (store, model) = (case.store().await, one_round());
+            let builder = ChatPipeline::builder(model.clone()).tools(tools(&Ran::default()));
             let client = pipeline(builder.history(store.clone()).persistence(case.mode));
             send(&client, case.ask("where?")).await.unwrap();
             assert_eq!(stored(&store).await, WHOLE_RUN);
@@ -84,10 +84,10 @@ async fn row_3_client_as_is_per_run_appends_once_at_the_end() {
         .modes([PerRun], "a row of the table of modes")
         .check(async |case| {
             for holds_persister in [false, true] {
-                let (store, leaf, ran) = (case.store().await, one_round(), Ran::default());
+                let (store, model, ran) = (case.store().await, one_round(), Ran::default());
                 let own = match holds_persister {
-                    true => own_stack(&leaf, &store, &ran),
-                    false => own_stack_without_persister(&leaf, &ran),
+                    true => own_stack(&model, &store, &ran),
+                    false => own_stack_without_persister(&model, &ran),
                 };
                 let builder = ChatPipeline::builder(own).use_client_as_is(true);
                 let client = pipeline(builder.history(store.clone()).persistence(case.mode));
@@ -95,7 +95,7 @@ async fn row_3_client_as_is_per_run_appends_once_at_the_end() {
                 assert_eq!(stored(&store).await, WHOLE_RUN);
                 assert_eq!(store.appends(), 1);
                 assert_eq!(
-                    leaf.requests()[0].options.tools.len(),
+                    model.requests()[0].options.tools.len(),
                     tools(&ran).len(),
                     "one loop only"
                 );
@@ -109,8 +109,8 @@ async fn row_4_client_as_is_per_service_call_leaves_writing_to_the_clients_own_l
     Cases::all()
         .modes([PerServiceCall], "a row of the table of modes")
         .check(async |case| {
-            let (store, leaf) = (case.store().await, one_round());
-            let own = own_stack(&leaf, &store, &Ran::default());
+            let (store, model) = (case.store().await, one_round());
+            let own = own_stack(&model, &store, &Ran::default());
             let policy = policy().on_missing_persister(MissingPersister::Fail);
             let builder = ChatPipeline::builder(own).use_client_as_is(true).policy(policy);
             let client = pipeline(builder.history(store.clone()).persistence(case.mode));
@@ -128,8 +128,8 @@ async fn row_4_without_the_layer_warns_once_and_stores_nothing() {
     Cases::all()
         .modes([PerServiceCall], "a row of the table of modes")
         .check(async |case| {
-            let (store, leaf, ran) = (case.store().await, one_round(), Ran::default());
-            let own = own_stack_without_persister(&leaf, &ran);
+            let (store, model, ran) = (case.store().await, one_round(), Ran::default());
+            let own = own_stack_without_persister(&model, &ran);
             let builder = ChatPipeline::builder(own).use_client_as_is(true);
             let client = pipeline(builder.history(store.clone()).persistence(case.mode));
             let logged = logged();
@@ -147,29 +147,30 @@ async fn row_4_strict_without_the_layer_fails_before_any_tool_runs() {
     Cases::all()
         .modes([PerServiceCall, Journaled], "per run no layer is needed below")
         .check(async |case| {
-            let (store, leaf, ran) = (case.store().await, one_round(), Ran::default());
-            let own = own_stack_without_persister(&leaf, &ran);
+            let (store, model, ran) = (case.store().await, one_round(), Ran::default());
+            let own = own_stack_without_persister(&model, &ran);
             let policy = policy().on_missing_persister(MissingPersister::Fail);
             let builder = ChatPipeline::builder(own).use_client_as_is(true).policy(policy);
             let client = pipeline(builder.history(store.clone()).persistence(case.mode));
             let error = refused(send(&client, case.ask("where?")).await);
             assert!(matches!(error, PersistenceError::PersisterMissing { .. }), "{error:?}");
             assert_eq!(stored(&store).await, [""; 0]);
-            assert_eq!(leaf.requests().len(), 0);
+            assert_eq!(model.requests().len(), 0);
             assert_eq!(ran.names(), [""; 0]);
         })
         .await;
 }
 
 #[tokio::test]
-async fn row_4_with_a_bare_leaf_warns_or_fails() {
+async fn row_4_with_a_bare_model_warns_or_fails() {
     Cases::all()
         .modes([PerServiceCall], "a row of the table of modes")
         .check(async |case| {
             for missing in [MissingPersister::Warn, MissingPersister::Fail] {
-                let (store, leaf) = (case.store().await, ScriptedLeaf::new([Step::text("hello")]));
+                let (store, model) =
+                    (case.store().await, ScriptedModel::new([Step::text("hello")]));
                 let policy = policy().on_missing_persister(missing);
-                let builder = ChatPipeline::builder(leaf).use_client_as_is(true).policy(policy);
+                let builder = ChatPipeline::builder(model).use_client_as_is(true).policy(policy);
                 let client = pipeline(builder.history(store.clone()).persistence(case.mode));
                 let logged = logged();
                 let result = send(&client, case.ask("hi")).await;
@@ -193,8 +194,8 @@ async fn row_4_with_a_bare_leaf_warns_or_fails() {
 async fn the_mode_of_one_request_is_chosen_by_an_extension() {
     every_case(async |case| {
         for built in MODES {
-            let (store, leaf) = (case.store().await, one_round());
-            let client = agent(&leaf, &store, built);
+            let (store, model) = (case.store().await, one_round());
+            let client = agent(&model, &store, built);
             send(&client, case.ask("where?").with_extension(case.mode)).await.unwrap();
             let appends = match case.mode {
                 PerRun => 1,
@@ -214,13 +215,13 @@ async fn modes_may_change_from_run_to_run() {
     every_case(async |case| {
         let store = case.store().await;
         let round = || [case.calls([("look", "c1")]), Step::text("there")];
-        let leaf = ScriptedLeaf::new((0..6).flat_map(|_| round()));
-        let client = case.agent(&leaf, &store);
+        let model = ScriptedModel::new((0..6).flat_map(|_| round()));
+        let client = case.agent(&model, &store);
         for mode in MODES.into_iter().chain(MODES.into_iter().rev()) {
             send(&client, case.ask("where?").with_extension(mode)).await.unwrap();
         }
         assert_eq!(stored(&store).await, WHOLE_RUN.repeat(6));
-        assert_eq!(seen(&leaf, 11), stored(&store).await[..23]);
+        assert_eq!(seen(&model, 11), stored(&store).await[..23]);
     })
     .await;
 }
@@ -230,9 +231,9 @@ async fn without_a_store_nothing_is_kept_and_no_conversation_is_needed() {
     Cases::all()
         .only("without a store there are no modes", |case| case.mode == PerRun)
         .check(async |case| {
-            let leaf = one_round();
+            let model = one_round();
             let client =
-                pipeline(ChatPipeline::builder(leaf.clone()).tools(tools(&Ran::default())));
+                pipeline(ChatPipeline::builder(model.clone()).tools(tools(&Ran::default())));
             let request = ChatRequest::user("where?");
             let request = case.way(request);
             let answer = send(&client, request).await.unwrap();
@@ -245,8 +246,8 @@ async fn without_a_store_nothing_is_kept_and_no_conversation_is_needed() {
 #[tokio::test]
 async fn without_a_tool_loop_calls_go_back_to_the_caller_and_are_stored() {
     every_case(async |case| {
-        let (store, leaf) = (case.store().await, one_round());
-        let builder = ChatPipeline::builder(leaf.clone()).without_tool_loop();
+        let (store, model) = (case.store().await, one_round());
+        let builder = ChatPipeline::builder(model.clone()).without_tool_loop();
         let client = pipeline(builder.history(store.clone()).persistence(case.mode));
         let answer = send(&client, case.ask("where?")).await.unwrap();
         assert_eq!(answer.tool_calls().count(), 1);
@@ -309,14 +310,14 @@ fn two_persisters_do_not_build() {
 #[tokio::test]
 async fn a_persister_hidden_in_a_boxed_client_is_found_by_its_first_call() {
     every_case(async |case| {
-        let (store, leaf) = (case.store().await, one_round());
+        let (store, model) = (case.store().await, one_round());
         let hidden: BoxCloneSyncService<_, _, BoxError> =
-            boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
+            boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
         let builder = ChatPipeline::builder(hidden).history(store.clone());
         let client = pipeline(builder.persistence(case.mode));
         let error = refused(send(&client, case.ask("hi")).await);
         assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{case}: {error:?}");
-        assert_eq!(leaf.requests().len(), 0);
+        assert_eq!(model.requests().len(), 0);
         assert_eq!(stored(&store).await, [""; 0]);
     })
     .await;

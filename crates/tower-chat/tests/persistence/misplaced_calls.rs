@@ -7,7 +7,7 @@ use tower_chat::{
     },
     validate::validate_messages,
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -35,20 +35,20 @@ async fn store_of_another_writer() -> Store {
 async fn calls_of_users_and_systems_are_stored_and_shown_to_no_model() {
     every_case(async |case| {
         let store = store_of_another_writer().await;
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             case.calls([("look", "c1")]),
             Step::text("second answer"),
             Step::text("third answer"),
         ]);
         let ran = Ran::default();
-        let client = case.stack(leaf.clone(), &store, policy(), tools(&ran));
+        let client = case.stack(model.clone(), &store, policy(), tools(&ran));
         let words = with_call(Role::User, "second words", "c1");
         let second = case.ask_with([words]);
         send(&client, second.clone()).await.unwrap();
         let third = case.ask_with([with_call(Role::Developer, "third words", "c3")]);
         send(&client, third).await.unwrap();
 
-        for (call, request) in leaf.requests().iter().enumerate() {
+        for (call, request) in model.requests().iter().enumerate() {
             let messages = request.messages.iter().map(|message| &**message);
             let checked = validate_messages(messages);
             assert!(checked.is_ok(), "{case} call {call}: {checked:?}");
@@ -56,7 +56,7 @@ async fn calls_of_users_and_systems_are_stored_and_shown_to_no_model() {
         let conversation = ["system system words", "user first words", "assistant first answer"];
         let round = ["user second words", "assistant look#c1", "tool c1=looked c1"];
         let shown = [&conversation[..], &round, &["assistant second answer"]].concat();
-        assert_eq!(seen(&leaf, 2), [&shown[..], &["developer third words"]].concat());
+        assert_eq!(seen(&model, 2), [&shown[..], &["developer third words"]].concat());
         assert_eq!(ran.names(), ["look"], "the calls of users run no tool");
 
         // The record is complete, and recognises the request that is sent again.
@@ -67,7 +67,7 @@ async fn calls_of_users_and_systems_are_stored_and_shown_to_no_model() {
         assert_eq!(of_run.count(), 4);
         let again = send(&client, second).await.unwrap();
         assert_eq!(again.text(), "second answer");
-        assert_eq!(leaf.requests().len(), 3);
+        assert_eq!(model.requests().len(), 3);
     })
     .await;
 }

@@ -7,7 +7,7 @@ use tower_chat::{
     core::{ChatRequest, ChatUpdate, Finish, Message, store::HistoryStore},
     validate::validate_messages,
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -29,12 +29,12 @@ fn long_answer() -> Step {
 }
 
 fn client(
-    leaf: &ScriptedLeaf,
+    model: &ScriptedModel,
     store: &Store,
     mode: PersistenceMode,
     policy: PersistencePolicy,
 ) -> Client {
-    stack(leaf.clone(), store, mode, policy, tools(&Ran::default()))
+    stack(model.clone(), store, mode, policy, tools(&Ran::default()))
 }
 
 /// The stored messages that are marked as interrupted.
@@ -51,14 +51,14 @@ async fn marked(store: &Store) -> Vec<String> {
 #[tokio::test]
 async fn a_stream_dropped_after_any_update_keeps_the_text_that_was_shown() {
     for (mode, keep) in [(PerRun, true), (PerServiceCall, false), (PerServiceCall, true)] {
-        let leaf = || ScriptedLeaf::new([calls([("look", "c1")]), long_answer()]);
+        let model = || ScriptedModel::new([calls([("look", "c1")]), long_answer()]);
         let policy = || policy().keep_partial_text(keep);
-        let whole = client(&leaf(), &store(), mode, policy());
+        let whole = client(&model(), &store(), mode, policy());
         let updates = head(&whole, ask("where?", true)).await.unwrap().count().await;
         let mut texts = Vec::new();
         for taken in 0..=updates {
             let store = store();
-            let client = client(&leaf(), &store, mode, policy());
+            let client = client(&model(), &store, mode, policy());
             let response = head(&client, ask("where?", true)).await.unwrap();
             let shown: Vec<_> = response.take(taken).map(Result::unwrap).collect().await;
             let delta = |update: &ChatUpdate| match update {
@@ -103,8 +103,8 @@ async fn every_cause_keeps_the_text_after_what_the_model_was_asked() {
                 _ => long_answer().cut_off_after(1),
             };
             let first = (calls_before == 1).then(|| calls([("look", "c1")]));
-            let leaf = ScriptedLeaf::new(first.into_iter().chain([cut]));
-            let client = client(&leaf, &store, PerServiceCall, keeping());
+            let model = ScriptedModel::new(first.into_iter().chain([cut]));
+            let client = client(&model, &store, PerServiceCall, keeping());
             let mut response = head(&client, ask("where?", true)).await.unwrap();
             while let Some(Ok(update)) = response.next().await {
                 if cause == "dropped" && matches!(update, ChatUpdate::TextDelta(_)) {
@@ -126,12 +126,12 @@ async fn the_same_run_goes_on_without_it_and_later_runs_see_it_as_history() {
         for cuts in [1, 2] {
             let store = store();
             let steps = (0..cuts).map(|_| long_answer().cut_off_after(1));
-            let leaf = ScriptedLeaf::new(steps.chain([
+            let model = ScriptedModel::new(steps.chain([
                 calls([("look", "c1")]),
                 long_answer(),
                 Step::text("bye"),
             ]));
-            let client = client(&leaf, &store, PerServiceCall, keeping());
+            let client = client(&model, &store, PerServiceCall, keeping());
             let request = ask("where?", true);
             for _ in 0..cuts {
                 send(&client, request.clone()).await.unwrap_err();
@@ -142,8 +142,8 @@ async fn the_same_run_goes_on_without_it_and_later_runs_see_it_as_history() {
             }
             let answer = send(&client, request.clone()).await.unwrap();
             assert_eq!(shorts(&answer.messages), ALL[1..], "{cuts}");
-            assert_eq!(seen(&leaf, cuts), ALL[..1]);
-            assert_eq!(seen(&leaf, cuts + 1), ALL[..3]);
+            assert_eq!(seen(&model, cuts), ALL[..1]);
+            assert_eq!(seen(&model, cuts + 1), ALL[..3]);
             let mut history = vec!["user where?"];
             history.extend(vec!["assistant It rains "; cuts]);
             history.extend(&ALL[1..]);
@@ -151,11 +151,11 @@ async fn the_same_run_goes_on_without_it_and_later_runs_see_it_as_history() {
 
             let again = send(&client, request).await.unwrap();
             assert_eq!(shorts(&again.messages), ALL[1..], "the stored answer");
-            assert_eq!(leaf.requests().len(), cuts + 2);
+            assert_eq!(model.requests().len(), cuts + 2);
 
             send(&client, ask("and then?", streamed)).await.unwrap();
             history.push("user and then?");
-            assert_eq!(seen(&leaf, cuts + 2), history);
+            assert_eq!(seen(&model, cuts + 2), history);
         }
     }
 }
@@ -164,14 +164,14 @@ async fn the_same_run_goes_on_without_it_and_later_runs_see_it_as_history() {
 async fn a_retry_between_loop_and_persister_leaves_nothing_of_the_first_attempt() {
     for cause in ["dropped", "failed"] {
         let store = store();
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             match cause {
                 "dropped" => long_answer().hangs_after(1),
                 _ => long_answer().fails_after(1, "reset"),
             },
             long_answer(),
         ]);
-        let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
+        let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
         let retrying = service_fn(move |request: ChatRequest| {
             let below = below.clone();
             async move {
@@ -197,9 +197,9 @@ async fn a_retry_between_loop_and_persister_leaves_nothing_of_the_first_attempt(
 #[tokio::test]
 async fn a_persister_by_itself_keeps_nothing() {
     let store = store();
-    let leaf = ScriptedLeaf::new([long_answer().hangs_after(1)]);
+    let model = ScriptedModel::new([long_answer().hangs_after(1)]);
     let layer = PerServiceCallPersistence::new(store.clone()).policy(keeping());
-    let client = boxed(layer.layer(leaf));
+    let client = boxed(layer.layer(model));
     let mut response = head(&client, ask("where?", true)).await.unwrap();
     response.next().await.unwrap().unwrap();
     drop(response);

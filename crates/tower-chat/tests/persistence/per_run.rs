@@ -11,7 +11,7 @@ use tower_chat::{
     },
     replay::DanglingCalls,
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -22,12 +22,12 @@ async fn a_run_is_loaded_once_and_appended_once_at_its_end() {
         .modes([PerRun], "the other modes write before the end of the run")
         .check(async |case| {
             let (store, counts) = (case.store().await, Arc::new(Mutex::new(Vec::new())));
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 Step::text("hello"),
                 noting(&store, &counts, case.calls([("look", "c1")])),
                 noting(&store, &counts, Step::text("there")),
             ]);
-            let client = case.agent(&leaf, &store);
+            let client = case.agent(&model, &store);
             send(&client, case.ask("hi")).await.unwrap();
             let (heads, loads, appends) = (store.heads(), store.loads(), store.appends());
             send(&client, case.ask("where?")).await.unwrap();
@@ -44,8 +44,8 @@ async fn a_run_is_loaded_once_and_appended_once_at_its_end() {
                 "assistant there",
             ];
             assert_eq!(stored(&store).await, all);
-            assert_eq!(seen(&leaf, 1), all[..3]);
-            assert_eq!(seen(&leaf, 2), all[..5]);
+            assert_eq!(seen(&model, 1), all[..3]);
+            assert_eq!(seen(&model, 2), all[..5]);
         })
         .await;
 }
@@ -54,8 +54,8 @@ async fn a_run_is_loaded_once_and_appended_once_at_its_end() {
 async fn a_new_conversation_needs_no_load() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([Step::text("hello")]);
-        send(&case.agent(&leaf, &store), case.ask("hi")).await.unwrap();
+        let model = ScriptedModel::new([Step::text("hello")]);
+        send(&case.agent(&model, &store), case.ask("hi")).await.unwrap();
         assert_eq!((store.heads(), store.loads()), (1, 0));
     })
     .await;
@@ -65,10 +65,10 @@ async fn a_new_conversation_needs_no_load() {
 async fn the_answer_carries_every_message_with_its_stored_id_and_what_was_saved() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+        let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
         let request = case.ask("where?");
         let run = request.conversation().unwrap().run;
-        let answer = send(&case.agent(&leaf, &store), request).await.unwrap();
+        let answer = send(&case.agent(&model, &store), request).await.unwrap();
         assert_eq!(
             shorts(&answer.messages),
             ["assistant look#c1", "tool c1=looked c1", "assistant there"]
@@ -91,8 +91,8 @@ async fn usage_reason_and_metadata_pass_through_unchanged() {
         finish.model = Some("m-1".into());
         finish.metadata.insert("trace".into(), "t".into());
         let answered = Step::answer([Message::assistant("hello")], finish.clone());
-        let leaf = ScriptedLeaf::new([answered]);
-        let answer = send(&case.agent(&leaf, &case.store().await), case.ask("hi")).await.unwrap();
+        let model = ScriptedModel::new([answered]);
+        let answer = send(&case.agent(&model, &case.store().await), case.ask("hi")).await.unwrap();
         let mut given = answer.finish;
         assert!(given.saved.take().is_some());
         assert_eq!(*given, finish);
@@ -107,8 +107,8 @@ async fn usage_is_that_of_all_service_calls() {
             [case.call_message([("look", "c1")])],
             Finish::stop().with_usage(Usage::new(10, 1)),
         );
-        let leaf = ScriptedLeaf::new([asked, costly("there", 20, 2)]);
-        let answer = send(&case.agent(&leaf, &case.store().await), case.ask("hi")).await.unwrap();
+        let model = ScriptedModel::new([asked, costly("there", 20, 2)]);
+        let answer = send(&case.agent(&model, &case.store().await), case.ask("hi")).await.unwrap();
         assert_eq!(answer.finish.usage, Usage::new(30, 3));
     })
     .await;
@@ -125,13 +125,13 @@ async fn a_run_that_fails_leaves_the_store_as_it_was() {
                 Step::text("half").cut_off_after(1),
             ] {
                 let store = case.store().await;
-                let leaf = ScriptedLeaf::new([
+                let model = ScriptedModel::new([
                     Step::text("hello"),
                     case.calls([("look", "c1")]),
                     failing,
                     Step::text("again"),
                 ]);
-                let client = case.agent(&leaf, &store);
+                let client = case.agent(&model, &store);
                 send(&client, case.ask("hi")).await.unwrap();
                 let (before, appends) =
                     (store.inner().head(&key()).await.unwrap(), store.appends());
@@ -141,7 +141,7 @@ async fn a_run_that_fails_leaves_the_store_as_it_was() {
                 assert!(store.handle().unsaved_conversations().is_empty());
 
                 send(&client, case.ask("and now?")).await.unwrap();
-                assert_eq!(seen(&leaf, 3), ["user hi", "assistant hello", "user and now?"]);
+                assert_eq!(seen(&model, 3), ["user hi", "assistant hello", "user and now?"]);
             }
         })
         .await;
@@ -154,12 +154,12 @@ async fn trailing_results_are_trimmed_and_earlier_rounds_kept() {
         .check(async |case| {
             for keep in [false, true] {
                 let store = case.store().await;
-                let leaf = ScriptedLeaf::new([
+                let model = ScriptedModel::new([
                     case.calls([("look", "c1")]),
                     case.calls([("stop", "c2"), ("look", "c3")]),
                 ]);
                 let policy = policy().keep_trailing_results(keep);
-                let client = case.stack(leaf.clone(), &store, policy, tools(&Ran::default()));
+                let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
                 let answer = send(&client, case.ask("go")).await.unwrap();
                 let all = [
                     "user go",
@@ -184,19 +184,19 @@ async fn every_mode_stores_the_same_of_a_terminated_run_and_replays_it_validly()
         .with_all_ids()
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 case.calls([("look", "c1")]),
                 case.calls([("stop", "c2")]),
                 Step::text("what?"),
             ]);
-            let client = case.agent(&leaf, &store);
+            let client = case.agent(&model, &store);
             send(&client, case.ask("go")).await.unwrap();
             let first_run =
                 ["user go", "assistant look#c1", "tool c1=looked c1", "assistant stop#c2"];
             assert_eq!(stored(&store).await, first_run);
             send(&client, case.ask("hm")).await.unwrap();
             assert_eq!(
-                seen(&leaf, 2),
+                seen(&model, 2),
                 ["user go", "assistant look#c1", "tool c1=looked c1", "user hm"],
                 "the dangling call is not shown"
             );
@@ -209,8 +209,8 @@ async fn trailing_results_are_trimmed_although_a_text_follows_their_call() {
     every_case(async |case| {
         let store = case.store().await;
         let asking = [case.call_message([("stop", "c1")]), Message::assistant("one moment")];
-        let leaf = ScriptedLeaf::new([Step::answer(asking, Finish::stop())]);
-        send(&case.agent(&leaf, &store), case.ask("go")).await.unwrap();
+        let model = ScriptedModel::new([Step::answer(asking, Finish::stop())]);
+        send(&case.agent(&model, &store), case.ask("go")).await.unwrap();
         let all = ["user go", "assistant stop#c1", "assistant one moment"];
         assert_eq!(stored(&store).await, all);
     })
@@ -223,14 +223,14 @@ async fn results_that_the_caller_gives_stay_with_the_call_they_answer() {
         .with_all_ids()
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([case.calls([("ask", "c1")]), Step::text("thanks")]);
-            let client = case.agent(&leaf, &store);
+            let model = ScriptedModel::new([case.calls([("ask", "c1")]), Step::text("thanks")]);
+            let client = case.agent(&model, &store);
             let answer = send(&client, case.ask("go")).await.unwrap();
             assert_eq!(answer.tool_calls().count(), 1, "a declared tool's call is returned");
             let result = Message::tool_results([case.result("c1", "blue")]);
             send(&client, case.ask_with([result])).await.unwrap();
             let all = ["user go", "assistant ask#c1", "tool c1=blue", "assistant thanks"];
-            assert_eq!(seen(&leaf, 1), all[..3]);
+            assert_eq!(seen(&model, 1), all[..3]);
             assert_eq!(stored(&store).await, all);
         })
         .await;
@@ -240,12 +240,12 @@ async fn results_that_the_caller_gives_stay_with_the_call_they_answer() {
 async fn system_messages_are_stored_and_instructions_are_not() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([Step::text("hello")]);
+        let model = ScriptedModel::new([Step::text("hello")]);
         let mut request = case.ask_with([Message::system("be kind"), Message::user("hi")]);
         Arc::make_mut(&mut request.options).instructions = Some("be brief".into());
-        send(&case.agent(&leaf, &store), request).await.unwrap();
+        send(&case.agent(&model, &store), request).await.unwrap();
         assert_eq!(stored(&store).await, ["system be kind", "user hi", "assistant hello"]);
-        assert_eq!(leaf.requests()[0].options.instructions.as_deref(), Some("be brief"));
+        assert_eq!(model.requests()[0].options.instructions.as_deref(), Some("be brief"));
     })
     .await;
 }
@@ -256,19 +256,19 @@ async fn what_a_layer_above_puts_first_is_sent_each_time_and_never_stored() {
         .with_all_ids()
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 Step::text("hello"),
                 case.calls([("look", "c1")]),
                 Step::text("there"),
             ]);
-            let client = case.agent(&leaf, &store);
+            let client = case.agent(&model, &store);
             send(&client, case.ask("hi")).await.unwrap();
             let mut request = case.ask("where?");
             request.prepend(&Message::system("today is Monday").into());
             send(&client, request).await.unwrap();
             let start = ["system today is Monday", "user hi", "assistant hello", "user where?"];
-            assert_eq!(seen(&leaf, 1), start);
-            assert_eq!(seen(&leaf, 2)[..4], start);
+            assert_eq!(seen(&model, 1), start);
+            assert_eq!(seen(&model, 2)[..4], start);
             assert_eq!(stored(&store).await[..3], ["user hi", "assistant hello", "user where?"]);
         })
         .await;
@@ -278,9 +278,9 @@ async fn what_a_layer_above_puts_first_is_sent_each_time_and_never_stored() {
 async fn what_the_caller_does_to_its_request_later_changes_nothing() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([Step::text("hello")]);
+        let model = ScriptedModel::new([Step::text("hello")]);
         let mut request = case.ask("hi");
-        let response = head(&case.agent(&leaf, &store), request.clone()).await.unwrap();
+        let response = head(&case.agent(&model, &store), request.clone()).await.unwrap();
         request.messages.push(Message::user("more"));
         let answer = response.collect().await.unwrap();
         drop(answer);
@@ -295,8 +295,8 @@ async fn what_the_caller_does_to_its_request_later_changes_nothing() {
 async fn stored_messages_that_the_caller_sends_again_are_not_stored_again() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
-        let client = case.agent(&leaf, &store);
+        let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
+        let client = case.agent(&model, &store);
         send(&client, case.ask("hi")).await.unwrap();
         let mut request = ChatRequest::new(store.inner().load(&key()).await.unwrap().messages)
             .in_conversation(key());
@@ -304,7 +304,7 @@ async fn stored_messages_that_the_caller_sends_again_are_not_stored_again() {
         send(&client, case.way(request)).await.unwrap();
         let all = ["user hi", "assistant hello", "user where?", "assistant there"];
         assert_eq!(stored(&store).await, all);
-        assert_eq!(seen(&leaf, 1), all[..3]);
+        assert_eq!(seen(&model, 1), all[..3]);
     })
     .await;
 }
@@ -315,13 +315,13 @@ async fn a_dangling_call_fails_the_run_before_the_model_is_paid_if_the_policy_sa
         .with_all_ids()
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([case.calls([("ask", "c1")]), Step::text("thanks")]);
+            let model = ScriptedModel::new([case.calls([("ask", "c1")]), Step::text("thanks")]);
             let policy = policy().dangling_calls(DanglingCalls::Fail);
-            let client = case.stack(leaf.clone(), &store, policy, tools(&Ran::default()));
+            let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
             send(&client, case.ask("go")).await.unwrap();
             let error = refused(send(&client, case.ask("well?")).await);
             assert!(matches!(error, PersistenceError::Dangling { .. }), "{case}: {error:?}");
-            assert_eq!(leaf.requests().len(), 1);
+            assert_eq!(model.requests().len(), 1);
             assert_eq!(stored(&store).await.len(), 2);
 
             let result = Message::tool_results([case.result("c1", "blue")]);
@@ -337,18 +337,18 @@ async fn calls_without_ids_of_their_own_get_the_same_one_in_every_replay() {
         .with_all_ids()
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 case.calls([("look", "a"), ("look", "b")]),
                 Step::text("there"),
                 Step::text("bye"),
             ]);
-            let client = case.agent(&leaf, &store);
+            let client = case.agent(&model, &store);
             send(&client, case.ask("go")).await.unwrap();
             send(&client, case.ask("ok")).await.unwrap();
             let batch = ["assistant look#a look#b", "tool a=looked a b=looked b"];
             let ids = [1, 2].map(|service_call| {
-                let request = &leaf.requests()[service_call];
-                assert_eq!(seen(&leaf, service_call)[1..3], batch);
+                let request = &model.requests()[service_call];
+                assert_eq!(seen(&model, service_call)[1..3], batch);
                 let calls = request.messages.get(1).unwrap().calls();
                 let results = request.messages.get(2).unwrap().results();
                 let of_calls: Vec<_> = calls.map(|call| call.id.clone().unwrap()).collect();
@@ -367,16 +367,16 @@ async fn calls_without_ids_of_their_own_get_the_same_one_in_every_replay() {
 async fn conversations_do_not_see_each_other() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([Step::text("1"), Step::text("2"), Step::text("3")]);
-        let client = case.agent(&leaf, &store);
+        let model = ScriptedModel::new([Step::text("1"), Step::text("2"), Step::text("3")]);
+        let client = case.agent(&model, &store);
         let other = ConversationKey::new("bob", "support");
         send(&client, case.ask("hi")).await.unwrap();
         send(&client, case.way(ChatRequest::user("ho").in_conversation(other.clone())))
             .await
             .unwrap();
         send(&client, case.ask("again")).await.unwrap();
-        assert_eq!(seen(&leaf, 1), ["user ho"]);
-        assert_eq!(seen(&leaf, 2), ["user hi", "assistant 1", "user again"]);
+        assert_eq!(seen(&model, 1), ["user ho"]);
+        assert_eq!(seen(&model, 2), ["user hi", "assistant 1", "user again"]);
         assert_eq!(stored_of(&store, &other).await, ["user ho", "assistant 2"]);
     })
     .await;
@@ -390,9 +390,9 @@ async fn a_history_written_by_something_else_is_replayed() {
         let messages = [Message::user("hi").into(), Message::assistant("hello").into()];
         let write = Write::new(key(), id, Revision::ABSENT, messages);
         store.inner().append(store.inner().reserve().await.unwrap(), vec![write]).await.unwrap();
-        let leaf = ScriptedLeaf::new([Step::text("there")]);
-        send(&case.agent(&leaf, &store), case.ask("where?")).await.unwrap();
-        assert_eq!(seen(&leaf, 0), ["user hi", "assistant hello", "user where?"]);
+        let model = ScriptedModel::new([Step::text("there")]);
+        send(&case.agent(&model, &store), case.ask("where?")).await.unwrap();
+        assert_eq!(seen(&model, 0), ["user hi", "assistant hello", "user where?"]);
     })
     .await;
 }

@@ -18,7 +18,7 @@ use tower_chat::{
         store::HistoryStore,
     },
 };
-use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -32,12 +32,12 @@ async fn every_service_call_is_stored_before_the_next_one_is_made() {
         )
         .check(async |case| {
             let (store, counts) = (case.store().await, Arc::new(Mutex::new(Vec::new())));
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 noting(&store, &counts, case.calls([("look", "c1")])),
                 noting(&store, &counts, case.calls([("look", "c2")])),
                 noting(&store, &counts, Step::text("there")),
             ]);
-            send(&case.agent(&leaf, &store), case.ask("where?")).await.unwrap();
+            send(&case.agent(&model, &store), case.ask("where?")).await.unwrap();
             assert_eq!(*counts.lock().unwrap(), [0, 2, 4]);
             assert_eq!(store.appends(), 3);
             let all = [
@@ -50,7 +50,7 @@ async fn every_service_call_is_stored_before_the_next_one_is_made() {
             ];
             assert_eq!(stored(&store).await, all, "nothing is stored twice");
             for (call, shown) in [1, 3, 5].into_iter().enumerate() {
-                assert_eq!(seen(&leaf, call), all[..shown]);
+                assert_eq!(seen(&model, call), all[..shown]);
             }
         })
         .await;
@@ -66,10 +66,10 @@ async fn each_append_holds_the_new_inputs_and_the_response_of_one_call() {
         )
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+            let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
             let request = case.ask("where?");
             let run = request.conversation().unwrap().run;
-            send(&case.agent(&leaf, &store), request).await.unwrap();
+            send(&case.agent(&model, &store), request).await.unwrap();
             let writes = store.writes();
             assert_eq!(shorts(writes[0].messages()), ["user where?", "assistant look#c1"]);
             let history = store.inner().load(&key()).await.unwrap().messages;
@@ -89,19 +89,19 @@ async fn the_history_is_loaded_once_a_run_and_extended_in_memory() {
         .with_all_ids()
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 Step::text("hello"),
                 case.calls([("look", "c1")]),
                 case.calls([("look", "c2")]),
                 Step::text("there"),
             ]);
-            let client = case.agent(&leaf, &store);
+            let client = case.agent(&model, &store);
             send(&client, case.ask("hi")).await.unwrap();
             let (heads, loads) = (store.heads(), store.loads());
             send(&client, case.ask("where?")).await.unwrap();
             assert_eq!((store.heads() - heads, store.loads() - loads), (1, 1));
-            assert_eq!(seen(&leaf, 3).len(), 7);
-            assert_eq!(seen(&leaf, 3)[..3], ["user hi", "assistant hello", "user where?"]);
+            assert_eq!(seen(&model, 3).len(), 7);
+            assert_eq!(seen(&model, 3)[..3], ["user hi", "assistant hello", "user where?"]);
         })
         .await;
 }
@@ -112,23 +112,24 @@ async fn messages_queued_during_the_run_are_stored_with_the_call_that_carries_th
         let store = case.store().await;
         let mut request = case.ask("hi");
         let handle = request.run_handle();
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             Step::respond(move |_| {
                 handle.queue(Message::user("and in French"));
                 Step::text("hello")
             }),
             Step::text("bonjour"),
         ]);
-        let answer = send(&case.agent(&leaf, &store), request).await.unwrap();
+        let answer = send(&case.agent(&model, &store), request).await.unwrap();
         let all = ["user hi", "assistant hello", "user and in French", "assistant bonjour"];
         assert_eq!(stored(&store).await, all);
-        assert_eq!(seen(&leaf, 1), all[..3]);
+        assert_eq!(seen(&model, 1), all[..3]);
         assert_eq!(shorts(&answer.messages), all[1..]);
     })
     .await;
 }
 
-/// A layer that keeps what passes it: conversation ids of requests going down, of answers coming up.
+/// A layer that keeps what passes it: conversation ids of requests going down, of answers coming
+/// up.
 #[derive(Clone, Default)]
 struct Ids(Arc<Mutex<Vec<Option<ConversationId>>>>);
 
@@ -165,9 +166,9 @@ async fn the_sentinel_is_between_persister_and_loop_and_nowhere_else() {
         .modes([PerServiceCall, Journaled], "there is none per run, as the next test shows")
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+            let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
             let ids = Ids::default();
-            let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+            let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
             let tool_loop = ToolLoop::new(tools(&Ran::default())).assume_persister_below(true);
             let looped = tool_loop.layer(ids.around(boxed(below)));
             let client = boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(looped));
@@ -175,7 +176,7 @@ async fn the_sentinel_is_between_persister_and_loop_and_nowhere_else() {
 
             let sentinel = Some(ConversationId::LocalHistory);
             assert_eq!(ids.seen(), [sentinel.clone(), sentinel], "it is set on every response");
-            assert!(leaf.requests().iter().all(|request| request.conversation_id.is_none()));
+            assert!(model.requests().iter().all(|request| request.conversation_id.is_none()));
             assert_eq!(answer.finish.conversation_id, None, "the caller never sees it");
             assert_eq!(service_id(&store).await, None, "it is never stored");
         })
@@ -188,9 +189,9 @@ async fn per_run_mode_has_no_sentinel_at_all() {
         .modes([PerRun], "the other modes have one, as the test above shows")
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+            let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
             let ids = Ids::default();
-            let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+            let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
             let looped = ToolLoop::new(tools(&Ran::default())).layer(ids.around(boxed(below)));
             let client = boxed(PerRunPersistence::new(store.clone()).layer(looped));
             let answer = send(&client, case.ask("where?")).await.unwrap();
@@ -204,13 +205,13 @@ async fn per_run_mode_has_no_sentinel_at_all() {
 async fn a_caller_who_puts_the_sentinel_on_its_request_gets_an_ordinary_run() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
-        let client = case.agent(&leaf, &store);
+        let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
+        let client = case.agent(&model, &store);
         send(&client, case.ask("hi")).await.unwrap();
         let mut request = case.ask("where?");
         request.conversation_id = Some(ConversationId::LocalHistory);
         send(&client, request).await.unwrap();
-        assert_eq!(seen(&leaf, 1), ["user hi", "assistant hello", "user where?"]);
+        assert_eq!(seen(&model, 1), ["user hi", "assistant hello", "user where?"]);
     })
     .await;
 }
@@ -222,9 +223,9 @@ async fn the_append_is_done_before_the_caller_sees_the_last_update() {
         .streamed("what is shown before the end")
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([Step::text("hello")]);
+            let model = ScriptedModel::new([Step::text("hello")]);
             store.hold_appends();
-            let mut response = head(&case.agent(&leaf, &store), case.ask("hi")).await.unwrap();
+            let mut response = head(&case.agent(&model, &store), case.ask("hi")).await.unwrap();
             let mut deltas = 0;
             loop {
                 tokio::select! {
@@ -261,13 +262,13 @@ async fn no_message_of_a_call_is_shown_before_the_call_is_durable() {
                 let store = case.store().await;
                 let several =
                     [Message::assistant("let me look"), case.call_message([("look", "c1")])];
-                let leaf = ScriptedLeaf::new([
+                let model = ScriptedModel::new([
                     Step::answer(several, tower_chat::core::Finish::stop()),
                     Step::text("there"),
                 ]);
                 let client = match alone {
-                    true => boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf)),
-                    false => case.agent(&leaf, &store),
+                    true => boxed(PerServiceCallPersistence::new(store.clone()).layer(model)),
+                    false => case.agent(&model, &store),
                 };
                 store.hold_appends();
                 let mut response = head(&client, case.ask("where?")).await.unwrap();
@@ -297,9 +298,9 @@ async fn a_whole_answer_waits_until_it_is_durable() {
         .whole("a streamed one is shown in pieces, above")
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([Step::text("hello")]);
+            let model = ScriptedModel::new([Step::text("hello")]);
             store.hold_appends();
-            let client = case.agent(&leaf, &store);
+            let client = case.agent(&model, &store);
             let call = tokio::spawn(async move { send(&client, case.ask("hi")).await });
             store.holding(1).await;
             assert!(!call.is_finished());
@@ -315,9 +316,9 @@ async fn deltas_pass_through_while_the_answer_is_coming() {
         .streamed("pieces of an answer")
         .check(async |case| {
             let gate = Gate::closed();
-            let leaf = ScriptedLeaf::new([Step::text("hello").waits_after(1, &gate)]);
+            let model = ScriptedModel::new([Step::text("hello").waits_after(1, &gate)]);
             let mut response =
-                head(&case.agent(&leaf, &case.store().await), case.ask("hi")).await.unwrap();
+                head(&case.agent(&model, &case.store().await), case.ask("hi")).await.unwrap();
             let first = response.next().await.unwrap().unwrap();
             assert_eq!(first, ChatUpdate::TextDelta("he".into()));
             gate.open();
@@ -332,8 +333,8 @@ async fn a_call_that_fails_stores_no_inputs_and_keeps_the_calls_before_it() {
         .modes([PerRun, PerServiceCall], "a journaled run stays open with its input")
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([Step::error("overloaded"), Step::text("hello")]);
-            let client = case.agent(&leaf, &store);
+            let model = ScriptedModel::new([Step::error("overloaded"), Step::text("hello")]);
+            let client = case.agent(&model, &store);
             send(&client, case.ask("hi")).await.unwrap_err();
             assert_eq!(stored(&store).await, [""; 0]);
             send(&client, case.ask("hi again")).await.unwrap();
@@ -355,13 +356,13 @@ async fn results_of_tools_that_ran_survive_a_failing_call_by_policy() {
             ] {
                 for keep in [true, false] {
                     let (store, ran) = (case.store().await, Ran::default());
-                    let leaf = ScriptedLeaf::new([
+                    let model = ScriptedModel::new([
                         case.calls([("look", "c1")]),
                         failing(),
                         Step::text("there"),
                     ]);
                     let policy = policy().inputs_of_failed_call(results_if(keep));
-                    let client = case.stack(leaf.clone(), &store, policy, tools(&ran));
+                    let client = case.stack(model.clone(), &store, policy, tools(&ran));
                     let mut request = case.ask("where?");
                     let handle = request.run_handle();
                     handle.queue(Message::user("quick"));
@@ -379,7 +380,7 @@ async fn results_of_tools_that_ran_survive_a_failing_call_by_policy() {
                         expected[3] = &interrupted;
                     }
                     expected.push("user well?");
-                    assert_eq!(seen(&leaf, 2), expected);
+                    assert_eq!(seen(&model, 2), expected);
                 }
             }
         })
@@ -401,8 +402,8 @@ async fn results_of_tools_that_ran_survive_a_layer_that_keeps_them_from_the_pers
                     handle.queue(Message::user("quick"));
                     case.calls([("look", "c1")])
                 };
-                let leaf = ScriptedLeaf::new([Step::respond(queue), Step::text("there")]);
-                let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+                let model = ScriptedModel::new([Step::respond(queue), Step::text("there")]);
+                let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
                 let made = Arc::new(AtomicUsize::new(0));
                 let between = service_fn(move |request: ChatRequest| {
                     let (below, number) = (below.clone(), made.fetch_add(1, Ordering::Relaxed));
@@ -426,7 +427,7 @@ async fn results_of_tools_that_ran_survive_a_layer_that_keeps_them_from_the_pers
                 assert_eq!(stored(&store).await, start[..if keep { 3 } else { 2 }]);
                 if keep {
                     send(&client, request).await.unwrap();
-                    assert_eq!(seen(&leaf, 1), start);
+                    assert_eq!(seen(&model, 1), start);
                     assert_eq!(ran.names(), ["look"], "it is not run again");
                 }
             }
@@ -444,14 +445,14 @@ async fn other_inputs_of_a_failing_call_are_not_stored_beside_the_results() {
             let mut request = case.ask("where?");
             let handle = request.run_handle();
             let queueing = handle.clone();
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 Step::respond(move |_| {
                     queueing.queue(Message::user("quick"));
                     case.calls([("look", "c1")])
                 }),
                 Step::error("overloaded"),
             ]);
-            send(&case.agent(&leaf, &store), request).await.unwrap_err();
+            send(&case.agent(&model, &store), request).await.unwrap_err();
             let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
             assert_eq!(stored(&store).await, all);
             assert_eq!(handle.take_queued().len(), 1, "what was queued can be sent again");
@@ -467,12 +468,12 @@ async fn a_crash_between_calls_leaves_a_history_that_replays() {
         .check(async |case| {
             let store = case.store().await;
             let gate = Gate::closed();
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 case.calls([("look", "c1"), ("wait", "c2")]),
                 Step::text("there"),
             ]);
             let tools = tools_with_gate(&Ran::default(), &gate);
-            let client = case.stack(leaf.clone(), &store, policy(), tools);
+            let client = case.stack(model.clone(), &store, policy(), tools);
             let call = tokio::spawn({
                 let client = client.clone();
                 async move { send(&client, case.ask("where?")).await }
@@ -484,7 +485,7 @@ async fn a_crash_between_calls_leaves_a_history_that_replays() {
             call.abort();
             let _ = call.await;
             send(&client, case.ask("well?")).await.unwrap();
-            let shown = seen(&leaf, 1);
+            let shown = seen(&model, 1);
             assert_eq!(shown.first().unwrap(), "user where?");
             assert_eq!(shown.last().unwrap(), "user well?");
             assert_eq!(shown[1], "assistant look#c1 wait#c2");
@@ -504,8 +505,8 @@ async fn an_answer_of_several_messages_is_stored_whole() {
                 [Message::assistant("let me look"), case.call_message([("look", "c1")])],
                 tower_chat::core::Finish::stop(),
             );
-            let leaf = ScriptedLeaf::new([several, Step::text("there")]);
-            send(&case.agent(&leaf, &store), case.ask("where?")).await.unwrap();
+            let model = ScriptedModel::new([several, Step::text("there")]);
+            send(&case.agent(&model, &store), case.ask("where?")).await.unwrap();
             let all = [
                 "user where?",
                 "assistant let me look",
@@ -514,7 +515,7 @@ async fn an_answer_of_several_messages_is_stored_whole() {
                 "assistant there",
             ];
             assert_eq!(stored(&store).await, all);
-            assert_eq!(seen(&leaf, 1), all[..4]);
+            assert_eq!(seen(&model, 1), all[..4]);
         })
         .await;
 }
@@ -523,8 +524,8 @@ async fn an_answer_of_several_messages_is_stored_whole() {
 async fn an_answer_without_messages_stores_its_input() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([Step::answer([], tower_chat::core::Finish::stop())]);
-        send(&case.agent(&leaf, &store), case.ask("hi")).await.unwrap();
+        let model = ScriptedModel::new([Step::answer([], tower_chat::core::Finish::stop())]);
+        send(&case.agent(&model, &store), case.ask("hi")).await.unwrap();
         assert_eq!(stored(&store).await, ["user hi"]);
     })
     .await;
@@ -549,14 +550,14 @@ async fn the_inputs_of_a_call_without_an_answer_are_kept_by_policy() {
                         case.calls([("look", "c1")])
                     };
                     let last = if is_dropped { Step::hang() } else { Step::error("overloaded") };
-                    let leaf = ScriptedLeaf::new([Step::respond(queue), last]);
+                    let model = ScriptedModel::new([Step::respond(queue), last]);
                     let policy = match is_dropped {
                         true => policy().inputs_of_dropped_call(kept),
                         false => policy().inputs_of_failed_call(kept),
                     };
-                    let client = case.stack(leaf.clone(), &store, policy, tools(&ran));
+                    let client = case.stack(model.clone(), &store, policy, tools(&ran));
                     match is_dropped {
-                        true => until_called(&leaf, 2, send(&client, request)).await,
+                        true => until_called(&model, 2, send(&client, request)).await,
                         false => drop(send(&client, request).await.unwrap_err()),
                     }
                     let all =

@@ -23,7 +23,7 @@ use tower_chat::{
     },
     run::ServiceCall,
 };
-use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -34,14 +34,14 @@ const WHOLE_RUN: [&str; 4] =
 async fn a_completed_run_gives_its_stored_answer_without_paying_the_model() {
     every_case(async |case| {
         let (store, ran) = (case.store().await, Ran::default());
-        let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
-        let client = case.stack(leaf.clone(), &store, policy(), tools(&ran));
+        let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
+        let client = case.stack(model.clone(), &store, policy(), tools(&ran));
         let request = case.ask("where?");
         let first = send(&client, request.clone()).await.unwrap();
         let again = send(&client, request).await.unwrap();
         assert_eq!(again.messages, first.messages);
         assert_eq!(again.finish.saved, first.finish.saved);
-        assert_eq!(leaf.requests().len(), 2);
+        assert_eq!(model.requests().len(), 2);
         assert_eq!(ran.names(), ["look"]);
         assert_eq!(stored(&store).await, WHOLE_RUN);
     })
@@ -52,14 +52,14 @@ async fn a_completed_run_gives_its_stored_answer_without_paying_the_model() {
 async fn a_completed_run_is_recognised_after_other_runs() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
-        let client = case.agent(&leaf, &store);
+        let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
+        let client = case.agent(&model, &store);
         let first = case.ask("hi");
         send(&client, first.clone()).await.unwrap();
         send(&client, case.ask("where?")).await.unwrap();
         let again = send(&client, first).await.unwrap();
         assert_eq!(shorts(&again.messages), ["assistant hello"]);
-        assert_eq!(leaf.requests().len(), 2);
+        assert_eq!(model.requests().len(), 2);
         assert_eq!(stored(&store).await.len(), 4, "nothing is stored twice");
     })
     .await;
@@ -70,8 +70,8 @@ async fn a_stored_run_is_found_after_runs_of_a_clock_that_went_back() {
     every_case(async |case| {
         let store = case.store().await;
         let texts = ["one", "two", "three", "four"];
-        let leaf = ScriptedLeaf::new(texts.map(Step::text));
-        let client = case.agent(&leaf, &store);
+        let model = ScriptedModel::new(texts.map(Step::text));
+        let client = case.agent(&model, &store);
         // Hours at which the runs were made, as the clock of their process said.
         let requests: Vec<_> = [9_u8, 3, 6, 1]
             .into_iter()
@@ -88,7 +88,7 @@ async fn a_stored_run_is_found_after_runs_of_a_clock_that_went_back() {
             let again = send(&client, request.clone()).await.unwrap();
             assert_eq!(again.text(), text);
         }
-        assert_eq!(leaf.requests().len(), 4, "the model is not paid twice");
+        assert_eq!(model.requests().len(), 4, "the model is not paid twice");
         assert_eq!(stored(&store).await, before, "nothing is stored twice");
     })
     .await;
@@ -117,8 +117,8 @@ async fn a_run_in_the_background_that_is_sent_again_is_stored_once_whatever_the_
                 Step::text("two"),
                 Step::text("three"),
             ];
-            let leaf = ScriptedLeaf::new(steps);
-            let client = case.agent(&leaf, &store);
+            let model = ScriptedModel::new(steps);
+            let client = case.agent(&model, &store);
             let requests = in_the_background(hours, case.streamed);
             for (request, text) in requests.iter().zip(texts) {
                 assert_eq!(send(&client, request.clone()).await.unwrap().text(), text);
@@ -128,9 +128,9 @@ async fn a_run_in_the_background_that_is_sent_again_is_stored_once_whatever_the_
                 let again = send(&client, request.clone()).await.unwrap();
                 assert_eq!(again.text(), text, "{case} {hours:?}");
             }
-            assert_eq!(leaf.requests().len(), 4, "{case}: the model is not paid twice");
+            assert_eq!(model.requests().len(), 4, "{case}: the model is not paid twice");
             assert_eq!(stored(&store).await, before, "{case}: nothing is stored twice");
-            let shown: Vec<_> = [0, 1, 3].map(|call| seen(&leaf, call)).into();
+            let shown: Vec<_> = [0, 1, 3].map(|call| seen(&model, call)).into();
             let asked = hours.map(|hour| vec![format!("user background at {hour}")]);
             assert_eq!(shown, asked, "the history does not go before it");
         }
@@ -145,12 +145,12 @@ async fn a_run_that_was_stored_in_part_goes_on_in_the_background_or_is_refused()
         .check(async |case| {
             for is_overtaken in [false, true] {
                 let store = case.store().await;
-                let leaf = ScriptedLeaf::new([
+                let model = ScriptedModel::new([
                     case.calls([("look", "c1")]),
                     Step::error("overloaded"),
                     Step::text("there"),
                 ]);
-                let client = case.agent(&leaf, &store);
+                let client = case.agent(&model, &store);
                 let interrupted = case.ask("where?");
                 send(&client, interrupted.clone()).await.unwrap_err();
                 if is_overtaken {
@@ -166,7 +166,7 @@ async fn a_run_that_was_stored_in_part_goes_on_in_the_background_or_is_refused()
                     assert_eq!(stored(&store).await, before);
                 } else {
                     assert_eq!(result.unwrap().text(), "there");
-                    assert_eq!(seen(&leaf, 2), WHOLE_RUN[..3]);
+                    assert_eq!(seen(&model, 2), WHOLE_RUN[..3]);
                     assert_eq!(stored(&store).await, WHOLE_RUN);
                 }
             }
@@ -194,18 +194,18 @@ async fn an_interrupted_run_is_not_resumed_behind_the_back_of_a_later_one() {
         )
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 case.calls([("look", "c1")]),
                 Step::error("overloaded"),
                 Step::text("there"),
             ]);
-            let client = case.agent(&leaf, &store);
+            let client = case.agent(&model, &store);
             let interrupted = case.ask("where?");
             send(&client, interrupted.clone()).await.unwrap_err();
             send(&client, case.ask("well?")).await.unwrap();
             let error = refused(send(&client, interrupted).await);
             assert!(matches!(error, PersistenceError::RunOvertaken { .. }), "{error:?}");
-            assert_eq!(leaf.requests().len(), 3, "the model is not paid");
+            assert_eq!(model.requests().len(), 3, "the model is not paid");
             assert_eq!(stored(&store).await.len(), 5);
         })
         .await;
@@ -217,17 +217,17 @@ async fn an_interrupted_run_resumes_without_storing_its_input_again() {
         .modes([PerServiceCall, Journaled], "per run nothing is left to resume")
         .check(async |case| {
             let (store, ran) = (case.store().await, Ran::default());
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 case.calls([("look", "c1")]),
                 Step::error("overloaded"),
                 Step::text("there"),
             ]);
-            let client = case.stack(leaf.clone(), &store, policy(), tools(&ran));
+            let client = case.stack(model.clone(), &store, policy(), tools(&ran));
             let request = case.ask("where?");
             send(&client, request.clone()).await.unwrap_err();
             let answer = send(&client, request).await.unwrap();
             assert_eq!(stored(&store).await, WHOLE_RUN);
-            assert_eq!(seen(&leaf, 2), WHOLE_RUN[..3]);
+            assert_eq!(seen(&model, 2), WHOLE_RUN[..3]);
             assert_eq!(ran.names(), ["look"], "a finished tool does not run again");
             assert_eq!(
                 shorts(&answer.messages),
@@ -244,8 +244,8 @@ async fn a_run_that_failed_in_per_run_mode_starts_anew() {
     Cases::all()
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([Step::error("overloaded"), Step::text("hello")]);
-            let client = case.agent(&leaf, &store);
+            let model = ScriptedModel::new([Step::error("overloaded"), Step::text("hello")]);
+            let client = case.agent(&model, &store);
             let request = case.ask("hi");
             send(&client, request.clone()).await.unwrap_err();
             send(&client, request).await.unwrap();
@@ -261,7 +261,7 @@ async fn a_run_resumes_in_a_new_process() {
         .check(async |case| {
             let store = case.store().await;
             let request = case.ask("where?");
-            let killed = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::hang()]);
+            let killed = ScriptedModel::new([case.calls([("look", "c1")]), Step::hang()]);
             let client = agent(&killed, &store, case.mode);
             tokio::select! {
                 biased;
@@ -271,10 +271,10 @@ async fn a_run_resumes_in_a_new_process() {
             drop(client);
 
             let after = store.in_another_process();
-            let leaf = ScriptedLeaf::new([Step::text("there")]);
-            send(&agent(&leaf, &after, case.mode), request).await.unwrap();
+            let model = ScriptedModel::new([Step::text("there")]);
+            send(&agent(&model, &after, case.mode), request).await.unwrap();
             assert_eq!(stored(&after).await, WHOLE_RUN);
-            assert_eq!(seen(&leaf, 0), WHOLE_RUN[..3]);
+            assert_eq!(seen(&model, 0), WHOLE_RUN[..3]);
         })
         .await;
 }
@@ -283,21 +283,21 @@ async fn a_run_resumes_in_a_new_process() {
 async fn a_run_of_which_only_the_input_is_stored_is_no_answer_in_any_mode() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([Step::hang(), Step::text("there")]);
-        let client = agent(&leaf, &store, PerServiceCall);
+        let model = ScriptedModel::new([Step::hang(), Step::text("there")]);
+        let client = agent(&model, &store, PerServiceCall);
         let request = case.ask("where?");
         tokio::select! {
             biased;
             answer = send(&client, request.clone()) => panic!("{answer:?}"),
-            () = leaf.called(1) => {}
+            () = model.called(1) => {}
         }
         assert_eq!(stored(&store).await, ["user where?"]);
         let request = request.with_extension(case.mode);
         assert_eq!(send(&client, request.clone()).await.unwrap().text(), "there");
         assert_eq!(stored(&store).await, ["user where?", "assistant there"]);
-        assert_eq!(seen(&leaf, 1), ["user where?"]);
+        assert_eq!(seen(&model, 1), ["user where?"]);
         assert_eq!(send(&client, request).await.unwrap().text(), "there");
-        assert_eq!(leaf.requests().len(), 2);
+        assert_eq!(model.requests().len(), 2);
     })
     .await;
 }
@@ -307,12 +307,12 @@ async fn what_of_the_input_is_not_stored_yet_is_sent_when_the_run_resumes() {
     Cases::all()
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 case.calls([("ask", "c1")]),
                 Step::error("overloaded"),
                 Step::text("thanks"),
             ]);
-            let client = case.agent(&leaf, &store);
+            let client = case.agent(&model, &store);
             send(&client, case.ask("go")).await.unwrap();
             let input = [
                 Message::tool_results([ToolResult::new("c1", "blue")]),
@@ -329,7 +329,7 @@ async fn what_of_the_input_is_not_stored_yet_is_sent_when_the_run_resumes() {
                 "assistant thanks",
             ];
             assert_eq!(stored(&store).await, all);
-            assert_eq!(seen(&leaf, 2), all[..4]);
+            assert_eq!(seen(&model, 2), all[..4]);
         })
         .await;
 }
@@ -340,10 +340,10 @@ async fn an_answer_with_calls_before_its_last_message_is_not_taken_for_the_end()
         .check(async |case| {
             let (store, gate) = (case.store().await, Gate::closed());
             let asking = [case.call_message([("wait", "c1")]), Message::assistant("one moment")];
-            let leaf =
-                ScriptedLeaf::new([Step::answer(asking, Finish::stop()), Step::text("there")]);
+            let model =
+                ScriptedModel::new([Step::answer(asking, Finish::stop()), Step::text("there")]);
             let tools = tools_with_gate(&Ran::default(), &gate);
-            let client = case.stack(leaf.clone(), &store, policy(), tools);
+            let client = case.stack(model.clone(), &store, policy(), tools);
             let request = case.ask("where?");
             tokio::select! {
                 biased;
@@ -360,14 +360,14 @@ async fn a_lone_persister_under_a_loop_gives_the_stored_answer() {
     Cases::all()
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
-            let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+            let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
+            let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
             let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(below));
             let request = case.ask("where?");
             send(&client, request.clone()).await.unwrap();
             let again = send(&client, request).await.unwrap();
             assert_eq!(again.text(), "there");
-            assert_eq!(leaf.requests().len(), 2);
+            assert_eq!(model.requests().len(), 2);
             assert_eq!(stored(&store).await, WHOLE_RUN);
         })
         .await;
@@ -397,12 +397,12 @@ impl Policy<ChatRequest, ChatResponse, BoxError> for Again {
 /// A stack with a retry between the tool loop and the persister, and a timeout below the retry.
 fn retrying(
     case: Case,
-    leaf: &ScriptedLeaf,
+    model: &ScriptedModel,
     store: &Store,
     policy: PersistencePolicy,
     tools: Tools,
 ) -> Client {
-    let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
+    let below = boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
     let below = boxed(TimeoutLayer::new(Duration::from_secs(5)).layer(below));
     let retried = boxed(RetryLayer::new(Again(2)).layer(below));
     let above = PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy);
@@ -418,12 +418,12 @@ async fn a_call_that_is_retried_above_the_persister_stores_its_inputs_once() {
                 let (store, ran) = (case.store().await, Ran::default());
                 let mut steps = vec![case.calls([("look", "c1")]), Step::text("there")];
                 steps.insert(hanging_call, Step::hang());
-                let leaf = ScriptedLeaf::new(steps);
-                let client = retrying(case, &leaf, &store, policy(), tools(&ran));
+                let model = ScriptedModel::new(steps);
+                let client = retrying(case, &model, &store, policy(), tools(&ran));
                 let answer = send(&client, case.ask("where?")).await.unwrap();
                 assert_eq!(stored(&store).await, WHOLE_RUN);
                 assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..]);
-                assert_eq!(seen(&leaf, 2), WHOLE_RUN[..3]);
+                assert_eq!(seen(&model, 2), WHOLE_RUN[..3]);
                 assert_eq!(ran.names(), ["look"]);
             }
         })
@@ -437,7 +437,7 @@ async fn a_failed_call_that_is_retried_sees_the_results_and_stores_them_once() {
         .check(async |case| {
             for keep in [true, false] {
                 let (store, ran) = (case.store().await, Ran::default());
-                let leaf = ScriptedLeaf::new([
+                let model = ScriptedModel::new([
                     Step::error("overloaded"),
                     case.calls([("look", "c1")]),
                     Step::error("overloaded"),
@@ -445,11 +445,11 @@ async fn a_failed_call_that_is_retried_sees_the_results_and_stores_them_once() {
                     Step::text("there"),
                 ]);
                 let policy = policy().inputs_of_failed_call(results_if(keep));
-                let client = retrying(case, &leaf, &store, policy, tools(&ran));
+                let client = retrying(case, &model, &store, policy, tools(&ran));
                 send(&client, case.ask("where?")).await.unwrap();
                 assert_eq!(stored(&store).await, WHOLE_RUN, "keep: {keep}");
                 for call in [2, 3, 4] {
-                    assert_eq!(seen(&leaf, call), WHOLE_RUN[..3], "keep: {keep}");
+                    assert_eq!(seen(&model, call), WHOLE_RUN[..3], "keep: {keep}");
                 }
             }
         })
@@ -467,13 +467,13 @@ async fn an_answered_call_is_not_paid_for_again() {
         .with_a_stopped_clock()
         .check(async |case| {
             let (store, ran) = (case.store().await, Ran::default());
-            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+            let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
             let policy = policy().on_store_failure(StoreFailure::FailCall);
-            let client = retrying(case, &leaf, &store, policy, tools(&ran));
+            let client = retrying(case, &model, &store, policy, tools(&ran));
             store.fail_next_append(disk_full());
             store.fail_next_append(disk_full());
             send(&client, case.ask("where?")).await.unwrap();
-            assert_eq!(leaf.requests().len(), 2);
+            assert_eq!(model.requests().len(), 2);
             assert_eq!(stored(&store).await, WHOLE_RUN);
             assert_eq!(ran.names(), ["look"]);
         })
@@ -488,14 +488,14 @@ async fn an_answer_whose_write_is_slow_is_not_paid_for_again() {
         .with_a_stopped_clock()
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([Step::text("hello")]);
-            let client = retrying(case, &leaf, &store, policy(), tools(&Ran::default()));
+            let model = ScriptedModel::new([Step::text("hello")]);
+            let client = retrying(case, &model, &store, policy(), tools(&Ran::default()));
             store.hold_appends();
             let call = tokio::spawn(async move { send(&client, case.ask("hi")).await });
             store.holding(2).await;
             store.release_appends();
             assert_eq!(call.await.unwrap().unwrap().text(), "hello");
-            assert_eq!(leaf.requests().len(), 1);
+            assert_eq!(model.requests().len(), 1);
             assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
         })
         .await;
@@ -526,9 +526,9 @@ async fn a_durable_answer_that_was_lost_is_given_again_and_not_written_again() {
         .check(async |case| {
             for is_slow in [false, true] {
                 let (store, ran) = (case.store().await, Ran::default());
-                let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+                let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
                 let below =
-                    boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
+                    boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
                 let retried = boxed(RetryLayer::new(Again(1)).layer(losing_first(below)));
                 let above = PerRunPersistence::new(store.clone()).mode(case.mode).policy(policy());
                 let tool_loop = ToolLoop::new(tools(&ran)).assume_persister_below(true);
@@ -543,7 +543,7 @@ async fn a_durable_answer_that_was_lost_is_given_again_and_not_written_again() {
                 }
                 let saved = call.await.unwrap().unwrap().finish.saved.unwrap();
                 assert_eq!((saved.messages, saved.unsaved), (4, 0));
-                assert_eq!((leaf.requests().len(), store.appends()), (2, 2), "slow: {is_slow}");
+                assert_eq!((model.requests().len(), store.appends()), (2, 2), "slow: {is_slow}");
                 assert_eq!(stored(&store).await, WHOLE_RUN);
                 assert_eq!(ran.names(), ["look"]);
             }
@@ -562,9 +562,9 @@ async fn inputs_of_a_dropped_call_that_the_store_refused_are_submitted_with_its_
         .check(async |case| {
             for failure in [StoreFailure::Continue, StoreFailure::FailCall] {
                 let store = case.store().await;
-                let leaf = ScriptedLeaf::new([Step::hang(), Step::text("hello")]);
+                let model = ScriptedModel::new([Step::hang(), Step::text("hello")]);
                 let policy = policy().on_store_failure(failure);
-                let client = retrying(case, &leaf, &store, policy, tools(&Ran::default()));
+                let client = retrying(case, &model, &store, policy, tools(&Ran::default()));
                 store.fail_next_append(disk_full());
                 let answer = send(&client, case.ask("hi")).await.unwrap();
                 assert_eq!(answer.text(), "hello");
@@ -588,7 +588,7 @@ async fn a_service_that_keeps_the_history_is_sent_the_inputs_again_by_a_retry() 
             for clear in [true, false] {
                 for failing in [Step::hang as fn() -> Step, || Step::error("overloaded")] {
                     let store = case.store().await;
-                    let leaf = ScriptedLeaf::new([
+                    let model = ScriptedModel::new([
                         kept("hello", "s1"),
                         failing(),
                         kept_call("s1"),
@@ -597,7 +597,7 @@ async fn a_service_that_keeps_the_history_is_sent_the_inputs_again_by_a_retry() 
                     ]);
                     let conflict = ConflictPolicy { warn: false, throw: false, clear };
                     let policy = policy().on_conflict(conflict);
-                    let client = retrying(case, &leaf, &store, policy, tools(&Ran::default()));
+                    let client = retrying(case, &model, &store, policy, tools(&Ran::default()));
                     send(&client, case.ask("hi")).await.unwrap();
                     send(&client, case.ask("where?")).await.unwrap();
                     for (call, shown) in
@@ -605,7 +605,7 @@ async fn a_service_that_keeps_the_history_is_sent_the_inputs_again_by_a_retry() 
                             .iter()
                             .enumerate()
                     {
-                        assert_eq!(seen(&leaf, call + 1), [*shown]);
+                        assert_eq!(seen(&model, call + 1), [*shown]);
                     }
                     let recorded = if clear { 0 } else { 6 };
                     assert_eq!(stored(&store).await.len(), recorded);
@@ -646,9 +646,9 @@ async fn a_call_made_twice_at_once_is_stored_once() {
                 [Step::error("overloaded").waits(&closed), Step::text("hello")],
             ] {
                 let store = case.store().await;
-                let leaf = ScriptedLeaf::new(steps);
+                let model = ScriptedModel::new(steps);
                 let below =
-                    boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()));
+                    boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()));
                 let above = PerRunPersistence::new(store.clone()).mode(case.mode);
                 let client = boxed(above.layer(hedged(below)));
                 let answer = send(&client, case.ask("hi")).await.unwrap();
@@ -665,7 +665,7 @@ async fn a_retry_above_the_run_is_the_same_run() {
         .whole("a retry does not see errors inside a stream")
         .check(async |case| {
             let (store, ran) = (case.store().await, Ran::default());
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 case.calls([("look", "c1")]),
                 Step::error("overloaded"),
                 // Per run nothing is kept, so the model is asked anew.
@@ -675,7 +675,7 @@ async fn a_retry_above_the_run_is_the_same_run() {
                 }),
                 Step::text("there"),
             ]);
-            let client = case.stack(leaf.clone(), &store, policy(), tools(&ran));
+            let client = case.stack(model.clone(), &store, policy(), tools(&ran));
             let client = boxed(RetryLayer::new(Again(2)).layer(client));
             send(&client, case.ask("where?")).await.unwrap();
             assert_eq!(stored(&store).await, WHOLE_RUN);
@@ -690,14 +690,14 @@ async fn a_write_that_failed_after_it_was_stored_is_recognised_by_the_retry() {
         .whole("a retry does not see errors inside a stream")
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([Step::text("hello")]);
+            let model = ScriptedModel::new([Step::text("hello")]);
             let policy = policy().on_store_failure(StoreFailure::FailCall);
-            let client = case.stack(leaf.clone(), &store, policy, tools(&Ran::default()));
+            let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
             let client = boxed(RetryLayer::new(Again(2)).layer(client));
             store.fail_next_append_after_storing(disk_full());
             let answer = send(&client, case.ask("hi")).await.unwrap();
             assert_eq!(answer.text(), "hello");
-            assert_eq!(leaf.requests().len(), 1);
+            assert_eq!(model.requests().len(), 1);
             assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
         })
         .await;

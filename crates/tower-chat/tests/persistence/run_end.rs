@@ -21,7 +21,7 @@ use tower_chat::{
     tool::{Retention, ToolOutput, persist_with, tool_fn},
     validate::validate_request,
 };
-use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -47,19 +47,19 @@ fn looking() -> Step {
     })
 }
 
-fn looking_with(first: usize, step: Step) -> ScriptedLeaf {
+fn looking_with(first: usize, step: Step) -> ScriptedModel {
     let before = (0..first).map(|_| looking());
-    ScriptedLeaf::new(before.chain([step]).chain((0..20).map(|_| looking())))
+    ScriptedModel::new(before.chain([step]).chain((0..20).map(|_| looking())))
 }
 
 async fn in_mode(
-    leaf: &ScriptedLeaf,
+    model: &ScriptedModel,
     store: &Store,
     mode: PersistenceMode,
     ran: &Ran,
     request: &ChatRequest,
 ) -> Answer {
-    let client = stack(leaf.clone(), store, mode, policy(), tools(ran));
+    let client = stack(model.clone(), store, mode, policy(), tools(ran));
     send(&client, request.clone()).await.unwrap()
 }
 
@@ -69,8 +69,8 @@ async fn a_run_whose_service_failed_goes_on_in_every_mode() {
         for is_restarted in [false, true] {
             let about = format!("{first:?}, then {second:?}, streamed: {streamed}");
             let (mut store, ran) = (store(), Ran::default());
-            let leaf = looking_with(1, Step::error("503"));
-            let client = stack(leaf.clone(), &store, first, policy(), tools(&ran));
+            let model = looking_with(1, Step::error("503"));
+            let client = stack(model.clone(), &store, first, policy(), tools(&ran));
             let request = ask("where?", streamed);
             send(&client, request.clone()).await.unwrap_err();
             drop(client);
@@ -78,17 +78,17 @@ async fn a_run_whose_service_failed_goes_on_in_every_mode() {
             if is_restarted {
                 store = store.in_another_process();
             }
-            let answer = in_mode(&leaf, &store, second, &ran, &request).await;
+            let answer = in_mode(&model, &store, second, &ran, &request).await;
             assert_eq!(shorts(&answer.messages), WHOLE_RUN[1..], "{about}");
             assert_eq!(stored(&store).await, WHOLE_RUN, "{about}");
             let times = if first == PerRun { 2 } else { 1 };
             assert_eq!(ran.names().len(), times, "{about}");
-            let asked = leaf.requests().len();
+            let asked = model.requests().len();
             for third in ALL_MODES {
-                let again = in_mode(&leaf, &store, third, &ran, &request).await;
+                let again = in_mode(&model, &store, third, &ran, &request).await;
                 assert_eq!(again.messages, answer.messages, "{about}, then {third:?}");
             }
-            assert_eq!((leaf.requests().len(), ran.names().len()), (asked, times), "{about}");
+            assert_eq!((model.requests().len(), ran.names().len()), (asked, times), "{about}");
         }
     }
 }
@@ -98,10 +98,12 @@ async fn a_dangling_call_is_no_answer_in_any_mode() {
     for (second, streamed) in ALL_MODES.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))) {
         for is_committed in [false, true] {
             let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
-            let leaf = looking_with(0, calls([("wait", "c1")]));
-            // A journaled run that is committed as it is has no dangling call, but an explicit result.
+            let model = looking_with(0, calls([("wait", "c1")]));
+            // A journaled run that is committed as it is has no dangling call, but an explicit
+            // result.
             let first = if is_committed { JOURNALED } else { PerServiceCall };
-            let client = stack(leaf.clone(), &store, first, policy(), tools_with_gate(&ran, &gate));
+            let client =
+                stack(model.clone(), &store, first, policy(), tools_with_gate(&ran, &gate));
             let request = ask("where?", streamed);
             tokio::select! {
                 biased;
@@ -111,19 +113,19 @@ async fn a_dangling_call_is_no_answer_in_any_mode() {
             drop(client);
             store.inner().flush().await.unwrap();
             assert_eq!(close(&store, &key(), RunEnd::Commit).await.unwrap(), is_committed);
-            let answer = in_mode(&leaf, &store, second, &ran, &request).await;
+            let answer = in_mode(&model, &store, second, &ran, &request).await;
             assert_eq!(answer.text(), "there", "{second:?}");
             let interrupted = format!("tool c1!{INTERRUPTED}");
-            assert_eq!(seen(&leaf, 1), ["user where?", "assistant wait#c1", &interrupted]);
+            assert_eq!(seen(&model, 1), ["user where?", "assistant wait#c1", &interrupted]);
             let mut all = vec!["user where?", "assistant wait#c1", "assistant there"];
             if is_committed {
                 all.insert(2, &interrupted);
             }
             assert_eq!(stored(&store).await, all, "{second:?}");
             assert_eq!(shorts(&answer.messages), all[1..], "{second:?}");
-            let again = in_mode(&leaf, &store, second, &ran, &request).await;
+            let again = in_mode(&model, &store, second, &ran, &request).await;
             assert_eq!(again.messages, answer.messages, "{second:?}");
-            assert_eq!(leaf.requests().len(), 2, "{second:?}");
+            assert_eq!(model.requests().len(), 2, "{second:?}");
         }
     }
 }
@@ -134,9 +136,9 @@ async fn a_text_that_was_cut_off_is_no_answer_in_any_mode() {
         for first in [PerServiceCall, JOURNALED] {
             let (store, ran) = (store(), Ran::default());
             let cut_off = Step::updates([ChatUpdate::TextDelta("the".into())]).hangs_after(1);
-            let leaf = ScriptedLeaf::new([cut_off, Step::text("there")]);
+            let model = ScriptedModel::new([cut_off, Step::text("there")]);
             let keeping = policy().keep_partial_text(true);
-            let client = stack(leaf.clone(), &store, first, keeping, tools(&ran));
+            let client = stack(model.clone(), &store, first, keeping, tools(&ran));
             let request = ask("where?", true);
             let mut response = head(&client, request.clone()).await.unwrap();
             response.next().await.unwrap().unwrap();
@@ -144,12 +146,12 @@ async fn a_text_that_was_cut_off_is_no_answer_in_any_mode() {
             store.inner().flush().await.unwrap();
             close(&store, &key(), RunEnd::Commit).await.unwrap();
             assert_eq!(stored(&store).await, ["user where?", "assistant the"], "{first:?}");
-            let answer = in_mode(&leaf, &store, second, &ran, &request).await;
+            let answer = in_mode(&model, &store, second, &ran, &request).await;
             assert_eq!(shorts(&answer.messages), ["assistant there"], "{first:?}, {second:?}");
-            assert_eq!(seen(&leaf, 1), ["user where?"], "{first:?}, {second:?}");
-            let again = in_mode(&leaf, &store, second, &ran, &request).await;
+            assert_eq!(seen(&model, 1), ["user where?"], "{first:?}, {second:?}");
+            let again = in_mode(&model, &store, second, &ran, &request).await;
             assert_eq!(again.messages, answer.messages);
-            assert_eq!(leaf.requests().len(), 2);
+            assert_eq!(model.requests().len(), 2);
         }
     }
 }
@@ -190,16 +192,22 @@ impl End {
         }
     }
 
-    fn leaf(self) -> ScriptedLeaf {
+    fn model(self) -> ScriptedModel {
         let asking = match self {
             Self::RoundLimit => vec![calls([("look", "c1")]), self.asking()],
             _ => vec![self.asking()],
         };
-        ScriptedLeaf::new(asking)
+        ScriptedModel::new(asking)
     }
 
-    fn stack(self, leaf: &ScriptedLeaf, store: &Store, mode: PersistenceMode, ran: &Ran) -> Client {
-        let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+    fn stack(
+        self,
+        model: &ScriptedModel,
+        store: &Store,
+        mode: PersistenceMode,
+        ran: &Ran,
+    ) -> Client {
+        let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
         let above = PerRunPersistence::new(store.clone()).mode(mode).policy(policy());
         let tool_loop = ToolLoop::new(tools(ran)).max_rounds(1).unwrap();
         boxed(above.layer(tool_loop.layer(below)))
@@ -212,14 +220,14 @@ async fn a_run_that_ended_on_purpose_gives_its_answer_in_every_mode() {
         for end in ENDS {
             let about = format!("{end:?}, {first:?}, then {second:?}, streamed: {streamed}");
             let (store, ran) = (store(), Ran::default());
-            let leaf = end.leaf();
+            let model = end.model();
             let request = ask("where?", streamed);
             let answer =
-                send(&end.stack(&leaf, &store, first, &ran), request.clone()).await.unwrap();
-            let before = (stored(&store).await, ran.names(), leaf.requests().len());
+                send(&end.stack(&model, &store, first, &ran), request.clone()).await.unwrap();
+            let before = (stored(&store).await, ran.names(), model.requests().len());
             let rows = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
             for store in [store.clone(), store.in_another_process()] {
-                let client = end.stack(&leaf, &store, second, &ran);
+                let client = end.stack(&model, &store, second, &ran);
                 let again = send(&client, request.clone()).await.expect(&about);
                 assert_eq!(shorts(&again.messages), shorts(&answer.messages), "{about}");
                 // When results were added that are in no message is not stored.
@@ -233,7 +241,7 @@ async fn a_run_that_ended_on_purpose_gives_its_answer_in_every_mode() {
                 assert_eq!(content(&again), content(&answer), "{about}");
                 assert_eq!(again.finish.saved, answer.finish.saved, "{about}");
             }
-            let after = (stored(&store).await, ran.names(), leaf.requests().len());
+            let after = (stored(&store).await, ran.names(), model.requests().len());
             assert_eq!(after, before, "{about}");
             let now = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
             assert_eq!(now.found, rows.found, "{about}");
@@ -247,10 +255,10 @@ async fn calls_of_a_run_that_ended_on_purpose_are_not_said_to_be_interrupted() {
         for end in ENDS {
             let (store, ran) = (store(), Ran::default());
             let request = ask("where?", streamed);
-            send(&end.stack(&end.leaf(), &store, mode, &ran), request).await.unwrap();
-            let leaf = ScriptedLeaf::new([Step::text("well")]);
-            send(&end.stack(&leaf, &store, mode, &ran), ask("so?", streamed)).await.unwrap();
-            let shown = seen(&leaf, 0);
+            send(&end.stack(&end.model(), &store, mode, &ran), request).await.unwrap();
+            let model = ScriptedModel::new([Step::text("well")]);
+            send(&end.stack(&model, &store, mode, &ran), ask("so?", streamed)).await.unwrap();
+            let shown = seen(&model, 0);
             assert!(!shown.concat().contains("interrupted"), "{end:?}, {mode:?}: {shown:?}");
             let is_of_last_round = |line: &String| line.contains("stop") || line.contains("ask#");
             assert!(!shown.iter().any(is_of_last_round), "{end:?}, {mode:?}: {shown:?}");
@@ -276,14 +284,14 @@ async fn a_tool_that_ended_the_run_and_is_kept_nowhere_does_not_run_again() {
             message.parts.insert(0, tower_chat::core::Part::text("I stop"));
             Step::message(message)
         };
-        let leaf = ScriptedLeaf::new([asking()]);
+        let model = ScriptedModel::new([asking()]);
         let request = ask("where?", streamed);
-        let client = stack(leaf.clone(), &store, first, policy(), hidden());
+        let client = stack(model.clone(), &store, first, policy(), hidden());
         send(&client, request.clone()).await.unwrap();
-        let client = stack(leaf.clone(), &store, second, policy(), hidden());
+        let client = stack(model.clone(), &store, second, policy(), hidden());
         let again = send(&client, request).await.expect(&about);
         assert_eq!(shorts(&again.messages), ["assistant I stop"], "{about}");
-        assert_eq!((ran.names().len(), leaf.requests().len()), (1, 1), "{about}");
+        assert_eq!((ran.names().len(), model.requests().len()), (1, 1), "{about}");
     }
 }
 
@@ -291,9 +299,9 @@ async fn a_tool_that_ended_the_run_and_is_kept_nowhere_does_not_run_again() {
 async fn what_is_inserted_and_left_out_is_logged_once_a_run_without_contents() {
     let logged = logged();
     let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
-    let leaf = ScriptedLeaf::new([calls([("wait", "c1")]), calls([("ask", "c2")])]);
+    let model = ScriptedModel::new([calls([("wait", "c1")]), calls([("ask", "c2")])]);
     let client =
-        stack(leaf.clone(), &store, PerServiceCall, policy(), tools_with_gate(&ran, &gate));
+        stack(model.clone(), &store, PerServiceCall, policy(), tools_with_gate(&ran, &gate));
     tokio::select! {
         biased;
         answer = send(&client, ask("secret words", false)) => panic!("{answer:?}"),
@@ -302,7 +310,7 @@ async fn what_is_inserted_and_left_out_is_logged_once_a_run_without_contents() {
     send(&client, ask("go on", false)).await.unwrap();
     assert_eq!((logged.lines("wait (c1)"), logged.lines("ask (c2)")), (1, 0));
     let answer = Message::tool_results([ToolResult::new("c2", "blue")]);
-    let client = agent(&ScriptedLeaf::new([looking(), looking()]), &store, PerServiceCall);
+    let client = agent(&ScriptedModel::new([looking(), looking()]), &store, PerServiceCall);
     send(&client, ask_with([answer], false)).await.unwrap();
     assert_eq!((logged.lines("wait (c1)"), logged.lines("ask (c2)")), (2, 0), "it was answered");
     assert_eq!(logged.lines("conversation=alice/support"), 2);
@@ -313,9 +321,9 @@ async fn what_is_inserted_and_left_out_is_logged_once_a_run_without_contents() {
 async fn a_late_result_takes_the_place_of_the_interruption() {
     for (mode, streamed) in ALL_MODES.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))) {
         let (store, ran, gate) = (store(), Ran::default(), Gate::closed());
-        let leaf = ScriptedLeaf::new([calls([("look", "c1"), ("wait", "c2")]), Step::text("hm")]);
+        let model = ScriptedModel::new([calls([("look", "c1"), ("wait", "c2")]), Step::text("hm")]);
         let client =
-            stack(leaf.clone(), &store, PerServiceCall, policy(), tools_with_gate(&ran, &gate));
+            stack(model.clone(), &store, PerServiceCall, policy(), tools_with_gate(&ran, &gate));
         tokio::select! {
             biased;
             answer = send(&client, ask("where?", streamed)) => panic!("{answer:?}"),
@@ -324,10 +332,10 @@ async fn a_late_result_takes_the_place_of_the_interruption() {
         send(&client, ask("well?", streamed)).await.unwrap();
         let results = format!("tool c1=looked c1 c2!{INTERRUPTED}");
         let start = ["user where?", "assistant look#c1 wait#c2", &results, "user well?"];
-        assert_eq!(seen(&leaf, 1), start);
+        assert_eq!(seen(&model, 1), start);
 
-        let leaf = ScriptedLeaf::new([Step::text("good"), Step::text("yes")]);
-        let client = agent(&leaf, &store, mode);
+        let model = ScriptedModel::new([Step::text("good"), Step::text("yes")]);
+        let client = agent(&model, &store, mode);
         let late = Message::tool_results([ToolResult::new("c2", "waited after all")]);
         send(&client, ask_with([late], streamed)).await.unwrap();
         let shown = [
@@ -339,10 +347,10 @@ async fn a_late_result_takes_the_place_of_the_interruption() {
             "assistant wait#c2",
             "tool c2=waited after all",
         ];
-        assert_eq!(seen(&leaf, 0), shown, "{mode:?}");
-        validate_request(&leaf.requests()[0]).unwrap();
+        assert_eq!(seen(&model, 0), shown, "{mode:?}");
+        validate_request(&model.requests()[0]).unwrap();
         send(&client, ask("sure?", streamed)).await.unwrap();
-        assert_eq!(seen(&leaf, 1)[..7], shown, "{mode:?}");
+        assert_eq!(seen(&model, 1)[..7], shown, "{mode:?}");
         let calls = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
         let result = calls[1].1.result.as_ref().map(ToolResult::text);
         assert_eq!(result.as_deref(), Some("waited after all"), "{mode:?}");
@@ -366,25 +374,25 @@ async fn each_policy_shows_interrupted_and_ended_runs_as_it_says() {
             let (ran, gate) = (Ran::default(), Gate::closed());
             let choosing = || policy().dangling_calls(choice);
             let killed = store();
-            let leaf = ScriptedLeaf::new([calls([("wait", "c1")])]);
+            let model = ScriptedModel::new([calls([("wait", "c1")])]);
             let tools_with_gate = tools_with_gate(&ran, &gate);
-            let client = stack(leaf, &killed, PerServiceCall, choosing(), tools_with_gate);
+            let client = stack(model, &killed, PerServiceCall, choosing(), tools_with_gate);
             tokio::select! {
                 biased;
                 answer = send(&client, ask("where?", false)) => panic!("{answer:?}"),
                 () = gate.reached(1) => {}
             }
             let ended = store();
-            let leaf = ScriptedLeaf::new([calls([("stop", "c1")])]);
-            let client = stack(leaf, &ended, mode, choosing(), tools(&ran));
+            let model = ScriptedModel::new([calls([("stop", "c1")])]);
+            let client = stack(model, &ended, mode, choosing(), tools(&ran));
             send(&client, ask("where?", false)).await.unwrap();
             for (store, expected) in [(killed, of_died), (ended, of_ended)] {
-                let leaf = ScriptedLeaf::new([Step::text("well"), Step::text("well")]);
-                let client = stack(leaf.clone(), &store, mode, choosing(), tools(&ran));
+                let model = ScriptedModel::new([Step::text("well"), Step::text("well")]);
+                let client = stack(model.clone(), &store, mode, choosing(), tools(&ran));
                 send(&client, ask("so?", false)).await.unwrap();
-                assert_eq!(seen(&leaf, 0), expected, "{choice:?}, {mode:?}");
+                assert_eq!(seen(&model, 0), expected, "{choice:?}, {mode:?}");
                 send(&client, ask("and?", false)).await.unwrap();
-                assert_eq!(seen(&leaf, 1)[..expected.len()], *expected, "{choice:?}, {mode:?}");
+                assert_eq!(seen(&model, 1)[..expected.len()], *expected, "{choice:?}, {mode:?}");
             }
         }
     }
@@ -395,45 +403,45 @@ async fn a_run_that_failed_with_recorded_results_is_shown_them_and_goes_on_with_
     for (mode, streamed) in ALL_MODES.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))) {
         let refused_with_results = async || {
             let (store, ran) = (store(), Ran::default());
-            let leaf = ScriptedLeaf::new([calls([("look", "c1")]), kept("there", "s1")]);
-            let client = stack(leaf, &store, PerServiceCall, policy(), tools(&ran));
+            let model = ScriptedModel::new([calls([("look", "c1")]), kept("there", "s1")]);
+            let client = stack(model, &store, PerServiceCall, policy(), tools(&ran));
             let request = ask("where?", streamed);
             send(&client, request.clone()).await.unwrap_err();
             assert_eq!(stored(&store).await, WHOLE_RUN[..2], "the results are in the record alone");
             (store, ran, request)
         };
         let (store, ran, request) = refused_with_results().await;
-        let leaf = ScriptedLeaf::new([Step::text("there")]);
-        let answer = in_mode(&leaf, &store, mode, &ran, &request).await;
+        let model = ScriptedModel::new([Step::text("there")]);
+        let answer = in_mode(&model, &store, mode, &ran, &request).await;
         assert_eq!(answer.text(), "there", "{mode:?}");
-        assert_eq!(seen(&leaf, 0), WHOLE_RUN[..3], "{mode:?}");
+        assert_eq!(seen(&model, 0), WHOLE_RUN[..3], "{mode:?}");
         assert_eq!(ran.names(), ["look"], "{mode:?}");
 
         let (store, ran, _) = refused_with_results().await;
-        let leaf = ScriptedLeaf::new([Step::text("well"), Step::text("so")]);
-        in_mode(&leaf, &store, mode, &ran, &ask("well?", streamed)).await;
+        let model = ScriptedModel::new([Step::text("well"), Step::text("so")]);
+        in_mode(&model, &store, mode, &ran, &ask("well?", streamed)).await;
         let shown = [WHOLE_RUN[0], WHOLE_RUN[1], WHOLE_RUN[2], "user well?"];
-        assert_eq!(seen(&leaf, 0), shown, "{mode:?}");
+        assert_eq!(seen(&model, 0), shown, "{mode:?}");
         let results = pending_results(&store, &key()).await.unwrap().unwrap();
-        in_mode(&leaf, &store, mode, &ran, &ask_with([results], streamed)).await;
+        in_mode(&model, &store, mode, &ran, &ask_with([results], streamed)).await;
         let later = ["user where?", "user well?", "assistant well", WHOLE_RUN[1], WHOLE_RUN[2]];
-        assert_eq!(seen(&leaf, 1), later, "{mode:?}: with its call, and once");
+        assert_eq!(seen(&model, 1), later, "{mode:?}: with its call, and once");
         assert_eq!(pending_results(&store, &key()).await.unwrap(), None, "{mode:?}");
     }
 }
 
-/// What follows an answer is decided when it is stored. A message that is queued after that, and before
-/// the tool loop has seen the end of the answer, is for the next run; a run that is written at its end
-/// has stored nothing yet, and answers it.
+/// What follows an answer is decided when it is stored. A message that is queued after that, and
+/// before the tool loop has seen the end of the answer, is for the next run; a run that is written
+/// at its end has stored nothing yet, and answers it.
 #[tokio::test]
 async fn a_message_queued_after_the_last_answer_was_stored_is_left_for_the_next_run() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([Step::text("the last"), Step::text("one more")]);
+        let model = ScriptedModel::new([Step::text("the last"), Step::text("one more")]);
         let handle = RunHandle::new();
         let queued = handle.clone();
         let is_queued = Arc::new(AtomicBool::new(false));
-        let persister = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+        let persister = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
         let queueing = persister.map_response(move |response: ChatResponse| {
             let (queued, is_queued) = (queued.clone(), is_queued.clone());
             ChatResponse::forward(response.inspect(move |update| {
@@ -453,7 +461,7 @@ async fn a_message_queued_after_the_last_answer_was_stored_is_left_for_the_next_
         assert_eq!(shorts(&answer.messages), expected[1..]);
         assert_eq!(stored(&store).await, expected);
         assert_eq!(handle.has_queued(), !is_answered);
-        assert_eq!(leaf.requests().len(), expected.len() / 2);
+        assert_eq!(model.requests().len(), expected.len() / 2);
     })
     .await;
 }

@@ -7,43 +7,43 @@ use tower_chat::{
     PerRunPersistence, PerServiceCallPersistence, PersistenceError, ToolLoop, ToolLoopError, Tools,
     core::{
         Answer, BoxError, ChatRequest, ChatResponse, ConversationId, ConversationKey, Message,
-        MessageId, SentinelAtLeaf, ToolResult,
+        MessageId, SentinelAtClient, ToolResult,
     },
     tool::{NestedInAncestor, ToolOutput, tool_fn},
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
-fn persister(leaf: &ScriptedLeaf, store: &Store) -> Client {
-    boxed(PerServiceCallPersistence::new(store.clone()).layer(leaf.clone()))
+fn persister(model: &ScriptedModel, store: &Store) -> Client {
+    boxed(PerServiceCallPersistence::new(store.clone()).layer(model.clone()))
 }
 
-fn one_round() -> ScriptedLeaf {
-    ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there")])
+fn one_round() -> ScriptedModel {
+    ScriptedModel::new([calls([("look", "c1")]), Step::text("there")])
 }
 
 #[tokio::test]
 async fn a_request_without_a_conversation_is_an_error_that_names_the_layer() {
-    let (store, leaf) = (store(), one_round());
+    let (store, model) = (store(), one_round());
     for (client, name) in [
-        (agent(&leaf, &store, PerRun), "PerRunPersistence"),
-        (agent(&leaf, &store, PerServiceCall), "PerRunPersistence"),
-        (persister(&leaf, &store), "PerServiceCallPersistence"),
+        (agent(&model, &store, PerRun), "PerRunPersistence"),
+        (agent(&model, &store, PerServiceCall), "PerRunPersistence"),
+        (persister(&model, &store), "PerServiceCallPersistence"),
     ] {
         let error = refused(send(&client, ChatRequest::user("hi")).await);
         let PersistenceError::NoConversation { layer } = error else { panic!("{error:?}") };
         assert_eq!(layer, name);
         assert!(error.to_string().contains("in_conversation"));
     }
-    assert_eq!(leaf.requests().len(), 0);
+    assert_eq!(model.requests().len(), 0);
 }
 
 #[tokio::test]
 async fn two_layers_of_a_kind_are_refused_before_the_model_is_paid() {
     every_case(async |case| {
-        let (store, leaf) = (case.store().await, one_round());
-        let below = persister(&leaf, &store);
+        let (store, model) = (case.store().await, one_round());
+        let below = persister(&model, &store);
         let twice = boxed(PerServiceCallPersistence::new(store.clone()).layer(below.clone()));
         let client =
             boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(twice.clone()));
@@ -55,7 +55,7 @@ async fn two_layers_of_a_kind_are_refused_before_the_model_is_paid() {
         let client = boxed(above.layer(above.layer(below)));
         let error = refused(send(&client, case.ask("hi")).await);
         assert!(matches!(error, PersistenceError::LayerTwice { .. }), "{error:?}");
-        assert_eq!(leaf.requests().len(), 0);
+        assert_eq!(model.requests().len(), 0);
         assert_eq!(stored(&store).await, [""; 0]);
     })
     .await;
@@ -64,12 +64,12 @@ async fn two_layers_of_a_kind_are_refused_before_the_model_is_paid() {
 #[tokio::test]
 async fn two_stores_in_one_stack_are_refused() {
     every_case(async |case| {
-        let (above, below, leaf) = (case.store().await, case.store().await, one_round());
-        let below = persister(&leaf, &below);
+        let (above, below, model) = (case.store().await, case.store().await, one_round());
+        let below = persister(&model, &below);
         let client = boxed(PerRunPersistence::new(above.clone()).mode(case.mode).layer(below));
         let error = refused(send(&client, case.ask("hi")).await);
         assert!(matches!(error, PersistenceError::DifferentStores { .. }), "{error:?}");
-        assert_eq!(leaf.requests().len(), 0);
+        assert_eq!(model.requests().len(), 0);
     })
     .await;
 }
@@ -78,8 +78,8 @@ async fn two_stores_in_one_stack_are_refused() {
 async fn a_persister_above_the_tool_loop_is_refused() {
     for streamed in BOTH_WAYS {
         for mode in BOTH_MODES {
-            let (store, leaf, ran) = (store(), one_round(), Ran::default());
-            let looped = ToolLoop::new(tools(&ran)).layer(leaf.clone());
+            let (store, model, ran) = (store(), one_round(), Ran::default());
+            let looped = ToolLoop::new(tools(&ran)).layer(model.clone());
             let alone = boxed(PerServiceCallPersistence::new(store.clone()).layer(looped));
             let client =
                 boxed(PerRunPersistence::new(store.clone()).mode(mode).layer(alone.clone()));
@@ -88,7 +88,7 @@ async fn a_persister_above_the_tool_loop_is_refused() {
                 let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
                 assert!(matches!(error, ToolLoopError::PersisterAbove { .. }), "{error:?}");
             }
-            assert_eq!(leaf.requests().len(), 0);
+            assert_eq!(model.requests().len(), 0);
             assert_eq!(ran.names(), [""; 0]);
             assert_eq!(stored(&store).await, [""; 0]);
         }
@@ -97,20 +97,20 @@ async fn a_persister_above_the_tool_loop_is_refused() {
 
 #[tokio::test]
 async fn a_lone_persister_refuses_per_run_mode() {
-    let (store, leaf) = (store(), one_round());
+    let (store, model) = (store(), one_round());
     let request = ask("hi", false).with_extension(PerRun);
-    let error = refused(send(&persister(&leaf, &store), request).await);
+    let error = refused(send(&persister(&model, &store), request).await);
     assert!(matches!(error, PersistenceError::RunMissing { mode: "per-run", .. }), "{error:?}");
-    assert_eq!(leaf.requests().len(), 0);
+    assert_eq!(model.requests().len(), 0);
 }
 
 #[tokio::test]
-async fn the_sentinel_at_a_leaf_is_an_error() {
-    let leaf = one_round();
+async fn the_sentinel_at_a_model_is_an_error() {
+    let model = one_round();
     let mut request = ask("hi", false);
     request.conversation_id = Some(ConversationId::LocalHistory);
-    let error = send(&boxed(leaf), request).await.unwrap_err();
-    assert!(error.downcast_ref::<SentinelAtLeaf>().is_some());
+    let error = send(&boxed(model), request).await.unwrap_err();
+    assert!(error.downcast_ref::<SentinelAtClient>().is_some());
 }
 
 /// What a foreign loop sends after the answer to its first call.
@@ -163,8 +163,8 @@ async fn a_foreign_loop_that_honours_the_sentinel_stores_nothing_twice() {
     for streamed in BOTH_WAYS {
         for resend in [only_what_is_new as Resend, everything_with_ids] {
             for with_run in [false, true] {
-                let (store, leaf) = (store(), one_round());
-                let below = persister(&leaf, &store);
+                let (store, model) = (store(), one_round());
+                let below = persister(&model, &store);
                 let all =
                     ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
                 let request = ask("where?", streamed);
@@ -185,7 +185,7 @@ async fn a_foreign_loop_that_honours_the_sentinel_stores_nothing_twice() {
                     assert_eq!(answer.finish.conversation_id, Some(ConversationId::LocalHistory));
                 }
                 assert_eq!(stored(&store).await, all);
-                assert_eq!(seen(&leaf, 1), all[..3]);
+                assert_eq!(seen(&model, 1), all[..3]);
             }
         }
     }
@@ -194,13 +194,13 @@ async fn a_foreign_loop_that_honours_the_sentinel_stores_nothing_twice() {
 #[tokio::test]
 async fn a_foreign_loop_that_sends_everything_without_ids_is_refused() {
     for streamed in BOTH_WAYS {
-        let (store, leaf) = (store(), one_round());
-        let below = persister(&leaf, &store);
+        let (store, model) = (store(), one_round());
+        let below = persister(&model, &store);
         let result = foreign_loop(&below, ask("where?", streamed), everything_without_ids).await;
         let error = refused(result);
         assert!(matches!(error, PersistenceError::HistorySentAgain { .. }), "{error:?}");
         assert_eq!(stored(&store).await, ["user where?", "assistant look#c1"]);
-        assert_eq!(leaf.requests().len(), 1, "the model is not paid for it");
+        assert_eq!(model.requests().len(), 1, "the model is not paid for it");
     }
 }
 
@@ -208,9 +208,9 @@ async fn a_foreign_loop_that_sends_everything_without_ids_is_refused() {
 async fn a_lone_persister_serves_a_conversation_run_by_run() {
     for streamed in BOTH_WAYS {
         let store = store();
-        let leaf =
-            ScriptedLeaf::new([calls([("look", "c1")]), Step::text("there"), Step::text("bye")]);
-        let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(persister(&leaf, &store)));
+        let model =
+            ScriptedModel::new([calls([("look", "c1")]), Step::text("there"), Step::text("bye")]);
+        let client = boxed(ToolLoop::new(tools(&Ran::default())).layer(persister(&model, &store)));
         let answer = send(&client, ask("where?", streamed)).await.unwrap();
         assert_eq!(answer.finish.conversation_id, None, "the loop keeps the sentinel to itself");
         send(&client, ask("ok", streamed)).await.unwrap();
@@ -223,8 +223,8 @@ async fn a_lone_persister_serves_a_conversation_run_by_run() {
             "assistant bye",
         ];
         assert_eq!(stored(&store).await, all);
-        assert_eq!(seen(&leaf, 2), all[..5]);
-        let ids: Vec<_> = leaf.requests()[2].messages.iter().filter_map(|m| m.id).collect();
+        assert_eq!(seen(&model, 2), all[..5]);
+        let ids: Vec<_> = model.requests()[2].messages.iter().filter_map(|m| m.id).collect();
         let distinct: std::collections::HashSet<MessageId> = ids.iter().copied().collect();
         assert_eq!(distinct.len(), ids.len());
     }
@@ -234,8 +234,8 @@ async fn a_lone_persister_serves_a_conversation_run_by_run() {
 async fn few_shot_examples_in_the_input_are_not_mistaken_for_history_sent_again() {
     for streamed in BOTH_WAYS {
         let store = store();
-        let leaf = ScriptedLeaf::new([Step::error("overloaded"), Step::text("4")]);
-        let client = persister(&leaf, &store);
+        let model = ScriptedModel::new([Step::error("overloaded"), Step::text("4")]);
+        let client = persister(&model, &store);
         let shots = [Message::user("1+1"), Message::assistant("2"), Message::user("2+2")];
         let request = ask_with(shots, streamed);
         send(&client, request.clone()).await.unwrap_err();
@@ -248,13 +248,13 @@ async fn few_shot_examples_in_the_input_are_not_mistaken_for_history_sent_again(
 async fn a_nested_run_on_an_ancestors_conversation_is_refused() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             case.calls([("delegate", "c1")]),
             Step::text("nested"),
             Step::text("done"),
         ]);
-        let own = case.agent(&leaf, &store);
-        let lone = persister(&leaf, &store);
+        let own = case.agent(&model, &store);
+        let lone = persister(&model, &store);
         let delegate = tool_fn(definition("delegate"), move |context| {
             let (own, lone) = (own.clone(), lone.clone());
             async move {
@@ -269,7 +269,7 @@ async fn a_nested_run_on_an_ancestors_conversation_is_refused() {
             }
         });
         let tools = Tools::new().with(delegate);
-        let client = case.stack(leaf.clone(), &store, policy(), tools);
+        let client = case.stack(model.clone(), &store, policy(), tools);
         send(&client, case.ask("go")).await.unwrap();
         let all = ["user go", "assistant delegate#c1", "tool c1=nested", "assistant done"];
         assert_eq!(stored(&store).await, all);

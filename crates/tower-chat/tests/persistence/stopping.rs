@@ -14,7 +14,7 @@ use tower_chat::{
     },
     tool::{ToolContext, tool_fn},
 };
-use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -31,9 +31,9 @@ async fn statuses(store: &Store) -> Vec<(String, ToolStatus)> {
 /// Nothing is open, and a run that comes after this one sees this of it.
 async fn goes_on(case: Case, store: &Store, shown: &[&str]) {
     assert!(store.inner().head(&key()).await.unwrap().open_run.is_none());
-    let leaf = ScriptedLeaf::new([Step::text("on it goes")]);
-    send(&case.agent(&leaf, store), case.ask("and now?")).await.unwrap();
-    let seen = seen(&leaf, 0);
+    let model = ScriptedModel::new([Step::text("on it goes")]);
+    send(&case.agent(&model, store), case.ask("and now?")).await.unwrap();
+    let seen = seen(&model, 0);
     assert_eq!(seen[..shown.len()], *shown);
     assert_eq!(seen[shown.len()..], ["user and now?"]);
 }
@@ -68,9 +68,9 @@ async fn stopped_at(
     answer
 }
 
-/// Waits until the leaf was called so often.
-async fn called(leaf: &ScriptedLeaf, count: usize) {
-    while leaf.requests().len() < count {
+/// Waits until the model client was called so often.
+async fn called(model: &ScriptedModel, count: usize) {
+    while model.requests().len() < count {
         tokio::task::yield_now().await;
     }
 }
@@ -79,9 +79,9 @@ async fn called(leaf: &ScriptedLeaf, count: usize) {
 async fn a_run_that_waits_for_its_model_keeps_what_it_has() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::hang()]);
-        let client = case.agent(&leaf, &store);
-        let there = called(&leaf, 2);
+        let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::hang()]);
+        let client = case.agent(&model, &store);
+        let there = called(&model, 2);
         let answer = stopped_at(&client, case.ask("where?"), Some(&store), there).await;
         assert_eq!(shorts(&answer.messages), ["assistant look#c1", "tool c1=looked c1"]);
         let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
@@ -98,11 +98,11 @@ async fn the_text_of_an_answer_that_was_streamed_is_kept() {
         .streamed("a whole answer shows no part of its text")
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 case.calls([("look", "c1")]),
                 Step::text("half an answer").hangs_after(1),
             ]);
-            let client = case.agent(&leaf, &store);
+            let client = case.agent(&model, &store);
             let mut request = case.ask("where?").streamed();
             let handle = request.run_handle();
             let sent = request.clone();
@@ -129,7 +129,7 @@ async fn the_text_of_an_answer_that_was_streamed_is_kept() {
             assert_eq!(messages[2].metadata["interrupted"], true);
             let all = ["user where?", answer[0], answer[1], answer[2]];
             assert_eq!(stored(&store).await, all);
-            let again = send(&case.agent(&leaf, &store), sent).await.unwrap();
+            let again = send(&case.agent(&model, &store), sent).await.unwrap();
             assert_eq!(shorts(&again.messages), answer, "sent again it is the same answer");
             goes_on(case, &store, &all).await;
         })
@@ -144,13 +144,13 @@ async fn tools_that_ran_or_never_began_are_answered_as_such() {
             .check(async |case| {
                 let (store, ran) = (case.store().await, Ran::default());
                 let gate = Gate::closed();
-                let leaf = ScriptedLeaf::new([case.calls([
+                let model = ScriptedModel::new([case.calls([
                     ("look", "c1"),
                     ("wait", "c2"),
                     ("look", "c3"),
                 ])]);
                 let tools = tools_with_gate(&ran, &gate);
-                let below = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+                let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
                 let tool_loop = ToolLoop::new(tools).concurrent(concurrent).layer(below);
                 let above = PerRunPersistence::new(store.clone()).mode(case.mode);
                 let client = boxed(above.layer(tool_loop));
@@ -180,13 +180,13 @@ async fn tools_that_ran_or_never_began_are_answered_as_such() {
 async fn a_run_that_is_stopped_before_it_begins_keeps_its_input_and_pays_nothing() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([]);
+        let model = ScriptedModel::new([]);
         let mut request = case.ask("where?");
         request.run_handle().stop();
-        let answer = send(&case.agent(&leaf, &store), request).await.unwrap();
+        let answer = send(&case.agent(&model, &store), request).await.unwrap();
         assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
         assert_eq!(shorts(&answer.messages), [""; 0]);
-        assert!(leaf.requests().is_empty());
+        assert!(model.requests().is_empty());
         assert_eq!(stored(&store).await, ["user where?"]);
         goes_on(case, &store, &["user where?"]).await;
     })
@@ -204,8 +204,8 @@ async fn a_tool_may_stop_its_run() {
             let answer = format!("halted {}", label_of(&context));
             async move { Ok::<_, BoxError>(answer) }
         });
-        let leaf = ScriptedLeaf::new([case.calls([("halt", "c1")])]);
-        let client = case.stack(leaf.clone(), &store, policy(), tools(&Ran::default()).with(tool));
+        let model = ScriptedModel::new([case.calls([("halt", "c1")])]);
+        let client = case.stack(model.clone(), &store, policy(), tools(&Ran::default()).with(tool));
         let answer = send(&client, request).await.unwrap();
         assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
         let answered = ["assistant halt#c1", "tool c1=halted c1"];
@@ -221,10 +221,10 @@ async fn a_tool_may_stop_its_run() {
 async fn a_stop_after_the_last_answer_changes_nothing() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([Step::text("there")]);
+        let model = ScriptedModel::new([Step::text("there")]);
         let mut request = case.ask("where?");
         let handle = request.run_handle();
-        let answer = send(&case.agent(&leaf, &store), request).await.unwrap();
+        let answer = send(&case.agent(&model, &store), request).await.unwrap();
         handle.stop();
         assert_eq!(answer.finish.ended_by, None);
         goes_on(case, &store, &["user where?", "assistant there"]).await;
@@ -235,14 +235,14 @@ async fn a_stop_after_the_last_answer_changes_nothing() {
 #[tokio::test]
 async fn a_stopped_run_without_persistence_gives_its_answer_so_far() {
     for streamed in BOTH_WAYS {
-        let leaf = ScriptedLeaf::new([calls([("look", "c1")]), Step::hang()]);
+        let model = ScriptedModel::new([calls([("look", "c1")]), Step::hang()]);
         let tool_loop = ToolLoop::new(tools(&Ran::default()));
-        let client = boxed(tool_loop.layer(leaf.clone()));
+        let client = boxed(tool_loop.layer(model.clone()));
         let mut request = ChatRequest::user("where?");
         if streamed {
             request = request.streamed();
         }
-        let answer = stopped_at(&client, request, None, called(&leaf, 2)).await;
+        let answer = stopped_at(&client, request, None, called(&model, 2)).await;
         assert_eq!(shorts(&answer.messages), ["assistant look#c1", "tool c1=looked c1"]);
         assert!(answer.finish.saved.is_none());
     }
@@ -254,15 +254,15 @@ async fn what_was_queued_for_the_call_under_way_is_kept() {
         let store = case.store().await;
         let mut request = case.ask("where?");
         let queueing = request.run_handle();
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             Step::respond(move |_| {
                 queueing.queue(Message::user("quick"));
                 case.calls([("look", "c1")])
             }),
             Step::hang(),
         ]);
-        let client = case.agent(&leaf, &store);
-        let there = called(&leaf, 2);
+        let client = case.agent(&model, &store);
+        let there = called(&model, 2);
         let answer = stopped_at(&client, request, Some(&store), there).await;
         let answered = ["assistant look#c1", "tool c1=looked c1", "user quick"];
         assert_eq!(shorts(&answer.messages), answered);
@@ -281,16 +281,16 @@ async fn an_answer_on_its_way_to_the_store_is_not_stopped_any_more() {
             for is_stored in [true, false] {
                 let store = case.store().await;
                 let holding = store.clone();
-                let leaf = ScriptedLeaf::new([Step::respond(move |_| {
+                let model = ScriptedModel::new([Step::respond(move |_| {
                     holding.hold_appends();
                     Step::text("there")
                 })]);
                 let policy = policy().on_store_failure(StoreFailure::FailCall);
-                let client = case.stack(leaf.clone(), &store, policy, tools(&Ran::default()));
+                let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
                 let mut request = case.ask("where?");
                 let handle = request.run_handle();
                 let mut run = pin!(send(&client, request));
-                while leaf.requests().is_empty() {
+                while model.requests().is_empty() {
                     assert!(poll!(run.as_mut()).is_pending());
                     tokio::task::yield_now().await;
                 }
@@ -327,8 +327,8 @@ async fn approved_calls_of_a_stopped_run_are_answered_as_those_of_any_other() {
             let (store, ran) = (case.store().await, Ran::default());
             let gate = Gate::closed();
             let asking = [("look", "c1"), ("wait", "c2"), ("pay", "c3")];
-            let leaf = ScriptedLeaf::new([case.calls(asking)]);
-            let client = case.stack(leaf.clone(), &store, policy(), tools_with_gate(&ran, &gate));
+            let model = ScriptedModel::new([case.calls(asking)]);
+            let client = case.stack(model.clone(), &store, policy(), tools_with_gate(&ran, &gate));
             let answer = send(&client, case.ask("buy")).await.unwrap();
             let yes = answer.approval_requests().map(|request| request.approve().into()).collect();
             let request = case.ask_with([Message::new(Role::User, yes)]);

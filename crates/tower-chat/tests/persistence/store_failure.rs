@@ -7,13 +7,13 @@ use tower_chat::{
         store::{HistoryStore, Revision, StoreError, Write},
     },
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
-fn failing_call(leaf: &ScriptedLeaf, store: &Store, mode: PersistenceMode) -> Client {
+fn failing_call(model: &ScriptedModel, store: &Store, mode: PersistenceMode) -> Client {
     let policy = policy().on_store_failure(StoreFailure::FailCall);
-    stack(leaf.clone(), store, mode, policy, tools(&Ran::default()))
+    stack(model.clone(), store, mode, policy, tools(&Ran::default()))
 }
 
 #[tokio::test]
@@ -25,8 +25,8 @@ async fn continue_keeps_the_batch_and_submits_it_in_order_with_the_next_write() 
         )
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
-            let client = case.agent(&leaf, &store);
+            let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
+            let client = case.agent(&model, &store);
             store.fail_next_append(disk_full());
             let logged = logged();
             let answer = send(&client, case.ask("hi")).await.unwrap();
@@ -38,7 +38,7 @@ async fn continue_keeps_the_batch_and_submits_it_in_order_with_the_next_write() 
 
             let answer = send(&client, case.ask("where?")).await.unwrap();
             let all = ["user hi", "assistant hello", "user where?", "assistant there"];
-            assert_eq!(seen(&leaf, 1), all[..3], "loads see what waits");
+            assert_eq!(seen(&model, 1), all[..3], "loads see what waits");
             assert_eq!(stored(&store).await, all);
             let saved = answer.finish.saved.unwrap();
             assert_eq!((saved.messages, saved.unsaved), (2, 0));
@@ -53,9 +53,9 @@ async fn a_failure_in_the_middle_of_a_run_is_made_good_by_its_next_call() {
         .modes([PerServiceCall], "per run nothing is written before the end, and a journaled write that fails fails the call")
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([case.calls([("look", "c1")]), Step::text("there")]);
+            let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
             store.fail_next_append(disk_full());
-            let answer = send(&case.agent(&leaf, &store), case.ask("where?")).await.unwrap();
+            let answer = send(&case.agent(&model, &store), case.ask("where?")).await.unwrap();
             let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
             assert_eq!(stored(&store).await, all);
             let saved = answer.finish.saved.unwrap();
@@ -73,8 +73,8 @@ async fn a_store_that_stays_away_keeps_everything_waiting_in_order() {
         )
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new(["a", "b", "c"].map(Step::text));
-            let client = case.agent(&leaf, &store);
+            let model = ScriptedModel::new(["a", "b", "c"].map(Step::text));
+            let client = case.agent(&model, &store);
             store.fail_every_append(disk_full);
             for text in ["1", "2"] {
                 send(&client, case.ask(text)).await.unwrap();
@@ -98,8 +98,8 @@ async fn a_full_outbox_fails_the_call_with_the_answer_and_keeps_what_it_holds() 
         .check(async |case| {
             let store = case.store().await;
             fill_outbox(&store, 3);
-            let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
-            let client = case.agent(&leaf, &store);
+            let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
+            let client = case.agent(&model, &store);
             store.fail_every_append(disk_full);
             send(&client, case.ask("hi")).await.unwrap();
             let error = refused(send(&client, case.ask("where?")).await);
@@ -131,10 +131,10 @@ async fn fail_call_fails_with_the_answer_and_what_was_not_stored() {
         )
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([costly("hello", 7, 3)]);
+            let model = ScriptedModel::new([costly("hello", 7, 3)]);
             store.fail_next_append(disk_full());
             let error =
-                refused(send(&failing_call(&leaf, &store, case.mode), case.ask("hi")).await);
+                refused(send(&failing_call(&model, &store, case.mode), case.ask("hi")).await);
             assert!(error.is_retryable());
             let answer = error.answer().expect("the model was paid").clone();
             assert_eq!(answer.text(), "hello");
@@ -154,8 +154,8 @@ async fn fail_call_fails_with_the_answer_and_what_was_not_stored() {
 async fn queued_messages_of_a_call_that_the_store_refused_are_queued_again() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
-        let client = failing_call(&leaf, &store, case.mode);
+        let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
+        let client = failing_call(&model, &store, case.mode);
         let mut request = case.ask("hi");
         request.run_handle().queue(Message::user("quick"));
         store.fail_next_append(disk_full());
@@ -172,15 +172,15 @@ async fn queued_messages_of_a_call_that_the_store_refused_are_queued_again() {
 async fn loads_that_fail_fail_the_call_before_the_model_is_paid() {
     every_case(async |case| {
         let store = case.store().await;
-        let leaf = ScriptedLeaf::new([Step::text("hello"), Step::text("there")]);
-        let client = case.agent(&leaf, &store);
+        let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
+        let client = case.agent(&model, &store);
         send(&client, case.ask("hi")).await.unwrap();
         for fail in [Store::fail_next_head as fn(&Store, StoreError), Store::fail_next_load] {
             fail(&store, disk_full());
             let error = refused(send(&client, case.ask("where?")).await);
             assert!(matches!(error, PersistenceError::NotLoaded { .. }), "{error:?}");
             assert!(error.is_retryable());
-            assert_eq!(leaf.requests().len(), 1);
+            assert_eq!(model.requests().len(), 1);
         }
         send(&client, case.ask("where?")).await.unwrap();
         assert_eq!(stored(&store).await.len(), 4);
@@ -197,16 +197,16 @@ async fn no_room_in_the_store_is_a_write_failure_by_policy() {
         )
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([Step::text("hello")]);
+            let model = ScriptedModel::new([Step::text("hello")]);
             store.fail_next_reserve(disk_full());
             let error =
-                refused(send(&failing_call(&leaf, &store, case.mode), case.ask("hi")).await);
+                refused(send(&failing_call(&model, &store, case.mode), case.ask("hi")).await);
             assert!(matches!(error, PersistenceError::NotStored(_)), "{error:?}");
-            assert_eq!(leaf.requests().len(), 0, "it is known before the model is paid");
+            assert_eq!(model.requests().len(), 0, "it is known before the model is paid");
             assert_eq!(stored(&store).await, [""; 0]);
 
             store.fail_next_reserve(disk_full());
-            let answer = send(&case.agent(&leaf, &store), case.ask("hi")).await.unwrap();
+            let answer = send(&case.agent(&model, &store), case.ask("hi")).await.unwrap();
             assert_eq!(
                 (answer.text().as_str(), answer.finish.saved.unwrap().unsaved),
                 ("hello", 2)
@@ -225,9 +225,9 @@ async fn a_closed_store_keeps_no_answer_from_its_caller() {
         )
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([Step::text("hello")]);
+            let model = ScriptedModel::new([Step::text("hello")]);
             store.inner().close().await.unwrap();
-            let answer = send(&case.agent(&leaf, &store), case.ask("hi")).await.unwrap();
+            let answer = send(&case.agent(&model, &store), case.ask("hi")).await.unwrap();
             assert_eq!(
                 (answer.text().as_str(), answer.finish.saved.unwrap().unsaved),
                 ("hello", 2)
@@ -245,12 +245,12 @@ async fn what_was_stored_but_reported_as_failed_is_stored_once() {
         )
         .check(async |case| {
             let store = case.store().await;
-            let leaf = ScriptedLeaf::new([
+            let model = ScriptedModel::new([
                 case.calls([("look", "c1")]),
                 Step::text("there"),
                 Step::text("bye"),
             ]);
-            let client = case.agent(&leaf, &store);
+            let client = case.agent(&model, &store);
             store.fail_next_append_after_storing(disk_full());
             store.fail_next_append_after_storing(disk_full());
             send(&client, case.ask("where?")).await.unwrap();
@@ -263,7 +263,7 @@ async fn what_was_stored_but_reported_as_failed_is_stored_once() {
                 "user ok",
                 "assistant bye",
             ];
-            assert_eq!(seen(&leaf, 2), all[..5], "a load does not show it twice either");
+            assert_eq!(seen(&model, 2), all[..5], "a load does not show it twice either");
             assert_eq!(stored(&store).await, all);
         })
         .await;
@@ -274,32 +274,32 @@ async fn a_failure_is_noticed_although_the_caller_has_gone() {
     Cases::all()
         .modes([PerServiceCall], "per run nothing is written before the end, and a journaled write that fails fails the call")
         .check(async |case| {
-            for (failure, leaf_hangs) in [
+            for (failure, model_hangs) in [
                 (StoreFailure::Continue, true),
                 (StoreFailure::Continue, false),
                 (StoreFailure::FailCall, true),
                 (StoreFailure::FailCall, false),
             ] {
                 let store = case.store().await;
-                let step = if leaf_hangs { Step::hang() } else { Step::text("hello") };
-                let leaf = ScriptedLeaf::new([step]);
+                let step = if model_hangs { Step::hang() } else { Step::text("hello") };
+                let model = ScriptedModel::new([step]);
                 let policy = policy().on_store_failure(failure);
-                let client = case.stack(leaf.clone(), &store, policy, tools(&Ran::default()));
+                let client = case.stack(model.clone(), &store, policy, tools(&Ran::default()));
                 store.fail_next_append(disk_full());
                 let logged = logged();
-                if !leaf_hangs {
+                if !model_hangs {
                     store.hold_appends();
                 }
                 tokio::select! {
                     biased;
                     answer = send(&client, case.ask("hi")) => panic!("{answer:?}"),
                     () = async {
-                        if leaf_hangs { leaf.called(1).await } else { store.holding(1).await }
+                        if model_hangs { model.called(1).await } else { store.holding(1).await }
                     } => {}
                 }
                 store.release_appends();
                 settle().await;
-                let messages = if leaf_hangs { 1 } else { 2 };
+                let messages = if model_hangs { 1 } else { 2 };
                 let waiting: usize =
                     store.handle().unsaved(&key()).iter().map(|write| write.messages().len()).sum();
                 match failure {
@@ -322,9 +322,9 @@ fn a_runtime_that_shuts_down_during_a_write_leaves_what_is_open_in_the_outbox() 
     for failure in [StoreFailure::Continue, StoreFailure::FailCall] {
         for mode in BOTH_MODES {
             let store = store();
-            let leaf = ScriptedLeaf::new([Step::text("hello")]);
+            let model = ScriptedModel::new([Step::text("hello")]);
             let policy = policy().on_store_failure(failure);
-            let client = stack(leaf, &store, mode, policy, tools(&Ran::default()));
+            let client = stack(model, &store, mode, policy, tools(&Ran::default()));
             store.hold_appends();
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             runtime.spawn(async move { send(&client, ask("hi", false)).await });
@@ -334,8 +334,8 @@ fn a_runtime_that_shuts_down_during_a_write_leaves_what_is_open_in_the_outbox() 
             assert_eq!(waiting.len(), usize::from(failure == StoreFailure::Continue), "{mode:?}");
 
             store.release_appends();
-            let leaf = ScriptedLeaf::new([Step::text("there")]);
-            let client = agent(&leaf, &store, mode);
+            let model = ScriptedModel::new([Step::text("there")]);
+            let client = agent(&model, &store, mode);
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
             runtime.block_on(async {
                 send(&client, ask("where?", false)).await.unwrap();
@@ -360,7 +360,7 @@ async fn results_of_a_failed_call_that_cannot_be_stored_wait_or_are_logged() {
         .check(async |case| {
             for failure in [StoreFailure::Continue, StoreFailure::FailCall] {
                 let store = case.store().await;
-                let leaf = ScriptedLeaf::new([
+                let model = ScriptedModel::new([
                     case.calls([("look", "c1")]),
                     Step::respond({
                         let store = store.clone();
@@ -371,7 +371,7 @@ async fn results_of_a_failed_call_that_cannot_be_stored_wait_or_are_logged() {
                     }),
                 ]);
                 let policy = policy().on_store_failure(failure);
-                let client = case.stack(leaf, &store, policy, tools(&Ran::default()));
+                let client = case.stack(model, &store, policy, tools(&Ran::default()));
                 let logged = logged();
                 let error = send(&client, case.ask("where?")).await.unwrap_err();
                 assert_eq!(error.to_string(), "overloaded", "the service's own error is the one");
@@ -390,9 +390,9 @@ async fn errors_name_the_conversation_and_have_their_cause() {
         .modes([PerRun, PerServiceCall], "a journaled write that fails fails the call, and the run stays open")
         .check(async |case| {
     let store = case.store().await;
-    let leaf = ScriptedLeaf::new([Step::text("hello")]);
+    let model = ScriptedModel::new([Step::text("hello")]);
     store.fail_next_append(disk_full());
-    let error = refused(send(&failing_call(&leaf, &store, case.mode), case.ask("hi")).await);
+    let error = refused(send(&failing_call(&model, &store, case.mode), case.ask("hi")).await);
     let expected =
         "the store refused a write to conversation alice/support; 2 messages were not stored";
     assert_eq!(error.to_string(), expected);
@@ -400,7 +400,7 @@ async fn errors_name_the_conversation_and_have_their_cause() {
     assert!(source.downcast_ref::<StoreError>().is_some(), "{source:?}");
     store.fail_next_head(disk_full());
     let request = case.ask_with([Message::user("hi")]);
-    let error = refused(send(&failing_call(&leaf, &store, case.mode), request).await);
+    let error = refused(send(&failing_call(&model, &store, case.mode), request).await);
     assert!(error.to_string().contains("alice/support"));
     assert!(std::error::Error::source(&error).is_some());
     })

@@ -7,7 +7,7 @@ use tower_chat::{
     PerServiceCallPersistence, PersistenceError, PersistenceMode, RepeatedTranscript, ToolLoop,
     core::{Answer, ChatRequest, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult},
 };
-use tower_chat_testkit::{ScriptedLeaf, Step};
+use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
@@ -29,7 +29,7 @@ fn two_calls(ids: [Option<&str>; 2]) -> Step {
 
 struct Talk {
     store: Store,
-    leaf: ScriptedLeaf,
+    model: ScriptedModel,
     ran: Ran,
     mode: PersistenceMode,
     choice: RepeatedTranscript,
@@ -45,13 +45,13 @@ impl Talk {
         streamed: bool,
         steps: impl IntoIterator<Item = Step>,
     ) -> Self {
-        let (store, leaf, ran) = (store(), ScriptedLeaf::new(steps), Ran::default());
-        Self { store, leaf, ran, mode, choice, streamed, transcript: Vec::new() }
+        let (store, model, ran) = (store(), ScriptedModel::new(steps), Ran::default());
+        Self { store, model, ran, mode, choice, streamed, transcript: Vec::new() }
     }
 
     fn client(&self) -> Client {
         let policy = policy().repeated_transcript(self.choice);
-        stack(self.leaf.clone(), &self.store, self.mode, policy, tools(&self.ran))
+        stack(self.model.clone(), &self.store, self.mode, policy, tools(&self.ran))
     }
 
     fn request(&self, messages: &[Message]) -> ChatRequest {
@@ -108,7 +108,7 @@ async fn a_transcript_with_stored_answers_is_refused_by_default() {
                 panic!("{what}")
             };
             assert_eq!(*of, key());
-            assert_eq!(talk.leaf.requests().len(), 2, "{what}");
+            assert_eq!(talk.model.requests().len(), 2, "{what}");
             assert_eq!(stored(&talk.store).await, before, "{what}");
         }
     }
@@ -131,12 +131,12 @@ async fn a_transcript_is_recognised_and_only_what_is_new_is_taken() {
                 for (text, n) in [("second", 2), ("third", 3)] {
                     let request = talk.request(&talk.whole([Message::user(text)]));
                     let answer = send(&talk.client(), request.clone()).await.unwrap();
-                    let calls = talk.leaf.requests().len();
+                    let calls = talk.model.requests().len();
                     assert_eq!(calls, n + 1, "{what}");
                     // The same run sent again is recognised as it was.
                     let again = send(&talk.client(), request).await.unwrap();
                     assert_eq!(shorts(&again.messages), shorts(&answer.messages), "{what}");
-                    assert_eq!(talk.leaf.requests().len(), calls, "{what}");
+                    assert_eq!(talk.model.requests().len(), calls, "{what}");
                     talk.transcript.push(Message::user(text));
                     talk.keep(&answer);
                 }
@@ -149,7 +149,7 @@ async fn a_transcript_is_recognised_and_only_what_is_new_is_taken() {
                         .collect()
                 };
                 assert_eq!(texts(&stored(&talk.store).await), texts(&kept), "{what}");
-                assert_eq!(seen(&talk.leaf, 3).len(), kept.len() - 1, "{what}");
+                assert_eq!(seen(&talk.model, 3).len(), kept.len() - 1, "{what}");
                 assert_eq!(talk.ran.names(), ["look", "look"], "{what}");
             }
         }
@@ -206,7 +206,7 @@ async fn a_transcript_that_goes_another_way_is_an_error_with_the_position() {
         }
         let error = refused(talk.send_whole([]).await);
         assert!(matches!(error, PersistenceError::NothingNew { .. }), "{error:?}");
-        assert_eq!(talk.leaf.requests().len(), 2);
+        assert_eq!(talk.model.requests().len(), 2);
         assert_eq!(stored(&talk.store).await, before);
     }
 }
@@ -222,7 +222,7 @@ async fn a_transcript_without_the_last_answer_is_given_that_answer() {
         let answer = send(&talk.client(), talk.request(&asked)).await.unwrap();
         let expected = ["assistant look#c1", "tool c1=looked c1", "assistant two"];
         assert_eq!(shorts(&answer.messages), expected, "{mode:?} {streamed}");
-        assert_eq!(talk.leaf.requests().len(), 3, "the model is not asked");
+        assert_eq!(talk.model.requests().len(), 3, "the model is not asked");
         assert_eq!(stored(&talk.store).await.len(), 6);
     }
 }
@@ -319,8 +319,8 @@ async fn a_lone_persister_compares_the_first_service_call_of_a_run() {
         for recognises in [false, true] {
             let (store, ran) = (store(), Ran::default());
             let steps = [Step::text("one"), calls([("look", "c2")]), Step::text("two")];
-            let leaf = ScriptedLeaf::new(steps);
-            let persister = PerServiceCallPersistence::new(store.clone()).layer(leaf.clone());
+            let model = ScriptedModel::new(steps);
+            let persister = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
             let client = boxed(ToolLoop::new(tools(&ran)).layer(persister));
             send(&client, ask("first", streamed)).await.unwrap();
             let whole =
@@ -343,7 +343,7 @@ async fn a_lone_persister_compares_the_first_service_call_of_a_run() {
                 let is_repeated =
                     matches!(error, PersistenceError::TranscriptRepeated { position: 1, .. });
                 assert!(is_repeated, "{error:?}");
-                assert_eq!(leaf.requests().len(), 1);
+                assert_eq!(model.requests().len(), 1);
             }
         }
     }
@@ -368,7 +368,7 @@ async fn an_answer_in_the_background_is_compared_too_and_goes_without_the_histor
                 result.unwrap();
                 let all = ["user first", "assistant one", "user second", "assistant two"];
                 assert_eq!(stored(&talk.store).await, all, "{mode:?} {streamed}");
-                assert_eq!(seen(&talk.leaf, 1), ["user second"], "{mode:?} {streamed}");
+                assert_eq!(seen(&talk.model, 1), ["user second"], "{mode:?} {streamed}");
             }
         }
     }

@@ -140,7 +140,7 @@ async fn late_result(
     );
 
     agent.send_as(streamed, ChatRequest::user("bye")).await.unwrap();
-    let requests = agent.leaf.requests();
+    let requests = agent.model.requests();
     let (live, later) = (pairs(&requests[3]), pairs(&requests[4]));
     assert_eq!(live, later, "{about}");
     let names: Vec<_> = live.iter().map(|(name, _, text)| (name.as_str(), text.as_str())).collect();

@@ -35,7 +35,7 @@ use tower_chat::{
         store::{HistoryStore, InvocationQuery},
     },
 };
-use tower_chat_testkit::{FaultyStore, ScriptedLeaf, Step};
+use tower_chat_testkit::{FaultyStore, ScriptedModel, Step};
 
 use case::{Case, Cases, every_case};
 
@@ -93,7 +93,7 @@ fn memory() -> common::Store {
 struct Agent {
     store: common::Store,
     streamed: bool,
-    leaf: ScriptedLeaf,
+    model: ScriptedModel,
     client: tower::util::BoxCloneSyncService<ChatRequest, tower_chat::core::ChatResponse, BoxError>,
 }
 
@@ -115,30 +115,40 @@ impl Agent {
         tool_loop: ToolLoop,
         script: Vec<Step>,
     ) -> Self {
-        let leaf = ScriptedLeaf::new(script);
+        let model = ScriptedModel::new(script);
         let client = tower::ServiceBuilder::new()
             .layer(PerRunPersistence::new(store.clone()).mode(mode).clock(ticking()))
             .layer(tool_loop)
             .layer(PerServiceCallPersistence::new(store.clone()))
-            .service(leaf.clone());
-        Self { store, streamed: false, leaf, client: tower::util::BoxCloneSyncService::new(client) }
+            .service(model.clone());
+        Self {
+            store,
+            streamed: false,
+            model,
+            client: tower::util::BoxCloneSyncService::new(client),
+        }
     }
 
     /// With no layer above the tool loop.
     fn without_per_run(tool_loop: ToolLoop, script: Vec<Step>) -> Self {
         let store = memory();
-        let leaf = ScriptedLeaf::new(script);
+        let model = ScriptedModel::new(script);
         let client = tower::ServiceBuilder::new()
             .layer(tool_loop)
             .layer(PerServiceCallPersistence::new(store.clone()).clock(ticking()))
-            .service(leaf.clone());
-        Self { store, streamed: false, leaf, client: tower::util::BoxCloneSyncService::new(client) }
+            .service(model.clone());
+        Self {
+            store,
+            streamed: false,
+            model,
+            client: tower::util::BoxCloneSyncService::new(client),
+        }
     }
 
     /// With a retry between the loop and the persister, and a layer above or not.
     fn retrying(above: bool, tool_loop: ToolLoop, script: Vec<Step>) -> Self {
         let store = memory();
-        let leaf = ScriptedLeaf::new(script);
+        let model = ScriptedModel::new(script);
         let mode = PersistenceMode::PerServiceCall;
         let above = above.then(|| PerRunPersistence::new(store.clone()).mode(mode));
         let client = tower::ServiceBuilder::new()
@@ -147,8 +157,13 @@ impl Agent {
             .layer(tool_loop)
             .layer(tower::retry::RetryLayer::new(Again))
             .layer(PerServiceCallPersistence::new(store.clone()))
-            .service(leaf.clone());
-        Self { store, streamed: false, leaf, client: tower::util::BoxCloneSyncService::new(client) }
+            .service(model.clone());
+        Self {
+            store,
+            streamed: false,
+            model,
+            client: tower::util::BoxCloneSyncService::new(client),
+        }
     }
 
     async fn send(&self, request: ChatRequest) -> Result<Answer, BoxError> {
@@ -204,7 +219,7 @@ fn every_way() -> impl Iterator<Item = (PersistenceMode, bool)> {
 #[tokio::test]
 async fn a_pipeline_without_a_tool_loop_records_calls_as_returned() {
     let store = MemoryStore::new();
-    let mut client = ChatPipeline::builder(ScriptedLeaf::new([calls([("look", "c1")])]))
+    let mut client = ChatPipeline::builder(ScriptedModel::new([calls([("look", "c1")])]))
         .without_tool_loop()
         .history(store.clone())
         .build()

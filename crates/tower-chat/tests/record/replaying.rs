@@ -20,7 +20,7 @@ use super::*;
 struct Shop {
     case: Case,
     store: crate::common::Store,
-    leaf: ScriptedLeaf,
+    model: ScriptedModel,
     client: ChatPipeline,
     seconds: Arc<AtomicU64>,
     tools: SharedTools,
@@ -28,7 +28,7 @@ struct Shop {
 
 async fn shop(case: Case, policy: PersistencePolicy, script: Vec<Step>, answer: &str) -> Shop {
     let store = case.store().await;
-    let leaf = ScriptedLeaf::new(script);
+    let model = ScriptedModel::new(script);
     let seconds = Arc::new(AtomicU64::new(1_000));
     let now = seconds.clone();
     let answer = answer.to_owned();
@@ -36,7 +36,7 @@ async fn shop(case: Case, policy: PersistencePolicy, script: Vec<Step>, answer: 
         let answer = answer.clone();
         async move { Ok(answer) }
     })));
-    let client = ChatPipeline::builder(leaf.clone())
+    let client = ChatPipeline::builder(model.clone())
         .tools(tools.clone())
         .history(store.clone())
         .persistence(case.mode)
@@ -44,7 +44,7 @@ async fn shop(case: Case, policy: PersistencePolicy, script: Vec<Step>, answer: 
         .clock(Clock::new(move || at(now.load(Ordering::Relaxed))))
         .build()
         .unwrap();
-    Shop { case, store, leaf, client, seconds, tools }
+    Shop { case, store, model, client, seconds, tools }
 }
 
 impl Shop {
@@ -63,7 +63,7 @@ impl Shop {
 
     /// The texts of the results that the model was shown last.
     fn shown(&self) -> Vec<String> {
-        let request = self.leaf.requests().pop().unwrap();
+        let request = self.model.requests().pop().unwrap();
         request.messages.iter().flat_map(|m| m.results()).map(|result| result.text()).collect()
     }
 
@@ -242,7 +242,7 @@ async fn a_window_shows_the_newest_turns_alone_and_all_of_the_run() {
         shop.ask("one").await;
         shop.ask("two").await;
         shop.ask("three").await;
-        let request = shop.leaf.requests().pop().unwrap();
+        let request = shop.model.requests().pop().unwrap();
         let texts: Vec<String> = request
             .messages
             .iter()
@@ -333,7 +333,7 @@ async fn citations_at_save_are_refused_where_results_are_stored_before_the_answe
                 let citations = Citations::when(CompactionTime::AtSave);
                 replaying(ReplayPolicy::default().citations(citations))
             };
-            let builder = ChatPipeline::builder(ScriptedLeaf::new([]));
+            let builder = ChatPipeline::builder(ScriptedModel::new([]));
             let built =
                 builder.history(MemoryStore::new()).persistence(case.mode).policy(compacting()).build();
             assert!(matches!(built, Err(BuildError::CitationsAtSave { mode: it }) if it == case.mode));
@@ -347,6 +347,6 @@ async fn citations_at_save_are_refused_where_results_are_stored_before_the_answe
             assert!(
                 matches!(*error, PersistenceError::CitationsAtSave { mode: it, .. } if it == case.mode)
             );
-            assert_eq!(shop.leaf.requests().len(), 0, "the model is not paid");
+            assert_eq!(shop.model.requests().len(), 0, "the model is not paid");
     }).await;
 }

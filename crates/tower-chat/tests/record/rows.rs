@@ -172,7 +172,7 @@ async fn results_left_out_can_be_fetched_and_given_to_the_next_run() {
         assert_eq!(pending.results().count(), 2);
         let input = [pending, Message::user("go on")];
         agent.send_as(agent.streamed, ChatRequest::new(input)).await.unwrap();
-        let seen = agent.leaf.requests()[1].messages.clone();
+        let seen = agent.model.requests()[1].messages.clone();
         let results: Vec<String> =
             seen.iter().flat_map(|message| message.results()).map(|result| result.text()).collect();
         assert_eq!(results, ["looked", "stopped"]);
@@ -185,14 +185,14 @@ async fn results_left_out_can_be_fetched_and_given_to_the_next_run() {
 async fn replay_can_complete_dangling_calls_from_the_record() {
     every_case(async |case| {
         let store = MemoryStore::new();
-        let leaf = ScriptedLeaf::new([
+        let model = ScriptedModel::new([
             calls([("look", "c1"), ("stop", "c2"), ("look", "c3")]),
             Step::text("done"),
             Step::text("bye"),
         ]);
         let policy = tower_chat::PersistencePolicy::default()
             .dangling_calls(tower_chat::replay::DanglingCalls::FromRecord);
-        let mut client = ChatPipeline::builder(leaf.clone())
+        let mut client = ChatPipeline::builder(model.clone())
             .tools(stopping())
             .history(store.clone())
             .persistence(case.mode)
@@ -203,7 +203,7 @@ async fn replay_can_complete_dangling_calls_from_the_record() {
             let request = ChatRequest::user(text).in_conversation(key());
             client.ready().await.unwrap().call(request).await.unwrap();
         }
-        for request in &leaf.requests()[1..] {
+        for request in &model.requests()[1..] {
             let seen: Vec<Role> = request.messages.iter().take(4).map(|m| m.role).collect();
             assert_eq!(seen, [Role::User, Role::Assistant, Role::Tool, Role::User]);
             let results = request.messages.get(2).unwrap().results().count();

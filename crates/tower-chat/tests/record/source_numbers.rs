@@ -42,15 +42,15 @@ async fn numbers_go_on_through_rounds_runs_and_processes_and_no_two_calls_share_
                         let calls = ids.iter().map(|call| ToolCall::new(id(call), "search", "{}"));
                         Step::message(Message::tool_calls(calls))
                     };
-                    let leaf =
-                        ScriptedLeaf::new([asking(&["p", "q"]), asking(&["r"]), Step::text("x")]);
+                    let model =
+                        ScriptedModel::new([asking(&["p", "q"]), asking(&["r"]), Step::text("x")]);
                     let tools = tower_chat::Tools::new().with(search());
                     // Each turn has a stack of its own, as after a restart.
                     let client = tower::ServiceBuilder::new()
                         .layer(PerRunPersistence::new(store.clone()).mode(mode))
                         .layer(ToolLoop::new(tools).concurrent(concurrent))
                         .layer(PerServiceCallPersistence::new(store.clone()))
-                        .service(leaf);
+                        .service(model);
                     let request = ChatRequest::user("what do we know?").in_conversation(key());
                     let request = if streamed { request.streamed() } else { request };
                     let response: ChatResponse = client.oneshot(request).await.unwrap();

@@ -108,13 +108,13 @@ async fn hooks_errors_times_and_statuses_are_those_of_a_whole_stack() {
                 let first = agent.send_as(streamed, ChatRequest::user("hi")).await.unwrap();
                 let all = everything(&agent).await;
                 assert!(!all.contains("xqz") && !first.messages.is_empty(), "{above} {all}");
-                let live = agent.leaf.requests()[1].messages.clone();
+                let live = agent.model.requests()[1].messages.clone();
                 let results: Vec<_> =
                     live.last().unwrap().results().map(|result| result.text()).collect();
                 assert_eq!(results[0], "card xqz charged", "{above}");
                 agent.send_as(streamed, ChatRequest::user("bye")).await.unwrap();
                 let seen: Vec<_> = agent
-                    .leaf
+                    .model
                     .requests()
                     .iter()
                     .map(|request| {
@@ -230,11 +230,11 @@ async fn the_history_is_loaded_once_a_run() {
             Step::text("done"),
             Step::text("bye"),
         ];
-        let leaf = ScriptedLeaf::new(script);
+        let model = ScriptedModel::new(script);
         let client = tower::ServiceBuilder::new()
             .layer(ToolLoop::new(tools()))
             .layer(PerServiceCallPersistence::new(store.clone()))
-            .service(leaf.clone());
+            .service(model.clone());
         let send = async |text: &str| {
             let request = ChatRequest::user(text).in_conversation(key());
             let request = if streamed { request.streamed() } else { request };
@@ -242,7 +242,7 @@ async fn the_history_is_loaded_once_a_run() {
             response.collect().await.unwrap();
         };
         send("hi").await;
-        assert_eq!(leaf.requests().len(), 3);
+        assert_eq!(model.requests().len(), 3);
         assert_eq!(store.loads(), 0, "a conversation that does not exist is not loaded");
         send("bye").await;
         assert_eq!(store.loads(), 1);
@@ -357,9 +357,9 @@ async fn under_a_foreign_tool_loop_the_hooks_of_the_named_tools_are_asked() {
             }
         };
         let store = MemoryStore::new();
-        let leaf = ScriptedLeaf::new([calls([("pay", "c1")]), Step::text("done")]);
+        let model = ScriptedModel::new([calls([("pay", "c1")]), Step::text("done")]);
         let persistence = PerServiceCallPersistence::new(store.clone()).tools(tools);
-        let client = tower::ServiceBuilder::new().layer(persistence).service(leaf.clone());
+        let client = tower::ServiceBuilder::new().layer(persistence).service(model.clone());
         let mut request = ChatRequest::user("hi").in_conversation(key());
         if streamed {
             request = request.streamed();
@@ -389,7 +389,7 @@ async fn under_a_foreign_tool_loop_the_hooks_of_the_named_tools_are_asked() {
         assert!(!all.contains("xqz") && !all.contains("secret"), "{all}");
         assert_eq!(stored.len(), 4, "nothing is stored twice, forgets {forgets}: {all}");
         assert_eq!(all.contains("\"kept\""), !forgets, "{all}");
-        assert_eq!(leaf.requests().len(), 2);
+        assert_eq!(model.requests().len(), 2);
     }
 }
 

@@ -383,11 +383,11 @@ async fn a_message_queued_while_consent_is_asked_for_does_not_make_the_loop_go_o
         let handle = request.run_handle();
         let store = MemoryStore::new();
         let script = Script::new([calls([("pay", "1")]), Message::assistant("never")]);
-        let leaf = script.clone();
+        let model = script.clone();
         let queueing = handle.clone();
         let service = tower::service_fn(move |request: ChatRequest| {
             queueing.queue(Message::user("later"));
-            leaf.clone().oneshot(request)
+            model.clone().oneshot(request)
         });
         let service = ServiceBuilder::new()
             .layer(PerRunPersistence::new(store.clone()).mode(mode))

@@ -43,14 +43,14 @@ async fn a_message_queued_during_the_final_answer_makes_the_loop_call_once_more(
     let handle = request.run_handle();
     for request in both(&request) {
         let script = Script::new(["first", "second"]);
-        let leaf = script.clone();
+        let model = script.clone();
         let queueing = handle.clone();
         // Queued while the first answer is under way: after the request was made.
         let service = tower::service_fn(move |request: ChatRequest| {
-            if leaf.calls() == 0 {
+            if model.calls() == 0 {
                 queueing.queue(Message::user("wait"));
             }
-            tower::ServiceExt::oneshot(leaf.clone(), request)
+            tower::ServiceExt::oneshot(model.clone(), request)
         });
         let layered = tower::Layer::layer(&over(echo()), service);
         let response = tower::ServiceExt::oneshot(layered, request).await.unwrap();
@@ -66,12 +66,12 @@ async fn calls_made_only_for_queued_messages_are_no_rounds() {
     let handle = request.run_handle();
     let script =
         Script::new([Message::assistant("a"), calls([("echo", "1")]), Message::assistant("b")]);
-    let leaf = script.clone();
+    let model = script.clone();
     let service = tower::service_fn(move |request: ChatRequest| {
-        if leaf.calls() == 0 {
+        if model.calls() == 0 {
             handle.queue(Message::user("wait"));
         }
-        tower::ServiceExt::oneshot(leaf.clone(), request)
+        tower::ServiceExt::oneshot(model.clone(), request)
     });
     let layered = tower::Layer::layer(&over(echo()).max_rounds(1).unwrap(), service);
     let response = tower::ServiceExt::oneshot(layered, request).await.unwrap();

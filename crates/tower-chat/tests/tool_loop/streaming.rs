@@ -15,18 +15,18 @@ use super::script::*;
 
 type Update = Result<ChatUpdate, BoxError>;
 
-/// A loop over a leaf whose one stream is fed by hand.
+/// A loop over a model client whose one stream is fed by hand.
 async fn fed(tool_loop: ToolLoop) -> (mpsc::UnboundedSender<Update>, ChatResponse) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let receiver = std::sync::Arc::new(std::sync::Mutex::new(Some(receiver)));
-    let leaf = service_fn(move |_: ChatRequest| {
+    let model = service_fn(move |_: ChatRequest| {
         let mut receiver = receiver.lock().unwrap().take().expect("one call");
         let updates = futures_util::stream::poll_fn(move |cx| receiver.poll_recv(cx));
         std::future::ready(Ok::<_, BoxError>(ChatResponse::stream(updates)))
     });
     let request = ChatRequest::user("hi").streamed();
     // The head comes although nothing of the answer has.
-    let response = tool_loop.layer(leaf).oneshot(request).await.unwrap();
+    let response = tool_loop.layer(model).oneshot(request).await.unwrap();
     (sender, response)
 }
 
@@ -151,12 +151,12 @@ async fn a_stream_without_an_end_is_an_error_and_its_calls_are_not_run() {
 }
 
 #[tokio::test]
-async fn a_leaf_that_answers_whole_although_a_stream_was_asked_for_is_understood() {
+async fn a_model_that_answers_whole_although_a_stream_was_asked_for_is_understood() {
     let script = Script::new([calls([("echo", "1")]), Message::assistant("done")]);
-    let leaf = script.clone();
+    let model = script.clone();
     let whole = service_fn(move |mut request: ChatRequest| {
         std::sync::Arc::make_mut(&mut request.options).stream = false;
-        leaf.clone().oneshot(request)
+        model.clone().oneshot(request)
     });
     let request = ChatRequest::user("hi").streamed();
     let response = over(echo()).layer(whole).oneshot(request).await.unwrap();
@@ -164,11 +164,11 @@ async fn a_leaf_that_answers_whole_although_a_stream_was_asked_for_is_understood
 }
 
 #[tokio::test]
-async fn a_leaf_that_streams_although_a_whole_answer_was_asked_for_is_understood() {
+async fn a_model_that_streams_although_a_whole_answer_was_asked_for_is_understood() {
     let script = Script::new([calls([("echo", "1")]), Message::assistant("done")]);
-    let leaf = script.clone();
+    let model = script.clone();
     let streaming =
-        service_fn(move |request: ChatRequest| leaf.clone().oneshot(request.streamed()));
+        service_fn(move |request: ChatRequest| model.clone().oneshot(request.streamed()));
     let response = over(echo()).layer(streaming).oneshot(ChatRequest::user("hi")).await.unwrap();
     let answer = response.try_into_answer().unwrap();
     assert_eq!(texts(&answer.messages), ["echo(1)", "=1", "done"]);
@@ -177,10 +177,10 @@ async fn a_leaf_that_streams_although_a_whole_answer_was_asked_for_is_understood
 #[tokio::test]
 async fn an_answer_that_is_final_at_once_is_given_whole() {
     let script = Script::new(["done"]);
-    let leaf = script.clone();
+    let model = script.clone();
     let whole = service_fn(move |mut request: ChatRequest| {
         std::sync::Arc::make_mut(&mut request.options).stream = false;
-        leaf.clone().oneshot(request)
+        model.clone().oneshot(request)
     });
     let tool_loop = over(constant("t", ToolOutput::from("")));
     let request = ChatRequest::user("hi").streamed();

@@ -76,11 +76,11 @@ async fn cut_everywhere(body: &str, step: usize, whole: &Answer) {
         offsets.iter().flat_map(|at| [Framing::EndAt(*at), Framing::BreakAt(*at)]).collect();
     let replies = cuts.iter().map(|framing| Reply::stream(body).framed(*framing));
     let server = Server::start(replies.collect::<Vec<_>>()).await;
-    let mut leaf = server.leaf();
+    let mut model = server.model();
     let mut complete = 0;
     for cut in cuts {
         let (Framing::EndAt(at) | Framing::BreakAt(at)) = cut else { continue };
-        match ask(&mut leaf, ChatRequest::user("hi").streamed()).await {
+        match ask(&mut model, ChatRequest::user("hi").streamed()).await {
             Ok(answer) => {
                 assert_eq!(&answer, whole, "short: {cut:?}");
                 assert!(body.as_bytes()[..at].trim_ascii().ends_with(b"[DONE]"), "{cut:?}");
@@ -107,5 +107,5 @@ async fn what_was_said_before_the_cut_is_in_the_error() {
 
 async fn answer(body: &str, framing: Framing) -> Result<Answer, BoxError> {
     let server = Server::start([Reply::stream(body).framed(framing)]).await;
-    ask(&mut server.leaf(), ChatRequest::user("hi").streamed()).await
+    ask(&mut server.model(), ChatRequest::user("hi").streamed()).await
 }

@@ -1,4 +1,4 @@
-//! Every way in which a service says no is a typed error, and none is retried by the leaf.
+//! Every way in which a service says no is a typed error, and none is retried by the model client.
 
 use std::{error::Error, time::Duration};
 
@@ -14,8 +14,8 @@ use crate::{
 
 async fn error(reply: Reply, request: ChatRequest) -> ProviderError {
     let server = Server::start([reply]).await;
-    let error = ask(&mut server.leaf(), request).await.expect_err("no answer");
-    assert_eq!(server.received().len(), 1, "the leaf must not retry");
+    let error = ask(&mut server.model(), request).await.expect_err("no answer");
+    assert_eq!(server.received().len(), 1, "the model client must not retry");
     *error.downcast().expect("a typed error")
 }
 
@@ -145,8 +145,8 @@ async fn a_whole_answer_cut_off_is_a_broken_connection() {
 #[tokio::test]
 async fn a_service_that_is_not_there_is_a_connection_error() {
     let url = Server::start([]).await.url.clone();
-    let mut leaf = OpenAiChat::compatible(&url).unwrap();
-    let found = ask(&mut leaf, ChatRequest::user("hi")).await.expect_err("nobody there");
+    let mut model = OpenAiChat::compatible(&url).unwrap();
+    let found = ask(&mut model, ChatRequest::user("hi")).await.expect_err("nobody there");
     let found = found.downcast::<ProviderError>().unwrap();
     assert!(matches!(found.kind(), Kind::Transport { .. }), "{found}");
 }
@@ -156,14 +156,14 @@ async fn what_chat_completions_cannot_do_is_refused_before_anything_is_sent() {
     let server = Server::start([]).await;
     let mut sentinel = ChatRequest::user("hi");
     sentinel.conversation_id = Some(ConversationId::LocalHistory);
-    let found = ask(&mut server.leaf(), sentinel).await.expect_err("the sentinel");
+    let found = ask(&mut server.model(), sentinel).await.expect_err("the sentinel");
     assert!(matches!(typed(found).kind(), Kind::Sentinel(_)));
 
     let kept = ChatRequest::user("hi").with_service_id("conv_1");
     let mut background = tower_chat_core::ChatOptions::default();
     background.background = true;
     for request in [kept, ChatRequest::user("hi").with_options(background)] {
-        let found = ask(&mut server.leaf(), request).await.expect_err("unsupported");
+        let found = ask(&mut server.model(), request).await.expect_err("unsupported");
         assert!(matches!(typed(found).kind(), Kind::Unsupported { .. }));
     }
     assert!(server.received().is_empty());

@@ -1,4 +1,5 @@
-//! How much of an answer a leaf takes, in Chat Completions and in Responses, whole and streamed.
+//! How much of an answer a model client takes, in Chat Completions and in Responses, whole and
+//! streamed.
 
 use std::io::Write;
 
@@ -15,23 +16,23 @@ use crate::{
     server::{Reply, Server},
 };
 
-/// The error of an answer to both leaves.
+/// The error of an answer to both model clients.
 async fn errors(
     limits: Limits,
     reply: impl Fn() -> Reply,
     request: &ChatRequest,
 ) -> [ProviderError; 2] {
     let server = Server::start([reply(), reply()]).await;
-    let chat = server.leaf().with_limits(limits);
+    let chat = server.model().with_limits(limits);
     let responses = server.responses().with_limits(limits);
     [error(chat, request).await, error(responses, request).await]
 }
 
-async fn error<S>(mut leaf: S, request: &ChatRequest) -> ProviderError
+async fn error<S>(mut model: S, request: &ChatRequest) -> ProviderError
 where
     S: Service<ChatRequest, Response = ChatResponse, Error = ProviderError>,
 {
-    *ask(&mut leaf, request.clone()).await.unwrap_err().downcast().unwrap()
+    *ask(&mut model, request.clone()).await.unwrap_err().downcast().unwrap()
 }
 
 fn assert_names(error: &ProviderError, limit: Limit, max: usize) {
@@ -104,7 +105,7 @@ async fn json_that_is_nested_too_deeply_is_refused_and_ends_no_process() {
     let event = format!("data: {}\n\n", deep(110));
     let server = Server::start([Reply::stream(event.repeat(2) + "data: [DONE]\n\n")]).await;
     let request = ChatRequest::user("hi").streamed();
-    ask(&mut server.leaf(), request).await.unwrap();
+    ask(&mut server.model(), request).await.unwrap();
 }
 
 fn gzip(text: &str) -> Vec<u8> {
@@ -121,7 +122,7 @@ fn compressed(text: &str) -> Reply {
 async fn a_compressed_answer_is_refused_unless_it_was_asked_for() {
     let answer = r#"{"choices":[{"index":0,"message":{"content":"packed"}}]}"#;
     let server = Server::start([compressed(answer)]).await;
-    let found = error(server.leaf(), &ChatRequest::user("hi")).await;
+    let found = error(server.model(), &ChatRequest::user("hi")).await;
     assert!(matches!(found.kind(), Kind::Malformed { .. }), "{found}");
     assert!(found.to_string().contains("compressed (gzip)"), "{found}");
     assert!(!server.received()[0].head.contains("accept-encoding"));
@@ -134,13 +135,14 @@ async fn a_small_body_that_unpacks_to_a_large_one_is_refused() {
     let bomb = format!("{answer}{}", " ".repeat(10_000_000));
     let server = Server::start([compressed(answer), compressed(&bomb)]).await;
     let limits = Limits::default().with_max_body_bytes(1_000_000);
-    let mut leaf = OpenAiChat::compatible_over(&server.url, ReqwestTransport::with_gzip().unwrap())
-        .with_limits(limits);
-    let found = ask(&mut leaf, ChatRequest::user("hi")).await.unwrap();
+    let mut model =
+        OpenAiChat::compatible_over(&server.url, ReqwestTransport::with_gzip().unwrap())
+            .with_limits(limits);
+    let found = ask(&mut model, ChatRequest::user("hi")).await.unwrap();
     assert_eq!(found.text(), "packed");
     assert!(server.received()[0].head.contains("accept-encoding: gzip"));
     assert!(gzip(&bomb).len() < 100_000);
-    assert_names(&error(leaf, &ChatRequest::user("hi")).await, Limit::Body, 1_000_000);
+    assert_names(&error(model, &ChatRequest::user("hi")).await, Limit::Body, 1_000_000);
 }
 
 #[tokio::test]
@@ -160,7 +162,7 @@ async fn an_error_event_that_names_its_status_has_it() {
     ] {
         let server =
             Server::start([Reply::stream(format!("{begun}{}", fields(named.clone())))]).await;
-        let found = error(server.leaf(), &ChatRequest::user("hi").streamed()).await;
+        let found = error(server.model(), &ChatRequest::user("hi").streamed()).await;
         assert_eq!((found.status(), found.is_retryable()), (status, retryable), "{named}");
         assert!(found.to_string().ends_with(": Failed to call a function."), "{found}");
     }

@@ -38,7 +38,7 @@ fn responses(url: &str) -> OpenAiResponses<ReqwestTransport> {
 }
 
 /// A response of which the first event has come, and the server's end of its connection.
-async fn begun<S>(leaf: fn(&str) -> S, script: &Script) -> (ChatResponse, TcpStream)
+async fn begun<S>(model: fn(&str) -> S, script: &Script) -> (ChatResponse, TcpStream)
 where
     S: Service<ChatRequest, Response = ChatResponse, Error = ProviderError>,
 {
@@ -51,8 +51,8 @@ where
         stream.write_all([HEAD, script.first].concat().as_bytes()).await.unwrap();
         stream
     };
-    let mut leaf = leaf(&url);
-    let (response, stream) = tokio::join!(leaf.call(ChatRequest::user("hi").streamed()), server);
+    let mut model = model(&url);
+    let (response, stream) = tokio::join!(model.call(ChatRequest::user("hi").streamed()), server);
     let mut response = response.unwrap();
     let first = response.next().await.unwrap().unwrap();
     assert_eq!(first, ChatUpdate::TextDelta("one".to_owned()));

@@ -19,7 +19,7 @@ async fn answer(deltas: &[&str]) -> Answer {
 
 async fn streamed(body: &str) -> Answer {
     let server = Server::start([Reply::stream(body)]).await;
-    ask(&mut server.leaf(), ChatRequest::user("hi").streamed()).await.unwrap()
+    ask(&mut server.model(), ChatRequest::user("hi").streamed()).await.unwrap()
 }
 
 fn calls(answer: &Answer) -> Vec<(&str, &str, &str)> {
@@ -143,7 +143,7 @@ async fn a_server_that_cannot_stream_answers_whole() {
                 {\"role\": \"assistant\", \"content\": \"hel\\nlo\"}}]\n}";
     let server = Server::start([Reply::json(200, body)]).await;
     let request = ChatRequest::user("hi").streamed();
-    let found = ask(&mut server.leaf(), request).await.unwrap();
+    let found = ask(&mut server.model(), request).await.unwrap();
     assert_eq!(found.text(), "hel\nlo");
     assert_eq!(found.finish.reason, Some(FinishReason::Stop));
 }
@@ -173,8 +173,8 @@ async fn a_field_that_each_piece_repeats_stays_one_and_is_not_sent_back() {
     );
     let whole = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"ok"}}]}"#;
     let server = Server::start([Reply::stream(body), Reply::json(200, whole)]).await;
-    let mut leaf = server.leaf();
-    let found = ask(&mut leaf, ChatRequest::user("hi").streamed()).await.unwrap();
+    let mut model = server.model();
+    let found = ask(&mut model, ChatRequest::user("hi").streamed()).await.unwrap();
     assert_eq!(found.text(), "Yes.");
     let of_pieces = serde_json::json!({"channel": "final", "token_index": 7});
     assert_eq!(leftover(&found, "openai-chat-delta"), of_pieces, "kept as it came");
@@ -182,7 +182,7 @@ async fn a_field_that_each_piece_repeats_stays_one_and_is_not_sent_back() {
     assert_eq!(kept["odd"], serde_json::json!({"mode": "a"}));
     assert_eq!(kept["thought_signature"], "sig");
     let history = [tower_chat_core::Message::user("hi"), (*found.messages[0]).clone()];
-    ask(&mut leaf, ChatRequest::new(history)).await.unwrap();
+    ask(&mut model, ChatRequest::new(history)).await.unwrap();
     let sent = &server.received()[1].body["messages"][1];
     let expected = serde_json::json!({"role": "assistant", "content": "Yes.",
         "reasoning": "Let me see.", "thought_signature": "sig", "odd": {"mode": "a"}});

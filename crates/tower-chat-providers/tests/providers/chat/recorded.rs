@@ -1,4 +1,4 @@
-//! Every recorded exchange of Chat Completions, played to the leaf.
+//! Every recorded exchange of Chat Completions, played to the model client.
 
 use std::collections::BTreeMap;
 
@@ -61,7 +61,7 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
         let outcome = if exchange.is_streamed() {
             watched(&server, request).await
         } else {
-            ask(&mut server.leaf(), request).await
+            ask(&mut server.model(), request).await
         };
         let sent = &server.received()[0].body;
         if reused == 0 {
@@ -93,7 +93,7 @@ async fn watched(
     server: &Server,
     request: ChatRequest,
 ) -> Result<Answer, tower_chat_core::BoxError> {
-    let mut response = server.leaf().call(request).await?;
+    let mut response = server.model().call(request).await?;
     let (mut text, mut calls) = (String::new(), BTreeMap::<usize, String>::new());
     let (mut messages, mut finish) = (Vec::new(), None);
     while let Some(update) = response.next().await {
@@ -154,8 +154,8 @@ fn assert_refused(exchange: &Exchange, error: &ProviderError, source: &str) {
     assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{source}");
 }
 
-/// The request of our vocabulary that should make the recorded body. Answers that the leaf read
-/// before replace the recorded ones; how many do is returned.
+/// The request of our vocabulary that should make the recorded body. Answers that the model client
+/// read before replace the recorded ones; how many do is returned.
 fn request(exchange: &Exchange, answers: &[(Value, Message)]) -> (ChatRequest, usize) {
     let body = &exchange.request;
     let list = body["messages"].as_array().unwrap();
@@ -179,7 +179,7 @@ fn request(exchange: &Exchange, answers: &[(Value, Message)]) -> (ChatRequest, u
 }
 
 /// The answer with the ids that the client made up for calls that came without one, as the tool
-/// loop does above a leaf.
+/// loop does above a model client.
 fn named(answer: &Message, recorded: &[Message]) -> Message {
     let mut answer = answer.clone();
     let mut ids = recorded.iter().flat_map(Message::calls).map(|call| call.id.clone());

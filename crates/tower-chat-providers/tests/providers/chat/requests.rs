@@ -16,12 +16,12 @@ use crate::{
 const ANSWER: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"ok",
     "refusal":null,"annotations":[]}}]}"#;
 
-async fn sent<S>(leaf: impl Fn(&str) -> S, request: ChatRequest) -> Received
+async fn sent<S>(model: impl Fn(&str) -> S, request: ChatRequest) -> Received
 where
     S: Service<ChatRequest, Response = ChatResponse, Error = ProviderError>,
 {
     let server = Server::start([Reply::json(200, ANSWER)]).await;
-    ask(&mut leaf(&server.url), request).await.unwrap();
+    ask(&mut model(&server.url), request).await.unwrap();
     server.received().remove(0)
 }
 
@@ -82,7 +82,7 @@ async fn extra_fields_count_more_but_leave_the_messages_alone() {
     options.extra = extra.as_object().unwrap().clone();
     let server = Server::start([Reply::stream("data: [DONE]\n\n")]).await;
     let request = ChatRequest::user("hi").with_options(options);
-    ask(&mut server.leaf().with_model("m"), request).await.unwrap_err();
+    ask(&mut server.model().with_model("m"), request).await.unwrap_err();
     assert_eq!(
         server.received()[0].body,
         json!({
@@ -103,24 +103,24 @@ async fn extra_fields_count_more_but_leave_the_messages_alone() {
 #[tokio::test]
 async fn an_answer_goes_back_without_the_fields_that_said_nothing() {
     let server = Server::start([Reply::json(200, ANSWER), Reply::json(200, ANSWER)]).await;
-    let mut leaf = server.leaf();
-    let first = ask(&mut leaf, ChatRequest::user("hi")).await.unwrap();
+    let mut model = server.model();
+    let first = ask(&mut model, ChatRequest::user("hi")).await.unwrap();
     let history = [Message::user("hi"), (*first.messages[0]).clone(), Message::user("more")];
-    ask(&mut leaf, ChatRequest::new(history)).await.unwrap();
+    ask(&mut model, ChatRequest::new(history)).await.unwrap();
     let messages = &server.received()[1].body["messages"];
     assert_eq!(messages[1], json!({"role": "assistant", "content": "ok"}));
 }
 
 #[tokio::test]
 async fn keys_and_headers_are_sent_and_not_shown() {
-    let leaf = |url: &str| {
-        let leaf = OpenAiChat::compatible(&format!("{url}/")).unwrap();
-        let leaf = leaf.with_key("sk-secret").unwrap();
-        let leaf = leaf.with_header("X-Title", "tests-secret").unwrap();
-        assert!(!format!("{leaf:?}").contains("secret"), "{leaf:?}");
-        leaf
+    let model = |url: &str| {
+        let model = OpenAiChat::compatible(&format!("{url}/")).unwrap();
+        let model = model.with_key("sk-secret").unwrap();
+        let model = model.with_header("X-Title", "tests-secret").unwrap();
+        assert!(!format!("{model:?}").contains("secret"), "{model:?}");
+        model
     };
-    let received = sent(leaf, ChatRequest::user("hi")).await;
+    let received = sent(model, ChatRequest::user("hi")).await;
     assert!(received.head.starts_with("post /v1/chat/completions "), "{}", received.head);
     assert!(received.head.contains("authorization: bearer sk-secret\r\n"), "{}", received.head);
     assert!(received.head.contains("x-title: tests-secret\r\n"), "{}", received.head);
@@ -128,14 +128,14 @@ async fn keys_and_headers_are_sent_and_not_shown() {
 
 #[tokio::test]
 async fn azure_is_addressed_by_its_deployment() {
-    let leaf = |url: &str| {
+    let model = |url: &str| {
         let endpoint = url.trim_end_matches("/v1");
         let transport = ReqwestTransport::new().unwrap();
         OpenAiChat::azure(endpoint, "mine", "2025-01-01", transport).with_key("azure-key").unwrap()
     };
     let mut options = ChatOptions::default();
     options.max_output_tokens = Some(7);
-    let received = sent(leaf, ChatRequest::user("hi").with_options(options)).await;
+    let received = sent(model, ChatRequest::user("hi").with_options(options)).await;
     let line = "post /openai/deployments/mine/chat/completions?api-version=2025-01-01 ";
     assert!(received.head.starts_with(line), "{}", received.head);
     assert!(received.head.contains("api-key: azure-key\r\n"), "{}", received.head);

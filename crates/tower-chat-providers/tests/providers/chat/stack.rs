@@ -1,5 +1,5 @@
-//! The leaf under the layers: what a fault on the wire leaves in the history, and what is sent
-//! when the run goes on.
+//! The model client under the layers: what a fault on the wire leaves in the history, and what is
+//! sent when the run goes on.
 
 use serde_json::{Value, json};
 use tower_chat::{
@@ -68,7 +68,7 @@ async fn run(
     request: ChatRequest,
 ) -> Result<Answer, BoxError> {
     let definition = ToolDefinition::new("f", "does f", json!({"type": "object"}));
-    let mut pipeline = ChatPipeline::builder(server.leaf())
+    let mut pipeline = ChatPipeline::builder(server.model())
         .tools(Tools::new().with(tool_fn(definition, |_| async { Ok("f did it") })))
         .history(store.clone())
         .persistence(mode)
@@ -77,7 +77,7 @@ async fn run(
     pipeline.call(request).await?.collect().await
 }
 
-/// What the leaf's error says, found under the layers that passed it on.
+/// What the model client's error says, found under the layers that passed it on.
 fn is_known(error: &BoxError) -> &'static str {
     let mut error: &(dyn std::error::Error + 'static) = error.as_ref();
     loop {
@@ -85,7 +85,7 @@ fn is_known(error: &BoxError) -> &'static str {
             Some(found) if matches!(found.kind(), Kind::Truncated { .. }) => return "cut off",
             Some(found) if matches!(found.status(), Some(429 | 503)) => return "refused",
             Some(other) => panic!("{other}"),
-            None => error = error.source().expect("the leaf's error is the source"),
+            None => error = error.source().expect("the model client's error is the source"),
         }
     }
 }

@@ -30,14 +30,14 @@ fn pending(status: &str) -> Value {
 async fn an_answer_is_begun_asked_for_and_read_when_it_has_come() {
     let replies = [pending("queued"), pending("in_progress"), text_response("resp_1", "hello")];
     let server = Server::start(replies.map(|reply| Reply::json(200, reply.to_string()))).await;
-    let mut leaf = server.responses();
-    let answer = ask(&mut leaf, begun()).await.unwrap();
+    let mut model = server.responses();
+    let answer = ask(&mut model, begun()).await.unwrap();
     assert!(answer.messages.is_empty());
     assert_eq!(answer.finish.continuation.as_deref(), Some("resp_1"));
     assert_eq!((answer.finish.reason, answer.finish.conversation_id), (None, None));
-    let answer = ask(&mut leaf, continued("resp_1")).await.unwrap();
+    let answer = ask(&mut model, continued("resp_1")).await.unwrap();
     assert_eq!(answer.finish.continuation.as_deref(), Some("resp_1"));
-    let answer = ask(&mut leaf, continued("resp_1")).await.unwrap();
+    let answer = ask(&mut model, continued("resp_1")).await.unwrap();
     assert_eq!((answer.text().as_str(), answer.finish.continuation), ("hello", None));
     assert_eq!(answer.finish.reason, Some(FinishReason::Stop));
     assert_eq!(answer.finish.conversation_id, None);
@@ -58,10 +58,10 @@ async fn a_conversation_goes_on_from_the_answer_once_it_has_come() {
     };
     let replies = [pending("queued"), text_response("resp_1", "hello")];
     let server = Server::start(replies.map(|reply| Reply::json(200, reply.to_string()))).await;
-    let mut leaf = server.responses().with_history_storage(HistoryStorage::Response);
-    let answer = ask(&mut leaf, begun().with_service_id("resp_0")).await.unwrap();
+    let mut model = server.responses().with_history_storage(HistoryStorage::Response);
+    let answer = ask(&mut model, begun().with_service_id("resp_0")).await.unwrap();
     assert_eq!(id(&answer), "resp_0", "it may fail yet");
-    let answer = ask(&mut leaf, continued("resp_1").with_service_id("resp_0")).await.unwrap();
+    let answer = ask(&mut model, continued("resp_1").with_service_id("resp_0")).await.unwrap();
     assert_eq!(id(&answer), "resp_1");
     assert_eq!(server.received()[0].body["previous_response_id"], "resp_0");
 }

@@ -70,10 +70,10 @@ async fn cut_everywhere(body: &str, step: usize, whole: &Answer) {
         .collect();
     let replies: Vec<Reply> = cuts.iter().map(|cut| Reply::stream(body).framed(*cut)).collect();
     let server = Server::start(replies).await;
-    let mut leaf = server.responses();
+    let mut model = server.responses();
     for cut in cuts {
         let (Framing::EndAt(at) | Framing::BreakAt(at)) = cut else { continue };
-        match ask(&mut leaf, ChatRequest::user("hi").streamed()).await {
+        match ask(&mut model, ChatRequest::user("hi").streamed()).await {
             Ok(answer) => {
                 assert_eq!(&answer, whole, "short: {cut:?}");
                 assert!(at >= body.trim_end().len(), "{cut:?}");

@@ -1,4 +1,4 @@
-//! Every way in which a service says no is a typed error, and none is retried by the leaf.
+//! Every way in which a service says no is a typed error, and none is retried by the model client.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
 async fn error(reply: Reply, request: ChatRequest) -> ProviderError {
     let server = Server::start([reply]).await;
     let error = ask(&mut server.responses(), request).await.expect_err("no answer");
-    assert_eq!(server.received().len(), 1, "the leaf must not retry");
+    assert_eq!(server.received().len(), 1, "the model client must not retry");
     *error.downcast().expect("a typed error")
 }
 

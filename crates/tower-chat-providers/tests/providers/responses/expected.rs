@@ -1,4 +1,4 @@
-//! What an answer should be read as, computed from the recorded JSON without the leaf.
+//! What an answer should be read as, computed from the recorded JSON without the model client.
 
 use serde_json::Value;
 use tower_chat_core::{Answer, ConversationId, FinishReason, Part, Role, Usage};
@@ -19,7 +19,7 @@ pub(super) struct ExpectedAnswer {
 }
 
 impl ExpectedAnswer {
-    /// What the leaf made of it.
+    /// What the model client made of it.
     pub(super) fn of(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
         assert_eq!(message.role, Role::Assistant);

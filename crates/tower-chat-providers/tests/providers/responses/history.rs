@@ -26,8 +26,8 @@ async fn exchange(
         }
     });
     let server = Server::start(replies).await;
-    let mut leaf = server.responses().with_history_storage(storage);
-    let answer = ask(&mut leaf, request).await.unwrap();
+    let mut model = server.responses().with_history_storage(storage);
+    let answer = ask(&mut model, request).await.unwrap();
     (answer, server.received())
 }
 
@@ -126,8 +126,8 @@ async fn a_conversation_that_cannot_be_created_is_the_calls_error() {
         (Reply::json(200, "{}"), false),
     ] {
         let server = Server::start([reply]).await;
-        let mut leaf = server.responses().with_history_storage(HistoryStorage::Conversation);
-        let error = ask(&mut leaf, ChatRequest::user("hi")).await.unwrap_err();
+        let mut model = server.responses().with_history_storage(HistoryStorage::Conversation);
+        let error = ask(&mut model, ChatRequest::user("hi")).await.unwrap_err();
         let error = error.downcast::<ProviderError>().unwrap();
         assert_eq!(error.is_retryable(), is_retryable, "{error}");
         assert_eq!(server.received().len(), 1);
@@ -141,8 +141,8 @@ async fn the_sentinel_is_refused_before_anything_is_sent() {
     {
         let mut request = ChatRequest::user("hi");
         request.conversation_id = Some(ConversationId::LocalHistory);
-        let mut leaf = server.responses().with_history_storage(storage);
-        let error = ask(&mut leaf, request).await.unwrap_err();
+        let mut model = server.responses().with_history_storage(storage);
+        let error = ask(&mut model, request).await.unwrap_err();
         assert!(matches!(typed(error).kind(), Kind::Sentinel(_)));
     }
     assert!(server.received().is_empty());

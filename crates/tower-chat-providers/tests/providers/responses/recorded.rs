@@ -1,4 +1,4 @@
-//! Every recorded exchange of Responses, played to the leaf.
+//! Every recorded exchange of Responses, played to the model client.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
 #[derive(Debug, Default)]
 struct Played {
     exchanges: usize,
-    /// Requests that went on with what the leaf had read.
+    /// Requests that went on with what the model client had read.
     continued: usize,
     /// Items of reasoning that the recorded client sent back too.
     reasoning: usize,
@@ -77,11 +77,11 @@ async fn play(cassette: &Cassette) -> Played {
         }
         let is_kept = body["store"] != false;
         let storage = if is_kept { HistoryStorage::Response } else { HistoryStorage::Caller };
-        let mut leaf = server.responses().with_history_storage(storage);
+        let mut model = server.responses().with_history_storage(storage);
         let outcome = if exchange.is_streamed() {
-            watched(&mut leaf, request).await
+            watched(&mut model, request).await
         } else {
-            ask(&mut leaf, request).await
+            ask(&mut model, request).await
         };
         let sent = &server.received()[0].body;
         assert_eq!(options_of(sent), options_of(body), "{source}");
@@ -135,8 +135,8 @@ fn written_back(output: &[Value]) -> &[Value] {
     &output[..=end]
 }
 
-/// Whether reasoning stands in the recorded place and says what the recorded one does; clients leave
-/// some of it out.
+/// Whether reasoning stands in the recorded place and says what the recorded one does; clients
+/// leave some of it out.
 fn says((position, own): &(usize, Value), (recorded_position, recorded): &(usize, Value)) -> bool {
     let mut fields = own.as_array().unwrap().iter().zip(recorded.as_array().unwrap());
     position == recorded_position && fields.all(|(own, text)| text.is_null() || own == text)
@@ -159,10 +159,10 @@ fn without_repeated_ids(items: &[Value], answers: &[Read]) -> Vec<Value> {
 
 /// The answer to a streamed request, whose deltas must add up to it.
 async fn watched(
-    leaf: &mut OpenAiResponses<ReqwestTransport>,
+    model: &mut OpenAiResponses<ReqwestTransport>,
     request: ChatRequest,
 ) -> Result<Answer, tower_chat_core::BoxError> {
-    let mut response = leaf.call(request).await?;
+    let mut response = model.call(request).await?;
     let (mut text, mut thought) = (String::new(), String::new());
     let mut calls = BTreeMap::<usize, (Option<String>, Option<String>, String)>::new();
     let (mut messages, mut finish) = (Vec::new(), None);

@@ -14,12 +14,12 @@ use crate::{
     server::{Received, Reply, Server},
 };
 
-async fn sent<S>(leaf: impl Fn(&str) -> S, request: ChatRequest) -> Received
+async fn sent<S>(model: impl Fn(&str) -> S, request: ChatRequest) -> Received
 where
     S: Service<ChatRequest, Response = ChatResponse, Error = ProviderError>,
 {
     let server = Server::start([Reply::json(200, text_response("resp_1", "ok").to_string())]).await;
-    ask(&mut leaf(&server.url), request).await.unwrap();
+    ask(&mut model(&server.url), request).await.unwrap();
     server.received().remove(0)
 }
 
@@ -103,20 +103,20 @@ async fn extra_fields_count_more_but_leave_the_input_alone() {
 
 #[tokio::test]
 async fn models_that_do_not_reason_are_not_asked_for_it_as_they_would_refuse() {
-    let asks = async |leaf: &dyn Fn(&str) -> OpenAiResponses<ReqwestTransport>| {
-        let received = sent(leaf, ChatRequest::user("hi")).await;
+    let asks = async |model: &dyn Fn(&str) -> OpenAiResponses<ReqwestTransport>| {
+        let received = sent(model, ChatRequest::user("hi")).await;
         received.body.get("include").is_some()
     };
     let named = ["gpt-4o", "gpt-4.1-mini", "openai/gpt-4o", "ft:gpt-4o:x", "gpt-5-chat-latest"];
     for model in named {
         assert!(!asks(&|url| compatible(url).with_model(model)).await, "{model}");
-        let leaf = |url: &str| compatible(url).with_model(model).with_encrypted_reasoning(true);
-        assert!(asks(&leaf).await, "{model}");
+        let client = |url: &str| compatible(url).with_model(model).with_encrypted_reasoning(true);
+        assert!(asks(&client).await, "{model}");
     }
     for model in ["gpt-5-mini", "o4-mini", "grok-4.3", "openai.gpt-5.5", "my-deployment"] {
         assert!(asks(&|url| compatible(url).with_model(model)).await, "{model}");
-        let leaf = |url: &str| compatible(url).with_model(model).with_encrypted_reasoning(false);
-        assert!(!asks(&leaf).await, "{model}");
+        let client = |url: &str| compatible(url).with_model(model).with_encrypted_reasoning(false);
+        assert!(!asks(&client).await, "{model}");
     }
 }
 
@@ -136,15 +136,15 @@ async fn an_answer_goes_back_byte_for_byte_with_its_ids_phases_and_reasoning() {
         Reply::json(200, text_response("resp_2", "ok").to_string()),
     ])
     .await;
-    let mut leaf = server.responses();
-    let first = ask(&mut leaf, ChatRequest::user("hi")).await.unwrap();
+    let mut model = server.responses();
+    let first = ask(&mut model, ChatRequest::user("hi")).await.unwrap();
     assert_eq!(first.text(), "Let me look.");
     let history = [
         Message::user("hi"),
         (*first.messages[0]).clone(),
         Message::tool_results([ToolResult::new("call_1", "12")]),
     ];
-    ask(&mut leaf, ChatRequest::new(history)).await.unwrap();
+    ask(&mut model, ChatRequest::new(history)).await.unwrap();
     let input = server.received()[1].body["input"].as_array().unwrap().clone();
     let items = items.map(|item| serde_json::from_str::<Value>(item).unwrap());
     assert_eq!(input[1..5], items);
@@ -176,14 +176,14 @@ async fn a_history_of_another_wire_is_sent_without_its_reasoning() {
 
 #[tokio::test]
 async fn keys_and_headers_are_sent_and_not_shown() {
-    let leaf = |url: &str| {
-        let leaf = OpenAiResponses::compatible(&format!("{url}/")).unwrap();
-        let leaf = leaf.with_key("sk-secret").unwrap();
-        let leaf = leaf.with_header("chatgpt-account-id", "secret-account").unwrap();
-        assert!(!format!("{leaf:?}").contains("secret"), "{leaf:?}");
-        leaf
+    let model = |url: &str| {
+        let model = OpenAiResponses::compatible(&format!("{url}/")).unwrap();
+        let model = model.with_key("sk-secret").unwrap();
+        let model = model.with_header("chatgpt-account-id", "secret-account").unwrap();
+        assert!(!format!("{model:?}").contains("secret"), "{model:?}");
+        model
     };
-    let received = sent(leaf, ChatRequest::user("hi")).await;
+    let received = sent(model, ChatRequest::user("hi")).await;
     assert!(received.head.starts_with("post /v1/responses "), "{}", received.head);
     assert!(received.head.contains("authorization: bearer sk-secret\r\n"), "{}", received.head);
     let account = "chatgpt-account-id: secret-account\r\n";
@@ -192,14 +192,14 @@ async fn keys_and_headers_are_sent_and_not_shown() {
 
 #[tokio::test]
 async fn azure_is_addressed_by_its_v1_api() {
-    let leaf = |url: &str| {
+    let model = |url: &str| {
         let transport = ReqwestTransport::new().unwrap();
-        let leaf = OpenAiResponses::azure(url.trim_end_matches("/v1"), transport);
-        let leaf = leaf.with_key("azure-key").unwrap();
-        assert!(!format!("{leaf:?}").contains("azure-key"), "{leaf:?}");
-        leaf.with_model("deployment")
+        let model = OpenAiResponses::azure(url.trim_end_matches("/v1"), transport);
+        let model = model.with_key("azure-key").unwrap();
+        assert!(!format!("{model:?}").contains("azure-key"), "{model:?}");
+        model.with_model("deployment")
     };
-    let received = sent(leaf, ChatRequest::user("hi")).await;
+    let received = sent(model, ChatRequest::user("hi")).await;
     assert!(received.head.starts_with("post /openai/v1/responses "), "{}", received.head);
     assert!(received.head.contains("api-key: azure-key\r\n"), "{}", received.head);
     assert!(!received.head.contains("authorization"), "{}", received.head);

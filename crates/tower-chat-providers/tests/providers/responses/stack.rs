@@ -1,5 +1,5 @@
-//! The leaf under the layers, where the service keeps the history and where the store does: what
-//! each call sends, in one run and in the next.
+//! The model client under the layers, where the service keeps the history and where the store does:
+//! what each call sends, in one run and in the next.
 
 use serde_json::{Value, json};
 use tower_chat::{
@@ -261,7 +261,7 @@ async fn a_fault_leaves_the_history_of_the_contract_and_the_run_goes_on() {
             let begun = Reply::stream(streamed(&call));
             let (outcome, sent) = stack.play(request.clone(), [begun.clone(), fault.clone()]).await;
             let error = outcome.unwrap_err();
-            assert!(is_of_the_leaf(&error), "{error}");
+            assert!(is_of_the_model(&error), "{error}");
             let kept = stack.mode == PersistenceMode::PerServiceCall;
             let roles = [Role::User, Role::Assistant, Role::Tool, Role::Assistant];
             let stored = if kept { &roles[..3] } else { &[] };
@@ -310,8 +310,8 @@ async fn a_background_answer_is_stored_when_it_has_come() {
     }
 }
 
-/// Whether the error, or one under it, is the leaf's and worth a retry.
-fn is_of_the_leaf(error: &BoxError) -> bool {
+/// Whether the error, or one under it, is the model client's and worth a retry.
+fn is_of_the_model(error: &BoxError) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<ProviderError>() {

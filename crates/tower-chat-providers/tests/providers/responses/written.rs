@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use tower_chat_core::{ChatOptions, Message, ToolChoice, ToolDefinition};
 use tower_chat_wire::openai_responses::parse_input;
 
-/// An answer that the leaf has read: the input that it answered, what the service put out, and the
-/// message.
+/// An answer that the model client has read: the input that it answered, what the service put out,
+/// and the message.
 pub(super) struct Read {
     pub(super) asked: Vec<Value>,
     pub(super) output: Vec<Value>,
@@ -80,7 +80,7 @@ pub(super) fn options(body: &Value) -> ChatOptions {
         options.tools = tools;
         extra.remove("tools");
     }
-    // What the leaf asks for by itself.
+    // What the model client asks for by itself.
     if extra.get("store") == Some(&json!(false)) {
         extra.remove("store");
         if extra.get("include") == Some(&json!(["reasoning.encrypted_content"])) {

@@ -1,4 +1,4 @@
-//! How much of an answer a leaf takes, of every provider, whole and streamed.
+//! How much of an answer a model client takes, of every provider, whole and streamed.
 
 use std::io::Write;
 
@@ -20,8 +20,8 @@ async fn error(
     request: ChatRequest,
 ) -> ProviderError {
     let server = Server::start([reply]).await;
-    let mut leaf = server.client(provider).with_limits(limits).build();
-    *ask(&mut leaf, request).await.expect_err("no answer").downcast().expect("a typed error")
+    let mut model = server.client(provider).with_limits(limits).build();
+    *ask(&mut model, request).await.expect_err("no answer").downcast().expect("a typed error")
 }
 
 fn exceeded(error: &ProviderError) -> LimitExceeded {
@@ -105,13 +105,13 @@ async fn a_compressed_answer_is_refused_unless_it_was_asked_for_and_counts_unpac
     for (provider, model) in PROVIDERS {
         let [whole, _] = both(model);
         let server = Server::start([reply(), reply()]).await;
-        let mut leaf = server.client(provider).build();
-        let found = ask(&mut leaf, whole.clone()).await.unwrap_err();
+        let mut model = server.client(provider).build();
+        let found = ask(&mut model, whole.clone()).await.unwrap_err();
         assert!(found.to_string().contains("compressed (gzip)"), "{provider:?}: {found}");
         assert!(!server.received()[0].head.contains("accept-encoding"));
         let limits = Limits::default().with_max_body_bytes(1_000_000);
-        let mut leaf = server.client(provider).with_gzip().with_limits(limits).build();
-        let found = ask(&mut leaf, whole).await.unwrap_err().downcast::<ProviderError>().unwrap();
+        let mut model = server.client(provider).with_gzip().with_limits(limits).build();
+        let found = ask(&mut model, whole).await.unwrap_err().downcast::<ProviderError>().unwrap();
         assert_eq!(exceeded(&found).limit, Limit::Body, "{provider:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! The compatible services: the leaf does what the OpenAI leaf does, whose own tests assert what
-//! that is.
+//! The compatible services: the model client does what the OpenAI model client does, whose own
+//! tests assert what that is.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use crate::{
     },
 };
 
-/// Plays the exchange to the OpenAI leaf too.
+/// Plays the exchange to the OpenAI model client too.
 pub(crate) async fn assert_alike(
     exchange: &Exchange,
     asked: &Asked,
@@ -26,8 +26,8 @@ pub(crate) async fn assert_alike(
     source: &str,
 ) {
     let server = Server::start([reply(exchange, asked)]).await;
-    let mut leaf = OpenAiChat::compatible(&server.url).unwrap();
-    let expected = match leaf.call(request(exchange, asked, &[]).0).await {
+    let mut model = OpenAiChat::compatible(&server.url).unwrap();
+    let expected = match model.call(request(exchange, asked, &[]).0).await {
         Ok(response) => response.collect().await,
         Err(error) => Err(error.into()),
     };

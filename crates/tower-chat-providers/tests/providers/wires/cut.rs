@@ -13,8 +13,8 @@ use crate::{
     wires::wire::{Asked, Wire},
 };
 
-/// Cuts the shortest stream of the wire in each folder of recorded data at every byte by a clean end,
-/// and at some of them by a broken one.
+/// Cuts the shortest stream of the wire in each folder of recorded data at every byte by a clean
+/// end, and at some of them by a broken one.
 async fn cut_everywhere(wire: Wire) {
     let mut count = 0;
     for cassettes in cassettes::of_each_folder() {
@@ -42,11 +42,11 @@ async fn cut(exchange: &Exchange, asked: &Asked) {
     let count = cuts.len();
     let replies = cuts.iter().map(|framing| reply.clone().framed(*framing));
     let server = Server::start([reply.clone()].into_iter().chain(replies)).await;
-    let mut leaf = server.client(asked.provider).build();
-    let whole = ask(&mut leaf, streamed(&asked.model)).await.unwrap();
+    let mut model = server.client(asked.provider).build();
+    let whole = ask(&mut model, streamed(&asked.model)).await.unwrap();
     let mut complete = 0;
     for cut in cuts {
-        match ask(&mut leaf, streamed(&asked.model)).await {
+        match ask(&mut model, streamed(&asked.model)).await {
             Ok(answer) => {
                 assert_eq!(answer, whole, "short: {cut:?} of {length}");
                 complete += 1;

@@ -152,13 +152,13 @@ async fn bedrock_streams_reasoning_and_calls() {
         ("metadata", json!({"usage": {"inputTokens": 3, "outputTokens": 4}})),
     ]);
     let server = Server::start([Reply::stream(body), Reply::json(200, BEDROCK)]).await;
-    let mut leaf = server.client(Provider::Bedrock).build();
-    let answer = ask(&mut leaf, asked("m").streamed()).await.unwrap();
+    let mut model = server.client(Provider::Bedrock).build();
+    let answer = ask(&mut model, asked("m").streamed()).await.unwrap();
     assert_eq!(answer.text(), "Let me see.");
     assert_eq!(answer.finish.usage.output_tokens, 4);
     assert_eq!(answer.tool_calls().next().unwrap().arguments, r#"{"x": 1.0}"#);
     let history = vec![Message::user("hi"), (*answer.messages[0]).clone()];
-    ask(&mut leaf, ChatRequest::new(history).with_options(options("m"))).await.unwrap();
+    ask(&mut model, ChatRequest::new(history).with_options(options("m"))).await.unwrap();
     let expected = json!([
         {"reasoningContent": {"reasoningText": {"text": "Hm.", "signature": "c2ln"}}},
         {"text": "Let me see."},

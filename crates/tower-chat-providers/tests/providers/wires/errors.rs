@@ -1,4 +1,4 @@
-//! Every way in which a service says no is a typed error, and none is retried by the leaf.
+//! Every way in which a service says no is a typed error, and none is retried by the model client.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(crate) fn both(model: &str) -> [ChatRequest; 2] {
 async fn error(provider: Provider, reply: Reply, request: ChatRequest) -> ProviderError {
     let server = Server::start([reply]).await;
     let error = ask(&mut server.client(provider).build(), request).await.expect_err("no answer");
-    assert_eq!(server.received().len(), 1, "the leaf must not retry");
+    assert_eq!(server.received().len(), 1, "the model client must not retry");
     *error.downcast().expect("a typed error")
 }
 
@@ -155,7 +155,7 @@ async fn an_answer_that_is_none_says_what_it_was() {
 #[tokio::test]
 async fn what_these_services_do_not_have_is_refused_before_anything_is_sent() {
     for (provider, model) in PROVIDERS {
-        let mut leaf = Client::new(provider).with_base_url("http://127.0.0.1:9/").build();
+        let mut client = Client::new(provider).with_base_url("http://127.0.0.1:9/").build();
         let [request, _] = both(model);
         let kept = request.clone().with_service_id("conv_1");
         let mut sentinel = request.clone();
@@ -168,7 +168,7 @@ async fn what_these_services_do_not_have_is_refused_before_anything_is_sent() {
             (sentinel, "local history"),
             (background, "background answers"),
         ] {
-            let error = ask(&mut leaf, request).await.unwrap_err();
+            let error = ask(&mut client, request).await.unwrap_err();
             let error = error.downcast::<ProviderError>().unwrap();
             assert!(error.to_string().contains(words), "{error}");
             assert!(!error.is_retryable());
@@ -183,9 +183,9 @@ async fn a_service_that_is_not_there_is_worth_a_retry() {
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);
     for (provider, model) in PROVIDERS {
-        let mut leaf = Client::new(provider).with_base_url(&url).with_key("k").build();
+        let mut client = Client::new(provider).with_base_url(&url).with_key("k").build();
         for request in both(model) {
-            let error = ask(&mut leaf, request).await.unwrap_err();
+            let error = ask(&mut client, request).await.unwrap_err();
             let error = error.downcast::<ProviderError>().unwrap();
             assert!(error.is_retryable(), "{provider:?}: {error}");
             assert!(error.to_string().contains("could not be reached"), "{provider:?}: {error}");

@@ -1,4 +1,4 @@
-//! What an answer should be read as, computed from the recorded JSON without the leaf.
+//! What an answer should be read as, computed from the recorded JSON without the model client.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, FinishReason, Part, Usage};
@@ -18,7 +18,7 @@ pub(crate) struct ExpectedAnswer {
 }
 
 impl ExpectedAnswer {
-    /// What the leaf made of it.
+    /// What the model client made of it.
     pub(crate) fn of(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
         let reasoning = message.parts.iter().filter_map(|part| match part {

@@ -42,9 +42,9 @@ async fn begun(provider: Provider, model: &str, first: &str) -> (ChatResponse, T
         stream.write_all([HEAD, first].concat().as_bytes()).await.unwrap();
         stream
     };
-    let mut leaf = GenAiChat::new(provider).unwrap().with_endpoint(&url).with_key("k");
+    let mut model = GenAiChat::new(provider).unwrap().with_endpoint(&url).with_key("k");
     let [_, request] = both(model);
-    let (response, stream) = tokio::join!(leaf.call(request), server);
+    let (response, stream) = tokio::join!(model.call(request), server);
     let mut response = response.unwrap();
     let first = response.next().await.unwrap().unwrap();
     assert_eq!(first, ChatUpdate::TextDelta("one".to_owned()));

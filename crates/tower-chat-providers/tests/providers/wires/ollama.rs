@@ -33,9 +33,9 @@ pub(crate) const STREAM: &str = concat!(
 async fn a_stream_is_one_message_and_goes_back_as_it_came() {
     let answer = r#"{"message":{"role":"assistant","content":"ok"},"done":true}"#;
     let server = Server::start([Reply::stream(STREAM), Reply::json(200, answer)]).await;
-    let mut leaf = server.client(Provider::Ollama).build();
+    let mut model = server.client(Provider::Ollama).build();
     let [_, request] = both("m");
-    let answer = ask(&mut leaf, request).await.unwrap();
+    let answer = ask(&mut model, request).await.unwrap();
     assert_eq!((answer.text().as_str(), answer.finish.usage.output_tokens), ("Grüße", 5));
     assert_eq!(answer.finish.reason, Some(FinishReason::ToolCalls));
     let message = &answer.messages[0];
@@ -48,7 +48,7 @@ async fn a_stream_is_one_message_and_goes_back_as_it_came() {
     first.call_id = None;
     let results = Message::tool_results([first, ToolResult::new("call_2", "two")]);
     let history = vec![Message::user("hi"), (**message).clone(), results];
-    ask(&mut leaf, ChatRequest::new(history)).await.unwrap();
+    ask(&mut model, ChatRequest::new(history)).await.unwrap();
     let sent = &server.received()[1].body;
     let expected = json!([
         {"role": "user", "content": "hi"},

@@ -1,4 +1,4 @@
-//! Every recorded exchange, played to the leaf.
+//! Every recorded exchange, played to the model client.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe};
 
@@ -71,8 +71,8 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
         let source = exchange.source.clone();
         let server = Server::start([reply(exchange, &asked)]).await;
         let (request, reused) = request(exchange, &asked, &answers);
-        let mut leaf = server.client(asked.provider).build();
-        let outcome = match leaf.call(request).await {
+        let mut model = server.client(asked.provider).build();
+        let outcome = match model.call(request).await {
             Ok(response) if asked.is_streamed => watched(response).await,
             Ok(response) => response.collect().await,
             Err(error) => Err(error.into()),
@@ -193,8 +193,8 @@ fn assert_refused(exchange: &Exchange, error: BoxError, source: &str) {
     assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{source}");
 }
 
-/// The request of our vocabulary that should make the recorded body. Answers that the leaf read
-/// before replace the recorded ones; how many do is returned.
+/// The request of our vocabulary that should make the recorded body. Answers that the model client
+/// read before replace the recorded ones; how many do is returned.
 pub(crate) fn request(
     exchange: &Exchange,
     asked: &Asked,
@@ -225,7 +225,7 @@ pub(crate) fn request(
 }
 
 /// The answer with the ids that the client made up for calls that came without one, as the tool
-/// loop does above a leaf.
+/// loop does above a model client.
 fn named(answer: &Message, recorded: &[Message]) -> Message {
     let mut answer = answer.clone();
     let mut ids = recorded.iter().flat_map(Message::calls).map(|call| call.id.clone());

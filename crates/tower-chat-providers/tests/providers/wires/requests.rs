@@ -135,8 +135,8 @@ async fn headers_are_sent_in_place_of_those_of_the_same_name() {
     ] {
         let server = Server::start([Reply::json(200, answer)]).await;
         let client = server.client(provider).with_header("x-title", "tests");
-        let mut leaf = client.with_header("anthropic-version", "2030-01-01").build();
-        ask(&mut leaf, asked(model)).await.unwrap();
+        let mut client = client.with_header("anthropic-version", "2030-01-01").build();
+        ask(&mut client, asked(model)).await.unwrap();
         let head = &server.received()[0].head;
         assert!(head.contains("x-title: tests\r\n"), "{head}");
         assert!(head.contains("anthropic-version: 2030-01-01\r\n"), "{head}");
@@ -185,11 +185,11 @@ async fn plain_texts_of_geminis_stream_are_joined_and_signed_parts_stay_as_they_
         "finishReason": "STOP"}]}));
     let stream: String = events.iter().map(|event| format!("data: {event}\n\n")).collect();
     let server = Server::start([Reply::stream(stream), Reply::json(200, GEMINI)]).await;
-    let mut leaf = server.client(Provider::Gemini).build();
-    let answer = ask(&mut leaf, asked("gemini-x").streamed()).await.unwrap();
+    let mut model = server.client(Provider::Gemini).build();
+    let answer = ask(&mut model, asked("gemini-x").streamed()).await.unwrap();
     assert_eq!(answer.text(), "one two three");
     let history = vec![Message::user("hi"), (*answer.messages[0]).clone()];
-    ask(&mut leaf, ChatRequest::new(history)).await.unwrap();
+    ask(&mut model, ChatRequest::new(history)).await.unwrap();
     let expected = json!([
         {"text": "Hm.", "thought": true},
         {"text": "one"},

@@ -1,5 +1,5 @@
-//! The leaf under the layers: a conversation that is stored, reloaded and continued sends what an
-//! undisturbed one would have sent.
+//! The model client under the layers: a conversation that is stored, reloaded and continued sends
+//! what an undisturbed one would have sent.
 
 use serde_json::{Value, json};
 use tower_chat::{
@@ -206,13 +206,13 @@ async fn run<S: HistoryStore + Clone>(
     pipeline.call(request).await?.collect().await
 }
 
-/// The leaf's error, found under the layers that passed it on.
+/// The model client's error, found under the layers that passed it on.
 fn assert_is_known(error: &BoxError) {
     let mut error: &(dyn std::error::Error + 'static) = error.as_ref();
     loop {
         match error.downcast_ref::<ProviderError>() {
             Some(known) => return assert!(known.is_retryable(), "{known}"),
-            None => error = error.source().expect("the leaf's error is the source"),
+            None => error = error.source().expect("the model client's error is the source"),
         }
     }
 }

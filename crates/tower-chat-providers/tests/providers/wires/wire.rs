@@ -11,9 +11,9 @@ use crate::{
     wires::{expected::ExpectedAnswer, plain},
 };
 
-/// What the leaf cannot do, as the documentation of the crate lists it.
+/// What the model client cannot do, as the documentation of the crate lists it.
 pub(crate) const EXCLUDED: [(Api, &str); 2] = [
-    (Api::BedrockInvoke, "Bedrock's InvokeModel: the leaf speaks Converse"),
+    (Api::BedrockInvoke, "Bedrock's InvokeModel: the model client speaks Converse"),
     (Api::Writer, "Writer's own chat"),
 ];
 
@@ -90,7 +90,7 @@ impl Asked {
         body[name].as_array().unwrap()
     }
 
-    /// Whether the field is one that the leaf writes from the request itself.
+    /// Whether the field is one that the model client writes from the request itself.
     pub(crate) fn is_ours(&self, name: &str) -> bool {
         match name {
             "messages" | "contents" | "model" | "stream" => true,
@@ -191,7 +191,7 @@ impl Asked {
         let expected = match self.wire {
             Wire::Anthropic => ExpectedAnswer::by_anthropic(exchange, self.is_streamed),
             Wire::Gemini => ExpectedAnswer::by_gemini(exchange, self.is_streamed),
-            Wire::Chat => unreachable!("compared with what the OpenAI leaf makes of it"),
+            Wire::Chat => unreachable!("compared with what the OpenAI model client makes of it"),
             Wire::Bedrock => ExpectedAnswer::by_bedrock(exchange, self.is_streamed),
             Wire::Cohere => ExpectedAnswer::by_cohere(exchange, self.is_streamed),
             Wire::Ollama => ExpectedAnswer::by_ollama(exchange),

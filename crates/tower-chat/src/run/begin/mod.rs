@@ -29,8 +29,8 @@ use super::{
     history::{is_incomplete_response, load_history},
     hooks::Hooks,
     journaled::Journal,
-    leaf_request::own_messages,
     loaded::Loaded,
+    model_request::own_messages,
     per_run::Buffer,
     prior_attempts::PriorAttempts,
     prior_call_results::{reports_of_recorded_results, rows_of_prior_calls},
@@ -189,8 +189,9 @@ impl Beginning<'_> {
         Ok(OpenedHead { head, service_id, resumed })
     }
 
-    /// Loads the history, as far as it is needed, and what is to be let go with the run. An answer in the background is made without it,
-    /// but where the history is kept here, a run that is sent again is looked for in it.
+    /// Loads the history, as far as it is needed, and what is to be let go with the run. An answer
+    /// in the background is made without it, but where the history is kept here, a run that is sent
+    /// again is looked for in it.
     async fn load(
         &self,
         request: &ChatRequest,

@@ -9,7 +9,7 @@ use crate::{
     replay::Replay,
     run::{
         Run, State, answers_approvals,
-        leaf_request::{joined, own_messages},
+        model_request::{joined, own_messages},
     },
 };
 
@@ -26,8 +26,8 @@ impl Run {
     ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
         let mut state = self.state();
         let mut own = self.number(0, state.input(self.id(), &request));
-        // What is stored of a run that is resumed begins with its input. Where the service keeps the
-        // history, results of approved calls are stored without it.
+        // What is stored of a run that is resumed begins with its input. Where the service keeps
+        // the history, results of approved calls are stored without it.
         let stored: HashSet<_> = state.conversation.added.iter().map(|added| added.id).collect();
         let is_stored = |own: &&Arc<Message>| stored.contains(&own.id);
         own.drain(..own.iter().take_while(is_stored).count());
@@ -103,8 +103,8 @@ impl Run {
     }
 }
 
-/// Makes the messages of a request whose history is put before each service call: what is stored and
-/// not answered, and the input.
+/// Makes the messages of a request whose history is put before each service call: what is stored
+/// and not answered, and the input.
 fn put_unanswered_before(state: &mut State, request: &mut ChatRequest, own: &[Arc<Message>]) {
     let unanswered = state.unanswered_input();
     let prefix = request.messages.take(request.new_from);

@@ -9,7 +9,7 @@ use crate::{
     run::{
         Run, ServiceCall, State,
         journaled::input_of,
-        leaf_request::own_messages,
+        model_request::own_messages,
         partial_text::is_partial_response,
         run_end::{as_answered, is_complete},
     },

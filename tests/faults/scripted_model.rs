@@ -34,7 +34,7 @@ use crate::{
 
 /// A model that answers as the script says, by what it is shown.
 #[derive(Clone)]
-pub(crate) struct Leaf {
+pub(crate) struct Model {
     pub(crate) world: World,
     pub(crate) script: Arc<Vec<RunScript>>,
     pub(crate) readers: Readers,
@@ -48,7 +48,7 @@ pub(crate) struct Readers {
     pub(crate) all_or_nothing: bool,
 }
 
-impl Service<ChatRequest> for Leaf {
+impl Service<ChatRequest> for Model {
     type Response = ChatResponse;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<ChatResponse, BoxError>>;
@@ -58,12 +58,12 @@ impl Service<ChatRequest> for Leaf {
     }
 
     fn call(&mut self, request: ChatRequest) -> Self::Future {
-        let leaf = self.clone();
-        Box::pin(async move { leaf.answer(request).await })
+        let model = self.clone();
+        Box::pin(async move { model.answer(request).await })
     }
 }
 
-impl Leaf {
+impl Model {
     async fn answer(self, request: ChatRequest) -> Result<ChatResponse, BoxError> {
         let Self { world, script, readers } = self;
         let conversation = request.conversation().cloned().ok_or("no conversation")?;

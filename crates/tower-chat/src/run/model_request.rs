@@ -1,4 +1,4 @@
-//! What the leaf is sent: the history first, then what a request itself brings.
+//! What the model client is sent: the history first, then what a request itself brings.
 
 use std::sync::Arc;
 
@@ -8,9 +8,9 @@ use super::{PersisterAbove, State};
 use crate::replay::Replay;
 
 impl State {
-    /// Makes the leaf's request: history first, and no trace of these layers. `unsent` of the run's
-    /// messages no call has carried yet, stored or not.
-    pub(super) fn address_leaf(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {
+    /// Makes the model client's request: history first, and no trace of these layers. `unsent` of
+    /// the run's messages no call has carried yet, stored or not.
+    pub(super) fn address_model(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {
         let mut prefix = request.messages.take(request.new_from);
         if prefix.is_empty() && self.conversation.service_id.is_none() {
             prefix = self.calls.above.clone();

@@ -15,12 +15,12 @@ use tower_service::Service;
 
 use super::script::Script;
 
-/// The leaf of one conversation's play: it checks what it is sent, and answers from the script,
-/// as a stream where the request asks for one.
+/// The model client of one conversation's play: it checks what it is sent, and answers from the
+/// script, as a stream where the request asks for one.
 #[derive(Clone)]
-pub(super) struct RecordedLeaf(pub(super) Script);
+pub(super) struct RecordedModel(pub(super) Script);
 
-impl Service<ChatRequest> for RecordedLeaf {
+impl Service<ChatRequest> for RecordedModel {
     type Response = ChatResponse;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<ChatResponse, BoxError>>;

@@ -1,4 +1,4 @@
-//! The leaf itself.
+//! The model client itself.
 
 use std::{
     collections::VecDeque,
@@ -11,7 +11,7 @@ use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_service::Service;
 
 use super::{
-    LeafError, Step,
+    ScriptError, Step,
     step::Reply,
     updates::{of_answer, stream},
 };
@@ -19,9 +19,9 @@ use crate::Gate;
 
 /// A model that answers each call with the next [`Step`] of a script, and keeps every request.
 ///
-/// Clones share script and requests. It is as strict as a real leaf: a request that carries the
-/// sentinel is refused, and so is a call on a clone that was not polled to readiness; neither uses
-/// up a step. A call beyond the script fails with [`LeafError::Exhausted`].
+/// Clones share script and requests. It is as strict as a real model client: a request that carries
+/// the sentinel is refused, and so is a call on a clone that was not polled to readiness; neither
+/// uses up a step. A call beyond the script fails with [`ScriptError::Exhausted`].
 ///
 /// An answer comes whole or as a stream, as the request's options say, unless its step forces one;
 /// an answer that is interrupted always is a stream. A stream has deltas, then the message, for
@@ -30,18 +30,18 @@ use crate::Gate;
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// use tower_chat_core::ChatRequest;
-/// use tower_chat_testkit::{ScriptedLeaf, Step};
+/// use tower_chat_testkit::{ScriptedModel, Step};
 /// use tower_service::Service;
-/// let mut leaf = ScriptedLeaf::new([Step::text("hello")]);
-/// std::future::poll_fn(|cx| leaf.poll_ready(cx)).await?;
-/// let answer = leaf.call(ChatRequest::user("hi")).await?.collect().await?;
+/// let mut model = ScriptedModel::new([Step::text("hello")]);
+/// std::future::poll_fn(|cx| model.poll_ready(cx)).await?;
+/// let answer = model.call(ChatRequest::user("hi")).await?.collect().await?;
 /// assert_eq!(answer.text(), "hello");
-/// assert_eq!(leaf.requests()[0].messages.len(), 1);
+/// assert_eq!(model.requests()[0].messages.len(), 1);
 /// # Ok::<(), tower_chat_core::BoxError>(())
 /// # }).unwrap();
 /// ```
 #[derive(Debug)]
-pub struct ScriptedLeaf {
+pub struct ScriptedModel {
     shared: Arc<Shared>,
     ready: bool,
 }
@@ -58,8 +58,8 @@ struct Script {
     requests: Vec<ChatRequest>,
 }
 
-impl ScriptedLeaf {
-    /// A leaf that takes one step for each call.
+impl ScriptedModel {
+    /// A model client that takes one step for each call.
     pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
         let script = Script { steps: steps.into_iter().collect(), requests: Vec::new() };
         let shared = Shared { script: Mutex::new(script), arrivals: Gate::closed() };
@@ -96,21 +96,21 @@ impl ScriptedLeaf {
         script.requests.push(request.clone());
         let call = script.requests.len();
         if !was_ready {
-            return Err(LeafError::NotReady { call }.into());
+            return Err(ScriptError::NotReady { call }.into());
         }
         request.service_id()?;
-        Ok(script.steps.pop_front().ok_or(LeafError::Exhausted { call })?)
+        Ok(script.steps.pop_front().ok_or(ScriptError::Exhausted { call })?)
     }
 }
 
-impl Clone for ScriptedLeaf {
+impl Clone for ScriptedModel {
     /// Another handle on the same script, not ready yet, as tower demands.
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone(), ready: false }
     }
 }
 
-impl Service<ChatRequest> for ScriptedLeaf {
+impl Service<ChatRequest> for ScriptedModel {
     type Response = ChatResponse;
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<ChatResponse, BoxError>>;

@@ -1,4 +1,4 @@
-//! What a scripted leaf does with one call.
+//! What a scripted model client does with one call.
 
 use std::fmt;
 
@@ -6,20 +6,20 @@ use tower_chat_core::{BoxError, ChatRequest, ChatUpdate, Finish, Message};
 
 use crate::Gate;
 
-/// What a [`ScriptedLeaf`](crate::ScriptedLeaf) does with one call.
+/// What a [`ScriptedModel`](crate::ScriptedModel) does with one call.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall};
-/// use tower_chat_testkit::{Gate, ScriptedLeaf, Step};
+/// use tower_chat_testkit::{Gate, ScriptedModel, Step};
 /// let gate = Gate::closed();
-/// let leaf = ScriptedLeaf::new([
+/// let model = ScriptedModel::new([
 ///     Step::message(Message::tool_calls([ToolCall::new("c1", "weather", "{}")])),
 ///     Step::error("overloaded"),
 ///     Step::text("It rains in").cut_off_after(1),
 ///     Step::text("It rains in Paris.").waits(&gate),
 ///     Step::respond(|request| Step::text(format!("{} messages", request.messages.len()))),
 /// ]);
-/// assert_eq!(leaf.remaining(), 5);
+/// assert_eq!(model.remaining(), 5);
 /// ```
 #[derive(Debug)]
 pub struct Step {

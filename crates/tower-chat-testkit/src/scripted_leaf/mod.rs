@@ -1,8 +1,0 @@
-//! A model that answers from a script.
-
-mod error;
-mod leaf;
-mod step;
-mod updates;
-
-pub use self::{error::LeafError, leaf::ScriptedLeaf, step::Step};
