@@ -8,11 +8,9 @@
 use futures_util::{FutureExt, future::BoxFuture};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
-    ChatPipeline,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore,
+    Message, Role,
     adapt::{AdaptLayer, ClientCodec},
-    core::{
-        BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore, Message, Role,
-    },
 };
 
 /// What the existing client takes.

@@ -10,12 +10,8 @@
 use serde_json::json;
 use tower::{Service, ServiceExt, service_fn};
 use tower_chat::{
-    ChatPipeline, PersistenceMode, Tools,
-    core::{
-        BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, Message, Role, ToolCall,
-        ToolDefinition, store::HistoryStore,
-    },
-    tool_fn,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, Message,
+    PersistenceMode, Role, ToolCall, ToolDefinition, Tools, store::HistoryStore, tool_fn,
 };
 use tower_chat_sqlite::SqliteStore;
 

@@ -17,12 +17,8 @@ use futures_util::StreamExt;
 use serde_json::json;
 use tower::{Service, ServiceExt};
 use tower_chat::{
-    ChatPipeline, PersistenceMode, Tools,
-    core::{
-        BoxError, ChatOptions, ChatRequest, ChatUpdate, ConversationKey, Part, ToolDefinition,
-        store::HistoryStore,
-    },
-    tool_fn,
+    BoxError, ChatOptions, ChatPipeline, ChatRequest, ChatUpdate, ConversationKey, Part,
+    PersistenceMode, ToolDefinition, Tools, store::HistoryStore, tool_fn,
 };
 use tower_chat_providers::{Anthropic, ReqwestTransport, auth::Auth};
 use tower_chat_sqlite::SqliteStore;

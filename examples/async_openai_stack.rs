@@ -20,9 +20,9 @@ use async_openai::{
 use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolLoop, Tools,
+    BoxError, ConversationKey, MemoryStore, PerRunPersistence, PerServiceCallPersistence,
+    PersistenceMode, ToolDefinition, ToolLoop, Tools,
     adapt::{AdaptLayer, ExposeLayer},
-    core::{BoxError, ConversationKey, MemoryStore, ToolDefinition},
     tool_fn,
 };
 use tower_chat_providers::adapt::ChatTypes;

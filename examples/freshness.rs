@@ -20,12 +20,10 @@ use std::{
 use serde_json::json;
 use tower::{Service, ServiceExt, service_fn};
 use tower_chat::{
-    ChatPipeline, Clock, PersistencePolicy, Tool, Tools,
-    core::{
-        BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, Message, Role, ToolCall,
-        ToolDefinition, store::HistoryStore,
-    },
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, Clock, ConversationKey, Finish, Message,
+    PersistencePolicy, Role, Tool, ToolCall, ToolDefinition, Tools,
     replay::{Freshness, ReplayPolicy},
+    store::HistoryStore,
     tool::{Retention, persist_with},
     tool_fn,
 };

@@ -22,9 +22,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tower::{Service, ServiceBuilder, ServiceExt, retry::Policy, service_fn};
 use tower_chat::{
-    ChatPipeline,
+    BoxError, ChatOptions, ChatPipeline, ChatRequest, ConversationKey, MemoryStore,
     adapt::AdaptLayer,
-    core::{BoxError, ChatOptions, ChatRequest, ConversationKey, MemoryStore},
 };
 use tower_chat_wire::{body::BodyWire, codec::JsonClient};
 use tower_http::{timeout::TimeoutLayer, trace::TraceLayer};

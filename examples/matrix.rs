@@ -7,12 +7,9 @@
 use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_chat::{
-    ChatPipeline, PerServiceCallPersistence, PersistenceMode, ToolLoop, ToolOutput, Tools,
-    core::{
-        BoxError, ChatRequest, ConversationKey, MemoryStore, Message, Role, ToolCall,
-        ToolDefinition, store::HistoryStore,
-    },
-    tool_fn,
+    BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message,
+    PerServiceCallPersistence, PersistenceMode, Role, ToolCall, ToolDefinition, ToolLoop,
+    ToolOutput, Tools, store::HistoryStore, tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

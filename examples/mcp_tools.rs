@@ -19,11 +19,9 @@ use rmcp::{
 use serde_json::{Value, json};
 use tower::{Service, ServiceExt as _};
 use tower_chat::{
-    ChatPipeline, Tool, Tools,
-    core::{
-        BoxError, ChatRequest, ConversationKey, MemoryStore, Message, ToolCall,
-        store::{HistoryStore, InvocationQuery},
-    },
+    BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message, Tool, ToolCall,
+    Tools,
+    store::{HistoryStore, InvocationQuery},
 };
 use tower_chat_mcp::McpTools;
 use tower_chat_testkit::{ScriptedModel, Step};

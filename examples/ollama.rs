@@ -15,8 +15,7 @@ use std::env::var;
 use futures_util::StreamExt;
 use tower::{Service, ServiceExt};
 use tower_chat::{
-    ChatPipeline,
-    core::{BoxError, ChatRequest, ChatUpdate, ConversationKey, store::HistoryStore},
+    BoxError, ChatPipeline, ChatRequest, ChatUpdate, ConversationKey, store::HistoryStore,
 };
 use tower_chat_providers::{Ollama, ReqwestTransport};
 use tower_chat_sqlite::SqliteStore;

@@ -18,12 +18,8 @@ use futures_util::StreamExt;
 use serde_json::json;
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
-    ChatPipeline, PersistenceMode, Tools,
-    core::{
-        BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, ToolDefinition,
-        store::HistoryStore,
-    },
-    tool_fn,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConversationKey,
+    PersistenceMode, ToolDefinition, Tools, store::HistoryStore, tool_fn,
 };
 use tower_chat_providers::{OpenAiChat, ProviderError, ReqwestTransport};
 use tower_chat_sqlite::SqliteStore;

@@ -18,12 +18,8 @@ use futures_util::StreamExt;
 use serde_json::json;
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
-    ChatPipeline, ConflictPolicy, PersistencePolicy, Tools,
-    core::{
-        BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, ToolDefinition,
-        store::HistoryStore,
-    },
-    tool_fn,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConflictPolicy, ConversationKey,
+    PersistencePolicy, ToolDefinition, Tools, store::HistoryStore, tool_fn,
 };
 use tower_chat_providers::{HistoryStorage, OpenAiResponses, ProviderError, ReqwestTransport};
 use tower_chat_sqlite::SqliteStore;

@@ -19,12 +19,9 @@ use std::{
 use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt, retry::RetryLayer};
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolLoop, Tools,
-    core::{
-        BoxError, ChatRequest, ChatResponse, ConversationKey, MemoryStore, ToolDefinition,
-        store::HistoryStore,
-    },
-    tool_fn,
+    BoxError, ChatRequest, ChatResponse, ConversationKey, MemoryStore, PerRunPersistence,
+    PerServiceCallPersistence, PersistenceMode, ToolDefinition, ToolLoop, Tools,
+    store::HistoryStore, tool_fn,
 };
 use tower_chat_providers::{
     FullBodyLayer, OpenAiChat, ProviderError, ReqwestTransport,

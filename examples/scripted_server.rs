@@ -8,7 +8,7 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
 };
-use tower_chat::core::BoxError;
+use tower_chat::BoxError;
 
 /// Starts the server on a free port of this machine, and gives its base URL.
 pub(crate) async fn start() -> Result<String, BoxError> {

@@ -10,12 +10,8 @@ use futures_util::StreamExt;
 use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt};
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolLoop, Tools,
-    core::{
-        BoxError, ChatRequest, ChatUpdate, ConversationKey, MemoryStore, Message, ToolCall,
-        ToolDefinition,
-    },
-    tool_fn,
+    BoxError, ChatRequest, ChatUpdate, ConversationKey, MemoryStore, Message, PerRunPersistence,
+    PerServiceCallPersistence, PersistenceMode, ToolCall, ToolDefinition, ToolLoop, Tools, tool_fn,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

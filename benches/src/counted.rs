@@ -7,11 +7,10 @@ use std::{fmt, hint::black_box, sync::Arc};
 
 use tokio::runtime::Runtime;
 use tower_chat::{
-    ChatPipeline, PersistenceMode,
-    core::{
-        BoxError, ChatRequest, ConversationKey, MemoryStore, Message, Messages, store::HistoryStore,
-    },
+    BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message, Messages,
+    PersistenceMode,
     replay::{FinishTimes, ReplayPolicy},
+    store::HistoryStore,
 };
 
 use crate::{

@@ -6,7 +6,7 @@
 
 use std::{ops::Range, sync::Arc, time::Instant};
 
-use tower_chat::core::{
+use tower_chat::{
     BoxError, Message, MessageId, RunId,
     store::{HistoryStore, Revision, Write},
 };

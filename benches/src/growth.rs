@@ -28,7 +28,7 @@ use std::{
 };
 
 use tower_chat::{
-    core::{BoxError, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult},
+    BoxError, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
     replay::{
         DanglingCalls, FinishTimes, Freshness, Replay,
         import::{self, AggregateCall, AggregateResult, AggregateRow, AggregateStep},

@@ -16,7 +16,7 @@
 use std::hint::black_box;
 
 use serde_json::{Value, json};
-use tower_chat::core::BoxError;
+use tower_chat::BoxError;
 use tower_chat_wire::{
     body::BodyWire,
     stream::{BodyReader, LimitExceeded, Limits, check_depth},

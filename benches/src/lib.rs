@@ -38,7 +38,7 @@ mod written;
 
 use std::process::ExitCode;
 
-use tower_chat::core::BoxError;
+use tower_chat::BoxError;
 
 use self::arguments::{Arguments, Wanted};
 

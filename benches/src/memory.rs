@@ -12,11 +12,8 @@
 use std::{sync::Arc, time::Instant};
 
 use tower_chat::{
-    ChatPipeline, PersistenceMode,
-    core::{
-        BoxError, ConversationKey, MemoryStore, Messages,
-        store::{HistoryStore, Write},
-    },
+    BoxError, ChatPipeline, ConversationKey, MemoryStore, Messages, PersistenceMode,
+    store::{HistoryStore, Write},
 };
 
 use crate::{

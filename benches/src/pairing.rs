@@ -20,9 +20,8 @@ use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use tower::{ServiceExt, service_fn};
 use tower_chat::{
-    ChatPipeline, PersistenceMode, Tools,
-    core::{BoxError, ChatRequest, ChatResponse, Finish, MemoryStore, Message, ToolDefinition},
-    tool_fn,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, Finish, MemoryStore, Message,
+    PersistenceMode, ToolDefinition, Tools, tool_fn,
 };
 use tower_chat_http::{ChatEndpoint, RequestLimits};
 

@@ -10,10 +10,7 @@
 
 use std::{hint::black_box, sync::Arc, time::Instant};
 
-use tower_chat::{
-    PersistenceMode,
-    core::{BoxError, store::HistoryStore},
-};
+use tower_chat::{BoxError, PersistenceMode, store::HistoryStore};
 use tower_chat_cache::CachingStore;
 use tower_chat_sqlite::Durability;
 

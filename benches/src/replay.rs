@@ -13,7 +13,7 @@ use std::{
 };
 
 use tower_chat::{
-    core::{BoxError, Message, MessageId, Messages, Part, Role, RunId},
+    BoxError, Message, MessageId, Messages, Part, Role, RunId,
     replay::{
         Citations, DanglingCalls, FinishTimes, Freshness, OutdatedCalls, Replay, ReplayContext,
         ReplayPolicy, Window, effective_call_ids,

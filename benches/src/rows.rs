@@ -1,6 +1,6 @@
 //! The rows of a run, in the stored form in which a floor writes them.
 
-use tower_chat::core::{Message, format};
+use tower_chat::{Message, format};
 
 use crate::workload::{self, CALLS};
 

@@ -23,10 +23,7 @@ use std::{
     time::Instant,
 };
 
-use tower_chat::{
-    ChatPipeline, PersistenceMode,
-    core::{BoxError, ConversationKey, store::HistoryStore},
-};
+use tower_chat::{BoxError, ChatPipeline, ConversationKey, PersistenceMode, store::HistoryStore};
 use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
 use tower_chat_sqlite::{Durability, SqliteStore};
 

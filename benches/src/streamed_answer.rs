@@ -12,7 +12,7 @@
 use std::{hint::black_box, time::Instant};
 
 use serde_json::{Value, json};
-use tower_chat::core::BoxError;
+use tower_chat::BoxError;
 use tower_chat_wire::stream::{Accumulator, Limits, Object, check_depth};
 
 use crate::{

@@ -14,10 +14,7 @@ use std::{
     time::Instant,
 };
 
-use tower_chat::{
-    PersistenceMode,
-    core::{BoxError, ConversationKey, Message, store::HistoryStore},
-};
+use tower_chat::{BoxError, ConversationKey, Message, PersistenceMode, store::HistoryStore};
 use tower_chat_sqlite::Durability;
 
 use crate::{

@@ -11,12 +11,9 @@ use std::{
 use serde_json::json;
 use tower::ServiceExt;
 use tower_chat::{
-    ChatPipeline, PersistenceMode, Tools,
-    core::{
-        BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, Message, MessageId, RunId,
-        ToolCall, ToolDefinition, ToolResult,
-        store::{HistoryStore, Revision, Write},
-    },
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, Message, MessageId,
+    PersistenceMode, RunId, ToolCall, ToolDefinition, ToolResult, Tools,
+    store::{HistoryStore, Revision, Write},
     tool_fn,
 };
 use tower_service::Service;
@@ -188,7 +185,7 @@ const RESULT_TEXT: &str = r#"{"order":"A-20260711-0042","state":"in transit","ca
 
 #[cfg(test)]
 mod tests {
-    use tower_chat::core::format;
+    use tower_chat::format;
 
     use super::*;
 

@@ -16,7 +16,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tower_chat::core::BoxError;
+use tower_chat::BoxError;
 use tower_chat_sqlite::{Durability, SqliteStore};
 
 /// Syncs of a checkpoint, and of the new header after it.

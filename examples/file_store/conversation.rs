@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use tower_chat::core::{
+use tower_chat::{
     ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
     store::{
         Claim, Close, Conflict, Head, History, Keep, OpenRun, OpenRunContent, Pruned, Pruning,

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::SystemTime};
 
 use serde::{Deserialize, Serialize};
-use tower_chat::core::{
+use tower_chat::{
     ConversationKey, MessageId, RunId, ToolResult, format,
     store::{
         Lease, OpenRun, RecordedResult, SequencePosition, ServiceIdChange, StoreError, ToolRecord,

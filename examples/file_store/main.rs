@@ -18,10 +18,8 @@ mod store;
 
 use tower::{Service, ServiceExt, service_fn};
 use tower_chat::{
-    ChatPipeline, PersistenceMode,
-    core::{
-        BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, Message, store::HistoryStore,
-    },
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, Message,
+    PersistenceMode, store::HistoryStore,
 };
 
 use self::store::FileStore;
@@ -54,7 +52,7 @@ async fn echo(request: ChatRequest) -> Result<ChatResponse, BoxError> {
 mod tests {
     use std::{fs, io::Write as _};
 
-    use tower_chat::core::{
+    use tower_chat::{
         MessageId, RunId,
         store::{Revision, Write},
     };

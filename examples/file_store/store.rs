@@ -9,7 +9,7 @@ use std::{
 };
 
 use async_trait::async_trait;
-use tower_chat::core::{
+use tower_chat::{
     ConversationKey,
     store::{
         AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,

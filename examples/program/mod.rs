@@ -2,7 +2,7 @@
 
 use std::{error::Error, fmt};
 
-use tower_chat::core::BoxError;
+use tower_chat::BoxError;
 
 /// The arguments, or what stands for those that are not given.
 ///

@@ -7,7 +7,7 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
 };
-use tower_chat::core::BoxError;
+use tower_chat::BoxError;
 
 /// The media type of a stream, and the stream.
 type Script = fn(&Value) -> (&'static str, String);

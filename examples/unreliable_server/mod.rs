@@ -8,7 +8,7 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
 };
-use tower_chat::core::BoxError;
+use tower_chat::BoxError;
 
 /// The server, on a free port of this machine.
 pub(crate) struct UnreliableServer {

@@ -4,12 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tower::{Service as _, ServiceExt};
 use tower_chat::{
-    ChatPipeline, PersistenceMode, ToolLoop, Tools,
-    core::{
-        BoxError, ChatRequest, Conversation, ConversationKey, RunId, ToolDefinition,
-        store::HistoryStore,
-    },
-    tool_fn,
+    BoxError, ChatPipeline, ChatRequest, Conversation, ConversationKey, PersistenceMode, RunId,
+    ToolDefinition, ToolLoop, Tools, store::HistoryStore, tool_fn,
 };
 use tower_chat_testkit::recordings::{Cassette, Exchange};
 

@@ -1,7 +1,7 @@
 //! The model clients that are tried, a row each.
 
 use tower::{ServiceExt, util::BoxCloneSyncService};
-use tower_chat::core::{BoxError, ChatRequest, ChatResponse};
+use tower_chat::{BoxError, ChatRequest, ChatResponse};
 use tower_chat_providers::{
     Anthropic, Bedrock, Cohere, CompatibleService, Gemini, Mistral, Ollama, OpenAiChat,
     OpenAiResponses, Provider as Api, ProviderClient, ReqwestTransport, Vertex,

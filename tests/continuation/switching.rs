@@ -1,10 +1,7 @@
 //! A conversation goes to another provider, and back.
 
 use serde_json::Value;
-use tower_chat::{
-    PersistenceMode,
-    core::{MemoryStore, store::HistoryStore},
-};
+use tower_chat::{MemoryStore, PersistenceMode, store::HistoryStore};
 use tower_chat_wire::validate::validate;
 
 use crate::{

@@ -15,14 +15,11 @@ use std::{
 use tokio::{runtime::Runtime, task::yield_now};
 use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceError, ToolLoop, ToolLoopError,
-    core::{
-        Answer, ApprovalRequest, BoxError, CallPosition, ChatRequest, ChatResponse, Conversation,
-        ConversationKey, MemoryStore, Message, Part, ToolResult,
-        store::{HistoryStore, InvocationQuery},
-    },
-    pending_results,
+    Answer, ApprovalRequest, BoxError, CallPosition, ChatRequest, ChatResponse, Conversation,
+    ConversationKey, MemoryStore, Message, Part, PerRunPersistence, PerServiceCallPersistence,
+    PersistenceError, ToolLoop, ToolLoopError, ToolResult, pending_results,
     replay::effective_call_ids,
+    store::{HistoryStore, InvocationQuery},
 };
 
 use crate::{
@@ -225,7 +222,7 @@ impl<'a> Driver<'a> {
         self.world.begin(attempt.cut);
         let expected = self.model.send(run, attempt);
         let mut request =
-            ChatRequest::new(messages.iter().cloned().collect::<tower_chat::core::Messages>())
+            ChatRequest::new(messages.iter().cloned().collect::<tower_chat::Messages>())
                 .in_run(Conversation { key: key(), run: run_id(run) })
                 .with_extension(attempt.mode);
         if attempt.streamed {

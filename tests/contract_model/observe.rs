@@ -3,8 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use tower_chat::{
-    core::{Message, Messages, Part, Role, ToolInvocation, ToolResult},
-    validate::validate_messages,
+    Message, Messages, Part, Role, ToolInvocation, ToolResult, validate::validate_messages,
 };
 
 use crate::tools::token_in;

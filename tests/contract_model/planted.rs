@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tower_chat::core::{
+use tower_chat::{
     Answer, ConversationKey, Finish, MemoryStore, Message, Part, Role, RunId,
     store::{
         Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, OpenRunContent,
@@ -90,7 +90,7 @@ fn timeless(write: &Write) -> Write {
 fn rebuilt(
     write: &Write,
     messages: Vec<Arc<Message>>,
-    rows: Vec<tower_chat::core::store::ToolRecord>,
+    rows: Vec<tower_chat::store::ToolRecord>,
 ) -> Write {
     let mut rebuilt = Write::new(write.key().clone(), write.id(), write.expected(), messages)
         .with_tools(rows)

@@ -4,8 +4,7 @@ use std::fmt;
 
 use serde_json::json;
 use tower_chat::{
-    Tools,
-    core::{BoxError, ToolDefinition},
+    BoxError, ToolDefinition, Tools,
     tool::{Retention, StoredCall, ToolContext, ToolOutput, persist_with, tool_fn},
 };
 

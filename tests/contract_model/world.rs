@@ -6,7 +6,7 @@ use std::{
 };
 
 use tower_chat::{
-    core::{ChatRequest, Finish, Message, Part, RunId, Text, ToolCall},
+    ChatRequest, Finish, Message, Part, RunId, Text, ToolCall,
     tool::{SharedTools, StoredCall, Tools},
 };
 use tower_chat_testkit::{ScriptedModel, Step};

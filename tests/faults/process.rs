@@ -6,13 +6,11 @@ use futures_util::{StreamExt, future::poll_fn};
 use tokio::{task::yield_now, time::timeout};
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
-    Clock, PerRunPersistence, PerServiceCallPersistence, PersistenceMode, PersistencePolicy,
-    StoreFailure, ToolLoop,
-    core::{
-        ApprovalRequest, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation,
-        ConversationKey, Message, Part, store::HistoryStore,
-    },
+    ApprovalRequest, BoxError, ChatRequest, ChatResponse, ChatUpdate, Clock, Conversation,
+    ConversationKey, Message, Part, PerRunPersistence, PerServiceCallPersistence, PersistenceMode,
+    PersistencePolicy, StoreFailure, ToolLoop,
     recovery::{JournalPolicy, OnOpenRun, UnknownAnswer, UnknownCalls},
+    store::HistoryStore,
 };
 use tower_chat_testkit::ChaosStore;
 

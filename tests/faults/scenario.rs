@@ -7,9 +7,10 @@ use std::{
 
 use tokio::task::yield_now;
 use tower_chat::{
-    core::{MemoryStore, Message, RunId, store::HistoryStore},
+    MemoryStore, Message, RunId,
     recovery::{self, OnOpenRun, RunEnd},
     replay::{DanglingCalls, Replay},
+    store::HistoryStore,
 };
 use tower_chat_sqlite::{Durability, SqliteStore};
 use tower_chat_testkit::{Chaos, ChaosStore, Operation, Turn};
@@ -150,7 +151,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
     async fn calm(
         &self,
         run: usize,
-        request: tower_chat::core::ChatRequest,
+        request: tower_chat::ChatRequest,
         answers: Vec<u32>,
     ) -> Result<(), String> {
         self.world.begin(Storm::default());

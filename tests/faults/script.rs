@@ -1,6 +1,6 @@
 //! What a conversation is about: the runs, what the model asks for in each, and what it is shown.
 
-use tower_chat::core::{ChatRequest, Message, Role};
+use tower_chat::{ChatRequest, Message, Role};
 
 use crate::rng::Rng;
 

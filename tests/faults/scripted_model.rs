@@ -12,11 +12,9 @@ use futures_util::{
 use serde_json::{Value, json};
 use tokio::task::yield_now;
 use tower_chat::{
-    Tools,
-    core::{
-        BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, Messages, Part, ToolCall,
-        ToolDefinition, store::HistoryStore,
-    },
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, Messages, Part, ToolCall,
+    ToolDefinition, Tools,
+    store::HistoryStore,
     tool::{ToolContext, ToolOutput, tool_fn},
     validate::validate_messages,
 };
@@ -150,7 +148,7 @@ impl Model {
 
 impl Readers {
     /// A run that is under way is not to be seen, where the mode says so.
-    async fn look(&self, world: &World, conversation: &tower_chat::core::Conversation) {
+    async fn look(&self, world: &World, conversation: &tower_chat::Conversation) {
         if !self.all_or_nothing {
             return;
         }

@@ -2,7 +2,7 @@
 //! and the caller.
 
 use serde::{Deserialize, Serialize};
-use tower_chat::core::{
+use tower_chat::{
     Message, Part, ToolResult,
     store::{Close, RecordedResult, Write},
 };

@@ -2,8 +2,9 @@
 
 use tokio::task::yield_now;
 use tower_chat::{
+    MemoryStore,
     PersistenceMode::{Journaled, PerRun, PerServiceCall},
-    core::{MemoryStore, store::HistoryStore},
+    store::HistoryStore,
 };
 
 use crate::{

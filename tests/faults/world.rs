@@ -10,11 +10,8 @@ use std::{
 };
 
 use tower_chat::{
-    Clock,
-    core::{
-        RunId,
-        store::{StoreError, Write},
-    },
+    Clock, RunId,
+    store::{StoreError, Write},
 };
 use tower_chat_testkit::{Chaos, Fault, Operation, Turn};
 

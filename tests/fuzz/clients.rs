@@ -6,7 +6,7 @@ use axum::body::{Body, Bytes};
 use futures_util::{FutureExt, future::ready, stream};
 use http::{Request, Response, header::CONTENT_TYPE};
 use tower::{Service, ServiceExt, service_fn};
-use tower_chat::core::{Answer, BoxError, ChatRequest, ChatResponse};
+use tower_chat::{Answer, BoxError, ChatRequest, ChatResponse};
 use tower_chat_providers::{
     Anthropic, Bedrock, Cohere, Gemini, Ollama, OpenAiChat, OpenAiResponses, ProviderError,
 };

@@ -8,8 +8,7 @@ use tokio::{
 };
 use tower::{Service, ServiceExt as _, service_fn};
 use tower_chat::{
-    ChatPipeline, Tool, Tools,
-    core::{BoxError, ChatRequest, ChatResponse, Finish, Message, ToolCall},
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, Finish, Message, Tool, ToolCall, Tools,
 };
 use tower_chat_mcp::McpTools;
 

@@ -8,7 +8,7 @@ use rusqlite::{
 };
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tower_chat::core::{
+use tower_chat::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
     ToolStatus,
     store::{

@@ -7,8 +7,8 @@ use http::Request;
 use serde_json::Value;
 use tower::{ServiceExt, service_fn};
 use tower_chat::{
-    ChatPipeline, PersistenceMode, Tools,
-    core::{BoxError, ChatRequest, ChatResponse, Finish, MemoryStore, Message, Messages, format},
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, Finish, MemoryStore, Message, Messages,
+    PersistenceMode, Tools, format,
     replay::{DanglingCalls, Replay, import},
 };
 use tower_chat_http::ChatEndpoint;

@@ -5,7 +5,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use tower_chat::core::Message;
+use tower_chat::Message;
 
 use crate::{
     damage::{damage, number},

@@ -1,10 +1,10 @@
 //! What can be wrong with a stored history.
 #![allow(clippy::ptr_arg, reason = "all kinds of damage have one type")]
 
-use tower_chat::core::{
+use tower_chat::replay::Truncation;
+use tower_chat::{
     ApprovalRequest, Message, MessageId, Part, Reasoning, Role, RunId, ToolCall, ToolResult,
 };
-use tower_chat::replay::Truncation;
 
 use crate::rng::Rng;
 
@@ -218,7 +218,7 @@ fn find_sources(rng: &mut Rng, messages: &mut Vec<Message>) {
                 }
                 Part::Text(text) if message.role == Role::Assistant && rng.one_in(2) => {
                     let cited = rng.below(source + 1);
-                    *text = tower_chat::core::Text::new(format!("{} [Source{cited}]", text.text));
+                    *text = tower_chat::Text::new(format!("{} [Source{cited}]", text.text));
                 }
                 _ => {}
             }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tower_chat::{
-    core::{Message, MessageId, RunId},
+    Message, MessageId, RunId,
     replay::{
         Channel, Citations, CompactionTime, DanglingCalls, EstimatedTokens, FinishTimes, Freshness,
         OutdatedCalls, ReplayPolicy, ToolHistory, Uncited, Window, effective_call_ids,

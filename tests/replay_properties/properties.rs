@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::{Value, json, value::RawValue};
 use tower_chat::{
-    core::{Message, Messages, Part, Role, ToolCall},
+    Message, Messages, Part, Role, ToolCall,
     replay::{DanglingCalls, FinishTimes, Replay, ReplayContext, ReplayPolicy},
     validate::validate_messages,
 };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use serde_json::Value;
-use tower_chat::core::Message;
+use tower_chat::Message;
 use tower_chat_testkit::recordings::Recordings;
 use tower_chat_wire::openai_chat;
 

@@ -1,7 +1,7 @@
 //! The four wires, alike.
 
 use serde_json::{Value, json};
-use tower_chat::core::Message;
+use tower_chat::Message;
 use tower_chat_wire::{
     anthropic,
     gemini::{self, Unsigned},

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tower_chat::core::{Messages, format};
+use tower_chat::{Messages, format};
 use tower_chat_wire::{
     openai_chat::with_mistral_ids,
     validate::{Wire, validate},

@@ -4,11 +4,9 @@ use std::{collections::BTreeMap, fs, path::Path, process::Command, sync::Arc};
 
 use serde_json::Value;
 use tower_chat::{
-    core::{
-        ConversationKey, MemoryStore, Message, MessageId, Messages, RunId,
-        store::{HistoryStore, Revision, Write},
-    },
+    ConversationKey, MemoryStore, Message, MessageId, Messages, RunId,
     replay::{DanglingCalls, Replay},
+    store::{HistoryStore, Revision, Write},
 };
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_wire::validate::{Wire, validate};

@@ -4,7 +4,7 @@
 
 use std::{env, hint::black_box};
 
-use tower_chat::{PersistenceMode, core::BoxError};
+use tower_chat::{BoxError, PersistenceMode};
 use tower_chat_benches::counted::{AllSteps, CALLS, DeepClone, Run};
 
 fn main() -> Result<(), BoxError> {

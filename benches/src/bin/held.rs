@@ -1,7 +1,7 @@
 //! Measures how much memory input from outside takes; see [`tower_chat_benches::held`].
 
 use peak_alloc::PeakAlloc;
-use tower_chat::core::BoxError;
+use tower_chat::BoxError;
 use tower_chat_benches::held::{self, Allocated};
 
 #[global_allocator]

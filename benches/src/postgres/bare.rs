@@ -4,7 +4,7 @@
 //! checks no revision.
 
 use tokio_postgres::{Client, NoTls, Statement};
-use tower_chat::core::{BoxError, ConversationKey, RunId, format};
+use tower_chat::{BoxError, ConversationKey, RunId, format};
 
 use crate::workload;
 

@@ -20,8 +20,7 @@ mod server;
 use std::{sync::Arc, time::Instant};
 
 use tower_chat::{
-    ChatPipeline, PersistenceMode,
-    core::{BoxError, ConversationKey, store::HistoryStore as _},
+    BoxError, ChatPipeline, ConversationKey, PersistenceMode, store::HistoryStore as _,
 };
 use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
 use tower_chat_postgres::PostgresStore;

@@ -3,7 +3,7 @@
 use std::{num::NonZeroUsize, path::PathBuf};
 
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
-use tower_chat::{PersistenceMode, core::ToolStatus, recovery::RunEnd};
+use tower_chat::{PersistenceMode, ToolStatus, recovery::RunEnd};
 
 use crate::{prune::Age, store::StoreLocation};
 

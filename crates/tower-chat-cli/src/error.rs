@@ -2,7 +2,7 @@
 
 use std::{error::Error, io, path::PathBuf, str::Utf8Error};
 
-use tower_chat::core::{ConversationKey, store::StoreError};
+use tower_chat::{ConversationKey, store::StoreError};
 use tower_chat_sqlite::{BackupError, OpenError};
 use tower_chat_testkit::transcript::{PlayError, RecordingError};
 

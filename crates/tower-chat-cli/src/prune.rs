@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tower_chat::core::{
+use tower_chat::{
     ConversationKey,
     store::{HistoryStore, Keep, Pruned, Pruning, StoreError},
 };

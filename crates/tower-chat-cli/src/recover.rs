@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use tower_chat::{core::store::HistoryStore, recovery::close};
+use tower_chat::{recovery::close, store::HistoryStore};
 
 use crate::{
     arguments::{End, RecoverArguments},

@@ -4,11 +4,9 @@ use std::{process::ExitCode, time::SystemTime};
 
 use serde::Serialize;
 use tower_chat::{
-    core::{
-        ConversationKey,
-        store::{HistoryStore, OpenRun},
-    },
+    ConversationKey,
     recovery::{CallState, OpenRunReport, ReportedCall, open_run},
+    store::{HistoryStore, OpenRun},
 };
 use tower_chat_sqlite::SqliteStore;
 

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use tower_chat::core::{ConversationKey, MemoryStore, store::HistoryStore};
+use tower_chat::{ConversationKey, MemoryStore, store::HistoryStore};
 use tower_chat_sqlite::{OpenError, SqliteStore};
 
 use crate::error::CliError;

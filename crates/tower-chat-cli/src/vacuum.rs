@@ -2,7 +2,7 @@
 
 use std::{fs, path::Path, process::ExitCode};
 
-use tower_chat::core::store::HistoryStore;
+use tower_chat::store::HistoryStore;
 
 use crate::{arguments::VacuumArguments, error::CliError, output::Lines};
 

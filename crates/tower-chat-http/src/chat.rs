@@ -11,9 +11,8 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value, map::Entry};
 use tower::ServiceExt;
 use tower_chat::{
-    RepeatedTranscript,
-    core::{ChatResponse, Conversation, ConversationKey, Finish, Message, Messages, Role, RunId},
-    transcript::Recognised,
+    ChatResponse, Conversation, ConversationKey, Finish, Message, Messages, RepeatedTranscript,
+    Role, RunId, transcript::Recognised,
 };
 use tower_chat_wire::{body::BodyWire, codec::Completion};
 

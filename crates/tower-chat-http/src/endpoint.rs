@@ -7,7 +7,7 @@ use axum::{
     routing::{get, post},
 };
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
-use tower_chat::core::{BoxError, ChatRequest, ChatResponse, ConversationKey, store::HistoryStore};
+use tower_chat::{BoxError, ChatRequest, ChatResponse, ConversationKey, store::HistoryStore};
 
 use crate::{
     chat,

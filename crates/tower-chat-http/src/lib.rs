@@ -6,9 +6,9 @@
 //! - `GET /v1/models` and `GET /v1/models/{model}`.
 //!
 //! ```no_run
-//! # async fn run<S>(stack: S, store: tower_chat::core::MemoryStore) -> std::io::Result<()>
-//! # where S: tower::Service<tower_chat::core::ChatRequest, Response = tower_chat::core::ChatResponse,
-//! #     Error = tower_chat::core::BoxError, Future: Send> + Clone + Send + Sync + 'static {
+//! # async fn run<S>(stack: S, store: tower_chat::MemoryStore) -> std::io::Result<()>
+//! # where S: tower::Service<tower_chat::ChatRequest, Response = tower_chat::ChatResponse,
+//! #     Error = tower_chat::BoxError, Future: Send> + Clone + Send + Sync + 'static {
 //! use tower_chat_http::ChatEndpoint;
 //!
 //! let endpoint = ChatEndpoint::new(stack, store).in_one_scope("me").with_models(["gpt-4o-mini"]);

@@ -1,7 +1,7 @@
 //! What of a request is new in its conversation.
 
 use tower_chat::{
-    core::Messages,
+    Messages,
     transcript::{Recognised, TranscriptError, recognise},
 };
 

@@ -7,8 +7,7 @@ use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 use serde_json::{Value, json};
 use tower::{load_shed::error::Overloaded, timeout::error::Elapsed};
 use tower_chat::{
-    DeadlineExceeded, PersistenceError, ToolLoopError,
-    core::{BoxError, store::StoreError},
+    BoxError, DeadlineExceeded, PersistenceError, ToolLoopError, store::StoreError,
     validate::InvalidRequest,
 };
 use tower_chat_wire::body::BodyError;

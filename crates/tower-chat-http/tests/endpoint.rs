@@ -13,12 +13,9 @@ use support::{serve, sketch, stack};
 use tokio::sync::oneshot;
 use tower::{ServiceExt, service_fn};
 use tower_chat::{
-    ChatPipeline, PersistenceMode, ToolLoopError, Tools,
-    core::{
-        BoxError, ChatRequest, ConversationKey, MemoryStore, Message, Part, Reasoning, ToolCall,
-        ToolDefinition, store::HistoryStore,
-    },
-    tool_fn,
+    BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message, Part,
+    PersistenceMode, Reasoning, ToolCall, ToolDefinition, ToolLoopError, Tools,
+    store::HistoryStore, tool_fn,
 };
 use tower_chat_http::{CONVERSATION_HEADER, ChatEndpoint, Refusal, RequestLimits};
 use tower_chat_providers::{OpenAiChat, ProviderError};
@@ -92,7 +89,7 @@ async fn a_stream_says_what_a_whole_answer_says() {
     let script = || {
         let mut order = Message::assistant("One moment.");
         order.parts.push(Part::ToolCall(ToolCall::new("s1", "order_status", "{}")));
-        let mut last = Message::new(tower_chat::core::Role::Assistant, Vec::new());
+        let mut last = Message::new(tower_chat::Role::Assistant, Vec::new());
         last.parts.push(Part::Reasoning(Reasoning::new("Hm.")));
         last.parts.push(Part::text("Tell me the weather."));
         last.parts.push(Part::ToolCall(ToolCall::without_id("weather", "{}")));

@@ -2,10 +2,7 @@
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
-use tower_chat::{
-    ToolOutput,
-    core::{Media, MediaSource, Part},
-};
+use tower_chat::{Media, MediaSource, Part, ToolOutput};
 
 /// What the model is shown of an answer; never nothing, which some providers refuse.
 pub(crate) fn output(answer: CallToolResult) -> ToolOutput {

@@ -17,7 +17,7 @@
 //!     .safe_to_retry(|tool| tool.hints().idempotent);
 //! let tools = weather.add_to(Tools::new()).await?;
 //! let tool_loop = ToolLoop::new(tools);
-//! # Ok::<(), tower_chat::core::BoxError>(())
+//! # Ok::<(), tower_chat::BoxError>(())
 //! # }).unwrap();
 //! ```
 //!
@@ -47,8 +47,8 @@
 //! to your `ClientHandler`, list anew and [`set`](tower_chat::tool::SharedTools::set) it. Runs see it from their next
 //! service call on. Each change of the tools makes providers' prompt caches start anew.
 //!
-//! [`Text`]: tower_chat::core::Text
-//! [`Media`]: tower_chat::core::Media
+//! [`Text`]: tower_chat::Text
+//! [`Media`]: tower_chat::Media
 //! [`SharedTools`]: tower_chat::tool::SharedTools
 
 mod content;

@@ -8,10 +8,7 @@ use rmcp::{
     model::{CallToolRequestParams, CallToolResponse, JsonObject},
 };
 use serde_json::Value;
-use tower_chat::{
-    Tool, ToolContext, ToolOutput,
-    core::{BoxError, ToolDefinition},
-};
+use tower_chat::{BoxError, Tool, ToolContext, ToolDefinition, ToolOutput};
 
 use crate::{McpError, McpLimits, ToolHints, content, limits::Counted, name};
 

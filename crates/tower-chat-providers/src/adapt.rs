@@ -25,8 +25,8 @@ use futures_util::{StreamExt, future::BoxFuture, stream};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tower_chat::{
+    BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey, RunId,
     adapt::{ClientCodec, ServerCodec, as_one_message},
-    core::{BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey, RunId},
 };
 use tower_chat_wire::{
     AnswerError,
@@ -43,7 +43,7 @@ use crate::error::{Errors, ProviderError};
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// use async_openai::types::chat::{CreateChatCompletionRequest, CreateChatCompletionResponse};
 /// use tower::{ServiceBuilder, ServiceExt, service_fn};
-/// use tower_chat::{adapt::AdaptLayer, core::{BoxError, ChatRequest}};
+/// use tower_chat::{adapt::AdaptLayer, BoxError, ChatRequest};
 /// use tower_chat_providers::adapt::ChatTypes;
 ///
 /// let theirs = service_fn(|request: CreateChatCompletionRequest| async move {

@@ -8,12 +8,11 @@ use http::{Request, Response, StatusCode};
 use serde_json::{Value, json};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolLoop, Tools,
+    Answer, BoxError, ChatRequest, ConversationKey, Finish, MemoryStore, Message,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, Role, ToolCall, ToolDefinition,
+    ToolLoop, Tools,
     adapt::{AdaptLayer, ExposeLayer},
-    core::{
-        Answer, BoxError, ChatRequest, ConversationKey, Finish, MemoryStore, Message, Role,
-        ToolCall, ToolDefinition, store::HistoryStore,
-    },
+    store::HistoryStore,
     tool_fn,
 };
 use tower_chat_wire::{

@@ -15,7 +15,7 @@ use tower_chat_core::{
 /// already comes back unchanged.
 ///
 /// ```
-/// use tower_chat::{approval::request_approvals, core::{Message, ToolCall, ToolDefinition}};
+/// use tower_chat::{approval::request_approvals, Message, ToolCall, ToolDefinition};
 /// let tools = [ToolDefinition::new("pay", "Pays.", serde_json::json!({})).needs_approval()];
 /// let message = Message::tool_calls([ToolCall::new("c1", "pay", "{}")]);
 /// let waiting = request_approvals(message.into(), &tools);

@@ -26,7 +26,15 @@ mod utc;
 pub mod validate;
 mod yielding;
 
-pub use tower_chat_core as core;
+pub use tower_chat_core::{
+    Answer, ApprovalRequest, ApprovalResponse, BoxError, CallPosition, ChatOptions, ChatRequest,
+    ChatResponse, ChatUpdate, Conversation, ConversationId, ConversationKey, EndedBy, ErrorPart,
+    ExactNumbers, Finish, FinishReason, Media, MediaSource, MemoryStore, Message, MessageId,
+    Messages, Native, ParseIdError, ParseToolStatusError, Part, RawJson, Reasoning, RecoveredRun,
+    Retryability, Role, RunHandle, RunId, Saved, SentinelAtClient, SharedError, Text, ToolCall,
+    ToolCallDelta, ToolChoice, ToolDefinition, ToolInvocation, ToolResult, ToolStatus,
+    TruncatedStream, Usage, format, is_retryable, register_error, store,
+};
 
 pub use self::{
     clock::Clock,

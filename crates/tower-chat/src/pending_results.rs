@@ -21,10 +21,10 @@ use crate::replay::{DanglingCalls, Replay, is_of_same_answer, mark_ended};
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use tower_chat::{core::*, pending_results};
+/// use tower_chat::{*, pending_results};
 /// let key = ConversationKey::new("alice", "support");
 /// assert_eq!(pending_results(&MemoryStore::new(), &key).await?, None);
-/// # Ok::<(), tower_chat::core::store::StoreError>(())
+/// # Ok::<(), tower_chat::store::StoreError>(())
 /// # }).unwrap();
 /// ```
 ///

@@ -11,13 +11,12 @@ use futures_core::future::BoxFuture;
 use serde_json::json;
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolLoop, Tools,
+    BoxError, ChatRequest, ChatResponse, ConversationId, ConversationKey, Finish, MemoryStore,
+    Message, PerRunPersistence, PerServiceCallPersistence, PersistenceMode, Role, SentinelAtClient,
+    ToolCall, ToolDefinition, ToolLoop, Tools,
     adapt::{AdaptLayer, ClientCodec, ExposeLayer, ServerCodec},
-    core::{
-        BoxError, ChatRequest, ChatResponse, ConversationId, ConversationKey, Finish, MemoryStore,
-        Message, Role, SentinelAtClient, ToolCall, ToolDefinition, store::HistoryStore,
-    },
     run::Run,
+    store::HistoryStore,
     tool_fn,
 };
 

@@ -3,9 +3,8 @@
 use serde_json::json;
 use tower::ServiceExt;
 use tower_chat::{
-    ChatPipeline, PersistenceMode, Tools,
-    core::{ChatRequest, Message, ToolCall, ToolDefinition, store::HistoryStore},
-    tool_fn,
+    ChatPipeline, ChatRequest, Message, PersistenceMode, ToolCall, ToolDefinition, Tools,
+    store::HistoryStore, tool_fn,
 };
 use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
 use tower_chat_testkit::{ScriptedModel, Step};

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use tower_chat::{
-    core::{Messages, RawJson, store::HistoryStore},
+    Messages, RawJson,
     replay::{DanglingCalls, Replay},
+    store::HistoryStore,
 };
 use tower_chat_wire::openai_chat::{Audience, render_messages};
 

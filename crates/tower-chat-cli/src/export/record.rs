@@ -1,7 +1,7 @@
 //! Everything that is stored, in a format that has no place for all of it.
 
 use serde_json::{Value, json};
-use tower_chat::core::{Message, Messages, Native, Part, RawJson, Reasoning, Role};
+use tower_chat::{Message, Messages, Native, Part, RawJson, Reasoning, Role};
 use tower_chat_wire::openai_chat::{Audience, WIRE, render_message};
 
 /// The field for parts that the wire cannot say: approval requests and responses, calls that a

@@ -6,7 +6,7 @@ mod summary;
 
 use std::{error::Error, fs, path::Path, process::ExitCode, sync::Arc, time::Instant};
 
-use tower_chat::core::store::HistoryStore;
+use tower_chat::store::HistoryStore;
 use tower_chat_testkit::transcript::{Player, Recording};
 
 use self::{

@@ -4,7 +4,7 @@ mod plan;
 
 use std::process::ExitCode;
 
-use tower_chat::core::{
+use tower_chat::{
     ConversationKey,
     store::{HistoryStore, StoreError},
 };

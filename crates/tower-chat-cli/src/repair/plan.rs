@@ -3,11 +3,9 @@
 use std::collections::{HashMap, HashSet};
 
 use tower_chat::{
-    core::{
-        ConversationKey, Messages, ToolResult,
-        store::{RecordedResult, SequencePosition, ToolRecord},
-    },
+    ConversationKey, Messages, ToolResult,
     replay::repair::{Filling, Mismatch, mismatches, repaired, repaired_records},
+    store::{RecordedResult, SequencePosition, ToolRecord},
 };
 use tower_chat_sqlite::{ConversationRows, Rewrite};
 
@@ -118,11 +116,7 @@ fn repair_of(mismatch: &Mismatch, recorded: &HashMap<SequencePosition, ToolResul
     Problem::new(mismatch.sequence(), format!("{mismatch}: {done}"))
 }
 
-fn changed(
-    first: u64,
-    stored: &Messages,
-    after: &Messages,
-) -> Vec<(u64, tower_chat::core::Message)> {
+fn changed(first: u64, stored: &Messages, after: &Messages) -> Vec<(u64, tower_chat::Message)> {
     let pairs = (first..).zip(stored.iter().zip(after.iter()));
     pairs
         .filter(|(_, (stored, after))| stored != after)

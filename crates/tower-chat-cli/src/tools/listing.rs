@@ -1,7 +1,7 @@
 //! Tool calls, one by one.
 
 use serde::Serialize;
-use tower_chat::core::{ConversationKey, ToolInvocation};
+use tower_chat::{ConversationKey, ToolInvocation};
 
 use super::totals::milliseconds;
 use crate::output::table;

@@ -5,7 +5,7 @@ mod totals;
 
 use std::process::ExitCode;
 
-use tower_chat::core::store::{HistoryStore, InvocationQuery};
+use tower_chat::store::{HistoryStore, InvocationQuery};
 
 use self::{listing::Listing, totals::Totals};
 use crate::{

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::Serialize;
-use tower_chat::core::{ToolInvocation, store::ToolTotals};
+use tower_chat::{ToolInvocation, store::ToolTotals};
 
 use super::listing::{ListedCall, Listing};
 use crate::output::table;

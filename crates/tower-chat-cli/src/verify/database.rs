@@ -1,7 +1,7 @@
 //! What is wrong with a file as a whole. Damage is something to report; any other failure of the
 //! store is an error.
 
-use tower_chat::core::{ConversationKey, store::StoreError};
+use tower_chat::{ConversationKey, store::StoreError};
 use tower_chat_sqlite::{ConversationRows, SqliteStore};
 
 use crate::{

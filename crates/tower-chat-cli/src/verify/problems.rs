@@ -3,14 +3,12 @@
 use std::{collections::HashMap, sync::Arc};
 
 use tower_chat::{
-    core::{
-        ConversationKey, Message, MessageId, Messages,
-        store::{RecordedResult, SequencePosition, ToolRecord},
-    },
+    ConversationKey, Message, MessageId, Messages,
     replay::{
         DanglingCalls, Replay,
         repair::{Mismatch, mismatches_of_readable},
     },
+    store::{RecordedResult, SequencePosition, ToolRecord},
     validate::validate_messages,
 };
 use tower_chat_sqlite::ConversationRows;

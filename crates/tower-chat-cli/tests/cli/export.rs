@@ -2,7 +2,7 @@
 
 use crate::support::*;
 use serde_json::json;
-use tower_chat::core::{
+use tower_chat::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
     store::{HistoryStore, Revision, Write},
 };

@@ -3,7 +3,7 @@
 use std::process::Stdio;
 
 use serde_json::{Value, json};
-use tower_chat::core::{Message, ToolResult};
+use tower_chat::{Message, ToolResult};
 
 use crate::support::*;
 

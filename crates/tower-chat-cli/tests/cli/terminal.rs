@@ -3,7 +3,7 @@
 use std::{process::Output, time::SystemTime};
 
 use serde_json::{Value, json};
-use tower_chat::core::{
+use tower_chat::{
     ConversationKey, Message, MessageId, RunId, ToolCall,
     store::{HistoryStore, Lease, Staged, Write},
 };

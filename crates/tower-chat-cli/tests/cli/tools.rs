@@ -1,10 +1,7 @@
 //! What is listed and counted of tool calls.
 
 use serde_json::{Value, json};
-use tower_chat::{
-    core::{Message, ToolCall, ToolResult},
-    replay::extract,
-};
+use tower_chat::{Message, ToolCall, ToolResult, replay::extract};
 
 use crate::support::*;
 

@@ -79,10 +79,10 @@ fn a_message_that_cannot_be_read_hides_no_other_problem() {
 #[test]
 fn calls_that_share_an_id_are_no_problem_since_a_model_is_shown_two() {
     let store = Store::new();
-    let twice = tower_chat::core::Message::tool_calls([call("c1"), call("c1")]);
-    let results = ["one", "two"].map(|text| tower_chat::core::ToolResult::new("c1", text));
-    let results = tower_chat::core::Message::tool_results(results);
-    fill_play(&store, "x", vec![tower_chat::core::Message::user("go"), twice, results]);
+    let twice = tower_chat::Message::tool_calls([call("c1"), call("c1")]);
+    let results = ["one", "two"].map(|text| tower_chat::ToolResult::new("c1", text));
+    let results = tower_chat::Message::tool_results(results);
+    fill_play(&store, "x", vec![tower_chat::Message::user("go"), twice, results]);
     let (code, lines) = verify(&store);
     assert_eq!(code, 0, "{lines:?}");
 }
@@ -90,7 +90,7 @@ fn calls_that_share_an_id_are_no_problem_since_a_model_is_shown_two() {
 #[test]
 fn a_file_whose_pages_are_damaged_is_reported() {
     let store = Store::new();
-    let many: Vec<_> = (0..400).map(|_| tower_chat::core::Message::user("x".repeat(200))).collect();
+    let many: Vec<_> = (0..400).map(|_| tower_chat::Message::user("x".repeat(200))).collect();
     fill_play(&store, "x", many);
     let mut bytes = fs::read(store.path()).unwrap();
     let middle = bytes.len() / 4096 / 2 * 4096;

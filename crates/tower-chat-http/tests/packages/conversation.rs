@@ -4,8 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tower_chat::{
-    PersistenceMode,
-    core::{ConversationKey, Finish, Message, Part, ToolCall, Usage, store::HistoryStore},
+    ConversationKey, Finish, Message, Part, PersistenceMode, ToolCall, Usage, store::HistoryStore,
 };
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::Step;

@@ -19,7 +19,7 @@ use axum::{
 };
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tower_chat::{ChatPipeline, PersistenceMode, core::MemoryStore};
+use tower_chat::{ChatPipeline, MemoryStore, PersistenceMode};
 use tower_chat_http::{ChatEndpoint, Scope};
 use tower_chat_providers::OpenAiChat;
 use tower_chat_testkit::recordings::{Api, Exchange, Recordings};

@@ -4,9 +4,8 @@ use axum::{Router, extract::Request, middleware, response::Response};
 use serde_json::{Map, Value, json};
 use tokio::net::TcpListener;
 use tower_chat::{
-    ChatPipeline, PersistenceMode, Tools,
-    core::{Message, Messages, Role, ToolDefinition, store::HistoryStore},
-    tool_fn,
+    ChatPipeline, Message, Messages, PersistenceMode, Role, ToolDefinition, Tools,
+    store::HistoryStore, tool_fn,
 };
 use tower_chat_http::{ChatEndpoint, Scope};
 use tower_chat_testkit::{ScriptedModel, Step};

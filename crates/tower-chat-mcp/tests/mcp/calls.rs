@@ -1,9 +1,6 @@
 //! Calls that are answered, in the history and in the record.
 
-use tower_chat::{
-    core::{Media, MediaSource, Part, Role, ToolStatus},
-    tool::SharedTools,
-};
+use tower_chat::{Media, MediaSource, Part, Role, ToolStatus, tool::SharedTools};
 
 use super::*;
 

@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use tower_chat::{
-    core::{Part, ToolStatus},
-    tool_loop::ToolLoopError,
-};
+use tower_chat::{Part, ToolStatus, tool_loop::ToolLoopError};
 use tower_chat_mcp::{McpError, McpLimits, OverLimit};
 
 use super::*;

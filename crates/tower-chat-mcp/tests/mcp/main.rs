@@ -13,12 +13,9 @@ use std::{path::PathBuf, sync::Arc};
 use rmcp::{RoleClient, ServiceExt, service::RunningService, transport::TokioChildProcess};
 use tower::{Service, ServiceExt as _};
 use tower_chat::{
-    ChatPipeline, PersistenceMode, ToolLoop, Tools,
-    core::{
-        Answer, BoxError, ChatRequest, ConversationKey, MemoryStore, Message, ToolCall,
-        ToolInvocation,
-        store::{HistoryStore, InvocationQuery},
-    },
+    Answer, BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, Message,
+    PersistenceMode, ToolCall, ToolInvocation, ToolLoop, Tools,
+    store::{HistoryStore, InvocationQuery},
 };
 use tower_chat_mcp::McpTools;
 use tower_chat_testkit::{ScriptedModel, Step};

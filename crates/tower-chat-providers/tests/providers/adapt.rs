@@ -10,12 +10,10 @@ use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
 use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolLoop, Tools,
+    BoxError, ChatRequest, ChatUpdate, ConversationKey, MemoryStore, PerRunPersistence,
+    PerServiceCallPersistence, PersistenceMode, ToolDefinition, ToolLoop, Tools,
     adapt::{AdaptLayer, ExposeLayer},
-    core::{
-        BoxError, ChatRequest, ChatUpdate, ConversationKey, MemoryStore, ToolDefinition,
-        store::HistoryStore,
-    },
+    store::HistoryStore,
     tool_fn,
 };
 use tower_chat_providers::{

@@ -10,11 +10,8 @@ use futures_core::Stream;
 use futures_util::{StreamExt, stream};
 use serde_json::{Map, Value, json};
 use tower_chat::{
-    adapt::as_one_message,
-    core::{
-        Answer, BoxError, ChatOptions, ChatResponse, ChatUpdate, Finish, Message, Part, Role,
-        RunId, TruncatedStream,
-    },
+    Answer, BoxError, ChatOptions, ChatResponse, ChatUpdate, Finish, Message, Part, Role, RunId,
+    TruncatedStream, adapt::as_one_message,
 };
 
 use crate::body::BodyWire;

@@ -10,7 +10,7 @@
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //! use serde_json::{Value, json};
 //! use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
-//! use tower_chat::{ChatPipeline, adapt::{AdaptLayer, ExposeLayer}, core::*};
+//! use tower_chat::{ChatPipeline, adapt::{AdaptLayer, ExposeLayer}, *};
 //! use tower_chat_wire::{body::BodyWire, codec::{JsonClient, JsonServer}};
 //!
 //! let theirs = service_fn(|request: http::Request<Value>| async move {

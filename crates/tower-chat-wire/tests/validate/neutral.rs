@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tower_chat::{
-    core::Message,
+    Message,
     replay::{DanglingCalls, Replay},
     validate::{Fault, InvalidMessages, validate_messages},
 };

@@ -15,7 +15,7 @@ use super::AdaptService;
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// use futures_core::future::BoxFuture;
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
-/// use tower_chat::{adapt::{AdaptLayer, ClientCodec}, core::*};
+/// use tower_chat::{adapt::{AdaptLayer, ClientCodec}, *};
 ///
 /// /// Their client takes one text and returns one.
 /// struct Texts;

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! The adapted client sees history, tools and all in their request type. What layers say to each
-//! other travels in [`ChatRequest::extensions`](crate::core::ChatRequest): a codec whose request
+//! other travels in [`ChatRequest::extensions`](crate::ChatRequest): a codec whose request
 //! type has extensions too carries them over, so that their layers below can see the run.
 
 mod codec;

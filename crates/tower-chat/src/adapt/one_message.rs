@@ -15,7 +15,7 @@ use crate::replay::AnswerIds;
 /// have the ids by which their results will be known, also where the model gave none.
 ///
 /// ```
-/// use tower_chat::{adapt::as_one_message, core::*};
+/// use tower_chat::{adapt::as_one_message, *};
 /// let mut asking = Message::assistant("Let me look.");
 /// asking.parts.push(Part::ToolCall(ToolCall::new("c1", "look", "{}")));
 /// let looked = Message::tool_results([ToolResult::new("c1", "12 degrees")]);

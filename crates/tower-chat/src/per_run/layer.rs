@@ -23,13 +23,13 @@ use crate::{Clock, PersistenceMode, PersistencePolicy, ToolSource, run::Settings
 /// The mode of one request can be chosen by a request extension of type [`PersistenceMode`].
 ///
 /// A request must name its conversation with
-/// [`in_conversation`](crate::core::ChatRequest::in_conversation). The same request sent again is
+/// [`in_conversation`](crate::ChatRequest::in_conversation). The same request sent again is
 /// the same run: if its answer is stored, it is returned and the model is not called; otherwise
 /// the run goes on from what is stored.
 ///
 /// ```
 /// use tower::{Layer, ServiceBuilder};
-/// use tower_chat::{PerRunPersistence, PersistenceMode, core::MemoryStore};
+/// use tower_chat::{PerRunPersistence, PersistenceMode, MemoryStore};
 /// let layer = PerRunPersistence::new(MemoryStore::new()).mode(PersistenceMode::PerServiceCall);
 /// ```
 #[derive(Clone)]

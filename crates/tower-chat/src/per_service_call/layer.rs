@@ -22,7 +22,7 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 ///
 /// Earlier service calls of the run stay in every case.
 ///
-/// The sentinel ([`ConversationId::LocalHistory`](crate::core::ConversationId::LocalHistory))
+/// The sentinel ([`ConversationId::LocalHistory`](crate::ConversationId::LocalHistory))
 /// tells the tool loop to send only what is new. A loop that sends the whole run again is
 /// recognised by the ids of its messages.
 ///
@@ -40,7 +40,7 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 ///
 /// ```
 /// use tower::ServiceBuilder;
-/// use tower_chat::{PerServiceCallPersistence, core::MemoryStore};
+/// use tower_chat::{PerServiceCallPersistence, MemoryStore};
 /// let layer = PerServiceCallPersistence::new(MemoryStore::new());
 /// ```
 #[derive(Clone)]

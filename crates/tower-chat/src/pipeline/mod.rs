@@ -21,7 +21,7 @@ use crate::ResponseFuture;
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// use tower::{Service, ServiceExt, service_fn};
-/// use tower_chat::{ChatPipeline, core::*};
+/// use tower_chat::{ChatPipeline, *};
 /// let model = service_fn(|request: ChatRequest| async move {
 ///     let seen = request.messages.len();
 ///     Ok::<_, BoxError>(ChatResponse::whole([Message::assistant(format!("{seen}"))], Finish::stop()))

@@ -115,7 +115,7 @@ impl Default for JournalPolicy {
 #[non_exhaustive]
 pub enum OnOpenRun {
     /// Resumes it to its end first, with the new request's options, then begins; what that came
-    /// to is in [`Finish::recovered`](crate::core::Finish::recovered). A run whose caller has
+    /// to is in [`Finish::recovered`](crate::Finish::recovered). A run whose caller has
     /// disconnected is not resumed, because that caller no longer waits for its answer: it is
     /// committed as it is, as by [`Commit`](Self::Commit), and no service call is made for it.
     #[default]

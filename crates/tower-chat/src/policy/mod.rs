@@ -86,7 +86,7 @@ impl Default for ConflictPolicy {
 #[non_exhaustive]
 pub enum StoreFailure {
     /// Log it, keep the write in the store handle's outbox, submit it again with the next write
-    /// to its conversation, and report it in [`Finish::saved`](crate::core::Finish::saved).
+    /// to its conversation, and report it in [`Finish::saved`](crate::Finish::saved).
     #[default]
     Continue,
     /// Fail the call with [`PersistenceError::NotStored`](crate::PersistenceError::NotStored),
@@ -118,7 +118,7 @@ pub enum MissingPersister {
 ///
 /// Runs in other processes are seen where they are journaled; otherwise the revision of the
 /// conversation tells at the first write, which is then a
-/// [`Conflict`](crate::core::store::Conflict). Two runs are never mixed in one history.
+/// [`Conflict`](crate::store::Conflict). Two runs are never mixed in one history.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConcurrentRuns {
@@ -135,7 +135,7 @@ pub enum ConcurrentRuns {
     },
     /// It goes on in a copy of the conversation as it is now, under the same scope and an id made
     /// of the conversation's and the run's. The answer's
-    /// [`Finish::branch`](crate::core::Finish::branch) says which.
+    /// [`Finish::branch`](crate::Finish::branch) says which.
     Branch,
 }
 

@@ -7,7 +7,7 @@
 //! - **resumed**: send [`OpenRunReport::resume`] through the stack, or the same request again. What
 //!   the model has answered is not asked again, a tool that has finished does not run again, one
 //!   that was never started does, and one of which nobody knows follows its tool's
-//!   [declaration](crate::core::ToolDefinition::safe_to_retry) or [`UnknownCalls`]. A call whose
+//!   [declaration](crate::ToolDefinition::safe_to_retry) or [`UnknownCalls`]. A call whose
 //!   arguments a hook has [redacted](crate::tool::StoredCall::redact_arguments) does not run;
 //! - **committed** as it is, with an answer to every call that has none, by [`close`];
 //! - **discarded**, by the same.

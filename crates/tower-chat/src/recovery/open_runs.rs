@@ -58,10 +58,10 @@ pub enum CallState {
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use tower_chat::{core::{ConversationKey, MemoryStore}, recovery::open_run};
+/// use tower_chat::{ConversationKey, MemoryStore, recovery::open_run};
 /// let key = ConversationKey::new("alice", "support");
 /// assert!(open_run(&MemoryStore::new(), &key).await?.is_none());
-/// # Ok::<(), tower_chat::core::store::StoreError>(())
+/// # Ok::<(), tower_chat::store::StoreError>(())
 /// # }).unwrap();
 /// ```
 ///

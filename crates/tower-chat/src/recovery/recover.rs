@@ -83,7 +83,7 @@ impl RecoveryPolicy {
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use tower_chat::{ChatPipeline, core::*, recovery::{Recovered, RecoveryPolicy, recover}};
+/// use tower_chat::{ChatPipeline, *, recovery::{Recovered, RecoveryPolicy, recover}};
 /// # let model = tower::service_fn(|_: ChatRequest| async {
 /// #     Ok::<_, BoxError>(ChatResponse::whole([Message::assistant("hello")], Finish::stop()))
 /// # });

@@ -23,7 +23,7 @@ use super::{
 /// the number `first` there; rounds are counted from `round_index` on.
 ///
 /// ```
-/// use tower_chat::{core::{Message, Messages, ToolCall, ToolResult, ToolStatus}, replay::extract};
+/// use tower_chat::{Message, Messages, ToolCall, ToolResult, ToolStatus, replay::extract};
 /// let messages: Messages = [
 ///     Message::user("Weather?"),
 ///     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),

@@ -93,7 +93,7 @@ use crate::yielding::LARGE;
 ///
 /// ```
 /// use std::sync::Arc;
-/// use tower_chat::{replay::{DanglingCalls, Replay}, core::{Message, ToolCall}};
+/// use tower_chat::{replay::{DanglingCalls, Replay}, Message, ToolCall};
 /// let mut replay = Replay::new(DanglingCalls::Drop);
 /// replay.push(&Arc::new(Message::user("hi")));
 /// replay.push(&Arc::new(Message::tool_calls([ToolCall::new("c1", "look", "{}")])));

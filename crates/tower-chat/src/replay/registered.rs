@@ -12,7 +12,7 @@ use super::{json::Json, without_calls::without_calls};
 /// disappears, and its text stays.
 ///
 /// ```
-/// use tower_chat::{core::{Message, Messages, ToolCall, ToolResult}, replay::OutdatedCalls};
+/// use tower_chat::{Message, Messages, ToolCall, ToolResult, replay::OutdatedCalls};
 /// let messages: Messages = [
 ///     Message::user("Weather?"),
 ///     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),

@@ -12,7 +12,7 @@ use super::{
 /// Whether the model is shown what its tools did in earlier runs.
 ///
 /// ```
-/// use tower_chat::{core::{Message, Messages, ToolCall, ToolResult}, replay::ToolHistory};
+/// use tower_chat::{Message, Messages, ToolCall, ToolResult, replay::ToolHistory};
 /// let messages: Messages = [
 ///     Message::user("Weather?"),
 ///     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),

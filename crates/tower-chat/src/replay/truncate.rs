@@ -14,7 +14,7 @@ use super::order::foreign_results;
 /// does.
 ///
 /// ```
-/// use tower_chat::{core::ToolResult, replay::Truncation};
+/// use tower_chat::{ToolResult, replay::Truncation};
 /// let mut result = ToolResult::new("c1", "0123456789 0123456789");
 /// assert!(Truncation::to(16).apply(&mut result));
 /// assert_eq!(result.text(), "0123\n[truncated]");

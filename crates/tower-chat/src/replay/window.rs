@@ -18,7 +18,7 @@ use super::turns::Turns;
 /// newest turn always stays, however long it is: a single turn over the limit is shown whole.
 ///
 /// ```
-/// use tower_chat::{core::{Message, Messages}, replay::Window};
+/// use tower_chat::{Message, Messages, replay::Window};
 /// let turn = |n: usize| [Message::user(format!("question {n}")), Message::assistant("answer")];
 /// let messages: Messages = (0..5).flat_map(turn).collect();
 /// assert_eq!(Window::turns(4).apply(&messages).len(), 6); // the fifth brought it down to three
@@ -96,7 +96,7 @@ impl Window {
     /// At most so many tokens, as somebody else counts them.
     ///
     /// ```
-    /// use tower_chat::{core::Message, replay::Window};
+    /// use tower_chat::{Message, replay::Window};
     /// let window = Window::tokens_counted_by(8_000, |message: &Message| message.text().len());
     /// ```
     pub fn tokens_counted_by(limit: usize, counter: impl TokenCounter + 'static) -> Self {
@@ -143,7 +143,7 @@ impl fmt::Debug for Window {
 /// before.
 ///
 /// ```
-/// use tower_chat::{core::{Message, Messages}, replay::{Boundary, Window}};
+/// use tower_chat::{Message, Messages, replay::{Boundary, Window}};
 /// let mut boundary = Boundary::of(&Window::messages(2));
 /// let mut messages = Messages::new();
 /// for message in [Message::user("a"), Message::assistant("b"), Message::user("c")] {

@@ -116,7 +116,7 @@ impl ToolContext {
     /// Calls that run at the same time get different numbers.
     ///
     /// ```
-    /// use tower_chat::{Tool, ToolContext, tool_fn, core::ToolDefinition};
+    /// use tower_chat::{Tool, ToolContext, tool_fn, ToolDefinition};
     /// let definition = ToolDefinition::new("search", "Searches.", serde_json::json!({}));
     /// let search = tool_fn(definition, |context: ToolContext| async move {
     ///     let found = ["a", "b"];

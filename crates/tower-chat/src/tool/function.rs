@@ -27,7 +27,7 @@ where
 ///
 /// ```
 /// use serde_json::json;
-/// use tower_chat::{core::ToolDefinition, tool::typed_tool_fn};
+/// use tower_chat::{ToolDefinition, tool::typed_tool_fn};
 /// #[derive(serde::Deserialize)]
 /// struct City {
 ///     city: String,

@@ -183,7 +183,7 @@ pub(crate) fn retained(
 /// A tool with a [`persist`](Tool::persist) hook made of a closure.
 ///
 /// ```
-/// use tower_chat::{core::ToolDefinition, tool::{Retention, Tools, persist_with, tool_fn}};
+/// use tower_chat::{ToolDefinition, tool::{Retention, Tools, persist_with, tool_fn}};
 /// let definition = ToolDefinition::new("pay", "Pays.", serde_json::json!({}));
 /// let pay = tool_fn(definition, |_| async { Ok("paid with card 4111 1111 1111 1111") });
 /// let pay = persist_with(pay, |call| {

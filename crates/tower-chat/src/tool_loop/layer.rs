@@ -15,7 +15,7 @@ use crate::{next_step::UnknownTools, tool::ToolSource};
 /// # futures_util::FutureExt::now_or_never(async {
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 /// use tower_chat::{
-///     core::{BoxError, ChatRequest, ChatResponse, Finish, Message, Role, ToolCall, ToolDefinition},
+///     BoxError, ChatRequest, ChatResponse, Finish, Message, Role, ToolCall, ToolDefinition,
 ///     tool::{Tools, tool_fn},
 ///     tool_loop::ToolLoop,
 /// };

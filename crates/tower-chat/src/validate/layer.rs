@@ -15,7 +15,7 @@ use super::ValidateTranscriptService;
 /// # futures_util::FutureExt::now_or_never(async {
 /// use tower::{Service, ServiceBuilder, ServiceExt, service_fn};
 /// use tower_chat::{
-///     core::{BoxError, ChatRequest, ChatResponse, Finish, Message, ToolResult},
+///     BoxError, ChatRequest, ChatResponse, Finish, Message, ToolResult,
 ///     validate::{InvalidRequest, ValidateTranscript},
 /// };
 /// let model = service_fn(|_: ChatRequest| async {

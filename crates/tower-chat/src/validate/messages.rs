@@ -19,7 +19,7 @@ use super::{Fault, InvalidMessages};
 /// - Nothing about approvals is left, and no assistant message is empty.
 ///
 /// ```
-/// use tower_chat::{core::{Message, ToolCall}, validate::{Fault, validate_messages}};
+/// use tower_chat::{Message, ToolCall, validate::{Fault, validate_messages}};
 /// let messages = [
 ///     Message::user("Where is my order?"),
 ///     Message::tool_calls([ToolCall::new("c1", "look", "{}")]),

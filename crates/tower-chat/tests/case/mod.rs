@@ -9,10 +9,7 @@
 use std::{any::Any, fmt, panic::AssertUnwindSafe};
 
 use futures_util::FutureExt;
-use tower_chat::{
-    PersistenceMode,
-    core::{Message, ToolCall, ToolResult},
-};
+use tower_chat::{Message, PersistenceMode, ToolCall, ToolResult};
 
 mod shown;
 

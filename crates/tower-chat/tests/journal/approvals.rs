@@ -2,12 +2,10 @@
 //! hears of it, and never run twice.
 
 use tower_chat::{
-    PersistenceError, PersistenceMode, ToolLoop,
-    core::{
-        Answer, ApprovalRequest, ChatRequest, Message, Part, Role, ToolStatus,
-        store::{HistoryStore, InvocationQuery, StoreError},
-    },
+    Answer, ApprovalRequest, ChatRequest, Message, Part, PersistenceError, PersistenceMode, Role,
+    ToolLoop, ToolStatus,
     recovery::{JournalPolicy, RunEnd, UnknownAnswer, UnknownCalls, close, open_run},
+    store::{HistoryStore, InvocationQuery, StoreError},
     tool::{ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
@@ -31,7 +29,7 @@ fn paying(ran: &Ran, gate: &Gate) -> tower_chat::Tools {
         async move {
             ran.note("pay");
             gate.pass().await;
-            Ok::<_, tower_chat::core::BoxError>(ToolOutput::from(answer))
+            Ok::<_, tower_chat::BoxError>(ToolOutput::from(answer))
         }
     }))
 }
@@ -251,7 +249,7 @@ async fn a_payment_of_which_nobody_knows_follows_the_policy_for_unknown_calls() 
                 let tools = tower_chat::Tools::new().with(tool_fn(definition, move |context| {
                     again.note("pay");
                     let answer = format!("payed {}", label_of(&context));
-                    async { Ok::<_, tower_chat::core::BoxError>(ToolOutput::from(answer)) }
+                    async { Ok::<_, tower_chat::BoxError>(ToolOutput::from(answer)) }
                 }));
                 let client = setup.elsewhere().stack(&model, tools);
                 send(&client, request).await.unwrap();

@@ -3,9 +3,9 @@
 
 use tower::{Layer, buffer::BufferLayer};
 use tower_chat::{
-    BuildError, ChatPipeline, MissingPersister, PerRunPersistence, PerServiceCallPersistence,
-    PersistenceError, PersistenceMode, ToolLoop, ToolLoopError,
-    core::{ApprovalRequest, ChatRequest, Message, Role},
+    ApprovalRequest, BuildError, ChatPipeline, ChatRequest, Message, MissingPersister,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode, Role,
+    ToolLoop, ToolLoopError,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

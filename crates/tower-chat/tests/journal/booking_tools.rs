@@ -9,12 +9,9 @@ use std::{
 
 use tower::Layer;
 use tower_chat::{
-    Clock, PerRunPersistence, PerServiceCallPersistence, PersistenceMode, PersistencePolicy,
-    ToolLoop, Tools,
-    core::{
-        ChatRequest, Message, Role, ToolCall,
-        store::{HistoryStore, OpenRunContent},
-    },
+    ChatRequest, Clock, Message, PerRunPersistence, PerServiceCallPersistence, PersistenceMode,
+    PersistencePolicy, Role, ToolCall, ToolLoop, Tools,
+    store::{HistoryStore, OpenRunContent},
     tool::{ToolContext, ToolOutput, tool_fn},
     validate::validate_request,
 };

@@ -4,15 +4,10 @@
 use std::sync::{Arc, Mutex};
 
 use tower_chat::{
-    ConflictPolicy, PersistenceMode, ToolLoop, ToolLoopError, Tools,
-    core::{
-        Answer, ApprovalRequest, BoxError, CallPosition, ChatRequest, Finish, Message, MessageId,
-        Part, Role, RunId, ToolCall, ToolResult, ToolStatus,
-        store::{
-            HistoryStore, InvocationQuery, RecordedResult, SequencePosition, ToolRecord, Write,
-        },
-    },
-    pending_results,
+    Answer, ApprovalRequest, BoxError, CallPosition, ChatRequest, ConflictPolicy, Finish, Message,
+    MessageId, Part, PersistenceMode, Role, RunId, ToolCall, ToolLoop, ToolLoopError, ToolResult,
+    ToolStatus, Tools, pending_results,
+    store::{HistoryStore, InvocationQuery, RecordedResult, SequencePosition, ToolRecord, Write},
     tool::{Retention, ToolContext, ToolOutput, persist_with, tool_fn},
     validate::validate_request,
 };
@@ -98,7 +93,7 @@ pub(crate) fn shown(model: &ScriptedModel, service_call: usize) -> Vec<(String, 
 pub(crate) async fn recorded(store: &Store) -> Vec<(String, String, ToolStatus)> {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
-    let row = |(_, call): (_, tower_chat::core::ToolInvocation)| {
+    let row = |(_, call): (_, tower_chat::ToolInvocation)| {
         let result = call.result.map(|result| result.text()).unwrap_or_default();
         (call.arguments, result, call.status)
     };
@@ -518,8 +513,7 @@ async fn without_a_store_an_approval_runs_the_call_that_it_names() {
                     let mut transcript: Vec<Message> = Vec::new();
                     let go_on = async |transcript: &mut Vec<Message>, own: Message| {
                         transcript.push(own);
-                        let messages: tower_chat::core::Messages =
-                            transcript.iter().cloned().collect();
+                        let messages: tower_chat::Messages = transcript.iter().cloned().collect();
                         let request = ChatRequest::new(messages);
                         let request = if streamed { request.streamed() } else { request };
                         let answer = send(&client, request).await?;

@@ -2,8 +2,8 @@
 
 use tower_chat::{
     PersistencePolicy,
-    core::store::HistoryStore,
     recovery::{JournalPolicy, OnDisconnect, OnOpenRun, Recovered, RecoveryPolicy, recover},
+    store::HistoryStore,
     validate::validate_messages,
 };
 use tower_chat_testkit::{Gate, Step};
@@ -73,7 +73,7 @@ async fn a_run_is_committed_or_discarded_when_its_caller_goes_where_that_is_the_
 
 #[tokio::test]
 async fn the_record_of_a_run_that_is_committed_by_its_drop_says_what_became_of_its_calls() {
-    use tower_chat::core::{ToolStatus, store::InvocationQuery};
+    use tower_chat::{ToolStatus, store::InvocationQuery};
     let store = store();
     let setup = Setup::new(&store).policy(on_disconnect(OnDisconnect::Commit));
     dropped(&setup, 2, false).await;
@@ -98,7 +98,7 @@ async fn the_text_of_a_dropped_answer_is_kept_where_that_is_asked_for() {
         let mut response = head(&client, ask("hi", true)).await.unwrap();
         let first = response.next().await.unwrap().unwrap();
         drop(response);
-        let tower_chat::core::ChatUpdate::TextDelta(text) = first else { panic!("{first:?}") };
+        let tower_chat::ChatUpdate::TextDelta(text) = first else { panic!("{first:?}") };
         send(&client, ask("and then?", true)).await.unwrap();
         let expected = ["user hi".into(), format!("assistant {text}"), "user and then?".into()];
         assert_eq!(stored(&store).await[..3], expected, "{choice:?}");

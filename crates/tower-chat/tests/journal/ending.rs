@@ -3,9 +3,9 @@
 
 use futures_util::StreamExt;
 use tower_chat::{
-    PersistenceError, PersistencePolicy, ToolLoop,
-    core::{ChatOptions, Message, store::HistoryStore},
+    ChatOptions, Message, PersistenceError, PersistencePolicy, ToolLoop,
     recovery::{JournalPolicy, OnOpenRun, RunEnd, close, open_run},
+    store::HistoryStore,
     tool::{ToolOutput, tool_fn},
     validate::validate_messages,
 };
@@ -206,7 +206,7 @@ fn keeping() -> PersistencePolicy {
 
 /// A long answer of which the caller takes a part.
 fn long_answer() -> Step {
-    use tower_chat::core::{ChatUpdate, Finish};
+    use tower_chat::{ChatUpdate, Finish};
     Step::updates([
         ChatUpdate::TextDelta("It rains ".into()),
         ChatUpdate::TextDelta("in Paris".into()),
@@ -302,7 +302,7 @@ async fn a_run_that_a_tool_ends_is_the_same_whether_or_not_it_was_interrupted() 
                         let gate = waiting.clone();
                         async move {
                             gate.pass().await;
-                            Ok::<_, tower_chat::core::BoxError>(ToolOutput::from(""))
+                            Ok::<_, tower_chat::BoxError>(ToolOutput::from(""))
                         }
                     }));
                     let client = setup.stack(&model, tools);
@@ -313,14 +313,14 @@ async fn a_run_that_a_tool_ends_is_the_same_whether_or_not_it_was_interrupted() 
                 let tools =
                     tower_chat::Tools::new().with(tool_fn(definition, |context| async move {
                         let answer = format!("stopped {}", label_of(&context));
-                        Ok::<_, tower_chat::core::BoxError>(ToolOutput::from(answer).terminate())
+                        Ok::<_, tower_chat::BoxError>(ToolOutput::from(answer).terminate())
                     }));
                 let answer = send(&setup.stack(&model, tools), request).await.unwrap();
                 let all = ["user stop", "assistant stop#c1", "tool c1=stopped c1"];
                 let case_name = (keep, interrupted, streamed);
                 assert_eq!(shorts(&answer.messages), all[1..], "{case_name:?}");
                 assert_eq!(stored(&store).await, all[..if keep { 3 } else { 2 }], "{case_name:?}");
-                let query = tower_chat::core::store::InvocationQuery::of(&key());
+                let query = tower_chat::store::InvocationQuery::of(&key());
                 let calls = store.inner().invocations(&query).await.unwrap().found;
                 assert_eq!(
                     calls[0].1.result.as_ref().unwrap().text(),
@@ -339,7 +339,7 @@ async fn a_message_that_is_queued_after_the_commit_is_left_for_the_next_run() {
         let store = store();
         let setup = Setup::new(&store);
         let model = ScriptedModel::new([Step::text("hello"), Step::text("and hello")]);
-        let handle = tower_chat::core::RunHandle::new();
+        let handle = tower_chat::RunHandle::new();
         let request = ask("hi", streamed).with_extension(handle.clone());
         handle.queue(Message::user("early"));
         let client = setup.looped(&model, ToolLoop::new(BookingTools::default().tools()));

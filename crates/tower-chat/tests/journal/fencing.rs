@@ -4,12 +4,9 @@
 use std::time::Duration;
 
 use tower_chat::{
-    PersistenceError,
-    core::{
-        BoxError, Message,
-        store::{HistoryStore, Lease},
-    },
+    BoxError, Message, PersistenceError,
     recovery::{JournalPolicy, RunEnd, close, sweep},
+    store::{HistoryStore, Lease},
 };
 use tower_chat_testkit::{Gate, Step};
 
@@ -20,7 +17,7 @@ fn is_held(error: &PersistenceError) -> bool {
 }
 
 /// The conflict that a run is told which has lost its lease.
-fn fenced(outcome: Result<tower_chat::core::Answer, BoxError>) {
+fn fenced(outcome: Result<tower_chat::Answer, BoxError>) {
     let error = refused(outcome);
     let PersistenceError::NotStored(not_stored) = &error else { panic!("{error:?}") };
     assert!(not_stored.conflict().is_some(), "{error:?}");
@@ -380,8 +377,8 @@ async fn old_runs_that_nobody_works_on_are_swept() {
         let setup = Setup::new(&store).clock(&clock);
         let failing = || booking_model_with(1, [Step::error("overloaded")]);
         let in_conversation = |id: &str| {
-            let key = tower_chat::core::ConversationKey::new("alice", id);
-            tower_chat::core::ChatRequest::new([Message::user("trip")]).in_conversation(key)
+            let key = tower_chat::ConversationKey::new("alice", id);
+            tower_chat::ChatRequest::new([Message::user("trip")]).in_conversation(key)
         };
         send(&setup.stack(&failing(), BookingTools::default().tools()), in_conversation("old"))
             .await

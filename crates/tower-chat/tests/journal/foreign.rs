@@ -2,8 +2,8 @@
 
 use tower::Layer;
 use tower_chat::{
-    ConflictPolicy, PerRunPersistence, PerServiceCallPersistence, PersistenceError, ToolLoop,
-    core::{BoxError, ChatRequest, ChatResponse, Message, ToolResult},
+    BoxError, ChatRequest, ChatResponse, ConflictPolicy, Message, PerRunPersistence,
+    PerServiceCallPersistence, PersistenceError, ToolLoop, ToolResult,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
 

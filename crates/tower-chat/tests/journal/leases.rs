@@ -3,12 +3,9 @@
 use std::time::Duration;
 
 use tower_chat::{
-    ConcurrentRuns, PersistenceError, PersistencePolicy,
-    core::{
-        BoxError,
-        store::{HistoryStore, StoreHandle},
-    },
+    BoxError, ConcurrentRuns, PersistenceError, PersistencePolicy,
     recovery::{JournalPolicy, OnOpenRun, Recovered, RecoveryPolicy, UnknownCalls, recover},
+    store::{HistoryStore, StoreHandle},
 };
 use tower_chat_testkit::{FaultyStore, Gate};
 
@@ -55,7 +52,7 @@ fn left_by_a_dead_process(setup: &Setup, booking_tools: &BookingTools, streamed:
     dead.join().unwrap();
 }
 
-fn held(outcome: Result<tower_chat::core::Answer, BoxError>) -> (u64, std::time::SystemTime) {
+fn held(outcome: Result<tower_chat::Answer, BoxError>) -> (u64, std::time::SystemTime) {
     match refused(outcome) {
         PersistenceError::RunHeld { holder, until, .. } => (holder, until),
         other => panic!("{other:?}"),

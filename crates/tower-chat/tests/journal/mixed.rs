@@ -3,12 +3,9 @@
 
 use futures_util::StreamExt;
 use tower_chat::{
-    PersistenceMode, ToolLoop, ToolLoopError, Tools,
-    core::{
-        Answer, ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, Role, ToolCall,
-        ToolResult, ToolStatus,
-        store::{HistoryStore, InvocationQuery},
-    },
+    Answer, ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, PersistenceMode,
+    Role, ToolCall, ToolLoop, ToolLoopError, ToolResult, ToolStatus, Tools,
+    store::{HistoryStore, InvocationQuery},
     tool::{ToolContext, ToolOutput, tool_fn},
     tool_loop::UnknownTools,
 };
@@ -239,7 +236,7 @@ async fn calls_of_several_messages_of_one_answer_wait_together() {
             let setup = Setup::new(&store).mode(mode);
             let first = Message::tool_calls([ToolCall::new("c2", "pay", "2")]);
             let second = Message::tool_calls([ToolCall::new("c3", "ask", "3")]);
-            let finish = tower_chat::core::Finish::stop();
+            let finish = tower_chat::Finish::stop();
             let model = ScriptedModel::new([
                 Step::answer([first, Message::assistant("and"), second], finish),
                 Step::text("done"),

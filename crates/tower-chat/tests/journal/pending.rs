@@ -3,13 +3,10 @@
 
 use futures_util::StreamExt;
 use tower_chat::{
-    PersistenceError, PersistenceMode, ToolLoop, ToolLoopError, Tools,
-    core::{
-        ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, Role, ToolCall,
-        ToolStatus,
-        store::{HistoryStore, InvocationQuery},
-    },
+    ApprovalRequest, BoxError, ChatRequest, ChatUpdate, Message, Part, PersistenceError,
+    PersistenceMode, Role, ToolCall, ToolLoop, ToolLoopError, ToolStatus, Tools,
     recovery::{JournalPolicy, UnknownAnswer, UnknownCalls},
+    store::{HistoryStore, InvocationQuery},
     tool::{Retention, StoredCall, ToolContext, ToolOutput, persist_with, tool_fn},
 };
 use tower_chat_testkit::{ScriptedModel, Step};

@@ -1,13 +1,10 @@
 //! What is staged is what may be stored: hooks and truncation come before the journal.
 
 use tower_chat::{
-    Tools,
-    core::{
-        BoxError, Finish, Message, Part, ToolCall, ToolStatus,
-        store::{HistoryStore, InvocationQuery},
-    },
+    BoxError, Finish, Message, Part, ToolCall, ToolStatus, Tools,
     recovery::{JournalPolicy, UnknownAnswer, UnknownCalls},
     replay::Truncation,
+    store::{HistoryStore, InvocationQuery},
     tool::{Retention, StoredCall, ToolOutput, persist_with, tool_fn},
     validate::validate_request,
 };
@@ -265,10 +262,7 @@ async fn a_long_result_is_staged_truncated_and_the_run_under_way_sees_all_of_it(
 
 #[tokio::test]
 async fn a_tool_that_nests_a_run_is_resumed_with_it() {
-    use tower_chat::{
-        core::{ChatRequest, ConversationKey},
-        tool::NestedInAncestor,
-    };
+    use tower_chat::{ChatRequest, ConversationKey, tool::NestedInAncestor};
     let store = store();
     let setup = Setup::new(&store);
     let sub_key = || ConversationKey::new("alice", "support/sub");

@@ -2,8 +2,7 @@
 //! was recovered first is told.
 
 use tower_chat::{
-    PersistencePolicy,
-    core::{BoxError, Finish, Message, Retryability, Usage},
+    BoxError, Finish, Message, PersistencePolicy, Retryability, Usage,
     recovery::{JournalPolicy, OnRefusal, RecoveryPolicy, recover},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
@@ -140,7 +139,7 @@ async fn an_error_that_says_nothing_of_itself_counts_as_a_refusal_at_the_last_at
     }
 }
 
-fn seen_last(request: &tower_chat::core::ChatRequest) -> String {
+fn seen_last(request: &tower_chat::ChatRequest) -> String {
     short(request.messages.last().unwrap())
 }
 

@@ -6,8 +6,7 @@ use std::{collections::HashSet, time::Duration};
 use futures_util::StreamExt;
 use tower::{Layer, timeout::TimeoutLayer};
 use tower_chat::{
-    ToolLoopError,
-    core::ChatRequest,
+    ChatRequest, ToolLoopError,
     recovery::{
         CallState, JournalPolicy, OnOpenRun, UnknownAnswer, UnknownCall, UnknownCalls, open_run,
     },
@@ -443,10 +442,10 @@ async fn a_failed_tool_is_not_run_again() {
         // Where it ran again it would succeed now.
         let fixed = tower_chat::Tools::new()
             .with(tower_chat::tool::tool_fn(definition("fail"), |_| async {
-                Ok::<_, tower_chat::core::BoxError>(ToolOutput::from("worked"))
+                Ok::<_, tower_chat::BoxError>(ToolOutput::from("worked"))
             }))
             .with(tower_chat::tool::tool_fn(definition("wait"), |_| async {
-                Ok::<_, tower_chat::core::BoxError>(ToolOutput::from("waited"))
+                Ok::<_, tower_chat::BoxError>(ToolOutput::from("waited"))
             }));
         send(&setup.stack(&model, fixed), request).await.unwrap();
         let history = stored(&store).await;
@@ -503,7 +502,7 @@ async fn limits_count_what_earlier_attempts_have_used() {
 
 #[tokio::test]
 async fn a_round_of_two_messages_is_one_round() {
-    use tower_chat::{ToolLoop, core::Finish};
+    use tower_chat::{Finish, ToolLoop};
     let store = store();
     let setup = Setup::new(&store);
     let booking_tools = BookingTools::default();
@@ -524,7 +523,7 @@ async fn a_round_of_two_messages_is_one_round() {
 
 #[tokio::test]
 async fn an_input_that_ends_with_an_answer_is_no_answer() {
-    use tower_chat::core::Message;
+    use tower_chat::Message;
     for streamed in BOTH_WAYS {
         let store = store();
         let setup = Setup::new(&store);

@@ -2,12 +2,9 @@
 //! record, its limits and its tools. Found by the property test of the contract.
 
 use tower_chat::{
-    ToolLoop,
-    core::{
-        Answer, ChatRequest, Finish, Message, Part, Role, RunId, ToolResult, ToolStatus,
-        store::{HistoryStore, InvocationQuery},
-    },
+    Answer, ChatRequest, Finish, Message, Part, Role, RunId, ToolLoop, ToolResult, ToolStatus,
     pending_results,
+    store::{HistoryStore, InvocationQuery},
     tool::{Retention, SharedTools, persist_with, tool_fn},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
@@ -120,8 +117,8 @@ async fn a_call_of_no_tool_is_not_run_by_the_attempt_that_goes_on() {
     }
 }
 
-fn run_of_test() -> tower_chat::core::Conversation {
-    tower_chat::core::Conversation { key: key(), run: RunId::new() }
+fn run_of_test() -> tower_chat::Conversation {
+    tower_chat::Conversation { key: key(), run: RunId::new() }
 }
 
 #[tokio::test]

@@ -1,11 +1,8 @@
 //! What is staged, and when.
 
 use tower_chat::{
-    PersistenceError, Tools,
-    core::{
-        ToolStatus,
-        store::{Close, HistoryStore, InvocationQuery, StoreError},
-    },
+    PersistenceError, ToolStatus, Tools,
+    store::{Close, HistoryStore, InvocationQuery, StoreError},
     tool::{ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};

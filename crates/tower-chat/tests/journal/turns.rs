@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tower::{Layer, limit::ConcurrencyLimitLayer};
-use tower_chat::{ConcurrentRuns, PersistenceError, core::store::HistoryStore};
+use tower_chat::{ConcurrentRuns, PersistenceError, store::HistoryStore};
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::{booking_tools::*, common::*};
@@ -40,9 +40,8 @@ async fn queued_runs_go_in_the_order_in_which_they_came_and_no_more_than_the_bou
         let (store, gate) = (store(), Gate::closed());
         let policy = policy().concurrent_runs(ConcurrentRuns::Queue { most: 3 });
         let setup = Setup::new(&store).mode(mode).policy(policy);
-        let echo = |request: &tower_chat::core::ChatRequest| {
-            Step::text(short(request.messages.last().unwrap()))
-        };
+        let echo =
+            |request: &tower_chat::ChatRequest| Step::text(short(request.messages.last().unwrap()));
         let steps = (0..5).map(|_| Step::respond(echo).waits(&gate));
         let model = ScriptedModel::new(steps);
         let client = setup.stack(&model, BookingTools::default().tools());

@@ -1,6 +1,6 @@
 //! Readers see nothing of a journaled run before its commit, and all of it afterwards.
 
-use tower_chat::core::store::{HistoryStore, InvocationQuery};
+use tower_chat::store::{HistoryStore, InvocationQuery};
 use tower_chat_testkit::Gate;
 
 use crate::{booking_tools::*, common::*};

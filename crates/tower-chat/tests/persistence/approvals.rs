@@ -1,8 +1,8 @@
 //! Calls that wait for approval: stored, answered by a later run, and run exactly once.
 
 use tower_chat::{
-    ConflictPolicy, PersistenceMode, ToolLoopError,
-    core::{Answer, ApprovalRequest, ApprovalResponse, ChatRequest, Finish, Message, Part, Role},
+    Answer, ApprovalRequest, ApprovalResponse, ChatRequest, ConflictPolicy, Finish, Message, Part,
+    PersistenceMode, Role, ToolLoopError,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

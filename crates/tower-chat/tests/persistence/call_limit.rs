@@ -2,9 +2,7 @@
 //! tool runs, nothing of it is stored, and the conversation goes on.
 
 use tower::Layer;
-use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, ToolLoop, ToolLoopError, core::Finish,
-};
+use tower_chat::{Finish, PerRunPersistence, PerServiceCallPersistence, ToolLoop, ToolLoopError};
 use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;

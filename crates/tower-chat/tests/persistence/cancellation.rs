@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use futures_util::{FutureExt, StreamExt};
 use tower::{Layer, timeout::TimeoutLayer};
 use tower_chat::{
-    ChatPipeline, Clock, DeadlineExceeded, PerRunPersistence, PerServiceCallPersistence,
-    PersistenceMode, ToolLoop, Tools,
-    core::{ChatRequest, ChatUpdate, Message, ToolResult, store::HistoryStore},
+    ChatPipeline, ChatRequest, ChatUpdate, Clock, DeadlineExceeded, Message, PerRunPersistence,
+    PerServiceCallPersistence, PersistenceMode, ToolLoop, ToolResult, Tools,
     replay::{Freshness, OutdatedCalls, ReplayPolicy, ToolHistory},
+    store::HistoryStore,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
@@ -232,7 +232,7 @@ async fn calls_that_come_back_unexecuted_are_stored_once_they_are_shown() {
                 case.calls([("ask", "c1")]),
                 Step::updates([
                     ChatUpdate::Message(case.call_message([("ask", "c1")]).into()),
-                    ChatUpdate::Finish(tower_chat::core::Finish::stop().into()),
+                    ChatUpdate::Finish(tower_chat::Finish::stop().into()),
                 ]),
             ] {
                 let store = case.store().await;

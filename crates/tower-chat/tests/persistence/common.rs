@@ -8,13 +8,10 @@ use std::{
 use serde_json::json;
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
+    Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore, Message,
     PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode,
-    PersistencePolicy, ToolLoop, Tools, UnansweredInputs,
-    core::{
-        Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore, Message,
-        ToolCall, ToolDefinition, Usage,
-        store::{HistoryStore, RecordedResult, StoreError},
-    },
+    PersistencePolicy, ToolCall, ToolDefinition, ToolLoop, Tools, UnansweredInputs, Usage,
+    store::{HistoryStore, RecordedResult, StoreError},
     tool::{ToolContext, ToolOutput, tool_fn},
 };
 use tower_chat_sqlite::{Durability, SqliteStore};

@@ -6,9 +6,8 @@ use tower::{
     BoxError, Layer, ServiceBuilder, ServiceExt, buffer::BufferLayer, limit::ConcurrencyLimitLayer,
 };
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode, ToolLoop,
-    Tools,
-    core::{ChatRequest, ChatResponse, ConversationKey},
+    ChatRequest, ChatResponse, ConversationKey, PerRunPersistence, PerServiceCallPersistence,
+    PersistenceError, PersistenceMode, ToolLoop, Tools,
     tool::{ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{ScriptedModel, Step};

@@ -3,11 +3,9 @@
 use std::sync::Arc;
 
 use tower_chat::{
-    ConflictPolicy, PersistenceError, PersistenceMode, StoreFailure,
-    core::{
-        ChatRequest, ConversationId, Finish, Message, MessageId, RunId,
-        store::{HistoryStore, Revision, Slot, Write},
-    },
+    ChatRequest, ConflictPolicy, ConversationId, Finish, Message, MessageId, PersistenceError,
+    PersistenceMode, RunId, StoreFailure,
+    store::{HistoryStore, Revision, Slot, Write},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
 

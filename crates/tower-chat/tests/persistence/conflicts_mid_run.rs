@@ -4,14 +4,10 @@
 use serde_json::Value;
 use tower::Layer;
 use tower_chat::{
-    ConflictPolicy, PerRunPersistence, PerServiceCallPersistence, PersistenceError,
-    PersistenceMode, ToolLoop, Tools, UnansweredInputs,
-    core::{
-        Answer, BoxError, ChatRequest, ChatResponse, Finish, Message, Role, ToolCall, ToolResult,
-        ToolStatus,
-        store::{HistoryStore, InvocationQuery},
-    },
-    pending_results,
+    Answer, BoxError, ChatRequest, ChatResponse, ConflictPolicy, Finish, Message,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode, Role,
+    ToolCall, ToolLoop, ToolResult, ToolStatus, Tools, UnansweredInputs, pending_results,
+    store::{HistoryStore, InvocationQuery},
     tool::{ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
@@ -96,7 +92,7 @@ impl Case {
     async fn statuses(&self) -> Vec<(String, ToolStatus, Option<String>)> {
         let query = InvocationQuery::of(&key());
         let found = self.store.inner().invocations(&query).await.unwrap().found;
-        let row = |call: tower_chat::core::ToolInvocation| {
+        let row = |call: tower_chat::ToolInvocation| {
             (call.arguments, call.status, call.result.map(|result| result.text()))
         };
         found.into_iter().map(|(_, call)| row(call)).collect()

@@ -4,8 +4,7 @@ use std::time::Duration;
 
 use tower::{Layer, limit::ConcurrencyLimitLayer};
 use tower_chat::{
-    Tools,
-    core::{Answer, ApprovalRequest, BoxError, ChatRequest, ConversationKey, Message, Part, Role},
+    Answer, ApprovalRequest, BoxError, ChatRequest, ConversationKey, Message, Part, Role, Tools,
     tool::{ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};

@@ -10,7 +10,7 @@ use std::{
 };
 
 use futures_util::poll;
-use tower_chat::core::{Message, ToolCall, ToolResult};
+use tower_chat::{Message, ToolCall, ToolResult};
 use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;

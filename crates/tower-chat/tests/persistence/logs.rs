@@ -3,8 +3,7 @@
 
 use tower::Layer;
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, ToolLoop, Tools,
-    core::EndedBy,
+    EndedBy, PerRunPersistence, PerServiceCallPersistence, ToolLoop, Tools,
     tool::{ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{ScriptedModel, Step};

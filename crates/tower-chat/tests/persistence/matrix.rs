@@ -2,9 +2,9 @@
 
 use tower::{Layer, Service, util::BoxCloneSyncService};
 use tower_chat::{
-    BuildError, ChatPipeline, MissingPersister, PerRunPersistence, PerServiceCallPersistence,
-    PersistenceError, PersistenceMode, ToolLoop, Tools,
-    core::{BoxError, ChatRequest, ChatResponse, MemoryStore},
+    BoxError, BuildError, ChatPipeline, ChatRequest, ChatResponse, MemoryStore, MissingPersister,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistenceMode, ToolLoop,
+    Tools,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

@@ -1,10 +1,8 @@
 //! Calls in messages of users and systems, which no provider takes.
 
 use tower_chat::{
-    core::{
-        Conversation, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
-        store::{HistoryStore, Revision, Write},
-    },
+    Conversation, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
+    store::{HistoryStore, Revision, Write},
     validate::validate_messages,
 };
 use tower_chat_testkit::{ScriptedModel, Step};

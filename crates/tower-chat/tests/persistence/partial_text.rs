@@ -3,9 +3,8 @@
 use futures_util::StreamExt;
 use tower::{Layer, service_fn};
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, PersistencePolicy, ToolLoop,
-    core::{ChatRequest, ChatUpdate, Finish, Message, store::HistoryStore},
-    validate::validate_messages,
+    ChatRequest, ChatUpdate, Finish, Message, PerRunPersistence, PerServiceCallPersistence,
+    PersistenceMode, PersistencePolicy, ToolLoop, store::HistoryStore, validate::validate_messages,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

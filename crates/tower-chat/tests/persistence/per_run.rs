@@ -3,13 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use tower_chat::{
-    PersistenceError,
-    core::RunId,
-    core::{
-        ChatRequest, ConversationKey, Finish, Message, MessageId, Usage,
-        store::{HistoryStore, Revision, Write},
-    },
+    ChatRequest, ConversationKey, Finish, Message, MessageId, PersistenceError, RunId, Usage,
     replay::DanglingCalls,
+    store::{HistoryStore, Revision, Write},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

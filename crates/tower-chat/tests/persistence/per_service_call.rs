@@ -12,11 +12,8 @@ use std::{
 use futures_util::{StreamExt, future::poll_immediate};
 use tower::{Layer, ServiceExt, service_fn};
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, ToolLoop, UnansweredInputs,
-    core::{
-        BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationId, Message, MessageId,
-        store::HistoryStore,
-    },
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationId, Message, MessageId,
+    PerRunPersistence, PerServiceCallPersistence, ToolLoop, UnansweredInputs, store::HistoryStore,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
@@ -263,7 +260,7 @@ async fn no_message_of_a_call_is_shown_before_the_call_is_durable() {
                 let several =
                     [Message::assistant("let me look"), case.call_message([("look", "c1")])];
                 let model = ScriptedModel::new([
-                    Step::answer(several, tower_chat::core::Finish::stop()),
+                    Step::answer(several, tower_chat::Finish::stop()),
                     Step::text("there"),
                 ]);
                 let client = match alone {
@@ -503,7 +500,7 @@ async fn an_answer_of_several_messages_is_stored_whole() {
             let store = case.store().await;
             let several = Step::answer(
                 [Message::assistant("let me look"), case.call_message([("look", "c1")])],
-                tower_chat::core::Finish::stop(),
+                tower_chat::Finish::stop(),
             );
             let model = ScriptedModel::new([several, Step::text("there")]);
             send(&case.agent(&model, &store), case.ask("where?")).await.unwrap();
@@ -524,7 +521,7 @@ async fn an_answer_of_several_messages_is_stored_whole() {
 async fn an_answer_without_messages_stores_its_input() {
     every_case(async |case| {
         let store = case.store().await;
-        let model = ScriptedModel::new([Step::answer([], tower_chat::core::Finish::stop())]);
+        let model = ScriptedModel::new([Step::answer([], tower_chat::Finish::stop())]);
         send(&case.agent(&model, &store), case.ask("hi")).await.unwrap();
         assert_eq!(stored(&store).await, ["user hi"]);
     })

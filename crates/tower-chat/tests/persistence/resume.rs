@@ -15,13 +15,9 @@ use tower::{
     timeout::TimeoutLayer,
 };
 use tower_chat::{
-    ConflictPolicy, PerRunPersistence, PerServiceCallPersistence, PersistenceError,
-    PersistencePolicy, StoreFailure, ToolLoop, Tools,
-    core::{
-        Answer, BoxError, ChatRequest, ChatResponse, Conversation, Finish, Message, RunId,
-        ToolResult,
-    },
-    run::ServiceCall,
+    Answer, BoxError, ChatRequest, ChatResponse, ConflictPolicy, Conversation, Finish, Message,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceError, PersistencePolicy, RunId,
+    StoreFailure, ToolLoop, ToolResult, Tools, run::ServiceCall,
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
 

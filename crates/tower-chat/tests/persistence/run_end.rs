@@ -9,15 +9,12 @@ use std::sync::{
 use futures_util::StreamExt;
 use tower::{Layer, ServiceExt};
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolLoop, Tools,
-    core::{
-        Answer, ChatRequest, ChatResponse, ChatUpdate, Message, Role, RunHandle, ToolCall,
-        ToolResult,
-        store::{HistoryStore, InvocationQuery},
-    },
-    pending_results,
+    Answer, ChatRequest, ChatResponse, ChatUpdate, Message, PerRunPersistence,
+    PerServiceCallPersistence, PersistenceMode, Role, RunHandle, ToolCall, ToolLoop, ToolResult,
+    Tools, pending_results,
     recovery::{RunEnd, close},
     replay::DanglingCalls,
+    store::{HistoryStore, InvocationQuery},
     tool::{Retention, ToolOutput, persist_with, tool_fn},
     validate::validate_request,
 };
@@ -184,7 +181,7 @@ impl End {
             Self::Returned => calls([("ask", "c1")]),
             Self::ReturnedWithText => {
                 let mut message = call_message([("ask", "c1"), ("look", "c2")]);
-                message.parts.insert(0, tower_chat::core::Part::text("one question"));
+                message.parts.insert(0, tower_chat::Part::text("one question"));
                 Step::message(message)
             }
             Self::Approval => calls([("pay", "c1")]),
@@ -281,7 +278,7 @@ async fn a_tool_that_ended_the_run_and_is_kept_nowhere_does_not_run_again() {
         };
         let asking = || {
             let mut message = Message::tool_calls([ToolCall::new("c1", "stop", "{}")]);
-            message.parts.insert(0, tower_chat::core::Part::text("I stop"));
+            message.parts.insert(0, tower_chat::Part::text("I stop"));
             Step::message(message)
         };
         let model = ScriptedModel::new([asking()]);

@@ -4,11 +4,9 @@ use std::sync::Arc;
 
 use tower::Layer;
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceError, ToolLoop, ToolLoopError, Tools,
-    core::{
-        Answer, BoxError, ChatRequest, ChatResponse, ConversationId, ConversationKey, Message,
-        MessageId, SentinelAtClient, ToolResult,
-    },
+    Answer, BoxError, ChatRequest, ChatResponse, ConversationId, ConversationKey, Message,
+    MessageId, PerRunPersistence, PerServiceCallPersistence, PersistenceError, SentinelAtClient,
+    ToolLoop, ToolLoopError, ToolResult, Tools,
     tool::{NestedInAncestor, ToolOutput, tool_fn},
 };
 use tower_chat_testkit::{ScriptedModel, Step};

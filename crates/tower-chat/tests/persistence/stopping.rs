@@ -6,12 +6,10 @@ use std::pin::pin;
 use futures_util::{StreamExt, poll};
 use tower::Layer;
 use tower_chat::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceError, StoreFailure, ToolLoop,
-    core::{
-        Answer, BoxError, ChatRequest, ChatUpdate, EndedBy, Message, Role, ToolInvocation,
-        ToolStatus,
-        store::{HistoryStore, InvocationQuery},
-    },
+    Answer, BoxError, ChatRequest, ChatUpdate, EndedBy, Message, PerRunPersistence,
+    PerServiceCallPersistence, PersistenceError, Role, StoreFailure, ToolInvocation, ToolLoop,
+    ToolStatus,
+    store::{HistoryStore, InvocationQuery},
     tool::{ToolContext, tool_fn},
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};

@@ -1,11 +1,8 @@
 //! A store that fails never swallows an answer that was paid for.
 
 use tower_chat::{
-    PersistenceError, PersistenceMode, StoreFailure,
-    core::{
-        ConversationKey, Message, MessageId, RunId,
-        store::{HistoryStore, Revision, StoreError, Write},
-    },
+    ConversationKey, Message, MessageId, PersistenceError, PersistenceMode, RunId, StoreFailure,
+    store::{HistoryStore, Revision, StoreError, Write},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

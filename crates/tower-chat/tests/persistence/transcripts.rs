@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tower::Layer;
 use tower_chat::{
-    PerServiceCallPersistence, PersistenceError, PersistenceMode, RepeatedTranscript, ToolLoop,
-    core::{Answer, ChatRequest, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult},
+    Answer, ChatRequest, Message, MessageId, Part, PerServiceCallPersistence, PersistenceError,
+    PersistenceMode, RepeatedTranscript, Role, RunId, ToolCall, ToolLoop, ToolResult,
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
@@ -79,7 +79,7 @@ impl Talk {
     async fn send_whole(
         &self,
         more: impl IntoIterator<Item = Message>,
-    ) -> Result<Answer, tower_chat::core::BoxError> {
+    ) -> Result<Answer, tower_chat::BoxError> {
         send(&self.client(), self.request(&self.whole(more))).await
     }
 }
@@ -273,7 +273,7 @@ async fn messages_with_stored_ids_are_left_out_and_other_ids_do_not_hide_a_repet
             let mut talk = Talk::new(mode, choice, streamed, ["one", "two"].map(Step::text));
             talk.say("first").await;
             let history: Vec<Arc<Message>> = {
-                use tower_chat::core::store::HistoryStore;
+                use tower_chat::store::HistoryStore;
                 talk.store.inner().load(&key()).await.unwrap().messages.iter().cloned().collect()
             };
             let mut with_ids: Vec<Message> =

@@ -3,11 +3,9 @@
 use std::sync::Mutex;
 
 use tower_chat::{
-    ToolLoop, Tools,
-    core::{
-        ChatRequest, Message, Native, Part, RawJson, Role, ToolResult, ToolStatus, format,
-        store::InvocationQuery,
-    },
+    ChatRequest, Message, Native, Part, RawJson, Role, ToolLoop, ToolResult, ToolStatus, Tools,
+    format,
+    store::InvocationQuery,
     tool::{Retention, SharedTools, Tool, ToolOutput, persist_with, tool_fn},
 };
 use tower_chat_testkit::Step;

@@ -1,8 +1,7 @@
 //! Rounds that a tool ends: in every mode each call has the row that says what became of it.
 
 use tower_chat::{
-    ToolLoop, Tools,
-    core::{ChatRequest, Message, Part, Role, ToolStatus},
+    ChatRequest, Message, Part, Role, ToolLoop, ToolStatus, Tools,
     tool::{ToolContext, ToolOutput, tool_fn, typed_tool_fn},
 };
 use tower_chat_testkit::Step;

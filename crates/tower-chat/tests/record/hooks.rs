@@ -1,8 +1,7 @@
 //! What a tool's `persist` hook lets be stored.
 
 use tower_chat::{
-    ToolLoop, Tools,
-    core::format,
+    ToolLoop, Tools, format,
     tool::{Retention, StoredCall, persist_with, tool_fn},
 };
 use tower_chat_testkit::Step;
@@ -98,7 +97,7 @@ async fn errors_can_be_redacted_too() {
         let agent = Agent::of(case, ToolLoop::new(Tools::new().with(fail)), script).await;
         agent.ask("hi").await.unwrap();
         assert!(!everything(&agent).await.contains("xqz"));
-        assert_eq!(agent.record().await[0].status, tower_chat::core::ToolStatus::Error);
+        assert_eq!(agent.record().await[0].status, tower_chat::ToolStatus::Error);
     })
     .await;
 }

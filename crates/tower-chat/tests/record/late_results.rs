@@ -2,8 +2,7 @@
 //! and in the store, and its calls have whole rows.
 
 use tower_chat::{
-    ToolLoop, Tools,
-    core::{ChatRequest, Message, MessageId, Role, ToolResult, ToolStatus},
+    ChatRequest, Message, MessageId, Role, ToolLoop, ToolResult, ToolStatus, Tools,
     replay::effective_call_ids,
     tool::{ToolContext, ToolOutput, tool_fn},
 };
@@ -100,7 +99,7 @@ async fn late_result(
     let script = vec![
         Step::message(Message::tool_calls([call("ask", late)])),
         Step::text("of something else"),
-        Step::answer(answer, tower_chat::core::Finish::stop()),
+        Step::answer(answer, tower_chat::Finish::stop()),
         Step::text("done"),
         Step::text("bye"),
     ];
@@ -113,7 +112,7 @@ async fn late_result(
     input.push(Message::tool_results([ToolResult::new(id, "forty-two")]));
     input.extend(users(after));
     let inputs = input.len();
-    let messages: tower_chat::core::Messages = input.into_iter().collect();
+    let messages: tower_chat::Messages = input.into_iter().collect();
     let live = agent.send_as(streamed, ChatRequest::new(messages)).await.unwrap();
 
     let stored = agent.stored().await;

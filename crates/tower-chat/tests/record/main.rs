@@ -28,12 +28,10 @@ use std::{
 
 use tower::{Service, ServiceExt};
 use tower_chat::{
-    ChatPipeline, Clock, PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolLoop,
-    core::{
-        Answer, BoxError, ChatRequest, ConversationKey, MemoryStore, Message, ToolCall,
-        ToolDefinition, ToolInvocation,
-        store::{HistoryStore, InvocationQuery},
-    },
+    Answer, BoxError, ChatPipeline, ChatRequest, Clock, ConversationKey, MemoryStore, Message,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, ToolCall, ToolDefinition,
+    ToolInvocation, ToolLoop,
+    store::{HistoryStore, InvocationQuery},
 };
 use tower_chat_testkit::{FaultyStore, ScriptedModel, Step};
 
@@ -94,7 +92,7 @@ struct Agent {
     store: common::Store,
     streamed: bool,
     model: ScriptedModel,
-    client: tower::util::BoxCloneSyncService<ChatRequest, tower_chat::core::ChatResponse, BoxError>,
+    client: tower::util::BoxCloneSyncService<ChatRequest, tower_chat::ChatResponse, BoxError>,
 }
 
 impl Agent {

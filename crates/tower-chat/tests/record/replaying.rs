@@ -1,15 +1,13 @@
 //! What later runs are shown of tools, by policy.
 
 use tower_chat::{
-    BuildError, PersistenceError, PersistencePolicy, Tools,
-    core::{
-        ChatResponse, MessageId, Role, RunId, ToolResult,
-        store::{Revision, Write},
-    },
+    BuildError, ChatResponse, MessageId, PersistenceError, PersistencePolicy, Role, RunId,
+    ToolResult, Tools,
     replay::{
         Channel, Citations, CompactionTime, Freshness, OutdatedCalls, ReplayPolicy, ToolHistory,
         Truncation, Window,
     },
+    store::{Revision, Write},
     tool::{SharedTools, tool_fn},
 };
 use tower_chat_testkit::Step;
@@ -185,7 +183,7 @@ async fn without_a_readable_record_results_are_as_old_as_their_messages() {
     every_case(async |case| {
         let policy = replaying(ReplayPolicy::default().freshness(Freshness::default()));
         let shop = shop(case, policy, two_turns(), "looked").await;
-        let unreadable = || tower_chat::core::store::StoreError::backend("read", true, "no");
+        let unreadable = || tower_chat::store::StoreError::backend("read", true, "no");
         shop.ask("hi").await;
         shop.pass(300);
         shop.store.fail_next_query(unreadable());

@@ -1,8 +1,7 @@
 //! One row a call, in both modes the same.
 
 use tower_chat::{
-    ToolLoop, Tools,
-    core::{ChatRequest, Message, Part, Role, ToolStatus},
+    ChatRequest, Message, Part, Role, ToolLoop, ToolStatus, Tools,
     tool::{ToolOutput, tool_fn, typed_tool_fn},
 };
 use tower_chat_testkit::Step;
@@ -145,7 +144,7 @@ async fn a_result_that_the_caller_brings_updates_the_row_of_its_call() {
         let agent = Agent::of(case, ToolLoop::new(tools), script).await;
         agent.ask("hi").await.unwrap();
         assert_eq!(short(&agent.record().await), ["ask returned -"]);
-        let result = tower_chat::core::ToolResult::new("c1", "forty-two");
+        let result = tower_chat::ToolResult::new("c1", "forty-two");
         agent
             .send_as(agent.streamed, ChatRequest::new(Message::tool_results([result])))
             .await

@@ -1,6 +1,6 @@
 //! Sources are numbered through the whole conversation.
 
-use tower_chat::{ToolContext, core::ChatResponse, tool::tool_fn};
+use tower_chat::{ChatResponse, ToolContext, tool::tool_fn};
 use tower_chat_testkit::Step;
 
 use super::*;

@@ -5,8 +5,7 @@ use std::pin::pin;
 
 use futures_util::{StreamExt, future::poll_immediate};
 use tower_chat::{
-    ToolLoop, Tools,
-    core::{ChatRequest, Message, Role, ToolStatus, format},
+    ChatRequest, Message, Role, ToolLoop, ToolStatus, Tools, format,
     tool::{Retention, SharedTools, Tool, ToolContext, ToolOutput, persist_with, tool_fn},
 };
 use tower_chat_testkit::{FaultyStore, Step};
@@ -371,16 +370,16 @@ async fn under_a_foreign_tool_loop_the_hooks_of_the_named_tools_are_asked() {
             }
             let updates: Vec<_> = response.map(Result::unwrap).collect().await;
             let messages = updates.into_iter().filter_map(|update| match update {
-                tower_chat::core::ChatUpdate::Message(message) => Some(message),
+                tower_chat::ChatUpdate::Message(message) => Some(message),
                 _ => None,
             });
-            Answer::new(messages.collect(), tower_chat::core::Finish::stop())
+            Answer::new(messages.collect(), tower_chat::Finish::stop())
         };
         let asking = call(request.clone()).await;
         for message in asking.messages {
             request.messages.push(message);
         }
-        let result = tower_chat::core::ToolResult::new("c1", "card xqz charged");
+        let result = tower_chat::ToolResult::new("c1", "card xqz charged");
         request.messages.push(Arc::new(Message::tool_results([result])));
         call(request).await;
         let mut all = format!("{:?}", record(&store).await);

@@ -7,7 +7,7 @@ use std::{
 
 use futures_util::{FutureExt, StreamExt, future::poll_immediate};
 use tower_chat::{
-    core::ChatRequest,
+    ChatRequest,
     tool::{Tool, ToolContext, tool_fn},
 };
 

@@ -1,7 +1,7 @@
 //! Tools that fail, and tools that do not exist.
 
 use tower_chat::{
-    core::{BoxError, ChatOptions, ChatRequest, ConversationKey, Message},
+    BoxError, ChatOptions, ChatRequest, ConversationKey, Message,
     tool::{ToolContext, ToolOutput, Tools, tool_fn, typed_tool_fn},
     tool_loop::{ToolLoop, ToolLoopError, ToolPanicked, UnknownTools},
 };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat::core::{
+use tower_chat::{
     ChatRequest, ConversationId, ConversationKey, Message, MessageId, Messages, Role, RunId,
     ToolCall,
 };
@@ -174,7 +174,7 @@ async fn a_request_that_brings_results_itself_is_sent_as_it_stands() {
     let own = [
         Message::user("hi"),
         calls([("callers", "1")]),
-        Message::tool_results([tower_chat::core::ToolResult::new("c0", "mine")]),
+        Message::tool_results([tower_chat::ToolResult::new("c0", "mine")]),
     ];
     let script = Script::new(["done"]);
     ask(&over(echo()), &script, ChatRequest::new(own)).await.unwrap();

@@ -11,12 +11,11 @@ use std::{
 use futures_util::{FutureExt, StreamExt, future::poll_immediate};
 use tower::{Layer, Service, ServiceBuilder, ServiceExt};
 use tower_chat::{
-    MissingPersister, PerRunPersistence, PerServiceCallPersistence, PersistenceError,
-    PersistenceMode, PersistencePolicy,
-    core::{
-        Answer, ApprovalRequest, BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey,
-        MemoryStore, Message, Messages, Part, Role, ToolCall, store::HistoryStore,
-    },
+    Answer, ApprovalRequest, BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey,
+    MemoryStore, Message, Messages, MissingPersister, Part, PerRunPersistence,
+    PerServiceCallPersistence, PersistenceError, PersistenceMode, PersistencePolicy, Role,
+    ToolCall,
+    store::HistoryStore,
     tool::{Tool, ToolContext, ToolOutput, Tools, tool_fn},
     tool_loop::{ToolLoop, ToolLoopError},
     validate::validate_request,

@@ -4,7 +4,7 @@ use std::pin::pin;
 
 use futures_util::{future::poll_immediate, stream};
 use tower_chat::{
-    core::{BoxError, ChatRequest, ChatResponse, Message, Role},
+    BoxError, ChatRequest, ChatResponse, Message, Role,
     tool::{ToolContext, tool_fn},
 };
 

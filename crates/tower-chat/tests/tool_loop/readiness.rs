@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tower::{BoxError, Layer, Service, ServiceBuilder, ServiceExt, buffer::Buffer};
 use tower_chat::{
-    core::{Answer, ApprovalRequest, ChatRequest, ChatResponse, Message, Messages, Part, Role},
+    Answer, ApprovalRequest, ChatRequest, ChatResponse, Message, Messages, Part, Role,
     tool::{ToolContext, ToolOutput, Tools, tool_fn},
     tool_loop::ToolLoop,
 };

@@ -2,7 +2,7 @@
 
 use tokio::sync::Barrier;
 use tower_chat::{
-    core::{BoxError, ChatOptions, ChatRequest, Message, ToolChoice, ToolResult, Usage},
+    BoxError, ChatOptions, ChatRequest, Message, ToolChoice, ToolResult, Usage,
     tool::{ToolContext, Tools, tool_fn},
     tool_loop::{ToolLoop, ToolLoopError, ZeroRounds},
 };
@@ -273,7 +273,7 @@ async fn a_tool_knows_its_call_its_place_and_the_request() -> Result<(), BoxErro
         Ok(format!("{n} {position:?} {tenant} {key} {} {}", context.call_id(), context.run()))
     });
     let request = ChatRequest::user("hi")
-        .in_conversation(tower_chat::core::ConversationKey::new("s", "1"))
+        .in_conversation(tower_chat::ConversationKey::new("s", "1"))
         .with_extension(Tenant("t7"));
     let run = request.conversation().unwrap().run;
     let script = Script::new([

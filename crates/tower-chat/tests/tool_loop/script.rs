@@ -11,10 +11,8 @@ use futures_util::stream;
 use serde_json::json;
 use tower::{Layer, Service, ServiceExt};
 use tower_chat::{
-    core::{
-        Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationId, Finish, Message,
-        Part, ToolCall, ToolDefinition, ToolResult, Usage,
-    },
+    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, ConversationId, Finish, Message, Part,
+    ToolCall, ToolDefinition, ToolResult, Usage,
     tool::{FnTool, Tool, ToolContext, ToolOutput, Tools, tool_fn},
     tool_loop::ToolLoop,
 };

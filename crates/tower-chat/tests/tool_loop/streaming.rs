@@ -6,7 +6,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use tower::{Layer, ServiceExt, service_fn};
 use tower_chat::{
-    core::{BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, TruncatedStream},
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, Message, TruncatedStream,
     tool::{ToolOutput, Tools},
     tool_loop::ToolLoop,
 };

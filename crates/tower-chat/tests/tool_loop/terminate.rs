@@ -1,7 +1,7 @@
 //! Tools that end the run.
 
 use tower_chat::{
-    core::{ChatRequest, Message},
+    ChatRequest, Message,
     tool::{ToolOutput, Tools},
     tool_loop::ToolLoop,
 };

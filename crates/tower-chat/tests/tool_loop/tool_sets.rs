@@ -1,7 +1,7 @@
 //! Sets of tools: what is declared, and how it may change.
 
 use tower_chat::{
-    core::{ChatOptions, ChatRequest, ConversationKey, Message, ToolDefinition},
+    ChatOptions, ChatRequest, ConversationKey, Message, ToolDefinition,
     tool::{RunAncestry, SharedTools, ToolContext, ToolSource, Tools, tool_fn},
     tool_loop::ToolLoop,
 };

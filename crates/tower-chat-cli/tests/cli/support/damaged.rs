@@ -1,11 +1,9 @@
 //! Stores with something wrong in them.
 
 use tower_chat::{
-    core::{
-        ApprovalRequest, Message, Part, Role, ToolCall, ToolResult,
-        store::{RecordedResult, SequencePosition, ToolRecord},
-    },
+    ApprovalRequest, Message, Part, Role, ToolCall, ToolResult,
     replay::extract,
+    store::{RecordedResult, SequencePosition, ToolRecord},
 };
 
 use super::{Store, execute, fill_recorded};
@@ -60,7 +58,7 @@ pub(crate) fn fill_repairable(store: &Store) {
     let messages = vec![Message::user("go"), Message::tool_calls([call("c1")])];
     let mut record =
         ToolRecord::pending(SequencePosition { sequence: 2, index: 0 }, 0, "c1", "look");
-    record.status = tower_chat::core::ToolStatus::Ok;
+    record.status = tower_chat::ToolStatus::Ok;
     record.result = RecordedResult::Apart(Box::new(ToolResult::new("c1", "from the record")));
     fill_recorded(store, "play", "recorded", messages, vec![record]);
     fill_play(

@@ -12,7 +12,7 @@ use std::{
 };
 
 use serde_json::Value;
-use tower_chat::core::{
+use tower_chat::{
     ConversationKey, Message, MessageId, RunId,
     store::{HistoryStore, Revision, ToolRecord, Write},
 };

@@ -3,12 +3,8 @@
 
 use serde_json::{Value, json};
 use tower_chat::{
-    ChatPipeline, PersistenceMode, Tools,
-    core::{
-        Answer, BoxError, ChatRequest, ConversationKey, MemoryStore, Role, ToolDefinition,
-        store::HistoryStore,
-    },
-    tool_fn,
+    Answer, BoxError, ChatPipeline, ChatRequest, ConversationKey, MemoryStore, PersistenceMode,
+    Role, ToolDefinition, Tools, store::HistoryStore, tool_fn,
 };
 use tower_chat_providers::{ProviderError, ProviderErrorKind as Kind};
 use tower_service::Service;

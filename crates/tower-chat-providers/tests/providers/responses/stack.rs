@@ -3,12 +3,9 @@
 
 use serde_json::{Value, json};
 use tower_chat::{
-    ChatPipeline, ConflictPolicy, PersistenceError, PersistenceMode, PersistencePolicy, Tools,
-    core::{
-        Answer, BoxError, ChatOptions, ChatRequest, ConversationId, ConversationKey, MemoryStore,
-        Message, Role, ToolDefinition, store::HistoryStore,
-    },
-    tool_fn,
+    Answer, BoxError, ChatOptions, ChatPipeline, ChatRequest, ConflictPolicy, ConversationId,
+    ConversationKey, MemoryStore, Message, PersistenceError, PersistenceMode, PersistencePolicy,
+    Role, ToolDefinition, Tools, store::HistoryStore, tool_fn,
 };
 use tower_chat_providers::{HistoryStorage, ProviderError};
 use tower_service::Service;

@@ -3,12 +3,8 @@
 
 use serde_json::{Value, json};
 use tower_chat::{
-    ChatPipeline, PersistenceMode, Tools,
-    core::{
-        Answer, BoxError, ChatOptions, ChatRequest, Conversation, ConversationKey, MemoryStore,
-        Role, ToolDefinition, store::HistoryStore,
-    },
-    tool_fn,
+    Answer, BoxError, ChatOptions, ChatPipeline, ChatRequest, Conversation, ConversationKey,
+    MemoryStore, PersistenceMode, Role, ToolDefinition, Tools, store::HistoryStore, tool_fn,
 };
 use tower_chat_providers::ProviderError;
 use tower_chat_sqlite::SqliteStore;

@@ -29,7 +29,7 @@ pub use sources::Source;
 /// whole array, and stays as it is.
 ///
 /// ```
-/// use tower_chat::{core::{Message, Messages, ToolCall, ToolResult}, replay::Citations};
+/// use tower_chat::{Message, Messages, ToolCall, ToolResult, replay::Citations};
 /// let found = r#"[{"source_number": 0, "content": "a"}, {"source_number": 1, "content": "b"}]"#;
 /// let messages: Messages = [
 ///     Message::user("What do we know?"),

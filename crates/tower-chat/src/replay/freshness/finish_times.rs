@@ -12,7 +12,7 @@ use tower_chat_core::{Message, MessageId, Messages, ToolCall, ToolInvocation};
 ///
 /// ```
 /// use std::time::SystemTime;
-/// use tower_chat::{core::{Message, MessageId, RunId, ToolCall}, replay::FinishTimes};
+/// use tower_chat::{Message, MessageId, RunId, ToolCall, replay::FinishTimes};
 /// let mut message = Message::tool_calls([ToolCall::new("c1", "weather", "{}")]);
 /// let id = MessageId { run: RunId::new(), index: 1 };
 /// message.id = Some(id);

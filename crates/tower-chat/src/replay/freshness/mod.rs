@@ -19,7 +19,7 @@ use super::without_calls::without_calls;
 /// chooses among the windows of a [`Freshness`].
 ///
 /// ```
-/// use tower_chat::{core::ChatRequest, replay::Channel};
+/// use tower_chat::{ChatRequest, replay::Channel};
 /// let request = ChatRequest::user("hi").with_extension(Channel::new("sms"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]

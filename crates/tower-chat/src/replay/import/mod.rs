@@ -71,7 +71,7 @@ pub fn messages_of_rows(
 ///
 /// ```
 /// use tower_chat::{
-///     core::Role,
+///     Role,
 ///     replay::{DanglingCalls, import::{self, AggregateCall, AggregateResult, AggregateRow}},
 /// };
 /// let row = AggregateRow::new(Role::Assistant)

@@ -11,7 +11,7 @@
 //!   stored as.
 //!
 //! ```
-//! use tower_chat::{core::{Message, Messages, ToolCall}, replay::repair};
+//! use tower_chat::{Message, Messages, ToolCall, replay::repair};
 //! let stored: Messages = [
 //!     Message::user("Weather?"),
 //!     Message::tool_calls([ToolCall::new("c1", "weather", "{}")]),
