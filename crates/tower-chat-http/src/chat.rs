@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde_json::{Map, Value, map::Entry};
 use tower::ServiceExt;
-use tower_chat::{
+use tower_chat_layers::{
     ChatResponse, Conversation, ConversationKey, Finish, Message, Messages, RepeatedTranscript,
     Role, RunId, transcript::Recognised,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use http::{Extensions, HeaderMap, StatusCode};
 use serde_json::Value;
-use tower_chat::ConversationKey;
+use tower_chat_layers::ConversationKey;
 use uuid::Uuid;
 
 use crate::Refusal;

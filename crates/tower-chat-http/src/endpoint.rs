@@ -7,7 +7,9 @@ use axum::{
     routing::{get, post},
 };
 use tower::{Service, ServiceExt, util::BoxCloneSyncService};
-use tower_chat::{BoxError, ChatRequest, ChatResponse, ConversationKey, store::HistoryStore};
+use tower_chat_layers::{
+    BoxError, ChatRequest, ChatResponse, ConversationKey, store::HistoryStore,
+};
 
 use crate::{
     chat,

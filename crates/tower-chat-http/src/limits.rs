@@ -2,7 +2,7 @@
 
 use axum::body::Body;
 use futures_util::StreamExt;
-use tower_chat::Messages;
+use tower_chat_layers::Messages;
 use tower_chat_wire::stream::{Limits, check_depth};
 
 use crate::Refusal;

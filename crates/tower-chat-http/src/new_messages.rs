@@ -1,6 +1,6 @@
 //! What of a request is new in its conversation.
 
-use tower_chat::{
+use tower_chat_layers::{
     Messages,
     transcript::{Recognised, TranscriptError, recognise},
 };

@@ -6,7 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header::RETRY_AFTER};
 use serde_json::{Value, json};
 use tower::{load_shed::error::Overloaded, timeout::error::Elapsed};
-use tower_chat::{
+use tower_chat_layers::{
     BoxError, DeadlineExceeded, PersistenceError, ToolLoopError, store::StoreError,
     validate::InvalidRequest,
 };

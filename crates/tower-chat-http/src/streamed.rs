@@ -7,7 +7,7 @@ use axum::response::{
     sse::{Event, KeepAlive, Sse},
 };
 use futures_util::{StreamExt, stream};
-use tower_chat::ChatResponse;
+use tower_chat_layers::ChatResponse;
 use tower_chat_wire::codec::{Completion, UsageChunk};
 
 use crate::Refusal;

@@ -2,7 +2,7 @@
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
-use tower_chat::{Media, MediaSource, Part, ToolOutput};
+use tower_chat_layers::{Media, MediaSource, Part, ToolOutput};
 
 /// What the model is shown of an answer; never nothing, which some providers refuse.
 pub(crate) fn output(answer: CallToolResult) -> ToolOutput {

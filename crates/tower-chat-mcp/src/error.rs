@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use rmcp::{ErrorData, ServiceError};
-use tower_chat::tool::DuplicateTool;
+use tower_chat_layers::tool::DuplicateTool;
 
 /// A server's tools could not be listed, or one of them gave no answer.
 ///

@@ -3,7 +3,7 @@
 use std::{collections::HashSet, fmt, sync::Arc, time::Duration};
 
 use rmcp::{Peer, RoleClient, model::PaginatedRequestParams};
-use tower_chat::Tools;
+use tower_chat_layers::Tools;
 
 use crate::{McpError, McpLimits, McpTool, limits::Counted};
 

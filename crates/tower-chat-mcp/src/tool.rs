@@ -8,7 +8,7 @@ use rmcp::{
     model::{CallToolRequestParams, CallToolResponse, JsonObject},
 };
 use serde_json::Value;
-use tower_chat::{BoxError, Tool, ToolContext, ToolDefinition, ToolOutput};
+use tower_chat_layers::{BoxError, Tool, ToolContext, ToolDefinition, ToolOutput};
 
 use crate::{McpError, McpLimits, ToolHints, content, limits::Counted, name};
 

@@ -24,7 +24,7 @@ use async_openai::{
 use futures_util::{StreamExt, future::BoxFuture, stream};
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::{Value, json};
-use tower_chat::{
+use tower_chat_layers::{
     BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey, RunId,
     adapt::{ClientCodec, ServerCodec, as_one_message},
 };

@@ -1,54 +1,70 @@
-//! Tower layers that make LLM conversations durable and always valid to replay.
+//! Durable conversations for language models behind tower services.
+//!
+//! An agent calls the model, runs tools and calls again, many times for one question. These layers
+//! store every answer and every result as it comes, and keep what is stored valid for every provider,
+//! wherever the process stops.
+//!
+//! ```
+//! # fn main() -> Result<(), tower_chat::BoxError> {
+//! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(run()) }
+//! # async fn run() -> Result<(), tower_chat::BoxError> {
+//! use serde_json::json;
+//! use tower_chat::prelude::*;
+//!
+//! # let model = tower_chat_testkit::ScriptedModel::new([tower_chat_testkit::Step::text("Take a coat.")]);
+//! // `model` is any `Service<ChatRequest>` that can be cloned and shared between threads: a client of
+//! // the module `providers`, or your own.
+//! let weather = tool_fn(
+//!     ToolDefinition::new("weather", "The weather in a city.", json!({"type": "object"})),
+//!     |_| async { Ok("Rain.") },
+//! );
+//! let mut agent = ChatPipeline::builder(model)
+//!     .tools(Tools::new().with(weather))
+//!     .history(MemoryStore::new())
+//!     .persistence(PersistenceMode::PerServiceCall)
+//!     .build()?;
+//!
+//! let request = ChatRequest::user("What should I wear?")
+//!     .in_conversation(ConversationKey::new("alice", "wardrobe"));
+//! let answer = agent.ready().await?.call(request).await?.collect().await?;
+//! assert_eq!(answer.text(), "Take a coat.");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Features
+//!
+//! | feature | module | for |
+//! |---|---|---|
+//! | `sqlite` (default) | `sqlite` | histories in one file |
+//! | `postgres`, `redis` | `postgres`, `redis` | histories for many machines |
+//! | `cache`, `encrypted` | `cache`, `encrypted` | stores around another store |
+//! | `providers`, or `anthropic`, `bedrock`, `cohere`, `gemini`, `mistral`, `ollama`, `openai`, `vertex` | `providers` | model clients |
+//! | `structured` | `providers::structured` | answers that are values of a type |
+//! | `sigv4` | `providers::auth` | AWS signatures for Bedrock |
+//! | `http` | `http` | a pipeline as an endpoint that OpenAI's packages can call |
+//! | `mcp` | `mcp` | the tools of an MCP server |
+//!
+//! Each module is a crate of its own, for those who write a layer, a store or a model client and need
+//! no more than `tower-chat-core`.
 
-#![warn(clippy::too_many_lines)]
+pub mod prelude;
 
-pub mod adapt;
-pub mod approval;
-mod clock;
-mod ending;
-mod error;
-mod future;
-mod layers_below;
-mod next_step;
-mod pending_results;
-mod per_run;
-mod per_service_call;
-mod pipeline;
-mod policy;
-pub mod recovery;
-mod refusal;
-pub mod replay;
-pub mod run;
-pub mod tool;
-pub mod tool_loop;
-pub mod transcript;
-mod utc;
-pub mod validate;
-mod yielding;
+pub use tower_chat_layers::*;
 
-pub use tower_chat_core::{
-    Answer, ApprovalRequest, ApprovalResponse, BoxError, CallPosition, ChatOptions, ChatRequest,
-    ChatResponse, ChatUpdate, Conversation, ConversationId, ConversationKey, EndedBy, ErrorPart,
-    ExactNumbers, Finish, FinishReason, Media, MediaSource, MemoryStore, Message, MessageId,
-    Messages, Native, ParseIdError, ParseToolStatusError, Part, RawJson, Reasoning, RecoveredRun,
-    Retryability, Role, RunHandle, RunId, Saved, SentinelAtClient, SharedError, Text, ToolCall,
-    ToolCallDelta, ToolChoice, ToolDefinition, ToolInvocation, ToolResult, ToolStatus,
-    TruncatedStream, Usage, format, is_retryable, register_error, store,
-};
-
-pub use self::{
-    clock::Clock,
-    error::{NotStored, PersistenceError},
-    future::ResponseFuture,
-    pending_results::pending_results,
-    per_run::{PerRunPersistence, PerRunPersistenceService},
-    per_service_call::{PerServiceCallPersistence, PerServiceCallPersistenceService},
-    pipeline::{BuildError, ChatPipeline, ChatPipelineBuilder, DeadlineExceeded},
-    policy::{
-        ConcurrentRuns, ConflictPolicy, MissingPersister, PersistenceMode, PersistencePolicy,
-        StoreFailure, UnansweredInputs,
-    },
-    tool::{Tool, ToolContext, ToolOutput, ToolSource, Tools, tool_fn},
-    tool_loop::{ToolLoop, ToolLoopError},
-    transcript::RepeatedTranscript,
-};
+#[cfg(feature = "cache")]
+pub use tower_chat_cache as cache;
+#[cfg(feature = "encrypted")]
+pub use tower_chat_encrypted as encrypted;
+#[cfg(feature = "http")]
+pub use tower_chat_http as http;
+#[cfg(feature = "mcp")]
+pub use tower_chat_mcp as mcp;
+#[cfg(feature = "postgres")]
+pub use tower_chat_postgres as postgres;
+#[cfg(feature = "_providers")]
+pub use tower_chat_providers as providers;
+#[cfg(feature = "redis")]
+pub use tower_chat_redis as redis;
+#[cfg(feature = "sqlite")]
+pub use tower_chat_sqlite as sqlite;

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use tower_chat::{Message, MessageId, Part, RunId, ToolCall, ToolResult};
+use tower_chat_layers::{Message, MessageId, Part, RunId, ToolCall, ToolResult};
 use tower_chat_wire::openai_chat::{Audience, parse_messages, render_messages};
 
 use super::*;

@@ -9,15 +9,15 @@ use std::{
 };
 
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
-use tower_chat::{
+use tower_chat_core::{
+    BoxError, ChatRequest, ChatResponse, Conversation, Message, MessageId, Messages, RunId,
+    store::{AppendError, HistoryStore, Revision, StoreError, Write},
+};
+use tower_chat_layers::{
     PerRunPersistence, PerServiceCallPersistence, PersistenceMode, PersistencePolicy, StoreFailure,
     ToolLoop,
     recovery::{JournalPolicy, open_run},
     replay::DanglingCalls,
-};
-use tower_chat_core::{
-    BoxError, ChatRequest, ChatResponse, Conversation, Message, MessageId, Messages, RunId,
-    store::{AppendError, HistoryStore, Revision, StoreError, Write},
 };
 
 use super::{

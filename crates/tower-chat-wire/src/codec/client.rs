@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures_core::future::BoxFuture;
 use http::{HeaderValue, Method, StatusCode, Uri, header};
 use serde_json::Value;
-use tower_chat::{BoxError, ChatRequest, ChatResponse, adapt::ClientCodec, register_error};
+use tower_chat_layers::{BoxError, ChatRequest, ChatResponse, adapt::ClientCodec, register_error};
 
 use crate::{
     AnswerError,

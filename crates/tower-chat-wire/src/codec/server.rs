@@ -8,7 +8,7 @@ use std::{
 
 use futures_core::future::BoxFuture;
 use serde_json::{Value, json};
-use tower_chat::{
+use tower_chat_layers::{
     Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, RunId,
     adapt::{ServerCodec, as_one_message},
 };

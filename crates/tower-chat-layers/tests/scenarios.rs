@@ -96,8 +96,8 @@ fn assert_exists(name: &str) {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let path: Vec<&str> = name.split("::").collect();
     let files = match path.as_slice() {
-        ["persistence" | "journal" | "record" | "tool_loop", ..] => "tower-chat/tests",
-        ["replay" | "transcript", ..] => "tower-chat/src",
+        ["persistence" | "journal" | "record" | "tool_loop", ..] => "tower-chat-layers/tests",
+        ["replay" | "transcript", ..] => "tower-chat-layers/src",
         ["replay_properties" | "faults" | "contract_model" | "fuzz", ..] => "../tests",
         ["wire", ..] => "tower-chat-wire/tests",
         ["cli", ..] => "tower-chat-cli/tests/cli",

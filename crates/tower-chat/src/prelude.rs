@@ -1,0 +1,10 @@
+//! What most programs import: `use tower_chat::prelude::*;`.
+
+pub use tower::{Service, ServiceExt};
+pub use tower_chat_layers::{
+    BoxError, ChatOptions, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConversationKey,
+    MemoryStore, Message, PersistenceMode, Role, Tool, ToolContext, ToolDefinition, ToolOutput,
+    Tools, store::HistoryStore, tool_fn,
+};
+#[cfg(feature = "sqlite")]
+pub use tower_chat_sqlite::SqliteStore;
