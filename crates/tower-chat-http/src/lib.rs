@@ -36,7 +36,7 @@
 //! the stored conversation, as its client knows it, and stand at the beginning of the request; the
 //! rest is new. Calls that ran in the stack are not known to the client, results are compared by
 //! the id of their call, and other messages by what they say: it is the logic of
-//! [`tower_chat::transcript::recognise`], whose time is linear in the conversation and the request.
+//! [`tower_chat_layers::transcript::recognise`], whose time is linear in the conversation and the request.
 //!
 //! - System messages at the beginning are repeated if they are those in force; others are new,
 //!   and stored where they come.

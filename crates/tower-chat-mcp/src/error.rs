@@ -8,7 +8,7 @@ use tower_chat_layers::tool::DuplicateTool;
 /// A server's tools could not be listed, or one of them gave no answer.
 ///
 /// A tool returns it as a boxed error; in a
-/// [`ToolFailure`](tower_chat::tool_loop::ToolFailure) it is the source.
+/// [`ToolFailure`](tower_chat_layers::tool_loop::ToolFailure) it is the source.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum McpError {

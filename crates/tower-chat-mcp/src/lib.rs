@@ -44,12 +44,12 @@
 //! A listing is what the server had when it was asked, or what it said before, for as long as it
 //! said that this holds (`ttlMs`). The running set changes where you say so:
 //! keep the set in a [`SharedTools`], and on `notifications/tools/list_changed`, which `rmcp` hands
-//! to your `ClientHandler`, list anew and [`set`](tower_chat::tool::SharedTools::set) it. Runs see it from their next
+//! to your `ClientHandler`, list anew and [`set`](tower_chat_layers::tool::SharedTools::set) it. Runs see it from their next
 //! service call on. Each change of the tools makes providers' prompt caches start anew.
 //!
-//! [`Text`]: tower_chat::Text
-//! [`Media`]: tower_chat::Media
-//! [`SharedTools`]: tower_chat::tool::SharedTools
+//! [`Text`]: tower_chat_layers::Text
+//! [`Media`]: tower_chat_layers::Media
+//! [`SharedTools`]: tower_chat_layers::tool::SharedTools
 
 mod content;
 mod error;

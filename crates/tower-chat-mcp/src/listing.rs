@@ -54,7 +54,7 @@ impl McpTools {
     /// Declares the tools for which this says `true` [safe to retry]: where a journaled run is
     /// resumed and nobody knows what became of such a call, it is made again. By default none are.
     ///
-    /// [safe to retry]: tower_chat::ToolDefinition::safe_to_retry
+    /// [safe to retry]: tower_chat_layers::ToolDefinition::safe_to_retry
     #[must_use]
     pub fn safe_to_retry(
         mut self,

@@ -1,4 +1,4 @@
-//! Codecs for [`tower_chat::adapt`]: async-openai's typed chat requests and answers. The feature
+//! Codecs for [`tower_chat_layers::adapt`]: async-openai's typed chat requests and answers. The feature
 //! `async-openai`.
 //!
 //! [`ChatTypes`] turns a `Service<CreateChatCompletionRequest>` into a model client, and a stack into such

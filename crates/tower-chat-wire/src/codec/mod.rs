@@ -1,4 +1,4 @@
-//! Ready codecs for [`tower_chat::adapt`]: HTTP messages with JSON bodies. The feature `codec`.
+//! Ready codecs for [`tower_chat_layers::adapt`]: HTTP messages with JSON bodies. The feature `codec`.
 //!
 //! [`JsonClient`] makes a model client of a `Service<http::Request<Value>, Response = http::Response<Value>>`,
 //! [`JsonServer`] makes such a service of a stack. Both speak one [`BodyWire`](crate::body::BodyWire).

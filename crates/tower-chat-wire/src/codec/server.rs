@@ -18,7 +18,7 @@ use crate::body::BodyWire;
 /// What a stack is asked through HTTP messages with JSON bodies.
 ///
 /// The extensions of a request become those of ours; one that holds a
-/// [`Conversation`](tower_chat::Conversation) belongs to it, and so does one for which
+/// [`Conversation`](tower_chat_layers::Conversation) belongs to it, and so does one for which
 /// [`keyed_by`](Self::keyed_by) names a key. The answer is one message, as
 /// [`as_one_message`] makes it, and the [`Answer`] itself is in the extensions of the response.
 #[derive(Clone)]
