@@ -56,6 +56,12 @@ fn an_adapted_client_gains_a_history() {
 }
 
 #[test]
+fn a_wrapper_counts_loads_and_a_new_conversation_needs_none() {
+    let printed = output(env!("CARGO_BIN_EXE_counting_store"), &[]);
+    assert_eq!(printed, "Messages read: 1. Loads: 0\nMessages read: 3. Loads: 1\n");
+}
+
+#[test]
 fn a_tool_is_called_again_when_its_result_is_stale_and_a_private_one_is_not_kept() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("freshness.db");

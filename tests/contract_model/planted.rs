@@ -5,10 +5,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tower_chat::{
     Answer, ConversationKey, Finish, MemoryStore, Message, Part, Role, RunId,
-    store::{
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, OpenRunContent,
-        Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
-    },
+    store::{HistoryStore, Slot, StoreHandle, StoreWrapper, Ticket, Write},
 };
 
 /// A fault of a kind that was once found in the product.
@@ -108,34 +105,15 @@ fn rebuilt(
 }
 
 #[async_trait]
-impl HistoryStore for Process {
+impl StoreWrapper for Process {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.inner
+    }
+
     fn handle(&self) -> &StoreHandle {
         &self.handle
-    }
-
-    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
-        self.inner.head(key).await
-    }
-
-    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
-        self.inner.load(key).await
-    }
-
-    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        self.inner.open_run(key).await
-    }
-
-    async fn open_runs(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
-        self.inner.open_runs(scope, after, limit).await
-    }
-
-    async fn reserve(&self) -> Result<Slot, StoreError> {
-        self.inner.reserve().await
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
@@ -147,46 +125,5 @@ impl HistoryStore for Process {
             }
         };
         self.inner.append(slot, writes.iter().map(change).collect())
-    }
-
-    async fn fork(
-        &self,
-        from: &ConversationKey,
-        to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
-        self.inner.fork(from, to).await
-    }
-
-    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
-        self.inner.prune(key, keep).await
-    }
-
-    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        self.inner.delete(key).await
-    }
-
-    async fn list(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        self.inner.list(scope, after, limit).await
-    }
-
-    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        self.inner.invocations(query).await
-    }
-
-    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
-        self.inner.tool_totals(query).await
-    }
-
-    async fn flush(&self) -> Result<(), StoreError> {
-        self.inner.flush().await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.inner.close().await
     }
 }

@@ -3,12 +3,12 @@
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use futures_util::future::{BoxFuture, FutureExt};
+use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
-        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+        AppendError, Head, History, HistoryStore, Keep, Pruned, Revision, Slot, StoreError,
+        StoreWrapper, Ticket, Write,
     },
 };
 
@@ -87,7 +87,7 @@ impl<S: HistoryStore> CachingStore<S> {
     /// Reads the head from the inner store, and caches it.
     async fn read_head(&self, key: &ConversationKey, now: ReadAt) -> Result<Head, StoreError> {
         let load_guard = self.0.conversations.read(key, now);
-        let head = self.0.inner.head(key).await?;
+        let head = self.inner().head(key).await?;
         load_guard.record_head(&head);
         Ok(head)
     }
@@ -114,9 +114,11 @@ impl<S: HistoryStore> CachingStore<S> {
 }
 
 #[async_trait]
-impl<S: HistoryStore> HistoryStore for CachingStore<S> {
-    fn handle(&self) -> &StoreHandle {
-        self.0.inner.handle()
+impl<S: HistoryStore> StoreWrapper for CachingStore<S> {
+    type Inner = S;
+
+    fn inner(&self) -> &S {
+        &self.0.inner
     }
 
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
@@ -142,7 +144,7 @@ impl<S: HistoryStore> HistoryStore for CachingStore<S> {
         let shared_load = self.0.conversations.load(key, began, is_fresh, |load_guard| {
             let (inner, key) = (self.0.inner.clone(), key.clone());
             let load = async move {
-                let history = inner.load(&key).await?;
+                let history = S::load(&inner, &key).await?;
                 load_guard.record_history(&history);
                 Ok(history)
             };
@@ -153,43 +155,17 @@ impl<S: HistoryStore> HistoryStore for CachingStore<S> {
             return Ok(history);
         }
         // The shared load began before this call, so it may have missed another process's write.
-        let head = self.0.inner.head(key).await?;
+        let head = self.inner().head(key).await?;
         match is_same_history(&history.head, &head) {
             true => Ok(with_head(&history, &head)),
-            false => self.0.inner.load(key).await,
+            false => self.inner().load(key).await,
         }
-    }
-
-    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        self.0.inner.open_run(key).await
-    }
-
-    async fn open_runs(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
-        self.0.inner.open_runs(scope, after, limit).await
-    }
-
-    // Delegates without `async`, which would box a second future in every service call.
-    fn reserve<'a, 'f>(&'a self) -> BoxFuture<'f, Result<Slot, StoreError>>
-    where
-        'a: 'f,
-        Self: 'f,
-    {
-        S::reserve(&self.0.inner)
-    }
-
-    fn try_reserve(&self) -> Option<Slot> {
-        self.0.inner.try_reserve()
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         let expected = writes.last().map(Write::result);
         let mut submission = self.0.conversations.submit(&writes);
-        let mut ticket = self.0.inner.append(slot, writes);
+        let mut ticket = self.inner().append(slot, writes);
         let is_stored = move |outcome: &Result<Revision, AppendError>| match outcome {
             Ok(revision) => expected == Some(*revision),
             Err(_) => false,
@@ -213,42 +189,17 @@ impl<S: HistoryStore> HistoryStore for CachingStore<S> {
         to: &ConversationKey,
     ) -> Result<Revision, StoreError> {
         let _changing = self.0.conversations.change(to);
-        self.0.inner.fork(from, to).await
+        self.inner().fork(from, to).await
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
         let _changing = self.0.conversations.change(key);
-        self.0.inner.delete(key).await
+        self.inner().delete(key).await
     }
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         let _changing = self.0.conversations.change(key);
-        self.0.inner.prune(key, keep).await
-    }
-
-    async fn list(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        self.0.inner.list(scope, after, limit).await
-    }
-
-    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        self.0.inner.invocations(query).await
-    }
-
-    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
-        self.0.inner.tool_totals(query).await
-    }
-
-    async fn flush(&self) -> Result<(), StoreError> {
-        self.0.inner.flush().await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.0.inner.close().await
+        self.inner().prune(key, keep).await
     }
 }
 

@@ -8,8 +8,8 @@ use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
     store::{
         AppendError, Conflict, Head, History, HistoryStore, InvocationQuery, Invocations, Keep,
-        OpenRun, OpenRunContent, Pruned, Revision, ServiceIdChange, Slot, StoreError, StoreHandle,
-        Ticket, ToolTotals, UnreadableInvocation, Write,
+        OpenRun, OpenRunContent, Pruned, Revision, ServiceIdChange, Slot, StoreError, StoreWrapper,
+        Ticket, UnreadableInvocation, Write,
     },
 };
 
@@ -199,7 +199,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         const ATTEMPTS: usize = 5;
         let mut conflict = None;
         for _attempt in 0..ATTEMPTS {
-            let head = self.inner.head(key).await?;
+            let head = self.inner().head(key).await?;
             let mut opener = self.opener(key, Expected::Any);
             let sealed = opener.head(head.service_id.as_deref()).await.map_err(reported(OPEN))?;
             let Some(mut sealed) = sealed else { return Ok(()) };
@@ -213,8 +213,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
             let change = change.map_err(reported(SEAL))?;
             let id = MessageId { run: RunId::new(), index: 0 };
             let write = Write::new(key.clone(), id, head.revision, []).with_service_id(change);
-            let slot = self.inner.reserve().await?;
-            match self.inner.append(slot, vec![write]).await.map_err(|error| error.source) {
+            let slot = self.inner().reserve().await?;
+            match self.inner().append(slot, vec![write]).await.map_err(|error| error.source) {
                 Ok(_) => {
                     let at = (head.revision, head.pruned);
                     self.lives.learn(key, at, Some(&sealed), None);
@@ -259,9 +259,11 @@ const SEAL: &str = "seal a write";
 const OPEN: &str = "open a conversation";
 
 #[async_trait]
-impl<S: HistoryStore> HistoryStore for EncryptedStore<S> {
-    fn handle(&self) -> &StoreHandle {
-        self.inner.handle()
+impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
+    type Inner = S;
+
+    fn inner(&self) -> &S {
+        &self.inner
     }
 
     /// Also has the key for the next write fetched, so that a run that cannot be stored fails
@@ -269,18 +271,18 @@ impl<S: HistoryStore> HistoryStore for EncryptedStore<S> {
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let fetched: Result<_, KeyError> = self.keys.writing_key(key).await;
         fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
-        let head = self.inner.head(key).await?;
+        let head = self.inner().head(key).await?;
         let (head, _) = self.opened_head(key, head).await.map_err(reported(OPEN))?;
         Ok(head)
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
-        let sealed = self.inner.load(key).await?;
+        let sealed = self.inner().load(key).await?;
         self.opened_history(key, sealed).await.map_err(reported(OPEN))
     }
 
     async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        match self.inner.open_run(key).await? {
+        match self.inner().open_run(key).await? {
             Some(sealed) => {
                 let opened = self.opened_run(key, sealed).await;
                 opened.map(Some).map_err(reported("open an open run"))
@@ -295,7 +297,7 @@ impl<S: HistoryStore> HistoryStore for EncryptedStore<S> {
         after: Option<&str>,
         limit: usize,
     ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
-        let mut runs = self.inner.open_runs(scope, after, limit).await?;
+        let mut runs = self.inner().open_runs(scope, after, limit).await?;
         for (key, open) in &mut runs {
             let mut opener = self.opener(key, Expected::Any);
             let opened = async {
@@ -307,17 +309,9 @@ impl<S: HistoryStore> HistoryStore for EncryptedStore<S> {
         Ok(runs)
     }
 
-    async fn reserve(&self) -> Result<Slot, StoreError> {
-        self.inner.reserve().await
-    }
-
-    fn try_reserve(&self) -> Option<Slot> {
-        self.inner.try_reserve()
-    }
-
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
         let (sealed, error) = self.sealed(&writes);
-        let Some(error) = error else { return self.inner.append(slot, sealed) };
+        let Some(error) = error else { return self.inner().append(slot, sealed) };
         let completed = sealed.len();
         let refused = writes.get(completed).cloned();
         if let (true, EncryptionError::HeadNotRead { .. }, Some(write)) =
@@ -330,7 +324,7 @@ impl<S: HistoryStore> HistoryStore for EncryptedStore<S> {
         if sealed.is_empty() {
             return Ticket::done(Err(failed));
         }
-        let ticket = self.inner.append(slot, sealed);
+        let ticket = self.inner().append(slot, sealed);
         Ticket::watching(async move { ticket.await.and(Err(failed)) })
     }
 
@@ -341,55 +335,43 @@ impl<S: HistoryStore> HistoryStore for EncryptedStore<S> {
         from: &ConversationKey,
         to: &ConversationKey,
     ) -> Result<Revision, StoreError> {
-        let slot = self.inner.reserve().await?;
+        let slot = self.inner().reserve().await?;
         let exists = || StoreError::Exists { key: to.clone() };
-        if self.inner.head(to).await?.revision != Revision::ABSENT {
+        if self.inner().head(to).await?.revision != Revision::ABSENT {
             return Err(exists());
         }
-        let history = self.load(from).await?;
+        let history = HistoryStore::load(self, from).await?;
         if history.messages.is_empty() && history.head.service_id.is_none() {
             return Ok(Revision::ABSENT);
         }
-        let recorded = self.invocations(&InvocationQuery::of(from)).await?.found;
-        let recorded = recorded.into_iter().map(|(_, invocation)| invocation).collect();
-        let copied = self.append(slot, fork::writes(to, &history, recorded)).await;
+        let recorded = HistoryStore::invocations(self, &InvocationQuery::of(from)).await?;
+        let recorded = recorded.found.into_iter().map(|(_, invocation)| invocation).collect();
+        let writes = fork::writes(to, &history, recorded);
+        let copied = HistoryStore::append(self, slot, writes).await;
         copied.map_err(|error| match (error.completed, error.source) {
             (0, StoreError::Conflict(_)) => exists(),
             (_, source) => source,
         })
     }
 
-    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        self.inner.delete(key).await
-    }
-
     /// Says in the sealed head that messages are about to go, prunes, and says how many went: three
     /// writes, of which a crash can leave the first alone, or the first two. Until the next prune up
     /// to as many messages may then be missing as there were.
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
-        let head = self.inner.head(key).await?;
+        let head = self.inner().head(key).await?;
         if let Some(open) = head.open_run {
             return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
         }
-        self.handle().at_rest(key)?;
+        self.inner().handle().at_rest(key)?;
         self.seal_pruned(key, Some(head.revision.sequence)).await?;
-        let pruned = self.inner.prune(key, keep).await;
+        let pruned = self.inner().prune(key, keep).await;
         self.seal_pruned(key, None).await?;
         pruned
     }
 
-    async fn list(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        self.inner.list(scope, after, limit).await
-    }
-
     /// Rows that do not open are reported among the unreadable.
     async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        let mut invocations = self.inner.invocations(query).await?;
+        let mut invocations = self.inner().invocations(query).await?;
         for (key, sealed) in std::mem::take(&mut invocations.found) {
             let (sequence, index) = (sealed.sequence, sealed.sequence_index);
             match self.opener(&key, Expected::Any).invocation(sealed).await {
@@ -403,18 +385,6 @@ impl<S: HistoryStore> HistoryStore for EncryptedStore<S> {
             }
         }
         Ok(invocations)
-    }
-
-    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
-        self.inner.tool_totals(query).await
-    }
-
-    async fn flush(&self) -> Result<(), StoreError> {
-        self.inner.flush().await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.inner.close().await
     }
 }
 

@@ -8,10 +8,7 @@ use async_trait::async_trait;
 use tower_chat::{NotStored, PersistenceError, PersistenceMode};
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, Messages, Part, Role,
-    store::{
-        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, OpenRunContent,
-        Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
-    },
+    store::{self, History, HistoryStore, StoreError},
 };
 use tower_chat_testkit::{
     FaultyStore,
@@ -27,13 +24,11 @@ struct AlteringStore<F> {
 }
 
 #[async_trait]
-impl<F: Fn(&mut Vec<Message>) + Send + Sync + 'static> HistoryStore for AlteringStore<F> {
-    fn handle(&self) -> &StoreHandle {
-        self.inner.handle()
-    }
+impl<F: Fn(&mut Vec<Message>) + Send + Sync + 'static> store::StoreWrapper for AlteringStore<F> {
+    type Inner = MemoryStore;
 
-    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
-        self.inner.head(key).await
+    fn inner(&self) -> &MemoryStore {
+        &self.inner
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
@@ -42,68 +37,6 @@ impl<F: Fn(&mut Vec<Message>) + Send + Sync + 'static> HistoryStore for Altering
             history.messages.iter().map(|message| (**message).clone()).collect();
         (self.alter)(&mut messages);
         Ok(History::new(history.head, messages.into_iter().collect::<Messages>()))
-    }
-
-    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        self.inner.open_run(key).await
-    }
-
-    async fn open_runs(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
-        self.inner.open_runs(scope, after, limit).await
-    }
-
-    async fn fork(
-        &self,
-        from: &ConversationKey,
-        to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
-        self.inner.fork(from, to).await
-    }
-
-    async fn reserve(&self) -> Result<Slot, StoreError> {
-        self.inner.reserve().await
-    }
-
-    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
-        self.inner.append(slot, writes)
-    }
-
-    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
-        self.inner.prune(key, keep).await
-    }
-
-    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        self.inner.delete(key).await
-    }
-
-    async fn list(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        self.inner.list(scope, after, limit).await
-    }
-
-    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        self.inner.invocations(query).await
-    }
-
-    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
-        self.inner.tool_totals(query).await
-    }
-
-    async fn flush(&self) -> Result<(), StoreError> {
-        self.inner.flush().await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        self.inner.close().await
     }
 }
 

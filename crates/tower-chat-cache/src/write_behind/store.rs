@@ -11,8 +11,9 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
-        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep,
+        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreWrapper, Ticket, ToolTotals,
+        Write,
     },
 };
 
@@ -165,9 +166,11 @@ impl<S> Shared<S> {
 }
 
 #[async_trait]
-impl<S: HistoryStore> HistoryStore for WriteBehindStore<S> {
-    fn handle(&self) -> &StoreHandle {
-        self.inner().handle()
+impl<S: HistoryStore> StoreWrapper for WriteBehindStore<S> {
+    type Inner = S;
+
+    fn inner(&self) -> &S {
+        &self.shared().inner
     }
 
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
@@ -189,15 +192,6 @@ impl<S: HistoryStore> HistoryStore for WriteBehindStore<S> {
         self.inner().open_run(key).await
     }
 
-    async fn open_runs(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
-        self.inner().open_runs(scope, after, limit).await
-    }
-
     async fn reserve(&self) -> Result<Slot, StoreError> {
         if let Some(slot) = self.inner().reserve().now_or_never() {
             return slot;
@@ -206,10 +200,6 @@ impl<S: HistoryStore> HistoryStore for WriteBehindStore<S> {
         self.shared().gathered().all_is_due();
         self.shared().due.notify_one();
         self.inner().reserve().await
-    }
-
-    fn try_reserve(&self) -> Option<Slot> {
-        self.inner().try_reserve()
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
@@ -303,7 +293,7 @@ impl<S: HistoryStore> HistoryStore for WriteBehindStore<S> {
 
     async fn close(&self) -> Result<(), StoreError> {
         self.shared().gathered().gather_no_more();
-        self.flush().await?;
+        HistoryStore::flush(self).await?;
         self.inner().close().await
     }
 }

@@ -14,9 +14,8 @@ mod slot;
 mod ticket;
 mod tool_record;
 mod under_way;
+mod wrapper;
 mod write;
-
-use std::sync::Arc;
 
 use async_trait::async_trait;
 
@@ -33,6 +32,7 @@ pub use self::{
     ticket::Ticket,
     tool_record::{RecordedResult, SequencePosition, ToolRecord, UnresolvedRecord},
     under_way::{ConversationBusy, RunUnderWay},
+    wrapper::StoreWrapper,
     write::{ServiceIdChange, Write, WriteId},
 };
 use crate::ConversationKey;
@@ -221,85 +221,4 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// If the store's writer is gone, or what it has acknowledged cannot be made durable.
     async fn close(&self) -> Result<(), StoreError>;
-}
-
-#[async_trait]
-impl<S: HistoryStore + ?Sized> HistoryStore for Arc<S> {
-    fn handle(&self) -> &StoreHandle {
-        (**self).handle()
-    }
-
-    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
-        (**self).head(key).await
-    }
-
-    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
-        (**self).load(key).await
-    }
-
-    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
-        (**self).open_run(key).await
-    }
-
-    async fn open_runs(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
-        (**self).open_runs(scope, after, limit).await
-    }
-
-    async fn fork(
-        &self,
-        from: &ConversationKey,
-        to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
-        (**self).fork(from, to).await
-    }
-
-    async fn reserve(&self) -> Result<Slot, StoreError> {
-        (**self).reserve().await
-    }
-
-    fn try_reserve(&self) -> Option<Slot> {
-        (**self).try_reserve()
-    }
-
-    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
-        (**self).append(slot, writes)
-    }
-
-    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
-        (**self).prune(key, keep).await
-    }
-
-    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        (**self).delete(key).await
-    }
-
-    async fn list(
-        &self,
-        scope: &str,
-        after: Option<&str>,
-        limit: usize,
-    ) -> Result<Vec<ConversationKey>, StoreError> {
-        (**self).list(scope, after, limit).await
-    }
-
-    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
-        (**self).invocations(query).await
-    }
-
-    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
-        (**self).tool_totals(query).await
-    }
-
-    async fn flush(&self) -> Result<(), StoreError> {
-        (**self).flush().await
-    }
-
-    async fn close(&self) -> Result<(), StoreError> {
-        (**self).close().await
-    }
 }

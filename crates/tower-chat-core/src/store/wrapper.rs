@@ -1,0 +1,244 @@
+//! Stores that put something around another store.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+
+use super::{
+    Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, OpenRunContent,
+    Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+};
+use crate::ConversationKey;
+
+/// A store around another store, which overrides what it does differently.
+///
+/// Every method forwards to the store inside until it is overridden, and whatever implements this
+/// trait implements [`HistoryStore`]. A wrapper overrides a method to do something before or after
+/// [`inner`](Self::inner) does it:
+///
+/// ```
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+/// use async_trait::async_trait;
+/// use tower_chat_core::{
+///     ConversationKey,
+///     store::{self, History, HistoryStore, StoreError},
+/// };
+///
+/// struct CountingStore<S> {
+///     inner: S,
+///     loads: AtomicUsize,
+/// }
+///
+/// #[async_trait]
+/// impl<S: HistoryStore> store::StoreWrapper for CountingStore<S> {
+///     type Inner = S;
+///
+///     fn inner(&self) -> &S {
+///         &self.inner
+///     }
+///
+///     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+///         self.loads.fetch_add(1, Ordering::Relaxed);
+///         self.inner().load(key).await
+///     }
+/// }
+/// ```
+///
+/// The methods have the names and the contract of [`HistoryStore`]'s. Name this trait by its path, as
+/// in the example: where both are imported, `wrapper.load(key)` could mean either. So it could in the
+/// implementation itself: write `self.inner().load(key)` there for the store inside, and
+/// `HistoryStore::load(self, key)` for the wrapper.
+///
+/// A wrapper that keeps the [`handle`](HistoryStore::handle) of the store inside is the same store,
+/// with the same runs under way and the same outbox. One that returns a handle of its own is another.
+#[async_trait]
+pub trait StoreWrapper: Send + Sync + 'static {
+    /// The store inside.
+    type Inner: HistoryStore + ?Sized;
+
+    /// The store inside.
+    fn inner(&self) -> &Self::Inner;
+
+    /// [`HistoryStore::handle`].
+    fn handle(&self) -> &StoreHandle {
+        self.inner().handle()
+    }
+
+    /// [`HistoryStore::head`].
+    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        self.inner().head(key).await
+    }
+
+    /// [`HistoryStore::load`].
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        self.inner().load(key).await
+    }
+
+    /// [`HistoryStore::open_run`].
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        self.inner().open_run(key).await
+    }
+
+    /// [`HistoryStore::open_runs`].
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        self.inner().open_runs(scope, after, limit).await
+    }
+
+    /// [`HistoryStore::reserve`].
+    async fn reserve(&self) -> Result<Slot, StoreError> {
+        self.inner().reserve().await
+    }
+
+    /// [`HistoryStore::try_reserve`].
+    fn try_reserve(&self) -> Option<Slot> {
+        self.inner().try_reserve()
+    }
+
+    /// [`HistoryStore::append`].
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
+        self.inner().append(slot, writes)
+    }
+
+    /// [`HistoryStore::fork`].
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        self.inner().fork(from, to).await
+    }
+
+    /// [`HistoryStore::prune`].
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        self.inner().prune(key, keep).await
+    }
+
+    /// [`HistoryStore::delete`].
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        self.inner().delete(key).await
+    }
+
+    /// [`HistoryStore::list`].
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        self.inner().list(scope, after, limit).await
+    }
+
+    /// [`HistoryStore::invocations`].
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        self.inner().invocations(query).await
+    }
+
+    /// [`HistoryStore::tool_totals`].
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        self.inner().tool_totals(query).await
+    }
+
+    /// [`HistoryStore::flush`].
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.inner().flush().await
+    }
+
+    /// [`HistoryStore::close`].
+    async fn close(&self) -> Result<(), StoreError> {
+        self.inner().close().await
+    }
+}
+
+impl<S: HistoryStore + ?Sized> StoreWrapper for Arc<S> {
+    type Inner = S;
+
+    fn inner(&self) -> &S {
+        self
+    }
+}
+
+#[async_trait]
+impl<W: StoreWrapper> HistoryStore for W {
+    fn handle(&self) -> &StoreHandle {
+        StoreWrapper::handle(self)
+    }
+
+    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        StoreWrapper::head(self, key).await
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        StoreWrapper::load(self, key).await
+    }
+
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        StoreWrapper::open_run(self, key).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        StoreWrapper::open_runs(self, scope, after, limit).await
+    }
+
+    async fn reserve(&self) -> Result<Slot, StoreError> {
+        StoreWrapper::reserve(self).await
+    }
+
+    fn try_reserve(&self) -> Option<Slot> {
+        StoreWrapper::try_reserve(self)
+    }
+
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
+        StoreWrapper::append(self, slot, writes)
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        StoreWrapper::fork(self, from, to).await
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        StoreWrapper::prune(self, key, keep).await
+    }
+
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        StoreWrapper::delete(self, key).await
+    }
+
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        StoreWrapper::list(self, scope, after, limit).await
+    }
+
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        StoreWrapper::invocations(self, query).await
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        StoreWrapper::tool_totals(self, query).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        StoreWrapper::flush(self).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        StoreWrapper::close(self).await
+    }
+}

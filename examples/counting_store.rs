@@ -1,0 +1,55 @@
+//! A store around another one that counts how often conversations are loaded, and changes nothing
+//! else.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use async_trait::async_trait;
+use tower::{Service, ServiceExt, service_fn};
+use tower_chat::{
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, MemoryStore,
+    Message,
+    store::{self, History, HistoryStore, StoreError},
+};
+
+/// Counts loads; everything else is done by the store inside.
+struct CountingStore<S> {
+    inner: S,
+    loads: Arc<AtomicUsize>,
+}
+
+#[async_trait]
+impl<S: HistoryStore> store::StoreWrapper for CountingStore<S> {
+    type Inner = S;
+
+    fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        self.loads.fetch_add(1, Ordering::Relaxed);
+        self.inner().load(key).await
+    }
+}
+
+#[tokio::main]
+async fn main() -> Result<(), BoxError> {
+    let loads = Arc::new(AtomicUsize::new(0));
+    let store = CountingStore { inner: MemoryStore::new(), loads: loads.clone() };
+    let mut pipeline = ChatPipeline::builder(service_fn(echo)).history(store).build()?;
+    let key = ConversationKey::new("alice", "diary");
+    for text in ["Good morning.", "Good evening."] {
+        let request = ChatRequest::user(text).in_conversation(key.clone());
+        let answer = pipeline.ready().await?.call(request).await?.collect().await?;
+        println!("{} Loads: {}", answer.text(), loads.load(Ordering::Relaxed));
+    }
+    Ok(())
+}
+
+/// Stands in for a model.
+async fn echo(request: ChatRequest) -> Result<ChatResponse, BoxError> {
+    let answer = Message::assistant(format!("Messages read: {}.", request.messages.len()));
+    Ok(ChatResponse::whole([answer], Finish::default()))
+}
