@@ -12,7 +12,7 @@ use tower_chat::{
     recovery::{JournalPolicy, OnOpenRun, UnknownAnswer, UnknownCalls},
     store::HistoryStore,
 };
-use tower_chat_testkit::ChaosStore;
+use tower_chat_testkit::FaultyStore;
 
 use crate::{
     case::{Caller, Case},
@@ -29,7 +29,7 @@ const FOR_EVER: Duration = Duration::from_secs(20);
 
 /// One process, as long as it lives.
 pub(crate) struct Process<S> {
-    pub(crate) store: ChaosStore<S>,
+    pub(crate) store: FaultyStore<S>,
     pub(crate) client: Client,
     pub(crate) world: World,
 }
@@ -67,7 +67,7 @@ impl<S: HistoryStore + Clone> Process<S> {
         case: &Case,
         on_open_run: OnOpenRun,
     ) -> Self {
-        let store = ChaosStore::new(inner, world.clone());
+        let store = FaultyStore::with_injector(inner, world.clone());
         let model = Model {
             world: world.clone(),
             script: Arc::new(case.runs.clone()),

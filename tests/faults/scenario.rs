@@ -13,7 +13,7 @@ use tower_chat::{
     store::HistoryStore,
 };
 use tower_chat_sqlite::{Durability, SqliteStore};
-use tower_chat_testkit::{Chaos, ChaosStore, Operation, Turn};
+use tower_chat_testkit::{FaultyStore, Injection};
 
 use crate::{
     case::{Caller, Case, Then},
@@ -27,15 +27,6 @@ use crate::{
     trace_index::TraceIndex,
     world::{Storm, World},
 };
-
-/// Nothing goes wrong.
-pub(crate) struct Calm;
-
-impl Chaos for Calm {
-    fn before(&self, _: Operation) -> Turn {
-        Turn::at_once()
-    }
-}
 
 /// What is wrong with a case, if anything is.
 pub(crate) fn complaint(case: &Case) -> Option<String> {
@@ -287,7 +278,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
 }
 
 pub(crate) fn readers_of<S: HistoryStore + Clone>(store: S, case: &Case) -> Readers {
-    let store = Arc::new(ChaosStore::new(store, Calm));
+    let store = Arc::new(FaultyStore::with_injector(store, |_| Injection::none()));
     Readers { store, all_or_nothing: !shows_parts(case.mode) }
 }
 

@@ -13,7 +13,7 @@ use tower_chat::{
     Clock, RunId,
     store::{StoreError, Write},
 };
-use tower_chat_testkit::{Chaos, Fault, Operation, Turn};
+use tower_chat_testkit::{Fault, FaultInjector, Injection, Operation};
 
 use crate::{
     rng::Rng,
@@ -234,14 +234,14 @@ impl World {
     }
 }
 
-impl Chaos for World {
-    fn before(&self, operation: Operation) -> Turn {
-        let turn = Turn::at_once().late(self.delay(), self.delay() / 2);
+impl FaultInjector for World {
+    fn before(&self, operation: Operation) -> Injection {
+        let injection = Injection::none().delayed(self.delay(), self.delay() / 2);
         let broken = || StoreError::backend("be of use", true, "chaos");
         match self.step(&format!("{operation:?}")) {
-            Step::Fine => turn,
-            Step::Dead => turn.but(Fault::Never),
-            Step::Wrong(mut rng) => turn.but(match rng.below(4) {
+            Step::Fine => injection,
+            Step::Dead => injection.with(Fault::Never),
+            Step::Wrong(mut rng) => injection.with(match rng.below(4) {
                 0 | 1 => Fault::Before(broken()),
                 2 => Fault::Midway(1, broken()),
                 _ => Fault::After(broken()),

@@ -1,8 +1,8 @@
 //! Test doubles for tower-chat.
 //!
 //! - [`ScriptedModel`] is a model that answers from a script and remembers what it was sent;
-//! - [`FaultyStore`] makes any store fail, or hold its writes, on command;
-//! - [`ChaosStore`] asks a test at every operation what goes wrong with it;
+//! - [`FaultyStore`] makes any store fail, or hold its writes, on command, or asks a test at every
+//!   operation what goes wrong with it;
 //! - [`store_contract!`] tests everything that
 //!   [`HistoryStore`](tower_chat_core::store::HistoryStore) promises, with one line in the crate of a store;
 //! - `recordings`, with the feature of that name, reads recorded HTTP exchanges and conversations;
@@ -12,7 +12,6 @@
 //! None of them sleeps or looks at a clock: a [`Gate`] says when something has been reached, and
 //! decides when it goes on.
 
-mod chaos_store;
 mod faulty_store;
 mod gate;
 #[cfg(feature = "recordings")]
@@ -24,8 +23,7 @@ pub mod store_contract;
 pub mod transcript;
 
 pub use self::{
-    chaos_store::{Chaos, ChaosStore, Fault, Operation, Turn},
-    faulty_store::FaultyStore,
+    faulty_store::{Fault, FaultInjector, FaultyStore, Injection, Operation},
     gate::Gate,
     scripted_model::{ScriptError, ScriptedModel, Step},
 };

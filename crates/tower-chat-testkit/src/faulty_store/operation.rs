@@ -1,0 +1,174 @@
+//! One operation, with what is prepared for it or injected into it.
+
+use std::{
+    pin::pin,
+    sync::{Arc, atomic::Ordering},
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+};
+
+use tokio::task::{unconstrained, yield_now};
+use tower_chat_core::{
+    ConversationKey,
+    store::{AppendError, HistoryStore, Revision, Slot, StoreError, Ticket, Write},
+};
+
+use super::{Fault, FaultyStore, Held, Injection, Operation, State, Unreleased, script::Script};
+
+impl<S: HistoryStore> FaultyStore<S> {
+    pub(super) fn injected(&self, operation: Operation) -> Injection {
+        self.injector.as_ref().map(|injector| injector.before(operation)).unwrap_or_default()
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.shared.is_dead.load(Ordering::Acquire)
+    }
+
+    /// Performs an operation other than a submission. It waits until no write is held back of a
+    /// conversation that it concerns; with an injector, until none is held back at all.
+    pub(super) async fn perform<T>(
+        &self,
+        operation: Operation,
+        concerns: impl Fn(&ConversationKey) -> bool,
+        effect: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let (prepared, gate) = {
+            let script = &mut self.state().script;
+            script.count(operation);
+            (script.next_fault(operation), script.next_gate(operation))
+        };
+        let Injection { yields_before, yields_after, fault } = self.injected(operation);
+        if let Some(gate) = gate {
+            gate.pass().await;
+        }
+        yield_times(yields_before).await;
+        let is_waited_for = |key: &ConversationKey| self.injector.is_some() || concerns(key);
+        let is_released = |unreleased: &Unreleased| !unreleased.keys.iter().any(&is_waited_for);
+        // Where nothing is held back, an operation does not use up the budget of its task.
+        if !is_released(&self.shared.unreleased.borrow()) {
+            let _ = self.shared.unreleased.subscribe().wait_for(is_released).await;
+        }
+        let effect =
+            async { if self.injector.is_some() { block_on(effect) } else { effect.await } };
+        let outcome = match fault.or(prepared) {
+            Some(Fault::Never) => std::future::pending().await,
+            Some(Fault::Before(error) | Fault::Midway(_, error)) => Err(error),
+            Some(Fault::After(error)) => effect.await.and(Err(error)),
+            None => effect.await,
+        };
+        if let Some(injector) = &self.injector {
+            injector.after(operation);
+        }
+        yield_times(yields_after).await;
+        outcome
+    }
+
+    /// Submits to the store inside, with the fault that is due.
+    pub(super) fn submit(
+        &self,
+        script: &mut Script,
+        slot: Slot,
+        mut writes: Vec<Write>,
+        fault: Option<Fault>,
+    ) -> Ticket {
+        let (completed, error) = match fault.or_else(|| script.next_fault(Operation::Append)) {
+            None => (0, None),
+            Some(Fault::Before(error)) => {
+                writes.clear();
+                (0, Some(error))
+            }
+            Some(Fault::Midway(count, error)) => {
+                writes.truncate(count);
+                (writes.len(), Some(error))
+            }
+            Some(Fault::After(error)) => (0, Some(error)),
+            Some(Fault::Never) => {
+                writes.clear();
+                (0, Some(StoreError::Closed))
+            }
+        };
+        let ticket = match &self.injector {
+            _ if writes.is_empty() && error.is_some() => Ticket::done(Ok(Revision::ABSENT)),
+            None => self.inner.append(slot, writes),
+            Some(injector) => {
+                let outcome = block_on(self.inner.append(slot, writes.clone()));
+                let stored =
+                    outcome.as_ref().map_or_else(|error| error.completed, |_| writes.len());
+                writes.iter().take(stored).for_each(|write| injector.stored(write));
+                Ticket::done(outcome)
+            }
+        };
+        if let Some(injector) = &self.injector {
+            injector.after(Operation::Append);
+        }
+        match error {
+            None => ticket,
+            Some(source) => Ticket::watching(async move {
+                ticket.await?;
+                Err(AppendError { completed, source })
+            }),
+        }
+    }
+
+    /// Submits what was held back first; says whether anything was.
+    pub(super) fn release_one(&self, state: &mut State) -> bool {
+        let Some(Held { slot, writes, fault, ticket }) = state.held.pop_front() else {
+            return false;
+        };
+        let count = writes.len();
+        // The caller may have dropped its ticket; the store has the writes all the same.
+        let _ = ticket.send(self.submit(&mut state.script, slot, writes, fault));
+        self.shared.unreleased.send_modify(|unreleased| {
+            unreleased.released += 1;
+            unreleased.keys.drain(..count);
+        });
+        true
+    }
+
+    /// Releases the submission with a number once those before it are, and a delay has passed.
+    pub(super) async fn release_in_turn(self, number: usize, yields: usize) {
+        let is_first = |unreleased: &Unreleased| unreleased.released == number;
+        let _ = self.shared.unreleased.subscribe().wait_for(is_first).await;
+        yield_times(yields).await;
+        if !self.is_dead() {
+            self.release_one(&mut self.state());
+        }
+    }
+}
+
+/// A ticket whose outcome is known only after so many yields.
+pub(super) fn delayed(ticket: Ticket, yields: usize) -> Ticket {
+    if yields == 0 {
+        return ticket;
+    }
+    Ticket::watching(async move {
+        let outcome = ticket.await;
+        yield_times(yields).await;
+        outcome
+    })
+}
+
+async fn yield_times(count: usize) {
+    for _ in 0..count {
+        yield_now().await;
+    }
+}
+
+/// Waits on this thread.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    // The task's budget is not renewed before this returns.
+    let mut future = pin!(unconstrained(future));
+    loop {
+        match future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(output) => return output,
+            Poll::Pending => thread::park(),
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! The faulty store as a store.
+
+use async_trait::async_trait;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tower_chat_core::{
+    ConversationKey,
+    store::{
+        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
+        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+    },
+};
+
+use super::{Fault, FaultyStore, Held, Injection, Operation, operation::delayed};
+
+#[async_trait]
+impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
+    fn handle(&self) -> &StoreHandle {
+        self.handle.as_ref().unwrap_or_else(|| self.inner.handle())
+    }
+
+    async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
+        self.perform(Operation::Head, |held| held == key, self.inner.head(key)).await
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        self.perform(Operation::Load, |held| held == key, self.inner.load(key)).await
+    }
+
+    async fn open_run(&self, key: &ConversationKey) -> Result<Option<OpenRunContent>, StoreError> {
+        self.perform(Operation::OpenRun, |held| held == key, self.inner.open_run(key)).await
+    }
+
+    async fn open_runs(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<(ConversationKey, OpenRun)>, StoreError> {
+        let effect = self.inner.open_runs(scope, after, limit);
+        self.perform(Operation::OpenRuns, |held| held.scope() == scope, effect).await
+    }
+
+    async fn reserve(&self) -> Result<Slot, StoreError> {
+        let slot = self.perform(Operation::Reserve, |_| false, self.inner.reserve()).await?;
+        let permit = match &self.permits {
+            Some(permits) => permits.clone().acquire_owned().await.ok(),
+            None => None,
+        };
+        Ok(with_permit(permit, slot))
+    }
+
+    fn try_reserve(&self) -> Option<Slot> {
+        let mut state = self.state();
+        if self.injector.is_some() || !state.script.is_empty(Operation::Reserve) {
+            return None;
+        }
+        let permit = match &self.permits {
+            Some(permits) => Some(permits.clone().try_acquire_owned().ok()?),
+            None => None,
+        };
+        let slot = self.inner.try_reserve()?;
+        state.script.count(Operation::Reserve);
+        Some(with_permit(permit, slot))
+    }
+
+    fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
+        if let Some(injector) = &self.injector {
+            injector.submitted(&writes);
+        }
+        let Injection { yields_before, yields_after, fault } = self.injected(Operation::Append);
+        let is_dead = matches!(fault, Some(Fault::Never)) || self.is_dead();
+        let mut state = self.state();
+        state.script.count(Operation::Append);
+        state.script.writes.extend(writes.iter().cloned());
+        let is_late = state.is_holding || !state.held.is_empty() || yields_before > 0 || is_dead;
+        if !is_late {
+            return delayed(self.submit(&mut state.script, slot, writes, fault), yields_after);
+        }
+        let number = self.shared.unreleased.borrow().released + state.held.len();
+        let keys: Vec<_> = writes.iter().map(|write| write.key().clone()).collect();
+        let (ticket, receiver) = oneshot::channel::<Ticket>();
+        state.held.push_back(Held { slot, writes, fault, ticket });
+        self.shared.unreleased.send_modify(|unreleased| unreleased.keys.extend(keys));
+        // Where no runtime is left, the process ends, and its submissions with it.
+        if self.injector.is_some()
+            && !is_dead
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(self.clone().release_in_turn(number, yields_before));
+        }
+        let released = Ticket::watching(async move {
+            match receiver.await {
+                Ok(ticket) => ticket.await,
+                Err(_) => Err(AppendError { completed: 0, source: StoreError::Closed }),
+            }
+        });
+        delayed(released, yields_after)
+    }
+
+    async fn fork(
+        &self,
+        from: &ConversationKey,
+        to: &ConversationKey,
+    ) -> Result<Revision, StoreError> {
+        let concerns = |held: &ConversationKey| held == from || held == to;
+        self.perform(Operation::Fork, concerns, self.inner.fork(from, to)).await
+    }
+
+    async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
+        if let Some(handle) = &self.handle {
+            handle.at_rest(key)?;
+        }
+        self.perform(Operation::Prune, |held| held == key, self.inner.prune(key, keep)).await
+    }
+
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        self.perform(Operation::Delete, |held| held == key, self.inner.delete(key)).await
+    }
+
+    async fn list(
+        &self,
+        scope: &str,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<ConversationKey>, StoreError> {
+        let effect = self.inner.list(scope, after, limit);
+        self.perform(Operation::List, |held| held.scope() == scope, effect).await
+    }
+
+    async fn invocations(&self, query: &InvocationQuery) -> Result<Invocations, StoreError> {
+        let effect = self.inner.invocations(query);
+        self.perform(Operation::Invocations, |held| may_concern(query, held), effect).await
+    }
+
+    async fn tool_totals(&self, query: &InvocationQuery) -> Result<Vec<ToolTotals>, StoreError> {
+        let effect = self.inner.tool_totals(query);
+        self.perform(Operation::ToolTotals, |held| may_concern(query, held), effect).await
+    }
+
+    async fn flush(&self) -> Result<(), StoreError> {
+        self.perform(Operation::Flush, |_| true, self.inner.flush()).await
+    }
+
+    async fn close(&self) -> Result<(), StoreError> {
+        self.perform(Operation::Close, |_| true, self.inner.close()).await
+    }
+}
+
+/// A slot of the store inside that takes a permit here too.
+fn with_permit(permit: Option<OwnedSemaphorePermit>, slot: Slot) -> Slot {
+    match permit {
+        Some(permit) => Slot::guarded((permit, slot)),
+        None => slot,
+    }
+}
+
+/// Whether a query may ask for calls of a conversation.
+fn may_concern(query: &InvocationQuery, key: &ConversationKey) -> bool {
+    query.scope == key.scope() && query.conversation.as_ref().is_none_or(|id| id == key.id())
+}
