@@ -4,7 +4,8 @@ use std::{error::Error, io, path::PathBuf, str::Utf8Error};
 
 use tower_chat::{ConversationKey, store::StoreError};
 use tower_chat_sqlite::{BackupError, OpenError};
-use tower_chat_testkit::transcript::{PlayError, RecordingError};
+
+use crate::playback::{PlayError, RecordingError};
 
 /// Why a command cannot go on.
 #[derive(Debug, thiserror::Error)]

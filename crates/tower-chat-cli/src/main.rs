@@ -11,6 +11,7 @@ mod error;
 mod export;
 mod output;
 mod play;
+mod playback;
 mod prune;
 mod recover;
 mod repair;

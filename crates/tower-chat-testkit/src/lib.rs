@@ -6,8 +6,7 @@
 //! - [`store_contract!`] tests everything that
 //!   [`HistoryStore`](tower_chat_core::store::HistoryStore) promises, with one line in the crate of a store;
 //! - `recordings`, with the feature of that name, reads recorded HTTP exchanges and conversations;
-//! - `server`, with the feature of that name, starts throwaway database servers;
-//! - [`transcript`] plays recorded conversations through a real stack.
+//! - `server`, with the feature of that name, starts throwaway database servers.
 //!
 //! None of them sleeps or looks at a clock: a [`Gate`] says when something has been reached, and
 //! decides when it goes on.
@@ -20,7 +19,6 @@ mod scripted_model;
 #[cfg(all(unix, feature = "server"))]
 pub mod server;
 pub mod store_contract;
-pub mod transcript;
 
 pub use self::{
     faulty_store::{Fault, FaultInjector, FaultyStore, Injection, Operation},

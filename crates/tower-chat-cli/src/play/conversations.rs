@@ -3,7 +3,8 @@
 use std::{collections::HashMap, iter::Fuse, vec};
 
 use tokio::task::{Id, JoinError, JoinSet};
-use tower_chat_testkit::transcript::{PlayError, Player, Recording};
+
+use crate::playback::{PlayError, Player, Recording};
 
 /// Plays conversations, at most so many at the same time.
 pub(super) struct Conversations {

@@ -7,7 +7,6 @@ mod summary;
 use std::{error::Error, fs, path::Path, process::ExitCode, sync::Arc, time::Instant};
 
 use tower_chat::store::HistoryStore;
-use tower_chat_testkit::transcript::{Player, Recording};
 
 use self::{
     conversations::{Conversations, NotPlayed},
@@ -18,6 +17,7 @@ use crate::{
     arguments::{Persistence, PlayArguments},
     error::CliError,
     output::{Lines, complain},
+    playback::{Player, Recording},
 };
 
 /// Plays the conversations of a file.

@@ -1,7 +1,8 @@
 //! How far it is, on standard error.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
-use tower_chat_testkit::transcript::PlayCounters;
+
+use crate::playback::PlayCounters;
 
 /// A bar where standard error is a terminal, and nothing where it is not.
 pub(super) struct Progress(ProgressBar);

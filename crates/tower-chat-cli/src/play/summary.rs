@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use tower_chat_testkit::transcript::PlayCounters;
+
+use crate::playback::PlayCounters;
 
 /// What was done.
 #[derive(Debug, Serialize)]

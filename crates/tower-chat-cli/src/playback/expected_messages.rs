@@ -1,33 +1,33 @@
-//! What a model is to be shown of a recording, told from the recorded JSON alone.
+//! The messages that a request must carry, computed from the recorded JSON alone.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tower_chat_core::{Role, ToolCall};
+use tower_chat::{Role, ToolCall};
 
 use super::recording::RecordedMessage;
 
 /// One message as a request must carry it.
 #[derive(Debug, Clone)]
-pub(super) struct ShownMessage {
+pub(super) struct ExpectedMessage {
     pub(super) json: Arc<Value>,
-    /// For a result, the call it answers: the position of its message among those that are shown, and
+    /// For a result, the call it answers: the position of its message among the expected ones, and
     /// its own among the calls there.
     pub(super) answers: Option<(usize, usize)>,
 }
 
-/// The recorded messages as a model is shown them: without answers that say nothing, calls that
-/// nothing answers, and results that answer nothing. A result that comes after its round is shown right behind its call,
-/// which is left out where it stood.
+/// The recorded messages as replay sends them to a model: without empty answers, calls that nothing
+/// answers, and results that answer nothing. A result that was recorded after its round follows its
+/// call directly, and the call is left out of its round.
 #[derive(Default)]
-pub(super) struct Shown {
-    messages: Vec<ShownMessage>,
+pub(super) struct ExpectedMessages {
+    messages: Vec<ExpectedMessage>,
     /// Calls left out because nothing answers them, with the ids that were recorded.
     left_out: Vec<(String, Value)>,
 }
 
-impl Shown {
-    pub(super) fn messages(&self) -> &[ShownMessage] {
+impl ExpectedMessages {
+    pub(super) fn messages(&self) -> &[ExpectedMessage] {
         &self.messages
     }
 
@@ -37,7 +37,7 @@ impl Shown {
         while let Some((first, after)) = rest.split_first() {
             rest = after;
             if first.role() == Role::Tool {
-                self.late(&[first]);
+                self.add_late_results(&[first]);
             } else if first.message.calls().next().is_none() {
                 if !is_empty_answer(first) {
                     self.push(first.json.clone());
@@ -52,7 +52,7 @@ impl Shown {
     }
 
     fn push(&mut self, json: Arc<Value>) {
-        self.messages.push(ShownMessage { json, answers: None });
+        self.messages.push(ExpectedMessage { json, answers: None });
     }
 
     /// A message with calls, and the tool messages right behind it.
@@ -67,13 +67,13 @@ impl Shown {
         } else {
             Vec::new()
         };
-        if !answered.is_empty() || left_out.is_empty() || says_something(&json) {
+        if !answered.is_empty() || left_out.is_empty() || has_content(&json) {
             self.push(json);
         }
         let asked_at = self.messages.len().saturating_sub(1);
         for (call, answer) in answers.iter().enumerate() {
             let json = answer.json.clone();
-            self.messages.push(ShownMessage { json, answers: Some((asked_at, call)) });
+            self.messages.push(ExpectedMessage { json, answers: Some((asked_at, call)) });
         }
         let is_complete =
             left_out.is_empty() && answers.iter().all(|answer| answer.names().is_some());
@@ -82,7 +82,7 @@ impl Shown {
                 self.left_out.push((id, json));
             }
         }
-        // A second result for a call that has one says nothing new.
+        // A second result for an answered call is left out.
         let is_repeat = |other: &RecordedMessage| {
             let names = other.names();
             names.is_some()
@@ -92,15 +92,15 @@ impl Shown {
         };
         let late: Vec<_> = others.into_iter().filter(|other| !is_repeat(other)).collect();
         if is_complete {
-            late.iter().for_each(|result| self.late(&[result]));
+            late.iter().for_each(|result| self.add_late_results(&[result]));
         } else {
-            self.late(&late);
+            self.add_late_results(&late);
         }
     }
 
     /// Results that stand outside their round: those that answer a call that was left out bring it
     /// back.
-    fn late(&mut self, results: &[&RecordedMessage]) {
+    fn add_late_results(&mut self, results: &[&RecordedMessage]) {
         let mut calls = Vec::new();
         let mut answers = Vec::new();
         for result in results {
@@ -119,7 +119,7 @@ impl Shown {
         self.push(Arc::new(asking));
         let asked_at = self.messages.len() - 1;
         for (call, json) in answers.into_iter().enumerate() {
-            self.messages.push(ShownMessage { json, answers: Some((asked_at, call)) });
+            self.messages.push(ExpectedMessage { json, answers: Some((asked_at, call)) });
         }
     }
 }
@@ -150,14 +150,14 @@ fn take_calls(message: &mut Value, is_taken: impl Fn(usize) -> bool) -> Vec<(usi
     taken
 }
 
-/// Whether the model said nothing at all.
+/// Whether an answer is empty.
 fn is_empty_answer(recorded: &RecordedMessage) -> bool {
     let parts = &recorded.message.parts;
     recorded.role() == Role::Assistant && parts.iter().all(|part| part.as_text() == Some(""))
 }
 
 /// Whether a message whose calls were taken out has content left.
-fn says_something(message: &Value) -> bool {
+fn has_content(message: &Value) -> bool {
     match message.get("content") {
         None | Some(Value::Null) => false,
         Some(Value::String(text)) => !text.is_empty(),

@@ -7,11 +7,11 @@ use std::{
 };
 
 use futures_util::{future::BoxFuture, stream};
-use tower_chat_core::{
+use tower::Service;
+use tower_chat::{
     BoxError, ChatRequest, ChatResponse, ChatUpdate, Finish, FinishReason, Message, Part,
     ToolCallDelta,
 };
-use tower_service::Service;
 
 use super::script::Script;
 

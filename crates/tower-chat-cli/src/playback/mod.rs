@@ -23,22 +23,24 @@ mod alignment;
 mod comparison;
 mod counters;
 mod divergence;
+mod expected_messages;
 mod model;
 mod pairing;
 mod plan;
 mod player;
 mod recording;
 mod script;
-mod shown;
+#[cfg(test)]
+mod tests;
 mod tools;
 mod verification;
 
-pub use self::{
+pub(crate) use self::{
     counters::PlayCounters,
     divergence::{Difference, Divergence},
     player::{PlayError, Player},
-    recording::{Recording, RecordingError, RecordingFault},
+    recording::{Recording, RecordingError},
 };
 
 /// The scope under which conversations are played.
-pub const SCOPE: &str = "play";
+pub(crate) const SCOPE: &str = "play";

@@ -14,16 +14,15 @@ use super::Divergence;
 
 /// What a player has done so far, in all its conversations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct PlayCounters {
+pub(crate) struct PlayCounters {
     /// Runs that were begun.
-    pub runs: u64,
+    pub(crate) runs: u64,
     /// Requests that reached the model client.
-    pub service_calls: u64,
+    pub(crate) service_calls: u64,
     /// Tools that were run.
-    pub tool_executions: u64,
+    pub(crate) tool_executions: u64,
     /// Differences that were found.
-    pub divergences: u64,
+    pub(crate) divergences: u64,
 }
 
 /// The counters behind a [`PlayCounters`], and the divergences that were not taken yet.

@@ -4,17 +4,18 @@ use std::collections::BTreeSet;
 
 use serde_json::{Map, Value};
 
-use super::{divergence::Difference, shown::ShownMessage};
+use super::{divergence::Difference, expected_messages::ExpectedMessage};
 
-/// Every difference between two lists of messages from a position on, each with the position in the
-/// second of which it is true; what comes before is known to be the same. Messages are matched from both ends, so that one that is missing or extra is told as
-/// that, and not as a difference of everything after it.
+/// Every difference between two lists of messages from a position on, each with its position in the
+/// second list; the messages before it are known to be the same. Messages are matched from both
+/// ends, so that a missing or extra message is reported as such, and not as a difference of
+/// everything after it.
 pub(super) fn differences(
-    expected: &[ShownMessage],
+    expected: &[ExpectedMessage],
     found: &[Value],
     from: usize,
 ) -> Vec<(usize, Difference)> {
-    let is_same = |(expected, found): (&ShownMessage, &Value)| {
+    let is_same = |(expected, found): (&ExpectedMessage, &Value)| {
         message_differences(&expected.json, found).is_empty()
     };
     let shorter = expected.len().min(found.len());
@@ -60,8 +61,8 @@ pub(super) fn differences(
     differences
 }
 
-/// What differs between a recorded message and the one in its place. The id that a result names is
-/// not looked at, since only its call can say what it must be.
+/// What differs between a recorded message and the one at its position. The id that a result names is
+/// not compared, since only its call can say what it must be.
 pub(super) fn message_differences(expected: &Value, found: &Value) -> Vec<Difference> {
     if expected == found {
         return Vec::new();

@@ -9,15 +9,13 @@ use std::{
 };
 
 use tower::{Layer, Service, ServiceExt, util::BoxCloneSyncService};
-use tower_chat_core::{
-    BoxError, ChatRequest, ChatResponse, Conversation, Message, MessageId, Messages, RunId,
-    store::{AppendError, HistoryStore, Revision, StoreError, Write},
-};
-use tower_chat_layers::{
-    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, PersistencePolicy, StoreFailure,
-    ToolLoop,
+use tower_chat::{
+    BoxError, ChatRequest, ChatResponse, Conversation, Message, MessageId, Messages,
+    PerRunPersistence, PerServiceCallPersistence, PersistenceMode, PersistencePolicy, RunId,
+    StoreFailure, ToolLoop,
     recovery::{JournalPolicy, open_run},
     replay::DanglingCalls,
+    store::{AppendError, HistoryStore, Revision, StoreError, Write},
 };
 
 use super::{
@@ -35,23 +33,8 @@ use super::{
 /// Clones are the same player: what they do adds up in one [`PlayCounters`]. Dropping the future of
 /// a play cancels the run that is under way; the store then holds what the persistence mode
 /// promises, and a [`resumed`](Self::resumed) player goes on from there.
-///
-/// ```
-/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use tower_chat_core::MemoryStore;
-/// use tower_chat_testkit::transcript::{Player, Recording};
-/// let recording = Recording::read(
-///     r#"{"id": "greeting", "messages": [
-///         {"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}"#,
-/// )?;
-/// let player = Player::new(MemoryStore::new());
-/// player.play(&recording).await?;
-/// assert_eq!((player.counters().runs, player.counters().divergences), (1, 0));
-/// # Ok::<(), tower_chat_core::BoxError>(())
-/// # }).unwrap();
-/// ```
 #[derive(Clone)]
-pub struct Player {
+pub(crate) struct Player {
     store: Arc<dyn HistoryStore>,
     mode: PersistenceMode,
     streams: bool,
@@ -62,8 +45,7 @@ pub struct Player {
 
 /// A conversation could not be played to its end.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum PlayError {
+pub(crate) enum PlayError {
     /// The store holds the conversation already.
     #[error(
         "conversation {conversation:?} is in the store already: resume it, or use another store"
@@ -116,7 +98,7 @@ type Pipeline = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
 impl Player {
     /// A player that stores per run, asks for whole answers, and verifies.
-    pub fn new(store: impl HistoryStore) -> Self {
+    pub(crate) fn new(store: impl HistoryStore) -> Self {
         Self {
             store: Arc::new(store),
             mode: PersistenceMode::default(),
@@ -129,28 +111,28 @@ impl Player {
 
     /// When messages become durable.
     #[must_use]
-    pub fn mode(mut self, mode: PersistenceMode) -> Self {
+    pub(crate) fn mode(mut self, mode: PersistenceMode) -> Self {
         self.mode = mode;
         self
     }
 
     /// Whether answers are asked for, and given, as streams.
     #[must_use]
-    pub fn streamed(mut self, streams: bool) -> Self {
+    pub(crate) fn streamed(mut self, streams: bool) -> Self {
         self.streams = streams;
         self
     }
 
     /// Whether each request, and what is stored, is compared with the recording.
     #[must_use]
-    pub fn verified(mut self, verifies: bool) -> Self {
+    pub(crate) fn verified(mut self, verifies: bool) -> Self {
         self.verifies = verifies;
         self
     }
 
     /// Whether a conversation that is in the store already is gone on with, from where it is.
     #[must_use]
-    pub fn resumed(mut self, resumes: bool) -> Self {
+    pub(crate) fn resumed(mut self, resumes: bool) -> Self {
         self.resumes = resumes;
         self
     }
@@ -162,18 +144,18 @@ impl Player {
     /// # Errors
     ///
     /// If the file cannot be read or written.
-    pub fn counters_in(mut self, file: impl AsRef<Path>) -> io::Result<Self> {
+    pub(crate) fn counters_in(mut self, file: impl AsRef<Path>) -> io::Result<Self> {
         self.counters = Arc::new(Counters::in_file(file.as_ref(), self.resumes)?);
         Ok(self)
     }
 
     /// What was done so far, by all clones.
-    pub fn counters(&self) -> PlayCounters {
+    pub(crate) fn counters(&self) -> PlayCounters {
         self.counters.counters()
     }
 
     /// The divergences found since this was last called, oldest first.
-    pub fn take_divergences(&self) -> Vec<Divergence> {
+    pub(crate) fn take_divergences(&self) -> Vec<Divergence> {
         self.counters.take_divergences()
     }
 
@@ -182,7 +164,7 @@ impl Player {
     /// # Errors
     ///
     /// [`PlayError::Load`].
-    pub async fn is_stored(&self, recording: &Recording) -> Result<bool, PlayError> {
+    pub(crate) async fn is_stored(&self, recording: &Recording) -> Result<bool, PlayError> {
         let head = self.store.head(&recording.key()).await;
         let head = head.map_err(|source| load_failed(recording, source))?;
         Ok(head.revision != Revision::ABSENT)
@@ -194,7 +176,7 @@ impl Player {
     /// # Errors
     ///
     /// [`PlayError`]. What was stored stays.
-    pub async fn play(&self, recording: &Recording) -> Result<(), PlayError> {
+    pub(crate) async fn play(&self, recording: &Recording) -> Result<(), PlayError> {
         let Some(covered) = self.covered(recording).await? else { return Ok(()) };
         let plan = Plan::new(recording.messages(), covered.messages);
         self.import(recording, &plan, covered.revision).await?;
@@ -298,9 +280,9 @@ impl Player {
             .unlimited_rounds()
             .unlimited_failing_rounds()
             .call_budget(None);
-        // Whoever plays has the store to himself.
+        // No other process uses the store during a play.
         let journal = JournalPolicy::default().lease(Duration::ZERO);
-        // What is compared with the recording has no results that the recording has not.
+        // Replay must not add results, since none of them is in the recording.
         let policy = PersistencePolicy::default()
             .on_store_failure(StoreFailure::FailCall)
             .journal(journal)

@@ -1,19 +1,16 @@
 //! The player notices whatever a stack or a store does to a conversation.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails says where")]
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use tower_chat::{NotStored, PersistenceError, PersistenceMode};
-use tower_chat_core::{
-    ConversationKey, MemoryStore, Message, Messages, Part, Role,
+use tower_chat::{
+    ConversationKey, MemoryStore, Message, Messages, NotStored, Part, PersistenceError,
+    PersistenceMode, Role,
     store::{self, History, HistoryStore, StoreError},
 };
-use tower_chat_testkit::{
-    FaultyStore,
-    transcript::{Difference, PlayError, Player, Recording},
-};
+use tower_chat_testkit::FaultyStore;
+
+use super::{Difference, PlayError, Player, Recording};
 
 const MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
 
@@ -60,7 +57,7 @@ fn recording() -> Recording {
     Recording::read(&json.to_string()).unwrap()
 }
 
-fn call_of(message: &mut Message, at: usize) -> &mut tower_chat_core::ToolCall {
+fn call_of(message: &mut Message, at: usize) -> &mut tower_chat::ToolCall {
     let mut calls = message.parts.iter_mut().filter_map(|part| match part {
         Part::ToolCall(call) => Some(call),
         _ => None,
@@ -68,7 +65,7 @@ fn call_of(message: &mut Message, at: usize) -> &mut tower_chat_core::ToolCall {
     calls.nth(at).unwrap()
 }
 
-fn result_of(message: &mut Message, at: usize) -> &mut tower_chat_core::ToolResult {
+fn result_of(message: &mut Message, at: usize) -> &mut tower_chat::ToolResult {
     let mut results = message.parts.iter_mut().filter_map(|part| match part {
         Part::ToolResult(result) => Some(result),
         _ => None,
@@ -210,6 +207,15 @@ async fn the_pipeline_is_handed_the_runs_input_alone() {
     assert!(runs[..5].iter().all(|id| id.run == runs[0].run));
     assert!(runs[5..].iter().all(|id| id.run == runs[5].run && id.run != runs[0].run));
     assert_eq!(runs[5].index, 0);
+}
+
+#[test]
+fn every_line_that_is_not_empty_is_a_recording() {
+    let lines = "{\"id\": \"greeting\", \"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n\n\
+        {\"id\": 7, \"messages\": []}";
+    let recordings = Recording::read_lines(lines).unwrap();
+    let read: Vec<_> = recordings.iter().map(|read| (read.id(), read.messages().len())).collect();
+    assert_eq!(read, [("greeting", 1), ("7", 0)]);
 }
 
 #[test]

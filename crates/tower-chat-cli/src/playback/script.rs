@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use tower_chat_core::{ChatRequest, Message, ToolCall};
+use tower_chat::{ChatRequest, Message, ToolCall};
 
 use super::{
     counters::Counters,

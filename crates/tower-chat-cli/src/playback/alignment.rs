@@ -1,7 +1,7 @@
 //! How much of a recording a stored conversation covers.
 
 use serde_json::Value;
-use tower_chat_core::Messages;
+use tower_chat::Messages;
 use tower_chat_wire::openai_chat::{Audience, render_message};
 
 use super::{

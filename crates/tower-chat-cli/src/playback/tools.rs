@@ -2,8 +2,7 @@
 
 use async_trait::async_trait;
 use serde_json::json;
-use tower_chat_core::{BoxError, ToolDefinition};
-use tower_chat_layers::{Tool, ToolContext, ToolOutput, ToolSource, Tools};
+use tower_chat::{BoxError, Tool, ToolContext, ToolDefinition, ToolOutput, ToolSource, Tools};
 
 use super::script::Script;
 

@@ -3,22 +3,23 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use tower_chat_core::{Message, Messages};
+use tower_chat::{Message, Messages};
 use tower_chat_wire::openai_chat::{Audience, render_message};
 
 use super::{
-    comparison::differences, divergence::Difference, recording::RecordedMessage, shown::Shown,
+    comparison::differences, divergence::Difference, expected_messages::ExpectedMessages,
+    recording::RecordedMessage,
 };
 
-/// What is known of a conversation's requests so far.
+/// The comparison of a conversation's requests so far.
 ///
-/// Most of a request was in the one before it. What agreed there and is the same message still is
-/// not looked at again, so that a conversation costs what its length is, and not the square of it.
+/// Most messages of a request were in the one before it. A message that agreed there and has not
+/// changed is not compared again, so that the time is linear in the length of the conversation.
 #[derive(Default)]
 pub(super) struct Verification {
-    shown: Shown,
-    /// How many recorded messages are in `shown`.
-    told: usize,
+    expected: ExpectedMessages,
+    /// How many recorded messages are in `expected`.
+    recorded_count: usize,
     /// The messages of the last request, each with the position in `found` where its JSON ends.
     sent: Vec<(Arc<Message>, usize)>,
     found: Vec<Value>,
@@ -35,9 +36,9 @@ impl Verification {
         answer: usize,
         sent: &Messages,
     ) -> Vec<(usize, Difference)> {
-        // A round never goes on behind the next answer, so what was told stays as it is.
-        self.shown.extend(recorded.get(self.told..answer).unwrap_or_default());
-        self.told = answer;
+        // A round never goes on behind the next answer, so the messages before it are final.
+        self.expected.extend(recorded.get(self.recorded_count..answer).unwrap_or_default());
+        self.recorded_count = answer;
         let is_same = |(message, (last, _)): &(&Arc<Message>, &(Arc<Message>, usize))| {
             Arc::ptr_eq(message, last) || *message == last
         };
@@ -50,7 +51,7 @@ impl Verification {
             self.found.extend(json.iter().map(|json| json.parse().unwrap_or(Value::Null)));
             self.sent.push((message.clone(), self.found.len()));
         }
-        let differences = differences(self.shown.messages(), &self.found, from);
+        let differences = differences(self.expected.messages(), &self.found, from);
         let end = self.found.len();
         self.agreed = differences.first().map_or(end, |(at, _)| end.min(*at));
         differences

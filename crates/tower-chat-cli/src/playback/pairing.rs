@@ -1,6 +1,6 @@
 //! Which result answers which call of a round.
 
-use tower_chat_core::{ToolCall, ToolResult};
+use tower_chat::{ToolCall, ToolResult};
 
 /// For each result, the position of the call it answers among the calls; `None` if it answers none.
 ///

@@ -4,22 +4,14 @@ use std::{collections::HashMap, sync::Arc};
 
 use serde::Deserialize;
 use serde_json::Value;
-use tower_chat_core::{ConversationKey, Message, RawJson, Role};
+use tower_chat::{ConversationKey, Message, RawJson, Role};
 use tower_chat_wire::{WireError, openai_chat};
 
 use super::{SCOPE, pairing::pair};
 
 /// A conversation that took place, and can be played.
-///
-/// ```
-/// use tower_chat_testkit::transcript::Recording;
-/// let line = r#"{"id": "greeting", "messages": [{"role": "user", "content": "hi"}]}"#;
-/// let recordings = Recording::read_lines(line)?;
-/// assert_eq!((recordings[0].id(), recordings[0].len()), ("greeting", 1));
-/// # Ok::<(), tower_chat_testkit::transcript::RecordingError>(())
-/// ```
 #[derive(Debug, Clone)]
-pub struct Recording {
+pub(crate) struct Recording {
     id: Arc<str>,
     messages: Arc<[RecordedMessage]>,
 }
@@ -45,18 +37,16 @@ pub(super) struct RecordedPosition {
 /// A line is not a recorded conversation.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} is not a recorded conversation")]
-#[non_exhaustive]
-pub struct RecordingError {
+pub(crate) struct RecordingError {
     /// The line's number, from 1.
-    pub line: usize,
+    pub(crate) line: usize,
     /// What is wrong with it.
-    pub source: RecordingFault,
+    pub(crate) source: RecordingFault,
 }
 
 /// What is wrong with a recorded conversation.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RecordingFault {
+pub(crate) enum RecordingFault {
     /// It is not a JSON object with an `id` and a list of `messages`.
     #[error("it is not a JSON object with an id and a list of messages")]
     Json(#[source] serde_json::Error),
@@ -106,7 +96,7 @@ impl Recording {
     /// # Errors
     ///
     /// [`RecordingError`], naming the first line that is wrong. Two conversations of one id are.
-    pub fn read_lines(text: &str) -> Result<Vec<Self>, RecordingError> {
+    pub(crate) fn read_lines(text: &str) -> Result<Vec<Self>, RecordingError> {
         let mut first_lines: HashMap<Arc<str>, usize> = HashMap::new();
         let mut recordings = Vec::new();
         for (index, json) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -128,7 +118,7 @@ impl Recording {
     /// # Errors
     ///
     /// [`RecordingFault`].
-    pub fn read(json: &str) -> Result<Self, RecordingFault> {
+    pub(crate) fn read(json: &str) -> Result<Self, RecordingFault> {
         let line: Line = serde_json::from_str(json).map_err(RecordingFault::Json)?;
         let id = match line.id.parse::<Value>().map_err(RecordingFault::Json)? {
             Value::String(id) => id,
@@ -147,22 +137,12 @@ impl Recording {
     }
 
     /// The conversation's id.
-    pub fn id(&self) -> &str {
+    pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// How many messages were recorded.
-    pub fn len(&self) -> usize {
-        self.messages.len()
-    }
-
-    /// Whether nothing was recorded.
-    pub fn is_empty(&self) -> bool {
-        self.messages.is_empty()
-    }
-
     /// The key under which the conversation is played.
-    pub fn key(&self) -> ConversationKey {
+    pub(crate) fn key(&self) -> ConversationKey {
         ConversationKey::new(SCOPE, self.id.clone())
     }
 

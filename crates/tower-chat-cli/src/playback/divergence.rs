@@ -8,23 +8,21 @@ use serde_json::Value;
 ///
 /// Its text is one line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Divergence {
+pub(crate) struct Divergence {
     /// The conversation's id.
-    pub conversation: String,
+    pub(crate) conversation: String,
     /// The service call of this play whose request differs, from 0 in each conversation; `None`
     /// where the stored record does.
-    pub service_call: Option<usize>,
+    pub(crate) service_call: Option<usize>,
     /// The message that differs, from 0: its position in the request, or in the record.
-    pub message: usize,
+    pub(crate) message: usize,
     /// What differs.
-    pub difference: Difference,
+    pub(crate) difference: Difference,
 }
 
 /// What differs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Difference {
+pub(crate) enum Difference {
     /// A message of the recording is not there.
     Missing {
         /// The message, as JSON.
@@ -111,18 +109,18 @@ impl fmt::Display for Difference {
     }
 }
 
-/// At most this many bytes of a value are shown.
-const SHOWN: usize = 160;
+/// At most this many bytes of a value are printed.
+const EXCERPT_BYTES: usize = 160;
 
 /// The part of a value around the byte at which it differs.
 fn excerpt(value: &str, differs_at: usize) -> String {
-    if value.len() <= SHOWN {
+    if value.len() <= EXCERPT_BYTES {
         return value.to_owned();
     }
     let boundary =
         |at: usize| (0..=at.min(value.len())).rev().find(|&at| value.is_char_boundary(at));
-    let start = boundary(differs_at.saturating_sub(SHOWN / 4)).unwrap_or(0);
-    let end = boundary(start + SHOWN).unwrap_or(value.len());
+    let start = boundary(differs_at.saturating_sub(EXCERPT_BYTES / 4)).unwrap_or(0);
+    let end = boundary(start + EXCERPT_BYTES).unwrap_or(value.len());
     let before = if start > 0 { "..." } else { "" };
     let after = if end < value.len() { "..." } else { "" };
     format!("{before}{}{after}", value.get(start..end).unwrap_or_default())

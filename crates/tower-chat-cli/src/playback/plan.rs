@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use tower_chat_core::Role;
+use tower_chat::Role;
 
 use super::recording::RecordedMessage;
 
@@ -28,7 +28,7 @@ pub(super) struct PlannedRun {
 /// One answer of the model client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedAnswer {
-    /// Its place in the recording.
+    /// Its position in the recording.
     pub(super) message: usize,
     pub(super) calls: Calls,
 }
