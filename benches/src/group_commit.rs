@@ -8,7 +8,7 @@ use std::{ops::Range, sync::Arc, time::Instant};
 
 use tower_chat::{
     BoxError, Message, MessageId, RunId,
-    store::{HistoryStore, Revision, Write},
+    store::{HistoryStore, Revision, author::Write},
 };
 use tower_chat_sqlite::{Durability, SqliteStore};
 

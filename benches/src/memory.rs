@@ -13,7 +13,7 @@ use std::{sync::Arc, time::Instant};
 
 use tower_chat::{
     BoxError, ChatPipeline, ConversationKey, MemoryStore, Messages, PersistenceMode,
-    store::{HistoryStore, Write},
+    store::{HistoryStore, author::Write},
 };
 
 use crate::{

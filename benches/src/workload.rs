@@ -13,7 +13,7 @@ use tower::ServiceExt;
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, Message, MessageId,
     PersistenceMode, RunId, ToolCall, ToolDefinition, ToolResult, Tools,
-    store::{HistoryStore, Revision, Write},
+    store::{HistoryStore, Revision, author::Write},
     tool_fn,
 };
 use tower_service::Service;

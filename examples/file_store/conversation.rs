@@ -5,8 +5,9 @@ use std::{collections::BTreeMap, sync::Arc};
 use tower_chat::{
     ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
     store::{
-        Claim, Close, Conflict, Head, History, Keep, OpenRun, OpenRunContent, Pruned, Pruning,
-        Revision, SequencePosition, ServiceIdChange, StoreError, ToolRecord, Write, replace_staged,
+        Conflict, Head, History, Keep, OpenRun, Pruned, Revision, SequencePosition,
+        ServiceIdChange, StoreError,
+        author::{Claim, Close, OpenRunContent, Pruning, ToolRecord, Write, replace_staged},
     },
 };
 

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tower_chat::store::{StoreError, ToolRecord};
+use tower_chat::store::{StoreError, author::ToolRecord};
 
 use crate::{conversation::Conversation, line::Line};
 

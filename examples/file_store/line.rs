@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use tower_chat::{
     ConversationKey, MessageId, RunId, ToolResult, format,
     store::{
-        Lease, OpenRun, RecordedResult, SequencePosition, ServiceIdChange, StoreError, ToolRecord,
-        milliseconds,
+        Lease, OpenRun, SequencePosition, ServiceIdChange, StoreError,
+        author::{RecordedResult, ToolRecord, milliseconds},
     },
 };
 

@@ -54,7 +54,7 @@ mod tests {
 
     use tower_chat::{
         MessageId, RunId,
-        store::{Revision, Write},
+        store::{Revision, author::Write},
     };
 
     use super::*;

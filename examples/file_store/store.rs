@@ -12,9 +12,9 @@ use async_trait::async_trait;
 use tower_chat::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
-        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolRecord,
-        ToolTotals, UnreadableInvocation, Write,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
+        StoreError, StoreHandle, ToolTotals, UnreadableInvocation,
+        author::{AppendError, OpenRunContent, Slot, Ticket, ToolRecord, Write},
     },
 };
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tower_chat::{
     Answer, ConversationKey, Finish, MemoryStore, Message, Part, Role, RunId,
-    store::{HistoryStore, Slot, StoreHandle, StoreWrapper, Ticket, Write},
+    store::{
+        HistoryStore, StoreHandle, StoreWrapper,
+        author::{Slot, Ticket, Write},
+    },
 };
 
 /// A fault of a kind that was once found in the product.
@@ -87,7 +90,7 @@ fn timeless(write: &Write) -> Write {
 fn rebuilt(
     write: &Write,
     messages: Vec<Arc<Message>>,
-    rows: Vec<tower_chat::store::ToolRecord>,
+    rows: Vec<tower_chat::store::author::ToolRecord>,
 ) -> Write {
     let mut rebuilt = Write::new(write.key().clone(), write.id(), write.expected(), messages)
         .with_tools(rows)

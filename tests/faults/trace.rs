@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use tower_chat::{
     Message, Part, ToolResult,
-    store::{Close, RecordedResult, Write},
+    store::author::{Close, RecordedResult, Write},
 };
 
 /// One thing that happened.

@@ -11,7 +11,7 @@ use std::{
 
 use tower_chat::{
     Clock, RunId,
-    store::{StoreError, Write},
+    store::{StoreError, author::Write},
 };
 use tower_chat_testkit::{Fault, FaultInjector, Injection, Operation};
 

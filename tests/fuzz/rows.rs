@@ -12,8 +12,8 @@ use tower_chat::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
     ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Lease, RecordedResult, Revision, SequencePosition,
-        ServiceIdChange, Staged, ToolRecord, Write,
+        HistoryStore, InvocationQuery, Lease, Revision, SequencePosition, ServiceIdChange,
+        author::{RecordedResult, Staged, ToolRecord, Write},
     },
 };
 use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};

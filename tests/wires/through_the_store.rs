@@ -6,7 +6,7 @@ use serde_json::Value;
 use tower_chat::{
     ConversationKey, MemoryStore, Message, MessageId, Messages, RunId,
     replay::{DanglingCalls, Replay},
-    store::{HistoryStore, Revision, Write},
+    store::{HistoryStore, Revision, author::Write},
 };
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_wire::validate::{Wire, validate};

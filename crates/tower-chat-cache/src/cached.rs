@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Instant};
 
 use tower_chat_core::{
     Message, Messages, ToolStatus,
-    store::{Close, Head, History, OpenRun, ServiceIdChange, Staged, Write, replace_staged},
+    store::{
+        Head, History, OpenRun, ServiceIdChange,
+        author::{Close, Staged, Write, replace_staged},
+    },
 };
 
 use crate::weight;

@@ -10,7 +10,7 @@ use std::{
 
 use futures_util::future::{FutureExt, ready};
 use moka::{policy::EvictionPolicy, sync::Cache};
-use tower_chat_core::{ConversationKey, store::Write};
+use tower_chat_core::{ConversationKey, store::author::Write};
 
 use crate::{
     cache_entry::CacheEntry,

@@ -7,7 +7,7 @@
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
 //! use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
 //! use tower_chat_core::{ConversationKey, MemoryStore, Message, MessageId, RunId};
-//! use tower_chat_core::store::{HistoryStore, Revision, Write};
+//! use tower_chat_core::store::{HistoryStore, Revision, author::Write};
 //!
 //! let options = CacheOptions::new().max_bytes(64 << 20).revalidation(Revalidation::Never);
 //! let store = CachingStore::with_options(MemoryStore::new(), options);

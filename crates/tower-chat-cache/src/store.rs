@@ -7,8 +7,8 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, Keep, Pruned, Revision, Slot, StoreError,
-        StoreWrapper, Ticket, Write,
+        Head, History, HistoryStore, Keep, Pruned, Revision, StoreError, StoreWrapper,
+        author::{AppendError, Slot, Ticket, Write},
     },
 };
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
-    store::{Head, History, Revision, ServiceIdChange, Write},
+    store::{Head, History, Revision, ServiceIdChange, author::Write},
 };
 
 use crate::{

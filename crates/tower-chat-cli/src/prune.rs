@@ -7,7 +7,7 @@ use std::{
 
 use tower_chat::{
     ConversationKey,
-    store::{HistoryStore, Keep, Pruned, Pruning, StoreError},
+    store::{HistoryStore, Keep, Pruned, StoreError, author::Pruning},
 };
 use tower_chat_sqlite::SqliteStore;
 

@@ -17,7 +17,9 @@ use std::time::SystemTime;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{BoxError, Message, Part, Role, SharedError, exact_vec, metadata, store::milliseconds};
+use crate::{
+    BoxError, Message, Part, Role, SharedError, exact_vec, metadata, store::author::milliseconds,
+};
 
 /// The version that [`encode`] writes.
 pub const VERSION: u32 = 1;

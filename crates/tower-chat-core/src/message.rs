@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    ApprovalRequest, MessageId, Part, ToolCall, ToolResult, exact_vec, store::milliseconds,
+    ApprovalRequest, MessageId, Part, ToolCall, ToolResult, exact_vec, store::author::milliseconds,
 };
 
 /// Who speaks.

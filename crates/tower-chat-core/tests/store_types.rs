@@ -9,8 +9,8 @@ use tower_chat_core::{
     BoxError, ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult,
     format::{self, FormatError},
     store::{
-        Conflict, Head, History, HistoryMemo, Revision, ServiceIdChange, Slot, StoreError,
-        StoreHandle, Ticket, Write,
+        Conflict, Head, History, Revision, ServiceIdChange, StoreError, StoreHandle,
+        author::{HistoryMemo, Slot, Ticket, Write},
     },
 };
 

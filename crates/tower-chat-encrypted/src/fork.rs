@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolInvocation,
-    store::{History, RecordedResult, Revision, SequencePosition, ToolRecord, Write},
+    store::{
+        History, Revision, SequencePosition,
+        author::{RecordedResult, ToolRecord, Write},
+    },
 };
 
 /// The writes that make a copy. Message ids are kept, so each stretch of messages that one run added

@@ -6,7 +6,7 @@
 //! ```
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
 //! use tower_chat_core::{ConversationKey, MemoryStore, Message, MessageId, RunId};
-//! use tower_chat_core::store::{HistoryStore, Revision, Write};
+//! use tower_chat_core::store::{HistoryStore, Revision, author::Write};
 //! use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
 //!
 //! let keys = MasterKeys::new("2026", SecretKey::random()?)?;

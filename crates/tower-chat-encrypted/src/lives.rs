@@ -9,7 +9,10 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tower_chat_core::{
     ConversationKey,
-    store::{Close, Revision, ServiceIdChange, Write},
+    store::{
+        Revision, ServiceIdChange,
+        author::{Close, Write},
+    },
 };
 
 use crate::seal::{Expected, Life};

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 use tower_chat_core::{
     Message, RunId, ToolInvocation,
     store::{
-        OpenRun, RecordedResult, SequencePosition, ServiceIdChange, Staged, ToolRecord, Write,
-        milliseconds,
+        OpenRun, SequencePosition, ServiceIdChange,
+        author::{RecordedResult, Staged, ToolRecord, Write, milliseconds},
     },
 };
 

@@ -7,9 +7,9 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
     store::{
-        AppendError, Conflict, Head, History, HistoryStore, InvocationQuery, Invocations, Keep,
-        OpenRun, OpenRunContent, Pruned, Revision, ServiceIdChange, Slot, StoreError, StoreWrapper,
-        Ticket, UnreadableInvocation, Write,
+        Conflict, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned,
+        Revision, ServiceIdChange, StoreError, StoreWrapper, UnreadableInvocation,
+        author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
 

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::SystemTime};
 
-use tower_chat_core::store::milliseconds;
+use tower_chat_core::store::author::milliseconds;
 
 /// Tells the time: when tools were started, when they had finished, and what is stale.
 ///

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::SystemTime};
 
-use tower_chat_core::store::milliseconds;
+use tower_chat_core::store::author::milliseconds;
 
 /// A time as RFC 3339 writes it, in UTC, to the second.
 pub(crate) struct Utc(pub(crate) SystemTime);

@@ -10,7 +10,10 @@ use std::{env, error::Error, sync::Arc, time::Instant};
 use tokio_postgres::NoTls;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult, ToolStatus, format,
-    store::{HistoryStore, RecordedResult, Revision, SequencePosition, ToolRecord, Write},
+    store::{
+        HistoryStore, Revision, SequencePosition,
+        author::{RecordedResult, ToolRecord, Write},
+    },
 };
 use tower_chat_postgres::PostgresStore;
 use tower_chat_testkit::server::{PostgresServer, required};

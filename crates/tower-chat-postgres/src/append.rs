@@ -4,8 +4,8 @@ use tokio_postgres::{Row, types::ToSql};
 use tower_chat_core::{
     RunId, format,
     store::{
-        Close, Conflict, LAST_SEQUENCE, Lease, Revision, SequencePosition, ServiceIdChange, Staged,
-        StoreError, Write, milliseconds,
+        Conflict, Lease, Revision, SequencePosition, ServiceIdChange, StoreError,
+        author::{Close, LAST_SEQUENCE, Staged, Write, milliseconds},
     },
 };
 

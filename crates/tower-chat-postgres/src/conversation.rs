@@ -6,7 +6,8 @@ use tokio_postgres::Row;
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        Head, LAST_SEQUENCE, Lease, OpenRun, Revision, ServiceIdChange, StoreError, milliseconds,
+        Head, Lease, OpenRun, Revision, ServiceIdChange, StoreError,
+        author::{LAST_SEQUENCE, milliseconds},
     },
 };
 

@@ -7,7 +7,7 @@ use deadpool_postgres::{Object, Transaction};
 use tokio_postgres::{Row, Statement, types::ToSql};
 use tower_chat_core::{
     ConversationKey, RunId,
-    store::{Revision, StoreError, ToolRecord},
+    store::{Revision, StoreError, author::ToolRecord},
 };
 
 use crate::{

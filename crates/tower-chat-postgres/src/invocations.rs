@@ -6,8 +6,9 @@ use tokio_postgres::{Row, types::ToSql};
 use tower_chat_core::{
     ConversationKey, Message,
     store::{
-        InvocationQuery, Invocations, RecordedResult, SequencePosition, StoreError, ToolRecord,
-        ToolTotals, UnreadableInvocation, milliseconds,
+        InvocationQuery, Invocations, SequencePosition, StoreError, ToolTotals,
+        UnreadableInvocation,
+        author::{RecordedResult, ToolRecord, milliseconds},
     },
 };
 

@@ -6,7 +6,7 @@
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 //! use tower_chat_core::{ConversationKey, Message, MessageId, RunId};
-//! use tower_chat_core::store::{HistoryStore, Revision, Write};
+//! use tower_chat_core::store::{HistoryStore, Revision, author::Write};
 //! use tower_chat_postgres::PostgresStore;
 //!
 //! let store = PostgresStore::connect("postgres://chat@localhost/chat").await?;

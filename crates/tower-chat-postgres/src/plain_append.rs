@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio_postgres::types::ToSql;
-use tower_chat_core::store::Write;
+use tower_chat_core::store::author::Write;
 
 use crate::{
     schema::Layout,

@@ -4,7 +4,7 @@ use deadpool_postgres::{Object, Transaction};
 use tokio_postgres::{Row, types::ToSql};
 use tower_chat_core::{
     ConversationKey, RunId, ToolStatus,
-    store::{Keep, Pruned, Pruning, Revision, SequencePosition, StoreError},
+    store::{Keep, Pruned, Revision, SequencePosition, StoreError, author::Pruning},
 };
 
 use crate::{
@@ -105,7 +105,7 @@ impl Work<'_> {
         found: &[Row],
         runs: &[Row],
         calls: &[Row],
-    ) -> Result<(Revision, tower_chat_core::store::Cut), StoreError> {
+    ) -> Result<(Revision, tower_chat_core::store::author::Cut), StoreError> {
         let head = conversation::head(self.key, found)?;
         if let Some(open) = head.open_run {
             return Err(StoreError::UnderWay { key: self.key.clone(), run: open.run });

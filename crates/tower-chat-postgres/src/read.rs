@@ -5,7 +5,10 @@ use std::sync::Arc;
 use tokio_postgres::{Row, types::ToSql};
 use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message,
-    store::{Head, History, OpenRunContent, StoreError, ToolRecord},
+    store::{
+        Head, History, StoreError,
+        author::{OpenRunContent, ToolRecord},
+    },
 };
 
 use crate::{

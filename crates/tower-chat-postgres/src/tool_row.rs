@@ -8,7 +8,10 @@ use tokio_postgres::{
 };
 use tower_chat_core::{
     ParseToolStatusError, ToolResult,
-    store::{RecordedResult, SequencePosition, ToolRecord, milliseconds},
+    store::{
+        SequencePosition,
+        author::{RecordedResult, ToolRecord, milliseconds},
+    },
 };
 
 /// A row as its columns take it.

@@ -7,7 +7,10 @@ use common::{key, open, schema, write};
 use tower_chat_cache::CachingStore;
 use tower_chat_core::{
     ConversationKey,
-    store::{AppendError, HistoryStore, Revision, StoreError, Write},
+    store::{
+        HistoryStore, Revision, StoreError,
+        author::{AppendError, Write},
+    },
 };
 use tower_chat_postgres::PostgresStore;
 

@@ -8,7 +8,10 @@ use std::time::{Duration, UNIX_EPOCH};
 use common::{append, key, open, options, proxy::Proxy, quoted, raw, server, texts, write};
 use tower_chat_core::{
     ApprovalRequest, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
-    store::{Claim, HistoryStore, Revision, SequencePosition, StoreError, ToolRecord, Write},
+    store::{
+        HistoryStore, Revision, SequencePosition, StoreError,
+        author::{Claim, ToolRecord, Write},
+    },
 };
 use tower_chat_postgres::PostgresStore;
 

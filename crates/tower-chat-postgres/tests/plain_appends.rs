@@ -12,8 +12,8 @@ use tokio_postgres::types::ToSql;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult, ToolStatus,
     store::{
-        Conflict, HistoryStore, InvocationQuery, Lease, RecordedResult, Revision, SequencePosition,
-        Staged, StoreError, ToolRecord, Write,
+        Conflict, HistoryStore, InvocationQuery, Lease, Revision, SequencePosition, StoreError,
+        author::{RecordedResult, Staged, ToolRecord, Write},
     },
 };
 use tower_chat_postgres::PostgresStore;

@@ -3,8 +3,8 @@
 use tower_chat_core::{
     RunId, format,
     store::{
-        Close, Conflict, LAST_SEQUENCE, Revision, ServiceIdChange, Staged, StoreError, Write,
-        milliseconds,
+        Conflict, Revision, ServiceIdChange, StoreError,
+        author::{Close, LAST_SEQUENCE, Staged, Write, milliseconds},
     },
 };
 

@@ -5,7 +5,8 @@ use std::{collections::HashMap, sync::Arc, time::SystemTime};
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        Head, LAST_SEQUENCE, Lease, OpenRun, Revision, ServiceIdChange, StoreError, milliseconds,
+        Head, Lease, OpenRun, Revision, ServiceIdChange, StoreError,
+        author::{LAST_SEQUENCE, milliseconds},
     },
 };
 

@@ -7,7 +7,7 @@
 use redis::cmd;
 use tower_chat_core::{
     ConversationKey, RunId,
-    store::{Revision, StoreError, ToolRecord},
+    store::{Revision, StoreError, author::ToolRecord},
 };
 
 use crate::{

@@ -9,8 +9,9 @@ use futures_util::future::try_join_all;
 use tower_chat_core::{
     ConversationKey, Message,
     store::{
-        InvocationQuery, Invocations, RecordedResult, SequencePosition, StoreError, ToolRecord,
-        ToolTotals, UnreadableInvocation, milliseconds,
+        InvocationQuery, Invocations, SequencePosition, StoreError, ToolTotals,
+        UnreadableInvocation,
+        author::{RecordedResult, ToolRecord, milliseconds},
     },
 };
 

@@ -6,7 +6,10 @@
 
 use tower_chat_core::{
     ConversationKey, RunId, ToolStatus,
-    store::{Cut, Keep, Pruned, Pruning, Revision, StoreError},
+    store::{
+        Keep, Pruned, Revision, StoreError,
+        author::{Cut, Pruning},
+    },
 };
 
 use crate::{

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message,
-    store::{Head, History, OpenRunContent, StoreError},
+    store::{Head, History, StoreError, author::OpenRunContent},
 };
 
 use crate::{

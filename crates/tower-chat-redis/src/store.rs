@@ -11,9 +11,9 @@ use tokio::{
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
-        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
-        keyed_queue::{KeyedQueue, QueueGuard},
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
+        StoreError, StoreHandle, ToolTotals,
+        author::{AppendError, KeyedQueue, OpenRunContent, QueueGuard, Slot, Ticket, Write},
     },
 };
 

@@ -9,7 +9,10 @@ use std::{collections::BTreeMap, time::SystemTime};
 use serde::{Deserialize, Serialize};
 use tower_chat_core::{
     ParseToolStatusError, ToolResult,
-    store::{RecordedResult, SequencePosition, ToolRecord, milliseconds},
+    store::{
+        SequencePosition,
+        author::{RecordedResult, ToolRecord, milliseconds},
+    },
 };
 
 use crate::script::Call;

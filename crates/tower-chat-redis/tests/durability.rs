@@ -9,7 +9,10 @@ use common::{append, ask, key, names, options, prefix, proxy::Proxy, raw, start,
 use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     MessageId,
-    store::{Close, HistoryStore, Keep, Lease, Revision, Staged, StoreError, Ticket, Write},
+    store::{
+        HistoryStore, Keep, Lease, Revision, StoreError,
+        author::{Close, Staged, Ticket, Write},
+    },
 };
 use tower_chat_redis::{Durability, OpenError, RedisStore};
 use tower_chat_testkit::server::RedisServer;

@@ -10,8 +10,8 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall,
     store::{
-        HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, Staged, StoreError,
-        ToolRecord, Write,
+        HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, StoreError,
+        author::{Staged, ToolRecord, Write},
     },
 };
 use tower_chat_redis::{RedisOptions, RedisStore};

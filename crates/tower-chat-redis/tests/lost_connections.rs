@@ -9,8 +9,8 @@ use common::{address, append, ask, key, open, options, proxy::Proxy, raw, start,
 use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
     store::{
-        Claim, HistoryStore, Keep, Revision, SequencePosition, ServiceIdChange, StoreError,
-        ToolRecord, Write,
+        HistoryStore, Keep, Revision, SequencePosition, ServiceIdChange, StoreError,
+        author::{Claim, ToolRecord, Write},
     },
 };
 use tower_chat_redis::RedisStore;

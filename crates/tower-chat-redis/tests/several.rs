@@ -18,8 +18,8 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Keep, Revision, SequencePosition, StoreError, ToolRecord,
-        Write,
+        HistoryStore, InvocationQuery, Keep, Revision, SequencePosition, StoreError,
+        author::{ToolRecord, Write},
     },
 };
 use tower_chat_redis::RedisStore;

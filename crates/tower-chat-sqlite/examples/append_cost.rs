@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Instant};
 use rusqlite::{Connection, params};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, format,
-    store::{HistoryStore, Revision, Write},
+    store::{HistoryStore, Revision, author::Write},
 };
 use tower_chat_sqlite::SqliteStore;
 

@@ -19,7 +19,7 @@ use std::{
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
-    store::{HistoryStore, Revision, Write},
+    store::{HistoryStore, Revision, author::Write},
 };
 use tower_chat_sqlite::{Durability, SqliteStore};
 

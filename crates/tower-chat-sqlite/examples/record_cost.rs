@@ -7,8 +7,8 @@ use std::{fs, path::Path, time::Instant};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolResult, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, RecordedResult, Revision, SequencePosition, ToolRecord,
-        Write,
+        HistoryStore, InvocationQuery, Revision, SequencePosition,
+        author::{RecordedResult, ToolRecord, Write},
     },
 };
 use tower_chat_sqlite::SqliteStore;

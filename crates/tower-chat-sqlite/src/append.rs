@@ -4,8 +4,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 use tower_chat_core::{
     ConversationKey, ToolStatus, format,
     store::{
-        Claim, Close, Conflict, OpenRun, RecordedResult, Revision, ServiceIdChange, Staged,
-        StoreError, Write, milliseconds,
+        Conflict, OpenRun, Revision, ServiceIdChange, StoreError,
+        author::{Claim, Close, RecordedResult, Staged, Write, milliseconds},
     },
 };
 

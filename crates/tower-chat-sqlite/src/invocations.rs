@@ -6,8 +6,8 @@ use rusqlite::{Connection, Row, types::Value};
 use tower_chat_core::{
     ConversationKey, Message,
     store::{
-        InvocationQuery, Invocations, RecordedResult, SequencePosition, ToolRecord,
-        UnreadableInvocation, milliseconds,
+        InvocationQuery, Invocations, SequencePosition, UnreadableInvocation,
+        author::{RecordedResult, ToolRecord, milliseconds},
     },
 };
 

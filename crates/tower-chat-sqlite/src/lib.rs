@@ -8,7 +8,7 @@
 //! # let path = folder.path().join("chat.db");
 //! # tokio::runtime::Runtime::new().unwrap().block_on(async {
 //! use tower_chat_core::{ConversationKey, Message, MessageId, RunId};
-//! use tower_chat_core::store::{HistoryStore, Revision, Write};
+//! use tower_chat_core::store::{HistoryStore, Revision, author::Write};
 //! use tower_chat_sqlite::SqliteStore;
 //!
 //! let store = SqliteStore::open(path).await?;

@@ -7,7 +7,7 @@ use rusqlite::{Connection, TransactionBehavior, params};
 use tower_chat_core::{
     ConversationKey, Message, RunId,
     format::{self, FormatError},
-    store::{Conflict, OpenRun, Revision, SequencePosition, StoreError, ToolRecord},
+    store::{Conflict, OpenRun, Revision, SequencePosition, StoreError, author::ToolRecord},
 };
 
 use crate::{

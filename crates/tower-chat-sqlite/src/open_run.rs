@@ -5,7 +5,10 @@ use std::{sync::Arc, time::SystemTime};
 use rusqlite::{Connection, OptionalExtension, Row, named_params, params};
 use tower_chat_core::{
     ConversationKey, RunId,
-    store::{Lease, OpenRun, OpenRunContent, ServiceIdChange, StoreError, milliseconds},
+    store::{
+        Lease, OpenRun, ServiceIdChange, StoreError,
+        author::{OpenRunContent, milliseconds},
+    },
 };
 
 use crate::{

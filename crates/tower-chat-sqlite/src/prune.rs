@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use tower_chat_core::{
     ConversationKey, RunId, ToolStatus,
-    store::{Keep, Pruned, Pruning, SequencePosition, StoreError},
+    store::{Keep, Pruned, SequencePosition, StoreError, author::Pruning},
 };
 
 use crate::{append::NotStored, conversation, row_key};

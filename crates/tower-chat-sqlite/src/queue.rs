@@ -13,7 +13,10 @@ use std::{
 use tokio::sync::oneshot;
 use tower_chat_core::{
     ConversationKey,
-    store::{AppendError, StoreError, Ticket},
+    store::{
+        StoreError,
+        author::{AppendError, Ticket},
+    },
 };
 
 use crate::{

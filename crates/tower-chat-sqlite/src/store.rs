@@ -12,8 +12,9 @@ use tokio::{runtime::Handle, sync::Semaphore};
 use tower_chat_core::{
     BoxError, ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
-        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
+        StoreError, StoreHandle, ToolTotals,
+        author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
 

@@ -7,7 +7,10 @@ use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tower_chat_core::{
     ConversationKey,
-    store::{AppendError, Keep, Pruned, Revision, Slot, StoreError, Ticket, Write},
+    store::{
+        Keep, Pruned, Revision, StoreError,
+        author::{AppendError, Slot, Ticket, Write},
+    },
 };
 
 use crate::{

@@ -5,7 +5,10 @@ use std::time::SystemTime;
 use rusqlite::{Connection, Row, params, types::FromSql};
 use tower_chat_core::{
     ParseToolStatusError, ToolResult,
-    store::{RecordedResult, SequencePosition, ToolRecord, milliseconds},
+    store::{
+        SequencePosition,
+        author::{RecordedResult, ToolRecord, milliseconds},
+    },
 };
 
 use crate::row_key;

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tower_chat_core::{
     ConversationKey, Media, MediaSource, MemoryStore, Message, MessageId, Native, Part, RawJson,
     Reasoning, Role, RunId, Text, ToolCall, ToolResult,
-    store::{HistoryStore, Revision, ServiceIdChange, StoreError, Write},
+    store::{HistoryStore, Revision, ServiceIdChange, StoreError, author::Write},
 };
 use tower_chat_sqlite::SqliteStore;
 

@@ -8,7 +8,10 @@ use std::{fs, path::Path};
 use common::{append, key, write};
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall, ToolResult,
-    store::{HistoryStore, RecordedResult, Revision, SequencePosition, ToolRecord, Write},
+    store::{
+        HistoryStore, Revision, SequencePosition,
+        author::{RecordedResult, ToolRecord, Write},
+    },
 };
 use tower_chat_sqlite::SqliteStore;
 

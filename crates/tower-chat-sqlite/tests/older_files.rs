@@ -15,8 +15,8 @@ use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
     ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Keep, Lease, RecordedResult, Revision, SequencePosition,
-        ServiceIdChange, Staged, ToolRecord, Write,
+        HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, ServiceIdChange,
+        author::{RecordedResult, Staged, ToolRecord, Write},
     },
 };
 use tower_chat_sqlite::{OpenError, SqliteStore};

@@ -190,7 +190,7 @@ async fn a_store_opened_read_only_is_read_and_never_written() {
     assert!(matches!(store.delete(&key("c")).await, Err(StoreError::ReadOnly)));
     assert!(matches!(store.checkpoint().await, Err(StoreError::ReadOnly)));
     let one = write(&key("d"), RunId::new(), Revision::ABSENT, &["one"]);
-    let slot = tower_chat_core::store::Slot::unbounded();
+    let slot = tower_chat_core::store::author::Slot::unbounded();
     let error = store.append(slot, vec![one]).await.unwrap_err();
     assert!(matches!(error.source, StoreError::ReadOnly));
     store.flush().await.unwrap();

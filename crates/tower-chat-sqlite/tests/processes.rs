@@ -12,7 +12,10 @@ use common::{append, key, texts, write};
 use rusqlite::{Connection, ErrorCode};
 use tower_chat_core::{
     ConversationKey, RunId,
-    store::{AppendError, HistoryStore, Revision, StoreError, Write},
+    store::{
+        HistoryStore, Revision, StoreError,
+        author::{AppendError, Write},
+    },
 };
 use tower_chat_sqlite::{OpenError, SqliteStore};
 

@@ -15,7 +15,10 @@ use std::{
 use common::{append, key, texts, write};
 use tower_chat_core::{
     RunId,
-    store::{AppendError, HistoryStore, Revision, StoreError, Write},
+    store::{
+        HistoryStore, Revision, StoreError,
+        author::{AppendError, Write},
+    },
 };
 use tower_chat_sqlite::{BackupError, OpenError, SqliteStore};
 

@@ -10,8 +10,8 @@ use rusqlite::{Connection, types::Value};
 use tower_chat_core::{
     Message, MessageId, RunId, ToolCall, ToolResult,
     store::{
-        Close, HistoryStore, Lease, RecordedResult, Revision, SequencePosition, Staged, StoreError,
-        ToolRecord, Write,
+        HistoryStore, Lease, Revision, SequencePosition, StoreError,
+        author::{Close, RecordedResult, Staged, ToolRecord, Write},
     },
 };
 use tower_chat_sqlite::SqliteStore;

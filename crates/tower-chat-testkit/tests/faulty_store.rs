@@ -5,7 +5,10 @@
 use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId,
-    store::{AppendError, HistoryStore, InvocationQuery, Revision, StoreError, Write},
+    store::{
+        HistoryStore, InvocationQuery, Revision, StoreError,
+        author::{AppendError, Write},
+    },
 };
 use tower_chat_testkit::{FaultyStore, Gate};
 

@@ -9,7 +9,10 @@ use std::{
 use tokio::sync::oneshot;
 use tower_chat_core::{
     ConversationKey,
-    store::{AppendError, Revision, Slot, StoreError, Write},
+    store::{
+        Revision, StoreError,
+        author::{AppendError, Slot, Write},
+    },
 };
 
 /// A time that no process lives to see the end of, and every clock can still add.

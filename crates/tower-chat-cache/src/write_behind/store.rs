@@ -11,9 +11,9 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep,
-        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreWrapper, Ticket, ToolTotals,
-        Write,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, Pruned, Revision,
+        StoreError, StoreWrapper, ToolTotals,
+        author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
 

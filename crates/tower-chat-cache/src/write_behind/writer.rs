@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
-use tower_chat_core::store::{HistoryStore, Slot};
+use tower_chat_core::store::{HistoryStore, author::Slot};
 
 use super::{
     gathered::{Due, InRow, Work},

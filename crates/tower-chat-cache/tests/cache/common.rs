@@ -5,7 +5,10 @@ use std::sync::Arc;
 use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId,
-    store::{AppendError, Close, HistoryStore, Lease, Revision, Staged, StoreError, Write},
+    store::{
+        HistoryStore, Lease, Revision, StoreError,
+        author::{AppendError, Close, Staged, Write},
+    },
 };
 use tower_chat_testkit::FaultyStore;
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
     store::{
-        Close, Head, HistoryStore, SequencePosition, ServiceIdChange, Ticket, ToolRecord, Write,
+        Head, HistoryStore, SequencePosition, ServiceIdChange,
+        author::{Close, Ticket, ToolRecord, Write},
     },
 };
 

@@ -8,7 +8,10 @@ use std::{
 use tower_chat_cache::{CacheOptions, CachingStore, Revalidation};
 use tower_chat_core::{
     MemoryStore,
-    store::{Close, HistoryStore, Revision, StoreError, Write},
+    store::{
+        HistoryStore, Revision, StoreError,
+        author::{Close, Write},
+    },
 };
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::FaultyStore;

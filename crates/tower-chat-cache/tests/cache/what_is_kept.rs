@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ApprovalRequest, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
-    store::{Close, HistoryStore, Revision, SequencePosition, ToolRecord, Write},
+    store::{
+        HistoryStore, Revision, SequencePosition,
+        author::{Close, ToolRecord, Write},
+    },
 };
 
 use tower_chat_cache::CachingStore;

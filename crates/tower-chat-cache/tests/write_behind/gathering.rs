@@ -6,7 +6,8 @@ use futures_util::{FutureExt, future::BoxFuture};
 use tower_chat_core::{
     ConversationKey, MemoryStore,
     store::{
-        Claim, HistoryStore, InvocationQuery, Lease, Revision, SequencePosition, Staged, StoreError,
+        HistoryStore, InvocationQuery, Lease, Revision, SequencePosition, StoreError,
+        author::{Claim, Staged},
     },
 };
 use tower_chat_testkit::FaultyStore;
@@ -52,7 +53,9 @@ async fn closing_stores_everything_first() {
     store.close().await.unwrap();
     assert_eq!(stored(&store).await, ["1", "2", "3"]);
     assert!(matches!(store.reserve().await, Err(StoreError::Closed)));
-    let late = store.append(tower_chat_core::store::Slot::unbounded(), vec![write(end, "4")]).await;
+    let late = store
+        .append(tower_chat_core::store::author::Slot::unbounded(), vec![write(end, "4")])
+        .await;
     assert!(matches!(late.unwrap_err().source, StoreError::Closed));
 }
 

@@ -11,7 +11,10 @@ use std::{sync::Arc, time::Duration};
 use tower_chat_cache::WriteBehindStore;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId,
-    store::{AppendError, HistoryStore, Revision, StoreError, Write},
+    store::{
+        HistoryStore, Revision, StoreError,
+        author::{AppendError, Write},
+    },
 };
 use tower_chat_testkit::FaultyStore;
 

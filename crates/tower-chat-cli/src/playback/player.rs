@@ -15,7 +15,10 @@ use tower_chat::{
     StoreFailure, ToolLoop,
     recovery::{JournalPolicy, open_run},
     replay::DanglingCalls,
-    store::{AppendError, HistoryStore, Revision, StoreError, Write},
+    store::{
+        HistoryStore, Revision, StoreError,
+        author::{AppendError, Write},
+    },
 };
 
 use super::{

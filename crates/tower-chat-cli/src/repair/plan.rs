@@ -5,7 +5,10 @@ use std::collections::{HashMap, HashSet};
 use tower_chat::{
     ConversationKey, Messages, ToolResult,
     replay::repair::{Filling, Mismatch, mismatches, repaired, repaired_records},
-    store::{RecordedResult, SequencePosition, ToolRecord},
+    store::{
+        SequencePosition,
+        author::{RecordedResult, ToolRecord},
+    },
 };
 use tower_chat_sqlite::{ConversationRows, Rewrite};
 

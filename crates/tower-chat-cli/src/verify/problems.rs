@@ -8,7 +8,10 @@ use tower_chat::{
         DanglingCalls, Replay,
         repair::{Mismatch, mismatches_of_readable},
     },
-    store::{RecordedResult, SequencePosition, ToolRecord},
+    store::{
+        SequencePosition,
+        author::{RecordedResult, ToolRecord},
+    },
     validate::validate_messages,
 };
 use tower_chat_sqlite::ConversationRows;

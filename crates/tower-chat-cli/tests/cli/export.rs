@@ -4,7 +4,7 @@ use crate::support::*;
 use serde_json::json;
 use tower_chat::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
-    store::{HistoryStore, Revision, Write},
+    store::{HistoryStore, Revision, author::Write},
 };
 use tower_chat_sqlite::SqliteStore;
 

@@ -5,7 +5,10 @@ use std::{process::Output, time::SystemTime};
 use serde_json::{Value, json};
 use tower_chat::{
     ConversationKey, Message, MessageId, RunId, ToolCall,
-    store::{HistoryStore, Lease, Staged, Write},
+    store::{
+        HistoryStore, Lease,
+        author::{Staged, Write},
+    },
 };
 use tower_chat_sqlite::SqliteStore;
 

@@ -17,9 +17,9 @@ use self::stored::{Stored, asked_for};
 use crate::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
-        OpenRunContent, Pruned, Revision, SequencePosition, Slot, StoreError, StoreHandle, Ticket,
-        ToolTotals, UnreadableInvocation, Write,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
+        SequencePosition, StoreError, StoreHandle, ToolTotals, UnreadableInvocation,
+        author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
 

@@ -9,9 +9,12 @@ use std::{
 use crate::{
     ApprovalRequest, ConversationKey, Message, RunId, ToolStatus,
     store::{
-        Claim, Close, Conflict, History, InvocationQuery, Keep, LAST_SEQUENCE, OpenRun,
-        OpenRunContent, Pruned, Pruning, Revision, SequencePosition, ServiceIdChange, Staged,
-        StoreError, ToolRecord, Write, replace_staged,
+        Conflict, History, InvocationQuery, Keep, OpenRun, Pruned, Revision, SequencePosition,
+        ServiceIdChange, StoreError,
+        author::{
+            Claim, Close, LAST_SEQUENCE, OpenRunContent, Pruning, Staged, ToolRecord, Write,
+            replace_staged,
+        },
     },
 };
 

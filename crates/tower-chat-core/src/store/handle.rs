@@ -6,7 +6,8 @@ use std::{
 };
 
 use super::{
-    StoreError, Write,
+    StoreError,
+    author::Write,
     under_way::{ConversationBusy, RunUnderWay, RunsUnderWay},
 };
 use crate::{ConversationKey, RunId};

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-use super::{OpenRun, Revision, ServiceIdChange, Write};
+use super::{OpenRun, Revision, ServiceIdChange, author::Write};
 use crate::{
     ApprovalRequest, Message, Messages, RunId, run_order::RunOrder, well_formed::WellFormedPrefix,
 };

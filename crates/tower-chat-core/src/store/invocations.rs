@@ -5,7 +5,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::ToolRecord;
+use super::author::ToolRecord;
 use crate::{ConversationKey, ToolInvocation, ToolStatus};
 
 /// Which tool calls are asked for: those of one scope that fit everything that is set.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::SystemTime};
 
-use super::{Head, SequencePosition, ServiceIdChange, ToolRecord};
+use super::{Head, SequencePosition, ServiceIdChange, author::ToolRecord};
 use crate::{Message, RunId};
 
 /// The right to write an open run, and until when it is held.

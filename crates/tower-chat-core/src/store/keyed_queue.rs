@@ -17,7 +17,7 @@ use crate::ConversationKey;
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
-/// use tower_chat_core::{ConversationKey, store::keyed_queue::KeyedQueue};
+/// use tower_chat_core::{ConversationKey, store::author::KeyedQueue};
 /// let queue = KeyedQueue::default();
 /// let key = ConversationKey::new("alice", "support");
 /// let first = queue.enqueue(vec![key.clone()]).expect("it is not closed");

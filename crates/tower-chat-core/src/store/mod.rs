@@ -1,12 +1,14 @@
-//! The store of histories: one small, object-safe trait, and what goes in and out of it.
+//! The store of histories: one small, object-safe trait, and what a caller asks it for.
+//!
+//! What goes into a store, and the parts of which stores are made, is in [`author`].
 
+pub mod author;
 mod error;
 mod handle;
 mod history;
 mod invocations;
 mod journal;
-pub mod keyed_queue;
-pub mod milliseconds;
+mod keyed_queue;
 mod prune;
 mod range;
 mod revision;
@@ -19,21 +21,20 @@ mod write;
 
 use async_trait::async_trait;
 
+use self::author::{OpenRunContent, Slot, Ticket, Write};
 pub use self::{
-    error::{AppendError, Conflict, StoreError},
+    error::{Conflict, StoreError},
     handle::{OutboxFull, StoreHandle},
-    history::{Head, History, HistoryMemo},
+    history::{Head, History},
     invocations::{InvocationQuery, Invocations, ToolTotals, UnreadableInvocation},
-    journal::{Claim, Close, Lease, OpenRun, OpenRunContent, Staged, replace_staged},
-    prune::{Cut, Keep, Pruned, Pruning},
-    range::{LAST_SEQUENCE, NumbersUsedUp},
+    journal::{Lease, OpenRun},
+    prune::{Keep, Pruned},
+    range::NumbersUsedUp,
     revision::Revision,
-    slot::Slot,
-    ticket::Ticket,
-    tool_record::{RecordedResult, SequencePosition, ToolRecord, UnresolvedRecord},
+    tool_record::SequencePosition,
     under_way::{ConversationBusy, RunUnderWay},
     wrapper::StoreWrapper,
-    write::{ServiceIdChange, Write, WriteId},
+    write::ServiceIdChange,
 };
 use crate::ConversationKey;
 
@@ -45,7 +46,7 @@ use crate::ConversationKey;
 ///   far as the store's documentation says;
 /// - a write is stored only if the conversation's [`Revision`] is the one it expects, compared
 ///   inside the transaction; otherwise it is a [`Conflict`];
-/// - a write whose [`WriteId`] is stored already at its position is acknowledged again and stores
+/// - a write whose [`WriteId`](author::WriteId) is stored already at its position is acknowledged again and stores
 ///   nothing, so it can be repeated after a failure that left the outcome open;
 /// - a write may have no messages: it can set the service id of a conversation, and makes one that
 ///   did not exist. Having no id in the store, its repeat is acknowledged while nothing came after;
@@ -158,7 +159,7 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// deletion would leave nothing.
     ///
     /// Runs go whole, and the last one stays; so does a run with a call that waits for approval or
-    /// for its result, with everything after it. [`Pruning`] tells a store which go. The others keep
+    /// for its result, with everything after it. [`Pruning`](author::Pruning) tells a store which go. The others keep
     /// their numbers, and the conversation is in another incarnation if any went: who had a run
     /// under way on it elsewhere gets a [`Conflict`]. A repetition takes nothing away. A run that
     /// is gone and is sent again is a new one.

@@ -2,7 +2,10 @@
 
 use std::{collections::HashMap, time::SystemTime};
 
-use super::{Head, RecordedResult, SequencePosition, StoreError, ToolRecord};
+use super::{
+    Head, SequencePosition, StoreError,
+    author::{RecordedResult, ToolRecord},
+};
 use crate::{ConversationKey, RunId, ToolStatus};
 
 /// What a [`prune`](super::HistoryStore::prune) leaves of a conversation.
@@ -41,7 +44,7 @@ pub struct Pruned {
 /// says that the rest is to be kept.
 ///
 /// ```
-/// use tower_chat_core::{ConversationKey, RunId, store::{Head, Keep, Pruning, Revision}};
+/// use tower_chat_core::{ConversationKey, RunId, store::{Head, Keep, Revision, author::Pruning}};
 /// let key = ConversationKey::new("alice", "support");
 /// let head = Head::new(Revision { incarnation: 7, sequence: 5 });
 /// let mut pruning = Pruning::new(&key, &head, Keep::Messages(3));
@@ -100,7 +103,7 @@ impl Pruning {
             pruned: head.pruned,
             seen: head.pruned,
             last: head.revision.sequence,
-            damage: head.check_range(key, super::LAST_SEQUENCE).err(),
+            damage: head.check_range(key, super::author::LAST_SEQUENCE).err(),
             runs: Vec::new(),
             positions: HashMap::new(),
             answered: Vec::new(),

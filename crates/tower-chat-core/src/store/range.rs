@@ -1,7 +1,7 @@
 //! Which numbers a store may hold. What is read outside of them is damage, and what would be written
 //! outside of them is refused, so that arithmetic over stored numbers cannot overflow.
 
-use super::{Head, StoreError, Write};
+use super::{Head, StoreError, author::Write};
 use crate::{ConversationKey, MessageId, RunId};
 
 /// The largest number that a message can have in any store: up to here the numbers are exact in
@@ -36,7 +36,7 @@ impl Head {
     /// [`LAST_SEQUENCE`]).
     ///
     /// ```
-    /// use tower_chat_core::{ConversationKey, store::{Head, LAST_SEQUENCE, Revision}};
+    /// use tower_chat_core::{ConversationKey, store::{Head, Revision, author::LAST_SEQUENCE}};
     /// let key = ConversationKey::new("alice", "support");
     /// let head = |sequence| Head::new(Revision { incarnation: 7, sequence });
     /// assert!(head(3).with_pruned(2).check_range(&key, LAST_SEQUENCE).is_ok());

@@ -10,7 +10,7 @@ use std::{
 use futures_core::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use super::{AppendError, Revision, StoreError};
+use super::{Revision, StoreError, author::AppendError};
 
 /// Resolves when the writes of one submission are durable, or one of them has failed.
 ///
@@ -47,7 +47,7 @@ impl Ticket {
     /// Whether the writes are known to be durable already, so that nothing is to be waited for.
     ///
     /// ```
-    /// use tower_chat_core::store::{Revision, Ticket};
+    /// use tower_chat_core::store::{Revision, author::Ticket};
     /// assert!(Ticket::done(Ok(Revision::ABSENT)).is_durable());
     /// ```
     pub fn is_durable(&self) -> bool {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::{
-    Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, OpenRunContent,
-    Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+    Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
+    StoreError, StoreHandle, ToolTotals,
+    author::{OpenRunContent, Slot, Ticket, Write},
 };
 use crate::ConversationKey;
 

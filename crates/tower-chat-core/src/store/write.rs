@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{Claim, Close, Revision, Staged, ToolRecord};
+use super::{
+    Revision,
+    author::{Claim, Close, Staged, ToolRecord},
+};
 use crate::{ConversationKey, Message, MessageId, RunId};
 
 /// Names a write, so that repeating it stores nothing twice.
@@ -16,7 +19,7 @@ pub type WriteId = MessageId;
 /// write is made, so what a store keeps and what a caller holds carry the same ids.
 ///
 /// ```
-/// use tower_chat_core::{ConversationKey, Message, MessageId, RunId, store::{Revision, Write}};
+/// use tower_chat_core::{ConversationKey, Message, MessageId, RunId, store::{Revision, author::Write}};
 /// let id = MessageId { run: RunId::new(), index: 0 };
 /// let key = ConversationKey::new("alice", "support");
 /// let write = Write::new(key, id, Revision::ABSENT, [Message::user("hi").into()]);
@@ -128,7 +131,7 @@ impl Write {
     /// use std::time::SystemTime;
     /// use tower_chat_core::{
     ///     ConversationKey, Message, MessageId, RunId,
-    ///     store::{Close, Lease, Revision, Staged, Write},
+    ///     store::{Lease, Revision, author::{Close, Staged, Write}},
     /// };
     /// let id = MessageId { run: RunId::new(), index: 1 };
     /// let lease = Lease { attempt: 1, holder: 1, renewed_at: SystemTime::now(), until: None };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId, ToolResult, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Keep, RecordedResult, Revision, SequencePosition,
-        ServiceIdChange, ToolRecord, Write,
+        HistoryStore, InvocationQuery, Keep, Revision, SequencePosition, ServiceIdChange,
+        author::{RecordedResult, ToolRecord, Write},
     },
 };
 use tower_chat_encrypted::{EncryptedStore, EncryptionError};

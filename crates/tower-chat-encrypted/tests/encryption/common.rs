@@ -9,8 +9,8 @@ use tower_chat_core::{
     ApprovalRequest, ConversationKey, MemoryStore, Message, MessageId, Part, Role, RunId, ToolCall,
     ToolResult, ToolStatus,
     store::{
-        HistoryStore, Lease, RecordedResult, Revision, SequencePosition, ServiceIdChange, Staged,
-        StoreError, ToolRecord, Write,
+        HistoryStore, Lease, Revision, SequencePosition, ServiceIdChange, StoreError,
+        author::{RecordedResult, Staged, ToolRecord, Write},
     },
 };
 use tower_chat_encrypted::{EncryptedStore, EncryptionError, MasterKeys, SecretKey};

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     MemoryStore, Message, MessageId, RunId, format,
-    store::{HistoryStore, InvocationQuery, RecordedResult, Revision, Write},
+    store::{
+        HistoryStore, InvocationQuery, Revision,
+        author::{RecordedResult, Write},
+    },
 };
 use tower_chat_encrypted::{EncryptedStore, EncryptionError};
 

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, Part,
-    store::{HistoryStore, InvocationQuery, RecordedResult, Revision, ServiceIdChange, StoreError},
+    store::{
+        HistoryStore, InvocationQuery, Revision, ServiceIdChange, StoreError,
+        author::RecordedResult,
+    },
 };
 use tower_chat_encrypted::{EncryptedStore, EncryptionError, KeyError, KeyProvider, SecretKey};
 

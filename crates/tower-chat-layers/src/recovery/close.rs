@@ -10,8 +10,8 @@ use tower_chat_core::{
     ApprovalResponse, CallPosition, ConversationKey, Message, MessageId, Part, ToolResult,
     ToolStatus,
     store::{
-        Close, History, HistoryStore, InvocationQuery, Lease, OpenRun, OpenRunContent, Staged,
-        StoreError, Write,
+        History, HistoryStore, InvocationQuery, Lease, OpenRun, StoreError,
+        author::{Close, OpenRunContent, Staged, Write},
     },
 };
 

@@ -4,7 +4,10 @@ use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
     ChatRequest, Conversation, ConversationKey, Message, Messages,
-    store::{HistoryStore, OpenRun, OpenRunContent, RecordedResult, StoreError, ToolRecord},
+    store::{
+        HistoryStore, OpenRun, StoreError,
+        author::{OpenRunContent, RecordedResult, ToolRecord},
+    },
 };
 
 use crate::PersistenceMode;

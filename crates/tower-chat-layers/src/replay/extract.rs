@@ -6,7 +6,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use tower_chat_core::{
     CallPosition, Message, Messages, Part, Role, ToolCall, ToolResult, ToolStatus,
-    store::{RecordedResult, SequencePosition, ToolRecord},
+    store::{
+        SequencePosition,
+        author::{RecordedResult, ToolRecord},
+    },
 };
 
 use self::open_round::OpenRound;

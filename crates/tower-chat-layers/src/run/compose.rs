@@ -6,7 +6,10 @@ use serde_json::Value;
 use smallvec::SmallVec;
 use tower_chat_core::{
     CallPosition, Message, MessageId, Part, Role, ToolResult, ToolStatus,
-    store::{RecordedResult, SequencePosition, ToolRecord},
+    store::{
+        SequencePosition,
+        author::{RecordedResult, ToolRecord},
+    },
 };
 
 use super::{

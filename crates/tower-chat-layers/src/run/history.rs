@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ChatRequest, Conversation, ConversationKey, Message, Messages, RunId,
-    store::{Head, History, HistoryStore, InvocationQuery, StoreError, Write},
+    store::{Head, History, HistoryStore, InvocationQuery, StoreError, author::Write},
 };
 
 use super::{

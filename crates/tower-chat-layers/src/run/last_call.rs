@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Answer, Message, store::Write};
+use tower_chat_core::{Answer, Message, store::author::Write};
 
 use super::{Run, state::ServiceCalls};
 use crate::next_step::NextStep;

@@ -2,7 +2,10 @@
 
 use tower_chat_core::{
     CallPosition, Message, MessageId, ToolResult, ToolStatus,
-    store::{RecordedResult, SequencePosition, ToolRecord},
+    store::{
+        SequencePosition,
+        author::{RecordedResult, ToolRecord},
+    },
 };
 
 use crate::replay::INTERRUPTED;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     Answer, ConversationId, EndedBy, Message,
-    store::{Slot, StoreError},
+    store::{StoreError, author::Slot},
 };
 
 use super::{

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use tower_chat_core::{
     Message, Role,
-    store::{Slot, StoreError},
+    store::{StoreError, author::Slot},
 };
 
 use super::{

@@ -7,7 +7,10 @@ use std::{
 
 use tower_chat_core::{
     ToolInvocation, ToolResult, ToolStatus,
-    store::{RecordedResult, SequencePosition, ToolRecord},
+    store::{
+        SequencePosition,
+        author::{RecordedResult, ToolRecord},
+    },
 };
 
 use crate::tool::{CallOfRun, ResultSource, ToolReport};

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, ToolInvocation, ToolResult, ToolStatus,
     store::{
-        History, HistoryStore, InvocationQuery, RecordedResult, SequencePosition, StoreError,
-        ToolRecord,
+        History, HistoryStore, InvocationQuery, SequencePosition, StoreError,
+        author::{RecordedResult, ToolRecord},
     },
 };
 

@@ -8,7 +8,10 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     Answer, BoxError, Message,
-    store::{Close, Slot, StoreError},
+    store::{
+        StoreError,
+        author::{Close, Slot},
+    },
 };
 
 use super::{

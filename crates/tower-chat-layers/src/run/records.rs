@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tower_chat_core::store::{SequencePosition, ToolRecord};
+use tower_chat_core::store::{SequencePosition, author::ToolRecord};
 
 /// Rows in the order in which they were added, at most one for each call.
 #[derive(Debug, Default)]

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, Part, Role, ToolResult, ToolStatus,
-    store::{History, HistoryStore, RecordedResult, StoreError, ToolRecord},
+    store::{
+        History, HistoryStore, StoreError,
+        author::{RecordedResult, ToolRecord},
+    },
 };
 
 use super::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     Answer, ChatOptions, ChatUpdate, ConversationId, ConversationKey, Message, MessageId,
-    store::{Slot, StoreError},
+    store::{StoreError, author::Slot},
 };
 
 use super::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     Answer, ChatRequest, Message, Role,
-    store::{Slot, Write},
+    store::author::{Slot, Write},
 };
 
 use super::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     Message, MessageId, Messages, Role, RunId, Saved, ToolResult,
-    store::{Revision, ServiceIdChange, Write},
+    store::{Revision, ServiceIdChange, author::Write},
 };
 
 use super::{

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, atomic::Ordering};
 
-use tower_chat_core::{Message, store::Slot};
+use tower_chat_core::{Message, store::author::Slot};
 
 use super::{Run, write::RunWrite};
 use crate::PersistenceError;

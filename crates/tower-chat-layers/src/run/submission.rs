@@ -6,7 +6,10 @@ use futures_util::FutureExt;
 use smallvec::SmallVec;
 use tower_chat_core::{
     Message,
-    store::{AppendError, HistoryStore, Slot, StoreError, Ticket, Write},
+    store::{
+        HistoryStore, StoreError,
+        author::{AppendError, Slot, Ticket, Write},
+    },
 };
 
 use crate::StoreFailure;

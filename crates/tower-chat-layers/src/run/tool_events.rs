@@ -4,7 +4,10 @@ use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
     Message, ToolStatus,
-    store::{Claim, RecordedResult, Slot, StoreError, ToolRecord},
+    store::{
+        StoreError,
+        author::{Claim, RecordedResult, Slot, ToolRecord},
+    },
 };
 
 use super::{

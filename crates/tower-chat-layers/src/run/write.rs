@@ -5,7 +5,10 @@ use std::sync::Arc;
 use futures_util::FutureExt;
 use tower_chat_core::{
     Answer, ConversationId, Message, MessageId,
-    store::{Claim, Close, ServiceIdChange, Slot, StoreError, Write},
+    store::{
+        ServiceIdChange, StoreError,
+        author::{Claim, Close, Slot, Write},
+    },
 };
 
 use super::{

@@ -7,7 +7,10 @@ use tower_chat::{
     Answer, ApprovalRequest, BoxError, CallPosition, ChatRequest, ConflictPolicy, Finish, Message,
     MessageId, Part, PersistenceMode, Role, RunId, ToolCall, ToolLoop, ToolLoopError, ToolResult,
     ToolStatus, Tools, pending_results,
-    store::{HistoryStore, InvocationQuery, RecordedResult, SequencePosition, ToolRecord, Write},
+    store::{
+        HistoryStore, InvocationQuery, SequencePosition,
+        author::{RecordedResult, ToolRecord, Write},
+    },
     tool::{Retention, ToolContext, ToolOutput, persist_with, tool_fn},
     validate::validate_request,
 };

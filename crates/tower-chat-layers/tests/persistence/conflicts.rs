@@ -5,7 +5,10 @@ use std::sync::Arc;
 use tower_chat::{
     ChatRequest, ConflictPolicy, ConversationId, Finish, Message, MessageId, PersistenceError,
     PersistenceMode, RunId, StoreFailure,
-    store::{HistoryStore, Revision, Slot, Write},
+    store::{
+        HistoryStore, Revision,
+        author::{Slot, Write},
+    },
 };
 use tower_chat_testkit::{Gate, ScriptedModel, Step};
 

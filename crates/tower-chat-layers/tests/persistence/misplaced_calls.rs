@@ -2,7 +2,7 @@
 
 use tower_chat::{
     Conversation, Message, MessageId, Part, Role, RunId, ToolCall, ToolResult,
-    store::{HistoryStore, Revision, Write},
+    store::{HistoryStore, Revision, author::Write},
     validate::validate_messages,
 };
 use tower_chat_testkit::{ScriptedModel, Step};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use tower_chat::{
     ChatRequest, ConversationKey, Finish, Message, MessageId, PersistenceError, RunId, Usage,
     replay::DanglingCalls,
-    store::{HistoryStore, Revision, Write},
+    store::{HistoryStore, Revision, author::Write},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

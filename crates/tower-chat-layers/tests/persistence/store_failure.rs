@@ -2,7 +2,7 @@
 
 use tower_chat::{
     ConversationKey, Message, MessageId, PersistenceError, PersistenceMode, RunId, StoreFailure,
-    store::{HistoryStore, Revision, StoreError, Write},
+    store::{HistoryStore, Revision, StoreError, author::Write},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 

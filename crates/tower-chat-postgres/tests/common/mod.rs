@@ -10,7 +10,10 @@ use std::sync::{
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
-    store::{AppendError, HistoryStore, Revision, Write},
+    store::{
+        HistoryStore, Revision,
+        author::{AppendError, Write},
+    },
 };
 use tower_chat_postgres::{PostgresOptions, PostgresStore};
 use tower_chat_testkit::server::{PostgresServer, required};

@@ -4,8 +4,8 @@
 use tower_chat_core::{
     Message, MessageId, RunId, ToolStatus,
     store::{
-        Close, HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, Staged,
-        StoreError, ToolRecord, Write,
+        HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, StoreError,
+        author::{Close, Staged, ToolRecord, Write},
     },
 };
 use tower_chat_postgres::PostgresStore;

@@ -14,7 +14,10 @@ use std::{
 use redis::{AsyncConnectionConfig, FromRedisValue, aio::MultiplexedConnection, cmd};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
-    store::{AppendError, HistoryStore, Revision, Write},
+    store::{
+        HistoryStore, Revision,
+        author::{AppendError, Write},
+    },
 };
 use tower_chat_redis::{RedisOptions, RedisStore};
 use tower_chat_testkit::server::{RedisServer, required};

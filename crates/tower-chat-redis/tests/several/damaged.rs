@@ -7,8 +7,8 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     MessageId, RunId, ToolStatus,
     store::{
-        Close, HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, Staged,
-        StoreError, ToolRecord, Write,
+        HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, StoreError,
+        author::{Close, Staged, ToolRecord, Write},
     },
 };
 use tower_chat_redis::RedisStore;

@@ -13,7 +13,10 @@ use rusqlite::{
     Connection,
     trace::{TraceEvent, TraceEventCodes},
 };
-use tower_chat_core::store::{HistoryStore, Revision, ServiceIdChange, Slot, Write};
+use tower_chat_core::store::{
+    HistoryStore, Revision, ServiceIdChange,
+    author::{Slot, Write},
+};
 
 use super::{first, key, run, texts, write};
 use crate::{

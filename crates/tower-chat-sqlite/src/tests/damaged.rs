@@ -4,8 +4,8 @@
 use tower_chat_core::{
     RunId, ToolStatus,
     store::{
-        Close, HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, Slot,
-        Staged, StoreError, ToolRecord, Write,
+        HistoryStore, InvocationQuery, Keep, Lease, Revision, SequencePosition, StoreError,
+        author::{Close, Slot, Staged, ToolRecord, Write},
     },
 };
 

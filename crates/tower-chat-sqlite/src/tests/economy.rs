@@ -7,7 +7,7 @@ use std::sync::{
 
 use futures_util::{FutureExt, future::join_all};
 use rusqlite::hooks::{AuthContext, Authorization};
-use tower_chat_core::store::{HistoryStore, Revision, ServiceIdChange, Write};
+use tower_chat_core::store::{HistoryStore, Revision, ServiceIdChange, author::Write};
 
 use super::{Fixture, first, key, run, write};
 use crate::{Durability, SqliteStore};

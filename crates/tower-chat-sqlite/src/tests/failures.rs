@@ -16,7 +16,8 @@ use rusqlite::{
 use tower_chat_core::{
     Message, MessageId,
     store::{
-        AppendError, HistoryStore, Revision, ServiceIdChange, Slot, StoreError, Ticket, Write,
+        HistoryStore, Revision, ServiceIdChange, StoreError,
+        author::{AppendError, Slot, Ticket, Write},
     },
 };
 

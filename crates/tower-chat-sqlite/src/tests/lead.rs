@@ -7,7 +7,10 @@ use std::{
 
 use rusqlite::trace::{TraceEvent, TraceEventCodes};
 use tokio::task::LocalSet;
-use tower_chat_core::store::{HistoryStore, Revision, Slot, Write};
+use tower_chat_core::store::{
+    HistoryStore, Revision,
+    author::{Slot, Write},
+};
 
 use super::{Fixture, Held, first, hold_the_lead, key, run, unbounded, write};
 use crate::SqliteStore;

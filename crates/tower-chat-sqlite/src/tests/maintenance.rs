@@ -1,6 +1,6 @@
 //! Rows that are looked at, and rewritten in place.
 
-use tower_chat_core::store::{SequencePosition, StoreError, ToolRecord};
+use tower_chat_core::store::{SequencePosition, StoreError, author::ToolRecord};
 
 use super::*;
 use crate::Rewrite;

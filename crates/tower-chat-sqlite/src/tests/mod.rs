@@ -26,7 +26,10 @@ use rusqlite::Connection;
 use tempfile::TempDir;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
-    store::{HistoryStore, Revision, Slot, Ticket, Write},
+    store::{
+        HistoryStore, Revision,
+        author::{Slot, Ticket, Write},
+    },
 };
 
 use crate::{SqliteOptions, SqliteStore};

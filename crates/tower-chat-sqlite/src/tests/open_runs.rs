@@ -6,7 +6,8 @@ use std::{
 };
 
 use tower_chat_core::store::{
-    Close, Lease, SequencePosition, ServiceIdChange, Staged, StoreError, ToolRecord,
+    Lease, SequencePosition, ServiceIdChange, StoreError,
+    author::{Close, Staged, ToolRecord},
 };
 
 use super::*;

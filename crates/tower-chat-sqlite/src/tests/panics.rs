@@ -1,6 +1,6 @@
 //! A panic while the writer writes fails that one write.
 
-use tower_chat_core::store::{HistoryStore, Keep, Revision, Slot, StoreError};
+use tower_chat_core::store::{HistoryStore, Keep, Revision, StoreError, author::Slot};
 
 use super::{Fixture, first, hold_the_lead, key, run, unbounded, write};
 use crate::WritePanicked;

@@ -1,7 +1,10 @@
 //! A disk that is slow keeps callers waiting; what waits is bounded, and so is what is done at once.
 
 use futures_util::FutureExt;
-use tower_chat_core::store::{HistoryStore, Revision, StoreError, Ticket, Write};
+use tower_chat_core::store::{
+    HistoryStore, Revision, StoreError,
+    author::{Ticket, Write},
+};
 
 use super::{Fixture, Held, first, hold_the_lead, key, run, unbounded, write};
 use crate::SqliteStore;

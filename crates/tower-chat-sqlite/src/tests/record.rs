@@ -17,8 +17,8 @@ use rusqlite::{
 use tower_chat_core::{
     Message, MessageId, ToolCall, ToolResult, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Invocations, RecordedResult, Revision, SequencePosition,
-        ToolRecord, Write,
+        HistoryStore, InvocationQuery, Invocations, Revision, SequencePosition,
+        author::{RecordedResult, ToolRecord, Write},
     },
 };
 

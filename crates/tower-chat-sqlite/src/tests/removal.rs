@@ -3,7 +3,7 @@
 use rusqlite::Connection;
 use tower_chat_core::{
     ToolStatus,
-    store::{HistoryStore, InvocationQuery, Revision, SequencePosition, ToolRecord},
+    store::{HistoryStore, InvocationQuery, Revision, SequencePosition, author::ToolRecord},
 };
 
 use super::{Fixture, first, key, run, write};

@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
-    store::{AppendError, HistoryStore, Revision, Write},
+    store::{
+        HistoryStore, Revision,
+        author::{AppendError, Write},
+    },
 };
 
 pub(crate) fn key(id: &str) -> ConversationKey {

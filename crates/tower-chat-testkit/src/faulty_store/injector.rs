@@ -1,6 +1,6 @@
 //! Faults that are decided at every operation.
 
-use tower_chat_core::store::{StoreError, Write};
+use tower_chat_core::store::{StoreError, author::Write};
 
 /// Decides at every operation of a [`FaultyStore`](super::FaultyStore) what goes wrong with it, and
 /// is told what happened.

@@ -18,7 +18,10 @@ use std::{
 use tokio::sync::{Semaphore, oneshot, watch};
 use tower_chat_core::{
     ConversationKey,
-    store::{HistoryStore, Slot, StoreError, StoreHandle, Ticket, Write},
+    store::{
+        HistoryStore, StoreError, StoreHandle,
+        author::{Slot, Ticket, Write},
+    },
 };
 
 pub use self::injector::{Fault, FaultInjector, Injection, Operation};

@@ -10,7 +10,10 @@ use std::{
 use tokio::task::{unconstrained, yield_now};
 use tower_chat_core::{
     ConversationKey,
-    store::{AppendError, HistoryStore, Revision, Slot, StoreError, Ticket, Write},
+    store::{
+        HistoryStore, Revision, StoreError,
+        author::{AppendError, Slot, Ticket, Write},
+    },
 };
 
 use super::{Fault, FaultyStore, Held, Injection, Operation, State, Unreleased, script::Script};

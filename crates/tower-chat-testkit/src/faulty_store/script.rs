@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 
-use tower_chat_core::store::{StoreError, Write};
+use tower_chat_core::store::{StoreError, author::Write};
 
 use super::{Fault, Operation};
 use crate::Gate;

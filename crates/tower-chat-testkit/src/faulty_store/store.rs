@@ -5,8 +5,9 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tower_chat_core::{
     ConversationKey,
     store::{
-        AppendError, Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun,
-        OpenRunContent, Pruned, Revision, Slot, StoreError, StoreHandle, Ticket, ToolTotals, Write,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
+        StoreError, StoreHandle, ToolTotals,
+        author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
 

@@ -8,7 +8,7 @@ use std::sync::{
 use tokio::sync::watch;
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
-    store::{HistoryStore, Revision, Write},
+    store::{HistoryStore, Revision, author::Write},
 };
 
 const SCOPE: &str = "outages";

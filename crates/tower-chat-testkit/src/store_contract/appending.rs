@@ -5,7 +5,7 @@ use std::{str::FromStr, sync::Arc};
 use tower_chat_core::{
     ApprovalRequest, ErrorPart, Media, MediaSource, Message, MessageId, Native, Part, RawJson,
     Reasoning, Role, RunId, Text, ToolCall, ToolResult,
-    store::{Revision, ServiceIdChange, Write},
+    store::{Revision, ServiceIdChange, author::Write},
 };
 
 use super::{

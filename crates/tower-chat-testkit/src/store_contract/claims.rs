@@ -3,8 +3,8 @@
 use tower_chat_core::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult, ToolStatus,
     store::{
-        Claim, HistoryStore, RecordedResult, Revision, SequencePosition, StoreError, ToolRecord,
-        Write,
+        HistoryStore, Revision, SequencePosition, StoreError,
+        author::{Claim, RecordedResult, ToolRecord, Write},
     },
 };
 

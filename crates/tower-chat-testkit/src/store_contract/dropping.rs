@@ -4,7 +4,10 @@ use std::{future::poll_fn, pin::pin, task::Poll};
 
 use tower_chat_core::{
     ConversationKey, RunId, ToolStatus,
-    store::{HistoryStore, InvocationQuery, Keep, RecordedResult, Revision, Write},
+    store::{
+        HistoryStore, InvocationQuery, Keep, Revision,
+        author::{RecordedResult, Write},
+    },
 };
 
 use super::{

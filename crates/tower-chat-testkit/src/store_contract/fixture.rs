@@ -8,9 +8,9 @@ use std::{
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId, ToolCall, ToolInvocation, ToolStatus,
     store::{
-        AppendError, Close, Conflict, InvocationQuery, Lease, OpenRun, OpenRunContent,
-        RecordedResult, Revision, SequencePosition, ServiceIdChange, Staged, StoreError,
-        ToolRecord, Write,
+        Conflict, InvocationQuery, Lease, OpenRun, Revision, SequencePosition, ServiceIdChange,
+        StoreError,
+        author::{AppendError, Close, OpenRunContent, RecordedResult, Staged, ToolRecord, Write},
     },
 };
 

@@ -2,7 +2,7 @@
 
 use tower_chat_core::{
     Message, ToolResult, ToolStatus,
-    store::{HistoryStore, RecordedResult, Revision, ServiceIdChange, StoreError},
+    store::{HistoryStore, Revision, ServiceIdChange, StoreError, author::RecordedResult},
 };
 
 use super::{

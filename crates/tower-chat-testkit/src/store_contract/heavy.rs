@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     Message, MessageId, RunId,
-    store::{HistoryStore, Revision, Write},
+    store::{HistoryStore, Revision, author::Write},
 };
 
 use super::{

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId,
-    store::{HistoryStore, Lease, OpenRun, Revision, Staged, Write},
+    store::{
+        HistoryStore, Lease, OpenRun, Revision,
+        author::{Staged, Write},
+    },
 };
 
 use super::{

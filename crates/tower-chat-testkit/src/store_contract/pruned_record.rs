@@ -3,8 +3,8 @@
 use tower_chat_core::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult, ToolStatus,
     store::{
-        Claim, HistoryStore, InvocationQuery, Keep, RecordedResult, Revision, SequencePosition,
-        ToolRecord,
+        HistoryStore, InvocationQuery, Keep, Revision, SequencePosition,
+        author::{Claim, RecordedResult, ToolRecord},
     },
 };
 

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
-    store::{HistoryStore, Keep, Pruned, Revision, ServiceIdChange, StoreError, Write},
+    store::{HistoryStore, Keep, Pruned, Revision, ServiceIdChange, StoreError, author::Write},
 };
 
 use super::{

@@ -5,7 +5,7 @@ use std::{str::FromStr, time::Duration};
 use tower_chat_core::{
     ApprovalRequest, Media, MediaSource, Message, Native, Part, RawJson, Role, Text, ToolCall,
     ToolResult, ToolStatus,
-    store::{HistoryStore, InvocationQuery, RecordedResult, Revision},
+    store::{HistoryStore, InvocationQuery, Revision, author::RecordedResult},
 };
 
 use super::{

@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, time::Duration};
 use tower_chat_core::{
     ConversationKey, Message, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, RecordedResult, Revision, ToolRecord, ToolTotals,
-        UnreadableInvocation,
+        HistoryStore, InvocationQuery, Revision, ToolTotals, UnreadableInvocation,
+        author::{RecordedResult, ToolRecord},
     },
 };
 

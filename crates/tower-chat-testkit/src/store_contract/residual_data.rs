@@ -7,7 +7,8 @@ use tokio::runtime::Builder;
 use tower_chat_core::{
     ConversationKey, Message, ToolResult, ToolStatus,
     store::{
-        Close, HistoryStore, Keep, RecordedResult, Revision, ServiceIdChange, Staged, ToolRecord,
+        HistoryStore, Keep, Revision, ServiceIdChange,
+        author::{Close, RecordedResult, Staged, ToolRecord},
     },
 };
 

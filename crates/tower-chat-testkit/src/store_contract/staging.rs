@@ -3,7 +3,8 @@
 use tower_chat_core::{
     Message, MessageId, ToolCall, ToolResult, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, RecordedResult, Revision, SequencePosition, ServiceIdChange,
+        HistoryStore, InvocationQuery, Revision, SequencePosition, ServiceIdChange,
+        author::RecordedResult,
     },
 };
 
@@ -272,7 +273,7 @@ pub async fn only_the_open_run_writes(store: Store) {
         assert_eq!((conflict.found, conflict.open_run), (run.at, Some(run.run)));
     }
     let own = run.write(staging(1), []);
-    let unstaged = tower_chat_core::store::Write::new(key.clone(), own.id(), run.at, []);
+    let unstaged = tower_chat_core::store::author::Write::new(key.clone(), own.id(), run.at, []);
     assert_eq!(refused(&store, unstaged).await.open_run, Some(run.run));
     assert_eq!(revision(&store, &key).await, run.at);
     assert!(recorded(&store, &key).await.is_empty());
@@ -309,7 +310,7 @@ pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
         let head = store.head(&key).await.expect("a head");
         head.service_id.map(|id| id.to_string())
     };
-    let with = |mut staged: tower_chat_core::store::Staged, change| {
+    let with = |mut staged: tower_chat_core::store::author::Staged, change| {
         staged.service_id = change;
         staged
     };

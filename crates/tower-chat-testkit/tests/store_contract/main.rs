@@ -8,9 +8,12 @@ use async_trait::async_trait;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, Messages,
     store::{
-        AppendError, Close, Head, History, HistoryStore, InvocationQuery, Invocations, Keep,
-        OpenRun, OpenRunContent, Pruned, RecordedResult, Revision, Slot, Staged, StoreError,
-        StoreHandle, Ticket, ToolRecord, ToolTotals, Write,
+        Head, History, HistoryStore, InvocationQuery, Invocations, Keep, OpenRun, Pruned, Revision,
+        StoreError, StoreHandle, ToolTotals,
+        author::{
+            AppendError, Close, OpenRunContent, RecordedResult, Slot, Staged, Ticket, ToolRecord,
+            Write,
+        },
     },
 };
 use tower_chat_testkit::store_contract::{self, Runtime};

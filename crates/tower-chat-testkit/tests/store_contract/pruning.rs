@@ -3,8 +3,8 @@
 use tower_chat_core::{
     ConversationKey, MessageId, RunId, ToolStatus,
     store::{
-        HistoryStore, InvocationQuery, Keep, Pruned, Revision, SequencePosition, Slot, StoreError,
-        ToolRecord, Write,
+        HistoryStore, InvocationQuery, Keep, Pruned, Revision, SequencePosition, StoreError,
+        author::{Slot, ToolRecord, Write},
     },
 };
 

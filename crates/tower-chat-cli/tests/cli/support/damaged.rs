@@ -3,7 +3,10 @@
 use tower_chat::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult,
     replay::extract,
-    store::{RecordedResult, SequencePosition, ToolRecord},
+    store::{
+        SequencePosition,
+        author::{RecordedResult, ToolRecord},
+    },
 };
 
 use super::{Store, execute, fill_recorded};

@@ -14,7 +14,10 @@ use std::{
 use serde_json::Value;
 use tower_chat::{
     ConversationKey, Message, MessageId, RunId,
-    store::{HistoryStore, Revision, ToolRecord, Write},
+    store::{
+        HistoryStore, Revision,
+        author::{ToolRecord, Write},
+    },
 };
 use tower_chat_sqlite::SqliteStore;
 use tower_chat_testkit::recordings::Recordings;

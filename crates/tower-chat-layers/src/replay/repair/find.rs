@@ -4,7 +4,7 @@ use std::{collections::HashSet, sync::Arc};
 
 use tower_chat_core::{
     Message, Messages, Part, Role,
-    store::{RecordedResult, SequencePosition},
+    store::{SequencePosition, author::RecordedResult},
 };
 
 use crate::replay::{extract::Extraction, order::foreign_results, pairing::pending_call};

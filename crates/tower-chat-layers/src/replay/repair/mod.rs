@@ -31,7 +31,10 @@ use std::{
 
 use tower_chat_core::{
     Messages, Role, ToolResult, ToolStatus,
-    store::{RecordedResult, SequencePosition, ToolRecord},
+    store::{
+        SequencePosition,
+        author::{RecordedResult, ToolRecord},
+    },
 };
 
 use self::edit::Edit;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message, MessageId, Messages, Part, Reasoning, Role, RunId,
-    ToolCall, ToolResult, store::Write,
+    ToolCall, ToolResult, store::author::Write,
 };
 
 use super::*;

@@ -14,7 +14,8 @@ use std::sync::{Arc, Mutex, atomic::AtomicBool};
 use tower_chat_core::{
     ChatRequest, Conversation, ConversationId, Message, MessageId, Messages,
     store::{
-        Conflict, Head, History, OpenRunContent, Revision, ServiceIdChange, StoreError, ToolRecord,
+        Conflict, Head, History, Revision, ServiceIdChange, StoreError,
+        author::{OpenRunContent, ToolRecord},
     },
 };
 

@@ -1,6 +1,6 @@
 //! How an open run is taken over from the attempt that has left it.
 
-use tower_chat_core::store::{Head, History, OpenRunContent, StoreError};
+use tower_chat_core::store::{Head, History, StoreError, author::OpenRunContent};
 
 use super::records::prior_attempts;
 use crate::{PersistenceError, run::Run};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Message, store::Close};
+use tower_chat_core::{Message, store::author::Close};
 
 use super::journal::Journal;
 use crate::replay::Citations;

@@ -7,7 +7,7 @@ use std::{
 
 use tower_chat_core::{
     Message, MessageId, Role, ToolStatus,
-    store::{OpenRunContent, SequencePosition},
+    store::{SequencePosition, author::OpenRunContent},
 };
 
 use crate::{

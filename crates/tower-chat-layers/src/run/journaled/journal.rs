@@ -9,7 +9,8 @@ use std::{
 use tower_chat_core::{
     Message,
     store::{
-        Close, Lease, OpenRunContent, RecordedResult, ServiceIdChange, Staged, ToolRecord, Write,
+        Lease, ServiceIdChange,
+        author::{Close, OpenRunContent, RecordedResult, Staged, ToolRecord, Write},
     },
 };
 

@@ -2,7 +2,10 @@
 
 use std::sync::{Arc, Weak};
 
-use tower_chat_core::store::{Slot, StoreError, Write};
+use tower_chat_core::store::{
+    StoreError,
+    author::{Slot, Write},
+};
 
 use super::{Journal, Journaled};
 use crate::{

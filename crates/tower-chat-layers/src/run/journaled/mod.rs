@@ -10,7 +10,10 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     Answer, Message, Role,
-    store::{Close, Lease, Slot, StoreError, Write},
+    store::{
+        Lease, StoreError,
+        author::{Close, Slot, Write},
+    },
 };
 
 pub(crate) use self::interrupted::InterruptedRun;

@@ -1,0 +1,30 @@
+//! What a store is made of: for those who write a [`HistoryStore`](super::HistoryStore), or a wrapper
+//! around one that does more than count.
+//!
+//! | a store | with |
+//! |---|---|
+//! | admits writers up to a bound, and tells them how their writes went | [`Slot`], [`Ticket`], [`AppendError`] |
+//! | stores a write, once, where the conversation is as the write expects | [`Write`], [`WriteId`], [`Claim`] |
+//! | keeps the record of tool calls | [`ToolRecord`], [`RecordedResult`], [`milliseconds`] |
+//! | stages the writes of open runs, and commits or discards them | [`Staged`], [`Close`], [`OpenRunContent`], [`replace_staged`] |
+//! | prunes old runs | [`Pruning`], [`Cut`] |
+//! | orders tasks that write to the same conversation | [`KeyedQueue`], [`QueueGuard`] |
+//! | refuses numbers that it cannot keep | [`LAST_SEQUENCE`], [`Head::check_range`](super::Head::check_range), [`Write::check_range`] |
+//! | keeps in memory what readers derived from a history | [`HistoryMemo`] |
+//!
+//! `store_contract!` of `tower-chat-testkit` tests a store against everything that it promises.
+
+pub mod milliseconds;
+
+pub use super::{
+    error::AppendError,
+    history::HistoryMemo,
+    journal::{Claim, Close, OpenRunContent, Staged, replace_staged},
+    keyed_queue::{KeyedQueue, QueueGuard},
+    prune::{Cut, Pruning},
+    range::LAST_SEQUENCE,
+    slot::Slot,
+    ticket::Ticket,
+    tool_record::{RecordedResult, ToolRecord, UnresolvedRecord},
+    write::{Write, WriteId},
+};
