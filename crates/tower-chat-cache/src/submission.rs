@@ -2,13 +2,12 @@
 
 use std::{mem, sync::Arc};
 
-use smallvec::SmallVec;
 use tower_chat_core::ConversationKey;
 
 use crate::conversations::Conversations;
 
 /// The conversations of a submission: one, except when an outbox is flushed.
-pub(crate) type Keys = SmallVec<[ConversationKey; 1]>;
+pub(crate) type Keys = Vec<ConversationKey>;
 
 /// A submission without an outcome. Dropping it removes the cache entries of its conversations.
 #[derive(Debug)]

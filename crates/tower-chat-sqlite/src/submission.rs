@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use rusqlite::Connection;
-use smallvec::SmallVec;
 use tokio::sync::oneshot;
 use tower_chat_core::{
     ConversationKey,
@@ -66,7 +65,7 @@ pub(crate) enum Queued {
 #[derive(Debug)]
 pub(crate) struct Append {
     /// One, except where an outbox is emptied.
-    writes: SmallVec<[EncodedWrite; 1]>,
+    writes: Vec<EncodedWrite>,
     stored: usize,
     outcome: Result<Revision, AppendError>,
 }
@@ -95,7 +94,7 @@ pub(crate) struct Prune {
 }
 
 /// The conversations of a submission: one as a rule.
-pub(crate) type Keys = SmallVec<[ConversationKey; 1]>;
+pub(crate) type Keys = Vec<ConversationKey>;
 
 /// Whether a submission has more to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +113,7 @@ impl<W> Submission<W> {
 impl Submission<Append> {
     /// An append that counts against the queue's byte budget until it has an outcome.
     pub(crate) fn append(slot: Slot, writes: Vec<Write>, budget: &Arc<ByteBudget>) -> Self {
-        let writes: SmallVec<_> = writes.into_iter().map(EncodedWrite::new).collect();
+        let writes: Vec<_> = writes.into_iter().map(EncodedWrite::new).collect();
         let budget = Some(budget.take(writes.iter().map(EncodedWrite::bytes).sum()));
         let work = Append { writes, stored: 0, outcome: Ok(Revision::ABSENT) };
         Self { slot, budget, work }

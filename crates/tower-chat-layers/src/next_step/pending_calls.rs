@@ -2,13 +2,12 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use tower_chat_core::{Message, Role};
 
 use crate::{replay::Pairing, tool::PendingCall};
 
 /// The calls that nothing in the answer itself answers.
-pub(crate) fn pending_calls(messages: &[Arc<Message>]) -> SmallVec<[PendingCall; 2]> {
+pub(crate) fn pending_calls(messages: &[Arc<Message>]) -> Vec<PendingCall> {
     let calls = PendingCall::of_answer(messages);
     if calls.is_empty() || messages.iter().all(|message| message.results().next().is_none()) {
         return calls;

@@ -3,7 +3,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use tower_chat_core::{Message, MessageId, Part, ToolCall, store::SequencePosition};
 
 use super::{
@@ -41,7 +40,7 @@ pub(super) struct Asking {
     pub(super) sequence: u64,
     pub(super) round_index: u32,
     /// For each call of the message its position in what is stored of it; `None` if it is not stored.
-    pub(super) stored: SmallVec<[Option<u32>; 1]>,
+    pub(super) stored: Vec<Option<u32>>,
     /// Hooks have left out some of its calls.
     pub(super) lacks_calls: bool,
 }

@@ -3,7 +3,6 @@
 use std::{borrow::Cow, sync::Arc};
 
 use serde_json::Value;
-use smallvec::SmallVec;
 use tower_chat_core::{
     CallPosition, Message, MessageId, Part, Role, ToolResult, ToolStatus,
     store::{
@@ -108,7 +107,7 @@ impl State {
         records: &mut Records,
     ) -> bool {
         let round_index = self.call_records.round_index(begins_round);
-        let mut positions = SmallVec::new();
+        let mut positions = Vec::new();
         let mut changes = Vec::new();
         let mut hooked = Vec::new();
         let mut next = 0;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use smallvec::SmallVec;
 use tower_chat_core::{
     Message,
     store::{
@@ -24,7 +23,7 @@ pub(crate) struct Submission(Option<Pending>);
 struct Pending {
     ticket: Ticket,
     /// One, except where there is an outbox.
-    writes: SmallVec<[Write; 1]>,
+    writes: Vec<Write>,
     /// How many of the writes, the first ones, come from the outbox.
     waited: usize,
     store: Arc<dyn HistoryStore>,

@@ -2,7 +2,6 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use smallvec::SmallVec;
 use tower_chat_core::{CallPosition, Message, MessageId, Part, ToolCall};
 
 use crate::replay::{AnswerIds, Asked};
@@ -35,11 +34,11 @@ enum Stands {
 impl PendingCall {
     /// The calls of an answer that the provider did not run itself and that wait for nobody's
     /// approval.
-    pub(crate) fn of_answer(messages: &[Arc<Message>]) -> SmallVec<[Self; 2]> {
+    pub(crate) fn of_answer(messages: &[Arc<Message>]) -> Vec<Self> {
         let asking = messages.iter().filter(|message| message.asked_calls().next().is_some());
         let is_named = asking.count() > 1;
         let mut ids = AnswerIds::default();
-        let mut calls = SmallVec::new();
+        let mut calls = Vec::new();
         for message in messages {
             let owes = |part: &Part| match part {
                 Part::ToolCall(call) => !call.provider_executed,

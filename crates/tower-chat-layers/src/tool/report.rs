@@ -2,7 +2,6 @@
 
 use std::time::SystemTime;
 
-use smallvec::SmallVec;
 use tower_chat_core::{ToolResult, ToolStatus};
 
 use super::CallOfRun;
@@ -51,4 +50,4 @@ impl ToolReport {
 }
 
 /// What is known of the results in a message, of which there mostly is one.
-pub(crate) type ToolReports = SmallVec<[ToolReport; 1]>;
+pub(crate) type ToolReports = Vec<ToolReport>;
