@@ -1,17 +1,9 @@
 //! A sequence of messages that is cheap to clone, extend and join.
 
-mod tail;
+use std::{hint::black_box, ops::Range, sync::Arc};
 
-use std::{
-    hint::black_box,
-    iter::{Chain, Flatten},
-    ops::Range,
-    sync::Arc,
-};
+use imbl::Vector;
 
-use imbl::{Vector, shared_ptr::DefaultSharedPtr, vector::Chunks};
-
-use self::tail::Tail;
 use crate::{Message, Part, well_formed::WellFormedPrefix};
 
 /// A persistent sequence of shared messages.
@@ -28,13 +20,8 @@ use crate::{Message, Part, well_formed::WellFormedPrefix};
 /// history.push(Message::user("bye"));
 /// assert_eq!((snapshot.len(), history.len()), (2, 3));
 /// ```
-#[derive(Clone, Default)]
-pub struct Messages {
-    body: Vector<Arc<Message>>,
-    /// What was pushed last: to push into a tree that somebody else has too copies one of its
-    /// nodes, and touches every message there.
-    tail: Tail,
-}
+#[derive(Clone, Default, PartialEq)]
+pub struct Messages(Vector<Arc<Message>>);
 
 impl Messages {
     /// No messages.
@@ -44,95 +31,56 @@ impl Messages {
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.body.len() + self.tail.len()
+        self.0.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.body.is_empty() && self.tail.is_empty()
+        self.0.is_empty()
     }
 
     /// The message at a position, from 0.
     pub fn get(&self, index: usize) -> Option<&Arc<Message>> {
-        match index.checked_sub(self.body.len()) {
-            Some(index) => self.tail.get(index),
-            None => self.body.get(index),
-        }
+        self.0.get(index)
     }
 
     /// The newest message.
     pub fn last(&self) -> Option<&Arc<Message>> {
-        self.tail.last().or_else(|| self.body.last())
+        self.0.last()
     }
 
     /// Adds one message at the end.
     pub fn push(&mut self, message: impl Into<Arc<Message>>) {
-        let message = message.into();
-        if self.tail.is_empty() && self.body.len() < FEW {
-            return self.body.push_back(message);
-        }
-        if self.tail.is_full() {
-            self.take_tail_in();
-        }
-        self.tail.push(message);
-    }
-
-    fn take_tail_in(&mut self) {
-        self.body.extend(std::mem::take(&mut self.tail).iter().cloned());
+        self.0.push_back(message.into());
     }
 
     /// Adds all messages of another sequence at the end, in O(log n) of both.
     pub fn append(&mut self, other: &Messages) {
-        if self.is_empty() {
-            *self = other.clone();
-        } else if other.len() <= SMALL {
-            self.extend(other.iter().cloned());
-        } else {
-            self.take_tail_in();
-            self.body.append(other.body.clone());
-            self.tail = other.tail.clone();
-        }
+        self.0.append(other.0.clone());
     }
 
     /// Adds a stretch of another sequence at the end. What lies outside of that sequence is left
-    /// out; a long stretch is shared in O(log n) of both.
+    /// out. It takes O(log n) of both.
     pub fn append_range(&mut self, other: &Messages, range: Range<usize>) {
         let count = range.end.min(other.len()).saturating_sub(range.start);
-        if count <= SMALL {
-            self.extend(other.iter_from(range.start).take(count).cloned());
-        } else {
-            self.append(&other.take(range.start + count).skip(range.start));
-        }
+        self.append(&other.skip(range.start).take(count));
     }
 
     /// The messages from a position on; empty if there are fewer.
     #[must_use]
     pub fn skip(&self, count: usize) -> Self {
-        if count == 0 {
-            return self.clone();
-        }
-        if self.len().saturating_sub(count) <= SMALL {
-            return self.iter_from(count).cloned().collect();
-        }
-        Self { body: self.body.clone().split_off(count), tail: self.tail.clone() }
+        Self(self.0.skip(count.min(self.len())))
     }
 
     /// The first `count` messages; all if there are fewer.
     #[must_use]
     pub fn take(&self, count: usize) -> Self {
-        if count == 0 {
-            return Self::default();
-        }
-        match count.checked_sub(self.body.len()) {
-            Some(of_tail) => Self { body: self.body.clone(), tail: self.tail.take(of_tail) },
-            None => Self { body: self.body.take(count), tail: Tail::default() },
-        }
+        Self(self.0.take(count.min(self.len())))
     }
 
     /// All messages, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Arc<Message>> + ExactSizeIterator {
-        let messages = self.body.leaves().flatten().chain(self.tail.iter());
-        Iter { messages, left: self.len() }
+        self.0.iter()
     }
 
     /// All messages, oldest first, for a walk that looks into every one of them.
@@ -141,15 +89,13 @@ impl Messages {
     /// together, and not each as the walk comes to it: on a long history a walk mostly waits for
     /// memory.
     pub fn walk(&self) -> impl Iterator<Item = &Arc<Message>> {
-        let body = self.body.leaves().inspect(|stretch| fetch(stretch)).flatten();
-        body.chain(self.tail.iter())
+        self.0.leaves().inspect(|stretch| fetch(stretch)).flatten()
     }
 
     /// The messages from a position on, without walking those before it.
     pub fn iter_from(&self, from: usize) -> impl Iterator<Item = &Arc<Message>> {
-        let of_body = (from < self.body.len()).then(|| self.body.focus().narrow(from..));
-        let of_tail = self.tail.iter().skip(from.saturating_sub(self.body.len()));
-        of_body.into_iter().flatten().chain(of_tail)
+        let rest = (from < self.len()).then(|| self.0.focus().narrow(from..));
+        rest.into_iter().flatten()
     }
 
     /// How many messages from a position on stand as every provider wants them: each call has an
@@ -183,37 +129,6 @@ impl Messages {
     }
 }
 
-/// The messages of a sequence, stretch by stretch as they lie in memory: finding each by its
-/// position costs several times as much.
-struct Iter<'a> {
-    messages: Chain<Flatten<Chunks<'a, Arc<Message>, DefaultSharedPtr>>, tail::Iter<'a>>,
-    left: usize,
-}
-
-impl<'a> Iterator for Iter<'a> {
-    type Item = &'a Arc<Message>;
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let next = self.messages.next();
-        self.left -= usize::from(next.is_some());
-        next
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left, Some(self.left))
-    }
-}
-
-impl DoubleEndedIterator for Iter<'_> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        let next = self.messages.next_back();
-        self.left -= usize::from(next.is_some());
-        next
-    }
-}
-
-impl ExactSizeIterator for Iter<'_> {}
-
 /// Looks at messages in a way that does not wait for one before the next is asked for.
 fn fetch(messages: &[Arc<Message>]) {
     for message in messages {
@@ -238,21 +153,6 @@ fn look_at(part: &Part) -> (bool, usize) {
     }
 }
 
-/// Up to this many messages, copying pointers is faster than joining trees.
-const SMALL: usize = 64;
-
-/// So few messages cost less to copy than room for a tail.
-const FEW: usize = 4;
-
-impl PartialEq for Messages {
-    fn eq(&self, other: &Self) -> bool {
-        if self.body.len() == other.body.len() {
-            return self.body == other.body && self.tail.iter().eq(other.tail.iter());
-        }
-        self.len() == other.len() && self.iter().eq(other.iter())
-    }
-}
-
 impl std::fmt::Debug for Messages {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.iter()).finish()
@@ -261,13 +161,13 @@ impl std::fmt::Debug for Messages {
 
 impl<M: Into<Arc<Message>>> FromIterator<M> for Messages {
     fn from_iter<I: IntoIterator<Item = M>>(messages: I) -> Self {
-        Self { body: messages.into_iter().map(Into::into).collect(), tail: Tail::default() }
+        Self(messages.into_iter().map(Into::into).collect())
     }
 }
 
 impl<M: Into<Arc<Message>>> Extend<M> for Messages {
     fn extend<I: IntoIterator<Item = M>>(&mut self, messages: I) {
-        messages.into_iter().for_each(|message| self.push(message));
+        self.0.extend(messages.into_iter().map(Into::into));
     }
 }
 
