@@ -2,14 +2,10 @@
 
 use std::{
     collections::VecDeque,
-    pin::pin,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
 };
 
-use tokio::sync::Notify;
+use tokio::sync::watch;
 
 use crate::Message;
 
@@ -29,13 +25,7 @@ use crate::Message;
 #[derive(Debug, Clone, Default)]
 pub struct RunHandle {
     queue: Arc<Mutex<VecDeque<Message>>>,
-    stop: Arc<Stop>,
-}
-
-#[derive(Debug, Default)]
-struct Stop {
-    is_stopped: AtomicBool,
-    waiting: Notify,
+    is_stopped: Arc<watch::Sender<bool>>,
 }
 
 impl RunHandle {
@@ -92,26 +82,18 @@ impl RunHandle {
     /// assert!(run.is_stopped());
     /// ```
     pub fn stop(&self) {
-        self.stop.is_stopped.store(true, Ordering::Release);
-        self.stop.waiting.notify_waiters();
+        self.is_stopped.send_replace(true);
     }
 
     /// Whether [`stop`](Self::stop) was called.
     pub fn is_stopped(&self) -> bool {
-        self.stop.is_stopped.load(Ordering::Acquire)
+        *self.is_stopped.borrow()
     }
 
     /// Waits until [`stop`](Self::stop) is called; for ever, if it never is.
     pub async fn stopped(&self) {
-        loop {
-            let mut told = pin!(self.stop.waiting.notified());
-            // Registered before the flag is read, or a stop in between would go unnoticed.
-            told.as_mut().enable();
-            if self.is_stopped() {
-                return;
-            }
-            told.await;
-        }
+        // It cannot fail: the sender is part of the handle, so the channel stays open.
+        drop(self.is_stopped.subscribe().wait_for(|is_stopped| *is_stopped).await);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, VecDeque<Message>> {
