@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    BoxError, Message, Part, Role, SharedError, exact_vec, metadata, store::author::milliseconds,
+    BoxError, Message, Part, Role, SharedError, metadata, part, store::author::milliseconds,
 };
 
 /// The version that [`encode`] writes.
@@ -63,7 +63,7 @@ struct Stored<'a> {
 struct Loaded {
     v: u32,
     role: Role,
-    #[serde(deserialize_with = "exact_vec::deserialize")]
+    #[serde(deserialize_with = "part::deserialize_list")]
     parts: Vec<Part>,
     author: Option<String>,
     #[serde(default, with = "milliseconds::optional")]
@@ -91,13 +91,8 @@ pub fn encode(message: &Message) -> String {
         added_at: message.added_at,
         metadata: &message.metadata,
     };
-    // Most messages fit, which otherwise would be copied as they grow.
-    let mut json = Vec::with_capacity(1024);
     #[allow(clippy::expect_used, reason = "all map keys are strings and nothing else can fail")]
-    {
-        serde_json::to_writer(&mut json, &stored).expect("a message has a JSON form");
-        String::from_utf8(json).expect("JSON is text")
-    }
+    serde_json::to_string(&stored).expect("a message has a JSON form")
 }
 
 /// The message of a stored form; its id is left empty.

@@ -7,7 +7,6 @@
 
 mod conversation_id;
 mod exact_numbers;
-mod exact_vec;
 pub mod format;
 mod key;
 mod memory_store;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
-    ApprovalRequest, MessageId, Part, ToolCall, ToolResult, exact_vec, store::author::milliseconds,
+    ApprovalRequest, MessageId, Part, ToolCall, ToolResult, part, store::author::milliseconds,
 };
 
 /// Who speaks.
@@ -39,7 +39,7 @@ pub struct Message {
     /// Who speaks.
     pub role: Role,
     /// What is said, in order. A message without any part is one whose content was absent.
-    #[serde(deserialize_with = "exact_vec::deserialize")]
+    #[serde(deserialize_with = "part::deserialize_list")]
     pub parts: Vec<Part>,
     /// The speaker's name, where several share a role.
     #[serde(default, skip_serializing_if = "Option::is_none")]

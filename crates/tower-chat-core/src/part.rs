@@ -1,8 +1,8 @@
 //! What a message is made of.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use crate::{CallPosition, Native, exact_vec};
+use crate::{CallPosition, Native};
 
 /// One piece of a message.
 ///
@@ -186,7 +186,7 @@ pub struct ToolResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// The answer: [`Text`], [`Media`] or native parts.
-    #[serde(deserialize_with = "exact_vec::deserialize")]
+    #[serde(deserialize_with = "deserialize_list")]
     pub content: Vec<Part>,
     /// The tool failed; the content says how.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -367,4 +367,15 @@ impl ErrorPart {
     pub fn new(message: impl Into<String>) -> Self {
         Self { message: message.into(), code: None }
     }
+}
+
+/// Reads a list of parts and frees its unused capacity. Most lists have one part, for which serde
+/// allocates four, and loaded messages stay in a cache for long.
+pub(crate) fn deserialize_list<'de, D>(deserializer: D) -> Result<Vec<Part>, D::Error>
+where
+    D: Deserializer<'de>,
+{
+    let mut parts = Vec::deserialize(deserializer)?;
+    parts.shrink_to_fit();
+    Ok(parts)
 }

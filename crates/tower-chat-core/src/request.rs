@@ -1,6 +1,6 @@
 //! What goes to the model.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
 use crate::{
     ChatOptions, Conversation, ConversationId, ConversationKey, Message, Messages, RunHandle, RunId,
@@ -132,12 +132,10 @@ impl ChatRequest {
 
 impl Default for ChatRequest {
     fn default() -> Self {
-        /// Shared, since most requests are given others or leave these as they are.
-        static OPTIONS: LazyLock<Arc<ChatOptions>> = LazyLock::new(Arc::default);
         Self {
             messages: Messages::new(),
             new_from: 0,
-            options: OPTIONS.clone(),
+            options: Arc::default(),
             conversation_id: None,
             extensions: http::Extensions::new(),
         }

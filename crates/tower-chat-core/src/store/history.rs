@@ -119,17 +119,13 @@ impl History {
         messages: impl IntoIterator<Item = Result<Arc<Message>, E>>,
     ) -> Result<Self, E> {
         let (mut prefix, mut run_order) = (WellFormedPrefix::default(), RunOrder::default());
-        // Now each is at hand; later they would have to be fetched from memory again.
         let messages = messages.into_iter().inspect(|message| {
             if let Ok(message) = message {
                 prefix.push(message);
                 run_order.push(message);
             }
         });
-        // The tree is made at the end, so that its nodes do not lie scattered between the messages:
-        // memory that is let go in pieces is slow to take again.
-        let messages = messages.collect::<Result<Vec<_>, E>>()?;
-        let messages = messages.into_iter().collect();
+        let messages = messages.collect::<Result<_, E>>()?;
         Ok(Self { head, messages, memo: HistoryMemo::default(), prefix, run_order })
     }
 

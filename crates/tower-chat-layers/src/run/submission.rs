@@ -61,7 +61,7 @@ impl Submission {
             let new: Vec<Write> = new.into_iter().filter(|write| !is_unsaved(write)).collect();
             writes.extend(new);
         }
-        let kept = writes.iter().cloned().collect();
+        let kept = writes.to_vec();
         let ticket = match slot {
             Ok(slot) => match (**store).append(slot, writes) {
                 ticket if ticket.is_durable() => return Self::nothing(),
